@@ -17,6 +17,7 @@
 
 namespace permafrost {
 
+// All of it, whatever size it is said to have.
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
 // All of `data` into an open file, pipe or device. `path`: named in an error.
 absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);

@@ -51,15 +51,21 @@ absl::Status CheckRequest(const CreateRequest& request) {
 absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   if (book_.draining()) return DrainingError();
   PF_RETURN_IF_ERROR(CheckRequest(request));
-  absl::MutexLock lock(&mu_);
-  PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeated(request));
+  const std::string& file = request.spec.train.init_from.file;
+  if (file.empty()) return CreateWith(request, "");
+  absl::MutexLock reading(&reading_mu_);
+  // Here only to save the reading; CreateWith asks again, under the lock that makes it certain.
+  PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeatedOrCheckNew(request));
   if (repeated) return *std::move(repeated);
-  PF_RETURN_IF_ERROR(CheckCount());
+  // Since it waited: a stop is not to wait for the disk.
+  if (book_.draining()) return DrainingError();
+  return CreateWith(request, ReadInitialFile(file));
+}
 
-  // Not before: what was asked for again is answered as it was, though its deadline may have passed since.
-  Violations violations;
-  ValidateDeadline(request.spec.limits.deadline, "spec.deadline", violations);
-  PF_RETURN_IF_ERROR(violations.ToStatus());
+absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::StatusOr<std::string> file) {
+  absl::MutexLock lock(&mu_);
+  PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeatedOrCheckNew(request));
+  if (repeated) return *std::move(repeated);
   Job job;
   PF_ASSIGN_OR_RETURN(job.id, ChooseId(request.id));
   job.request_id = request.request_id;
@@ -72,7 +78,7 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   PF_RETURN_IF_ERROR(CheckDataset(job.spec));
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(job.spec.train.dataset));
   job.dataset_uid = dataset.uid;
-  PF_ASSIGN_OR_RETURN(const std::string initial_weights, ReadInitialWeights(job.spec));
+  PF_ASSIGN_OR_RETURN(const std::string initial_weights, TakeInitialWeights(job.spec, std::move(file)));
   if (request.validate_only) return job;
   Move(job, JobState::kQueued, why::kSubmitted);
   return Admit(std::move(job), request.asked, initial_weights);
@@ -87,11 +93,17 @@ absl::Status Admission::Check(const JobSpec& spec) const {
 }
 
 absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request) {
-  absl::MutexLock lock(&mu_);
+  absl::ReleasableMutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(const bool answered, book_.store().IsAnswered(request));
-  if (answered) return book_.Get(id);
-  PF_ASSIGN_OR_RETURN(std::optional<Job> ended, book_.FindRetriable(id, request));
-  if (!ended) return book_.Get(id);
+  std::optional<Job> ended;
+  if (!answered) {
+    PF_ASSIGN_OR_RETURN(ended, book_.FindRetriable(id, request));
+  }
+  if (!ended) {
+    // Its epochs may be a million, and nobody is to wait for their reading.
+    lock.Release();
+    return book_.Get(id);
+  }
   PF_RETURN_IF_ERROR(CheckCount());
   const JobSpec spec = ended->spec;
   // Its dataset must not go meanwhile.
@@ -142,6 +154,17 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
         "REQUEST_ID_REUSED", {{"job", job.id.value()}});
   }
   return std::move(job);
+}
+
+absl::StatusOr<std::optional<Job>> Admission::FindRepeatedOrCheckNew(const CreateRequest& request) const {
+  PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeated(request));
+  if (repeated) return repeated;
+  PF_RETURN_IF_ERROR(CheckCount());
+  // Not before: what was asked for again is answered as it was, though its deadline may have passed since.
+  Violations violations;
+  ValidateDeadline(request.spec.limits.deadline, "spec.deadline", violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return std::nullopt;
 }
 
 absl::Status Admission::CheckCount() const {
@@ -214,15 +237,21 @@ absl::Status Admission::CheckDataset(const JobSpec& spec) const {
   return absl::IsInvalidArgument(fits) ? fits : absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Admission::ReadInitialWeights(const JobSpec& spec) const {
+absl::StatusOr<std::string> Admission::ReadInitialFile(const std::string& file) const {
+  PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsFile(file, catalog_));
+  return ReadWeightsFile(path, file);
+}
+
+absl::StatusOr<std::string> Admission::TakeInitialWeights(const JobSpec& spec, absl::StatusOr<std::string> file) const {
   const train::InitialWeights& from = spec.train.init_from;
   if (!from.given()) return "";
-  PF_ASSIGN_OR_RETURN(const std::filesystem::path path, from.job.empty()
-                                                            ? FindWeightsFile(from.file, catalog_)
-                                                            : FindWeightsOfJob(from.job, from.weights, book_));
-  PF_ASSIGN_OR_RETURN(std::string file, from.job.empty() ? ReadWeightsFile(path, from.file) : ReadFile(path));
+  if (!from.job.empty()) {
+    PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsOfJob(from.job, from.weights, book_));
+    file = ReadFile(path);
+  }
+  PF_RETURN_IF_ERROR(file.status());
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
-  PF_RETURN_IF_ERROR(runner_.CheckInitialWeights(spec.train, *dataset.summary, file, "spec."));
+  PF_RETURN_IF_ERROR(runner_.CheckInitialWeights(spec.train, *dataset.summary, *file, "spec."));
   return file;
 }
 

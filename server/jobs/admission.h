@@ -1,5 +1,6 @@
 // How jobs come and go.
-// Threads: all methods are safe anywhere; one is served at a time, and never waits for a training step.
+// Threads: all methods are safe anywhere and never wait for a training step. One is served at a time; a file of weights
+// is read before its job's turn, so that a slow disk keeps only jobs waiting that begin with a file too.
 #pragma once
 
 #include <cstdint>
@@ -54,11 +55,21 @@ class Admission {
   // The job made earlier with the request's request_id, if any. Errors: as FindCreated, also where it was made by
   // another request.
   absl::StatusOr<std::optional<Job>> FindRepeated(const CreateRequest& request) const;
+  // The same; where there is none, whether one more job may be made now.
+  absl::StatusOr<std::optional<Job>> FindRepeatedOrCheckNew(const CreateRequest& request) const;
+  // Create of a request whose own values are right. `file`: what the reading of its init_from.file came to, which is
+  // told in the order of the other checks; empty where it names none.
+  absl::StatusOr<Job> CreateWith(const CreateRequest& request, absl::StatusOr<std::string> file)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status CheckCount() const;
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
   absl::Status CheckDataset(const JobSpec& spec) const;
-  // The file of the weights that the job begins with, checked; empty: it begins with drawn ones.
-  absl::StatusOr<std::string> ReadInitialWeights(const JobSpec& spec) const;
+  // What init_from.file leads to, whole.
+  absl::StatusOr<std::string> ReadInitialFile(const std::string& file) const ABSL_LOCKS_EXCLUDED(mu_);
+  // The weights that the job begins with, checked: `file`, or those of the job that it names, which must not be deleted
+  // meanwhile; empty: it begins with drawn ones.
+  absl::StatusOr<std::string> TakeInitialWeights(const JobSpec& spec, absl::StatusOr<std::string> file) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `asked`: of CreateRequest.
   absl::StatusOr<Job> Admit(Job job, const std::string& asked, const std::string& initial_weights)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -68,6 +79,9 @@ class Admission {
   train::Runner& runner_;
   const int64_t max_jobs_;
   const absl::Duration first_retry_;
+  // Held while a job is made that begins with a file, from its reading on: memory has room for one such file at a time
+  // (ReadWeightsFile).
+  absl::Mutex reading_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   // Serializes what changes job directories. Held across calls into the catalog and the book.
   absl::Mutex mu_;
   std::vector<Leaving> leavings_ ABSL_GUARDED_BY(mu_);

@@ -20,7 +20,8 @@ absl::StatusOr<std::filesystem::path> FindWeightsOfJob(const JobId& job, train::
 absl::StatusOr<std::filesystem::path> FindWeightsFile(const std::string& file, const data::Catalog& catalog);
 // All of what FindWeightsFile found, which a caller calls `file`. Errors: InvalidArgument with a violation of
 // `spec.init_from.file` for what does not begin as a safetensors file, of which no more is read; ResourceExhausted, and
-// nothing is read, for more than memory has room for; those of reading, which its owner mends.
+// nothing is read, for more than memory has room for, as long as one is read at a time; those of reading, which its
+// owner mends.
 absl::StatusOr<std::string> ReadWeightsFile(const std::filesystem::path& path, const std::string& file);
 
 }  // namespace permafrost::jobs

@@ -99,9 +99,13 @@ absl::StatusOr<Job> JobBook::Get(const JobId& id) const {
   return GetInPieces(0, [&](int64_t after_epoch) { return Get(id, after_epoch); });
 }
 
-absl::StatusOr<Job> JobBook::GetLocked(const JobId& id) const {
-  if (const auto it = active_.find(id); it != active_.end()) return Snapshot(it->second, 0);
-  return store_->Get(id);
+absl::StatusOr<Job> JobBook::WithEpochs(Job ended) const {
+  absl::StatusOr<Job> stored = store_->Get(ended.id);
+  if (absl::IsNotFound(stored.status())) return ended;
+  PF_RETURN_IF_ERROR(stored.status());
+  // Else another job was made under its id.
+  if (stored->sequence == ended.sequence) ended.epochs = std::move(stored->epochs);
+  return ended;
 }
 
 absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const {
@@ -200,9 +204,12 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
 
 absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) {
   {
-    absl::MutexLock lock(&mu_);
+    absl::ReleasableMutexLock lock(&mu_);
     PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
-    if (answered) return GetLocked(id);
+    if (answered) {
+      lock.Release();
+      return Get(id);
+    }
     if (const auto it = active_.find(id); it != active_.end()) {
       ActiveJob& active = it->second;
       Job next = Snapshot(active, 0);

@@ -81,7 +81,7 @@ class JobBook {
   // With the first kMostEpochs of its epochs after `after_epoch`.
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
   // With all epochs, the lock free between pieces of them.
-  absl::StatusOr<Job> Get(const JobId& id) const;
+  absl::StatusOr<Job> Get(const JobId& id) const ABSL_LOCKS_EXCLUDED(mu_);
   // As JobStore::List, with live progress.
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
   // Waits for no store write, as does what the metrics show.
@@ -173,7 +173,8 @@ class JobBook {
   // Asks the job on the device to make room, if one of higher priority may run now; takes that back where none may.
   void DecidePreemption() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  absl::StatusOr<Job> GetLocked(const JobId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `ended`, which has no epochs yet, with those on record. Without them where it is deleted meanwhile.
+  absl::StatusOr<Job> WithEpochs(Job ended) const ABSL_LOCKS_EXCLUDED(mu_);
   // The job as it is this moment, with its epochs after `after_epoch`, the first `most` of them.
   static Job Snapshot(const ActiveJob& active, int64_t after_epoch, size_t most = std::numeric_limits<size_t>::max());
   static Job WithoutEpochs(const ActiveJob& active);

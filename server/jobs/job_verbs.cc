@@ -69,9 +69,12 @@ absl::Status JobBook::Remember(const ActiveJob& active, const RequestKey& reques
 }
 
 absl::StatusOr<Job> JobBook::Pause(const JobId& id, const RequestKey& request) {
-  absl::MutexLock lock(&mu_);
+  absl::ReleasableMutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
-  if (answered) return GetLocked(id);
+  if (answered) {
+    lock.Release();
+    return Get(id);
+  }
   const auto it = active_.find(id);
   if (it == active_.end()) {
     PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id, kNoEpochs));
@@ -96,9 +99,12 @@ absl::StatusOr<Job> JobBook::Pause(const JobId& id, const RequestKey& request) {
 }
 
 absl::StatusOr<Job> JobBook::Resume(const JobId& id, const RequestKey& request) {
-  absl::MutexLock lock(&mu_);
+  absl::ReleasableMutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
-  if (answered) return GetLocked(id);
+  if (answered) {
+    lock.Release();
+    return Get(id);
+  }
   const auto it = active_.find(id);
   if (it == active_.end()) {
     PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id, kNoEpochs));
@@ -171,34 +177,39 @@ absl::StatusOr<Job> JobBook::Requeue(const JobId& id, const RequestKey& request)
 }
 
 absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update, const RequestKey& request) {
+  absl::ReleasableMutexLock lock(&mu_);
+  PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
+  if (answered) {
+    lock.Release();
+    return Get(id);
+  }
+  const auto it = active_.find(id);
+  const bool ended = it == active_.end();
   Job next;
-  {
-    absl::MutexLock lock(&mu_);
-    PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
-    if (answered) return GetLocked(id);
-    const auto it = active_.find(id);
-    if (it != active_.end()) {
-      next = Snapshot(it->second, 0);
-    } else {
-      PF_ASSIGN_OR_RETURN(next, store_->Get(id));
-    }
-    if (next.unreadable) return UnreadableError(next);
-    const std::string etag = EtagOf(next);
-    if (!update.etag.empty() && update.etag != etag) {
-      return WithReason(absl::AbortedError(absl::StrCat("job ", id.value(), " has changed since: its etag is ", etag,
-                                                        "; get it and try again")),
-                        "ETAG_MISMATCH", {{"job", id.value()}});
-    }
-    Apply(update, next);
-    Violations violations;
-    Validate(next.labels, "job.labels", violations);
-    ValidatePriority(next.spec.priority, "job.spec.priority", violations);
-    Validate(next.spec.limits, "job.spec.", violations);
-    if (update.deadline) ValidateDeadline(*update.deadline, "job.spec.deadline", violations);
-    PF_RETURN_IF_ERROR(violations.ToStatus());
-    if (EtagOf(next) == etag && request.id.empty()) return next;
+  if (ended) {
+    // Its epochs, which do not change any more, are read once the lock is free: they may be a million.
+    PF_ASSIGN_OR_RETURN(next, store_->Get(id, kNoEpochs));
+  } else {
+    next = Snapshot(it->second, 0);
+  }
+  if (next.unreadable) return UnreadableError(next);
+  const std::string etag = EtagOf(next);
+  if (!update.etag.empty() && update.etag != etag) {
+    return WithReason(absl::AbortedError(absl::StrCat("job ", id.value(), " has changed since: its etag is ", etag,
+                                                      "; get it and try again")),
+                      "ETAG_MISMATCH", {{"job", id.value()}});
+  }
+  Apply(update, next);
+  Violations violations;
+  Validate(next.labels, "job.labels", violations);
+  ValidatePriority(next.spec.priority, "job.spec.priority", violations);
+  Validate(next.spec.limits, "job.spec.", violations);
+  if (update.deadline) ValidateDeadline(*update.deadline, "job.spec.deadline", violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  const bool stores = EtagOf(next) != etag || !request.id.empty();
+  if (stores) {
     PF_RETURN_IF_ERROR(store_->Describe(next, request));
-    if (it != active_.end()) {
+    if (!ended) {
       it->second.job.spec.priority = next.spec.priority;
       it->second.job.spec.limits = next.spec.limits;
       if (it->second.live) it->second.live->SetLimits(next.spec.limits);
@@ -206,8 +217,12 @@ absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update, co
     }
     DecidePreemption();
   }
-  changed_.Set();
-  hub_.Notify(id.value());
+  lock.Release();
+  if (stores) {
+    changed_.Set();
+    hub_.Notify(id.value());
+  }
+  if (ended) return WithEpochs(std::move(next));
   return next;
 }
 

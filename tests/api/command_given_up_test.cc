@@ -3,13 +3,10 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <string>
-#include <thread>
-
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "server_fixture.h"
+#include "api/held_worker.h"
+#include "api/server_fixture.h"
 
 namespace permafrost::api {
 namespace {
@@ -20,23 +17,7 @@ class CommandGivenUpTest : public ServerTest {
 };
 
 TEST_F(CommandGivenUpTest, ItIsNeverBegun) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-  absl::Notification held, release;
-  // The one thread that commands wait for.
-  manager_.SetVerbWait([&](const std::string& verb) {
-    if (verb != "resume") return;
-    held.Notify();
-    release.WaitForNotification();
-  });
-  grpc::Status resumed;
-  std::thread first([&] {
-    grpc::ClientContext context;
-    v1::ResumeJobRequest request;
-    request.set_name("jobs/a");
-    v1::Job job;
-    resumed = job_stub_->ResumeJob(&context, request, &job);
-  });
-  held.WaitForNotification();
+  HeldWorker worker(manager_, *job_stub_);
   {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
@@ -47,8 +28,7 @@ TEST_F(CommandGivenUpTest, ItIsNeverBegun) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
   }
   EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache CANCELLED", 1));
-  release.Notify();
-  first.join();
+  const grpc::Status resumed = worker.Release();
   EXPECT_TRUE(resumed.ok()) << resumed.error_message();
   {
     // Its turn comes after the one that was given up.

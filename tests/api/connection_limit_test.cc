@@ -10,13 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "access/gate.h"
-#include "access/token_store.h"
+#include "api/token_server.h"
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "google/rpc/error_details.pb.h"
-#include "server_fixture.h"
-#include "temp_dir.h"
 
 namespace permafrost::api {
 namespace {
@@ -66,15 +63,11 @@ TEST(ConnectionLimit, ClosedConnectionsAreNotCounted) {
   while (!limit.Count("tokens/a", "ipv4:10.0.0.7:4").ok()) ASSERT_LT(waited.Elapsed(), kPatience);
 }
 
-class ConnectionsOfAClientTest : public ServerTest {
+class ConnectionsOfAClientTest : public TokenServerTest {
  protected:
   ConnectionsOfAClientTest() { limits_.connections_of_a_client = 2; }
   void SetUp() override {
-    tokens_ = *access::TokenStore::Open(dir_.path() / "tokens.json");
-    gate_ = &asking_.emplace(access::GateOptions{.auth = access::Auth::kToken, .certificate_role = std::nullopt},
-                             tokens_.get());
-    ServerTest::SetUp();
-    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+    TokenServerTest::SetUp();
     mine_ = tokens_->Create(access::Role::kAdmin, "mine", absl::InfiniteFuture())->secret;
     other_ = tokens_->Create(access::Role::kAdmin, "other", absl::InfiniteFuture())->secret;
   }
@@ -100,9 +93,6 @@ class ConnectionsOfAClientTest : public ServerTest {
     EXPECT_TRUE(Detail<google::rpc::RetryInfo>(status));
   }
 
-  const TempDir dir_;
-  std::unique_ptr<access::TokenStore> tokens_;
-  std::optional<access::Gate> asking_;
   std::string mine_, other_;
 };
 

@@ -2,31 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "access/gate.h"
-#include "access/token_store.h"
-#include "api/server_fixture.h"
-#include "temp_dir.h"
+#include "api/token_server.h"
 
 namespace permafrost::api {
 namespace {
 
-class CredentialsTest : public ServerTest {
+class CredentialsTest : public TokenServerTest {
  protected:
-  void SetUp() override {
-    tokens_ = *access::TokenStore::Open(dir_.path() / "tokens.json");
-    asking_.emplace(access::GateOptions{.auth = access::Auth::kToken, .certificate_role = std::nullopt}, tokens_.get());
-    store_of_tokens_ = tokens_.get();
-    gate_ = &*asking_;
-    ServerTest::SetUp();
-    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-  }
   grpc::Status Call(const std::vector<std::string>& authorizations) {
     grpc::ClientContext context;
     for (const std::string& value : authorizations) context.AddMetadata("authorization", value);
@@ -35,10 +22,6 @@ class CredentialsTest : public ServerTest {
     v1::Job job;
     return job_stub_->GetJob(&context, request, &job);
   }
-
-  const TempDir dir_;
-  std::unique_ptr<access::TokenStore> tokens_;
-  std::optional<access::Gate> asking_;
 };
 
 // Something before the daemon that looks at the first one must not be passed by with another one.

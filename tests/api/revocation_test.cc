@@ -4,32 +4,23 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "access/gate.h"
-#include "access/token_store.h"
-#include "api/server_fixture.h"
+#include "api/token_server.h"
 #include "data/catalog/upload_store.h"
 #include "google/rpc/error_details.pb.h"
-#include "temp_dir.h"
 
 namespace permafrost::api {
 namespace {
 
-class RevocationTest : public ServerTest {
+class RevocationTest : public TokenServerTest {
  protected:
   void SetUp() override {
-    tokens_ = *access::TokenStore::Open(dir_.path() / "tokens.json");
-    asking_.emplace(access::GateOptions{.auth = access::Auth::kToken, .certificate_role = std::nullopt}, tokens_.get());
-    store_of_tokens_ = tokens_.get();
-    gate_ = &*asking_;
     files_ = *data::UploadStore::Create({.directory = dir_.path() / "uploads", .max_bytes = 1 << 20});
     uploads_ = files_.get();
-    ServerTest::SetUp();
-    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+    TokenServerTest::SetUp();
     revoked_ = *tokens_->Create(access::Role::kOperator, "revoked", absl::InfiniteFuture());
     kept_ = *tokens_->Create(access::Role::kOperator, "kept", absl::InfiniteFuture());
   }
@@ -49,9 +40,6 @@ class RevocationTest : public ServerTest {
     EXPECT_EQ(info->domain(), "permafrost.dev");
   }
 
-  const TempDir dir_;
-  std::unique_ptr<access::TokenStore> tokens_;
-  std::optional<access::Gate> asking_;
   std::unique_ptr<data::UploadStore> files_;
   access::TokenStore::Made revoked_, kept_;
 };

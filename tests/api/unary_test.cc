@@ -2,12 +2,11 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 
-#include <string>
 #include <thread>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "server_fixture.h"
+#include "api/held_worker.h"
+#include "api/server_fixture.h"
 
 namespace permafrost::api {
 namespace {
@@ -18,23 +17,7 @@ class UnaryTest : public ServerTest {
 };
 
 TEST_F(UnaryTest, ACallThatIsGivenUpWhileItWaitsIsNeverBegun) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-  absl::Notification held, release;
-  // The one thread that the others wait for.
-  manager_.SetVerbWait([&](const std::string& verb) {
-    if (verb != "resume") return;
-    held.Notify();
-    release.WaitForNotification();
-  });
-  grpc::Status resumed, paused;
-  std::thread first([&] {
-    grpc::ClientContext context;
-    v1::ResumeJobRequest request;
-    request.set_name("jobs/a");
-    v1::Job job;
-    resumed = job_stub_->ResumeJob(&context, request, &job);
-  });
-  held.WaitForNotification();
+  HeldWorker worker(manager_, *job_stub_);
   {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
@@ -44,6 +27,7 @@ TEST_F(UnaryTest, ACallThatIsGivenUpWhileItWaitsIsNeverBegun) {
     const grpc::Status status = job_stub_->CancelJob(&context, request, &job);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
   }
+  grpc::Status paused;
   std::thread later([&] {
     grpc::ClientContext context;
     v1::PauseJobRequest request;
@@ -57,8 +41,7 @@ TEST_F(UnaryTest, ACallThatIsGivenUpWhileItWaitsIsNeverBegun) {
     v1::ServerInfo info;
     EXPECT_TRUE(server_stub_->GetServerInfo(&context, {}, &info).ok());
   }
-  release.Notify();
-  first.join();
+  const grpc::Status resumed = worker.Release();
   later.join();
   EXPECT_TRUE(resumed.ok()) << resumed.error_message();
   EXPECT_TRUE(paused.ok()) << paused.error_message();

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -94,6 +96,40 @@ TEST(File, AtomicWriteReplacesWholeAndLeavesNothingElse) {
   ASSERT_TRUE(WriteFileAtomic(path, "").ok());
   EXPECT_EQ(*ReadFile(path), "");
   EXPECT_THAT(Names(temp.path()), ElementsAre("a"));
+}
+
+TEST(File, AReadFileTakesNoMoreMemoryThanItHasBytes) {
+  TempDir temp;
+  const fs::path path = temp.path() / "a";
+  // Just beyond what a buffer that doubles would hold.
+  const std::string content((std::size_t{1} << 22) + 1, 'x');
+  ASSERT_TRUE(WriteFileSynced(path, content).ok());
+  const auto read = ReadFile(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == content);
+  EXPECT_LT(read->capacity(), content.size() + 4096);
+}
+
+TEST(File, WhatHasNotTheSizeThatItIsSaidToHaveIsReadWhole) {
+  TempDir temp;
+  const fs::path pipe = temp.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string content(300'000, 'x');
+  std::thread writer([&] { std::ofstream(pipe) << content; });
+  const auto read = ReadFile(pipe);
+  writer.join();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == content);
+#ifdef __linux__
+  EXPECT_EQ(fs::file_size("/proc/self/status"), 0U) << "else it is no such file";
+  EXPECT_THAT(*ReadFile("/proc/self/status"), HasSubstr("Name:"));
+  // A page, of which less is there.
+  if (const fs::path page = "/sys/devices/system/cpu/online"; fs::exists(page)) {
+    const auto cores = ReadFile(page);
+    ASSERT_TRUE(cores.ok()) << cores.status();
+    EXPECT_TRUE(cores->ends_with('\n')) << *cores;
+  }
+#endif
 }
 
 TEST(File, FailedAtomicWriteLeavesNothing) {

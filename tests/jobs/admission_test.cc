@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
+#include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "jobs/manager_fixture.h"
@@ -128,6 +131,38 @@ TEST_F(AdmissionTest, WeightsToBeginWithAreCheckedBeforeTheJobIsMade) {
   EXPECT_TRUE(of_file(file, /*validate_only=*/true).ok());
   EXPECT_FALSE(std::filesystem::exists(dir_.path() / "jobs/job-a")) << "it was only checked";
   EXPECT_TRUE(of_file(file).ok());
+}
+
+TEST_F(AdmissionTest, WhileAFileIsReadOtherJobsAreMade) {
+  server_.catalog().SetRoot(dir_.path().string());
+  const std::filesystem::path file = dir_.path() / "w.safetensors";
+  const std::string weights("\x02\0\0\0\0\0\0\0{}weights", 17);
+  std::ofstream(file) << weights;
+  CreateRequest slow = BeginningWith("slow", {.file = file.string()});
+  slow.request_id = "once";
+  std::atomic<int> readings = 0;
+  absl::Notification made;
+  std::thread other, again;
+  server_.catalog().OnResolve([&] {
+    if (++readings > 1) return;
+    other = std::thread([&] {
+      server_.Create("other");
+      made.Notify();
+    });
+    again = std::thread([&] { EXPECT_TRUE(server_->Create(slow).ok()); });
+    EXPECT_TRUE(made.WaitForNotificationWithTimeout(absl::Seconds(30))) << "it waits for another job's file";
+  });
+  const auto job = server_->Create(slow);
+  ASSERT_GE(readings.load(), 1) << job.status();
+  other.join();
+  again.join();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(*ReadFile(dir_.path() / "jobs/slow" / train::kInitialWeightsFile), weights);
+  std::filesystem::remove(file);
+  EXPECT_EQ(server_->Create(slow)->id, job->id);
+  EXPECT_EQ(readings.load(), 1) << "the same request reads it once";
+  EXPECT_EQ(server_->CountByState()[0], 2);
+  server_.catalog().OnResolve(nullptr);
 }
 
 TEST_F(AdmissionTest, ATakenIdIsRefusedAndTheJobUnharmed) {

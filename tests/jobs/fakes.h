@@ -86,6 +86,8 @@ class FakeCatalog : public data::Catalog {
   void SetOpenError(absl::Status error) { open_error_ = std::move(error); }
   // Called by Get before it answers, as a deletion that comes just then.
   void OnGet(std::function<void()> hook) { on_get_ = std::move(hook); }
+  // Called by Resolve before it answers, as a disk that is slow.
+  void OnResolve(std::function<void()> hook) { on_resolve_ = std::move(hook); }
 
   absl::StatusOr<data::Dataset> Import(const DatasetId&, data::ImportOptions) override {
     return absl::UnimplementedError("fake");
@@ -107,6 +109,7 @@ class FakeCatalog : public data::Catalog {
     return graphs_;
   }
   absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const override {
+    if (on_resolve_) on_resolve_();
     if (source.string().starts_with(root_)) return source;
     return WithReason(absl::PermissionDeniedError(source.string() + " is outside"), "PATH_OUTSIDE_IMPORT_ROOTS");
   }
@@ -126,7 +129,7 @@ class FakeCatalog : public data::Catalog {
   mutable absl::Mutex mu_;
   std::map<DatasetId, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
   int put_ ABSL_GUARDED_BY(mu_) = 0;
-  std::function<void()> on_get_;
+  std::function<void()> on_get_, on_resolve_;
   std::string root_ = "/";
 };
 
