@@ -119,6 +119,9 @@ def failpoints(bin_dir, seed, count, places):
                 if met[name] == count:
                     break
                 tries += 1
+                # Few plans serve all jobs: once each has its name, none gets one any more.
+                for plan in (server.state_dir / "plans").glob("*.plan"):
+                    plan.unlink()
                 faults = rules.format(nth=1 + draw.randrange(most)).split(";")
                 life = Life(server, oracle, draw, faults)
                 deadline = time.monotonic() + 4
