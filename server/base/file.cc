@@ -86,10 +86,12 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   std::string data;
   // Room for all of it at once: a string that grows to it holds it twice while it moves, and ends with up to as much to
   // spare. Only the reading tells where the file ends: it may change meanwhile, and files of the kernel's have no size,
-  // or that of a page.
+  // or that of a page. A size beyond all that is read here is no reason to end the process for want of memory.
+  constexpr off_t kMostReserved = off_t{1} << 28;
   struct stat status;
-  if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode))
-    data.reserve(static_cast<std::size_t>(status.st_size));
+  if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) {
+    data.reserve(static_cast<std::size_t>(std::min(status.st_size, kMostReserved)));
+  }
   char buffer[1 << 16];
   for (;;) {
     const ssize_t n = read(file.get(), buffer, sizeof buffer);
