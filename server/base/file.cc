@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -163,13 +164,13 @@ absl::Status CreateDirectories(const fs::path& path) {
     if (!missing.empty() && at == missing.back()) break;  // the root, or a working directory, that cannot be looked at
     missing.push_back(at);
   }
-  for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
-    const bool made = fs::create_directory(*at, error);
+  for (const fs::path& at : std::ranges::reverse_view(missing)) {
+    const bool made = fs::create_directory(at, error);
     if (error) return SystemError(error.value(), path, "create");
     if (!made) continue;
     // One that stays would be taken for durable by the next try.
-    if (absl::Status synced = SyncDirectory(ParentOf(*at)); !synced.ok()) {
-      fs::remove(*at, error);
+    if (absl::Status synced = SyncDirectory(ParentOf(at)); !synced.ok()) {
+      fs::remove(at, error);
       return synced;
     }
   }

@@ -226,7 +226,8 @@ TEST(FileWriter, LargePiecesSkipsAndLaterWritesAllLandInPlace) {
   TempDir temp;
   const fs::path path = temp.path() / "f";
   // Across several of the pieces that are written at once, and up to the end of one.
-  std::string large(9'000'003, '\0');
+  std::string large;
+  large.resize(9'000'003);
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 31);
   auto file = FileWriter::Create(path);
   ASSERT_TRUE(file.ok()) << file.status();

@@ -37,7 +37,7 @@ absl::StatusOr<fs::file_type> TypeOf(const fs::path& path) {
 absl::StatusOr<fs::path> Resolve(const fs::path& path) {
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);
-  const fs::path resolved = error ? fs::path() : fs::weakly_canonical(absolute, error);
+  fs::path resolved = error ? fs::path() : fs::weakly_canonical(absolute, error);
   if (error) return PathError(path, error, "resolve");
   return resolved;
 }

@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "base/status.h"
 #include "data/disk/slot_reader.h"
 
 namespace permafrost {

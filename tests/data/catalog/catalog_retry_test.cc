@@ -160,7 +160,7 @@ TEST_F(CatalogRetryTest, WhatWaitsBeginsAnewAtTheNextStart) {
 TEST_F(CatalogRetryTest, WhatIsWrongWithTheSourceAfterAllStillFails) {
   first_retry_ = absl::Milliseconds(1);
   const auto catalog = Open([this](const ImportOptions&, const fs::path& directory, const ImportObserver&,
-                                   std::stop_token, const ImportLimits&) -> absl::StatusOr<ImportedSummary> {
+                                   const std::stop_token&, const ImportLimits&) -> absl::StatusOr<ImportedSummary> {
     if (++tries_ == 1) return SystemError(ENOSPC, directory, "write");
     return absl::InvalidArgumentError("raw/edge.csv:2: ragged");
   });

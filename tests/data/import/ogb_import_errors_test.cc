@@ -222,7 +222,7 @@ TEST(OgbImport, MemoryIsBoundedWhateverTheSourceSays) {
     uint64_t memory_bytes;
     const char* want;  // null: Ok
   } kCases[] = {
-      {"a small gzip of many graphs", many, 48 * 1000,
+      {"a small gzip of many graphs", many, 48'000,
        "raw/num-node-list.csv.gz:1001: 1001 graphs take more memory than an import's limit, 48000 bytes (1000 at 48 "
        "bytes each)"},
       {"one graph of many edges", dense, 1 << 30,
@@ -230,8 +230,8 @@ TEST(OgbImport, MemoryIsBoundedWhateverTheSourceSays) {
       {"wide features of one graph's edges", wide, 6000,
        "raw/edge-feat.csv:3: 2400 bytes of one graph's edge features take more memory than an import's limit, 6000 "
        "bytes"},
-      {"just enough", SmallSet(), 56 * 8, nullptr},
-      {"just not", SmallSet(), 56 * 8 - 1, "raw/num-edge-list.csv:1: 8 edges of one graph take more memory"},
+      {"just enough", SmallSet(), 448, nullptr},
+      {"just not", SmallSet(), 447, "raw/num-edge-list.csv:1: 8 edges of one graph take more memory"},
   };
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.why);

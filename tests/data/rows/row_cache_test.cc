@@ -191,7 +191,7 @@ TEST_P(RowCacheTest, AReadBringsRowsAlongThatBatchesUse) {
   TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
   graph.Drop(SectionKind::kNodeFeatures);
   std::vector<float> values(kNodes * 100);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 100);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(static_cast<NodeId>(i / 100));
   graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, 100);
   graph.summary.node_features.width = 100;
   ASSERT_TRUE(graph.Write(temp.path()).ok());
@@ -225,7 +225,7 @@ TEST_P(RowCacheTest, AReadGetsLongerForRowsThatBatchesUseSoon) {
   TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
   graph.Drop(SectionKind::kNodeFeatures);
   std::vector<float> values(kNodes * 1000);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(static_cast<NodeId>(i / 1000));
   graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, 1000);
   graph.summary.node_features.width = 1000;
   ASSERT_TRUE(graph.Write(temp.path()).ok());
