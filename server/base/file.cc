@@ -87,7 +87,8 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   std::string data;
   // Room for all of it at once: a string that grows to it holds it twice while it moves, and ends with up to as much to
   // spare. Only the reading tells where the file ends: it may change meanwhile, and files of the kernel's have no size,
-  // or that of a page. A size beyond all that is read here is no reason to end the process for want of memory.
+  // or that of a page. A size is believed up to this, so that one that lies does not end the process for want of
+  // memory.
   constexpr off_t kMostReserved = off_t{1} << 28;
   struct stat status;
   if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) {

@@ -6,9 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -135,6 +138,32 @@ TEST_F(FrameTableTest, FewerFramesDropWhatIsBeyondThemAndPinnedRowsWhenTheirPins
   EXPECT_EQ(table_->used(), 8u) << "room again";
   for (uint32_t row = 0; row < 4; ++row) EXPECT_TRUE(Has(row)) << row;
 }
+
+#ifdef __linux__
+// A part of a huge page that is given back stays charged while another part is in use.
+TEST_F(FrameTableTest, FramesAreOfNoHugePages) {
+  constexpr uint32_t kFrames = 4096;
+  table_ = *FrameTable::Create(kFrames, kRowBytes);
+  table_->SetFrames(kFrames);
+  const std::byte* middle = nullptr;
+  for (uint32_t row = 0; row < kFrames; ++row) {
+    Take(row);
+    if (row == kFrames / 2) middle = table_->Find(row);
+  }
+  // A mapping's own line begins with its addresses; those after it tell of it.
+  std::ifstream smaps("/proc/self/smaps");
+  const auto at = reinterpret_cast<uintptr_t>(middle);
+  bool of_table = false;
+  for (std::string line; std::getline(smaps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2) of_table = begin <= at && at < end;
+    if (!of_table || !line.starts_with("AnonHugePages:")) continue;
+    EXPECT_EQ(std::stoull(line.substr(line.find(':') + 1)), 0U) << line;
+    return;
+  }
+  GTEST_SKIP() << "/proc/self/smaps does not tell of huge pages here";
+}
+#endif
 
 TEST_F(FrameTableTest, ASpoiltRowIsForgottenWithItsLastPin) {
   table_->SetFrames(2);

@@ -64,6 +64,18 @@ class RowCacheTest : public ::testing::TestWithParam<DiskReaderKind> {
     return rows;
   }
 
+  // A graph with 100 features, each of them its row's number: ten rows a page.
+  static std::shared_ptr<const Graph> OpenNarrow(const std::filesystem::path& directory) {
+    TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
+    graph.Drop(SectionKind::kNodeFeatures);
+    std::vector<float> values;
+    for (NodeId row = 0; row < kNodes; ++row) values.insert(values.end(), 100, static_cast<float>(row));
+    graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, 100);
+    graph.summary.node_features.width = 100;
+    EXPECT_TRUE(graph.Write(directory).ok());
+    return *Graph::Open(directory);
+  }
+
   TempDir temp_;
   std::vector<float> values_;
   std::shared_ptr<const Graph> graph_;
@@ -188,14 +200,7 @@ TEST_P(RowCacheTest, AnnouncedRowsAreKeptUntilTheyCome) {
 // Where rows are narrow, a page holds several: those of them that are known to come need no read of their own.
 TEST_P(RowCacheTest, AReadBringsRowsAlongThatBatchesUse) {
   const TempDir temp;
-  TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
-  graph.Drop(SectionKind::kNodeFeatures);
-  std::vector<float> values(kNodes * 100);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(static_cast<NodeId>(i / 100));
-  graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, 100);
-  graph.summary.node_features.width = 100;
-  ASSERT_TRUE(graph.Write(temp.path()).ok());
-  const auto opened = *Graph::Open(temp.path());
+  const auto opened = OpenNarrow(temp.path());
   const auto cache = *RowCache::Create(*opened->stored_features(), uint64_t{1} << 20);
   ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 4}, 0).ok());
 
@@ -221,18 +226,8 @@ TEST_P(RowCacheTest, AReadBringsRowsAlongThatBatchesUse) {
 
 // A page holds one row. What costs as much as a read is three pages, so that two more are read for a row that comes.
 TEST_P(RowCacheTest, AReadGetsLongerForRowsThatBatchesUseSoon) {
-  const TempDir temp;
-  TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
-  graph.Drop(SectionKind::kNodeFeatures);
-  std::vector<float> values(kNodes * 1000);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(static_cast<NodeId>(i / 1000));
-  graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, 1000);
-  graph.summary.node_features.width = 1000;
-  ASSERT_TRUE(graph.Write(temp.path()).ok());
-  const auto opened = *Graph::Open(temp.path());
-  const uint64_t budget = kNodes * RowCache::kBytesPerRow + 64 * FrameTable::FrameBytes(1000 * sizeof(float));
-  const auto cache = *RowCache::Create(*opened->stored_features(), budget);
-  ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 4}, 3 * kPageBytes).ok());
+  const auto cache = *RowCache::Create(*graph_->stored_features(), Budget(64));
+  ASSERT_TRUE(cache->Start(graph_, {.kind = GetParam(), .depth = 4}, 3 * kPageBytes).ok());
 
   auto now = cache->Announce(std::vector<NodeId>{100}, {});
   auto soon = cache->Announce(std::vector<NodeId>{97, 98, 102, 104, 107}, {});
@@ -247,9 +242,7 @@ TEST_P(RowCacheTest, AReadGetsLongerForRowsThatBatchesUseSoon) {
   counters = cache->counters();
   EXPECT_EQ(counters.hits, 3);
   EXPECT_EQ(counters.misses, 3) << "100, 97 and 107";
-  for (const NodeId row : {97, 98, 102, 104, 107}) {
-    EXPECT_EQ(*reinterpret_cast<const float*>(cache->Find(row)), static_cast<float>(row));
-  }
+  ExpectRows(*cache, std::vector<NodeId>{97, 98, 102, 104, 107});
 
   // 64 frames hold the rows of 12 batches of five, or of twice as many where these share rows. What is used later than
   // that stays where it is.
@@ -292,12 +285,7 @@ TEST_P(RowCacheTest, AnAnnouncementThatGoesIsForgotten) {
 // Where memory for a plan is short of the frames that its reads could fill as well.
 TEST_P(RowCacheTest, RowsThatComeAlongTakeAnEighthOfTheFramesAtMost) {
   const TempDir temp;
-  TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
-  graph.Drop(SectionKind::kNodeFeatures);
-  graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, std::vector<float>(kNodes * 100, 1.0f), 100);
-  graph.summary.node_features.width = 100;
-  ASSERT_TRUE(graph.Write(temp.path()).ok());
-  const auto opened = *Graph::Open(temp.path());
+  const auto opened = OpenNarrow(temp.path());
   const uint64_t budget = kNodes * RowCache::kBytesPerRow + 160 * FrameTable::FrameBytes(100 * sizeof(float));
   const auto cache = *RowCache::Create(*opened->stored_features(), budget);
   ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 4}, 0).ok());
