@@ -215,6 +215,17 @@ OperatorCase ConvCase(bool norm, int64_t rows, int64_t width) {
       });
 }
 
+// The first layer of GraphSAGE whose rows stand beside the means of their neighbours when they come: [rows, 2 *
+// features], of which no gradient is asked.
+OperatorCase WideCase(int64_t rows, int64_t features, int64_t width) {
+  const Tensor x = at::randn({rows, 2 * features});
+  return Both(
+      "graph_conv_wide", Shape({rows, 2 * features}) + " to " + std::to_string(width),
+      {at::randn({width, 2 * features}) / 8, at::randn({width})},
+      [=](const std::vector<Tensor>& leaf) { return GraphConv(x, {}, leaf[0], leaf[1], {}, {}); },
+      [=](const std::vector<Tensor>& leaf) { return at::addmm(leaf[1], x, leaf[0].t()).relu(); });
+}
+
 OperatorCase DropoutCase(int64_t width) {
   const Tensor step = at::zeros({1}, at::kLong);
   return Both(
@@ -285,6 +296,7 @@ std::vector<OperatorCase> MakeOperatorCases() {
   cases.push_back(SegmentCase(true, 3000, 64));
   cases.push_back(ConvCase(false, 3000, 64));
   cases.push_back(ConvCase(true, 3000, 64));
+  cases.push_back(WideCase(2600, 1000, 64));
   cases.push_back(DropoutCase(64));
   cases.push_back(LossCase("regression_loss", Loss::kL1, kGraphs + 1, 1));
   cases.push_back(LossCase("cross_entropy_loss", Loss::kCrossEntropy, 1024, 47));

@@ -300,7 +300,8 @@ absl::StatusOr<std::unique_ptr<BlockBatcher>> BlockBatcher::Create(std::shared_p
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   options.threads = std::max(options.threads, 1);
-  PF_ASSIGN_OR_RETURN(auto sampler, NeighborSampler::Create(view, options.sampling, options.threads));
+  PF_ASSIGN_OR_RETURN(auto sampler,
+                      NeighborSampler::Create(view, options.sampling, options.threads, options.rows != nullptr));
   return std::make_unique<GatheringBatcher>(std::move(graph), std::move(options), std::move(sampler));
 }
 

@@ -84,6 +84,29 @@ absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t 
   return elapsed > 0 ? bytes / elapsed : 0;
 }
 
+// Reads of each size at `depth`. The sizes take turns, and of each the median counts: whoever else uses the disk for a
+// while slows one turn of each, not all of one.
+absl::StatusOr<std::vector<ReadSample>> MeasureSizes(DiskReader& reader, PageRange range, int depth, double seconds) {
+  constexpr int kTurns = 5;
+  std::array<std::vector<double>, kReadBytes.size()> rates;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (size_t i = 0; i < kReadBytes.size() && kReadBytes[i] <= range.bytes(); ++i) {
+      const Places places(range, kReadBytes[i], true);
+      PF_ASSIGN_OR_RETURN(const double rate,
+                          MeasureReads(reader, places, kReadBytes[i], depth, seconds / kTurns / kReadBytes.size()));
+      if (rate > 0) rates[i].push_back(rate);
+    }
+  }
+  std::vector<ReadSample> samples;
+  for (size_t i = 0; i < rates.size(); ++i) {
+    if (rates[i].empty()) continue;
+    const auto middle = rates[i].begin() + std::ssize(rates[i]) / 2;
+    std::ranges::nth_element(rates[i], middle);
+    samples.push_back({.bytes = static_cast<double>(kReadBytes[i]), .seconds = kReadBytes[i] / *middle});
+  }
+  return samples;
+}
+
 std::string HowMeasured(const DiskReader& reader, const std::filesystem::path& path, PageRange range, double seconds) {
   std::string how = absl::StrFormat("%s, %.3g GB of %s, %.1f s", std::string(kDiskReaderKindNames.Name(reader.kind())),
                                     static_cast<double>(range.bytes()) / 1e9, path.filename().string(), seconds);
@@ -165,13 +188,8 @@ absl::StatusOr<DiskRates> MeasureDisk(const std::filesystem::path& path, uint64_
   }
   DiskRates rates{.depth = ChooseDepth(depths), .kind = reader->kind(), .direct = reader->direct()};
 
-  std::vector<ReadSample> samples;
-  for (const uint32_t read_bytes : kReadBytes) {
-    if (read_bytes > range.bytes()) break;
-    PF_ASSIGN_OR_RETURN(const double rate, MeasureReads(*reader, Places(range, read_bytes, true), read_bytes,
-                                                        rates.depth, options.seconds / 5));
-    if (rate > 0) samples.push_back({.bytes = static_cast<double>(read_bytes), .seconds = read_bytes / rate});
-  }
+  PF_ASSIGN_OR_RETURN(const std::vector<ReadSample> samples,
+                      MeasureSizes(*reader, range, rates.depth, 3 * options.seconds / 5));
   const ReadLine line = FitReads(samples);
   rates.seconds_per_read = line.seconds_per_read;
   rates.seconds_per_byte = line.seconds_per_byte;

@@ -12,10 +12,12 @@
 namespace permafrost::data {
 namespace {
 
-// Reads go on to the next row up to this length.
-constexpr uint32_t kMostReadBytes = 32 << 10;
-// As many reads may be done, and not yet copied, as are on their way.
-constexpr int kBuffersPerRead = 2;
+// Reads go on to the next row up to the second length, and up to the first where a request costs as much as a few
+// pages.
+constexpr uint64_t kLeastLongestRead = 16 << 10, kMostLongestRead = 32 << 10;
+// The thread that reads shares its core with others. So many times the reads that the disk works on at once are on
+// their way, up to this many, so that the disk has work until the thread's turn comes.
+constexpr int kQueueShare = 4, kMostAtOnce = 256;
 // Levels of wanted rows: this many for each doubling, from draws of 2^kLeastExponent an epoch on.
 constexpr double kLevelsPerDoubling = 8, kLeastExponent = -16;
 
@@ -114,9 +116,11 @@ absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Opt
   table_ = *table;
   // A row may begin and end within a page.
   const uint64_t row_pages = WholePages(table_.row_bytes) + kPageBytes;
-  reader.max_read_bytes = static_cast<uint32_t>(std::max<uint64_t>(kMostReadBytes, row_pages));
-  const int at_once = std::min(reader.depth, DiskReader::kMaxDepth / kBuffersPerRead);
-  reader.depth = kBuffersPerRead * at_once;
+  const uint64_t longest = WholePages(std::clamp(2 * gap_bytes, kLeastLongestRead, kMostLongestRead));
+  reader.max_read_bytes = static_cast<uint32_t>(std::max(longest, row_pages));
+  const int at_once = std::max(reader.depth, std::min(kQueueShare * reader.depth, kMostAtOnce));
+  // As many as the disk works on at once may be done and not yet copied.
+  reader.depth = std::min(at_once + reader.depth, DiskReader::kMaxDepth);
   PF_ASSIGN_OR_RETURN(disk_, DiskReader::Open(table_.path, reader));
   at_once_ = at_once;
   {

@@ -10,10 +10,11 @@
 namespace permafrost::data {
 namespace {
 
-// The rows that leases read take at most this part of the frames, and of two leases at most the other: the rest is for
-// rows that come again. The disk is busy as long as one lease waits for it behind the one that is gathered next.
+// The rows that leases read take at most this part of the frames, of a few leases at most the other, and of the fewest
+// any: the rest is for rows that come again. The disk works for one lease while another is gathered, and a third keeps
+// it busy until a fourth is made.
 constexpr uint64_t kReadingShare = 8, kLargeReadingShare = 3;
-constexpr int64_t kLeastReadingLeases = 2;
+constexpr int64_t kNeededLeases = 2, kLeastReadingLeases = 3;
 // Rows that are looked at for one plan, whether they come along with its reads.
 constexpr uint64_t kMostAlongLooks = 1 << 16;
 // For a row that comes along a read gets longer by so much of what costs as much as a read: it saves one of a later
@@ -24,7 +25,7 @@ constexpr double kAlongShare = 2.0 / 3;
 
 bool RowCache::MayRead(uint64_t rows) const {
   const uint64_t all = reading_rows_ + rows, frames = frames_->frames();
-  if (all <= frames / kReadingShare) return true;
+  if (all <= frames / kReadingShare || reading_leases_ < kNeededLeases) return true;
   // Frames that hold nothing yet cost nobody a row.
   const uint64_t unused = frames > frames_->used() ? frames - frames_->used() : 0;
   return (reading_leases_ < kLeastReadingLeases || rows <= unused) && all <= frames / kLargeReadingShare;

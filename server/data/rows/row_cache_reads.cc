@@ -37,7 +37,7 @@ void RowCache::Run() {
   absl::Status status;
   for (int done = 0; status.ok();) {
     // The disk gets new reads before those that are done are verified and copied.
-    while (status.ok() && disk_->in_flight() < at_once_ + done) {
+    while (status.ok() && disk_->in_flight() < std::min(at_once_ + done, disk_->depth())) {
       std::optional<DiskRead> read;
       {
         absl::MutexLock lock(&mu_);

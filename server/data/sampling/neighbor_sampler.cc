@@ -19,12 +19,12 @@ namespace {
 
 class Sampler final : public NeighborSampler {
  public:
-  Sampler(const GraphView& view, NeighborSamplingOptions options, int threads)
+  Sampler(const GraphView& view, NeighborSamplingOptions options, int threads, bool little_memory)
       : view_(view),
         options_(std::move(options)),
         threads_(std::max(threads, 1)),
         draw_(view, options_, threads_),
-        table_(view.nodes) {}
+        table_(little_memory ? kMaxNodes : view.nodes) {}
 
   absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places, PageAdvisor* advisor,
                       SampledSubgraph& out, std::span<const int64_t> times) override {
@@ -200,7 +200,8 @@ class Sampler final : public NeighborSampler {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const GraphView& view,
-                                                                         NeighborSamplingOptions options, int threads) {
+                                                                         NeighborSamplingOptions options, int threads,
+                                                                         bool little_memory) {
   Violations violations;
   if (options.fan_outs.empty() || std::ssize(options.fan_outs) > kMaxHops) {
     violations.Add("fan_outs", absl::StrCat(options.fan_outs.size(), " hops are outside 1..", kMaxHops));
@@ -227,7 +228,7 @@ absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const G
   CheckSampleBudget(options, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   if (!view.in.present()) return absl::InvalidArgumentError("the graph keeps no in-edges");
-  return std::make_unique<Sampler>(view, std::move(options), threads);
+  return std::make_unique<Sampler>(view, std::move(options), threads, little_memory);
 }
 
 }  // namespace permafrost::data

@@ -81,11 +81,11 @@ struct SampledSubgraph {
 
 class NeighborSampler {
  public:
-  // Errors: InvalidArgument with violations "fan_outs", "weighted" (the graph has no weights), "last_hop_apart",
-  // "temporal" (the graph has no timestamps, or the sample is not disjoint), "max_nodes", "max_edges", and those of
-  // FindDrawConflict.
+  // little_memory: keeps no table of all the graph's nodes. Errors: InvalidArgument with violations "fan_outs",
+  // "weighted" (the graph has no weights), "last_hop_apart", "temporal" (the graph has no timestamps, or the sample is
+  // not disjoint), "max_nodes", "max_edges", and those of FindDrawConflict.
   static absl::StatusOr<std::unique_ptr<NeighborSampler>> Create(const GraphView& view, NeighborSamplingOptions options,
-                                                                 int threads);
+                                                                 int threads, bool little_memory = false);
   virtual ~NeighborSampler() = default;
 
   // Samples around `seeds` (rows of the graph, distinct unless it is disjoint) into `out`, reusing its memory.

@@ -97,13 +97,15 @@ void PairColumns(const float* a, int64_t k, int64_t m, uint32_t* to) {
     for (int64_t c = 0; c < m; c += kLanes)
       _mm512_mask_storeu_epi32(to + p * m + c, FirstLanes(m - c), PairsOfColumns(a, k, m, p, c));
 }
-// Panels of b [k, n]: panel after panel, each [pairs, 32], zeros beyond the last column.
+// The panel of b [k, n] from column j on: [pairs, 32], zeros beyond the last column.
+void PanelOfRows(const float* b, int64_t k, int64_t n, int64_t j, uint32_t* to) {
+  for (int64_t p = 0; p < (k + 1) / 2; ++p)
+    for (int64_t c = 0; c < kBfloat16Panel; c += kLanes)
+      _mm512_storeu_si512(to + p * kBfloat16Panel + c, PairsOfColumns(b, k, n, p, j + c));
+}
+// Panels of b [k, n], one after the other.
 void PanelsOfRows(const float* b, int64_t k, int64_t n, uint32_t* to) {
-  const int64_t pairs = (k + 1) / 2;
-  for (int64_t j = 0; j < n; j += kBfloat16Panel)
-    for (int64_t p = 0; p < pairs; ++p)
-      for (int64_t c = 0; c < kBfloat16Panel; c += kLanes)
-        _mm512_storeu_si512(to + j * pairs + p * kBfloat16Panel + c, PairsOfColumns(b, k, n, p, j + c));
+  for (int64_t j = 0; j < n; j += kBfloat16Panel) PanelOfRows(b, k, n, j, to + j * ((k + 1) / 2));
 }
 // Panels of weight^T, of weight [n, k].
 void PanelsOfColumns(const float* weight, int64_t n, int64_t k, uint32_t* to) {
@@ -210,6 +212,17 @@ void StorePairs(int64_t m, int64_t n, int64_t k, const LeftPairs& left, const ui
   });
 }
 
+// Of b [k, n], a panel of which is made when its turn comes, while it is in cache.
+void StoreOuterPairs(int64_t m, int64_t n, int64_t k, const float* b, const LeftPairs& left, uint32_t* panel,
+                     float* to) {
+  for (int64_t j0 = 0; j0 < n; j0 += kBfloat16Panel) {
+    PanelOfRows(b, k, n, j0, panel);
+    MultiplyPairs(m, Least(kBfloat16Panel, n - j0), k, left, panel,
+                  [=](int64_t i, int64_t j, __mmask16 mask, __m512 v)
+                      PERMAFROST_BFLOAT16_ATTR { _mm512_mask_storeu_ps(to + i * n + j0 + j, mask, v); });
+  }
+}
+
 void StoreActivePairs(int64_t m, int64_t n, int64_t k, const LeftPairs& left, const uint32_t* panels,
                       const float* active, float* to) {
   MultiplyPairs(m, n, k, left, panels, [=](int64_t i, int64_t j, __mmask16 mask, __m512 v) PERMAFROST_BFLOAT16_ATTR {
@@ -251,10 +264,9 @@ void Bfloat16InputGradient(int64_t rows, int64_t in, int64_t out, const float* g
 
 void Bfloat16Outer(int64_t rows, int64_t m, int64_t n, const float* left, const float* right, float* to) {
   uint32_t* const a = RoomOfPairs(kLeftPairs, PairsOf(rows) * m);
-  uint32_t* const b = RoomOfPairs(kRightPairs, Bfloat16PackedSize(rows, n));
+  uint32_t* const panel = RoomOfPairs(kRightPairs, Bfloat16PackedSize(rows, 1));
   PairColumns(left, rows, m, a);
-  PanelsOfRows(right, rows, n, b);
-  StorePairs(m, n, rows, {a, 1, m}, b, to);
+  StoreOuterPairs(m, n, rows, right, {a, 1, m}, panel, to);
 }
 
 void Bfloat16ColumnSums(int64_t rows, int64_t width, const float* values, float* sums) {

@@ -32,12 +32,17 @@ void SumRows(const T* HWY_RESTRICT rows, int64_t count, int64_t width, T* HWY_RE
     for (int64_t c = 0; c < width; ++c) sums[c] += rows[r * width + c];
 }
 
-// to = left^T * right over `rows` rows: [m, n] of [rows, m] and [rows, n].
+// to = left^T * right over `rows` rows: [m, n] of [rows, m] and [rows, n]. A panel is packed when its turn comes, so
+// that it is still in cache, and scratch holds one: PackedSize(rows, 1) values.
 template <class T>
 void Outer(int64_t rows, int64_t m, int64_t n, const T* left, const T* right, T* scratch, T* to) {
-  PackPanels(right, n, 1, rows, n, scratch);
-  Gemm(m, n, rows, left, 1, m, scratch,
-       [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, to + i * n + j); });
+  const int64_t width = PanelWidth<T>();
+  for (int64_t j0 = 0; j0 < n; j0 += width) {
+    const int64_t columns = std::min(width, n - j0);
+    PackPanels(right + j0, n, 1, rows, columns, scratch);
+    Gemm(m, columns, rows, left, 1, m, scratch,
+         [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, to + i * n + j0 + j); });
+  }
 }
 
 }  // namespace permafrost::nn::HWY_NAMESPACE

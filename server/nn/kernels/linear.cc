@@ -121,7 +121,7 @@ void LinearBackward(const LinearWidths& w, int64_t rows, const T* a, const T* g,
 
 template <class T>
 int64_t LinearScratch(const LinearWidths& w, int64_t rows) {
-  return IsBfloat16<T>(w.products) ? 0 : PackedSize<T>(rows, w.in, w.products);
+  return IsBfloat16<T>(w.products) ? 0 : PackedSize<T>(rows, 1, w.products);
 }
 
 #define PERMAFROST_LINEAR(T, NAME)                                                                                    \

@@ -146,7 +146,7 @@ void MlpBackward(const MlpWidths& w, int64_t rows, const T* a, const T* z1, cons
 template <class T>
 int64_t MlpScratch(const MlpWidths& widths, int64_t rows) {
   if (IsBfloat16<T>(widths.products)) return 0;
-  return std::max(full::PackedSize(T(), rows, widths.hidden), full::PackedSize(T(), rows, widths.in));
+  return full::PackedSize(T(), rows, 1);
 }
 
 #define PERMAFROST_MLP(T)                                                                                           \

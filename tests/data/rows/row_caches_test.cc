@@ -86,7 +86,7 @@ TEST_F(RowCachesTest, OthersAreReadWithinHalfOfWhatIsLeftAtFirst) {
   ASSERT_NE(session->cache, nullptr);
   EXPECT_EQ(session->cache->counters().budget_bytes / kMegabyte, 19u) << "the job, the edges and a reserve come first";
   EXPECT_NE(
-      session->line.find(", 3 at once; a cache of 20 MB (49 % of the rows) at first: memory has 40 MB left for them"),
+      session->line.find(", 12 at once; a cache of 20 MB (49 % of the rows) at first: memory has 40 MB left for them"),
       std::string::npos)
       << session->line;
   Read(*session->cache, 0, 100);

@@ -195,6 +195,22 @@ TEST(NeighborSampler, ReusesItsMemoryAndForgetsTheBatchBefore) {
   EXPECT_THAT(out.edge_places, IsEmpty()) << "not asked for";
 }
 
+TEST(NeighborSampler, LittleMemoryChangesNothing) {
+  const auto graph = RandomGraph(2000, 20000, 3);
+  for (const bool apart : {false, true}) {
+    const Options options{.fan_outs = {10, 5}, .last_hop_apart = apart, .seed = 4};
+    const auto sampler = NeighborSampler::Create(graph->view(), options, 2, /*little_memory=*/true);
+    ASSERT_TRUE(sampler.ok());
+    SampledSubgraph out;
+    const std::vector<NodeId> all = Nodes(2000);
+    for (const size_t begin : {0, 700, 1500}) {
+      const std::span<const NodeId> seeds = std::span(all).subspan(begin, 300);
+      ASSERT_TRUE((*sampler)->Sample(seeds, begin, true, nullptr, out).ok());
+      EXPECT_TRUE(Same(out, SampleOf(graph->view(), options, seeds, begin)));
+    }
+  }
+}
+
 TEST(NeighborSampler, EdgeCases) {
   //        0 <- 0 (a self-loop), 0 <- 1 twice (parallel edges), 2 <- 0; 3 is isolated
   const MemoryGraph graph(4, {{0, 0}, {1, 0}, {1, 0}, {0, 2}});

@@ -12,6 +12,8 @@
 
 #include "nn/differences.h"
 #include "nn/every_instruction_set.h"
+#include "nn/kernels/linear.h"
+#include "nn/kernels/mlp.h"
 #include "nn/leaf.h"
 #include "nn/op_outcome.h"
 #include "nn/ops/segment_ops.h"
@@ -140,6 +142,12 @@ TEST(GraphConv, GradientsAreThoseOfDifferences) {
 }
 
 // A model's layers share one transpose, and each has fewer rows than the one before.
+TEST(GraphConv, AWideInputTakesNoMoreScratchThanANarrowOne) {
+  EXPECT_EQ(LinearScratch<float>({.in = 2000, .out = 64}, 300), LinearScratch<float>({.in = 16, .out = 64}, 300));
+  EXPECT_EQ(MlpScratch<float>({.in = 300, .hidden = 600, .out = 64}, 100),
+            MlpScratch<float>({.in = 16, .hidden = 16, .out = 16}, 100));
+}
+
 TEST(GraphConv, ATransposeOfMoreRowsServes) {
   const ConvCase c{"more rows", 300, 80, 500, 16, 24, ConvCase::kOwn};
   const ConvInputs in = MakeConv(c, at::kFloat);
