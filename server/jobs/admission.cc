@@ -51,18 +51,17 @@ absl::Status CheckRequest(const CreateRequest& request) {
 absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   if (book_.draining()) return DrainingError();
   PF_RETURN_IF_ERROR(CheckRequest(request));
-  const std::string& file = request.spec.train.init_from.file;
-  if (file.empty()) return CreateWith(request, "");
+  if (!request.spec.train.init_from.given()) return CreateWith(request, Beginning());
   absl::MutexLock reading(&reading_mu_);
   // Here only to save the reading; CreateWith asks again, under the lock that makes it certain.
   PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeatedOrCheckNew(request));
   if (repeated) return *std::move(repeated);
   // Since it waited: a stop is not to wait for the disk.
   if (book_.draining()) return DrainingError();
-  return CreateWith(request, ReadInitialFile(file));
+  return CreateWith(request, ReadBeginning(request.spec));
 }
 
-absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::StatusOr<std::string> file) {
+absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::StatusOr<Beginning> beginning) {
   absl::MutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeatedOrCheckNew(request));
   if (repeated) return *std::move(repeated);
@@ -78,7 +77,7 @@ absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::St
   PF_RETURN_IF_ERROR(CheckDataset(job.spec));
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(job.spec.train.dataset));
   job.dataset_uid = dataset.uid;
-  PF_ASSIGN_OR_RETURN(const std::string initial_weights, TakeInitialWeights(job.spec, std::move(file)));
+  PF_ASSIGN_OR_RETURN(const std::string initial_weights, TakeInitialWeights(job.spec, std::move(beginning)));
   if (request.validate_only) return job;
   Move(job, JobState::kQueued, why::kSubmitted);
   return Admit(std::move(job), request.asked, initial_weights);
@@ -237,22 +236,49 @@ absl::Status Admission::CheckDataset(const JobSpec& spec) const {
   return absl::IsInvalidArgument(fits) ? fits : absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Admission::ReadInitialFile(const std::string& file) const {
-  PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsFile(file, catalog_));
-  return ReadWeightsFile(path, file);
+absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const JobSpec& spec) const {
+  const train::InitialWeights& from = spec.train.init_from;
+  Beginning beginning;
+  if (from.job.empty()) {
+    PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsFile(from.file, catalog_));
+    PF_ASSIGN_OR_RETURN(beginning.weights, ReadWeightsFile(path, from.file));
+  } else {
+    // Before its weights, so that those of a job which takes its id meanwhile are known as such.
+    PF_ASSIGN_OR_RETURN(const Job job, book_.Get(from.job, kNoEpochs));
+    beginning.job_sequence = job.sequence;
+    PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsOfJob(from.job, from.weights, book_));
+    PF_ASSIGN_OR_RETURN(beginning.weights, ReadFile(path));
+  }
+  const absl::StatusOr<data::Dataset> dataset = catalog_.Get(spec.train.dataset);
+  // What is wrong with the dataset is told first, under the lock.
+  if (dataset.ok() && dataset->summary && runner_.CheckCompatible(spec.train, *dataset->summary, "spec.").ok()) {
+    beginning.fits = runner_.CheckInitialWeights(spec.train, *dataset->summary, beginning.weights, "spec.");
+    beginning.dataset_uid = dataset->uid;
+  }
+  return beginning;
 }
 
-absl::StatusOr<std::string> Admission::TakeInitialWeights(const JobSpec& spec, absl::StatusOr<std::string> file) const {
+absl::StatusOr<std::string> Admission::TakeInitialWeights(const JobSpec& spec,
+                                                          absl::StatusOr<Beginning> beginning) const {
   const train::InitialWeights& from = spec.train.init_from;
   if (!from.given()) return "";
   if (!from.job.empty()) {
-    PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsOfJob(from.job, from.weights, book_));
-    file = ReadFile(path);
+    // First: what could not be read since the job is deleted is told as that. Weights that it has made since are left;
+    // those that were read are whole.
+    PF_ASSIGN_OR_RETURN(const Job job, book_.Get(from.job, kNoEpochs));
+    if (beginning.ok() && job.sequence != beginning->job_sequence) {
+      return WithReason(
+          absl::NotFoundError(absl::StrCat("job ", from.job.value(), " was deleted while its weights were read")),
+          "JOB_NOT_FOUND", {{"job", from.job.value()}});
+    }
   }
-  PF_RETURN_IF_ERROR(file.status());
+  PF_RETURN_IF_ERROR(beginning.status());
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
-  PF_RETURN_IF_ERROR(runner_.CheckInitialWeights(spec.train, *dataset.summary, *file, "spec."));
-  return file;
+  if (beginning->dataset_uid != dataset.uid) {
+    beginning->fits = runner_.CheckInitialWeights(spec.train, *dataset.summary, beginning->weights, "spec.");
+  }
+  PF_RETURN_IF_ERROR(beginning->fits);
+  return std::move(beginning->weights);
 }
 
 absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const std::string& initial_weights) {

@@ -1,6 +1,7 @@
 // How jobs come and go.
-// Threads: all methods are safe anywhere and never wait for a training step. One is served at a time; a file of weights
-// is read before its job's turn, so that a slow disk keeps only jobs waiting that begin with a file too.
+// Threads: all methods are safe anywhere and never wait for a training step. One is served at a time; weights that a
+// job begins with are read and checked before its turn, so that a slow disk keeps only jobs waiting that begin with
+// some too.
 #pragma once
 
 #include <cstdint>
@@ -57,18 +58,26 @@ class Admission {
   absl::StatusOr<std::optional<Job>> FindRepeated(const CreateRequest& request) const;
   // The same; where there is none, whether one more job may be made now.
   absl::StatusOr<std::optional<Job>> FindRepeatedOrCheckNew(const CreateRequest& request) const;
-  // Create of a request whose own values are right. `file`: what the reading of its init_from.file came to, which is
-  // told in the order of the other checks; empty where it names none.
-  absl::StatusOr<Job> CreateWith(const CreateRequest& request, absl::StatusOr<std::string> file)
+  // Weights to begin with, as they were found before the job's turn.
+  struct Beginning {
+    std::string weights;       // a whole file
+    int64_t job_sequence = 0;  // of the job that they are of, if they are of one
+    // Whether they fit, and the dataset of which that was asked; nullopt: it was not.
+    absl::Status fits;
+    std::optional<std::string> dataset_uid;
+  };
+  // Create of a request whose own values are right. `beginning`: what ReadBeginning came to, which is told in the order
+  // of the other checks; not read where the job begins with drawn weights.
+  absl::StatusOr<Job> CreateWith(const CreateRequest& request, absl::StatusOr<Beginning> beginning)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status CheckCount() const;
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
   absl::Status CheckDataset(const JobSpec& spec) const;
-  // What init_from.file leads to, whole.
-  absl::StatusOr<std::string> ReadInitialFile(const std::string& file) const ABSL_LOCKS_EXCLUDED(mu_);
-  // The weights that the job begins with, checked: `file`, or those of the job that it names, which must not be deleted
-  // meanwhile; empty: it begins with drawn ones.
-  absl::StatusOr<std::string> TakeInitialWeights(const JobSpec& spec, absl::StatusOr<std::string> file) const
+  // What the spec's init_from leads to, one that is given. Errors: of finding and reading it.
+  absl::StatusOr<Beginning> ReadBeginning(const JobSpec& spec) const ABSL_LOCKS_EXCLUDED(mu_);
+  // The weights that the job begins with; empty: drawn ones. What may have changed since they were read is asked again:
+  // whether the job that they are of is still there, and whether they fit where the dataset is another one.
+  absl::StatusOr<std::string> TakeInitialWeights(const JobSpec& spec, absl::StatusOr<Beginning> beginning) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `asked`: of CreateRequest.
   absl::StatusOr<Job> Admit(Job job, const std::string& asked, const std::string& initial_weights)
@@ -79,8 +88,8 @@ class Admission {
   train::Runner& runner_;
   const int64_t max_jobs_;
   const absl::Duration first_retry_;
-  // Held while a job is made that begins with a file, from its reading on: memory has room for one such file at a time
-  // (ReadWeightsFile).
+  // Held while a job is made that does not begin with drawn weights, from their reading on: memory has room for one
+  // such file at a time (ReadWeightsFile).
   absl::Mutex reading_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   // Serializes what changes job directories. Held across calls into the catalog and the book.
   absl::Mutex mu_;

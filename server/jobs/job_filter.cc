@@ -1,7 +1,6 @@
 #include "jobs/job_filter.h"
 
 #include <algorithm>
-#include <compare>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/string_view.h"
+#include "jobs/filter_comparison.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -22,7 +22,6 @@ constexpr size_t kMaxFilterLength = 4096;
 // Of parentheses: what bounds the stack.
 constexpr int kMaxFilterDepth = 32;
 
-enum class FilterField { kName, kState, kDataset, kLabel, kPriority, kCreateTime, kStartTime, kEndTime };
 constexpr EnumNames<FilterField, 8> kFilterFieldNames{{{{FilterField::kName, "name"},
                                                         {FilterField::kState, "state"},
                                                         {FilterField::kDataset, "dataset"},
@@ -33,83 +32,10 @@ constexpr EnumNames<FilterField, 8> kFilterFieldNames{{{{FilterField::kName, "na
                                                         {FilterField::kEndTime, "end_time"}}}};
 constexpr char kAcceptedFields[] = "name, state, dataset, labels.KEY, priority, create_time, start_time, end_time";
 
-// kHas: ":".
-enum class FilterOperator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kHas };
-
-bool HasOrder(FilterField field) {
-  return field == FilterField::kPriority || field == FilterField::kCreateTime || field == FilterField::kStartTime ||
-         field == FilterField::kEndTime;
-}
-
-bool Holds(FilterOperator op, std::weak_ordering order) {
-  switch (op) {
-    case FilterOperator::kEqual:
-    case FilterOperator::kHas:
-      return order == 0;
-    case FilterOperator::kNotEqual:
-      return order != 0;
-    case FilterOperator::kLess:
-      return order < 0;
-    case FilterOperator::kLessEqual:
-      return order <= 0;
-    case FilterOperator::kGreater:
-      return order > 0;
-    case FilterOperator::kGreaterEqual:
-      return order >= 0;
-  }
-  return false;
-}
-
-std::weak_ordering Order(absl::Time a, absl::Time b) {
-  if (a < b) return std::weak_ordering::less;
-  return b < a ? std::weak_ordering::greater : std::weak_ordering::equivalent;
-}
-
-std::weak_ordering OrderOfText(const std::string& a, const std::string& b) { return a.compare(b) <=> 0; }
-
 // "RUNNING", "running" or "STATE_RUNNING".
 std::optional<JobState> ParseFilterState(const std::string& value) {
   const std::string name = absl::AsciiStrToLower(value);
   return kJobStateNames.Parse(absl::StrReplaceAll(absl::StripPrefix(name, "state_"), {{"_", "-"}}));
-}
-
-struct FilterComparison {
-  FilterField field = FilterField::kName;
-  std::string key;  // of a label
-  FilterOperator op = FilterOperator::kEqual;
-  bool any_value = false;  // ":*"
-  // By the field's type.
-  std::string text;
-  JobState state = JobState::kQueued;
-  int32_t number = 0;
-  absl::Time time;
-
-  bool Matches(const Job& job) const;
-};
-
-bool FilterComparison::Matches(const Job& job) const {
-  const auto by_time = [this](absl::Time t) { return t != absl::InfinitePast() && Holds(op, Order(t, time)); };
-  switch (field) {
-    case FilterField::kName:
-      return Holds(op, OrderOfText(job.id.value(), text));
-    case FilterField::kState:
-      return Holds(op, job.state <=> state);
-    case FilterField::kDataset:
-      return Holds(op, OrderOfText(job.spec.train.dataset.value(), text));
-    case FilterField::kLabel: {
-      const auto label = job.labels.find(key);
-      return label != job.labels.end() && (any_value || Holds(op, OrderOfText(label->second, text)));
-    }
-    case FilterField::kPriority:
-      return Holds(op, job.spec.priority <=> number);
-    case FilterField::kCreateTime:
-      return by_time(job.create_time);
-    case FilterField::kStartTime:
-      return by_time(job.start_time);
-    case FilterField::kEndTime:
-      return by_time(job.end_time);
-  }
-  return false;
 }
 
 }  // namespace

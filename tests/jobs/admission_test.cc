@@ -165,6 +165,76 @@ TEST_F(AdmissionTest, WhileAFileIsReadOtherJobsAreMade) {
   server_.catalog().OnResolve(nullptr);
 }
 
+TEST_F(AdmissionTest, WhileTheWeightsOfAJobAreReadAndCheckedOtherJobsAreMade) {
+  server_->Start();
+  server_.Create("first");
+  server_.AwaitEnd("first");
+  int checks = 0;
+  absl::Notification made;
+  std::thread other;
+  server_.runner().OnInitialWeights([&] {
+    if (++checks > 1) return;
+    other = std::thread([&] {
+      server_.Create("other");
+      made.Notify();
+    });
+    EXPECT_TRUE(made.WaitForNotificationWithTimeout(absl::Seconds(30))) << "it waits for another job's weights";
+    // As a checkpoint that the job makes just then.
+    std::ofstream(server_.JobDirectory("first") / "artifacts" / train::kBestWeightsFile) << "newer weights";
+  });
+  const auto job = server_->Create(BeginningWith("second", {.job = JobId("first")}));
+  ASSERT_GE(checks, 1) << job.status();
+  other.join();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(checks, 1) << "nothing changed that it depends on";
+  EXPECT_EQ(*ReadFile(dir_.path() / "jobs/second" / train::kInitialWeightsFile), "weights")
+      << "those that were checked";
+  server_.runner().OnInitialWeights(nullptr);
+}
+
+TEST_F(AdmissionTest, AJobThatIsDeletedWhileItsWeightsAreReadIsNotFound) {
+  server_->Start();
+  for (const bool is_replaced : {false, true}) {
+    server_.Create("first");
+    server_.AwaitEnd("first");
+    absl::Notification deleted;
+    std::thread deletes;
+    server_.runner().OnInitialWeights([&] {
+      deletes = std::thread([&] {
+        EXPECT_TRUE(server_->Delete(JobId("first")).ok());
+        if (is_replaced) {
+          server_.Create("first");
+          server_.AwaitEnd("first");
+        }
+        deleted.Notify();
+      });
+      EXPECT_TRUE(deleted.WaitForNotificationWithTimeout(absl::Seconds(30))) << "it waits for another job's weights";
+    });
+    const absl::Status gone = server_->Create(BeginningWith("second", {.job = JobId("first")})).status();
+    ASSERT_TRUE(deletes.joinable()) << gone;
+    deletes.join();
+    EXPECT_TRUE(absl::IsNotFound(gone)) << gone;
+    EXPECT_EQ(ReasonOf(gone), "JOB_NOT_FOUND") << is_replaced;
+    EXPECT_FALSE(std::filesystem::exists(server_.JobDirectory("second")));
+  }
+  server_.runner().OnInitialWeights(nullptr);
+}
+
+TEST_F(AdmissionTest, WeightsAreCheckedAgainForADatasetThatWasReplacedMeanwhile) {
+  server_->Start();
+  server_.Create("first");
+  server_.AwaitEnd("first");
+  int checks = 0;
+  server_.runner().OnInitialWeights([&] {
+    if (++checks == 1) server_.catalog().Put("zinc");
+  });
+  const auto job = server_->Create(BeginningWith("second", {.job = JobId("first")}));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(checks, 2);
+  EXPECT_EQ(job->dataset_uid, server_->TraitsOf(DatasetId("zinc"))->uid);
+  server_.runner().OnInitialWeights(nullptr);
+}
+
 TEST_F(AdmissionTest, ATakenIdIsRefusedAndTheJobUnharmed) {
   server_.Create("job-a");
   const auto again = server_->Create(Server::Request("job-a", /*epochs=*/9));

@@ -197,9 +197,12 @@ class FakeRunner : public train::Runner {
                                std::string_view prefix) const override {
     return check_ ? check_(options, summary, prefix) : absl::OkStatus();
   }
+  // Called by CheckInitialWeights before it answers, as weights whose reading and checking take long.
+  void OnInitialWeights(std::function<void()> hook) { on_initial_weights_ = std::move(hook); }
   // Those of a file that ends with "weights" are fine.
   absl::Status CheckInitialWeights(const train::TrainOptions&, const data::ImportedSummary&, std::string_view file,
                                    std::string_view prefix) const override {
+    if (on_initial_weights_) on_initial_weights_();
     if (file.ends_with("weights")) return absl::OkStatus();
     Violations violations;
     violations.Add(std::string(prefix) + "init_from", "the weights do not fit");
@@ -301,7 +304,7 @@ class FakeRunner : public train::Runner {
   int64_t permits_ ABSL_GUARDED_BY(mu_) = kFree;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
   Script script_;
-  std::function<void()> on_plan_;
+  std::function<void()> on_plan_, on_initial_weights_;
   std::atomic<DeviceKind> device_ = DeviceKind::kCpu;
   Check check_;
   absl::Status fits_;
