@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -60,21 +61,31 @@ std::string Shown(const json& list) {
   return is_plain ? absl::StrCat(" ", list.dump()) : "";
 }
 
+// A text of the file, in one line and not too long.
+std::string ShownText(const std::string& text) {
+  constexpr size_t kMost = 100;
+  return absl::StrCat(absl::CHexEscape(text.substr(0, kMost)), text.size() > kMost ? "..." : "");
+}
+
 absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size_t body_bytes) {
+  const std::string shown = ShownText(name);
   if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() || !entry.contains("shape") ||
       !entry["shape"].is_array() || !entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
       entry["data_offsets"].size() != 2) {
-    return Lost(absl::StrCat(name, ": needs dtype, shape and data_offsets"));
+    return Lost(absl::StrCat(shown, ": needs dtype, shape and data_offsets"));
   }
   const auto type = ParseType(entry["dtype"].get<std::string>());
-  if (!type) return Lost(absl::StrCat(name, ": dtype ", entry["dtype"].dump(), ": F32, F64 or I64 is read"));
+  if (!type) {
+    return Lost(
+        absl::StrCat(shown, ": dtype \"", ShownText(entry["dtype"].get<std::string>()), "\": F32, F64 or I64 is read"));
+  }
   Entry tensor{.name = name, .type = *type, .shape = {}};
   // Strides are products of sizes, with 1 in place of 0.
   int64_t values = 1, strides = 1;
   for (const json& size : entry["shape"]) {
     if (!size.is_number_unsigned() || std::cmp_greater(size.get<uint64_t>(), std::numeric_limits<int64_t>::max()) ||
         __builtin_mul_overflow(strides, std::max<int64_t>(size.get<int64_t>(), 1), &strides)) {
-      return Lost(absl::StrCat(name, ": shape", Shown(entry["shape"]),
+      return Lost(absl::StrCat(shown, ": shape", Shown(entry["shape"]),
                                ": a list of sizes is accepted whose product is below 2^63"));
     }
     tensor.shape.push_back(size.get<int64_t>());
@@ -82,15 +93,15 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size
   }
   const json& offsets = entry["data_offsets"];
   if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
-    return Lost(absl::StrCat(name, ": data_offsets", Shown(offsets), ": two places in the data are accepted"));
+    return Lost(absl::StrCat(shown, ": data_offsets", Shown(offsets), ": two places in the data are accepted"));
   }
   tensor.begin = offsets[0].get<uint64_t>();
   tensor.end = offsets[1].get<uint64_t>();
   const uint64_t bytes = tensor.end - tensor.begin, width = c10::elementSize(*type);
   if (tensor.begin > tensor.end || tensor.end > body_bytes || std::cmp_not_equal(bytes / width, values) ||
       bytes % width != 0) {
-    return Lost(absl::StrCat(name, ": data_offsets", Shown(offsets), " do not hold ", values, " values in ", body_bytes,
-                             " bytes"));
+    return Lost(absl::StrCat(shown, ": data_offsets", Shown(offsets), " do not hold ", values, " values in ",
+                             body_bytes, " bytes"));
   }
   return tensor;
 }
@@ -101,7 +112,7 @@ absl::Status CheckCovered(const std::vector<Entry>& entries, size_t body_bytes) 
   uint64_t covered = 0;
   for (const Entry& e : entries) {
     if (e.begin != covered) {
-      return Lost(absl::StrCat(e.name, ": data_offsets [", e.begin, ",", e.end, "] begin ",
+      return Lost(absl::StrCat(ShownText(e.name), ": data_offsets [", e.begin, ",", e.end, "] begin ",
                                e.begin > covered ? "after a hole" : "within the tensor before", "; ", covered,
                                " is accepted"));
     }
@@ -115,7 +126,7 @@ absl::Status CheckCovered(const std::vector<Entry>& entries, size_t body_bytes) 
 
 std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json header;
+  auto header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   size_t offset = 0;
   for (const NamedTensor& t : tensors) {
@@ -153,7 +164,7 @@ absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       for (const auto& [key, value] : entry.items()) {
-        if (!value.is_string()) return Lost(absl::StrCat("__metadata__.", key, " is not a string"));
+        if (!value.is_string()) return Lost(absl::StrCat("__metadata__.", ShownText(key), " is not a string"));
         file.metadata[key] = value.get<std::string>();
       }
       continue;

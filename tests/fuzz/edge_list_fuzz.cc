@@ -3,7 +3,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace permafrost::data;
-  FuzzInput input(data, size);
+  permafrost::FuzzInput input(data, size);
   const uint8_t flags = input.TakeByte(), more = input.TakeByte();
   constexpr NodeIds kIds[] = {NodeIds::kRows, NodeIds::kNumbers, NodeIds::kText, NodeIds::kRows};
   constexpr Header kHeaders[] = {Header::kAuto, Header::kNo, Header::kYes, Header::kAuto};

@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <stop_token>
@@ -27,12 +25,6 @@ fs::path Root() {
     return made;
   }();
   return root;
-}
-
-void Check(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "fuzz: %s\n", what.c_str());
-  std::abort();
 }
 
 }  // namespace

@@ -2,30 +2,14 @@
 // and verified. Aborts where an import that succeeded left no whole store, or one that failed said no line of text.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "data/source/import_options.h"
+#include "fuzz_input.h"
 
 namespace permafrost::data {
-
-// Takes values off the end of what the fuzzer made up, so that its beginning stays a file.
-class FuzzInput {
- public:
-  FuzzInput(const uint8_t* data, size_t size) : data_(reinterpret_cast<const char*>(data), size) {}
-  uint8_t TakeByte() {
-    if (data_.empty()) return 0;
-    const auto byte = static_cast<uint8_t>(data_.back());
-    data_.pop_back();
-    return byte;
-  }
-  const std::string& rest() const { return data_; }
-
- private:
-  std::string data_;
-};
 
 using FuzzFiles = std::vector<std::pair<std::string, std::string>>;  // path below the source -> bytes
 

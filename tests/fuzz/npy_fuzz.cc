@@ -26,7 +26,7 @@ constexpr const char* kNames[] = {"edge_index.npy", "adj.npz",        "node_feat
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace permafrost::data;
-  FuzzInput input(data, size);
+  permafrost::FuzzInput input(data, size);
   const uint8_t flags = input.TakeByte();
   const std::string name = kNames[input.TakeByte() % std::size(kNames)];
   ImportOptions options{.format = ImportFormat::kNpy};

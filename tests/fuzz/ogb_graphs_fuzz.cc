@@ -24,7 +24,7 @@ const FuzzFiles& GoodGraphs() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace permafrost::data;
-  FuzzInput input(data, size);
+  permafrost::FuzzInput input(data, size);
   const uint8_t flags = input.TakeByte();
   ImportOptions options{.format = ImportFormat::kOgbGraphs};
   options.add_inverse_edges = (flags & 1) != 0;

@@ -23,7 +23,7 @@ const FuzzFiles& GoodTu() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace permafrost::data;
-  FuzzInput input(data, size);
+  permafrost::FuzzInput input(data, size);
   const uint8_t flags = input.TakeByte();
   ImportOptions options{.format = ImportFormat::kTu};
   options.coalesce = (flags & 1) != 0;

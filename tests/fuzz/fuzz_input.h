@@ -1,0 +1,34 @@
+// What all fuzz targets share: the input, and the end where something does not hold.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace permafrost {
+
+// Takes values off the end of what the fuzzer made up, so that its beginning stays a file.
+class FuzzInput {
+ public:
+  FuzzInput(const uint8_t* data, size_t size) : data_(reinterpret_cast<const char*>(data), size) {}
+  uint8_t TakeByte() {
+    if (data_.empty()) return 0;
+    const auto byte = static_cast<uint8_t>(data_.back());
+    data_.pop_back();
+    return byte;
+  }
+  const std::string& rest() const { return data_; }
+
+ private:
+  std::string data_;
+};
+
+// Aborts unless it holds, which the fuzzer takes for a finding.
+inline void Check(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "fuzz: %s\n", what.c_str());
+  std::abort();
+}
+
+}  // namespace permafrost
