@@ -10,9 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from google.rpc import error_details_pb2
-
-from permafrost import fields
+from permafrost import fields, job_values
 from permafrost.artifacts import read_predictions, receive
 from permafrost.connection import Connection
 from permafrost.errors import DataLoss, InputError, JobFailed, needs
@@ -68,24 +66,12 @@ class Job:
     def error_reason(self) -> str:
         """Why it failed, for programs: "OUT_OF_MEMORY", "MAX_RUNTIME" ... (permafrost.v1.Job.error_status). Empty: it
         did not fail."""
-        info = error_details_pb2.ErrorInfo()
-        for detail in self.proto.error_status.details:
-            if detail.Unpack(info):
-                return str(info.reason)
-        return ""
+        return job_values.error_reason(self.proto.error_status)
 
     @property
     def state_changes(self) -> list[dict[str, Any]]:
         """How it came to its state, in order: state, time (UTC), reason, such as "PREEMPTED", and message."""
-        return [
-            {
-                "state": fields.enum_name(_STATES, change.state),
-                "time": change.time.ToDatetime(tzinfo=datetime.timezone.utc),
-                "reason": change.reason,
-                "message": change.message,
-            }
-            for change in self.proto.state_changes
-        ]
+        return [job_values.state_change(change) for change in self.proto.state_changes]
 
     @property
     def device_time(self) -> datetime.timedelta:
@@ -95,15 +81,7 @@ class Job:
     @property
     def result(self) -> dict[str, Any]:
         """Of a job that succeeded: best_epoch, best_test_metric, best_test_metrics {"mae": ...} ... Empty otherwise."""
-        if not self.proto.HasField("result"):
-            return {}
-        result = self.proto.result
-        shown = {
-            f.name: fields.metric_values(getattr(result, f.name)) if f.is_repeated else getattr(result, f.name)
-            for f in result.DESCRIPTOR.fields
-        }
-        shown["metric"] = fields.enum_name(_METRICS, result.metric)
-        return shown
+        return job_values.result(self.proto.result) if self.proto.HasField("result") else {}
 
     def refresh(self) -> Job:
         call = self._connection.call
@@ -158,39 +136,25 @@ class Job:
 
     def epochs(self) -> list[dict[str, Any]]:
         """What `metrics` shows, without pandas."""
-        found = []
-        for epoch in self.refresh().proto.epochs:
-            row = {f.name: getattr(epoch, f.name) for f in epoch.DESCRIPTOR.fields if not f.is_repeated}
-            row["metric"] = fields.enum_name(_METRICS, epoch.metric)
-            row |= {f"valid_{name}": value for name, value in fields.metric_values(epoch.valid_metrics).items()}
-            found.append(row)
-        return found
+        return [job_values.epoch(epoch) for epoch in self.refresh().proto.epochs]
 
     def cancel(self) -> Job:
         """Asks it to stop at its next step, after a checkpoint. Errors: FailedPrecondition for a job that has ended."""
-        request = job_pb2.CancelJobRequest(name=self.proto.name)
-        self.proto = self._connection.change(self._connection.jobs.CancelJob, request)
-        return self
+        return self._change(self._connection.jobs.CancelJob, job_pb2.CancelJobRequest(name=self.proto.name))
 
     def pause(self) -> Job:
         """Keeps it from the device until `resume`: at once where it is queued, else at its next step, after a
         checkpoint. Errors: FailedPrecondition for a job that has ended."""
-        request = job_pb2.PauseJobRequest(name=self.proto.name)
-        self.proto = self._connection.change(self._connection.jobs.PauseJob, request)
-        return self
+        return self._change(self._connection.jobs.PauseJob, job_pb2.PauseJobRequest(name=self.proto.name))
 
     def resume(self) -> Job:
         """Queues it again after a pause; it goes on from its newest checkpoint. Errors: as `pause`."""
-        request = job_pb2.ResumeJobRequest(name=self.proto.name)
-        self.proto = self._connection.change(self._connection.jobs.ResumeJob, request)
-        return self
+        return self._change(self._connection.jobs.ResumeJob, job_pb2.ResumeJobRequest(name=self.proto.name))
 
     def retry(self) -> Job:
         """Queues it again after it failed or was cancelled; it goes on from its newest checkpoint. Errors:
         FailedPrecondition for a job that succeeded or is paused."""
-        request = job_pb2.RetryJobRequest(name=self.proto.name)
-        self.proto = self._connection.change(self._connection.jobs.RetryJob, request)
-        return self
+        return self._change(self._connection.jobs.RetryJob, job_pb2.RetryJobRequest(name=self.proto.name))
 
     def update(
         self,
@@ -221,21 +185,18 @@ class Job:
         request.update_mask.paths.extend(f"labels.{key}" for key in labels or {})
         if not request.update_mask.paths:
             return self.refresh()
-        self.proto = self._connection.change(self._connection.jobs.UpdateJob, request)
+        return self._change(self._connection.jobs.UpdateJob, request)
+
+    def _change(self, method: Any, request: Any) -> Job:
+        self.proto = self._connection.change(method, request)
         return self
 
     def checkpoints(self, *, verify: bool = False) -> list[dict[str, Any]]:
         """Those on disk, newest first: step, state ("complete" or "damaged"), epoch, total_bytes, create_time (UTC),
         error ... verify: every byte is read and checksums are compared."""
-        call = self._connection.call
         request = job_pb2.ListCheckpointsRequest(parent=self.proto.name, verify=verify)
-        found = []
-        for checkpoint in call(self._connection.jobs.ListCheckpoints, request).checkpoints:
-            row = {f.name: getattr(checkpoint, f.name) for f in checkpoint.DESCRIPTOR.fields}
-            row["state"] = fields.enum_name(job_pb2.Checkpoint.State.DESCRIPTOR, checkpoint.state)
-            row["create_time"] = checkpoint.create_time.ToDatetime(tzinfo=datetime.timezone.utc)
-            found.append(row)
-        return found
+        response = self._connection.call(self._connection.jobs.ListCheckpoints, request)
+        return [job_values.checkpoint(checkpoint) for checkpoint in response.checkpoints]
 
     def delete(self) -> None:
         self._connection.change(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=self.proto.name))
@@ -287,7 +248,7 @@ class Job:
         request = self._pass(given, metrics)
         for response in self._connection.stream(self._connection.jobs.EvaluateJob, request):
             if response.HasField("result"):
-                return self._evaluated(response.result)
+                return job_values.evaluation(response.result)
         raise DataLoss(f"evaluate: the server ended without a result of job {self.id}")
 
     def predictions(
@@ -322,12 +283,6 @@ class Job:
             values["metrics"] = list(metrics)
         fields.fill(request, values, "evaluate")
         return request
-
-    @staticmethod
-    def _evaluated(result: Any) -> dict[str, Any]:
-        rows = fields.enum_name(result.DESCRIPTOR.fields_by_name["rows"].enum_type, result.rows)
-        told = {"dataset": result.dataset.removeprefix("datasets/"), "rows": rows}
-        return told | {"num_rows": result.num_rows, "loss": result.loss} | fields.metric_values(result.metrics)
 
     def _exported(self, artifact: str, read: Callable[[pathlib.Path], Any]) -> Any:
         with tempfile.TemporaryDirectory(prefix="permafrost-") as folder:

@@ -1,0 +1,14 @@
+// Which row of a cache plan is recommended, and why.
+// Threads: a pure function.
+#pragma once
+
+#include "graphcache/cache_plan.h"
+
+namespace permafrost::graphcache {
+
+// Fills `recommended` and `reason` from the rows, of which there is one at least. Of those that replay every step in
+// the end it is the fastest or, where nothing was measured, the one that adds the fewest rows; of about equal ones the
+// simplest. Where none replays every step: the first.
+void Recommend(CachePlan& plan);
+
+}  // namespace permafrost::graphcache
