@@ -119,6 +119,11 @@ class Store:
     def _daemon(self, *flags, **options):
         return self.tools.daemon(self.graph, self.state, *flags, import_flags=("--feature-type", self.kind), **options)
 
+    def _mixed_rate(self, series):
+        """What fio reads of as many bytes a read, right after; None where nothing was read."""
+        reads = series.get("permafrost_feature_cache_read_seconds_count")
+        return fio.mixed_rate(self.file, series["permafrost_feature_cache_read_bytes_total"] / reads, self.arguments.fio_seconds) if reads else None
+
     def run(self, side, number):
         """One job from a cold page cache; the seed is the round's."""
         flags, job_flags = READERS[side]
@@ -131,7 +136,7 @@ class Store:
                     job = daemon.train(name, *tools.sage_flags(a), "--hidden", a.hidden, "--epochs", a.epochs, "--seed", number, *job_flags)
                 series = {n: v for n, v in daemon.metrics().items() if n.startswith("permafrost_feature_") and "_bucket" not in n}
             seconds = [e["trainSeconds"] for e in job["epochs"]]
-            return {"cold": seconds[0], "warm": statistics.median(seconds[1:] or seconds), "read_rate": reads.rate(), "series": series,
+            return {"mixed_rate": self._mixed_rate(series), "cold": seconds[0], "warm": statistics.median(seconds[1:] or seconds), "read_rate": reads.rate(), "series": series,
                     "major_faults": int(job["progress"].get("lookAhead", {}).get("majorFaults", 0)),
                     "equal": json.dumps([[e["trainLoss"] for e in job["epochs"]], job["result"]["finalTestMetric"]])}
 
@@ -197,6 +202,8 @@ def facts(runs):
         out["bytes_a_read"] = series["permafrost_feature_cache_read_bytes_total"] / reads
     if rates := [run["read_rate"] for run in runs if run.get("read_rate")]:
         out["read_megabytes_a_second"] = statistics.median(rates) / 1e6
+    if shares := [run["read_rate"] / 1e6 / run["mixed_rate"] for run in runs if run.get("read_rate") and run.get("mixed_rate")]:
+        out["read_share_of_fio"] = statistics.median(shares)
     return out
 
 
@@ -303,7 +310,9 @@ def show(result):
             told = ", ".join(f"{series.removeprefix('permafrost_feature_cache_')} {value:.6g}" for series, value in side["features"].items() if value)
             lines += [f"    {told}"] if told else []
             if "read_megabytes_a_second" in side:
-                lines.append(f"    {side['read_megabytes_a_second']:.0f} MB/s from the first read to the last, {side['bytes_a_read'] / 1e3:.1f} kB a read")
+                of_fio = f", {side['read_share_of_fio']:.2f} of what fio reads right after of as long ones" if "read_share_of_fio" in side else ""
+                lines.append(f"    {side['read_megabytes_a_second']:.0f} MB/s from the first read to the last, {side['bytes_a_read'] / 1e3:.1f} kB a read"
+                             f"{of_fio}")
         for what, title in (("mapped_over", "mapped over {}"), ("pyg_over", "PyG over {}"), ("cold_over_bound", "cold over its bound, {}")):
             lines += [f"  {title.format(side):40}{ratio_text(value)}" for side, value in store.get(what, {}).items()]
         lines += [f"  left out: {graph['left_out']}"] if graph["left_out"] and store is graph["stores"][0] else []

@@ -11,21 +11,48 @@ PATTERNS = {"random 4k, 1 at once": ("4k", 1, "randread"), "random 4k, 32 at onc
             "random 64k, 32 at once": ("64k", 32, "randread"), IN_ORDER: ("1m", 8, "read")}
 
 
+ENGINES = ("io_uring", "libaio")
+MIXED_AT_ONCE = 64
+
+
+def _read(file, seconds, engine, depth, how, *blocks):
+    """MB/s; None where it cannot."""
+    done = subprocess.run(["fio", "--name=read", f"--filename={file}", "--readonly", "--direct=1", f"--rw={how}", *blocks, f"--iodepth={depth}",
+                           f"--ioengine={engine}", f"--runtime={seconds}", "--time_based", "--randrepeat=0", "--output-format=json"],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    if done.returncode != 0:
+        return None
+    # Warnings may stand before the JSON.
+    return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read"]["bw_bytes"] / 1e6
+
+
 def read_rates(file, seconds):
     """{pattern: MB/s}; {} where there is no fio, or none that can read this file directly."""
     if shutil.which("fio") is None:
         return {}
-    rates = {}
-    for engine in ("io_uring", "libaio"):
+    for engine in ENGINES:
+        rates = {}
         for name, (block, depth, how) in PATTERNS.items():
-            done = subprocess.run(["fio", "--name=read", f"--filename={file}", "--readonly", "--direct=1", f"--rw={how}", f"--bs={block}",
-                                   f"--iodepth={depth}", f"--ioengine={engine}", f"--runtime={seconds}", "--time_based", "--randrepeat=0",
-                                   "--output-format=json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            if done.returncode != 0:
+            if (rate := _read(file, seconds, engine, depth, how, f"--bs={block}")) is None:
                 break
-            # Warnings may stand before the JSON.
-            found = json.loads(done.stdout[done.stdout.index("{"):])
-            rates[name] = found["jobs"][0]["read"]["bw_bytes"] / 1e6
+            rates[name] = rate
         if rates:
             return rates
     return {}
+
+
+def blocks_of_mean(mean_bytes):
+    """fio's --bssplit of two lengths, the one twice the other, whose mean is so many bytes, 4 KiB or more."""
+    short = 4096
+    while 2 * short < mean_bytes:
+        short *= 2
+    percent = round(100 * min(max(2 - mean_bytes / short, 0), 1))
+    return f"{short}/{percent}:{2 * short}/{100 - percent}"
+
+
+def mixed_rate(file, mean_bytes, seconds):
+    """MB/s of random reads so long in the mean, MIXED_AT_ONCE at once; None where there is no fio that can."""
+    if shutil.which("fio") is None:
+        return None
+    rates = (_read(file, seconds, engine, MIXED_AT_ONCE, "randread", f"--bssplit={blocks_of_mean(mean_bytes)}") for engine in ENGINES)
+    return next((rate for rate in rates if rate is not None), None)

@@ -93,7 +93,7 @@ TEST_F(FeatureReaderTest, TheJobsLogSaysHowFeaturesAreRead) {
           ->Run({.options = Options(nn::Architecture::kSage), .dataset = graph_, .job_directory = dir_.path() / "job"},
                 recorder)
           .ok());
-  EXPECT_THAT(recorder.log, testing::HasSubstr("read by pread, 2 at once; a cache of 0 MB (100 % of the rows)"));
+  EXPECT_THAT(recorder.log, testing::HasSubstr("read by pread, 8 at once; a cache of 0 MB (100 % of the rows)"));
 }
 
 }  // namespace
