@@ -24,20 +24,20 @@ using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
-struct Type {
+struct StoredType {
   at::ScalarType scalar;
   std::string_view name;
 };
-constexpr std::array<Type, 3> kTypes{{{at::kFloat, "F32"}, {at::kDouble, "F64"}, {at::kLong, "I64"}}};
+constexpr std::array<StoredType, 3> kTypes{{{at::kFloat, "F32"}, {at::kDouble, "F64"}, {at::kLong, "I64"}}};
 
 std::string_view TypeName(at::ScalarType scalar) {
-  for (const Type& t : kTypes)
+  for (const StoredType& t : kTypes)
     if (t.scalar == scalar) return t.name;
   TORCH_CHECK(false, "safetensors: a tensor of type ", scalar, " cannot be written: F32, F64 or I64");
 }
 
 std::optional<at::ScalarType> ParseType(std::string_view name) {
-  for (const Type& t : kTypes)
+  for (const StoredType& t : kTypes)
     if (t.name == name) return t.scalar;
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct TestEdge {
 // Owns what its view shows.
 class MemoryGraph : public Graph {
  public:
-  MemoryGraph(uint64_t nodes, std::vector<TestEdge> edges, bool weighted = false) {
+  MemoryGraph(uint64_t nodes, const std::vector<TestEdge>& edges, bool weighted = false) {
     view_.nodes = nodes;
     view_.edges = edges.size();
     in_ = Store(nodes, edges, weighted, [](const TestEdge& e) { return std::pair(e.target, e.source); });
@@ -79,12 +80,15 @@ class MemoryGraph : public Graph {
 
  private:
   template <class Ends>
-  static std::shared_ptr<Lists> Store(uint64_t nodes, std::vector<TestEdge> edges, bool weighted, Ends ends) {
-    std::stable_sort(edges.begin(), edges.end(),
-                     [&](const TestEdge& a, const TestEdge& b) { return ends(a) < ends(b); });
+  static std::shared_ptr<Lists> Store(uint64_t nodes, const std::vector<TestEdge>& edges, bool weighted, Ends ends) {
+    // Equal ones stay in their order.
+    std::vector<size_t> order(edges.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::sort(order, {}, [&](size_t i) { return std::pair(ends(edges[i]), i); });
     auto lists = std::make_shared<Lists>();
     lists->offsets.resize(nodes + 1);
-    for (const TestEdge& edge : edges) {
+    for (const size_t i : order) {
+      const TestEdge& edge = edges[i];
       ++lists->offsets[ends(edge).first + 1];
       lists->neighbors.push_back(ends(edge).second);
       if (weighted) lists->weights.push_back(edge.weight);
