@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -165,7 +164,8 @@ absl::Status CreateDirectories(const fs::path& path) {
     if (!missing.empty() && at == missing.back()) break;  // the root, or a working directory, that cannot be looked at
     missing.push_back(at);
   }
-  for (const fs::path& at : std::ranges::reverse_view(missing)) {
+  std::ranges::reverse(missing);
+  for (const fs::path& at : missing) {
     const bool made = fs::create_directory(at, error);
     if (error) return SystemError(error.value(), path, "create");
     if (!made) continue;

@@ -1,5 +1,5 @@
 // Which row of a cache plan is recommended, and why.
-// Threads: a pure function.
+// Threads: any; nothing is kept between calls.
 #pragma once
 
 #include "graphcache/cache_plan.h"

@@ -34,12 +34,14 @@ struct PageRange {
 // Offsets of one read after the other.
 class Places {
  public:
-  Places(PageRange range, uint32_t read_bytes, bool random)
-      : range_(range), read_pages_(read_bytes / kDiskPageBytes), random_(random) {}
+  // draw: of random places, shared by all that are measured, so that none reads again what another has just read, which
+  // the disk's own memory may answer; nullptr: in order.
+  Places(PageRange range, uint32_t read_bytes, SplitMix64* draw)
+      : range_(range), read_pages_(read_bytes / kDiskPageBytes), draw_(draw) {}
 
   uint64_t Next() {
     const uint64_t last = range_.pages - read_pages_;
-    const uint64_t page = random_ ? draw_.Below(last + 1) : next_;
+    const uint64_t page = draw_ != nullptr ? draw_->Below(last + 1) : next_;
     next_ = page + 2 * read_pages_ <= range_.pages ? page + read_pages_ : 0;
     return range_.first + page * kDiskPageBytes;
   }
@@ -47,8 +49,7 @@ class Places {
  private:
   const PageRange range_;
   const uint64_t read_pages_;
-  const bool random_;
-  SplitMix64 draw_{0x6469736b, 0};
+  SplitMix64* const draw_;
   uint64_t next_ = 0;
 };
 
@@ -86,12 +87,13 @@ absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t 
 
 // Reads of each size at `depth`. The sizes take turns, and of each the median counts: whoever else uses the disk for a
 // while slows one turn of each, not all of one.
-absl::StatusOr<std::vector<ReadSample>> MeasureSizes(DiskReader& reader, PageRange range, int depth, double seconds) {
+absl::StatusOr<std::vector<ReadSample>> MeasureSizes(DiskReader& reader, PageRange range, SplitMix64& draw, int depth,
+                                                     double seconds) {
   constexpr int kTurns = 5;
   std::array<std::vector<double>, kReadBytes.size()> rates;
   for (int turn = 0; turn < kTurns; ++turn) {
     for (size_t i = 0; i < kReadBytes.size() && kReadBytes[i] <= range.bytes(); ++i) {
-      const Places places(range, kReadBytes[i], true);
+      const Places places(range, kReadBytes[i], &draw);
       PF_ASSIGN_OR_RETURN(const double rate,
                           MeasureReads(reader, places, kReadBytes[i], depth, seconds / kTurns / kReadBytes.size()));
       if (rate > 0) rates[i].push_back(rate);
@@ -180,23 +182,24 @@ absl::StatusOr<DiskRates> MeasureDisk(const std::filesystem::path& path, uint64_
   const Stopwatch watch;
 
   // A fifth of the time for the depth, three for the sizes, one for what lies together.
+  SplitMix64 draw(0x6469736b, 0);
   std::vector<DepthSample> depths;
   for (const int depth : kDepths) {
-    PF_ASSIGN_OR_RETURN(const double rate, MeasureReads(*reader, Places(range, kDiskPageBytes, true), kDiskPageBytes,
+    PF_ASSIGN_OR_RETURN(const double rate, MeasureReads(*reader, Places(range, kDiskPageBytes, &draw), kDiskPageBytes,
                                                         depth, options.seconds / 5 / kDepths.size()));
     depths.push_back({.depth = depth, .bytes_per_second = rate});
   }
   DiskRates rates{.depth = ChooseDepth(depths), .kind = reader->kind(), .direct = reader->direct()};
 
   PF_ASSIGN_OR_RETURN(const std::vector<ReadSample> samples,
-                      MeasureSizes(*reader, range, rates.depth, 3 * options.seconds / 5));
+                      MeasureSizes(*reader, range, draw, rates.depth, 3 * options.seconds / 5));
   const ReadLine line = FitReads(samples);
   rates.seconds_per_read = line.seconds_per_read;
   rates.seconds_per_byte = line.seconds_per_byte;
 
   const uint32_t long_bytes = static_cast<uint32_t>(std::min<uint64_t>(kLongReadBytes, range.bytes()));
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<DiskReader> sequential, open(kLongReadDepth, long_bytes));
-  PF_ASSIGN_OR_RETURN(rates.sequential_bytes_per_second, MeasureReads(*sequential, Places(range, long_bytes, false),
+  PF_ASSIGN_OR_RETURN(rates.sequential_bytes_per_second, MeasureReads(*sequential, Places(range, long_bytes, nullptr),
                                                                       long_bytes, kLongReadDepth, options.seconds / 5));
   rates.how = HowMeasured(*reader, path, range, absl::ToDoubleSeconds(watch.Elapsed()));
   return rates;

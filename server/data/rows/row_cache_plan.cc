@@ -10,11 +10,13 @@
 namespace permafrost::data {
 namespace {
 
-// The rows that leases read take at most this part of the frames, of a few leases at most the other, and of the fewest
-// any: the rest is for rows that come again. The disk works for one lease while another is gathered, and a third keeps
-// it busy until a fourth is made.
-constexpr uint64_t kReadingShare = 8, kLargeReadingShare = 3;
-constexpr int64_t kNeededLeases = 2, kLeastReadingLeases = 3;
+// The rows that leases read take at most this part of the frames: the rest is for rows that come again.
+constexpr uint64_t kReadingShare = 8;
+// So many leases may read whatever part they take: the disk works for one while the rows of the other are gathered.
+constexpr int64_t kNeededLeases = 2;
+// So many may take up to this larger part: the third keeps the disk busy until the fourth is made.
+constexpr int64_t kLeastReadingLeases = 3;
+constexpr uint64_t kLargeReadingShare = 3;
 // Rows that are looked at for one plan, whether they come along with its reads.
 constexpr uint64_t kMostAlongLooks = 1 << 16;
 // For a row that comes along a read gets longer by so much of what costs as much as a read: it saves one of a later

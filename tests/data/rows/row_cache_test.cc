@@ -336,11 +336,32 @@ TEST_P(RowCacheTest, RowsStayOverAStopAndAnotherStart) {
 
 TEST_P(RowCacheTest, MoreReadsAreOnTheirWayThanTheDiskWorksOnAtOnce) {
   const auto cache = Make(100);
-  for (const auto& [of_disk, want] : {std::pair{1, 4}, {32, 128}, {64, 256}, {100, 256}, {300, 300}, {1024, 1024}}) {
+  for (const auto& [of_disk, want] : {std::pair{1, 4}, {32, 128}, {64, 256}, {100, 256}, {300, 256}, {1024, 256}}) {
     ASSERT_TRUE(cache->Start(graph_, {.kind = GetParam(), .depth = of_disk}, 0).ok());
     EXPECT_EQ(cache->reader().depth, want) << of_disk;
     ASSERT_TRUE(cache->Pin(Rows(0, 50), {}, true)->Await().ok());
     ExpectRows(*cache, Rows(0, 50));
+  }
+}
+
+// Rows of 4 MiB, of which as many reads at once as of narrow ones would take 1.3 GiB of buffers.
+TEST_P(RowCacheTest, WideRowsAreReadFewAtOnce) {
+  constexpr uint32_t kWide = 1 << 20, kRows = 6;
+  const TempDir temp;
+  TestGraph graph = MakeTestGraph({.nodes = kRows, .edges = 10});
+  std::vector<float> values(uint64_t{kRows} * kWide);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / kWide);
+  graph.Drop(SectionKind::kNodeFeatures);
+  graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, kWide);
+  graph.summary.node_features.width = kWide;
+  ASSERT_TRUE(graph.Write(temp.path()).ok());
+  const auto opened = *Graph::Open(temp.path());
+  const auto cache = *RowCache::Create(*opened->stored_features(), uint64_t{64} << 20);
+  ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 64}, 0).ok());
+  EXPECT_EQ(cache->reader().depth, 1);
+  ASSERT_TRUE(cache->Pin(Rows(0, kRows), {}, true)->Await().ok());
+  for (NodeId row = 0; row < kRows; ++row) {
+    EXPECT_EQ(*reinterpret_cast<const float*>(cache->Find(row)), static_cast<float>(row));
   }
 }
 
