@@ -64,14 +64,16 @@ class RowCacheTest : public ::testing::TestWithParam<DiskReaderKind> {
     return rows;
   }
 
-  // A graph with 100 features, each of them its row's number: ten rows a page.
-  static std::shared_ptr<const Graph> OpenNarrow(const std::filesystem::path& directory) {
-    TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
+  // A graph each of whose features is its row's number.
+  static std::shared_ptr<const Graph> OpenNumbered(const std::filesystem::path& directory, uint64_t nodes,
+                                                   uint32_t width) {
+    TestGraph graph = MakeTestGraph({.nodes = nodes, .edges = 3000});
     graph.Drop(SectionKind::kNodeFeatures);
     std::vector<float> values;
-    for (NodeId row = 0; row < kNodes; ++row) values.insert(values.end(), 100, static_cast<float>(row));
-    graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, 100);
-    graph.summary.node_features.width = 100;
+    values.reserve(nodes * width);
+    for (NodeId row = 0; row < nodes; ++row) values.insert(values.end(), width, static_cast<float>(row));
+    graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, width);
+    graph.summary.node_features.width = width;
     EXPECT_TRUE(graph.Write(directory).ok());
     return *Graph::Open(directory);
   }
@@ -203,7 +205,7 @@ TEST_P(RowCacheTest, AnnouncedRowsAreKeptUntilTheyCome) {
 // Where rows are narrow, a page holds several: those of them that are known to come need no read of their own.
 TEST_P(RowCacheTest, AReadBringsRowsAlongThatBatchesUse) {
   const TempDir temp;
-  const auto opened = OpenNarrow(temp.path());
+  const auto opened = OpenNumbered(temp.path(), kNodes, 100);
   const auto cache = *RowCache::Create(*opened->stored_features(), uint64_t{1} << 20);
   ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 4}, 0).ok());
 
@@ -288,7 +290,7 @@ TEST_P(RowCacheTest, AnAnnouncementThatGoesIsForgotten) {
 // Where memory for a plan is short of the frames that its reads could fill as well.
 TEST_P(RowCacheTest, RowsThatComeAlongTakeAnEighthOfTheFramesAtMost) {
   const TempDir temp;
-  const auto opened = OpenNarrow(temp.path());
+  const auto opened = OpenNumbered(temp.path(), kNodes, 100);
   const uint64_t budget = kNodes * RowCache::kBytesPerRow + 160 * FrameTable::FrameBytes(100 * sizeof(float));
   const auto cache = *RowCache::Create(*opened->stored_features(), budget);
   ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 4}, 0).ok());
@@ -346,16 +348,9 @@ TEST_P(RowCacheTest, MoreReadsAreOnTheirWayThanTheDiskWorksOnAtOnce) {
 
 // Rows of 4 MiB, of which as many reads at once as of narrow ones would take 1.3 GiB of buffers.
 TEST_P(RowCacheTest, WideRowsAreReadFewAtOnce) {
-  constexpr uint32_t kWide = 1 << 20, kRows = 6;
+  constexpr NodeId kRows = 6;
   const TempDir temp;
-  TestGraph graph = MakeTestGraph({.nodes = kRows, .edges = 10});
-  std::vector<float> values(uint64_t{kRows} * kWide);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / kWide);
-  graph.Drop(SectionKind::kNodeFeatures);
-  graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, kWide);
-  graph.summary.node_features.width = kWide;
-  ASSERT_TRUE(graph.Write(temp.path()).ok());
-  const auto opened = *Graph::Open(temp.path());
+  const auto opened = OpenNumbered(temp.path(), kRows, 1 << 20);
   const auto cache = *RowCache::Create(*opened->stored_features(), uint64_t{64} << 20);
   ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 64}, 0).ok());
   EXPECT_EQ(cache->reader().depth, 1);
