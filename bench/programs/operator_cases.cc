@@ -22,6 +22,7 @@
 #include "nn/ops/mlp.h"
 #include "nn/ops/pool.h"
 #include "nn/ops/segment_ops.h"
+#include "nn/ops/skip_gram.h"
 
 namespace permafrost::nn {
 namespace {
@@ -230,6 +231,23 @@ OperatorCase WideCase(int64_t rows, int64_t features, int64_t width) {
       [=](const std::vector<Tensor>& leaf) { return at::addmm(leaf[1], x, leaf[0].t()).relu(); });
 }
 
+// A batch of node2vec's walks in a table that no cache holds, beside the same step of single operators.
+OperatorCase SkipGramCase(int64_t nodes, int64_t seeds, int64_t width) {
+  constexpr int64_t kLength = 20;
+  const WalkLayout layout;
+  const Tensor table = at::randn({nodes, width}),
+               walks = Uniform(nodes, seeds * layout.all() * kLength).view({-1, kLength});
+  const Tensor real = at::full({1}, seeds, at::kLong);
+  const auto step = [=](Lowering lowering) {
+    return [=] {
+      const LoweringScope scope(lowering);
+      SkipGram(table, walks, real, layout);
+    };
+  };
+  return {"skip_gram", std::to_string(seeds) + " seeds, " + Shape({nodes, width}), step(Lowering::kAuto),
+          step(Lowering::kPlain)};
+}
+
 OperatorCase DropoutCase(int64_t width) {
   const Tensor step = at::zeros({1}, at::kLong);
   return Both(
@@ -301,6 +319,7 @@ std::vector<OperatorCase> MakeOperatorCases() {
   cases.push_back(ConvCase(false, 3000, 64));
   cases.push_back(ConvCase(true, 3000, 64));
   cases.push_back(WideCase(2600, 1000, 64));
+  cases.push_back(SkipGramCase(100'000, 16, 128));
   cases.push_back(DropoutCase(64));
   cases.push_back(LossCase("regression_loss", Loss::kL1, kGraphs + 1, 1));
   cases.push_back(LossCase("cross_entropy_loss", Loss::kCrossEntropy, 1024, 47));

@@ -8,6 +8,7 @@
 #endif
 
 #include "base/parallel.h"
+#include "base/prefetch.h"
 #include "base/status.h"
 #include "data/store/element_type.h"
 #include "data/store/to_float.h"
@@ -18,14 +19,11 @@ namespace {
 constexpr int64_t kPiece = 512;
 // Rows ahead that are asked for, and bytes of each; the processor sees by itself where a longer one goes on.
 constexpr int64_t kAhead = 8;
-constexpr uint64_t kPrefetchedBytes = 512, kLineBytes = 64;
+constexpr uint64_t kPrefetchedBytes = 512;
 // A batch so large is not in a cache any more when it is read.
 constexpr uint64_t kPastCachesBytes = uint64_t{4} << 20;
 
-void PrefetchBytes(const void* begin, uint64_t bytes) {
-  const char* const first = static_cast<const char*>(begin);
-  for (uint64_t at = 0; at < std::min(bytes, kPrefetchedBytes); at += kLineBytes) __builtin_prefetch(first + at);
-}
+void PrefetchBegin(const void* begin, uint64_t bytes) { PrefetchLines(begin, std::min(bytes, kPrefetchedBytes)); }
 
 // Copies `count` floats, from anywhere to where floats lie. `past_caches`: does not read the lines that it fills first,
 // and leaves the caches to what else is in them. FinishStores comes before other threads read.
@@ -78,7 +76,7 @@ const std::byte* FeatureGather::FindRow(const DenseFeatures& dense, NodeId node)
 
 void FeatureGather::PrefetchRow(const DenseFeatures& dense, NodeId node) const {
   if (node >= nodes_) return;
-  PrefetchBytes(rows_ != nullptr ? rows_->Find(node) : dense.bytes.data() + dense.OffsetOf(node), dense.row_bytes());
+  PrefetchBegin(rows_ != nullptr ? rows_->Find(node) : dense.bytes.data() + dense.OffsetOf(node), dense.row_bytes());
 }
 
 absl::Status FeatureGather::Request(std::span<const NodeId> nodes, PageAdvisor& advisor) {
@@ -110,7 +108,7 @@ absl::StatusOr<int64_t> FeatureGather::CountNonzeros(std::span<const NodeId> nod
   std::atomic<bool> damaged{false};
   ParallelFor(threads_, static_cast<int64_t>(nodes.size()), kPiece, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      if (i + kAhead < end) __builtin_prefetch(offsets + nodes[static_cast<size_t>(i + kAhead)]);
+      if (i + kAhead < end) PrefetchLine(offsets + nodes[static_cast<size_t>(i + kAhead)]);
       const NodeId node = nodes[static_cast<size_t>(i)];
       Extent& extent = extents_[static_cast<size_t>(i)];
       extent = {};
@@ -207,8 +205,8 @@ absl::Status FeatureGather::Sparse(std::span<const NodeId> nodes, const SegmentB
     for (int64_t i = begin; i < end; ++i) {
       if (i + kAhead < end) {
         const Extent& ahead = extents_[static_cast<size_t>(i + kAhead)];
-        PrefetchBytes(stored + ahead.begin, ahead.size * sizeof(uint32_t));
-        if (!values.empty()) PrefetchBytes(sparse.values.data() + ahead.begin, ahead.size * sizeof(float));
+        PrefetchBegin(stored + ahead.begin, ahead.size * sizeof(uint32_t));
+        if (!values.empty()) PrefetchBegin(sparse.values.data() + ahead.begin, ahead.size * sizeof(float));
       }
       const Extent& extent = extents_[static_cast<size_t>(i)];
       row_begins[static_cast<size_t>(MoveRow(i, real, padded))] = extent.to;

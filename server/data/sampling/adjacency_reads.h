@@ -3,9 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "absl/status/status.h"
+#include "base/prefetch.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
@@ -32,15 +35,15 @@ class AdjacencyReads {
   AdjacencyReads& operator=(const AdjacencyReads&) = delete;
   ~AdjacencyReads() {
     if (!ok_) faults_.damaged = true;
-    if (highest_ >= nodes_) faults_.out_of_range = true;
+    if (out_of_range_) faults_.out_of_range = true;
   }
 
   uint64_t nodes() const { return nodes_; }
 
   // node < nodes(). The line of the second offset is another one for every eighth node.
   void PrefetchExtent(NodeId node) const {
-    __builtin_prefetch(adjacency_.offsets.data() + node);
-    __builtin_prefetch(adjacency_.offsets.data() + node + 1);
+    PrefetchLine(adjacency_.offsets.data() + node);
+    PrefetchLine(adjacency_.offsets.data() + node + 1);
   }
   Adjacency::Extent Of(NodeId node) { return adjacency_.Of(node, ok_); }
 
@@ -60,17 +63,30 @@ class AdjacencyReads {
     ok_ &= touched;
     return touched;
   }
-  void PrefetchNeighbor(uint64_t place) const { __builtin_prefetch(adjacency_.neighbors.data() + place); }
+  void PrefetchNeighbor(uint64_t place) const { PrefetchLine(adjacency_.neighbors.data() + place); }
   // All of a short list.
   void PrefetchNeighbors(Adjacency::Extent extent) const {
-    for (uint64_t place = extent.begin; place < extent.end; place += kNeighborsInLine) PrefetchNeighbor(place);
+    PrefetchLines(adjacency_.neighbors.data() + extent.begin, extent.size() * sizeof(NodeId));
     PrefetchNeighbor(extent.end - 1);
   }
   // A touched neighbour as it stands, which may be no row: for results only, never an index.
   NodeId Neighbor(uint64_t place) {
     const NodeId node = adjacency_.neighbors[place];
-    highest_ = node > highest_ ? node : highest_;
+    out_of_range_ |= node >= nodes_;
     return node;
+  }
+  // Whether all of `neighbors`, as they were read, are rows.
+  bool AreRows(std::span<const NodeId> neighbors) {
+    // Compared as signed numbers, which all processors do several at a time.
+    constexpr uint32_t kSign = uint32_t{1} << 31;
+    const auto last = static_cast<int32_t>(static_cast<uint32_t>(nodes_ - 1) ^ kSign);
+    const NodeId* const values = neighbors.data();
+    const size_t count = neighbors.size();
+    int32_t others = 0;
+#pragma omp simd reduction(| : others)
+    for (size_t i = 0; i < count; ++i) others |= static_cast<int32_t>(values[i] ^ kSign) > last ? 1 : 0;
+    out_of_range_ |= others != 0;
+    return others == 0;
   }
   // A touched neighbour that is a row whatever the file says: `otherwise` in place of one that is none.
   NodeId Row(uint64_t place, NodeId otherwise) {
@@ -79,13 +95,11 @@ class AdjacencyReads {
   }
 
  private:
-  static constexpr uint64_t kNeighborsInLine = 64 / sizeof(NodeId);
-
   const Adjacency& adjacency_;
   const uint64_t nodes_;
   ReadFaults& faults_;
   bool ok_ = true;
-  NodeId highest_ = 0;
+  bool out_of_range_ = false;
 };
 
 }  // namespace permafrost::data

@@ -34,9 +34,9 @@ double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 
 
 }  // namespace
 
-bool EdgeDraw::TakesAll(uint64_t degree, int64_t fan_out) const {
-  if (fan_out == kAllNeighbors) return true;
-  return !replace_ && !weighted_ && degree <= static_cast<uint64_t>(fan_out);
+uint64_t EdgeDraw::MostTakenWhole(int64_t fan_out) const {
+  if (fan_out == kAllNeighbors) return UINT64_MAX;
+  return replace_ || weighted_ ? 0 : static_cast<uint64_t>(fan_out);
 }
 
 int64_t EdgeDraw::Draw(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
@@ -60,7 +60,9 @@ int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitM
   if (fan_out <= kFewDraws && degree <= kFewEdges) {
     uint64_t drawn = 0;  // bit i: the edge i
     DrawEach(degree, wanted, random, [&](size_t i, uint64_t draw, uint64_t last) {
-      const uint64_t edge = (drawn >> draw & 1) != 0 ? last : draw;
+      // Without a branch, which could not be foreseen: all ones where the edge is drawn already.
+      const uint64_t twice = 0 - (drawn >> draw & 1);
+      const uint64_t edge = draw ^ ((draw ^ last) & twice);
       drawn |= uint64_t{1} << edge;
       places[i] = extent.begin + edge;
     });

@@ -16,8 +16,8 @@ class EdgeDraw {
  public:
   EdgeDraw(bool replace, bool weighted) : replace_(replace), weighted_(weighted) {}
 
-  // Whether a node of so many edges gives all of them, in their order, without a draw.
-  bool TakesAll(uint64_t degree, int64_t fan_out) const;
+  // A node of so many edges at most gives all of them, in their order, without a draw.
+  uint64_t MostTakenWhole(int64_t fan_out) const;
   // Writes the places of the edges drawn to `places` and returns their number, at most MaxDrawn. weights: of the edges
   // in `extent`, where it is weighted; they decide how many there are to draw.
   int64_t Draw(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,

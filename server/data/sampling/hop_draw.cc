@@ -1,6 +1,7 @@
 #include "data/sampling/hop_draw.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/random.h"
@@ -43,17 +44,14 @@ int64_t HopDraw::FanOutLeft(std::span<const NodeId> targets, int64_t fan_out, in
   return FanOutWithin(degrees_, left, fan_out);
 }
 
-bool HopDraw::TakesAll(uint64_t degree) const {
-  const Worker& worker = workers_[0];
-  return !temporal() && (hop_.of_all ? worker.distinct : worker.draw).TakesAll(degree, hop_.fan_out);
-}
-
 bool HopDraw::IsReadWhole(Adjacency::Extent extent) const {
-  return labor() || extent.size() <= AdjacencyReads::kTouchedWhole || TakesAll(extent.size());
+  return labor() || extent.size() <= AdjacencyReads::kTouchedWhole || extent.size() <= most_whole_;
 }
 
 void HopDraw::Begin(const Hop& hop) {
   hop_ = hop;
+  const Worker& worker = workers_[0];
+  most_whole_ = temporal() ? 0 : (hop.of_all ? worker.distinct : worker.draw).MostTakenWhole(hop.fan_out);
   Enlarge(pieces_, static_cast<size_t>(pieces()));
 }
 
@@ -115,7 +113,8 @@ int64_t HopDraw::DrawShared(size_t i, Adjacency::Extent extent, AdjacencyReads& 
   return static_cast<int64_t>(drawn);
 }
 
-// Places first, all asked for, then read.
+// Places first, all asked for, then read: in loops as short as can be, so that the processor has the reads of many
+// targets on their way at once.
 void HopDraw::Draw(int64_t p, int worker_index, ReadFaults& faults) {
   Worker& worker = workers_[static_cast<size_t>(worker_index)];
   AdjacencyReads reads(view_.in, faults);
@@ -129,35 +128,32 @@ void HopDraw::Draw(int64_t p, int worker_index, ReadFaults& faults) {
   for (size_t t = 0; t < targets.size(); ++t) {
     if (t + kTargetsAhead < targets.size()) reads.PrefetchExtent(targets[t + kTargetsAhead]);
     const Adjacency::Extent extent = worker.extents[t] = reads.Of(targets[t]);
-    piece.counts[t] = DrawOne(begin + t, extent, reads, worker, used);
-    if (!TakesAll(extent.size())) used += piece.counts[t];
-    piece.edges += piece.counts[t];
-  }
-  Enlarge(piece.found, piece.edges);
-  if (hop_.with_edge_places) Enlarge(piece.found_places, piece.edges);
-  const uint64_t* places = worker.places.data();
-  for (size_t t = 0, at = 0; t < targets.size(); at += piece.counts[t++]) {
-    const size_t edges = piece.counts[t];
-    const uint64_t first = worker.extents[t].begin;
-    const bool all = TakesAll(worker.extents[t].size());
-    for (size_t e = 0; e < edges; ++e) piece.found[at + e] = reads.Row(all ? first + e : places[e], targets[t]);
-    for (size_t e = 0; hop_.with_edge_places && e < edges; ++e) {
-      piece.found_places[at + e] = all ? first + e : places[e];
+    size_t count = 0;
+    if (extent.size() <= most_whole_) {
+      count = TakeWhole(extent, reads);
+    } else if (extent.size() > 0) {
+      count = DrawSome(begin + t, extent, reads, worker, used);
+      used += count;
     }
-    if (!all) places += edges;
+    piece.counts[t] = count;
+    piece.edges += count;
   }
+  ReadFound(targets, worker, reads, piece);
+  if (hop_.with_edge_places) CopyPlaces(worker, piece);
 }
 
-// How many edges are drawn for target `i`; they are asked for, and their places written to the worker's from `at` on
-// unless all are taken.
-size_t HopDraw::DrawOne(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker, size_t at) const {
-  if (extent.size() == 0) return 0;
+// How many edges are taken of a target that is taken whole; they are asked for.
+size_t HopDraw::TakeWhole(Adjacency::Extent extent, AdjacencyReads& reads) const {
+  if (extent.size() == 0 || !reads.Touch(extent.begin, extent.end)) return 0;
+  reads.PrefetchNeighbors({extent.begin, std::min(extent.end, extent.begin + kPrefetchedOfAll)});
+  return static_cast<size_t>(extent.size());
+}
+
+// How many edges are drawn for target `i`, which has some and is not taken whole; they are asked for, and their places
+// written to the worker's from `at` on.
+size_t HopDraw::DrawSome(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker, size_t at) const {
   const bool whole = IsReadWhole(extent);
   if (whole && !reads.Touch(extent.begin, extent.end)) return 0;
-  if (TakesAll(extent.size())) {
-    reads.PrefetchNeighbors({extent.begin, std::min(extent.end, extent.begin + kPrefetchedOfAll)});
-    return static_cast<size_t>(extent.size());
-  }
   if (options_.weighted && !reads.TouchWeights(extent)) return 0;
   if (temporal() && !reads.TouchTimestamps(extent)) return 0;
   const std::span<const uint64_t> places = DrawPlaces(i, extent, reads, worker, at);
@@ -166,6 +162,50 @@ size_t HopDraw::DrawOne(size_t i, Adjacency::Extent extent, AdjacencyReads& read
     reads.PrefetchNeighbor(place);
   }
   return places.size();
+}
+
+// Neighbours of the targets, as they stand; what is no row is replaced by the target afterwards, so that the loops that
+// wait for memory do nothing else.
+void HopDraw::ReadFound(std::span<const NodeId> targets, const Worker& worker, AdjacencyReads& reads,
+                        Piece& piece) const {
+  Enlarge(piece.found, piece.edges);
+  NodeId* found = piece.found.data();
+  const NodeId* const neighbors = view_.in.neighbors.data();
+  const uint64_t* place = worker.places.data();
+  for (size_t t = 0; t < targets.size(); ++t) {
+    const Adjacency::Extent extent = worker.extents[t];
+    const size_t count = piece.counts[t];
+    if (extent.size() <= most_whole_) {
+      for (size_t e = 0; e < count; ++e) found[e] = neighbors[extent.begin + e];
+    } else {
+      for (size_t e = 0; e < count; ++e) found[e] = neighbors[place[e]];
+      place += count;
+    }
+    found += count;
+  }
+  if (reads.AreRows(std::span(piece.found).first(piece.edges))) return;
+  found = piece.found.data();
+  for (size_t t = 0; t < targets.size(); ++t) {
+    for (size_t e = 0; e < piece.counts[t]; ++e, ++found) *found = *found < reads.nodes() ? *found : targets[t];
+  }
+}
+
+// Where the edges of a piece are among the columns.
+void HopDraw::CopyPlaces(const Worker& worker, Piece& piece) const {
+  Enlarge(piece.found_places, piece.edges);
+  uint64_t* found = piece.found_places.data();
+  const uint64_t* place = worker.places.data();
+  for (size_t t = 0; t < piece.targets; ++t) {
+    const Adjacency::Extent extent = worker.extents[t];
+    const size_t count = piece.counts[t];
+    if (extent.size() <= most_whole_) {
+      std::iota(found, found + count, extent.begin);
+    } else {
+      std::copy_n(place, count, found);
+      place += count;
+    }
+    found += count;
+  }
 }
 
 }  // namespace permafrost::data

@@ -78,12 +78,14 @@ class HopDraw {
 
   bool temporal() const { return options_.temporal != TemporalSampling::kNone; }
   bool labor() const { return options_.sampler == SamplerKind::kLabor; }
-  bool TakesAll(uint64_t degree) const;
   bool IsReadWhole(Adjacency::Extent extent) const;
   std::span<const uint64_t> DrawPlaces(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker,
                                        size_t at) const;
   int64_t DrawShared(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, std::span<uint64_t> places) const;
-  size_t DrawOne(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker, size_t at) const;
+  size_t TakeWhole(Adjacency::Extent extent, AdjacencyReads& reads) const;
+  size_t DrawSome(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker, size_t at) const;
+  void ReadFound(std::span<const NodeId> targets, const Worker& worker, AdjacencyReads& reads, Piece& piece) const;
+  void CopyPlaces(const Worker& worker, Piece& piece) const;
 
   const GraphView& view_;
   const NeighborSamplingOptions& options_;
@@ -91,6 +93,7 @@ class HopDraw {
   std::vector<Piece> pieces_;
   std::vector<int64_t> degrees_;  // as far as the hop draws of them
   Hop hop_;
+  uint64_t most_whole_ = 0;  // the hop takes all edges of a target that has so many at most
 };
 
 }  // namespace permafrost::data

@@ -9,6 +9,9 @@ namespace {
 // Nodes ahead whose slots are asked for.
 constexpr size_t kAhead = 24;
 
+// Entries of the table of all nodes that a huge page of 2 MiB holds.
+constexpr uint64_t kHugePage = (uint64_t{2} << 20) / sizeof(uint32_t);
+
 constexpr uint64_t kNumbers = uint64_t{1} << 32;
 
 // At most half of the slots are taken.
@@ -23,7 +26,10 @@ void RowTable::Clear() {
 
 void RowTable::Reserve(uint64_t rows, std::span<const NodeId> nodes) {
   rows = std::min(rows, graph_nodes_);
-  if (direct() && direct_.empty()) direct_.resize(graph_nodes_);
+  if (direct() && direct_.empty()) {
+    direct_.reserve((graph_nodes_ + kHugePage - 1) / kHugePage * kHugePage);
+    direct_.assign(graph_nodes_, 0);
+  }
   const bool grows = !direct() && slots_.size() < SlotsFor(rows);
   if (!grows && first_ + rows <= kNumbers) return;
   first_ = 1;

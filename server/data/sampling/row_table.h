@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/aligned_vector.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
@@ -50,8 +51,9 @@ class RowTable {
   void RelabelHashed(std::span<const NodeId> found, NodeId* nodes, int64_t* rows);
 
   const uint64_t graph_nodes_;
-  std::vector<uint32_t> direct_;  // [graph_nodes], or empty
-  std::vector<Slot> slots_;       // a power of two of them, or none
+  // Of huge pages, where there are: to look a row up is to read anywhere in them.
+  AlignedVector<uint32_t> direct_;  // [graph_nodes], or empty
+  AlignedVector<Slot> slots_;       // a power of two of them, or none
   int shift_ = 63;
   uint64_t first_;
   uint64_t kept_ = 0;

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "nn/kernels/skip_gram.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
@@ -47,10 +48,8 @@ struct WalkKind {
 // Rows lie anywhere: those of the walk after this one are asked for early.
 template <class T>
 void AskFor(const WalkShape& shape, const T* table, const int64_t* walk) {
-  constexpr int64_t kLine = 64 / sizeof(T);
   for (int64_t i = 0; i < shape.length; ++i) {
-    const T* const row = table + walk[i] * shape.dimension;
-    for (int64_t c = 0; c < shape.dimension; c += kLine) __builtin_prefetch(row + c);
+    PrefetchLines(table + walk[i] * shape.dimension, static_cast<uint64_t>(shape.dimension) * sizeof(T));
   }
 }
 
