@@ -3,7 +3,7 @@
 For each of --times a graph whose float32 features are so many times --limit (unless --dataset or --nodes says which), stored as float32 and as
 bfloat16. Sides of a store:
 
-  free              all of the machine's memory, features mapped
+  free              all of the machine's memory, of which the daemon finds that it holds the features: mapped, and read ahead from end to end
   mapped            in a control group of --limit bytes: mapped, with advice to the kernel
   mapped-unadvised  mapped, without
   io-uring, pread   read past the page cache into the feature cache
@@ -39,7 +39,7 @@ NEEDS = "Linux; root, for a memory control group; numpy; 13 times the largest --
 PROGRAMS = ["permafrostd", "permafrost"]
 PACKAGES = ["numpy"]
 # Side -> flags of the daemon, flags of the job.
-READERS = {"free": (("--feature-reader", "mapped"), ()), "mapped": (("--feature-reader", "mapped"), ()),
+READERS = {"free": ((), ()), "mapped": (("--feature-reader", "mapped"), ()),
            "mapped-unadvised": (("--feature-reader", "mapped"), ("--no-page-advice",)),
            "io-uring": (("--feature-reader", "io-uring"), ()), "pread": (("--feature-reader", "pread"), ())}
 TYPES = ("float32", "bfloat16")

@@ -231,21 +231,21 @@ OperatorCase WideCase(int64_t rows, int64_t features, int64_t width) {
       [=](const std::vector<Tensor>& leaf) { return at::addmm(leaf[1], x, leaf[0].t()).relu(); });
 }
 
-// A batch of node2vec's walks in a table that no cache holds, beside the same step of single operators.
+// Batches of node2vec's walks in a table that no cache holds, another one each time, beside the same step of single
+// operators.
 OperatorCase SkipGramCase(int64_t nodes, int64_t seeds, int64_t width) {
-  constexpr int64_t kLength = 20;
+  constexpr int64_t kLength = 20, kBatches = 32;
   const WalkLayout layout;
-  const Tensor table = at::randn({nodes, width}),
-               walks = Uniform(nodes, seeds * layout.all() * kLength).view({-1, kLength});
-  const Tensor real = at::full({1}, seeds, at::kLong);
-  const auto step = [=](Lowering lowering) {
-    return [=] {
+  const Tensor table = at::randn({nodes, width}), real = at::full({1}, seeds, at::kLong);
+  const Tensor walks = Uniform(nodes, kBatches * seeds * layout.all() * kLength).view({kBatches, -1, kLength});
+  const auto steps = [=](Lowering lowering) {
+    return [=, batch = int64_t{0}]() mutable {
       const LoweringScope scope(lowering);
-      SkipGram(table, walks, real, layout);
+      SkipGram(table, walks[batch++ % kBatches], real, layout);
     };
   };
-  return {"skip_gram", std::to_string(seeds) + " seeds, " + Shape({nodes, width}), step(Lowering::kAuto),
-          step(Lowering::kPlain)};
+  return {"skip_gram", std::to_string(seeds) + " seeds, " + Shape({nodes, width}), steps(Lowering::kAuto),
+          steps(Lowering::kPlain)};
 }
 
 OperatorCase DropoutCase(int64_t width) {

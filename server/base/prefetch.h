@@ -9,7 +9,7 @@ namespace permafrost {
 // The line of the cache that `address` is in; whatever it points to, nothing is read.
 inline void PrefetchLine(const void* address) {
   __builtin_prefetch(address);
-  // GCC 12 takes a function that does nothing but ask for one without effect, and leaves out its calls; but for this.
+  // GCC 12 holds that a function that only prefetches has no effect, and leaves out calls of it; this is an effect.
   asm volatile("");
 }
 

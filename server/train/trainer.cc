@@ -294,9 +294,10 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
 }
 
 absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
-  const absl::StatusOr<Evaluation> last = [this] {
+  const bool last_is_best = state_.best_epoch > 0 && state_.best_epoch == state_.position.epoch;
+  const absl::StatusOr<Evaluation> last = [&] {
     const AveragedWeights::Scope averages(averaged_);
-    return EvaluateSplit(data::Split::kTest, /*keep_predictions=*/false);
+    return EvaluateSplit(data::Split::kTest, /*keep_predictions=*/last_is_best);
   }();
   if (absl::IsCancelled(last.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(last.status());
@@ -306,7 +307,9 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
 
   // The last weights are in the checkpoint of this step, which a stop does not write again.
   nn::CopyInto(best_, task_->tensors().All());
-  const absl::StatusOr<Evaluation> best = EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
+  // Weights are tested once, where the last ones are the best.
+  const absl::StatusOr<Evaluation> best =
+      last_is_best ? last : EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
   if (absl::IsCancelled(best.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(best.status());
   result.best_test_metric = best->metrics.front();

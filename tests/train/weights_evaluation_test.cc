@@ -36,6 +36,39 @@ TEST_F(SetEvaluationTest, OfTheTestSplitIsWhatTheRunReported) {
   }
 }
 
+// Where the last weights are the best they are tested once, by a pass that is worth two.
+TEST_F(SetEvaluationTest, TheLastWeightsAreTestedOnceWhereTheyAreTheBest) {
+  for (const double decay : {0.0, 0.9}) {
+    bool once = false, twice = false;
+    for (int64_t epochs = 1; epochs <= 40 && !(once && twice); ++epochs) {
+      SCOPED_TRACE(testing::Message() << epochs << " epochs, ema_decay " << decay);
+      TrainOptions options = Options();
+      options.epochs = epochs;
+      options.optimizer.learning_rate = 0.05;
+      options.optimizer.ema_decay = decay;
+      const std::string job = "job-" + std::to_string(epochs) + "-" + std::to_string(decay);
+      Recorder told;
+      const auto run = Run(options, job, told);
+      ASSERT_TRUE(run.ok() && run->result) << run.status();
+      const bool last_is_best = run->result->best_epoch == epochs;
+      (last_is_best ? once : twice) = true;
+      const graphcache::ModeStats& eval = told.cache.of(Mode::kEval);
+      EXPECT_EQ(eval.hits + eval.padded_hits + eval.misses, (epochs + (last_is_best ? 1 : 2)) * 2);
+      EXPECT_EQ(run->result->final_test_loss == run->result->best_test_loss, last_is_best);
+      for (const auto& [file, loss] : {std::pair(kBestWeightsFile, run->result->best_test_loss),
+                                       std::pair(kLastWeightsFile, run->result->final_test_loss)}) {
+        const auto pass = Evaluate(PassOf(options, graphs_, Artifact(job, file)));
+        ASSERT_TRUE(pass.ok()) << pass.status();
+        EXPECT_EQ(pass->loss, loss) << file;
+        if (file == kBestWeightsFile) {
+          EXPECT_EQ(pass->predictions, Artifact(job, kTestPredictionsFile));
+        }
+      }
+    }
+    EXPECT_TRUE(once && twice);
+  }
+}
+
 TEST_F(SetEvaluationTest, AllRowsAreThoseOfTheSplitsTogether) {
   Recorder context;
   ASSERT_TRUE(Run(Options(), "job", context).ok());

@@ -76,7 +76,8 @@ const std::byte* FeatureGather::FindRow(const DenseFeatures& dense, NodeId node)
 
 void FeatureGather::PrefetchRow(const DenseFeatures& dense, NodeId node) const {
   if (node >= nodes_) return;
-  PrefetchBegin(rows_ != nullptr ? rows_->Find(node) : dense.bytes.data() + dense.OffsetOf(node), dense.row_bytes());
+  const std::byte* const row = rows_ != nullptr ? rows_->Find(node) : dense.bytes.data() + dense.OffsetOf(node);
+  if (row != nullptr) PrefetchBegin(row, dense.row_bytes());
 }
 
 absl::Status FeatureGather::Request(std::span<const NodeId> nodes, PageAdvisor& advisor) {

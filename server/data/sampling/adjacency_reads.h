@@ -13,6 +13,19 @@
 
 namespace permafrost::data {
 
+// Whether none of `nodes` is greater than `most`.
+inline bool AllAtMost(std::span<const NodeId> nodes, NodeId most) {
+  // Compared as signed numbers, which all processors do several at a time.
+  constexpr NodeId kSign = NodeId{1} << 31;
+  const auto last = static_cast<int32_t>(most ^ kSign);
+  const NodeId* const values = nodes.data();
+  const size_t count = nodes.size();
+  int32_t others = 0;
+#pragma omp simd reduction(| : others)
+  for (size_t i = 0; i < count; ++i) others |= static_cast<int32_t>(values[i] ^ kSign) > last ? 1 : 0;
+  return others == 0;
+}
+
 // What went wrong while threads read one adjacency.
 struct ReadFaults {
   std::atomic<bool> damaged{false};       // a Touch said no
@@ -75,18 +88,11 @@ class AdjacencyReads {
     out_of_range_ |= node >= nodes_;
     return node;
   }
-  // Whether all of `neighbors`, as they were read, are rows.
+  // Whether all of `neighbors`, as they were read, are rows; false marks the damage. nodes() >= 1.
   bool AreRows(std::span<const NodeId> neighbors) {
-    // Compared as signed numbers, which all processors do several at a time.
-    constexpr uint32_t kSign = uint32_t{1} << 31;
-    const auto last = static_cast<int32_t>(static_cast<uint32_t>(nodes_ - 1) ^ kSign);
-    const NodeId* const values = neighbors.data();
-    const size_t count = neighbors.size();
-    int32_t others = 0;
-#pragma omp simd reduction(| : others)
-    for (size_t i = 0; i < count; ++i) others |= static_cast<int32_t>(values[i] ^ kSign) > last ? 1 : 0;
-    out_of_range_ |= others != 0;
-    return others == 0;
+    const bool are_rows = AllAtMost(neighbors, static_cast<NodeId>(nodes_ - 1));
+    out_of_range_ |= !are_rows;
+    return are_rows;
   }
   // A touched neighbour that is a row whatever the file says: `otherwise` in place of one that is none.
   NodeId Row(uint64_t place, NodeId otherwise) {

@@ -9,7 +9,8 @@ namespace {
 // Nodes ahead whose slots are asked for.
 constexpr size_t kAhead = 24;
 
-// Entries of the table of all nodes that a huge page of 2 MiB holds.
+// Entries of the table of all nodes that a huge page of 2 MiB holds. A larger table has room for whole ones: the rest
+// of a last one would be of small pages.
 constexpr uint64_t kHugePage = (uint64_t{2} << 20) / sizeof(uint32_t);
 
 constexpr uint64_t kNumbers = uint64_t{1} << 32;
@@ -27,7 +28,7 @@ void RowTable::Clear() {
 void RowTable::Reserve(uint64_t rows, std::span<const NodeId> nodes) {
   rows = std::min(rows, graph_nodes_);
   if (direct() && direct_.empty()) {
-    direct_.reserve((graph_nodes_ + kHugePage - 1) / kHugePage * kHugePage);
+    if (graph_nodes_ > kHugePage) direct_.reserve((graph_nodes_ + kHugePage - 1) / kHugePage * kHugePage);
     direct_.assign(graph_nodes_, 0);
   }
   const bool grows = !direct() && slots_.size() < SlotsFor(rows);

@@ -51,7 +51,7 @@ class RowTable {
   void RelabelHashed(std::span<const NodeId> found, NodeId* nodes, int64_t* rows);
 
   const uint64_t graph_nodes_;
-  // Of huge pages, where there are: to look a row up is to read anywhere in them.
+  // Large ones are of huge pages, where there are: a look-up reads anywhere in them.
   AlignedVector<uint32_t> direct_;  // [graph_nodes], or empty
   AlignedVector<Slot> slots_;       // a power of two of them, or none
   int shift_ = 63;
