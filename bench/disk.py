@@ -218,7 +218,7 @@ def compared(runs, store_bytes, in_order):
         if slow in runs:
             out[f"{slow}_over"] = {side: over(slow, side) for side in direct}
     if "free" in runs:
-        # The least that a first epoch can take: all of the file once, in order, and then the computing.
+        # All of the file read once, in order, and then the computing; a first epoch may do both at once.
         bound = [store_bytes / in_order + seconds for seconds in of("free", "warm")]
         out["cold_over_bound"] = {side: ratio(of(side, "cold"), bound) for side in runs if side != "pyg"}
     return out

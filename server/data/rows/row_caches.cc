@@ -78,15 +78,15 @@ absl::StatusOr<DiskRates> RowCaches::RatesOf(const StoredRows& table, std::optio
 }
 
 absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes) {
-  const bool asked = options_.reader == FeatureReader::kMapped;
-  if (const std::string_view why = asked ? "as asked for" : MappedAlone(*graph); !why.empty()) {
+  const auto mapped = [](std::string_view why) {
     return Session{.line = absl::StrCat("features: read through the mapping: ", std::string(why))};
-  }
+  };
+  if (const std::string_view why = MappedAlone(*graph); !why.empty()) return mapped(why);
   const StoredRows table = *graph->stored_features();
   PF_ASSIGN_OR_RETURN(const Key key, KeyOf(table));
 
   absl::MutexLock lock(&mu_);
-  if (open_) return Session{.line = "features: read through the mapping: another job reads past it"};
+  if (open_) return mapped("another job reads past it");
   // That of another dataset makes room first.
   if (key_ != key) Forget();
   const std::optional<MemoryLeft> memory = options_.memory_left();
@@ -97,12 +97,17 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
   const uint64_t edges_to_map = mapped_now > Less(key.bytes, table.bytes) ? edges : Less(edges, mapped_now);
   const uint64_t others = job_bytes + edges_to_map + Reserve(limit);
   const uint64_t left = Less((memory ? memory->left : kUnknownLeft) + held, others);
-  const bool measured = options_.budget_bytes == 0;
-  if (options_.reader == FeatureReader::kAuto && measured && table.bytes <= left) {
+  const bool measured = options_.budget_bytes == 0, asked = options_.reader == FeatureReader::kMapped;
+  if (asked || (options_.reader == FeatureReader::kAuto && measured && table.bytes <= left)) {
     Forget();
-    Session session{.line = absl::StrCat("features: ", Mb(table.bytes), " read through the mapping: memory has ",
-                                         Mb(left), " left for them")};
-    session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{0, key.bytes}));
+    Session session = mapped("as asked for");
+    if (!asked) {
+      session.line = absl::StrCat("features: ", Mb(table.bytes), " read through the mapping: memory has ", Mb(left),
+                                  " left for them");
+    }
+    if (table.bytes <= left) {
+      session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{0, key.bytes}));
+    }
     return session;
   }
   if (kept_ == nullptr) {

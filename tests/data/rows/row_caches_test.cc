@@ -113,8 +113,21 @@ TEST_F(RowCachesTest, WhatCannotBeReadPastTheMappingSaysWhy) {
   ASSERT_TRUE(WriteFileAtomic(path, StoreImage(*ReadFile(path)).AsVersion(2)).ok());
   EXPECT_EQ(caches.Open(*Graph::Open(temp_.path() / "one"), 0)->line,
             "features: read through the mapping: the store is of an older version; import it again");
+}
+
+// What memory holds is read from end to end at once, whoever chose the mapping.
+TEST_F(RowCachesTest, MappedFeaturesAreReadAheadWhereMemoryHoldsThem) {
+  for (const FeatureReader reader : {FeatureReader::kAuto, FeatureReader::kMapped}) {
+    RowCaches caches = Make(reader);
+    EXPECT_EQ(caches.Open(graph_, 0)->ahead.size(), 1u);
+  }
+  Leave(30 * kMegabyte);
   RowCaches mapped = Make(FeatureReader::kMapped);
-  EXPECT_EQ(mapped.Open(graph_, 0)->line, "features: read through the mapping: as asked for");
+  const auto session = mapped.Open(graph_, 0);
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ(session->cache, nullptr);
+  EXPECT_EQ(session->line, "features: read through the mapping: as asked for");
+  EXPECT_TRUE(session->ahead.empty());
 }
 
 TEST_F(RowCachesTest, RowsAreKeptFromJobToJobUntilAnotherDatasetIsUsed) {
