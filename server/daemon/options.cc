@@ -117,7 +117,8 @@ std::vector<Setting> MakeSettings() {
        .metavar = "NAME",
        .help = absl::StrCat("How node features of large graphs are read: ", data::kFeatureReaderNames.Accepted(),
                             ". auto maps\nthem where memory holds them; else rows are read past the page cache, by\n"
-                            "io_uring where it works, else by threads with pread."),
+                            "io_uring where it works, else by threads with pread. Mapped ones are read\nahead from "
+                            "end to end where memory holds them."),
        .is_list = false,
        .read = [](const std::string& v,
                   Options& o) { return ReadName(v, data::kFeatureReaderNames, o.feature_reader); },

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -295,7 +296,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
 
 absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   const bool last_is_best = state_.best_epoch > 0 && state_.best_epoch == state_.position.epoch;
-  const absl::StatusOr<Evaluation> last = [&] {
+  absl::StatusOr<Evaluation> last = [&] {
     const AveragedWeights::Scope averages(averaged_);
     return EvaluateSplit(data::Split::kTest, /*keep_predictions=*/last_is_best);
   }();
@@ -309,7 +310,7 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   nn::CopyInto(best_, task_->tensors().All());
   // Weights are tested once, where the last ones are the best.
   const absl::StatusOr<Evaluation> best =
-      last_is_best ? last : EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
+      last_is_best ? std::move(last) : EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
   if (absl::IsCancelled(best.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(best.status());
   result.best_test_metric = best->metrics.front();

@@ -186,7 +186,8 @@ TEST(GraphCache, AfterTheFreezeNothingIsCompiledAndNothingGrows) {
   Cache cache(daemon);
   ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return cache.Get().frozen(); }));
   const v1::GraphCache first = cache.Get();
-  ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
+  const v1::Job job = daemon.AwaitEnd("job");
+  ASSERT_EQ(job.state(), v1::Job::STATE_SUCCEEDED);
   const v1::GraphCache last = cache.Get();
   EXPECT_EQ(last.total_bytes(), first.total_bytes());
   for (int mode = 0; mode < 2; ++mode) {
@@ -199,7 +200,8 @@ TEST(GraphCache, AfterTheFreezeNothingIsCompiledAndNothingGrows) {
   EXPECT_EQ(Steps(TrainOf(last)), 4 * 157);
   EXPECT_EQ(TrainOf(last).misses(), 5) << "the steps that captured the shapes";
   EXPECT_EQ(EvalOf(last).misses(), 0);
-  EXPECT_EQ(Steps(EvalOf(last)), (4 + 2) * 16);
+  // Weights that are both the last and the best are tested once.
+  EXPECT_EQ(Steps(EvalOf(last)), (4 + (job.result().best_epoch() == 4 ? 1 : 2)) * 16);
   EXPECT_EQ(daemon.Stop(), 0);
 }
 

@@ -83,7 +83,10 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
   };
   if (const std::string_view why = MappedAlone(*graph); !why.empty()) return mapped(why);
   const StoredRows table = *graph->stored_features();
-  PF_ASSIGN_OR_RETURN(const Key key, KeyOf(table));
+  const bool asked = options_.reader == FeatureReader::kMapped;
+  const absl::StatusOr<Key> known = KeyOf(table);
+  if (!known.ok()) return asked ? mapped("as asked for") : absl::StatusOr<Session>(known.status());
+  const Key& key = *known;
 
   absl::MutexLock lock(&mu_);
   if (open_) return mapped("another job reads past it");
@@ -97,7 +100,7 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
   const uint64_t edges_to_map = mapped_now > Less(key.bytes, table.bytes) ? edges : Less(edges, mapped_now);
   const uint64_t others = job_bytes + edges_to_map + Reserve(limit);
   const uint64_t left = Less((memory ? memory->left : kUnknownLeft) + held, others);
-  const bool measured = options_.budget_bytes == 0, asked = options_.reader == FeatureReader::kMapped;
+  const bool measured = options_.budget_bytes == 0;
   if (asked || (options_.reader == FeatureReader::kAuto && measured && table.bytes <= left)) {
     Forget();
     Session session = mapped("as asked for");
@@ -105,8 +108,12 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
       session.line = absl::StrCat("features: ", Mb(table.bytes), " read through the mapping: memory has ", Mb(left),
                                   " left for them");
     }
-    if (table.bytes <= left) {
+    // All of the file, or the features alone: what else is in it may be large, and not all of it is read.
+    if (key.bytes <= left) {
       session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{0, key.bytes}));
+    } else if (table.bytes <= left) {
+      const ReadAhead::Range features{table.offset, table.offset + table.bytes};
+      session.ahead.push_back(std::make_unique<ReadAhead>(table.path, features));
     }
     return session;
   }

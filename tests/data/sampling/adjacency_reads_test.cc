@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "data/memory_graph.h"
@@ -11,8 +13,6 @@
 
 namespace permafrost::data {
 namespace {
-
-constexpr int64_t kAll = kAllNeighbors;
 
 TEST(AllAtMost, TellsTheNextNumberWhereverItStands) {
   for (const NodeId most : {0u, 1u, 499u, (1u << 31) - 2, (1u << 31) - 1, 1u << 31, UINT32_MAX - 1, UINT32_MAX}) {
@@ -45,7 +45,7 @@ TEST(NeighborSampler, OneNeighborThatIsNoRowIsDataLoss) {
       graph->in().neighbors[place] = other;
       for (const bool disjoint : {false, true}) {
         SCOPED_TRACE(testing::Message() << other << " at " << place << (disjoint ? ", disjoint" : ""));
-        auto sampler = NeighborSampler::Create(graph->view(), {.fan_outs = {kAll}, .disjoint = disjoint}, 2);
+        auto sampler = NeighborSampler::Create(graph->view(), {.fan_outs = {kAllNeighbors}, .disjoint = disjoint}, 2);
         ASSERT_TRUE(sampler.ok()) << sampler.status();
         SampledSubgraph out;
         const absl::Status status = (*sampler)->Sample(seeds, 0, true, nullptr, out);
@@ -64,7 +64,7 @@ TEST(NeighborSampler, DrawsOfOtherListsAreTheSameBesideOneThatIsDamaged) {
   const uint64_t begin = damaged->in().offsets[300], end = damaged->in().offsets[301];
   std::fill(damaged->in().neighbors.begin() + static_cast<int64_t>(begin),
             damaged->in().neighbors.begin() + static_cast<int64_t>(end), kNodes);
-  for (const auto& [fan_out, replace] : {std::pair(int64_t{5}, false), {5, true}, {kAll, false}}) {
+  for (const auto& [fan_out, replace] : {std::pair(int64_t{5}, false), {5, true}, {kAllNeighbors, false}}) {
     SampledSubgraph of_sound, of_damaged;
     for (const auto& [graph, out] : {std::pair(&sound, &of_sound), {&damaged, &of_damaged}}) {
       auto sampler = NeighborSampler::Create((*graph)->view(), {.fan_outs = {fan_out}, .replace = replace}, 1);
