@@ -20,7 +20,8 @@ struct ScheduleOptions {
   WalkLimits limits;
 };
 
-// Training over all epochs; evaluation of the validation split after each, and of the test split at the end, twice at most.
+// Training over all epochs; evaluation of the validation split after each, and of the test split at the end, twice at
+// most.
 // Errors: Cancelled soon after a stop is requested.
 absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::GraphExtents& graphs, const ScheduleOptions& options,
                                                  const std::stop_token& stop);

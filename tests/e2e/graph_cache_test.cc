@@ -10,7 +10,6 @@
 namespace permafrost::e2e {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 const v1::GraphCacheStatistics& TrainOf(const v1::GraphCache& cache) { return cache.statistics(0); }
