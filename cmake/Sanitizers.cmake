@@ -1,8 +1,6 @@
 # PERMAFROST_SANITIZE and PERMAFROST_FUZZ, for everything that is added after this.
 if(PERMAFROST_SANITIZE STREQUAL "address")
-  # Not vptr: it asks by a pipe whether memory can be read, and takes every object for an invalid one where a test leaves no
-  # descriptors.
-  set(sanitize -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 elseif(PERMAFROST_SANITIZE STREQUAL "thread")
   set(sanitize -fsanitize=thread -fno-omit-frame-pointer)
 elseif(NOT PERMAFROST_SANITIZE STREQUAL "")

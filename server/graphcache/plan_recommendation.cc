@@ -16,6 +16,13 @@ constexpr double kFewRows = 0.02;
 
 std::string Describe(const PlanRow& row, const CachePlan& plan) {
   std::string text(kPolicyNames.Name(row.options.policy));
+  // As the row's policy is written in the table of rows.
+  if (row.options.policy == Policy::kFreeze && row.shapes == Shapes::kExact) {
+    const int64_t freeze_at = plan.freeze_point.freeze_at;
+    text += freeze_at > 0 ? absl::StrCat(" at ", freeze_at) : " never";
+    text += ", ";
+    text += kOnMissNames.Name(row.options.on_miss);
+  }
   if (row.shapes == Shapes::kDynamic) absl::StrAppend(&text, " with one executable for every shape");
   if (row.shapes == Shapes::kLadder) absl::StrAppend(&text, " with a ladder of ", row.train_executables);
   if (plan.schedules.size() > 1) {

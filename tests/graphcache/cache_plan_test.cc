@@ -6,6 +6,7 @@
 #include <random>
 
 #include "graphcache/cache_fixture.h"
+#include "graphcache/plan_recommendation.h"
 #include "graphcache/shape_plan.h"
 
 namespace permafrost::graphcache {
@@ -218,6 +219,12 @@ TEST(CachePlanRecommendationTest, IsNoCacheThatDropsWhatItCaptures) {
   const auto drops = [](const PlanRow& row) { return row.options.on_miss == OnMiss::kTransient; };
   ASSERT_TRUE(std::ranges::any_of(plan.rows, drops));
   EXPECT_FALSE(drops(plan.rows[static_cast<size_t>(plan.recommended)])) << plan.reason;
+
+  // There are several rows of the policy: the reason says which of them is faster.
+  for (PlanRow& row : plan.rows) row.train_seconds = drops(row) ? 1 : 2;
+  Recommend(plan);
+  EXPECT_THAT(plan.reason, testing::EndsWith("2 times as long as the fastest of all, which does not replay every step: "
+                                             "freeze at 1, transient"));
 }
 
 TEST(CachePlanRecommendationTest, IsOneExecutableForEveryShapeWhereThereIsOne) {

@@ -108,8 +108,9 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
       session.line = absl::StrCat("features: ", Mb(table.bytes), " read through the mapping: memory has ", Mb(left),
                                   " left for them");
     }
-    // All of the file, or the features alone: what else is in it may be large, and not all of it is read.
-    if (key.bytes <= left) {
+    // All of the file, or the features alone: what it holds beside them and the edges may be large, and is not always
+    // read.
+    if (key.bytes <= left + edges_to_map) {
       session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{0, key.bytes}));
     } else if (table.bytes <= left) {
       const ReadAhead::Range features{table.offset, table.offset + table.bytes};
