@@ -229,6 +229,7 @@ std::string RenderDataset(const v1::Dataset& dataset, const ViewTime& time, cons
   if (dataset.has_retry_time()) fields.push_back({"tries again", ClockText(ToTime(dataset.retry_time()), time.zone)});
   if (dataset.has_graph_set()) AddSummary(dataset.graph_set(), dataset.import_options().coalesce(), fields);
   if (dataset.has_graph()) AddSummary(dataset.graph(), fields);
+  for (const std::string& note : dataset.import_notes()) fields.push_back({"note", {OneLine(note), Tone::kWarn}});
   std::string out = absl::StrCat("dataset ", Id(dataset), "\n", RenderFields(fields, style));
   if (!dataset.has_graph_set()) return out;
   const v1::GraphSetSummary& summary = dataset.graph_set();

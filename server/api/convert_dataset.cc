@@ -125,7 +125,14 @@ v1::Dataset DatasetToWire(const data::Dataset& dataset) {
   wire.set_error(ValidUtf8(dataset.error));
   wire.set_last_error(ValidUtf8(dataset.last_error));
   SetTime(dataset.retry_time, [&wire] { return wire.mutable_retry_time(); });
-  if (dataset.summary) std::visit([&wire](const auto& summary) { SummaryToWire(summary, wire); }, *dataset.summary);
+  if (dataset.summary) {
+    std::visit(
+        [&wire](const auto& summary) {
+          SummaryToWire(summary, wire);
+          for (const std::string& note : summary.notes) wire.add_import_notes(ValidUtf8(note));
+        },
+        *dataset.summary);
+  }
   return wire;
 }
 

@@ -33,6 +33,7 @@ TEST(DatasetToWire, CarriesEveryField) {
   summary.node_feature_origin = "labels from 3";
   summary.edge_feature_origin = "attributes";
   summary.duplicate_edges = 18;
+  summary.notes = {"first", "second"};
   dataset.summary = summary;
   v1::Dataset want;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
@@ -72,6 +73,8 @@ TEST(DatasetToWire, CarriesEveryField) {
           edge_feature_origin: "attributes"
           num_duplicate_edges: 18
         }
+        import_notes: "first"
+        import_notes: "second"
       )pb",
       &want));
   v1::Dataset got = DatasetToWire(dataset);
@@ -89,6 +92,7 @@ TEST(DatasetToWire, CarriesEveryFieldOfALargeGraph) {
   summary.isolated_nodes = 4;
   summary.max_degree = 5;
   summary.duplicate_edges = 6;
+  summary.notes = {"only"};
   summary.node_features = {data::DataType::kSparse, 4005, {0}, {1}};
   summary.edge_features = {data::DataType::kFloat16, 1, {-1.5}, {1.5}};
   summary.edge_features.converted_from = data::DataType::kInt64;

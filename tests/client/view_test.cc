@@ -323,6 +323,14 @@ TEST(DatasetView, ALargeGraphSaysWhatItsEdgesCarry) {
   EXPECT_THAT(text, testing::HasSubstr("targets        none\n"));
 }
 
+TEST(DatasetView, TheNotesOfTheImportComeLast) {
+  v1::Dataset dataset = ReadyGraph();
+  dataset.add_import_notes("column 3 is a weight");
+  dataset.add_import_notes("not read: read\nme.txt");
+  EXPECT_THAT(RenderDataset(dataset, kTime, {}), testing::EndsWith("  note           column 3 is a weight\n"
+                                                                   "  note           not read: read me.txt\n"));
+}
+
 TEST(DatasetView, LabelsHaveTheDigitsOfTheirType) {
   v1::Dataset dataset = ReadyDataset();
   v1::GraphSetSummary& summary = *dataset.mutable_graph_set();

@@ -166,6 +166,7 @@ absl::Status GraphSetBuilder::FinishEdges(const FeatureRows& features) {
 }
 
 absl::StatusOr<GraphSetSummary> GraphSetBuilder::Finish() {
+  summary_.notes = monitor_.notes();
   PF_RETURN_IF_ERROR(writer_.Finish(summary_));
   return summary_;
 }

@@ -64,6 +64,7 @@ absl::StatusOr<ImportedSummary> FoundGraph::Run(const fs::path& directory, Impor
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<GraphWriter> writer, GraphWriter::Create(directory, monitor.stop()));
   PF_RETURN_IF_ERROR(Read(directory, monitor, *writer, summary));
   PF_RETURN_IF_ERROR(monitor.Advance("syncing", 0));
+  summary.notes = monitor.notes();
   PF_RETURN_IF_ERROR(writer->Finish(summary));
   return summary;
 }

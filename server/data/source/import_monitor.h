@@ -1,10 +1,13 @@
-// What the parts of one import report to and obey: its progress, the wish to stop it, its limits.
+// What the parts of one import report to and obey: its progress, its notes, the
+// wish to stop it, its limits.
 // Threads: the importing thread. Borrows the observer and the limits.
 #pragma once
 
+#include <algorithm>
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/stop.h"
@@ -25,6 +28,13 @@ class ImportMonitor {
     if (observer_) observer_(progress_);
     return CheckStop();
   }
+  // Tells the user a line about how the source was read; it stays with the dataset. Bytes that are no UTF-8 are
+  // replaced when it is shown. The same line is told once.
+  void Note(std::string line) {
+    if (std::ranges::find(notes_, line) == notes_.end()) notes_.push_back(std::move(line));
+  }
+  // In the order in which they were told.
+  const std::vector<std::string>& notes() const { return notes_; }
   // Cancelled once the import shall stop.
   absl::Status CheckStop() const { return permafrost::CheckStop(stop_); }
   // For the writers, which report no progress of their own.
@@ -33,6 +43,7 @@ class ImportMonitor {
 
  private:
   ImportProgress progress_;
+  std::vector<std::string> notes_;
   const ImportObserver& observer_;
   std::stop_token stop_;
   const ImportLimits& limits_;

@@ -136,6 +136,8 @@ struct GraphSummary {
   std::array<int64_t, 3> split_nodes{};  // by Split
   std::string split_name;
   GivenLinksSummary links;
+  // Lines that the import told its user, as GraphSetSummary's.
+  std::vector<std::string> notes;
   uint64_t adjacency_bytes = 0;  // of all sections that hold edges and offsets
   uint64_t store_bytes = 0;
 };

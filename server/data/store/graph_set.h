@@ -40,6 +40,9 @@ struct GraphSetSummary {
   std::string node_feature_origin, edge_feature_origin;
   // Edges beyond the first with equal ends, where the import counted them: dropped by `coalesce`, else kept.
   int64_t duplicate_edges = 0;
+  // Lines that the import told its user: how it read what can be read in more ways than one, and files that it did not
+  // read. Each is one line of UTF-8.
+  std::vector<std::string> notes;
   uint64_t store_bytes = 0;
   std::string split_name;  // "random" for a seeded one
   bool inverse_edges_added = false;

@@ -78,6 +78,7 @@ struct GraphSchema {
     a("test_nodes", s.split_nodes[2]);
     a("split_name", s.split_name);
     a("links", s.links);
+    a("notes", s.notes);
   }
   template <class A>
   static void Fields(A& a, typename A::template Visited<GivenLinksSummary>& l) {
@@ -122,7 +123,8 @@ std::string SummaryToJson(const GraphSetSummary& summary) {
             {"class_values", summary.class_values},
             {"node_feature_origin", summary.node_feature_origin},
             {"edge_feature_origin", summary.edge_feature_origin},
-            {"duplicate_edges", summary.duplicate_edges}};
+            {"duplicate_edges", summary.duplicate_edges},
+            {"notes", summary.notes}};
   if (summary.labels_known) {
     j["integer_labels"] = summary.integer_labels;
     j["min_label"] = summary.min_label;
@@ -160,6 +162,7 @@ absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text) {
     read("node_feature_origin", summary.node_feature_origin);
     read("edge_feature_origin", summary.edge_feature_origin);
     read("duplicate_edges", summary.duplicate_edges);
+    read("notes", summary.notes);
     summary.labels_known = j.contains("integer_labels");
     read("integer_labels", summary.integer_labels);
     read("min_label", summary.min_label);

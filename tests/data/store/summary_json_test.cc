@@ -20,6 +20,7 @@ GraphSetSummary Sample() {
   summary.node_feature_origin = "labels from 3";
   summary.edge_feature_origin = "attributes";
   summary.duplicate_edges = 5;
+  summary.notes = {"edges: kept as they stand"};
   return summary;
 }
 
@@ -32,13 +33,14 @@ TEST(SummaryJson, WhatIsKnownOfLabelsComesBack) {
   EXPECT_EQ(back->node_feature_origin, "labels from 3");
   EXPECT_EQ(back->edge_feature_origin, "attributes");
   EXPECT_EQ(back->duplicate_edges, 5);
+  EXPECT_THAT(back->notes, ElementsAre("edges: kept as they stand"));
 }
 
 // As sets have it that were imported before their labels were looked at.
 TEST(SummaryJson, AnOlderSummaryKnowsNothingOfItsLabels) {
   auto json = nlohmann::json::parse(SummaryToJson(Sample()));
   for (const char* field : {"integer_labels", "min_label", "max_label", "class_values", "node_feature_origin",
-                            "edge_feature_origin", "duplicate_edges"}) {
+                            "edge_feature_origin", "duplicate_edges", "notes"}) {
     ASSERT_EQ(json.erase(field), 1U) << field;
   }
   const auto back = SummaryFromJson(json.dump());

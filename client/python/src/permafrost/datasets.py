@@ -73,6 +73,11 @@ class Dataset:
             }
         return {}
 
+    @property
+    def import_notes(self) -> list[str]:
+        """Lines that the import told its user, such as how it read a column, or which files it did not read."""
+        return list(self.proto.import_notes)
+
     def __repr__(self) -> str:
         shown = ", ".join(f"{value} {name}" for name, value in self.summary.items())
         more = self.proto.error or shown
