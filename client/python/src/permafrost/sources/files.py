@@ -111,6 +111,7 @@ def write_set(
             tables.add(count - 1, graph)
     if count == 0:
         raise InputError(f"{what}: holds no graphs")
+    tables.check_labels()
     if not tables.labelled:
         told = "no graph has a label (y): the set is imported without; jobs predict for it, and none trains on it"
         warnings.warn(f"{what}: {told}", stacklevel=2)
@@ -133,6 +134,23 @@ class _Tables:
         self._pending: dict[str, list[Array]] = {}
         self._columns: dict[str, int] = {}
         self.labelled = True
+        # Whether each graph so far has as many labels as nodes, and one of them has more than one.
+        self._of_nodes, self._many = True, False
+
+    def check_labels(self) -> None:
+        """After the last graph. Errors: InputError where all of them have a label for each node."""
+        if self._of_nodes and self._many:
+            raise self._node_labels()
+
+    def _node_labels(self) -> InputError:
+        told = "each graph has a label for each of its nodes, which sets of graphs do not support"
+        hint = "accepted: one row a graph, as y.reshape(1, -1) where these are targets of the graph"
+        return InputError(f"{self._what}: y: {told}; {hint}")
+
+    def _take_labels(self, graph: GraphArrays) -> None:
+        rows = 0 if graph.y is None or graph.y.ndim == 0 else graph.y.shape[0]
+        self._of_nodes = self._of_nodes and rows == graph.num_nodes and graph.y is not None
+        self._many = self._many or rows > 1
 
     def add(self, number: int, graph: GraphArrays) -> None:
         tables = {
@@ -146,13 +164,18 @@ class _Tables:
                 found = "missing" if array is None else "there is one"
                 raise InputError(f"{self._what}: graph {number}: {field}: {found}, unlike in graph 0")
             if array is not None:
+                if field == "y":
+                    self._take_labels(graph)
                 tables[name] = _labels(array.reshape(1, -1)) if field == "y" else _table(array)
                 columns = tables[name].shape[1]
+                if field == "y" and self._of_nodes and columns != self._columns.get(name, columns):
+                    raise self._node_labels()
                 if self._columns.setdefault(name, columns) != columns:
                     raise InputError(
                         f"{self._what}: graph {number}: {field}: {columns} columns, expected {self._columns[name]}"
                     )
         if "graph-label" not in tables:
+            self._of_nodes = False
             # A missing label is NaN.
             tables["graph-label"] = np.full((1, 1), np.nan, np.float32)
             self.labelled = False

@@ -53,11 +53,22 @@ def write(
             arrays = _arrays(graph, node_attributes, edge_attributes, None, where)
             if not (graph.is_directed() if no_inverse_edges is None else no_inverse_edges):
                 _add_inverses(arrays)
+            if label not in graph.graph and label not in node_attributes:
+                _check_no_node_labels(graph, label, where)
             if label in graph.graph:
                 arrays.y = rows_of([label], [graph.graph], f"{where}: graph attributes")
             yield arrays
 
     return {**write_set(folder, each(), splits, what), "no_inverse_edges": True}
+
+
+def _check_no_node_labels(graph: Any, label: str, where: str) -> None:
+    labelled = sum(label in attributes for _, attributes in graph.nodes(data=True))
+    if labelled:
+        raise InputError(
+            f"{where}: {label}: {labelled} nodes have it and the graph has not: sets of graphs have no labels of "
+            f"nodes; accepted: graph.graph[{label!r}], one graph alone, or another label"
+        )
 
 
 def _add_inverses(graph: GraphArrays) -> None:
