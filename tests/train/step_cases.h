@@ -133,6 +133,10 @@ inline void AddSetCases(const nn::ModelTraits& model, std::vector<StepCase>& cas
   cases.push_back({name, 100, plain});
   cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
   cases.push_back({name + ", batches of one graph", 60, single});
+  TrainOptions last = plain;
+  last.model.virtual_node = true;
+  last.batch_size = 47;  // 48 training graphs: the last batch has one, whose virtual node is one row
+  cases.push_back({name + ", a virtual node, one graph in the last batch", 60, last});
   if (model.architecture == nn::Architecture::kGine) {
     cases.push_back({name + ", SGD", 60, sgd});
     AddUpdateCases(name, 60, everything, cases);
@@ -154,7 +158,7 @@ inline TinyGraphOptions GraphFor(const nn::ModelTraits& model, TinyGraphOptions 
 inline void AddNodeCases(const nn::ModelTraits& model, std::vector<StepCase>& cases) {
   const std::string name = std::string(model.name) + " of nodes";
   TrainOptions plain = NodeJob(model.architecture), dropout = plain, deep = plain, many = plain, wide = plain,
-               whole = plain;
+               whole = plain, lone = plain;
   dropout.model.dropout = 0.4;
   dropout.class_weights = {1, 2, 0.5};
   dropout.optimizer.max_grad_norm = 0.1;
@@ -169,7 +173,13 @@ inline void AddNodeCases(const nn::ModelTraits& model, std::vector<StepCase>& ca
   // With another seed a gradient of these sums jumps at a ReLU's 0, by one lowering and not by the other.
   if (model.edges == nn::EdgeUse::kNeeded) wide.seed = 5;
   whole.nodes.fan_outs = {};
+  // 240 training nodes: the last batch has one seed, which is one row of the last layer.
+  lone.model.norm = nn::Norm::kBatch;
+  lone.model.jumping_knowledge = nn::JumpingKnowledge::kCat;
+  lone.batch_size = 239;
+  lone.epochs = 2;
   cases.push_back({name, GraphFor(model), plain});
+  cases.push_back({name + ", batch norm, one seed in the last batch", GraphFor(model), lone});
   cases.push_back({name + ", weighted edges", GraphFor(model, {.weighted = true}), plain});
   cases.push_back(
       {name + ", sparse features, dropout, class weights, clipping", GraphFor(model, {.sparse = true}), dropout});

@@ -14,17 +14,19 @@ using at::Tensor;
 
 // As MaskedBatchNormRelu, where real rows lie anywhere. mask: [N, 1] of x's type, 1 for real rows.
 Tensor ScatteredBatchNormRelu(const Tensor& x, const Tensor& mask, const Tensor& weight, const Tensor& bias,
-                              Tensor& running_mean, Tensor& running_var) {
+                              Tensor& running_mean, Tensor& running_var, const Tensor& batches) {
   const BatchNormOptions norm;
-  const Tensor rows = mask.sum(), count = rows.clamp_min(1);
-  const Tensor mean = (x * mask).sum(0) / count;
+  const Tensor rows = mask.sum(), count = rows.clamp_min(1), follows = rows.ge(kLeastNormRows);
+  const Tensor mean = at::where(follows, (x * mask).sum(0) / count, running_mean);
   const Tensor centered = (x - mean) * mask;
   const Tensor squares = (centered * centered).sum(0);
-  const Tensor y = ReluRows(centered * ((squares / count + norm.eps).rsqrt() * weight) + bias) * mask;
+  const Tensor var = at::where(follows, squares / count, running_var);
+  const Tensor y = ReluRows(centered * ((var + norm.eps).rsqrt() * weight) + bias) * mask;
   const at::NoGradGuard no_grad;
-  const Tensor follows = rows.gt(0).to(x.scalar_type()) * norm.momentum;
-  running_mean.add_((mean.detach() - running_mean) * follows);
-  running_var.add_((squares.detach() / (count - 1).clamp_min(1) - running_var) * follows);
+  const Tensor unbiased = at::where(follows, squares.detach() / (count - 1).clamp_min(1), running_var);
+  running_mean.add_((mean.detach() - running_mean) * norm.momentum);
+  running_var.add_((unbiased - running_var) * norm.momentum);
+  CountNormBatch(batches, rows);
   return y;
 }
 
@@ -50,13 +52,13 @@ RowNorm::RowNorm(WeightMaker& weights, const std::string& name, Norm norm, int64
 Tensor RowNorm::BatchNormRelu(const Tensor& x, const RealRowsOf& real, bool training) const {
   if (!training) return nn::BatchNormReluEval(x, weight_, bias_, running_mean_, running_var_);
   if (!weight_.requires_grad()) return FixedBatchNormRelu(x, weight_, bias_, running_mean_, running_var_);
-  batches_tracked_.add_(1);
   if (real.count.defined()) {
+    CountNormBatch(batches_tracked_, real.count);
     return MaskedBatchNormRelu(x, real.count, weight_, bias_, running_mean_, running_var_);
   }
   const Tensor mask = real.keys.defined() ? real.keys.narrow(0, 0, x.size(0)).gt(-1).to(x.scalar_type()).unsqueeze(1)
                                           : at::ones({x.size(0), 1}, x.options());
-  return ScatteredBatchNormRelu(x, mask, weight_, bias_, running_mean_, running_var_);
+  return ScatteredBatchNormRelu(x, mask, weight_, bias_, running_mean_, running_var_, batches_tracked_);
 }
 
 Tensor RowNorm::Activate(const Tensor& x, const RealRowsOf& real, bool training,

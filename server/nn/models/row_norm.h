@@ -30,7 +30,7 @@ class RowNorm {
   static double Parameters(Norm norm, double width) { return norm == Norm::kNone ? 0 : 2 * width; }
 
   // dropout(relu(norm(x))). x: [N, width]; training: with the batch's own moments, which the running statistics follow;
-  // where the weight is fixed with those, which stay.
+  // with these, which stay, where the weight is fixed or fewer than two rows are real.
   at::Tensor Activate(const at::Tensor& x, const RealRowsOf& real, bool training,
                       const ConvActivation& activation) const;
 

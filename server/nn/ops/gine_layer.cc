@@ -89,7 +89,7 @@ GineForwardResult GineForwardCpu(const Tensor& x_in, const OptionalTensor& edge_
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer");
   const LayerDropout dropout{
       {DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]), DropoutThreshold(p)}, p};
-  ++*batches.mutable_data_ptr<int64_t>();
+  if (rows >= kLeastNormRows) ++*batches.mutable_data_ptr<int64_t>();
   LayerSaved out;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gine_layer", [&] {
     GineAggregation<scalar_t> aggregation(x, edge_rows, code);

@@ -31,7 +31,7 @@ struct GineWeights {
   at::Tensor w1, b1, w2, b2;                     // [H, C], [H], [D, H], [D]
   at::Tensor norm_weight, norm_bias;             // [D]
   mutable at::Tensor running_mean, running_var;  // [D]
-  mutable at::Tensor batches_tracked;            // [] int64: batches that training has seen
+  mutable at::Tensor batches_tracked;            // [] int64: batches that the running statistics have followed
 };
 
 struct GineDropout {
@@ -44,8 +44,8 @@ struct GineDropout {
 at::Tensor SumGineMessages(const at::Tensor& x, const GineEdges& edges);
 
 // Training. x: [N, C]; real_rows: [1] int64 in [0, N]. Edges of real rows come from real rows. Returns [N, D], 0 in
-// padding rows; updates the running statistics as MaskedBatchNormRelu,
-// and counts the batch. Differentiable in x, edges.rows and the weights.
+// padding rows; updates the running statistics as MaskedBatchNormRelu, and counts the batch where they follow it.
+// Differentiable in x, edges.rows and the weights.
 at::Tensor GineLayer(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
                      const GineWeights& weights, const GineDropout& dropout, const BatchNormOptions& norm = {});
 

@@ -26,7 +26,7 @@ Tensor GineLayerPlain(const Tensor& x, const GineEdges& edges, const Tensor& rea
                       const GineDropout& dropout, const BatchNormOptions& norm) {
   const Tensor y = MaskedBatchNormRelu(Product(x, edges, w), real_rows, w.norm_weight, w.norm_bias, w.running_mean,
                                        w.running_var, norm);
-  w.batches_tracked.add_(1);
+  CountNormBatch(w.batches_tracked, real_rows);
   return Dropout(y, dropout.step, dropout.key, dropout.p);
 }
 

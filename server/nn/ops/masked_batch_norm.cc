@@ -55,7 +55,7 @@ void ForwardBlock(const T* __restrict__ x, int64_t all_rows, int64_t rows, int64
                   T* __restrict__ y, T* mean, T* invstd) {
   const int64_t width = c1 - c0;
   const auto count = static_cast<double>(std::max<int64_t>(1, rows));
-  const T weight_of_batch = rows > 0 ? static_cast<T>(momentum) : T(0);
+  const bool follows = rows >= kLeastNormRows;
   std::array<T, kBlock> scale, shift;
   const auto [sum] = SumOverRows<T, 1>(rows, [&](int64_t r, auto& parts) {
     for (int64_t c = 0; c < width; ++c) parts[0][c] += x[r * columns + c0 + c];
@@ -68,14 +68,16 @@ void ForwardBlock(const T* __restrict__ x, int64_t all_rows, int64_t rows, int64
     }
   });
   for (int64_t c = 0; c < width; ++c) {
-    const T var = static_cast<T>(squares[c] / count);
-    const T unbiased = static_cast<T>(squares[c] / static_cast<double>(std::max<int64_t>(1, rows - 1)));
+    if (!follows) mean[c0 + c] = running_mean[c0 + c];
+    const T var = follows ? static_cast<T>(squares[c] / count) : running_var[c0 + c];
     const T inv = T(1) / std::sqrt(var + static_cast<T>(eps));
     invstd[c0 + c] = inv;
     scale[c] = inv * weight[c0 + c];
     shift[c] = bias[c0 + c] - mean[c0 + c] * scale[c];
-    running_mean[c0 + c] += weight_of_batch * (mean[c0 + c] - running_mean[c0 + c]);
-    running_var[c0 + c] += weight_of_batch * (unbiased - running_var[c0 + c]);
+    if (!follows) continue;
+    const T unbiased = static_cast<T>(squares[c] / static_cast<double>(rows - 1));
+    running_mean[c0 + c] += static_cast<T>(momentum) * (mean[c0 + c] - running_mean[c0 + c]);
+    running_var[c0 + c] += static_cast<T>(momentum) * (unbiased - running_var[c0 + c]);
   }
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) {
@@ -110,6 +112,7 @@ void BackwardBlock(const T* __restrict__ grad, const T* __restrict__ x, const T*
                    const T* invstd, T* __restrict__ gx, T* gw, T* gb) {
   const int64_t width = c1 - c0;
   const auto count = static_cast<double>(std::max<int64_t>(1, rows));
+  const bool follows = rows >= kLeastNormRows;
   std::array<T, kBlock> scale, mean_grad, mean_dot, center;
   for (int64_t c = 0; c < width; ++c) center[c] = mean[c0 + c];
   // Read whatever y is: a branch around the read would keep the loops from vectorising.
@@ -130,8 +133,9 @@ void BackwardBlock(const T* __restrict__ grad, const T* __restrict__ x, const T*
     gb[c0 + c] = static_cast<T>(sum[c]);
     gw[c0 + c] = static_cast<T>(dot[c]) * inv;
     scale[c] = weight[c0 + c] * inv;
-    mean_grad[c] = static_cast<T>(sum[c] / count);
-    mean_dot[c] = static_cast<T>(dot[c] * static_cast<double>(inv) * static_cast<double>(inv) / count);
+    // Running statistics are constants: nothing of the gradient passes through them.
+    mean_grad[c] = follows ? static_cast<T>(sum[c] / count) : T(0);
+    mean_dot[c] = follows ? static_cast<T>(dot[c] * static_cast<double>(inv) * static_cast<double>(inv) / count) : T(0);
   }
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) {
@@ -170,14 +174,15 @@ std::tuple<Tensor, Tensor, Tensor> NormForwardComposite(const Tensor& x, const T
                                                         double momentum, double eps) {
   const Tensor mask = RealMask(x, real_rows), zero = at::zeros({}, x.options());
   const Tensor count = real_rows.to(x.scalar_type()).clamp_min(1);
-  const Tensor weight_of_batch = real_rows.gt(0).to(x.scalar_type()) * momentum;
-  const Tensor mean = at::where(mask, x, zero).sum(0) / count;
+  const Tensor follows = real_rows.ge(kLeastNormRows);
+  const Tensor mean = at::where(follows, at::where(mask, x, zero).sum(0) / count, running_mean);
   const Tensor centered = at::where(mask, x - mean, zero);
   const Tensor squares = (centered * centered).sum(0);
-  const Tensor invstd = (squares / count + eps).rsqrt();
+  const Tensor invstd = (at::where(follows, squares / count, running_var) + eps).rsqrt();
   const Tensor y = at::where(mask, (centered * (invstd * weight) + bias).relu(), zero);
-  running_mean.lerp_(mean, weight_of_batch);
-  running_var.lerp_(squares / (count - 1).clamp_min(1), weight_of_batch);
+  const Tensor unbiased = at::where(follows, squares / (count - 1).clamp_min(1), running_var);
+  running_mean.lerp_(mean, momentum);
+  running_var.lerp_(unbiased, momentum);
   return {y, mean, invstd};
 }
 
@@ -189,7 +194,10 @@ std::tuple<Tensor, Tensor, Tensor> NormBackwardComposite(const Tensor& grad, con
   const Tensor g = at::where(at::bitwise_and(mask, y > 0), grad, zero);
   const Tensor centered = at::where(mask, x - mean, zero);
   const Tensor sum = g.sum(0), dot = (g * centered).sum(0);
-  const Tensor gx = (weight * invstd) * (g - sum / count - centered * (dot * invstd * invstd / count));
+  const Tensor follows = real_rows.ge(kLeastNormRows);
+  const Tensor mean_grad = at::where(follows, sum / count, zero);
+  const Tensor mean_dot = at::where(follows, dot * invstd * invstd / count, zero);
+  const Tensor gx = (weight * invstd) * (g - mean_grad - centered * mean_dot);
   return {at::where(mask, gx, zero), dot * invstd, sum};
 }
 
@@ -222,6 +230,10 @@ class MaskedBatchNormReluFunction : public torch::autograd::Function<MaskedBatch
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   kNormForward.Register(library, NormForwardComposite);
   kNormBackward.Register(library, NormBackwardComposite);
+}
+
+void CountNormBatch(const Tensor& batches, const Tensor& real_rows) {
+  batches.add_(real_rows.reshape({}).ge(kLeastNormRows).to(at::kLong));
 }
 
 Tensor MaskedBatchNormRelu(const Tensor& x, const Tensor& real_rows, const Tensor& weight, const Tensor& bias,

@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace permafrost::nn {
 
 struct BatchNormOptions {
@@ -11,9 +13,18 @@ struct BatchNormOptions {
   double eps = 1e-5;
 };
 
+// Batches of fewer real rows are normalized by the running statistics, and leave them alone.
+inline constexpr int64_t kLeastNormRows = 2;
+
+// How many batches training has followed: counts one more where it has kLeastNormRows real rows or more.
+// batches: [] int64; real_rows: [1] or [] of any type.
+void CountNormBatch(const at::Tensor& batches, const at::Tensor& real_rows);
+
 // Training: y = relu((x - mean) / sqrt(var + eps) * weight + bias) with mean and (biased) variance over the first
-// real_rows rows; running statistics are updated with the unbiased variance (of one row: 0), as PyTorch's BatchNorm1d.
-// Without a real row the running statistics stay as they are, where PyTorch raises an error.
+// real_rows rows; running statistics are updated with the unbiased variance, as PyTorch's BatchNorm1d. One real row has
+// no variance, and PyTorch raises an error: it is normalized by the running statistics, as in evaluation, and gradients
+// take them for constants (PyG's BatchNorm with allow_single_element). With one real row, or none, the running
+// statistics stay.
 // x: [N, C] float32 or float64; real_rows: [1] int64 with 0 <= real_rows <= N; the rest: [C]. Returns [N, C]; padding
 // rows are 0 and get gradient 0. Source: Ioffe and Szegedy 2015, algorithm 1; variance by two passes.
 at::Tensor MaskedBatchNormRelu(const at::Tensor& x, const at::Tensor& real_rows, const at::Tensor& weight,

@@ -44,8 +44,8 @@ void ForwardRows(const Aggregation& aggregation, const MlpWeights& w, const RowC
   });
 }
 
-// [2, D]: what the norm multiplies with and adds, of all chunks' moments [chunks, 2, D]. Updates the running
-// statistics.
+// [2, D]: what the norm multiplies with and adds, from all chunks' moments [chunks, 2, D]. Updates the running
+// statistics. With fewer than kLeastNormRows rows it is made of these, which stay.
 template <class T>
 at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tensor& moments, const LayerWeights& w,
                           const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& norm,
@@ -57,7 +57,8 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
   T *const old_mean = Write<T>(running_mean), *const old_var = Write<T>(running_var);
   const T *const weight = Read<T>(w.norm_weight), *const bias = Read<T>(w.norm_bias);
   const auto count = static_cast<T>(std::max<int64_t>(1, rows));
-  const T momentum = rows > 0 ? static_cast<T>(norm.momentum) : T(0);
+  const bool follows = rows >= kLeastNormRows;
+  const T momentum = static_cast<T>(norm.momentum);
   for (int64_t d = 0; d < width; ++d) {
     // Chan et al. 1983: moments of parts.
     T average = 0, squares = 0;
@@ -68,12 +69,14 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
       const T away = of[2 * c * width + d] - average;
       squares += of[(2 * c + 1) * width + d] + static_cast<T>(chunks.size(c)) * away * away;
     }
-    mean[d] = average;
-    invstd[d] = T(1) / std::sqrt(squares / count + static_cast<T>(norm.eps));
+    mean[d] = follows ? average : old_mean[d];
+    const T var = follows ? squares / count : old_var[d];
+    invstd[d] = T(1) / std::sqrt(var + static_cast<T>(norm.eps));
     scale[d] = invstd[d] * weight[d];
-    scale[width + d] = bias[d] - average * scale[d];
+    scale[width + d] = bias[d] - mean[d] * scale[d];
+    if (!follows) continue;
     old_mean[d] += momentum * (average - old_mean[d]);
-    old_var[d] += momentum * (squares / static_cast<T>(std::max<int64_t>(1, rows - 1)) - old_var[d]);
+    old_var[d] += momentum * (squares / static_cast<T>(rows - 1) - old_var[d]);
   }
   return affine;
 }
@@ -160,6 +163,7 @@ at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tens
   at::Tensor means = at::empty({3, width}, saved.mean.options());
   const T *const of = Read<T>(sums), *const invstd = Read<T>(saved.invstd), *const weight = Read<T>(w.norm_weight);
   T *const mean = Write<T>(means), *const gw = Write<T>(to.norm_weight), *const gb = Write<T>(to.norm_bias);
+  const bool follows = rows >= kLeastNormRows;
   const auto count = static_cast<T>(std::max<int64_t>(1, rows));
   for (int64_t d = 0; d < width; ++d) {
     T sum = 0, dot = 0;
@@ -169,8 +173,9 @@ at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tens
     }
     gb[d] = sum;
     gw[d] = dot * invstd[d];
-    mean[d] = sum / count;
-    mean[width + d] = dot * invstd[d] * invstd[d] / count;
+    // Running statistics are constants: nothing of the gradient passes through them.
+    mean[d] = follows ? sum / count : T(0);
+    mean[width + d] = follows ? dot * invstd[d] * invstd[d] / count : T(0);
     mean[2 * width + d] = weight[d] * invstd[d];
   }
   return means;

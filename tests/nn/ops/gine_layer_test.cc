@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -162,8 +163,6 @@ TEST(GineLayer, AgreesWithThePlainLayerInFloat64) {
 
 TEST(GineLayer, AgreesWithThePlainLayerInFloat32) {
   for (const LayerCase& c : kLayerCases) {
-    // Of one row the variance is 0, and what is left of the gradient is rounding times 1 / sqrt(eps).
-    if (c.nodes == 1) continue;
     const LayerInputs in = MakeLayer(c, 1, 0, at::kFloat);
     ExpectLayersClose(RunLayer(c, in, true), RunLayer(c, in, false), 2e-4, c.why);
   }
@@ -235,6 +234,41 @@ TEST(GineLayer, EvaluationAgreesWithThePlainLayer) {
     const Tensor plain = GineLayerEvalPlain(in.x, in.edges, in.weights).narrow(0, 0, c.nodes);
     EXPECT_TRUE(at::allclose(fused, plain, 1e-10, 1e-10)) << c.why;
   }
+}
+
+TEST(GineLayer, OneRealRowIsNormalizedByTheRunningStatisticsWhichStay) {
+  for (const LayerCase& c : kLayerCases) {
+    if (c.nodes != 1) continue;
+    const LayerInputs in = MakeLayer(c, 3, 5, at::kDouble);
+    const LayerOutcome run = RunLayer(c, in, true);
+    const at::NoGradGuard no_grad;
+    const auto value = [&](const std::string& name) {
+      return std::ranges::find(run.values, name, &std::pair<std::string, Tensor>::first)->second;
+    };
+    const Tensor want = GineLayerEval(in.x, in.edges, in.real_rows, in.weights).narrow(0, 0, 1);
+    EXPECT_TRUE(at::allclose(value("output"), want, 1e-12, 1e-12)) << c.why;
+    EXPECT_TRUE(at::equal(value("running mean"), in.weights.running_mean)) << c.why;
+    EXPECT_TRUE(at::equal(value("running variance"), in.weights.running_var)) << c.why;
+    EXPECT_EQ(value("batches").item<int64_t>(), 0) << c.why;
+    EXPECT_GT(value("gradient of w1").abs().max().item<double>(), 0) << c.why;
+  }
+}
+
+// Gradients take the running statistics for constants.
+TEST(GineLayer, GradientsOfOneRealRowAreThoseOfDifferences) {
+  const LayerCase c{"one node", 1, 3, 6, 7, 5, 3};
+  const LayerInputs in = MakeLayer(c, 2, 3, at::kDouble);
+  std::vector<Tensor> inputs{in.x, in.edges.rows};
+  const GineWeights& w = in.weights;
+  for (const Tensor& t : {w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias}) inputs.push_back(t);
+  const auto value = [&](const std::vector<Tensor>& at) {
+    LayerInputs now = in;
+    now.edges.rows = at[1];
+    const GineWeights weights{
+        at[2], at[3], at[4], at[5], at[6], at[7], w.running_mean, w.running_var, at::zeros({}, at::kLong)};
+    return (GineLayer(at[0], now.edges, in.real_rows, weights, in.dropout) * in.out_grad).sum();
+  };
+  ExpectGradientsOfDifferences(inputs, value, 1e-4, 1e-7, c.why);
 }
 
 TEST(GineLayer, WithoutARealRowNothingIsLearned) {

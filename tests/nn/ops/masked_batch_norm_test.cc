@@ -6,8 +6,13 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "nn/leaf.h"
+#include "nn/models/row_norm.h"
+#include "nn/tensor_set.h"
 
 namespace permafrost::nn {
 namespace {
@@ -108,12 +113,60 @@ TEST(MaskedBatchNorm, NanInARealRowIsNotHidden) {
   EXPECT_TRUE(Masked(in, 12, 0).y.select(1, 2).isnan().all().item<bool>());
 }
 
-TEST(MaskedBatchNorm, OneRealRowGivesTheBiasAndNoVariance) {
-  const Inputs in = MakeInputs(1, 8, at::kDouble);
-  const Outcome run = Masked(in, 3, 0);
-  EXPECT_TRUE(at::allclose(run.y[0], in.bias.relu()));
-  EXPECT_TRUE(at::allclose(run.var, in.var * 0.9));
-  EXPECT_TRUE(run.gx.isfinite().all().item<bool>());
+// As PyG's BatchNorm with allow_single_element: values and gradients of evaluation.
+TEST(MaskedBatchNorm, OneRealRowIsNormalizedByTheRunningStatisticsWhichStay) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const Inputs in = MakeInputs(1, 70, type);
+    const Outcome run = Masked(in, 3, std::numeric_limits<double>::quiet_NaN());
+    const Tensor lx = Leaf(in.x), lw = Leaf(in.weight), lb = Leaf(in.bias);
+    const Tensor y = at::batch_norm(lx, lw, lb, in.mean, in.var, /*training=*/false, 0.1, 1e-5, false).relu();
+    torch::autograd::backward({y}, {in.out_grad});
+    ExpectClose(run, {y, lx.grad(), lw.grad(), lb.grad(), in.mean, in.var}, type == at::kDouble ? 1e-12 : 1e-5,
+                at::toString(type));
+    EXPECT_TRUE(at::equal(run.mean, in.mean)) << type;
+    EXPECT_TRUE(at::equal(run.var, in.var)) << type;
+    EXPECT_GT(run.gx.abs().max().item<double>(), 0) << type;
+  }
+}
+
+// Where real rows lie anywhere, as a batch of sampled nodes has them.
+TEST(MaskedBatchNorm, OneRealRowAmongOthersIsNormalizedByTheRunningStatistics) {
+  TensorSet tensors;
+  WeightMaker weights(1, at::kCPU, tensors);
+  const RowNorm norm(weights, "norm", Norm::kBatch, 6);
+  const Inputs in = MakeInputs(5, 6, at::kFloat);
+  for (NamedTensor& t : tensors.All()) {
+    const at::NoGradGuard no_grad;
+    if (t.name.ends_with("mean")) t.value.copy_(in.mean);
+    if (t.name.ends_with("var")) t.value.copy_(in.var);
+  }
+  const auto run = [&](const std::vector<int64_t>& keys, bool training) {
+    const Tensor x = Leaf(in.x);
+    const RealRowsOf real{.count = {}, .keys = at::tensor(keys, at::kLong)};
+    const Tensor y = norm.Activate(x, real, training, {.relu = true, .step = {}, .key = {}, .p = 0, .row_keys = {}});
+    y.select(0, 2).sum().backward();
+    return std::pair(y.select(0, 2).detach().clone(), x.grad().select(0, 2).clone());
+  };
+  const std::vector<int64_t> one{-1, -1, 8, -1, -1};
+  const auto [wanted, wanted_grad] = run(one, false);
+  const std::vector<NamedTensor> before = Clone(tensors.All());
+  const auto [got, got_grad] = run(one, true);
+  EXPECT_TRUE(at::allclose(got, wanted, 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose(got_grad, wanted_grad, 1e-5, 1e-6));
+  EXPECT_GT(wanted_grad.abs().max().item<double>(), 0);
+  const auto after = tensors.All();
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i].value, after[i].value)) << before[i].name;
+  run({-1, 3, 8, -1, -1}, true);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const bool follows = before[i].name.find("running") != std::string::npos || before[i].name.ends_with("tracked");
+    EXPECT_EQ(at::equal(before[i].value, tensors.All()[i].value), !follows) << before[i].name;
+  }
+}
+
+TEST(MaskedBatchNorm, CountsTheBatchesThatTheRunningStatisticsFollow) {
+  const Tensor batches = at::zeros({}, at::kLong);
+  for (const int64_t rows : {0, 1, 2, 30}) CountNormBatch(batches, at::full({1}, rows, at::kLong));
+  EXPECT_EQ(batches.item<int64_t>(), 2);
 }
 
 // A batch of graphs without nodes.

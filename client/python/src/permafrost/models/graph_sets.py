@@ -3,11 +3,11 @@
 import torch
 from torch.nn import Dropout, Embedding, Linear, ModuleList, ReLU, Sequential
 from torch.nn.functional import dropout
-from torch_geometric.nn import BatchNorm, global_add_pool, global_mean_pool
+from torch_geometric.nn import global_add_pool, global_mean_pool
 from torch_geometric.nn.inits import reset, zeros
 
 from permafrost.models.encoder import Encoder
-from permafrost.models.parts import SET_CONVOLUTIONS, join, make_norm
+from permafrost.models.parts import SET_CONVOLUTIONS, join, make_batch_norm, make_norm
 
 
 def reads_edges(spec):
@@ -37,8 +37,8 @@ class GraphSetModel(torch.nn.Module):
         if spec.get("virtual_node", False):
             self.virtualnode_embedding = Embedding(1, hidden)
             self.mlp_virtualnode_list = ModuleList(
-                Sequential(Linear(hidden, 2 * hidden), BatchNorm(2 * hidden), ReLU(), Linear(2 * hidden, hidden),
-                           BatchNorm(hidden), ReLU(), Dropout(self.dropout))
+                Sequential(Linear(hidden, 2 * hidden), make_batch_norm(2 * hidden), ReLU(), Linear(2 * hidden, hidden),
+                           make_batch_norm(hidden), ReLU(), Dropout(self.dropout))
                 for _ in range(layers - 1)
             )
         joined = hidden * layers if self.jumping_knowledge == "cat" else hidden

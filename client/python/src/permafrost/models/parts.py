@@ -49,10 +49,15 @@ NODE_CONVOLUTIONS: dict[str, Convolution] = {
 }
 
 
+def make_batch_norm(width: int) -> BatchNorm:
+    """As the server trains it: a batch of one row is normalized by the running statistics."""
+    return BatchNorm(width, allow_single_element=True)
+
+
 def make_norm(name: str, width: int) -> torch.nn.Module:
     if name == "none":
         return Identity()
-    return BatchNorm(width) if name == "batch" else LayerNorm(width, mode="node")
+    return make_batch_norm(width) if name == "batch" else LayerNorm(width, mode="node")
 
 
 def join(outputs: list[torch.Tensor], how: str) -> torch.Tensor:
