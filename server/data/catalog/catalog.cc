@@ -6,11 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/quote.h"
 #include "base/retry_delay.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/catalog/catalog_errors.h"
 #include "data/catalog/catalog_impl.h"
+#include "data/source/import_monitor.h"
 
 namespace permafrost::data {
 namespace {
@@ -64,7 +66,9 @@ absl::Status CatalogImpl::Load() {
     Dataset dataset;
     dataset.id = id;
     SetRecorded(record, dataset);
-    dataset.error = record.ok() ? WhyNotBegun(*record) : std::string(record.status().message());
+    // An older version kept errors whole.
+    dataset.error =
+        CutMessage(record.ok() ? WhyNotBegun(*record) : std::string(record.status().message()), kMaxMessageBytes);
     dataset.state = dataset.error.empty() ? DatasetState::kImporting : DatasetState::kFailed;
     if (dataset.state == DatasetState::kImporting) wanted.emplace_back(dataset.create_time, id);
     Add(std::move(dataset), record.ok() ? record->starts : 0);

@@ -7,10 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/quote.h"
 #include "base/retry_delay.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "base/without_throwing.h"
 #include "data/catalog/catalog_impl.h"
+#include "data/source/import_monitor.h"
 
 namespace permafrost::data {
 
@@ -153,7 +156,7 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
   Entry& entry = entries_.at(id);
   Dataset& dataset = entry.dataset;
   dataset.progress = {};
-  std::string error(result.status().message());
+  std::string error = CutMessage(StdView(result.status().message()), kMaxMessageBytes);
   if (result.ok()) {
     ++counts_.succeeded;
     dataset.state = DatasetState::kReady;

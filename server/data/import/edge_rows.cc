@@ -3,20 +3,21 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/quote.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/source/cell_number.h"
 
 namespace permafrost::data {
 
-void EdgeRows::BeginGraph(int64_t graph, int64_t num_nodes) {
+void SetEdgeRows::BeginGraph(int64_t graph, int64_t num_nodes) {
   graph_ = graph;
   num_nodes_ = num_nodes;
   file_source_.clear();
   file_target_.clear();
 }
 
-absl::Status EdgeRows::Parse(const CsvRows& rows, std::string_view line) {
+absl::Status SetEdgeRows::Parse(const CsvRows& rows, std::string_view line) {
   Cells cells(line);
   std::string_view source_cell, target_cell, extra;
   cells.Next(source_cell);
@@ -28,7 +29,7 @@ absl::Status EdgeRows::Parse(const CsvRows& rows, std::string_view line) {
   return absl::OkStatus();
 }
 
-void EdgeRows::Add(uint32_t source, uint32_t target) {
+void SetEdgeRows::Add(uint32_t source, uint32_t target) {
   file_source_.push_back(source);
   file_target_.push_back(target);
   if (add_inverses_) {
@@ -37,22 +38,22 @@ void EdgeRows::Add(uint32_t source, uint32_t target) {
   }
 }
 
-absl::Status EdgeRows::ParseEnd(const CsvRows& rows, std::string_view field, std::string_view cell,
-                                uint32_t& end) const {
+absl::Status SetEdgeRows::ParseEnd(const CsvRows& rows, std::string_view field, std::string_view cell,
+                                   uint32_t& end) const {
   int64_t value = 0;
   const IntegerCell parsed = ParseInteger(cell, value);
   if (parsed == IntegerCell::kNotInteger) return rows.Error(field, absl::StrCat(Quote(cell), " is not an integer"));
   if (parsed == IntegerCell::kOutOfRange || value < 0 || value >= num_nodes_) {
     return rows.Error(field, num_nodes_ == 0
-                                 ? absl::StrCat(AbslView(cell), " cannot be: graph ", graph_, " has no nodes")
-                                 : absl::StrCat(AbslView(cell), " is outside 0..", num_nodes_ - 1, " (graph ", graph_,
+                                 ? absl::StrCat(Shorten(cell), " cannot be: graph ", graph_, " has no nodes")
+                                 : absl::StrCat(Shorten(cell), " is outside 0..", num_nodes_ - 1, " (graph ", graph_,
                                                 " has ", num_nodes_, num_nodes_ == 1 ? " node)" : " nodes)"));
   }
   end = static_cast<uint32_t>(value);
   return absl::OkStatus();
 }
 
-void EdgeRows::Sort() {
+void SetEdgeRows::Sort() {
   // The index in the low half makes keys distinct, and so the sort a stable one.
   keys_.clear();
   for (size_t i = 0; i < file_target_.size(); ++i) keys_.push_back(uint64_t{file_target_[i]} << 32 | i);

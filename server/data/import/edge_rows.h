@@ -13,10 +13,10 @@
 
 namespace permafrost::data {
 
-class EdgeRows {
+class SetEdgeRows {
  public:
   // add_inverses: file order is then e0, inverse(e0), e1, inverse(e1), ... as OGB's reader makes it; self-loops too.
-  explicit EdgeRows(bool add_inverses) : add_inverses_(add_inverses) {}
+  explicit SetEdgeRows(bool add_inverses) : add_inverses_(add_inverses) {}
 
   // Forgets the edges; those that follow are of graph `graph` with `num_nodes` nodes.
   void BeginGraph(int64_t graph, int64_t num_nodes);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "data/source/cell_number.h"
 
 namespace permafrost::data {
@@ -13,7 +14,7 @@ namespace {
 std::string ColumnName(size_t column) { return absl::StrCat("column ", column + 1); }
 
 absl::Status NotFinite(const CsvRows& rows, std::string_view cell, size_t column) {
-  return rows.Error(ColumnName(column), absl::StrCat(Quote(cell), " is not a finite number"));
+  return rows.Error(ColumnName(column), absl::StrCat(Quote(cell), " ", AbslView(WhyNotFinite(cell))));
 }
 
 }  // namespace

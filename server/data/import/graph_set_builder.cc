@@ -17,7 +17,7 @@ constexpr int64_t kMaxGraphs = std::numeric_limits<uint32_t>::max();
 // What the largest moment takes for each graph: two offsets, its place in a split file and its id there, and the room
 // that a vector growing to an unknown length leaves unused.
 constexpr uint64_t kBytesPerGraph = 48;
-// And for each stored edge of one graph, as EdgeRows keeps and sorts them.
+// And for each stored edge of one graph, as SetEdgeRows keeps and sorts them.
 constexpr uint64_t kBytesPerEdge = 56;
 // And for each byte of its edges' features, in a vector that grows.
 constexpr uint64_t kBytesPerFeatureByte = 3;

@@ -70,7 +70,7 @@ class GraphSetBuilder {
   // features are.
   absl::Status BeginEdges();
   void BeginGraphEdges(int64_t graph) { edges_.BeginGraph(graph, NodesOf(graph)), edge_features_.clear(); }
-  EdgeRows& edges() { return edges_; }
+  SetEdgeRows& edges() { return edges_; }
   absl::Status AddEdgeFeatures(const CsvRows& rows, const FeatureRows& features) {
     return AddEdgeFeatures(rows, features.summary(), features.row());
   }
@@ -100,7 +100,7 @@ class GraphSetBuilder {
   ImportMonitor& monitor_;
   GraphSetWriter writer_;
   std::vector<uint64_t> node_offsets_ = {0}, edge_offsets_ = {0};
-  EdgeRows edges_;
+  SetEdgeRows edges_;
   std::vector<std::byte> edge_features_;  // of one graph, in the source's order
   size_t edge_feature_bytes_ = 0;         // of a row; 0: there was none
   bool node_features_begun_ = false, any_label_ = false;

@@ -20,7 +20,9 @@ absl::Status ParseLabels(const CsvRows& rows, std::string_view line, std::vector
     const auto value = ParseFinite(cell);
     if (!value) {
       return rows.Error(absl::StrCat("target ", labels.size() + 1),
-                        absl::StrCat(Quote(cell), " is neither a finite number nor missing (empty, nan or NA)"));
+                        WhyNotFinite(cell) == kBeyondFloat32
+                            ? absl::StrCat(Quote(cell), " ", AbslView(kBeyondFloat32))
+                            : absl::StrCat(Quote(cell), " is neither a finite number nor missing (empty, nan or NA)"));
     }
     labels.push_back(*value);
   }

@@ -78,7 +78,7 @@ class OgbImport {
     const IntegerCell parsed = ParseInteger(cell, count);
     if (parsed == IntegerCell::kNotInteger) return rows.Error(field, absl::StrCat(Quote(cell), " is not an integer"));
     if (parsed == IntegerCell::kOutOfRange || count < 0 || count > GraphSetBuilder::kMaxGraphSize) {
-      return rows.Error(field, absl::StrCat(AbslView(cell), " is outside 0..", GraphSetBuilder::kMaxGraphSize));
+      return rows.Error(field, absl::StrCat(Shorten(cell), " is outside 0..", GraphSetBuilder::kMaxGraphSize));
     }
     return count;
   }

@@ -25,7 +25,7 @@ absl::Status ParseIndex(const CsvRows& rows, std::string_view field, std::string
   const IntegerCell parsed = ParseInteger(cell, value);
   if (parsed == IntegerCell::kNotInteger) return rows.Error(field, absl::StrCat(Quote(cell), " is not an integer"));
   if (parsed == IntegerCell::kOutOfRange || value < 0 || static_cast<uint64_t>(value) >= bound) {
-    return rows.Error(field, absl::StrCat(AbslView(cell), " is outside 0..", bound - 1, AbslView(why)));
+    return rows.Error(field, absl::StrCat(Shorten(cell), " is outside 0..", bound - 1, AbslView(why)));
   }
   index = static_cast<uint32_t>(value);
   return absl::OkStatus();
@@ -47,7 +47,7 @@ absl::StatusOr<WeightedEdge> ParseEntry(const CsvRows& rows, std::string_view li
   if (width == 3) {
     cells.Next(cell);
     const auto value = ParseFinite(cell);
-    if (!value) return rows.Error("value", absl::StrCat(Quote(cell), " is not a finite number"));
+    if (!value) return rows.Error("value", absl::StrCat(Quote(cell), " ", AbslView(WhyNotFinite(cell))));
     entry.weight = *value;
   }
   return entry;

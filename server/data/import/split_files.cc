@@ -133,8 +133,8 @@ absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graph
         return rows.Error(item, absl::StrCat(Quote(cell), " is not an integer"));
       }
       if (parsed == IntegerCell::kOutOfRange || graph < 0 || graph >= num_graphs) {
-        return rows.Error(item, num_graphs == 0 ? absl::StrCat(AbslView(cell), " cannot be: the set has no graphs")
-                                                : absl::StrCat(AbslView(cell), " is outside 0..", num_graphs - 1));
+        return rows.Error(item, num_graphs == 0 ? absl::StrCat(Shorten(cell), " cannot be: the set has no graphs")
+                                                : absl::StrCat(Shorten(cell), " is outside 0..", num_graphs - 1));
       }
       PF_RETURN_IF_ERROR(place(rows, split, graph));
     }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "data/source/cell_number.h"
 
 namespace permafrost::data {
@@ -107,7 +108,8 @@ absl::Status TuFeatures::ParseAttributes(std::string_view line) {
   for (size_t column = 0; cells.Next(cell); ++column) {
     const auto value = ParseFinite(cell);
     if (!value)
-      return rows.Error(absl::StrCat("attribute ", column + 1), absl::StrCat(Quote(cell), " is not a finite number"));
+      return rows.Error(absl::StrCat("attribute ", column + 1),
+                        absl::StrCat(Quote(cell), " ", AbslView(WhyNotFinite(cell))));
     floats_[column] = *value;
   }
   return absl::OkStatus();

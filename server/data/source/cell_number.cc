@@ -40,4 +40,14 @@ std::optional<float> ParseFinite(std::string_view cell) {
   return value;
 }
 
+std::string_view WhyNotFinite(std::string_view cell) {
+  cell = WithoutPlus(cell);
+  double value = 0;
+  const char* end = cell.data() + cell.size();
+  const auto [stop, error] = fast_float::from_chars(cell.data(), end, value);
+  // Of letters alone is what says that it is infinite.
+  const bool has_digits = cell.find_first_of("0123456789") != cell.npos;
+  return stop == end && has_digits && error != std::errc::invalid_argument ? kBeyondFloat32 : "is not a finite number";
+}
+
 }  // namespace permafrost::data

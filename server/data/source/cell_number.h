@@ -14,5 +14,9 @@ IntegerCell ParseInteger(std::string_view cell, int32_t& value);
 IntegerCell ParseInteger(std::string_view cell, int64_t& value);
 // A whole cell that is a number, rounded to float; nullopt if it is none, or not finite.
 std::optional<float> ParseFinite(std::string_view cell);
+// What is wrong with a cell that ParseFinite refuses, for messages: "1e300" is out of float32's range, others are no
+// finite numbers.
+std::string_view WhyNotFinite(std::string_view cell);
+inline constexpr std::string_view kBeyondFloat32 = "is out of float32's range (3.4e38 at most)";
 
 }  // namespace permafrost::data

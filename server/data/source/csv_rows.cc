@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -33,12 +32,6 @@ bool Cells::Next(std::string_view& cell) {
 }
 
 int64_t CountCells(std::string_view line) { return 1 + std::count(line.begin(), line.end(), ','); }
-
-std::string Quote(std::string_view cell) {
-  constexpr std::size_t kShown = 40;
-  return absl::StrCat("\"", absl::CHexEscape(AbslView(cell.substr(0, kShown))), cell.size() > kShown ? "..." : "",
-                      "\"");
-}
 
 absl::StatusOr<CsvRows> CsvRows::Open(const SourceFile& file, ImportMonitor& monitor) {
   PF_ASSIGN_OR_RETURN(auto reader, SourceReader::OpenText(file, monitor));

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/quote.h"
 #include "data/source/source_file.h"
 
 namespace permafrost::data {
@@ -25,8 +26,6 @@ class Cells {
 };
 
 int64_t CountCells(std::string_view line);
-// A cell as messages show it: quoted, escaped, cut when long.
-std::string Quote(std::string_view cell);
 
 class CsvRows {
  public:

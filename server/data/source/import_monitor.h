@@ -10,10 +10,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/quote.h"
 #include "base/stop.h"
 #include "data/source/import_options.h"
 
 namespace permafrost::data {
+
+// Bytes of a note, or of the error of an import, that are kept: whatever a source holds, a line stays one that can be
+// read.
+inline constexpr std::size_t kMaxMessageBytes = 2048;
 
 class ImportMonitor {
  public:
@@ -29,8 +34,9 @@ class ImportMonitor {
     return CheckStop();
   }
   // Tells the user a line about how the source was read; it stays with the dataset. Bytes that are no UTF-8 are
-  // replaced when it is shown. The same line is told once.
+  // replaced when it is shown, and a long one is cut. The same line is told once.
   void Note(std::string line) {
+    line = CutMessage(line, kMaxMessageBytes);
     if (std::ranges::find(notes_, line) == notes_.end()) notes_.push_back(std::move(line));
   }
   // In the order in which they were told.

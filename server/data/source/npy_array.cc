@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/source/cell_number.h"
 #include "data/source/zip_member.h"
 #include "data/store/to_float.h"
 
@@ -154,6 +155,7 @@ absl::Status NpyArray::ReadFloats(std::span<float> out) {
       ConvertIntegers<float>(header_, bytes, piece);
     } else if (header_.item_bytes == 8) {
       Convert<double>(bytes, piece);
+      PF_RETURN_IF_ERROR(CheckRange(bytes, piece));
     } else if (header_.item_bytes == 4) {
       Convert<float>(bytes, piece);
     } else {
@@ -164,6 +166,16 @@ absl::Status NpyArray::ReadFloats(std::span<float> out) {
       }
     }
     out = out.subspan(piece.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NpyArray::CheckRange(std::span<const std::byte> doubles, std::span<const float> floats) const {
+  for (size_t i = 0; i < floats.size(); ++i) {
+    if (!std::isinf(floats[i])) continue;
+    double was;
+    std::memcpy(&was, doubles.data() + i * sizeof(was), sizeof(was));
+    if (std::isfinite(was)) return ElementError(position_ - floats.size() + i, kBeyondFloat32);
   }
   return absl::OkStatus();
 }

@@ -39,7 +39,7 @@ class NpyArray {
   absl::Status ReadBytes(std::span<std::byte> out);
   // Of integers and truth values. InvalidArgument for other arrays, and for numbers above int64's.
   absl::Status ReadIntegers(std::span<int64_t> out);
-  // Of all numbers, rounded to float.
+  // Of all numbers, rounded to float. InvalidArgument for finite ones out of its range.
   absl::Status ReadFloats(std::span<float> out);
   absl::Status Skip(uint64_t elements);
   // Whether bytes follow the last element: then the header does not mean this file.
@@ -56,6 +56,8 @@ class NpyArray {
       : name_(std::move(name)), reader_(std::move(reader)) {}
   absl::Status ReadHeader();
   absl::Status ReadFully(std::span<std::byte> out);
+  // After a piece was read: whether a finite double became infinite.
+  absl::Status CheckRange(std::span<const std::byte> doubles, std::span<const float> floats) const;
 
   std::string name_;
   std::unique_ptr<SourceReader> reader_;
