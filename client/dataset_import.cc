@@ -13,6 +13,7 @@
 #include "client/format.h"
 #include "client/job_create.h"
 #include "client/progress.h"
+#include "client/request_size.h"
 #include "data/source/import_options.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 
@@ -23,7 +24,7 @@ struct ImportFlags {
   std::string name;
   std::string path;
   v1::ImportOptions options;
-  std::optional<std::string> format, node_ids, header, node_features, feature_type, order, delimiter, comment,
+  std::optional<std::string> format, node_ids, header, node_features, feature_type, order, delimiter, comment, quote,
       tu_features;
   std::vector<std::string> columns;
   uint64_t memory_bytes = 0;
@@ -70,6 +71,7 @@ v1::ImportOptions OptionsOf(const ImportFlags& flags) {
   }
   if (flags.delimiter) edge_list.set_delimiter(CharacterOf(*flags.delimiter));
   if (flags.comment) edge_list.set_comment(CharacterOf(*flags.comment));
+  if (flags.quote) edge_list.set_quote(CharacterOf(*flags.quote));
   return options;
 }
 
@@ -110,6 +112,7 @@ ExitCode Import(Session& session, const ImportFlags& flags) {
   *request.mutable_options() = OptionsOf(flags);
   request.mutable_options()->set_source_path(path.lexically_normal().string());
   request.set_request_id(MakeUuid());
+  if (const grpc::Status size = CheckRequestSize(request); !size.ok()) return session.Fail(size);
   const auto stub = v1::DatasetService::NewStub(session.channel());
   v1::Dataset dataset;
   const grpc::Status status = CallPatiently(
@@ -178,8 +181,9 @@ void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
       absl::StrCat("Edge list: how cells name nodes (default ", NameOf(data::kNodeIdsNames, defaults.node_ids), ")"));
   import
       .add_option("--columns", flags->columns,
-                  "Edge list: columns after source and target, in order: weight, timestamp, ignore (default: from the "
-                  "header; else a third is a weight)")
+                  "Edge list: all columns in their order: source, target, weight, timestamp, ignore; without source "
+                  "and target those after them (default: from the header; else source, target and, if there is a "
+                  "third, a weight)")
       ->check(OneOf(EnumShortNames(*v1::EdgeListOptions::Column_descriptor())))
       ->delimiter(',')
       ->type_name("COLUMN,...");
@@ -192,6 +196,11 @@ void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
       .add_option(
           "--comment", flags->comment,
           absl::StrCat("Edge list: begins lines to be passed over (default ", std::string(1, defaults.comment), ")"))
+      ->type_name("CHAR|none");
+  import
+      .add_option("--quote", flags->quote,
+                  absl::StrCat("Edge list: around cells that hold the delimiter (default ",
+                               std::string(1, defaults.quote), "; none: quotes are part of the text)"))
       ->type_name("CHAR|none");
   const auto set_nodes = [&options](int64_t nodes) { options.mutable_edge_list()->set_num_nodes(nodes); };
   import.add_option_function<int64_t>("--num-nodes", set_nodes, "Edge list of rows: at least so many nodes")

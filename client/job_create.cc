@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/monotonic.h"
+#include "client/request_size.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
 namespace permafrost::client {
@@ -45,6 +46,7 @@ grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(gr
 }
 
 grpc::Status CreateJob(Session& session, const v1::CreateJobRequest& request, v1::Job& job) {
+  if (grpc::Status size = CheckRequestSize(request); !size.ok()) return size;
   const auto stub = v1::JobService::NewStub(session.channel());
   return CallPatiently(session, [&](grpc::ClientContext* context) { return stub->CreateJob(context, request, &job); });
 }

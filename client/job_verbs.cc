@@ -11,6 +11,7 @@
 #include "client/job_view.h"
 #include "client/label_flags.h"
 #include "client/limit_flags.h"
+#include "client/request_size.h"
 #include "client/table.h"
 #include "client/wire_time.h"
 #include "permafrost/v1/enum_text.h"
@@ -129,6 +130,7 @@ ExitCode UpdateJob(Session& session, const JobUpdateFlags& flags) {
   const auto stub = v1::JobService::NewStub(session.channel());
   request.set_request_id(MakeUuid());
   v1::Job updated;
+  if (const grpc::Status size = CheckRequestSize(request); !size.ok()) return session.Fail(size);
   const grpc::Status status =
       CallPatiently(session, [&](grpc::ClientContext* context) { return stub->UpdateJob(context, request, &updated); });
   if (!status.ok()) return session.Fail(status);

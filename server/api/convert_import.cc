@@ -60,6 +60,7 @@ data::EdgeListOptions EdgeListFromWire(const v1::EdgeListOptions& wire, Violatio
   Headers::Read(wire.header(), "options.edge_list.header", options.header, violations);
   options.delimiter = CharFromWire("options.edge_list.delimiter", wire.delimiter(), violations);
   if (wire.has_comment()) options.comment = CharFromWire("options.edge_list.comment", wire.comment(), violations);
+  if (wire.has_quote()) options.quote = CharFromWire("options.edge_list.quote", wire.quote(), violations);
   options.num_nodes = wire.num_nodes();
   return options;
 }
@@ -71,6 +72,7 @@ v1::EdgeListOptions EdgeListToWire(const data::EdgeListOptions& options) {
   wire.set_header(Headers::ToWire(options.header));
   wire.set_delimiter(CharToWire(options.delimiter));
   wire.set_comment(CharToWire(options.comment));
+  wire.set_quote(CharToWire(options.quote));
   wire.set_num_nodes(options.num_nodes);
   return wire;
 }

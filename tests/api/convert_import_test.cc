@@ -62,6 +62,7 @@ TEST(ImportOptions, RoundTripEveryField) {
                        data::Header::kYes,
                        '\t',
                        '%',
+                       '\'',
                        1'000'000};
   options.tu = {.node_features = data::TuNodeFeatures::kDegree, .one_hot = true, .max_degree = 77};
   options.memory_bytes = uint64_t{512} << 20;

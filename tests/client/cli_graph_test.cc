@@ -59,13 +59,15 @@ TEST_F(GraphCommandTest, ImportSendsEveryOption) {
                                     "--node-ids",
                                     "numbers",
                                     "--columns",
-                                    "timestamp,weight",
+                                    "target,timestamp,source,weight",
                                     "--header",
                                     "no",
                                     "--delimiter",
                                     "tab",
                                     "--comment",
                                     "none",
+                                    "--quote",
+                                    "'",
                                     "--num-nodes",
                                     "100",
                                     "--directed",
@@ -100,11 +102,13 @@ TEST_F(GraphCommandTest, ImportSendsEveryOption) {
   EXPECT_EQ(sent.tu().max_degree(), 77);
   EXPECT_EQ(sent.edge_list().node_ids(), v1::EdgeListOptions::NODE_IDS_NUMBERS);
   EXPECT_THAT(sent.edge_list().columns(),
-              ElementsAre(v1::EdgeListOptions::COLUMN_TIMESTAMP, v1::EdgeListOptions::COLUMN_WEIGHT));
+              ElementsAre(v1::EdgeListOptions::COLUMN_TARGET, v1::EdgeListOptions::COLUMN_TIMESTAMP,
+                          v1::EdgeListOptions::COLUMN_SOURCE, v1::EdgeListOptions::COLUMN_WEIGHT));
   EXPECT_EQ(sent.edge_list().header(), v1::EdgeListOptions::HEADER_NO);
   EXPECT_EQ(sent.edge_list().delimiter(), "\t");
   EXPECT_TRUE(sent.edge_list().has_comment());
   EXPECT_EQ(sent.edge_list().comment(), "");
+  EXPECT_EQ(sent.edge_list().quote(), "'");
   EXPECT_EQ(sent.edge_list().num_nodes(), 100);
 }
 

@@ -18,6 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((more & 8) != 0) options.edge_list.columns = {EdgeColumn::kTimestamp, EdgeColumn::kIgnore, EdgeColumn::kWeight};
   if ((more & 16) != 0) options.edge_list.comment = '\0';
   options.edge_list.num_nodes = (more & 32) != 0 ? 9 : 0;
+  if ((more & 64) != 0) options.edge_list.columns = {EdgeColumn::kTarget, EdgeColumn::kIgnore, EdgeColumn::kSource};
+  if ((more & 128) != 0) options.edge_list.quote = '\0';
   FuzzImport({{"edges", input.rest()}}, "edges", options);
   return 0;
 }

@@ -51,6 +51,7 @@ struct RecordSchema {
     // As numbers: a character by itself may be no UTF-8.
     a("delimiter", e.delimiter);
     a("comment", e.comment);
+    a("quote", e.quote);
     a("num_nodes", e.num_nodes);
   }
 };

@@ -15,26 +15,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "data/source/import_options.h"
+#include "data/import/edge_dialect.h"
 
 namespace permafrost::data {
 
-// How the lines of one file are to be read.
-struct EdgeDialect {
-  char delimiter = ',';             // ' ': any run of spaces and tabs
-  char comment = '\0';              // '\0': none
-  std::vector<EdgeColumn> columns;  // after source and target
-  NodeIds ids = NodeIds::kRows;
-  uint64_t max_id = 0;   // of rows and numbers
-  std::string id_bound;  // why max_id, in parentheses for messages: " (raw/num-node-list.csv has 5 nodes)"
-  bool header = false;   // the first line that is no comment is passed over
-
-  bool Has(EdgeColumn column) const;
-};
-
 struct EdgeLine {
   uint64_t source = 0, target = 0;            // of rows and numbers
-  std::string_view source_text, target_text;  // of text
+  std::string_view source_text, target_text;  // of text; of the line, or of `scratch`
+  std::string scratch[2];
   float weight = 1;
   int64_t timestamp = 0;
 };
@@ -50,14 +38,6 @@ absl::Status FaultyLine(std::string_view name, int64_t line, const LineFault& fa
 
 // The line without its end. nullopt: `edge` is filled.
 std::optional<LineFault> ParseEdgeLine(std::string_view line, const EdgeDialect& dialect, EdgeLine& edge);
-// Whether it is empty or a comment.
-bool IsPassedOver(std::string_view line, const EdgeDialect& dialect);
-
-// What the first line that is no comment and the options make of a file. nullopt: there is none among `head`, which is
-// whole lines after `lines_before` others.
-absl::StatusOr<std::optional<EdgeDialect>> FindDialect(std::string_view name, int64_t lines_before,
-                                                       std::string_view head, const EdgeListOptions& options);
-
 // The place of a fault in a text.
 struct TextFault {
   int64_t line = 0;  // from 0
@@ -81,9 +61,9 @@ inline const char* ReadDigits(const char* p, uint64_t& value) {
 }
 
 // The fast path for a line with numbers as ids: returns the next line's begin, or nullptr where ParseEdgeLine must
-// look.
+// look. ends_first: source and target stand before all others, in this order, as nearly always.
 template <char kDelimiter>
-const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect, EdgeLine& edge) {
+const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect, bool ends_first, EdgeLine& edge) {
   // '\0' stands for the delimiters that have no fast form, not for a NUL in the text.
   if constexpr (kDelimiter == '\0') return nullptr;
   const auto next_cell = [](const char* q) -> const char* {
@@ -95,18 +75,30 @@ const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect,
     while (*q == ' ');
     return q;
   };
-  p = ReadDigits(p, edge.source);
-  if (p != nullptr) p = next_cell(p);
-  if (p != nullptr) p = ReadDigits(p, edge.target);
-  if (p == nullptr) return nullptr;
-  if (edge.source > dialect.max_id || edge.target > dialect.max_id) return nullptr;
-  for (const EdgeColumn column : dialect.columns) {
-    p = next_cell(p);
+  size_t column = 0;
+  if (ends_first) {
+    p = ReadDigits(p, edge.source);
+    if (p != nullptr) p = next_cell(p);
+    if (p != nullptr) p = ReadDigits(p, edge.target);
     if (p == nullptr) return nullptr;
-    switch (column) {
+    column = 2;
+  }
+  for (; column < dialect.columns.size(); ++column) {
+    if (column > 0) p = next_cell(p);
+    if (p == nullptr) return nullptr;
+    switch (dialect.columns[column]) {
+      case EdgeColumn::kSource:
+        p = ReadDigits(p, edge.source);
+        if (p == nullptr) return nullptr;
+        break;
+      case EdgeColumn::kTarget:
+        p = ReadDigits(p, edge.target);
+        if (p == nullptr) return nullptr;
+        break;
       case EdgeColumn::kWeight: {
         const auto [stop, error] = fast_float::from_chars(p, end, edge.weight);
         if (error != std::errc() || !std::isfinite(edge.weight)) return nullptr;
+        if (dialect.guessed_weight && std::abs(edge.weight) >= kLargestWholeWeight) return nullptr;
         p = stop;
         break;
       }
@@ -118,29 +110,35 @@ const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect,
         break;
       }
       case EdgeColumn::kIgnore:
+        // Within quotes a delimiter is text.
+        if (*p == dialect.marks.quote || (kDelimiter != '\t' && *p == '\t')) return nullptr;
         while (*p != kDelimiter && *p != '\n' && (kDelimiter != ' ' || *p != '\t')) ++p;
         if (*p == '\n' && p[-1] == '\r') --p;
         break;
     }
   }
+  if (edge.source > dialect.max_id || edge.target > dialect.max_id) return nullptr;
   if (*p == '\r') ++p;
   return *p == '\n' ? p + 1 : nullptr;
 }
 
 template <char kDelimiter, class Emit>
-std::optional<TextFault> ParseText(std::string_view text, const EdgeDialect& dialect, const Emit& emit) {
+std::optional<TextFault> ParseText(std::string_view text, const EdgeDialect& dialect, int64_t& comments,
+                                   const Emit& emit) {
+  const bool ends_first = dialect.columns[0] == EdgeColumn::kSource && dialect.columns[1] == EdgeColumn::kTarget;
   const char* p = text.data();
   const char* const end = p + text.size();
   EdgeLine edge;
   for (int64_t line = 0; p != end; ++line) {
     const char* next = nullptr;
-    if (dialect.ids != NodeIds::kText) next = ReadLine<kDelimiter>(p, end, dialect, edge);
+    if (dialect.ids != NodeIds::kText) next = ReadLine<kDelimiter>(p, end, dialect, ends_first, edge);
     if (next == nullptr) {
       const std::string_view rest(p, static_cast<size_t>(end - p));
       std::string_view whole = rest.substr(0, rest.find('\n'));
       next = p + whole.size() + 1;
       if (!whole.empty() && whole.back() == '\r') whole.remove_suffix(1);
       if (IsPassedOver(whole, dialect)) {
+        if (IsComment(whole, dialect)) ++comments;
         p = next;
         continue;
       }
@@ -154,21 +152,23 @@ std::optional<TextFault> ParseText(std::string_view text, const EdgeDialect& dia
 
 }  // namespace edge_lines
 
-// Calls emit(EdgeLine) for each edge of a text of whole lines, up to its first fault.
+// Calls emit(EdgeLine) for each edge of a text of whole lines, up to its first fault, and adds its comments to
+// `comments`.
 template <class Emit>
-std::optional<TextFault> ParseEdgeText(std::string_view text, const EdgeDialect& dialect, const Emit& emit) {
-  switch (dialect.delimiter) {
+std::optional<TextFault> ParseEdgeText(std::string_view text, const EdgeDialect& dialect, int64_t& comments,
+                                       const Emit& emit) {
+  switch (dialect.marks.delimiter) {
     case ',':
-      return edge_lines::ParseText<','>(text, dialect, emit);
+      return edge_lines::ParseText<','>(text, dialect, comments, emit);
     case '\t':
-      return edge_lines::ParseText<'\t'>(text, dialect, emit);
+      return edge_lines::ParseText<'\t'>(text, dialect, comments, emit);
     case ';':
-      return edge_lines::ParseText<';'>(text, dialect, emit);
+      return edge_lines::ParseText<';'>(text, dialect, comments, emit);
     case ' ':
-      return edge_lines::ParseText<' '>(text, dialect, emit);
+      return edge_lines::ParseText<' '>(text, dialect, comments, emit);
     default:
       // No cell ends where the fast path looks: every line takes the exact one.
-      return edge_lines::ParseText<'\0'>(text, dialect, emit);
+      return edge_lines::ParseText<'\0'>(text, dialect, comments, emit);
   }
 }
 

@@ -1,9 +1,13 @@
 #include "data/import/edge_list_import.h"
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/quote.h"
 #include "base/status.h"
 #include "data/import/dense_features.h"
 #include "data/import/edge_text_source.h"
@@ -15,6 +19,14 @@ namespace permafrost::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Empty where there is none.
+std::string TellComments(int64_t count, char comment) {
+  if (count == 0) return "";
+  return absl::StrCat(count, count == 1 ? " line that begins with " : " lines that begin with ",
+                      Quote(std::string_view(&comment, 1)), count == 1 ? " was" : " were",
+                      " passed over as comments (--comment none reads them)");
+}
 
 absl::Status ReadEdgeList(const ImportOptions& options, const SourceFile& file, const fs::path& directory,
                           ImportMonitor& monitor, GraphWriter& writer, GraphSummary& summary) {
@@ -41,16 +53,23 @@ absl::Status ReadEdgeList(const ImportOptions& options, const SourceFile& file, 
   } else {
     plan.least_nodes = static_cast<uint64_t>(options.edge_list.num_nodes);
   }
+  int64_t comments = 0;
   const absl::Status written = WithRecord(plan, [&]<class Record>() -> absl::Status {
     PF_ASSIGN_OR_RETURN(auto source, EdgeTextSource<Record>::Open(input, monitor));
-    return WriteEdges<Record>(source, plan, monitor, writer, summary, renumbering);
+    PF_RETURN_IF_ERROR(WriteEdges<Record>(source, plan, monitor, writer, summary, renumbering));
+    comments = source.comments();
+    return absl::OkStatus();
   });
   PF_RETURN_IF_ERROR(written);
+  const std::string passed_over = TellComments(comments, dialect.comment);
   if (summary.nodes == 0) {
     return absl::InvalidArgumentError(absl::StrCat(file.name,
                                                    ": edges: there is none, expected at least one line of "
-                                                   "source and target, or edge_list.num_nodes above 0"));
+                                                   "source and target, or edge_list.num_nodes above 0",
+                                                   passed_over.empty() ? "" : "; ", passed_over));
   }
+  if (!dialect.told.empty()) monitor.Note(dialect.told);
+  if (!passed_over.empty()) monitor.Note(absl::StrCat(file.name, ": ", passed_over));
   if (ids == NodeIds::kNumbers && !numbers.IsRows()) {
     summary.named = true;
     return numbers.Write(renumbering, writer);

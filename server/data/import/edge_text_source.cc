@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -41,13 +42,14 @@ absl::Status FirstFault(const LineBlocks& blocks, int64_t lines_before, std::spa
   return absl::OkStatus();
 }
 
-// Removes the header from the first block that has it; `lines` grows by what was removed.
-void PassHeader(const EdgeDialect& dialect, std::string_view& text, bool& passed, int64_t& lines) {
+// Removes the header from the first block that has it; `lines` and `comments` grow by what was removed.
+void PassHeader(const EdgeDialect& dialect, std::string_view& text, bool& passed, int64_t& lines, int64_t& comments) {
   while (!passed && !text.empty()) {
     const size_t stop = text.find('\n');
     std::string_view line = text.substr(0, stop);
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     passed = !IsPassedOver(line, dialect);
+    if (IsComment(line, dialect)) ++comments;
     text.remove_prefix(stop + 1);
     ++lines;
   }
@@ -71,7 +73,7 @@ absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeLi
     if (!dialect && !head.empty()) continue;
     blocks.Rewind();
     // Without an edge only the comments matter.
-    return dialect ? *std::move(dialect) : EdgeDialect{.comment = options.comment};
+    return dialect ? *std::move(dialect) : EdgeDialect{.comment = options.comment, .id_bound = {}, .told = {}};
   }
 }
 
@@ -79,20 +81,22 @@ absl::Status CollectNumbers(const EdgeTextInput& input, NumberTable& table, Impo
   PF_ASSIGN_OR_RETURN(LineBlocks blocks,
                       LineBlocks::Open(input.file, EdgeBlockBytes(input.memory_bytes, sizeof(uint64_t)), monitor));
   bool header_passed = !input.dialect.header;
+  int64_t comments = 0;  // counted where the edges are read
   const int threads = monitor.limits().threads;
   const uint64_t most = std::min(input.memory_bytes / NumberTable::kBytesEach, kMaxNodes);
   for (;;) {
     PF_ASSIGN_OR_RETURN(std::string_view text, blocks.Next());
     if (text.empty()) break;
     int64_t lines_before = blocks.lines_before();
-    PassHeader(input.dialect, text, header_passed, lines_before);
+    PassHeader(input.dialect, text, header_passed, lines_before, comments);
     const auto pieces = CutAtLines(text, static_cast<size_t>(threads) * 4);
     std::vector<std::optional<TextFault>> faults(pieces.size());
     std::vector<std::vector<uint64_t>> numbers(pieces.size());
     ParallelFor(threads, static_cast<int64_t>(pieces.size()), 1, [&](int64_t piece, int64_t, int) {
       const auto p = static_cast<size_t>(piece);
       auto& own = numbers[p];
-      faults[p] = ParseEdgeText(pieces[p], input.dialect, [&own](const EdgeLine& edge) {
+      int64_t passed_over = 0;
+      faults[p] = ParseEdgeText(pieces[p], input.dialect, passed_over, [&own](const EdgeLine& edge) {
         own.push_back(edge.source);
         own.push_back(edge.target);
       });
@@ -154,15 +158,16 @@ template <class Record>
 absl::Status EdgeTextSource<Record>::Parse(std::string_view text, std::vector<Record>& edges) {
   const EdgeDialect& dialect = input_.dialect;
   int64_t lines_before = blocks_.lines_before();
-  PassHeader(dialect, text, header_passed_, lines_before);
+  PassHeader(dialect, text, header_passed_, lines_before, comments_);
   const auto texts = CutAtLines(text, static_cast<size_t>(threads_) * 4);
   std::vector<std::optional<TextFault>> faults(texts.size());
+  std::vector<int64_t> comments(texts.size());
   pieces_.resize(std::max(pieces_.size(), texts.size()));
   for (auto& piece : pieces_) piece.clear();
   if (input_.texts != nullptr) {
     // Names are given rows in the file's order: one thread.
     for (size_t p = 0; p < texts.size(); ++p) {
-      faults[p] = ParseEdgeText(texts[p], dialect, [&](const EdgeLine& line) {
+      faults[p] = ParseEdgeText(texts[p], dialect, comments[p], [&](const EdgeLine& line) {
         const NodeId source = input_.texts->Row(line.source_text), target = input_.texts->Row(line.target_text);
         edges.push_back(ToRecord(line, source, target));
       });
@@ -172,6 +177,7 @@ absl::Status EdgeTextSource<Record>::Parse(std::string_view text, std::vector<Re
           absl::StrCat(input_.file.name, ": the texts of ", input_.texts->size(),
                        " nodes are more than the memory of the import holds (options.memory_bytes)"));
     }
+    comments_ = std::accumulate(comments.begin(), comments.end(), comments_);
     return FirstFault(blocks_, lines_before, texts, faults);
   }
   std::atomic<bool> changed = false;
@@ -179,7 +185,7 @@ absl::Status EdgeTextSource<Record>::Parse(std::string_view text, std::vector<Re
     const auto p = static_cast<size_t>(piece);
     auto& own = pieces_[p];
     if (input_.numbers != nullptr) {
-      faults[p] = ParseEdgeText(texts[p], dialect, [&](const EdgeLine& line) {
+      faults[p] = ParseEdgeText(texts[p], dialect, comments[p], [&](const EdgeLine& line) {
         const NodeId source = input_.numbers->Row(line.source), target = input_.numbers->Row(line.target);
         if (source == NumberTable::kNoRow || target == NumberTable::kNoRow) {
           changed.store(true, std::memory_order_relaxed);
@@ -188,13 +194,14 @@ absl::Status EdgeTextSource<Record>::Parse(std::string_view text, std::vector<Re
         own.push_back(ToRecord(line, source, target));
       });
     } else {
-      faults[p] = ParseEdgeText(texts[p], dialect, [&](const EdgeLine& line) {
+      faults[p] = ParseEdgeText(texts[p], dialect, comments[p], [&](const EdgeLine& line) {
         own.push_back(ToRecord(line, static_cast<NodeId>(line.source), static_cast<NodeId>(line.target)));
       });
     }
   });
   PF_RETURN_IF_ERROR(FirstFault(blocks_, lines_before, texts, faults));
   if (changed) return absl::DataLossError(absl::StrCat(blocks_.name(), ": was written to while it was read"));
+  comments_ = std::accumulate(comments.begin(), comments.end(), comments_);
   for (size_t p = 0; p < texts.size(); ++p) edges.insert(edges.end(), pieces_[p].begin(), pieces_[p].end());
   return absl::OkStatus();
 }

@@ -42,6 +42,8 @@ class EdgeTextSource final : public EdgeSource<Record> {
   absl::StatusOr<bool> Next(std::vector<Record>& edges) override;
   // Edges given out so far.
   uint64_t count() const { return count_; }
+  // Comments passed over so far.
+  int64_t comments() const { return comments_; }
 
  private:
   EdgeTextSource(const EdgeTextInput& input, LineBlocks blocks, int threads)
@@ -55,6 +57,7 @@ class EdgeTextSource final : public EdgeSource<Record> {
   bool header_passed_ = false;
   std::vector<std::vector<Record>> pieces_;
   uint64_t count_ = 0;
+  int64_t comments_ = 0;
 };
 
 extern template class EdgeTextSource<PlainEdge>;

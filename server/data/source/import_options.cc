@@ -40,16 +40,27 @@ void CheckEdgeList(const EdgeListOptions& edges, Violations& violations) {
   if (edges.num_nodes < 0 || static_cast<uint64_t>(edges.num_nodes) > kMaxNodes) {
     violations.Add("options.edge_list.num_nodes", absl::StrCat(edges.num_nodes, " is outside 0..", kMaxNodes));
   }
-  for (const EdgeColumn column : {EdgeColumn::kWeight, EdgeColumn::kTimestamp}) {
-    const auto count = std::ranges::count(edges.columns, column);
+  const auto count_of = [&edges](EdgeColumn column) { return std::ranges::count(edges.columns, column); };
+  for (const EdgeColumn column :
+       {EdgeColumn::kSource, EdgeColumn::kTarget, EdgeColumn::kWeight, EdgeColumn::kTimestamp}) {
+    const auto count = count_of(column);
     if (count <= 1) continue;
     violations.Add("options.edge_list.columns", absl::StrCat(AbslView(kEdgeColumnNames.Name(column)), " stands ", count,
                                                              " times; once at most is accepted"));
   }
-  if (edges.delimiter != '\0' && edges.delimiter == edges.comment) {
-    violations.Add("options.edge_list.delimiter", absl::StrCat(Quote(std::string_view(&edges.delimiter, 1)),
-                                                               " begins comments; another character is accepted"));
+  if ((count_of(EdgeColumn::kSource) > 0) != (count_of(EdgeColumn::kTarget) > 0)) {
+    violations.Add("options.edge_list.columns",
+                   "source and target stand there both, where all columns are named, or neither, where only those "
+                   "after them are");
   }
+  const auto refuse_same = [&](std::string_view field, char is, char other, std::string_view why) {
+    if (is == '\0' || is != other) return;
+    violations.Add(
+        field, absl::StrCat(Quote(std::string_view(&is, 1)), " ", AbslView(why), "; another character is accepted"));
+  };
+  refuse_same("options.edge_list.delimiter", edges.delimiter, edges.comment, "begins comments");
+  refuse_same("options.edge_list.quote", edges.quote, edges.delimiter, "stands between cells");
+  refuse_same("options.edge_list.quote", edges.quote, edges.comment, "begins comments");
 }
 
 void CheckTu(const TuOptions& tu, Violations& violations) {

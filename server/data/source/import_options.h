@@ -33,15 +33,18 @@ inline constexpr EnumNames<ImportFormat, 6> kImportFormatNames{{{{ImportFormat::
 enum class NodeIds {
   kRows,     // 0-based rows; the largest one, or num_nodes, sets the number of nodes
   kNumbers,  // any whole numbers below 2^64; rows are given in rising order, and the numbers kept
-  kText,     // any text without the delimiter; rows are given in the order of first appearance, and the text kept
+  kText,     // any text in UTF-8; rows are given in the order of first appearance, and the text kept
 };
 inline constexpr EnumNames<NodeIds, 3> kNodeIdsNames{
     {{{NodeIds::kRows, "rows"}, {NodeIds::kNumbers, "numbers"}, {NodeIds::kText, "text"}}}};
 
-// What the third and later columns of an edge list are.
-enum class EdgeColumn { kWeight, kTimestamp, kIgnore };
-inline constexpr EnumNames<EdgeColumn, 3> kEdgeColumnNames{
-    {{{EdgeColumn::kWeight, "weight"}, {EdgeColumn::kTimestamp, "timestamp"}, {EdgeColumn::kIgnore, "ignore"}}}};
+// What a column of an edge list is.
+enum class EdgeColumn { kSource, kTarget, kWeight, kTimestamp, kIgnore };
+inline constexpr EnumNames<EdgeColumn, 5> kEdgeColumnNames{{{{EdgeColumn::kSource, "source"},
+                                                             {EdgeColumn::kTarget, "target"},
+                                                             {EdgeColumn::kWeight, "weight"},
+                                                             {EdgeColumn::kTimestamp, "timestamp"},
+                                                             {EdgeColumn::kIgnore, "ignore"}}}};
 
 enum class Header { kAuto, kNo, kYes };
 inline constexpr EnumNames<Header, 3> kHeaderNames{
@@ -73,15 +76,19 @@ inline constexpr EnumNames<FeatureType, 5> kFeatureTypeNames{{{{FeatureType::kAs
 
 struct EdgeListOptions {
   NodeIds node_ids = NodeIds::kRows;
-  // Columns after source and target, in order. Empty: from the header where there is one (weight, timestamp, time),
-  // else a third column is a weight and more are refused.
+  // All columns in their order, kSource and kTarget among them; or, without these two, those after source and target.
+  // Empty: from the header where there is one, else source, target and, where there is a third, a weight; more are
+  // refused then.
   std::vector<EdgeColumn> columns;
-  // kAuto: the first line is one if its first two cells are no ids (only where node_ids is not kText).
+  // kAuto: found from names such as source, dst, weight, and from a first line that is text above lines of numbers.
   Header header = Header::kAuto;
   // '\0': found from the first line that is no comment: tab, comma, semicolon or spaces. ' ' is any run of spaces/tabs.
   char delimiter = '\0';
   // Lines that begin with it are passed over. '\0': none. Empty lines are passed over always.
   char comment = '#';
+  // Around a cell that may hold the delimiter; within it two stand for one (RFC 4180). A line break within a cell is
+  // refused. '\0': quotes are part of the text.
+  char quote = '"';
   // For kRows: at least so many nodes. 0: as the edges say.
   int64_t num_nodes = 0;
   bool operator==(const EdgeListOptions&) const = default;

@@ -28,6 +28,7 @@ TEST(ImportRecord, ComesBackWhole) {
                  .header = Header::kYes,
                  .delimiter = '\xa7',
                  .comment = '\0',
+                 .quote = '\xa8',
                  .num_nodes = 4'294'967'295};
   o.tu = {.node_features = TuNodeFeatures::kAttributes, .one_hot = true, .max_degree = 12};
   o.node_features = NodeFeatureChoice::kDense;
@@ -95,7 +96,7 @@ TEST(ImportRecord, WhatDoesNotAddUpIsNamed) {
        "format: \"parquet\" is none of auto, ogb-graphs"},
       {"an unknown column",
        R"({"create_time": "2026-01-02T03:04:05+00:00", "source": "/a", "edge_list": {"columns": ["weight", "colour"]}})",
-       "columns: \"colour\" is none of weight, timestamp, ignore"},
+       "columns: \"colour\" is none of source, target, weight, timestamp, ignore"},
       {"another type", R"({"create_time": "2026-01-02T03:04:05+00:00", "source": "/a", "starts": "two"})",
        "must be number"},
   };

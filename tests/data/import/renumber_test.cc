@@ -323,6 +323,7 @@ TEST_F(Renumbered, SamplesAreAskedForAndToldByTheSourcesNames) {
 
 TEST_F(Renumbered, NamesOfTextAndOfRowsAreFoundToo) {
   ImportOptions options = Options("a b,\"c\nd,a b\n", NodeIds::kText);
+  options.edge_list.quote = '\0';
   options.order = NodeOrder::kDegree;
   auto graph = MakeGraph(temp_.path() / "store", options);
   ASSERT_NE(graph, nullptr);

@@ -44,6 +44,28 @@ TEST(ImportOptions, WhatCannotBeIsNamed) {
          o.edge_list.columns = {EdgeColumn::kTimestamp, EdgeColumn::kTimestamp};
        },
        "options.edge_list.columns", "timestamp stands 2 times; once at most is accepted"},
+      {"all columns in another order",
+       [](ImportOptions& o) {
+         o.edge_list.columns = {EdgeColumn::kTarget, EdgeColumn::kTimestamp, EdgeColumn::kSource};
+       },
+       nullptr, nullptr},
+      {"a source without a target",
+       [](ImportOptions& o) {
+         o.edge_list.columns = {EdgeColumn::kSource, EdgeColumn::kWeight};
+       },
+       "options.edge_list.columns",
+       "source and target stand there both, where all columns are named, or neither, where only those after them are"},
+      {"two targets",
+       [](ImportOptions& o) {
+         o.edge_list.columns = {EdgeColumn::kTarget, EdgeColumn::kSource, EdgeColumn::kTarget};
+       },
+       "options.edge_list.columns", "target stands 2 times; once at most is accepted"},
+      {"a quote that begins comments", [](ImportOptions& o) { o.edge_list.quote = '#'; }, "options.edge_list.quote",
+       "\"#\" begins comments; another character is accepted"},
+      {"a quote between cells", [](ImportOptions& o) { o.edge_list.quote = o.edge_list.delimiter = ';'; },
+       "options.edge_list.quote", "\";\" stands between cells; another character is accepted"},
+      {"no quotes, no comments", [](ImportOptions& o) { o.edge_list.quote = o.edge_list.comment = '\0'; }, nullptr,
+       nullptr},
       {"cells apart by what begins comments", [](ImportOptions& o) { o.edge_list.delimiter = '#'; },
        "options.edge_list.delimiter", "\"#\" begins comments; another character is accepted"},
       {"a delimiter to find, and no comments",

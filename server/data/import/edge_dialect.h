@@ -1,0 +1,46 @@
+// How the lines of an edge list are to be read: from the options and from the file's first lines.
+// Threads: pure.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/import/edge_cells.h"
+#include "data/source/import_options.h"
+
+namespace permafrost::data {
+
+// From here on float32 no longer holds every whole number: 2^24.
+inline constexpr float kLargestWholeWeight = 16'777'216;
+
+struct EdgeDialect {
+  CellMarks marks;
+  char comment = '\0';  // '\0': none
+  // All of them, source and target among them.
+  std::vector<EdgeColumn> columns = {EdgeColumn::kSource, EdgeColumn::kTarget};
+  // Nobody said that the weights are weights: whole numbers beyond kLargestWholeWeight are refused.
+  bool guessed_weight = false;
+  NodeIds ids = NodeIds::kRows;
+  uint64_t max_id = 0;   // of rows and numbers
+  std::string id_bound;  // why max_id, in parentheses for messages: " (raw/num-node-list.csv has 5 nodes)"
+  bool header = false;   // the first line that is no comment is passed over
+  std::string told;      // for the user: how each column is read, and why
+
+  bool Has(EdgeColumn column) const;
+};
+
+// Whether a line is empty or a comment, and whether it is a comment.
+bool IsPassedOver(std::string_view line, const EdgeDialect& dialect);
+bool IsComment(std::string_view line, const EdgeDialect& dialect);
+
+// What the first line that is no comment, those after it and the options make of a file. nullopt: there is none among
+// `head`, which is whole lines after `lines_before` others. Errors: InvalidArgument, "NAME:LINE: what".
+absl::StatusOr<std::optional<EdgeDialect>> FindDialect(std::string_view name, int64_t lines_before,
+                                                       std::string_view head, const EdgeListOptions& options);
+
+}  // namespace permafrost::data
