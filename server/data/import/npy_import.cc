@@ -14,6 +14,7 @@
 #include "data/import/dense_features.h"
 #include "data/import/graph_edges.h"
 #include "data/import/link_files.h"
+#include "data/import/name_files.h"
 #include "data/import/node_sections.h"
 #include "data/import/npy_edges.h"
 #include "data/import/sparse_features.h"
@@ -31,6 +32,7 @@ struct NpyFiles {
   std::optional<std::array<SourceFile, 3>> split;  // by Split
   bool split_masks = false;
   std::optional<LinkFiles> links;
+  std::optional<NameFile> names;
 
   int64_t bytes() const;
 };
@@ -69,7 +71,10 @@ class NpyImport {
       PF_RETURN_IF_ERROR(
           WriteLinks(*files_.links, count_.nodes, count_.why, renumbering_, monitor_, writer_, summary_));
     }
-    return WriteSourceRows(renumbering_, writer_, summary_);
+    return WriteNodeNames(
+        files_.names,
+        {.nodes = count_.nodes, .why = count_.why, .renumbering = renumbering_, .memory_bytes = memory_bytes_},
+        monitor_, writer_, summary_);
   }
 
  private:
@@ -269,6 +274,7 @@ int64_t NpyFiles::bytes() const {
     for (const SourceFile& file : *split) sum += file.bytes;
   }
   if (links) sum += links->bytes();
+  if (names) sum += names->file.bytes;
   return sum;
 }
 
@@ -304,6 +310,7 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   }
   PF_RETURN_IF_ERROR(FindSplitFiles(source, files));
   PF_ASSIGN_OR_RETURN(files.links, FindLinkFiles(source));
+  PF_ASSIGN_OR_RETURN(files.names, FindNameFile(source, "node_ids", "node_names"));
   return files;
 }
 

@@ -16,6 +16,7 @@
 #include "data/import/edge_text_source.h"
 #include "data/import/graph_edges.h"
 #include "data/import/link_files.h"
+#include "data/import/name_files.h"
 #include "data/import/node_sections.h"
 #include "data/import/sparse_features.h"
 #include "data/import/split_files.h"
@@ -40,6 +41,7 @@ struct OgbNodeFiles {
   std::optional<TableFile> dense_features, sparse_features, labels, edge_weights, edge_features;
   std::optional<SplitFiles> split;
   std::optional<LinkFiles> links;
+  std::optional<NameFile> names;
 
   int64_t bytes() const;
 };
@@ -70,7 +72,7 @@ absl::StatusOr<uint64_t> ReadCount(const SourceFile& file, std::string_view fiel
   const uint64_t least = field == "nodes" ? 1 : 0;
   if (parsed == IntegerCell::kOutOfRange || count < 0 || static_cast<uint64_t>(count) < least ||
       static_cast<uint64_t>(count) > most) {
-    return rows.Error(field, absl::StrCat(AbslView(cell), " is outside ", least, "..", most));
+    return rows.Error(field, absl::StrCat(Shorten(cell), " is outside ", least, "..", most));
   }
   const auto value = static_cast<uint64_t>(count);
   PF_RETURN_IF_ERROR(rows.ExpectEnd(1, kWhy));
@@ -110,7 +112,7 @@ class EdgeWeights {
       std::string_view cell;
       cells.Next(cell);
       const auto value = ParseFinite(cell);
-      if (!value) return rows_->Error("weight", absl::StrCat(Quote(cell), " is not a finite number"));
+      if (!value) return rows_->Error("weight", absl::StrCat(Quote(cell), " ", AbslView(WhyNotFinite(cell))));
       weight = *value;
     }
     return absl::OkStatus();
@@ -177,7 +179,9 @@ class OgbNodesImport {
     if (files_.links) {
       PF_RETURN_IF_ERROR(WriteLinks(*files_.links, nodes_, nodes_why_, renumbering_, monitor_, writer_, summary_));
     }
-    return WriteSourceRows(renumbering_, writer_, summary_);
+    return WriteNodeNames(
+        files_.names, {.nodes = nodes_, .why = nodes_why_, .renumbering = renumbering_, .memory_bytes = memory_bytes_},
+        monitor_, writer_, summary_);
   }
 
  private:
@@ -190,7 +194,8 @@ class OgbNodesImport {
                    .edge_ids = files_.edge_features.has_value()};
     const EdgeDialect dialect{
         .max_id = nodes_ - 1,
-        .id_bound = absl::StrCat(" (", files_.node_counts.name, " has ", nodes_, nodes_ == 1 ? " node)" : " nodes)")};
+        .id_bound = absl::StrCat(" (", files_.node_counts.name, " has ", nodes_, nodes_ == 1 ? " node)" : " nodes)"),
+        .told = {}};
     const EdgeTextInput input{.file = files_.edges, .dialect = dialect, .memory_bytes = memory_bytes_};
     uint64_t edges = 0;
     const absl::Status written = WithRecord(plan, [&]<class Record>() -> absl::Status {
@@ -320,6 +325,7 @@ int64_t OgbNodeFiles::bytes() const {
   }
   if (split) sum += split->bytes();
   if (links) sum += links->bytes();
+  if (names) sum += names->file.bytes;
   return sum;
 }
 
@@ -339,6 +345,7 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.edge_weights, FindTable(source, "raw/edge-weight", /*sparse=*/false));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindTable(source, "raw/edge-feat", /*sparse=*/false));
   PF_ASSIGN_OR_RETURN(files.links, FindLinkFiles(source));
+  PF_ASSIGN_OR_RETURN(files.names, FindNameFile(source, "raw/node-ids", "raw/node-names"));
   PF_ASSIGN_OR_RETURN(files.split, FindSplit(source, options.split, /*or_masks=*/true, files.links.has_value()));
   return files;
 }
