@@ -285,7 +285,7 @@ def test_export(trained, tmp_path):
         job.export(pipe)
         assert reader.stdout.read() == path.read_bytes()
     assert pipe.is_fifo()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(permafrost.InputError, match="is a directory"):
         job.export(tmp_path)
     with pytest.raises(permafrost.InputError, match="artifact: 'wights' is none of best_weights"):
         job.export(tmp_path / "other", "wights")

@@ -77,7 +77,7 @@ def test_a_dataset_of_one_graph_brings_its_own_split(tmp_path, given, sizes):
 
 @pytest.mark.parametrize(("shape", "width"), [((0,), 1), ((0, 3), 3), ((0, 2, 3), 6)])
 def test_tables_of_no_rows_keep_their_columns(shape, width):
-    assert files._table(np.zeros(shape, np.float32)).shape == (0, width)
+    assert files._table(np.zeros(shape, np.float32), "x").shape == (0, width)
     encoded = models._encoded(torch.zeros(shape), {"float_columns": width, "categories": []}, "edge_attr")
     assert encoded.shape == (0, width)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import os
 import pathlib
@@ -14,18 +13,18 @@ from collections.abc import Iterator
 
 import xxhash
 
-from permafrost.errors import DataLoss
+from permafrost.errors import DataLoss, InputError
 
 
 def receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib.Path) -> pathlib.Path:
     """Writes (data, bytes in all, checksum of all in the last) to `target`, whole or not at all: to what symbolic links
-    lead to, and into what is no file, as a pipe, which nothing replaces. Errors: IsADirectoryError for a directory."""
+    lead to, and into what is no file, as a pipe, which nothing replaces. Errors: InputError for a directory."""
     hashed = xxhash.xxh3_64()
     expected, size, total = "", 0, 0
     file_path = target.resolve()
     is_stream = target.exists() and not target.is_file()
     if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+        raise InputError(f"{what}: {target}: is a directory; accepted: the path of a file")
     if is_stream:
         handle, temporary = tempfile.mkstemp(prefix=f".{file_path.name}.")
     else:

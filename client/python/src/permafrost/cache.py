@@ -7,9 +7,11 @@ from typing import Any
 from permafrost import fields
 from permafrost.connection import Connection
 from permafrost.html import table
+from permafrost.public import own_errors
 from permafrost.v1 import graph_cache_pb2
 
 
+@own_errors
 class Cache:
     """The executables of one job. Commands answer at the job's next step; each returns what the cache is then, as
     permafrost.v1.GraphCache. Errors: NotFound; FailedPrecondition for a job that has ended."""

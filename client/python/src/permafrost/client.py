@@ -13,9 +13,11 @@ from permafrost.datasets import Datasets
 from permafrost.html import table
 from permafrost.job import Job
 from permafrost.jobs import Jobs
+from permafrost.public import own_errors
 from permafrost.v1 import server_pb2
 
 
+@own_errors
 class Client:
     """A connection to one server. Threads: all methods are safe anywhere. A context manager; `close()` ends it.
 

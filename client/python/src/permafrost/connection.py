@@ -15,11 +15,14 @@ from typing import Any, NamedTuple, TypeVar, Union
 
 import grpc
 
-from permafrost.errors import Aborted, Cancelled, InputError, PermafrostError, Unavailable, from_rpc
+from permafrost import fields
+from permafrost.errors import Aborted, Cancelled, InputError, PermafrostError, ResourceExhausted, Unavailable, from_rpc
 from permafrost.v1 import dataset_pb2_grpc, graph_cache_pb2_grpc, job_pb2_grpc, server_pb2_grpc
 
 _LOG = logging.getLogger("permafrost")
 DEFAULT_TARGET = "127.0.0.1:7433"
+# Of a request, as the server takes it.
+MOST_BYTES = 1 << 20
 _Response = TypeVar("_Response")
 
 
@@ -186,7 +189,10 @@ class Connection:
         try:
             return method(request, timeout=timeout or self.timeout)
         except grpc.RpcError as error:
-            raise from_rpc(error, self.target) from None
+            refused = from_rpc(error, self.target)
+            if isinstance(refused, ResourceExhausted) and not refused.reason and request.ByteSize() > MOST_BYTES:
+                raise fields.too_large(request, MOST_BYTES) from None
+            raise refused from None
 
     def change(self, method: Callable[..., _Response], request: Any) -> _Response:
         """The answer to a call that changes something, tried again while the server is away: its random id makes that

@@ -14,6 +14,7 @@ from permafrost import fields
 from permafrost.connection import Connection
 from permafrost.errors import ImportFailed, InputError, NotFound, PermissionDenied, needs
 from permafrost.html import table
+from permafrost.public import own_errors
 from permafrost.uploads import upload_folder
 from permafrost.v1 import dataset_pb2, server_pb2
 
@@ -90,6 +91,7 @@ class Dataset:
         return table(f"Dataset {self.id}", rows)
 
 
+@own_errors
 class Datasets:
     """The datasets of a server: `client.datasets`.
 
@@ -149,6 +151,7 @@ class Datasets:
         splits: Mapping[str, Any] | None = None,
         mask: int = 0,
         link_split: Any = None,
+        names: Sequence[Any] | None = None,
         via: str = "auto",
         progress: bool = True,
         **options: Any,
@@ -159,11 +162,14 @@ class Datasets:
             train_mask, val_mask, test_mask (column `mask` of several). A Dataset, or a list of Data: many small graphs,
             each with its y; where none has one, the set is one to predict for, and a warning says so. A dict of three
             of them, "train", "valid" and "test": one set with these splits.
-        splits: indices of many graphs, or of one large graph's nodes, by "train", "valid" and "test". Without it: the
+        splits: indices of many graphs, or of one large graph's nodes, by "train", "valid" and "test" (or "val",
+            "validation", "dev" ...). Without it: the
             dataset's own `get_idx_split()`, else the masks of one graph, else a random split by the server.
         link_split: of one large graph, the links that train, validate and test, and negatives of the last two: the dict
             of OGB's `get_edge_split()` (asked for where the dataset has it and nothing is given here), or the three
             Data of RandomLinkSplit. Edges between the two nodes of a held-out link pass no messages in a job.
+        names: what one large graph's nodes are called, one a row: numbers, or texts. Predictions and samples speak by
+            them. Without it: what OGB's mapping/nodeidx2*.csv.gz says, where the dataset has it; else their rows.
 
         Edges are kept as they stand. Errors: InputError, for a HeteroData too.
         """
@@ -171,7 +177,7 @@ class Datasets:
 
         options.setdefault("no_inverse_edges", True)
         return self._from_files(
-            name, lambda folder: pyg.write(dataset, folder, splits, mask, link_split), via, progress, options
+            name, lambda folder: pyg.write(dataset, folder, splits, mask, link_split, names), via, progress, options
         )
 
     def import_networkx(
@@ -195,7 +201,8 @@ class Datasets:
             where all are ints or bools.
         weight: an edge attribute of one graph.
         An undirected edge is stored in both directions (a loop once), a directed one as it is.
-        Rows are in the order of `graph.nodes`.
+        Rows are in the order of `graph.nodes`; the nodes of one graph keep their names, as `str` makes texts of what is
+            no integer.
         """
         from permafrost.sources import networkx as source
 
@@ -257,9 +264,10 @@ class Datasets:
         source, target, weight, timestamp, edge_features: columns of `edges`; features that are all integers are
             categories. timestamp: integers, or Arrow's timestamps, dates, times or durations, as numbers of the unit
             that the file has them in (Parquet writes timestamps of seconds as milliseconds). id: the column of `nodes`
-            that source and target name; without it they are rows, from 0.
+            that source and target name, and that predictions speak by; without it they are rows, from 0.
         features, label, split: columns of `nodes`. features: without it all other numeric columns. split: "train",
-            "valid" and "test"; anything else is in none.
+            "valid" and "test", or "training", "val", "validation", "dev", "testing", in any case; a missing value is in
+            none, and others are refused.
         Warns of columns that are not imported. Errors: InputError naming file, row and column. Needs pyarrow.
         """
         try:

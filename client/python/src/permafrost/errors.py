@@ -19,6 +19,16 @@ class Violation:
     description: str
 
 
+# Characters of a message: more are of a value, not of what is wrong with it.
+_MOST = 4000
+
+
+def shown(value: Any) -> str:
+    """A value as errors show it: its repr, cut when long."""
+    text = repr(value[:200] if isinstance(value, (str, bytes)) else value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
 class PermafrostError(Exception):
     """What the server or the connection refused; `str()` is one line.
 
@@ -40,7 +50,8 @@ class PermafrostError(Exception):
         metadata: Mapping[str, str] | None = None,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(" ".join(message.split()))
+        line = " ".join(message.split())
+        super().__init__(line if len(line) <= _MOST else line[: _MOST - 3] + "...")
         self.code = code or type(self).code
         self.violations = tuple(violations)
         self.reason = reason

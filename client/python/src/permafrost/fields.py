@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from permafrost.errors import InputError
+from permafrost.errors import InputError, Violation, shown
 
 
 def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
@@ -47,6 +47,32 @@ def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
             raise InputError(f"{what}: {name}: there is no such field{_nearest(name, [*own, *inner])}")
 
 
+def too_large(message: Message, most: int) -> InputError:
+    """Of a message that is beyond `most` bytes: names the field that takes the most of it."""
+    path, size = [], message.ByteSize()
+    part: Any = message
+    while isinstance(part, Message):
+        sizes = [(_bytes_of(field, value), field.name, value) for field, value in part.ListFields()]
+        if not sizes:
+            break
+        size, name, part = max(sizes, key=lambda entry: entry[0])
+        path.append(name)
+    field = ".".join(path)
+    told = f"{size} bytes, and a request has room for {most} in all"
+    return InputError(f"{field}: {told}", violations=[Violation(field, told)])
+
+
+def _bytes_of(field: FieldDescriptor, value: Any) -> int:
+    """About as many as the field takes of its message."""
+    if isinstance(value, Mapping):
+        return sum(_bytes_of(field, part) for entry in value.items() for part in entry)
+    if field.is_repeated and not isinstance(value, (str, bytes, Message)):
+        return sum(_bytes_of(field, part) for part in value)
+    if isinstance(value, Message):
+        return value.ByteSize()
+    return len(value.encode()) if isinstance(value, str) else len(value) if isinstance(value, bytes) else 8
+
+
 def enum_name(descriptor: EnumDescriptor, number: int) -> str:
     """The short name of a value: "succeeded" for STATE_SUCCEEDED."""
     value = descriptor.values_by_number.get(number)
@@ -66,7 +92,9 @@ def set_labels(target: MutableMapping[str, str], labels: Mapping[Any, Any], what
     for key, value in labels.items():
         for part in (key, value):
             if not isinstance(part, str):
-                raise InputError(f"{what}: labels: {key!r}: {part!r} is no text; accepted: {str(part)!r}")
+                raise InputError(
+                    f"{what}: labels: {shown(key)}: {shown(part)} is no text; accepted: {shown(str(part))}"
+                )
         target[key] = value
 
 
@@ -96,7 +124,7 @@ def _enum_number(descriptor: EnumDescriptor, value: Any, name: str) -> int:
         if candidate in descriptor.values_by_name:
             return int(descriptor.values_by_name[candidate].number)
     accepted = ", ".join(enum_name(descriptor, v.number) for v in descriptor.values if v.number)
-    raise InputError(f"{name}: {value!r} is none of {accepted}")
+    raise InputError(f"{name}: {shown(value)} is none of {accepted}")
 
 
 def _set(message: Message, field: FieldDescriptor, value: Any, name: str) -> None:
@@ -136,7 +164,7 @@ def _guard(assign: Callable[[], None], name: str, value: Any) -> None:
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{name}: {value!r}: {error}") from None
+        raise InputError(f"{name}: {shown(value)}: {error}") from None
 
 
 def _set_time(message: Message, value: Any, name: str) -> None:
@@ -146,7 +174,7 @@ def _set_time(message: Message, value: Any, name: str) -> None:
         if ahead is None and isinstance(value, (int, float)) and not isinstance(value, bool):
             ahead = datetime.timedelta(seconds=value)
         if ahead is None:
-            raise InputError(f"{name}: {value!r}: a datetime.timedelta or seconds are expected")
+            raise InputError(f"{name}: {shown(value)}: a datetime.timedelta or seconds are expected")
         message.FromTimedelta(ahead)
         return
     if isinstance(value, str):
@@ -155,8 +183,8 @@ def _set_time(message: Message, value: Any, name: str) -> None:
     moment = datetime.datetime.now(datetime.timezone.utc) + ahead if ahead is not None else value
     if not isinstance(moment, datetime.datetime) or moment.tzinfo is None:
         raise InputError(
-            f"{name}: {value!r}: a datetime.datetime with a time zone, a text of RFC 3339, or a datetime.timedelta "
-            "from now on is expected"
+            f"{name}: {shown(value)}: a datetime.datetime with a time zone, a text of RFC 3339, or a "
+            "datetime.timedelta from now on is expected"
         )
     message.FromDatetime(moment)
 
@@ -171,7 +199,7 @@ def _merge(message: Message, value: Any, name: str) -> None:
     elif isinstance(value, str):
         enums = [f for f in message.DESCRIPTOR.fields if f.type == FieldDescriptor.TYPE_ENUM and not f.is_repeated]
         if not enums:
-            raise InputError(f"{name}: {value!r}: a dict of its fields is expected")
+            raise InputError(f"{name}: {shown(value)}: a dict of its fields is expected")
         _set(message, enums[0], value, name)
     else:
-        raise InputError(f"{name}: {value!r}: a dict of its fields is expected")
+        raise InputError(f"{name}: {shown(value)}: a dict of its fields is expected")

@@ -16,6 +16,7 @@ from permafrost.connection import Connection
 from permafrost.errors import DataLoss, InputError, JobFailed, needs
 from permafrost.html import table
 from permafrost.names import dataset_name
+from permafrost.public import own_errors
 from permafrost.v1 import job_pb2
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _METRICS = job_pb2.Metric.DESCRIPTOR
 _ENDED = (job_pb2.Job.STATE_SUCCEEDED, job_pb2.Job.STATE_FAILED, job_pb2.Job.STATE_CANCELLED)
 
 
+@own_errors
 class Job:
     """A job as it was when last asked for; `refresh()`, and everything that waits, asks again.
 

@@ -14,6 +14,7 @@ from permafrost.errors import needs
 from permafrost.html import table
 from permafrost.job import Job
 from permafrost.names import dataset_name, job_name
+from permafrost.public import own_errors
 from permafrost.v1 import job_pb2
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _STATES = job_pb2.Job.State.DESCRIPTOR
 __all__ = ["Job", "Jobs"]
 
 
+@own_errors
 class Jobs:
     """The jobs of a server: `client.jobs`."""
 

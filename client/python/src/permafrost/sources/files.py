@@ -11,10 +11,13 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from permafrost.errors import InputError
+from permafrost.errors import InputError, shown
 
 Array = np.ndarray[Any, Any]
 SPLITS = ("train", "valid", "test")
+# What else splits are called, whatever the case and the spaces around it.
+_SPLIT_NAMES = {"training": "train", "val": "valid", "validation": "valid", "dev": "valid", "testing": "test"}
+SPLITS_ACCEPTED = "train, valid, test, or training, val, validation, dev, testing"
 # Graphs whose rows are formatted together.
 _AT_ONCE = 1024
 
@@ -31,15 +34,36 @@ class GraphArrays:
     edge_time: Array | None = None
     node_time: Array | None = None
     y: Array | None = None
+    # What the nodes of one large graph are called; numbers, or what `str` makes texts of.
+    names: Sequence[Any] | Array | None = None
+
+
+def split_called(name: Any) -> str | None:
+    """Which of SPLITS a name means; None: none of them."""
+    if not isinstance(name, str):
+        return None
+    plain = name.strip().lower()
+    return plain if plain in SPLITS else _SPLIT_NAMES.get(plain)
+
+
+def by_split(given: Mapping[Any, Any], what: str) -> dict[str, Any]:
+    """What is given for each split, by its name in SPLITS."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        split = split_called(name)
+        if split is None:
+            raise InputError(f"{what}: {shown(name)} is none of {SPLITS_ACCEPTED}")
+        if split in found:
+            raise InputError(f"{what}: {shown(name)} names {split} a second time; accepted: each split once")
+        found[split] = value
+    return found
 
 
 def check_splits(splits: Mapping[str, Any], items: int, what: str) -> dict[str, Array]:
-    """Indices by "train", "valid" ("val") and "test", each in 0..items-1."""
-    names = {"val": "valid", **{name: name for name in SPLITS}}
-    strange = [name for name in splits if name not in names]
-    if strange:
-        raise InputError(f"{what}: splits: {strange[0]!r} is none of train, valid, test")
-    found = {names[name]: np.asarray(values).reshape(-1) for name, values in splits.items()}
+    """Indices by split, each in 0..items-1."""
+    if not isinstance(splits, Mapping):
+        raise InputError(f"{what}: splits: is a {type(splits).__name__}, expected a dict of indices by split")
+    found = {name: np.asarray(values).reshape(-1) for name, values in by_split(splits, f"{what}: splits").items()}
     for name in SPLITS:
         rows = found.setdefault(name, np.zeros(0, np.int64))
         if rows.dtype == bool:
@@ -82,10 +106,10 @@ def write_graph(
     check_edges(graph, what)
     arrays = {
         "edge_index": graph.edge_index.astype(np.int64, copy=False),
-        "node_feat": _table(graph.x),
-        "node_label": None if graph.y is None else _labels(graph.y),
-        "edge_feat": _table(graph.edge_attr),
-        "edge_weight": None if graph.edge_weight is None else graph.edge_weight.astype(np.float32),
+        "node_feat": _table(graph.x, f"{what}: x"),
+        "node_label": None if graph.y is None else _labels(graph.y, f"{what}: y"),
+        "edge_feat": _table(graph.edge_attr, f"{what}: edge_attr"),
+        "edge_weight": None if graph.edge_weight is None else as_float32(graph.edge_weight, f"{what}: edge_weight"),
         "edge_time": graph.edge_time,
         "node_time": graph.node_time,
         **{f"{name}_idx": rows.astype(np.int64) for name, rows in (splits or {}).items()},
@@ -93,6 +117,8 @@ def write_graph(
     for name, array in arrays.items():
         if array is not None:
             np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+    if graph.names is not None:
+        write_names(folder, graph.names, what)
     return {"format": "npy", "edge_list": {"num_nodes": graph.num_nodes}}
 
 
@@ -166,7 +192,8 @@ class _Tables:
             if array is not None:
                 if field == "y":
                     self._take_labels(graph)
-                tables[name] = _labels(array.reshape(1, -1)) if field == "y" else _table(array)
+                where = f"{self._what}: graph {number}: {field}"
+                tables[name] = _labels(array.reshape(1, -1), where) if field == "y" else _table(array, where)
                 columns = tables[name].shape[1]
                 if field == "y" and self._of_nodes and columns != self._columns.get(name, columns):
                     raise self._node_labels()
@@ -217,7 +244,58 @@ def _lines(table: Array, *, mark_floats: bool) -> Iterator[str]:
     return (",".join(row) + "\n" for row in rows)
 
 
-def _table(array: Array | None) -> Any:
+def as_float32(array: Array, what: str) -> Array:
+    """Errors: InputError for a finite number that float32 has no room for."""
+    with np.errstate(over="ignore"):
+        table = np.asarray(array.astype(np.float32, copy=False))
+    if array.dtype.kind == "f" and array.dtype.itemsize > 4:
+        bad = np.flatnonzero(np.isinf(table) & np.isfinite(array))
+        if bad.size:
+            place = [int(i) for i in np.unravel_index(bad[0], array.shape)]
+            value = float(array.reshape(-1)[bad[0]])
+            raise InputError(f"{what}: element {place}: {value!r} is out of float32's range (3.4e38 at most)")
+    return table
+
+
+def write_names(folder: pathlib.Path, names: Sequence[Any] | Array, what: str) -> None:
+    """What the nodes are called, a name a row; nothing where each is called by its row. Warns of names that cannot be
+    kept."""
+    if all(isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < 2**63 for name in names):
+        numbers = np.asarray(names, dtype=np.int64)
+        if np.unique(numbers).size == numbers.size:
+            if not np.array_equal(numbers, np.arange(numbers.size)):
+                np.save(folder / "node_ids.npy", numbers, allow_pickle=False)
+            return
+    texts = [str(name) for name in names]
+    if fault := _bad_name(texts):
+        warnings.warn(f"{what}: nodes are called by their rows: {fault}", stacklevel=2)
+        return
+    with (folder / "node_names.csv").open("w", encoding="utf-8", newline="") as file:
+        for text in texts:
+            plain = not any(c in text for c in ',"') and text == text.strip(" \t")
+            file.write((text if plain else '"' + text.replace('"', '""') + '"') + "\n")
+
+
+def _bad_name(texts: Sequence[str]) -> str:
+    """Why the names cannot be kept; empty: they can."""
+    seen: set[str] = set()
+    for row, text in enumerate(texts):
+        if not text:
+            return f"the name of node {row} is empty"
+        if "\n" in text or "\r" in text:
+            return f"the name of node {row} has more than one line: {shown(text)}"
+        if not text.isascii():
+            try:
+                text.encode("utf-8")
+            except UnicodeEncodeError:
+                return f"the name of node {row} is no UTF-8: {shown(text)}"
+        if text in seen:
+            return f"the name of node {row} is another one's too: {shown(text)}"
+        seen.add(text)
+    return ""
+
+
+def _table(array: Array | None, what: str) -> Any:
     """[rows, columns] of a type that the server reads; booleans as integers, doubles as floats."""
     if array is None:
         return None
@@ -227,14 +305,14 @@ def _table(array: Array | None) -> Any:
     if array.dtype == bool:
         return array.astype(np.uint8)
     if array.dtype == np.float64:
-        return array.astype(np.float32)
+        return as_float32(array, what)
     return array
 
 
-def _labels(array: Array) -> Array:
+def _labels(array: Array, what: str) -> Array:
     if np.issubdtype(array.dtype, np.integer) or array.dtype == bool:
         return array.astype(np.int64)
-    return array.astype(np.float32)
+    return as_float32(array, what)
 
 
 def rows_of(names: Sequence[str], attributes: Sequence[Mapping[str, Any]], what: str) -> Array | None:
@@ -250,8 +328,12 @@ def rows_of(names: Sequence[str], attributes: Sequence[Mapping[str, Any]], what:
         except KeyError as error:
             raise InputError(f"{what} {row}: {error.args[0]}: missing") from None
         except (TypeError, ValueError):
-            raise InputError(f"{what} {row}: {', '.join(names)}: not numbers: {[values[n] for n in names]}") from None
+            raise InputError(
+                f"{what} {row}: {', '.join(names)}: not numbers: {shown([values[n] for n in names])}"
+            ) from None
         if rows[-1].size != rows[0].size:
             raise InputError(f"{what} {row}: {', '.join(names)}: {rows[-1].size} values, expected {rows[0].size}")
     table = np.stack(rows) if rows else np.zeros((0, len(names)))
-    return table.astype(np.int32 if whole and (np.abs(table) < 2**31).all() else np.float32)
+    if whole and (np.abs(table) < 2**31).all():
+        return table.astype(np.int32)
+    return as_float32(table, f"{what}s: {', '.join(names)}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from permafrost.errors import InputError
-from permafrost.sources.files import SPLITS, Array
+from permafrost.sources.files import SPLITS, Array, by_split
 
 # Of OGB's parts; others tell of a link what the server does not take.
 _READ = {"edge", "edge_neg", "source_node", "target_node", "target_node_neg"}
@@ -31,10 +31,8 @@ def write(split: Any, folder: pathlib.Path, num_nodes: int, what: str) -> None:
 
 def _parts(split: Any, what: str) -> dict[str, tuple[Array, Array | None]]:
     if isinstance(split, Mapping):
-        names = {"val": "valid", **{name: name for name in SPLITS}}
-        strange = [name for name in split if name not in names]
-        found = {names[name]: part for name, part in split.items() if name in names}
-        if strange or len(found) != len(SPLITS):
+        found = by_split(split, f"{what}: link_split")
+        if len(found) != len(SPLITS):
             raise InputError(
                 f"{what}: link_split: has {', '.join(map(repr, split))}; accepted: train, valid and test, all of them"
             )

@@ -35,6 +35,7 @@ def write(
             # A node without one has no label.
             values = [{label: attributes.get(label, np.nan)} for _, attributes in graphs.nodes(data=True)]
             graph.y = rows_of([label], values, f"{what}: node")
+        graph.names = list(graphs.nodes)
         rows = None if splits is None else check_splits(splits, graph.num_nodes, what)
         options = write_graph(folder, graph, rows, what)
         return {**options, "no_inverse_edges": graphs.is_directed() if no_inverse_edges is None else no_inverse_edges}

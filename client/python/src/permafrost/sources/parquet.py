@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from permafrost.errors import InputError, Violation
-from permafrost.sources.files import SPLITS, Array
+from permafrost.errors import InputError, Violation, shown
+from permafrost.sources.files import SPLITS, SPLITS_ACCEPTED, Array, split_called, write_names
 
 _ROWS = 1 << 18
 
@@ -85,7 +85,7 @@ class _Table:
 
     def fail(self, row: int, column: str, value: Any, why: str) -> InputError:
         where = f"{self.path.name}: row {row}: {column}"
-        return InputError(f"{where}: {value!r} {why}", violations=[Violation(where, why)])
+        return InputError(f"{where}: {shown(value)} {why}", violations=[Violation(where, why)])
 
     def numbers(
         self, batch: Any, first: int, column: str, kind: type, *, missing: bool = False, times: bool = False
@@ -118,7 +118,9 @@ class _Table:
             table = array.astype(np.float32)
         bad = np.flatnonzero(np.isinf(table) | (np.isnan(table) & (not missing)))
         if bad.size:
-            raise self.fail(first + int(bad[0]), column, array[bad[0]].item(), "is no finite float32")
+            value = array[bad[0]].item()
+            why = "is out of float32's range (3.4e38 at most)" if np.isfinite(value) else "is not a finite number"
+            raise self.fail(first + int(bad[0]), column, value, why)
         return np.asarray(table)
 
 
@@ -150,7 +152,7 @@ def _write_nodes(tables: Tables, folder: pathlib.Path) -> _Nodes | None:
     table.check([*special, *features])
     table.warn_of_others([*special, *features])
     ids: list[Array] = []
-    splits: list[Array] = []
+    splits = _SplitColumn(table, tables.split)
     writers: list[tuple[BinaryIO, Callable[[int, Any], Array]]] = []
 
     def block(name: str, columns: Sequence[str], missing: bool) -> None:
@@ -167,12 +169,12 @@ def _write_nodes(tables: Tables, folder: pathlib.Path) -> _Nodes | None:
             if tables.id:
                 ids.append(_id_column(table, batch, first, tables.id))
             if tables.split:
-                splits.append(_split_column(batch, tables.split))
+                splits.add(first, batch)
     finally:
         for file, _ in writers:
             file.close()
     if tables.split:
-        kinds = np.concatenate(splits) if splits else np.zeros(0, np.int8)
+        kinds = splits.kinds()
         for number, name in enumerate(SPLITS):
             np.save(folder / f"{name}_idx.npy", np.flatnonzero(kinds == number))
     if not tables.id:
@@ -184,6 +186,7 @@ def _write_nodes(tables: Tables, folder: pathlib.Path) -> _Nodes | None:
     if twice.size:
         row, other = int(rows[twice[0] + 1]), int(rows[twice[0]])
         raise table.fail(row, tables.id, sorted_ids[twice[0]].item(), f"is the id of row {other} too")
+    write_names(folder, all_ids, f"import_parquet: {table.path.name}")
     return _Nodes(table.rows, sorted_ids, rows)
 
 
@@ -211,13 +214,45 @@ def _id_column(table: _Table, batch: Any, first: int, column: str) -> Array:
     return np.asarray(values.to_numpy(zero_copy_only=False).astype(str))
 
 
-def _split_column(batch: Any, column: str) -> Array:
-    values = batch.column(batch.schema.get_field_index(column))
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    places = pc.index_in(values.cast(pa.string()), pa.array([*SPLITS, "val"]))
-    kinds = places.fill_null(-1).to_numpy(zero_copy_only=False)
-    return np.where(kinds == len(SPLITS), SPLITS.index("valid"), kinds).astype(np.int8)
+class _SplitColumn:
+    """Which split each row is in, by the texts of a column."""
+
+    def __init__(self, table: _Table, column: str | None) -> None:
+        self._table, self._column = table, column or ""
+        self._kinds: list[Array] = []
+        # Of each value that names no split: its first row, and how many rows have it.
+        self._strange: dict[Any, tuple[int, int]] = {}
+
+    def add(self, first: int, batch: Any) -> None:
+        values = batch.column(batch.schema.get_field_index(self._column))
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        encoded = values.dictionary_encode()
+        codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        # A missing value is in none.
+        kinds = np.full(len(encoded.dictionary) + 1, -1, np.int8)
+        for code, value in enumerate(encoded.dictionary.to_pylist()):
+            split = split_called(value)
+            if split is not None:
+                kinds[code] = SPLITS.index(split)
+                continue
+            rows = np.flatnonzero(codes == code)
+            if rows.size:
+                begin, count = self._strange.get(shown(value), (first + int(rows[0]), 0))
+                self._strange[shown(value)] = (begin, count + int(rows.size))
+        self._kinds.append(kinds[codes])
+
+    def kinds(self) -> Array:
+        """-1: in none. Errors: InputError for values that name no split."""
+        if self._strange:
+            values = [f"{v} ({count} row{'s' if count > 1 else ''})" for v, (_, count) in self._strange.items()]
+            more = f" and {len(values) - 5} more" if len(values) > 5 else ""
+            where = f"{self._table.path.name}: row {min(row for row, _ in self._strange.values())}: {self._column}"
+            why = f"accepted: {SPLITS_ACCEPTED}, in any case; a missing value is in no split"
+            raise InputError(
+                f"{where}: {', '.join(values[:5])}{more}: no split; {why}", violations=[Violation(where, why)]
+            )
+        return np.concatenate(self._kinds) if self._kinds else np.zeros(0, np.int8)
 
 
 def _write_edges(tables: Tables, nodes: _Nodes | None, folder: pathlib.Path) -> int:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 from permafrost.errors import InputError, needs
 from permafrost.sources import links
-from permafrost.sources.files import SPLITS, Array, GraphArrays, check_splits, write_graph, write_set
+from permafrost.sources.files import Array, GraphArrays, by_split, check_splits, write_graph, write_set
 
 _MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 # What RandomLinkSplit adds is read where it is given as link_split.
@@ -22,7 +23,12 @@ _READ |= {*_MASKS.values(), *_LINKS}
 
 
 def write(
-    dataset: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int, link_split: Any = None
+    dataset: Any,
+    folder: pathlib.Path,
+    splits: Mapping[str, Any] | None,
+    mask: int,
+    link_split: Any = None,
+    names: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
     """Returns ImportOptions."""
     try:
@@ -36,7 +42,9 @@ def write(
             f"{what}: node and edge types are not supported; dataset.to_homogeneous() makes one Data of them"
         )
     if isinstance(dataset, Data):
-        return _write_one(dataset, folder, splits, mask, link_split, what)
+        return _write_one(dataset, folder, splits, mask, link_split, names, what)
+    if names is not None and not (isinstance(dataset, PygDataset) and len(dataset) == 1):
+        raise InputError(f"{what}: names: are given with many graphs; accepted: with one Data, or a Dataset of one")
     if isinstance(dataset, Mapping) and link_split is None:
         return _write_parts(dataset, folder, splits, what)
     if isinstance(dataset, PygDataset) and len(dataset) == 1:
@@ -44,7 +52,9 @@ def write(
             link_split = dataset.get_edge_split()
         elif splits is None and link_split is None and hasattr(dataset, "get_idx_split"):
             splits = dataset.get_idx_split()
-        return write(dataset[0], folder, splits, mask, link_split)
+        if names is None:
+            _copy_mapping(dataset, folder)
+        return write(dataset[0], folder, splits, mask, link_split, names)
     if link_split is not None:
         raise InputError(f"{what}: link_split: is given with many graphs; accepted: with one Data, or a Dataset of one")
     if not isinstance(dataset, Iterable):
@@ -54,10 +64,29 @@ def write(
     return write_set(folder, _graphs(dataset, what), _numpy_splits(splits), what)
 
 
+def _copy_mapping(dataset: Any, folder: pathlib.Path) -> None:
+    """What OGB calls the nodes, where its dataset was downloaded with it."""
+    root = getattr(dataset, "root", None)
+    found = sorted(pathlib.Path(root, "mapping").glob("nodeidx2*.csv*")) if isinstance(root, str) else []
+    if len(found) == 1:
+        (folder / "mapping").mkdir()
+        shutil.copyfile(found[0], folder / "mapping" / found[0].name)
+
+
 def _write_one(
-    data: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int, link_split: Any, what: str
+    data: Any,
+    folder: pathlib.Path,
+    splits: Mapping[str, Any] | None,
+    mask: int,
+    link_split: Any,
+    names: Sequence[Any] | None,
+    what: str,
 ) -> dict[str, Any]:
     graph = _arrays(data, what)
+    if names is not None:
+        if len(names) != graph.num_nodes:
+            raise InputError(f"{what}: names: {len(names)} of them, expected {graph.num_nodes}, one a node")
+        graph.names = names
     if link_split is not None:
         links.write(link_split, folder, graph.num_nodes, what)
     if splits is None:
@@ -69,12 +98,13 @@ def _write_one(
 def _write_parts(
     parts: Mapping[str, Any], folder: pathlib.Path, splits: Mapping[str, Any] | None, what: str
 ) -> dict[str, Any]:
-    names = {"val": "valid", **{name: name for name in SPLITS}}
-    if splits is not None or any(name not in names for name in parts):
-        raise InputError(f"{what}: a dict has the datasets of train, valid and test, and no splits beside it")
+    if splits is not None:
+        raise InputError(f"{what}: splits: are given beside a dict, which has the datasets of train, valid and test")
     given, begin = {}, 0
-    for name, part in parts.items():
-        given[names[name]] = np.arange(begin, begin + len(part))
+    for name, part in by_split(parts, what).items():
+        if not isinstance(part, Sized):
+            raise InputError(f"{what}: {name}: is a {type(part).__name__}, expected a Dataset or a list of Data")
+        given[name] = np.arange(begin, begin + len(part))
         begin += len(part)
     graphs = (graph for name, part in parts.items() for graph in _graphs(part, f"{what}: {name}"))
     return write_set(folder, graphs, given, what)
@@ -161,4 +191,6 @@ def _numpy(tensor: Any, name: str, what: str) -> Any:
 def _numpy_splits(splits: Mapping[str, Any] | None) -> dict[str, Array] | None:
     if splits is None:
         return None
+    if not isinstance(splits, Mapping):
+        raise InputError(f"import_pyg: splits: is a {type(splits).__name__}, expected a dict of indices by split")
     return {name: v.cpu().numpy() if hasattr(v, "cpu") else np.asarray(v) for name, v in splits.items()}

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from rdkit import Chem, rdBase
 
-from permafrost.errors import InputError, Violation
+from permafrost.errors import InputError, Violation, shown
 from permafrost.sources.files import GraphArrays, write_set
 
 # What stands for the first value, the second ...; one beyond the last stands for all others where there is "misc".
 _CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER", "misc")
 _HYBRIDIZATION = ("SP", "SP2", "SP3", "SP3D", "SP3D2", "misc")
 _BOND = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC", "misc")
+_LARGEST = float(np.finfo(np.float32).max)
 _STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
 
 
@@ -74,8 +75,7 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _bad(where: str, column: str, value: str, why: str) -> InputError:
-    shown = value if len(value) <= 80 else value[:77] + "..."
-    return InputError(f"{where}: {column}: {shown!r} {why}", violations=[Violation(f"{where}: {column}", why)])
+    return InputError(f"{where}: {column}: {shown(value)} {why}", violations=[Violation(f"{where}: {column}", why)])
 
 
 def _target(where: str, column: str, cell: str) -> float:
@@ -85,6 +85,8 @@ def _target(where: str, column: str, cell: str) -> float:
         value = float(cell)
     except ValueError:
         value = math.inf
+    if math.isfinite(value) and abs(value) > _LARGEST:
+        raise _bad(where, column, cell, "is out of float32's range (3.4e38 at most)")
     if not math.isfinite(value):
         raise _bad(where, column, cell, "is neither a finite number nor missing (empty, nan or NA)")
     return value
