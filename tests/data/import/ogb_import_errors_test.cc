@@ -86,7 +86,7 @@ TEST(OgbImport, EveryBadInputIsOneLineThatNamesIt) {
       {"a node feature not finite", "raw/node-feat.csv", "1,10\n2,nan\n3,30\n4,40\n5,50\n", kInvalid,
        "\"nan\" is not a finite number"},
       {"a node feature beyond float", "raw/node-feat.csv", "1,10\n2,1e39\n3,30\n4,40\n5,50\n", kInvalid,
-       "\"1e39\" is not a finite number"},
+       "\"1e39\" is out of float32's range"},
       {"an integer feature beyond 32 bits", "raw/node-feat.csv", "1,10\n2,3000000000\n3,30\n4,40\n5,50\n", kInvalid,
        "raw/node-feat.csv:2: column 2: \"3000000000\" is outside -2147483648..2147483647"},
       {"fewer node features than nodes", "raw/node-feat.csv", "1,10\n2,20\n", kInvalid,
