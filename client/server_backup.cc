@@ -36,7 +36,8 @@ std::string BackupText(const v1::BackupSummary& summary, absl::Duration took) {
         "; a server that goes on from it pauses these jobs until that is imported again\n");
   }
   if (!summary.jobs_anew().empty()) {
-    absl::StrAppend(&text, "in it without a checkpoint, as all are damaged: ", NamesText("jobs", summary.jobs_anew()),
+    absl::StrAppend(&text,
+                    "in it without a checkpoint, as all are damaged or gone: ", NamesText("jobs", summary.jobs_anew()),
                     "; a server that goes on from it starts these jobs anew\n");
   }
   if (!summary.imports().empty()) {

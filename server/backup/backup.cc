@@ -13,7 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "backup/backup_root.h"
+#include "backup/checkpoint_copy.h"
 #include "backup/database_copy.h"
+#include "backup/dataset_copy.h"
 #include "backup/manifest.h"
 #include "backup/side_files.h"
 #include "base/file.h"
@@ -31,8 +33,6 @@ constexpr char kDatabaseFile[] = "permafrost.db";
 constexpr char kLogFile[] = "log", kOlderLog[] = "log.";
 // Tries of what may be removed while it is copied.
 constexpr int kTries = 20;
-// Between two looks that find no checkpoint where there may be one.
-constexpr absl::Duration kLookAgain = absl::Milliseconds(5);
 
 // The log of a job and what was written before it (telemetry/log_segments.h), in order of their names.
 absl::StatusOr<std::vector<std::string>> LogNames(const fs::path& job) {
@@ -65,7 +65,8 @@ class Maker {
       : request_(request),
         target_(std::move(target)),
         temporary_(std::move(temporary)),
-        copier_(request_.state_dir, temporary_, Expected(request_), request_.reserve, on_progress) {}
+        copier_(request_.state_dir, temporary_, Expected(request_), request_.reserve, on_progress),
+        datasets_(request_.state_dir, temporary_, copier_) {}
 
   absl::Status CheckRoom() const { return request_.reserve.Check(static_cast<uint64_t>(Expected(request_))); }
   absl::StatusOr<Summary> Make();
@@ -77,16 +78,17 @@ class Maker {
   absl::Status CopyUnfinished(std::vector<JobRow>& rows);
   absl::Status CopyJobs(std::vector<JobRow>& rows);
   absl::Status CopyOneDatabase();
-  absl::Status CopyJob(const JobId& id, bool with_checkpoint);
-  absl::Status CopyCheckpoint(const JobId& id);
+  absl::Status CopyJob(const JobRow& row);
   absl::Status CopyLogs(const JobId& id);
   absl::Status CopyIfThere(const std::string& path, bool folder);
-  absl::Status CopyDatasets(std::vector<std::string>& copied);
+  // Datasets that unfinished jobs use and that are not in the backup as these know them, by name.
+  absl::StatusOr<std::set<std::string>> FindWanted(const std::vector<JobRow>& rows);
 
   const Request& request_;
   const fs::path target_, temporary_;
   Copier copier_;
-  std::set<JobId> without_checkpoint_;  // all they have are damaged
+  DatasetCopies datasets_;
+  std::map<JobId, CheckpointCopy> checkpoints_;  // what came of those of each job that was copied
 };
 
 int64_t Maker::Expected(const Request& request) {
@@ -118,53 +120,6 @@ absl::Status Maker::CopyIfThere(const std::string& path, bool folder) {
   return copied;
 }
 
-// The newest that is whole. One that goes while it is copied was removed for a newer one.
-absl::Status Maker::CopyCheckpoint(const JobId& id) {
-  const std::string folder = absl::StrCat("jobs/", id.value(), "/", AbslView(train::kCheckpointsFolder));
-  std::set<int64_t> damaged;
-  std::optional<std::vector<int64_t>> first;  // steps of the first look
-  bool moved = false;                         // some look or copy found others
-  for (int i = 0; i < kTries; ++i) {
-    std::error_code error;
-    // Never there, or the job was deleted meanwhile.
-    if (!fs::exists(request_.state_dir / folder, error)) return absl::OkStatus();
-    PF_ASSIGN_OR_RETURN(const auto found, train::ListCheckpoints(request_.state_dir / folder, /*verify=*/false));
-    const auto whole = [&](const train::CheckpointInfo& info) {
-      return info.damage.empty() && !damaged.contains(info.step);
-    };
-    const auto newest = std::ranges::find_if(found, whole);
-    std::vector<int64_t> steps;
-    steps.reserve(found.size());
-    for (const train::CheckpointInfo& info : found) steps.push_back(info.step);
-    if (!first) first = steps;
-    moved = moved || steps != *first;
-    if (newest == found.end()) {
-      // A list that was begun before one came and ended after the other went has neither. Where nothing moves, there is
-      // none, or all are damaged, which are worth nothing to another daemon either.
-      if (i + 1 == kTries && !moved) {
-        if (!steps.empty()) without_checkpoint_.insert(id);
-        return absl::OkStatus();
-      }
-      absl::SleepFor(kLookAgain);
-      continue;
-    }
-    absl::Status copied = copier_.CopyFolder(absl::StrCat(folder, "/", newest->step));
-    if (copied.ok()) {
-      // Against the sums that the run wrote, so that a backup is never of damage.
-      PF_ASSIGN_OR_RETURN(const auto copy, train::ListCheckpoints(temporary_ / folder, /*verify=*/true));
-      if (copy.size() == 1 && copy.front().damage.empty()) return absl::OkStatus();
-      damaged.insert(newest->step);
-    } else if (!absl::IsNotFound(copied)) {
-      return copied;
-    } else {
-      moved = true;
-    }
-    PF_RETURN_IF_ERROR(copier_.Drop(folder));
-  }
-  return absl::UnavailableError(absl::StrCat(
-      "job ", id.value(), " wrote checkpoints faster than one could be copied: try again, or pause the job before"));
-}
-
 // A log that grew too long is renamed while it is copied, and the one before it removed: then all of it again.
 absl::Status Maker::CopyLogs(const JobId& id) {
   const std::string folder = absl::StrCat("jobs/", id.value());
@@ -184,12 +139,13 @@ absl::Status Maker::CopyLogs(const JobId& id) {
       absl::StrCat("job ", id.value(), " rotated its log faster than it could be copied: try again"));
 }
 
-absl::Status Maker::CopyJob(const JobId& id, bool with_checkpoint) {
+absl::Status Maker::CopyJob(const JobRow& row) {
+  const JobId& id = row.id;
   const std::string folder = absl::StrCat("jobs/", id.value());
   PF_RETURN_IF_ERROR(copier_.Drop(folder));
-  without_checkpoint_.erase(id);
   PF_RETURN_IF_ERROR(CreateDirectories(temporary_ / folder));
-  if (with_checkpoint) PF_RETURN_IF_ERROR(CopyCheckpoint(id));
+  PF_ASSIGN_OR_RETURN(checkpoints_[id],
+                      CopyNewestCheckpoint(request_.state_dir, temporary_, id, row.had_checkpoint, copier_));
   PF_RETURN_IF_ERROR(CopyIfThere(absl::StrCat(folder, "/artifacts"), /*folder=*/true));
   PF_RETURN_IF_ERROR(CopyIfThere(absl::StrCat(folder, "/initial.safetensors"), /*folder=*/false));
   return CopyLogs(id);
@@ -210,11 +166,17 @@ absl::Status Maker::CopyUnfinished(std::vector<JobRow>& rows) {
   for (int i = 0; i < kTries && !all_copied; ++i) {
     for (const JobRow& row : rows) {
       if (row.ended || !copied.insert(row.id).second) continue;
-      PF_RETURN_IF_ERROR(CopyJob(row.id, /*with_checkpoint=*/true));
+      PF_RETURN_IF_ERROR(CopyJob(row));
     }
     PF_RETURN_IF_ERROR(CopyOneDatabase());
     PF_ASSIGN_OR_RETURN(rows, ReadJobRows(temporary_ / kDatabaseFile));
-    // One that was created or queued again meanwhile: its files must be older than the database, so both again.
+    // One that was created or queued again meanwhile, or that has written its first checkpoint: its files must be older
+    // than the database, so both again.
+    for (const JobRow& row : rows) {
+      if (row.had_checkpoint && copied.contains(row.id) && checkpoints_[row.id] == CheckpointCopy::kNone) {
+        copied.erase(row.id);
+      }
+    }
     all_copied = std::ranges::all_of(rows, [&](const JobRow& row) { return row.ended || copied.contains(row.id); });
   }
   if (!all_copied) {
@@ -224,10 +186,7 @@ absl::Status Maker::CopyUnfinished(std::vector<JobRow>& rows) {
   // Deleted before the database was copied: files of no job on record would be set aside by the daemon that goes on
   // from it.
   for (const JobRow& row : rows) copied.erase(row.id);
-  for (const JobId& id : copied) {
-    PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat("jobs/", id.value())));
-    without_checkpoint_.erase(id);
-  }
+  for (const JobId& id : copied) PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat("jobs/", id.value())));
   return absl::OkStatus();
 }
 
@@ -243,56 +202,45 @@ absl::Status Maker::CopyJobs(std::vector<JobRow>& rows) {
       PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat("jobs/", row.id.value())));
       continue;
     }
-    PF_RETURN_IF_ERROR(CopyJob(row.id, /*with_checkpoint=*/true));
+    PF_RETURN_IF_ERROR(CopyJob(row));
   }
   std::erase_if(rows, [&](const JobRow& row) { return std::ranges::find(gone, row.id) != gone.end(); });
   PF_RETURN_IF_ERROR(DropJobRows(temporary_ / kDatabaseFile, gone));
   return copier_.Take(kDatabaseFile);
 }
 
-absl::Status Maker::CopyDatasets(std::vector<std::string>& copied) {
-  PF_ASSIGN_OR_RETURN(auto names, ListDirectory(request_.state_dir / "datasets"));
-  if (!names) return absl::OkStatus();
-  std::ranges::sort(*names);
-  for (const std::string& name : *names) {
-    const std::string path = absl::StrCat("datasets/", name);
-    std::error_code error;
-    if (name.starts_with('.') || !fs::is_directory(request_.state_dir / path, error)) continue;
-    const absl::Status copy = copier_.CopyFolder(path);
-    // Deleted meanwhile.
-    if (absl::IsNotFound(copy)) {
-      PF_RETURN_IF_ERROR(copier_.Drop(path));
-      continue;
+absl::StatusOr<std::set<std::string>> Maker::FindWanted(const std::vector<JobRow>& rows) {
+  std::set<std::string> wanted;
+  for (const JobRow& row : rows) {
+    if (row.ended) continue;
+    bool there = false;
+    // One that was imported, or replaced, after the datasets were copied is copied now.
+    if (request_.with_datasets) {
+      PF_ASSIGN_OR_RETURN(there, datasets_.Pair(row.dataset.value(), row.dataset_uid));
     }
-    PF_RETURN_IF_ERROR(copy);
-    copied.push_back(name);
+    if (!there) wanted.insert(row.dataset.value());
   }
-  return absl::OkStatus();
+  return wanted;
 }
 
 absl::StatusOr<Summary> Maker::Make() {
   PF_ASSIGN_OR_RETURN(std::vector<std::string> imports, CopyImports(request_.state_dir, copier_));
-  std::vector<std::string> datasets;
-  if (request_.with_datasets) PF_RETURN_IF_ERROR(CopyDatasets(datasets));
+  if (request_.with_datasets) PF_RETURN_IF_ERROR(datasets_.CopyAll());
   std::vector<JobRow> rows;
   PF_RETURN_IF_ERROR(CopyJobs(rows));
   PF_RETURN_IF_ERROR(CopyIfThere("tokens.json", /*folder=*/false));
   PF_RETURN_IF_ERROR(CopyIfThere("plans", /*folder=*/true));
   PF_RETURN_IF_ERROR(CopyAudit(request_.state_dir, copier_));
-  std::set<std::string> wanted;
-  for (const JobRow& row : rows) {
-    if (!row.ended && std::ranges::find(datasets, row.dataset.value()) == datasets.end())
-      wanted.insert(row.dataset.value());
-  }
+  PF_ASSIGN_OR_RETURN(const std::set<std::string> wanted, FindWanted(rows));
   // What an ended job is without nobody goes on from.
   std::vector<JobId> anew;
   for (const JobRow& row : rows) {
-    if (row.ended || !without_checkpoint_.contains(row.id)) continue;
+    if (row.ended || checkpoints_[row.id] != CheckpointCopy::kLost) continue;
     anew.push_back(row.id);
     telemetry::LogOfJob(telemetry::Severity::kWarning, row.id.value(),
                         absl::StrCat("is in the backup ", target_.string(),
-                                     " without a checkpoint, as all are damaged: a server that goes on from it starts "
-                                     "the job anew"));
+                                     " without a checkpoint, as all are damaged or gone: a server that goes on from it "
+                                     "starts the job anew"));
   }
   PF_RETURN_IF_ERROR(copier_.SyncFolders());
   const Manifest manifest{.version = request_.version,

@@ -28,9 +28,10 @@ namespace permafrost::backup {
 struct Summary {
   std::filesystem::path path;
   int64_t files = 0, bytes = 0, jobs = 0;
-  // Datasets that are not in it and that jobs which have not ended use: they are to be imported before these go on.
+  // Datasets that jobs which have not ended use and that are not in it, or are there under another uid than these know:
+  // they are to be imported before the jobs go on.
   std::vector<std::string> datasets_wanted;
-  // Jobs that have not ended and whose checkpoints are all damaged: another daemon starts them anew.
+  // Jobs that have not ended and whose checkpoints are all damaged or gone: another daemon starts them anew.
   std::vector<JobId> jobs_anew;
   // Datasets whose imports have not ended: another daemon begins them anew, where it sees what they read. Of uploads
   // there is none.

@@ -60,8 +60,8 @@ absl::Status Copier::Tell(int64_t bytes) {
   return on_progress_(done_, total_) ? absl::OkStatus() : absl::CancelledError("the backup was given up");
 }
 
-absl::Status Copier::CopyFile(const std::string& path) {
-  const fs::path source = from_ / path, target = to_ / path;
+absl::Status Copier::CopyFile(const std::string& from, const std::string& to) {
+  const fs::path source = from_ / from, target = to_ / to;
   PF_ASSIGN_OR_RETURN(const Descriptor file, OpenRegular(source));
   PF_RETURN_IF_ERROR(CreateDirectories(target.parent_path()));
   PF_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(target));
@@ -78,23 +78,23 @@ absl::Status Copier::CopyFile(const std::string& path) {
   }
   const uint64_t bytes = writer.size();
   PF_RETURN_IF_ERROR(writer.SyncAndClose());
-  files_[path] = {.bytes = bytes, .xxh3 = HashHex(hash.Digest())};
+  files_[to] = {.bytes = bytes, .xxh3 = HashHex(hash.Digest())};
   return absl::OkStatus();
 }
 
-absl::Status Copier::CopyFolder(const std::string& path) {
-  PF_ASSIGN_OR_RETURN(auto names, ListDirectory(from_ / path));
-  if (!names) return absl::NotFoundError(absl::StrCat((from_ / path).string(), ": is not there"));
+absl::Status Copier::CopyFolder(const std::string& from, const std::string& to) {
+  PF_ASSIGN_OR_RETURN(auto names, ListDirectory(from_ / from));
+  if (!names) return absl::NotFoundError(absl::StrCat((from_ / from).string(), ": is not there"));
   std::ranges::sort(*names);
   for (const std::string& name : *names) {
     if (name.starts_with('.')) continue;
-    const std::string below = absl::StrCat(path, "/", name);
+    const std::string source = absl::StrCat(from, "/", name), target = absl::StrCat(to, "/", name);
     std::error_code error;
-    const fs::file_status status = fs::symlink_status(from_ / below, error);
+    const fs::file_status status = fs::symlink_status(from_ / source, error);
     if (fs::is_directory(status)) {
-      PF_RETURN_IF_ERROR(CopyFolder(below));
+      PF_RETURN_IF_ERROR(CopyFolder(source, target));
     } else if (fs::is_regular_file(status) || !fs::exists(status)) {
-      PF_RETURN_IF_ERROR(CopyFile(below));
+      PF_RETURN_IF_ERROR(CopyFile(source, target));
     }
   }
   return absl::OkStatus();

@@ -32,10 +32,12 @@ class Copier {
 
   // The file of this relative path as far as it goes now. Errors: NotFound where there is none; FailedPrecondition
   // where it is no regular file; ResourceExhausted, reason DISK_NEARLY_FULL; Cancelled; those of SystemError.
-  absl::Status CopyFile(const std::string& path);
+  absl::Status CopyFile(const std::string& path) { return CopyFile(path, path); }
   // Every regular file of a folder and of those in it, names that begin with '.' apart. NotFound where a file or the
   // folder has gone meanwhile.
-  absl::Status CopyFolder(const std::string& path);
+  absl::Status CopyFolder(const std::string& path) { return CopyFolder(path, path); }
+  // As CopyFolder, under another path in the backup.
+  absl::Status CopyFolder(const std::string& from, const std::string& to);
   // A file that lies in the backup already: hashes and syncs it.
   absl::Status Take(const std::string& path);
   // What was copied to this path, or below it, goes.
@@ -47,6 +49,7 @@ class Copier {
   int64_t bytes() const;
 
  private:
+  absl::Status CopyFile(const std::string& from, const std::string& to);
   absl::Status Tell(int64_t bytes);
 
   const std::filesystem::path from_, to_;

@@ -2,10 +2,12 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "jobs/job_schema.h"
@@ -29,10 +31,20 @@ absl::Status WithDatabase(const std::filesystem::path& path, int flags,
   }
 }
 
-DatasetId DatasetOf(const std::string& spec) {
-  const nlohmann::json json = nlohmann::json::parse(spec, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("dataset") || !json["dataset"].is_string()) return DatasetId();
-  return DatasetId(json["dataset"].get<std::string>());
+// A text of a JSON object; empty where it has none of this name.
+std::string TextOf(const nlohmann::json& object, const char* name) {
+  return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>() : "";
+}
+
+// What a backup needs of a job's columns `spec` and `progress`; what cannot be read is left as it is.
+void ReadColumns(const std::string& spec_text, const std::string& progress_text, JobRow& row) {
+  const nlohmann::json spec = nlohmann::json::parse(spec_text, nullptr, /*allow_exceptions=*/false);
+  row.dataset = DatasetId(TextOf(spec, "dataset"));
+  row.dataset_uid = TextOf(spec, "dataset_uid");
+  const nlohmann::json progress = nlohmann::json::parse(progress_text, nullptr, /*allow_exceptions=*/false);
+  constexpr char kStep[] = "checkpoint_step";
+  row.had_checkpoint = progress.is_object() && progress.contains(kStep) && progress[kStep].is_number() &&
+                       progress[kStep].get<int64_t>() > 0;
 }
 
 }  // namespace
@@ -40,13 +52,13 @@ DatasetId DatasetOf(const std::string& spec) {
 absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& database) {
   std::vector<JobRow> rows;
   absl::Status read = WithDatabase(database, SQLite::OPEN_READONLY, [&](SQLite::Database& open) {
-    SQLite::Statement select(open, "SELECT id, state, spec FROM jobs");
+    SQLite::Statement select(open, "SELECT id, state, spec, progress FROM jobs");
     while (select.executeStep()) {
       // A row whose state cannot be read is shown as failed, and is nobody's to run.
       const std::optional<jobs::JobState> state = jobs::kJobStateNames.Parse(select.getColumn(1).getString());
-      rows.push_back({.id = JobId(select.getColumn(0).getString()),
-                      .ended = !state || jobs::IsTerminal(*state),
-                      .dataset = DatasetOf(select.getColumn(2).getString())});
+      JobRow row{.id = JobId(select.getColumn(0).getString()), .ended = !state || jobs::IsTerminal(*state)};
+      ReadColumns(select.getColumn(2).getString(), select.getColumn(3).getString(), row);
+      rows.push_back(std::move(row));
     }
     return absl::OkStatus();
   });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,7 +16,10 @@ namespace permafrost::backup {
 struct JobRow {
   JobId id;
   bool ended = false;
-  DatasetId dataset;  // empty: it cannot be told
+  DatasetId dataset;        // empty: it cannot be told
+  std::string dataset_uid;  // empty: a version made the job that did not note it
+  // A checkpoint of it was complete when the row was written.
+  bool had_checkpoint = false;
 };
 
 // All of them. Errors: as of SQLite (jobs::ToStatus), here and below.

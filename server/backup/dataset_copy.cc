@@ -1,0 +1,71 @@
+#include "backup/dataset_copy.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+
+namespace permafrost::backup {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kDatasetsFolder[] = "datasets", kRecordFile[] = "dataset.json";
+constexpr int kDatasetTries = 20;
+
+// Of the dataset in a folder; empty: its record is not there, cannot be read, or is of a version without uids.
+std::string UidIn(const fs::path& folder) {
+  const absl::StatusOr<std::string> text = ReadFile(folder / kRecordFile);
+  if (!text.ok()) return "";
+  const nlohmann::json record = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object() || !record.contains("uid") || !record["uid"].is_string()) return "";
+  return record["uid"].get<std::string>();
+}
+
+}  // namespace
+
+absl::Status DatasetCopies::CopyAll() {
+  PF_ASSIGN_OR_RETURN(auto names, ListDirectory(state_dir_ / kDatasetsFolder));
+  if (!names) return absl::OkStatus();
+  std::ranges::sort(*names);
+  for (const std::string& name : *names) {
+    if (!name.starts_with('.')) PF_RETURN_IF_ERROR(Copy(name));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> DatasetCopies::Pair(const std::string& name, const std::string& uid) {
+  if (!Has(name, uid)) PF_RETURN_IF_ERROR(Copy(name));
+  return Has(name, uid);
+}
+
+bool DatasetCopies::Has(const std::string& name, const std::string& uid) const {
+  const auto it = uids_.find(name);
+  return it != uids_.end() && (uid.empty() || it->second.empty() || it->second == uid);
+}
+
+absl::Status DatasetCopies::Copy(const std::string& name) {
+  const std::string path = absl::StrCat(kDatasetsFolder, "/", name);
+  for (int i = 0; i < kDatasetTries; ++i) {
+    uids_.erase(name);
+    PF_RETURN_IF_ERROR(copier_.Drop(path));
+    std::error_code error;
+    if (!fs::is_directory(state_dir_ / path, error)) return absl::OkStatus();
+    const absl::Status copied = copier_.CopyFolder(path);
+    if (!copied.ok() && !absl::IsNotFound(copied)) return copied;
+    // Deleted meanwhile, or replaced: then some files may be of the one dataset and some of the other.
+    const std::string uid = UidIn(backup_ / path);
+    if (!copied.ok() || UidIn(state_dir_ / path) != uid) continue;
+    uids_[name] = uid;
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("dataset ", name, " was replaced faster than it could be copied: try again"));
+}
+
+}  // namespace permafrost::backup

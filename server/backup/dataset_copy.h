@@ -1,0 +1,37 @@
+// Copies datasets, each as it was at one moment, and tells which is which by its uid.
+// Threads: one.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "backup/copier.h"
+
+namespace permafrost::backup {
+
+class DatasetCopies {
+ public:
+  // Borrows the copier. `state_dir` and `backup`: those of the copier.
+  DatasetCopies(const std::filesystem::path& state_dir, const std::filesystem::path& backup, Copier& copier)
+      : state_dir_(state_dir), backup_(backup), copier_(copier) {}
+
+  // All that are there. Errors, here and below: Unavailable where one is replaced faster than it can be copied; the
+  // copier's.
+  absl::Status CopyAll();
+  // Whether the copy of this name is of the dataset with this uid. Where it is not, the dataset is copied again as it
+  // is now. An empty uid, and one that the dataset's record does not tell: the name alone pairs them.
+  absl::StatusOr<bool> Pair(const std::string& name, const std::string& uid);
+
+ private:
+  absl::Status Copy(const std::string& name);
+  bool Has(const std::string& name, const std::string& uid) const;
+
+  const std::filesystem::path &state_dir_, &backup_;
+  Copier& copier_;
+  std::map<std::string, std::string> uids_;  // of the copies, by name; empty: not known
+};
+
+}  // namespace permafrost::backup
