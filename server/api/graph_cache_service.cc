@@ -12,6 +12,7 @@
 #include "api/resource_name.h"
 #include "api/unary.h"
 #include "api/watch_sources.h"
+#include "base/patience.h"
 #include "base/without_throwing.h"
 
 namespace permafrost::api {
@@ -45,6 +46,7 @@ class CommandCall final : public ServerUnaryReactor {
     const bool posted = workers.Post([&jobs, job, command, request_id, done, ended = call->ended_] {
       // A client that gave the call up and asks again must not find it done late.
       if (ended->load()) return;
+      const Patience patience(absl::InfiniteDuration(), [ended] { return !ended->load(); });
       const absl::Status begun = WithoutThrowing("the command", [&]() -> absl::Status {
         jobs.CommandGraphCache(job, command, request_id, done);
         return absl::OkStatus();

@@ -4,11 +4,15 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "api/call_limits.h"
 #include "api/status.h"
+#include "base/patience.h"
 #include "base/without_throwing.h"
 
 namespace permafrost::api {
@@ -20,11 +24,19 @@ inline grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, con
   return reactor;
 }
 
+// How long a call may keep its client waiting for a locked database: four fifths of what its deadline leaves, five
+// seconds at the most.
+inline absl::Duration PatienceOf(const grpc::CallbackServerContext& context) {
+  constexpr absl::Duration kMost = absl::Seconds(5);
+  return std::min((absl::FromChrono(context.deadline()) - absl::Now()) * 0.8, kMost);
+}
+
 // One whose `body` may wait for a lock that is held while the disk is written: it runs on a thread of `workers`, and
 // its outcome is the call's. It may fill the response, which lives until then, as the request does. Of a call whose
 // client is gone or whose deadline is over by then it does not run: nobody hears of its outcome, and a client that asks
-// again must not find it done late. ResourceExhausted (reason TOO_MANY_CALLS) where too many wait already, and of a
-// connection too many (ConnectionLimit).
+// again must not find it done late. For the same reason it waits for a locked database for a part of the time that is
+// left only (Patience), so that its client hears in time that nothing was done. ResourceExhausted (reason
+// TOO_MANY_CALLS) where too many wait already, and of a connection too many (ConnectionLimit).
 template <class Body>
 grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallPool& workers, Body body) {
   const absl::Status admitted = workers.connections().Admit(*context).status();
@@ -35,6 +47,7 @@ grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallP
       const char* const why = "the client gave the call up, or its deadline passed, before its turn came: not begun";
       return reactor->Finish(ToGrpcStatus(absl::CancelledError(why)));
     }
+    const Patience patience(PatienceOf(*context), [context] { return !context->IsCancelled(); });
     reactor->Finish(ToGrpcStatus(WithoutThrowing("the call", body)));
   });
   if (!posted) {

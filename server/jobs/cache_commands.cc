@@ -32,13 +32,17 @@ absl::StatusOr<std::vector<EntryInfo>> CacheCommands::Entries(const JobId& id) c
 }
 
 void CacheCommands::Command(const JobId& id, const graphcache::Command& command, const RequestKey& request, Done done) {
-  absl::StatusOr<bool> answered = false;
-  Answer answer = book_.WithActive(id, [&](ActiveJob* active) -> Answer {
-    answered = book_.store().IsAnswered(request);
-    if (!answered.ok()) return Answer(answered.status());
-    return *answered ? std::nullopt : Record(id, active, command, request, done);
-  });
-  // Without the lock: `done` may take others.
+  absl::StatusOr<JobBook::Turn> turn = book_.TakeTurn();
+  if (!turn.ok()) return done(turn.status());
+  const absl::StatusOr<bool> answered = book_.store().IsAnswered(request);
+  Answer answer;
+  if (!answered.ok()) {
+    answer = answered.status();
+  } else if (!*answered) {
+    answer = Record(id, book_.FindActive(*turn, id), command, request, done);
+  }
+  // `done` may take locks, and what it tells may be told to many.
+  turn->End();
   if (answer) return done(*std::move(answer));
   if (answered.value_or(false)) done(Get(id));
 }

@@ -28,7 +28,7 @@ class CacheCommands {
   using Answer = std::optional<absl::StatusOr<graphcache::Snapshot>>;
 
   // Records a command; `active`: nullptr for a job that has ended. The answer, if it is known already; nullopt: `done`
-  // was kept. Under the book's lock.
+  // was kept. In the caller's turn.
   Answer Record(const JobId& id, ActiveJob* active, graphcache::Command command, const RequestKey& request,
                 const Done& done);
   absl::StatusOr<graphcache::Snapshot> RecordQueued(const ActiveJob& active, graphcache::Command command,

@@ -13,6 +13,7 @@
 #include "jobs/job_log_text.h"
 #include "jobs/limits.h"
 #include "jobs/run_mark.h"
+#include "jobs/run_writer.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -216,10 +217,15 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   auto dataset = catalog_.Open(options.dataset);
   if (!dataset.ok()) return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", options.dataset.value()));
   activity_.Enter(DevicePhase::kPreparing, id);
+  absl::StatusOr<std::unique_ptr<RunWriter>> writer =
+      RunWriter::Start(absl::StrCat("progress of job ", id.value()), [this, &id] { return book_.StoreProgress(id); });
+  if (!writer.ok()) return AsTransient(writer.status());
   RunHooks hooks;
   hooks.activity = &activity_;
   hooks.notify = [this, &id] { book_.hub().Notify(id.value()); };
+  hooks.store_soon = [&writer] { (*writer)->StoreSoon(); };
   hooks.store_progress = [this, &id] { return book_.StoreProgress(id); };
+  hooks.store_epochs = [this, &id] { return book_.StoreEpochs(id); };
   hooks.record_epoch = [this, &id](const train::EpochMetrics& metrics) { book_.RecordEpoch(id, metrics); };
   hooks.store_commands = [this, &id](const std::vector<graphcache::Command>& commands) {
     return book_.store().PutCacheCommands(id, commands, nullptr);

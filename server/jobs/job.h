@@ -70,7 +70,7 @@ struct Deaths {
 struct Trouble {
   std::string error;                             // the newest, one line; empty: none
   int32_t runs = 0;                              // in a row that such an error ended
-  absl::Time retry_time = absl::InfinitePast();  // of a queued job: when it runs again at the earliest, for show
+  absl::Time retry_time = absl::InfinitePast();  // of a queued job: when it runs again at the earliest
   bool operator==(const Trouble&) const = default;
 };
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/retry_delay.h"
+#include "base/patience.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job_log_text.h"
@@ -149,11 +149,46 @@ void JobBook::Reserve(std::optional<Job> creating) {
   creating_ = std::move(creating);
 }
 
+absl::StatusOr<JobBook::Turn> JobBook::TakeTurn(absl::Duration longest) {
+  // Between two looks whether the one whose turn it is waits for another process.
+  constexpr absl::Duration kLook = absl::Milliseconds(5);
+  const absl::Duration patience = Patience::Left(longest);
+  Stopwatch locked;
+  while (true) {
+    if (!Patience::IsWanted()) {
+      return absl::CancelledError("the client gave the call up, or its deadline passed, before its turn: not begun");
+    }
+    turn_ended_.Reset();
+    if (!turn_taken_.exchange(true, std::memory_order_acquire)) return Turn(*this);
+    if (!store_->waits_for_lock()) {
+      locked.Restart();
+    } else if (locked.Elapsed() >= patience) {
+      return absl::UnavailableError(
+          "the database is locked by another process that writes to it (such as a sqlite3 shell), and other changes "
+          "wait "
+          "for it: nothing was done, try again once it has ended");
+    }
+    turn_ended_.WaitFor(kLook);
+  }
+}
+
+void JobBook::EndTurn() {
+  turn_taken_.store(false, std::memory_order_release);
+  turn_ended_.Set();
+}
+
+ActiveJob* JobBook::FindActive(const Turn& /*turn*/, const JobId& id) {
+  absl::MutexLock lock(&mu_);
+  const auto it = active_.find(id);
+  return it == active_.end() ? nullptr : &it->second;
+}
+
 absl::Status JobBook::Insert(Job& job, const std::string& asked) {
   {
-    absl::MutexLock lock(&mu_);
+    PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn());
     if (draining()) return DrainingError();
     PF_RETURN_IF_ERROR(store_->Insert(job, asked));
+    absl::MutexLock lock(&mu_);
     TakeUp(Job(job), {});
     CountJob(job.state, +1);
     DecidePreemption();
@@ -175,12 +210,12 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
                                                    std::optional<absl::Time> ended_at) {
   absl::StatusOr<Job> job;
   {
-    absl::MutexLock lock(&mu_);
+    PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn());
     PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
     if (answered) return std::nullopt;
-    if (const auto it = active_.find(id); it != active_.end()) {
+    if (const ActiveJob* const active = FindActive(turn, id)) {
       return WithReason(absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " is ",
-                                                                   AbslView(kJobStateNames.Name(it->second.job.state)),
+                                                                   AbslView(kJobStateNames.Name(active->job.state)),
                                                                    "; cancel it before deleting it")),
                         "JOB_NOT_ENDED", {{"job", id.value()}});
     }
@@ -194,6 +229,7 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
       files_.UnmarkDeleted(id);
       return deleted;
     }
+    absl::MutexLock lock(&mu_);
     CountJob(job->state, -1);
     if (job->unreadable) metrics_.SetUnreadable(--unreadable_);
   }
@@ -203,46 +239,43 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
 }
 
 absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) {
-  {
-    absl::ReleasableMutexLock lock(&mu_);
-    PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
-    if (answered) {
-      lock.Release();
-      return Get(id);
-    }
-    if (const auto it = active_.find(id); it != active_.end()) {
-      ActiveJob& active = it->second;
-      Job next = Snapshot(active, 0);
-      if (next.state == JobState::kCancelling) {
-        PF_RETURN_IF_ERROR(Remember(active, request));
-        return next;
-      }
-      if (IsOnDevice(next.state)) {
-        const std::shared_ptr<LiveRun> live = active.live;
-        Move(next, JobState::kCancelling, why::kCancelRequested);
-        next.pausing = false;
-        PF_RETURN_IF_ERROR(Commit(active, Job(next), request));
-        live->RequestCancel();
-        return next;
-      }
-      Move(next, JobState::kCancelled, why::kCancelRequested);
-      // Of no run: what kept its start from being stored.
-      if (next.trouble.runs == 0) next.trouble.error.clear();
-      next.end_time = absl::Now();
-      next.trouble.retry_time = absl::InfinitePast();
-      AppendLog(id, telemetry::Severity::kInfo, EndedLine(next));
-      PF_RETURN_IF_ERROR(Commit(active, Job(next), request));
-      DecidePreemption();
+  PF_ASSIGN_OR_RETURN(Turn turn, TakeTurn());
+  PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
+  if (answered) {
+    turn.End();
+    return Get(id);
+  }
+  if (ActiveJob* const active = FindActive(turn, id)) {
+    absl::MutexLock lock(&mu_);
+    Job next = Snapshot(*active, 0);
+    if (next.state == JobState::kCancelling) {
+      PF_RETURN_IF_ERROR(Remember(*active, request));
       return next;
     }
+    if (IsOnDevice(next.state)) {
+      const std::shared_ptr<LiveRun> live = active->live;
+      Move(next, JobState::kCancelling, why::kCancelRequested);
+      next.pausing = false;
+      PF_RETURN_IF_ERROR(Commit(*active, next, request));
+      live->RequestCancel();
+      return next;
+    }
+    Move(next, JobState::kCancelled, why::kCancelRequested);
+    // Of no run: what kept its start from being stored.
+    if (next.trouble.runs == 0) next.trouble.error.clear();
+    next.end_time = absl::Now();
+    next.trouble.retry_time = absl::InfinitePast();
+    AppendLog(id, telemetry::Severity::kInfo, EndedLine(next));
+    PF_RETURN_IF_ERROR(Commit(*active, next, request));
+    DecidePreemption();
+    return next;
   }
-  PF_ASSIGN_OR_RETURN(Job job, store_->Get(id));
-  if (job.state == JobState::kCancelled) {
-    // Retried after this, it is not cancelled by a call that comes again.
-    if (!request.id.empty()) PF_RETURN_IF_ERROR(store_->PutRequest(request, {}));
-    return job;
-  }
-  return EndedError(job);
+  PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id, kNoEpochs));
+  if (ended.state != JobState::kCancelled) return EndedError(ended);
+  // Retried after this, it is not cancelled by a call that comes again.
+  if (!request.id.empty()) PF_RETURN_IF_ERROR(store_->PutRequest(request, {}));
+  turn.End();
+  return WithEpochs(ended);
 }
 
 JobId JobBook::Drain() {
@@ -256,7 +289,7 @@ JobId JobBook::Drain() {
   return running;
 }
 
-absl::Status JobBook::Commit(ActiveJob& active, Job&& next, const RequestKey& request) {
+absl::Status JobBook::Commit(ActiveJob& active, Job next, const RequestKey& request) {
   const JobState from = active.job.state;
   const JobState to = next.state;
   if (!CanMove(from, to)) {
@@ -264,7 +297,7 @@ absl::Status JobBook::Commit(ActiveJob& active, Job&& next, const RequestKey& re
                                             AbslView(kJobStateNames.Name(from)), " to ",
                                             AbslView(kJobStateNames.Name(to))));
   }
-  PF_RETURN_IF_ERROR(store_->Update(next, request));
+  PF_RETURN_IF_ERROR(Unlocked([&] { return store_->Update(next, request); }));
   CountJob(from, -1);
   CountJob(to, +1);
   const std::string key = next.id.value();
@@ -275,18 +308,12 @@ absl::Status JobBook::Commit(ActiveJob& active, Job&& next, const RequestKey& re
     active_.erase(next.id);
     log_hub_.Notify(next.id.value());  // complete now
   } else {
+    // Some may have been recorded while the store worked.
+    next.epochs = std::move(active.job.epochs);
     active.job = std::move(next);
   }
   hub_.Notify(key);
   return absl::OkStatus();
-}
-
-absl::Status JobBook::CommitWithoutEpochs(ActiveJob& active, Job&& next) {
-  next.epochs.swap(active.job.epochs);
-  const absl::Status moved = Commit(active, std::move(next));
-  // NOLINTNEXTLINE(bugprone-use-after-move): Commit takes nothing of it on an error.
-  if (!moved.ok()) next.epochs.swap(active.job.epochs);
-  return moved;
 }
 
 std::optional<LiveRun::Cache> JobBook::LiveCache(const JobId& id) const {

@@ -1,7 +1,8 @@
 // Jobs on record: those that have not ended in memory, all of them in the store. The one place where a job changes:
 // first in the store, then in memory, in the gauges and for its watchers.
-// Threads: all methods are safe anywhere. The lock is held across store writes, so that memory and store change
-// together; what a training step touches (LiveRun) has a lock of its own.
+// Threads: all methods are safe anywhere. Changes come one at a time, each in its turn, which is held across store
+// writes, so that memory and store change together. The lock guards the memory alone and is never held while the store
+// works: who reads, and who steps, waits for no store. What a training step touches (LiveRun) has a lock of its own.
 #pragma once
 
 #include <array>
@@ -65,6 +66,22 @@ struct LogChunk;
 
 class JobBook {
  public:
+  // The right to change jobs, until it is destroyed.
+  class Turn {
+   public:
+    Turn(Turn&& from) noexcept : book_(std::exchange(from.book_, nullptr)) {}
+    Turn& operator=(Turn&&) = delete;
+    ~Turn() { End(); }
+    void End() {
+      if (JobBook* const book = std::exchange(book_, nullptr)) book->EndTurn();
+    }
+
+   private:
+    friend class JobBook;
+    explicit Turn(JobBook& book) : book_(&book) {}
+    JobBook* book_;
+  };
+
   JobBook(std::unique_ptr<JobStore> store, JobFiles files, telemetry::JobMetrics& metrics, const BookOptions& options);
 
   // Takes up what the store holds; called once, before any other method. Interrupted jobs are queued again, or failed
@@ -125,9 +142,11 @@ class JobBook {
   // nothing changes. False: the store could not take it, and nothing has changed; the run goes on, and tells it again
   // later.
   bool Advance(const JobId& id, JobState state);
-  // Of its LiveRun, with the graph cache and the epochs recorded since. Ok: the epochs are in the store; errors of the
-  // rest are logged, since a later call brings it up to date.
+  // Of its LiveRun, with the graph cache and the epochs recorded since. On an error some of it is not stored, and a
+  // later call brings it up to date. Safe beside the device thread's own methods.
   absl::Status StoreProgress(const JobId& id);
+  // The epochs recorded so far are in the store when Ok. Takes no turn.
+  absl::Status StoreEpochs(const JobId& id) ABSL_LOCKS_EXCLUDED(save_mu_, mu_);
   void RecordEpoch(const JobId& id, const train::EpochMetrics& metrics);
   // Moves the job on the device to where `conclude` leads, which is called under the lock with the job as it is now and
   // may write its log: no cancel comes between. Returns the job as it is stored. An error of the store: nothing has
@@ -141,13 +160,13 @@ class JobBook {
   // again.
   void Attend();
 
-  // For what belongs to a job that has not ended: calls `f` with it under the lock, with nullptr for any other.
-  template <class F>
-  auto WithActive(const JobId& id, F f) {
-    absl::MutexLock lock(&mu_);
-    const auto it = active_.find(id);
-    return f(it == active_.end() ? nullptr : &it->second);
-  }
+  // Waits until no other change is under way. While the one that is waits for a lock of another process on the
+  // database, at most for this thread's Patience, or for `longest` without one. Errors: Unavailable; Cancelled where
+  // nobody wants the change any more.
+  absl::StatusOr<Turn> TakeTurn(absl::Duration longest = kLongestWait);
+  // A job that has not ended, nullptr for any other. Until the turn ends it is there, its state and `live` do not
+  // change, and its commands belong to the caller.
+  ActiveJob* FindActive(const Turn& turn, const JobId& id);
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
   // The job's directory must be there.
   // Who follows it is told of each line.
@@ -158,12 +177,26 @@ class JobBook {
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
 
  private:
+  static constexpr absl::Duration kLongestWait = absl::Seconds(5);
+
+  void EndTurn();
+  // What `f` does in the store, in the caller's turn: without the lock.
+  template <class F>
+  auto Unlocked(F f) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    mu_.Unlock();
+    auto result = f();
+    mu_.Lock();
+    return result;
+  }
+
   // recovery.cc
   // `last_sequence`: as JobStore::LastSequence.
   absl::Status SetStraysAside(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence,
                               bool quarantine_unknown);
   absl::Status RecoverJob(const JobId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RecoverRunning(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // All that follows and waits for the store is called in a turn.
 
   // job_upkeep.cc
   // Fails each waiting job that is beyond a limit.
@@ -180,7 +213,8 @@ class JobBook {
   static Job WithoutEpochs(const ActiveJob& active);
   // The job becomes one that has not ended; nothing is stored.
   ActiveJob& TakeUp(Job&& job, std::vector<graphcache::Command> commands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether a pause of the running job was stored.
+  // A queued job that waits after an error, or after deaths of the server, may run now.
+  absl::Status EndWait(ActiveJob& active, const RequestKey& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A call that finds nothing to do is on record all the same: it does nothing when it comes again, whatever became of
   // the job meanwhile.
   absl::Status Remember(const ActiveJob& active, const RequestKey& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -188,14 +222,9 @@ class JobBook {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What a run of the job begins with.
   absl::StatusOr<std::shared_ptr<LiveRun>> MakeLiveRun(const ActiveJob& active) const;
-  // Stores `next`, then makes it what everyone sees; a job that ended leaves active_. Nothing changes on an error,
-  // `next` included.
-  // `request`: that led to it, on record with it.
-  absl::Status Commit(ActiveJob& active, Job&& next, const RequestKey& request = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // As Commit of a job without epochs: those of `active` stay.
-  absl::Status CommitWithoutEpochs(ActiveJob& active, Job&& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Those that an error kept from the store stay for the next call.
-  absl::Status SaveEpochs(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Stores `next`, then makes it what everyone sees; a job that ended leaves active_. Its epochs stay those of
+  // `active`. Nothing changes on an error. `request`: that led to it, on record with it.
+  absl::Status Commit(ActiveJob& active, Job next, const RequestKey& request = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SaveGraphCache(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountJob(JobState state, int64_t change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -206,6 +235,10 @@ class JobBook {
   const Stopwatch clock_;
   Event changed_;
 
+  std::atomic<bool> turn_taken_{false};
+  Event turn_ended_;
+  // Held while epochs go to the store, so that each goes once.
+  absl::Mutex save_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   mutable absl::Mutex mu_;
   std::map<JobId, ActiveJob> active_ ABSL_GUARDED_BY(mu_);
   std::optional<Job> creating_ ABSL_GUARDED_BY(mu_);

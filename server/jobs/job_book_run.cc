@@ -12,20 +12,20 @@
 namespace permafrost::jobs {
 namespace {
 
-std::string EpochsContext(const ActiveJob& active) {
-  return absl::StrCat("epochs from ", active.unsaved_epochs.front().epoch, " on");
-}
+// A change that the device thread makes waits for others, and fails only where the database is locked.
+constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 
 }  // namespace
 
 absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wait) {
+  PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn());
   absl::MutexLock lock(&mu_);
   wait = absl::InfiniteDuration();
   if (draining()) return std::nullopt;
   PF_RETURN_IF_ERROR(FailOverdue());
   ActiveJob* best = FindBest(wait);
   if (best == nullptr) return std::nullopt;
-  Job next = best->job;
+  Job next = WithoutEpochs(*best);
   const bool resumes = next.start_time != absl::InfinitePast();
   Move(next, next.interrupted ? JobState::kRecovering : JobState::kPreparing, why::kTaken);
   next.trouble.retry_time = absl::InfinitePast();
@@ -34,7 +34,7 @@ absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wai
   } else {
     next.start_time = absl::Now();
   }
-  PF_ASSIGN_OR_RETURN(std::shared_ptr<LiveRun> live, MakeLiveRun(*best));
+  PF_ASSIGN_OR_RETURN(std::shared_ptr<LiveRun> live, Unlocked([&] { return MakeLiveRun(*best); }));
   if (const absl::Status stored = Commit(*best, std::move(next)); !stored.ok()) {
     // Shown while it waits. It was no run that failed, so none is counted.
     best->job.trouble.error = OneLine(stored.message());
@@ -73,17 +73,22 @@ absl::StatusOr<std::shared_ptr<LiveRun>> JobBook::MakeLiveRun(const ActiveJob& a
 }
 
 bool JobBook::Advance(const JobId& id, JobState state) {
-  absl::MutexLock lock(&mu_);
-  ActiveJob& active = active_.at(id);
-  if (active.job.state == JobState::kCancelling || !CanMove(active.job.state, state)) return true;
-  Job next = WithoutEpochs(active);
-  if (state == JobState::kRunning) {
-    next.interrupted = false;
-    Move(next, state, why::kStepped);
+  absl::Status moved;
+  if (const absl::StatusOr<Turn> turn = TakeTurn(kForOthers); turn.ok()) {
+    absl::MutexLock lock(&mu_);
+    ActiveJob& active = active_.at(id);
+    if (active.job.state == JobState::kCancelling || !CanMove(active.job.state, state)) return true;
+    Job next = WithoutEpochs(active);
+    if (state == JobState::kRunning) {
+      next.interrupted = false;
+      Move(next, state, why::kStepped);
+    } else {
+      Move(next, state, why::kCapturing);
+    }
+    moved = Commit(active, std::move(next));
   } else {
-    Move(next, state, why::kCapturing);
+    moved = turn.status();
   }
-  const absl::Status moved = CommitWithoutEpochs(active, std::move(next));
   if (!moved.ok()) {
     telemetry::Log(telemetry::Severity::kWarning,
                    absl::StrCat("job ", id.value(), " is ", AbslView(kJobStateNames.Name(state)),
@@ -93,17 +98,43 @@ bool JobBook::Advance(const JobId& id, JobState state) {
 }
 
 absl::Status JobBook::StoreProgress(const JobId& id) {
+  const absl::Status epochs = StoreEpochs(id);
+  PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn(kForOthers));
   absl::MutexLock lock(&mu_);
-  ActiveJob& active = active_.at(id);
+  const auto it = active_.find(id);
+  if (it == active_.end() || !it->second.live) return epochs;
+  ActiveJob& active = it->second;
   active.job.progress = active.live->progress();
   active.job.trouble = active.live->trouble();
   active.job.device_time = active.live->device_time();
-  const absl::Status epochs = SaveEpochs(active);
-  for (const absl::Status& stored : {epochs, store_->Update(active.job), SaveGraphCache(active)}) {
-    if (stored.ok()) continue;
-    telemetry::Log(telemetry::Severity::kWarning, absl::StrCat("progress of job ", id.value(), ": ", stored.message()));
+  const Job row = WithoutEpochs(active);
+  const absl::Status stored = Unlocked([&] { return store_->Update(row); });
+  const absl::Status cache = SaveGraphCache(active);
+  if (!epochs.ok()) return epochs;
+  return stored.ok() ? cache : stored;
+}
+
+absl::Status JobBook::StoreEpochs(const JobId& id) {
+  absl::MutexLock saving(&save_mu_);
+  while (true) {
+    std::deque<train::EpochMetrics> piece;
+    {
+      absl::MutexLock lock(&mu_);
+      const auto it = active_.find(id);
+      if (it == active_.end()) return absl::OkStatus();
+      const auto& unsaved = it->second.unsaved_epochs;
+      piece.assign(unsaved.begin(),
+                   unsaved.begin() + static_cast<std::ptrdiff_t>(std::min(unsaved.size(), kMostEpochs)));
+    }
+    if (piece.empty()) return absl::OkStatus();
+    if (const absl::Status stored = store_->PutEpochs(id, piece); !stored.ok()) {
+      return Annotate(stored, absl::StrCat("epochs from ", piece.front().epoch, " on"));
+    }
+    absl::MutexLock lock(&mu_);
+    // Others came behind them at the most.
+    auto& unsaved = active_.at(id).unsaved_epochs;
+    unsaved.erase(unsaved.begin(), unsaved.begin() + static_cast<std::ptrdiff_t>(piece.size()));
   }
-  return epochs;
 }
 
 void JobBook::RecordEpoch(const JobId& id, const train::EpochMetrics& metrics) {
@@ -121,6 +152,8 @@ void JobBook::RecordEpoch(const JobId& id, const train::EpochMetrics& metrics) {
 }
 
 absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(Job&)>& conclude) {
+  PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn(kForOthers));
+  absl::Status moved = StoreEpochs(id);
   absl::MutexLock lock(&mu_);
   ActiveJob& active = active_.at(id);
   Job next = WithoutEpochs(active);
@@ -132,12 +165,11 @@ absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(
                                    ? RetryDelay(options_.first_retry, next.trouble.runs)
                                    : absl::ZeroDuration();
   if (delay > absl::ZeroDuration() && next.state == JobState::kQueued) next.trouble.retry_time = absl::Now() + delay;
-  absl::Status moved = SaveEpochs(active);
   if (moved.ok()) moved = SaveGraphCache(active);
   Job stored = next;
   // A job that goes on later must not be left running on record for an epoch's sake: it would count as a death.
   if (moved.ok() || goes_on) {
-    moved = CommitWithoutEpochs(active, std::move(next));
+    moved = Commit(active, std::move(next));
   }
   PF_RETURN_IF_ERROR(moved);
   if (goes_on) {
@@ -154,20 +186,12 @@ void JobBook::GiveUpRunning() {
   running_ = JobId();
 }
 
-absl::Status JobBook::SaveEpochs(ActiveJob& active) {
-  if (active.unsaved_epochs.empty()) return absl::OkStatus();
-  const absl::Status stored = store_->PutEpochs(active.job.id, active.unsaved_epochs);
-  if (!stored.ok()) return Annotate(stored, EpochsContext(active));
-  active.unsaved_epochs.clear();
-  return absl::OkStatus();
-}
-
 absl::Status JobBook::SaveGraphCache(ActiveJob& active) {
   if (!active.live) return absl::OkStatus();
   const LiveRun::Cache cache = active.live->cache();
   const bool changed = cache.entries != active.stored_entries;
-  const absl::Status stored =
-      store_->PutGraphCache(active.job.id, cache.snapshot, changed ? cache.entries.get() : nullptr);
+  const absl::Status stored = Unlocked(
+      [&] { return store_->PutGraphCache(active.job.id, cache.snapshot, changed ? cache.entries.get() : nullptr); });
   if (!stored.ok()) return Annotate(stored, "graph cache");
   active.stored_entries = cache.entries;
   return absl::OkStatus();

@@ -1,16 +1,22 @@
 #include "jobs/job_store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <sqlite3.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "base/monotonic.h"
+#include "base/patience.h"
 #include "jobs/job_json.h"
 #include "jobs/job_row.h"
 #include "jobs/job_schema.h"
@@ -21,8 +27,17 @@
 namespace permafrost::jobs {
 namespace {
 
-// How long another process that looks into the file (sqlite3, a backup) may hold it before a call fails.
-constexpr int kBusyTimeoutMilliseconds = 5000;
+// How long another process that writes to the file (sqlite3) may hold it before a call fails, and before the file
+// cannot be opened.
+constexpr absl::Duration kLongestLock = absl::Seconds(5);
+// Between two looks whether it still does.
+constexpr absl::Duration kLookAtLock = absl::Milliseconds(10);
+
+absl::Status GivenUpError() {
+  return absl::CancelledError("the client gave the call up while it waited for the database: nothing was done");
+}
+
+bool IsLocked(const SQLite::Exception& error) { return (error.getErrorCode() & 0xff) == SQLITE_BUSY; }
 
 absl::Status NotFound(const JobId& id) {
   return WithReason(absl::NotFoundError(absl::StrCat("job ", id.value(), " does not exist")), "JOB_NOT_FOUND",
@@ -117,6 +132,8 @@ class SqliteJobStore : public JobStore {
   // Throws SQLite::Exception.
   SqliteJobStore(SQLite::Database prepared, std::function<void()> on_error)
       : on_error_(std::move(on_error)), connection_(std::move(prepared)) {}
+
+  bool waits_for_lock() const override { return lock_waits_.load(std::memory_order_relaxed) > 0; }
 
   absl::Status Insert(Job& job, const std::string& asked) override {
     return WithConnection([&](Connection& c) -> absl::Status {
@@ -340,20 +357,47 @@ class SqliteJobStore : public JobStore {
   }
 
  private:
-  // The one way to the connection: takes the lock and turns SQLite's exceptions into Status.
+  // The one way to the connection: takes the lock and turns SQLite's exceptions into Status. A lock of another process
+  // is waited for without the connection's own, so that what only reads goes on meanwhile. `f` is then called again: a
+  // transaction that writes finds the lock where it begins, before it has done anything.
   template <class F>
   std::invoke_result_t<F, Connection&> WithConnection(F f) const {
-    absl::MutexLock lock(&mu_);
-    try {
-      return f(connection_);
-    } catch (const SQLite::Exception& error) {
-      const int system_error = SystemErrorOf(connection_.database.getHandle(), error);
-      on_error_();
-      return ToStatus(connection_.database.getFilename(), error, system_error);
+    const absl::Duration patience = Patience::Left(kLongestLock);
+    const Stopwatch watch;
+    std::optional<LockWait> waiting;
+    while (true) {
+      {
+        absl::MutexLock lock(&mu_);
+        try {
+          return f(connection_);
+        } catch (const SQLite::Exception& error) {
+          if (!IsLocked(error) || watch.Elapsed() >= patience) {
+            const int system_error = SystemErrorOf(connection_.database.getHandle(), error);
+            on_error_();
+            return ToStatus(connection_.database.getFilename(), error, system_error);
+          }
+        }
+      }
+      if (!waiting) waiting.emplace(lock_waits_);
+      absl::SleepFor(std::min(kLookAtLock, patience - watch.Elapsed()));
+      if (!Patience::IsWanted()) return GivenUpError();
     }
   }
 
+  // Counts a call that waits for another process.
+  class LockWait {
+   public:
+    explicit LockWait(std::atomic<int>& count) : count_(count) { ++count_; }
+    ~LockWait() { --count_; }
+    LockWait(const LockWait&) = delete;
+    LockWait& operator=(const LockWait&) = delete;
+
+   private:
+    std::atomic<int>& count_;
+  };
+
   const std::function<void()> on_error_;
+  mutable std::atomic<int> lock_waits_{0};
   mutable absl::Mutex mu_;
   mutable Connection connection_ ABSL_GUARDED_BY(mu_);
 };
@@ -387,8 +431,11 @@ absl::StatusOr<bool> JobStore::IsAnswered(const RequestKey& request) const {
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::filesystem::path& path,
                                                          std::function<void()> on_error) {
   try {
-    SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMilliseconds);
+    SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE,
+                              static_cast<int>(absl::ToInt64Milliseconds(kLongestLock)));
     PF_RETURN_IF_ERROR(PrepareDatabase(database));
+    // From here on the store waits by itself.
+    database.setBusyTimeout(0);
     return std::make_unique<SqliteJobStore>(std::move(database), std::move(on_error));
   } catch (const SQLite::Exception& error) {
     return ToStatus(path.string(), error);

@@ -1,5 +1,7 @@
 // Jobs in SQLite (WAL, synchronous=FULL): what a method returned Ok for survives the death of the process.
-// Threads: all methods are safe anywhere; one connection under one lock.
+// Threads: all methods are safe anywhere; one connection under one lock. Another process that writes to the file keeps
+// those waiting that write, for as long as the thread's Patience allows and at most five seconds without one: then they
+// fail, Unavailable, with nothing done; Cancelled where nobody waits for it any more. Those that only read go on.
 // Specs, progress, results, graph caches and commands are JSON columns, so that a new field needs no migration; the
 // schema version is checked, and an older one brought up to date.
 #pragma once
@@ -65,6 +67,9 @@ class JobStore {
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(
       const std::filesystem::path& path, std::function<void()> on_error = [] {});
   virtual ~JobStore() = default;
+
+  // Whether some call waits just now for another process that writes to the file.
+  virtual bool waits_for_lock() const { return false; }
 
   // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id. The job's request_id is on record too,
   // with `asked` (Creation).

@@ -29,6 +29,9 @@ Limit LimitOfWaiting(const Job& job, absl::Time now) {
 }  // namespace
 
 void JobBook::Attend() {
+  const absl::StatusOr<Turn> turn = TakeTurn();
+  // Where the database is locked nothing can be failed; who may run first is found out the next time.
+  if (!turn.ok()) return;
   absl::MutexLock lock(&mu_);
   if (draining()) return;
   const absl::Status failed = FailOverdue();

@@ -58,29 +58,32 @@ void Apply(const JobUpdate& update, Job& job) {
 absl::Status JobBook::SetPausing(ActiveJob& active, bool pausing, const RequestKey& request) {
   Job next = WithoutEpochs(active);
   next.pausing = pausing;
-  PF_RETURN_IF_ERROR(store_->Update(next, request));
+  PF_RETURN_IF_ERROR(Unlocked([&] { return store_->Update(next, request); }));
   active.job.pausing = pausing;
   hub_.Notify(next.id.value());
   return absl::OkStatus();
 }
 
 absl::Status JobBook::Remember(const ActiveJob& active, const RequestKey& request) {
-  return request.id.empty() ? absl::OkStatus() : store_->Update(WithoutEpochs(active), request);
+  if (request.id.empty()) return absl::OkStatus();
+  const Job row = WithoutEpochs(active);
+  return Unlocked([&] { return store_->Update(row, request); });
 }
 
 absl::StatusOr<Job> JobBook::Pause(const JobId& id, const RequestKey& request) {
-  absl::ReleasableMutexLock lock(&mu_);
+  PF_ASSIGN_OR_RETURN(Turn turn, TakeTurn());
   PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
   if (answered) {
-    lock.Release();
+    turn.End();
     return Get(id);
   }
-  const auto it = active_.find(id);
-  if (it == active_.end()) {
+  ActiveJob* const found = FindActive(turn, id);
+  if (found == nullptr) {
     PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id, kNoEpochs));
     return EndedError(ended);
   }
-  ActiveJob& active = it->second;
+  ActiveJob& active = *found;
+  absl::MutexLock lock(&mu_);
   if (active.job.state == JobState::kCancelling) return CancellingError(active.job);
   if (IsOnDevice(active.job.state) && !active.job.pausing) {
     PF_RETURN_IF_ERROR(SetPausing(active, true, request));
@@ -99,18 +102,19 @@ absl::StatusOr<Job> JobBook::Pause(const JobId& id, const RequestKey& request) {
 }
 
 absl::StatusOr<Job> JobBook::Resume(const JobId& id, const RequestKey& request) {
-  absl::ReleasableMutexLock lock(&mu_);
+  PF_ASSIGN_OR_RETURN(Turn turn, TakeTurn());
   PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
   if (answered) {
-    lock.Release();
+    turn.End();
     return Get(id);
   }
-  const auto it = active_.find(id);
-  if (it == active_.end()) {
+  ActiveJob* const found = FindActive(turn, id);
+  if (found == nullptr) {
     PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id, kNoEpochs));
     return EndedError(ended);
   }
-  ActiveJob& active = it->second;
+  ActiveJob& active = *found;
+  absl::MutexLock lock(&mu_);
   if (active.job.state == JobState::kCancelling) return CancellingError(active.job);
   if (IsOnDevice(active.job.state) && active.job.pausing) {
     PF_RETURN_IF_ERROR(SetPausing(active, false, request));
@@ -130,11 +134,28 @@ absl::StatusOr<Job> JobBook::Resume(const JobId& id, const RequestKey& request) 
   return Snapshot(active, 0);
 }
 
+absl::Status JobBook::EndWait(ActiveJob& active, const RequestKey& request) {
+  Job next = WithoutEpochs(active);
+  next.trouble = {};
+  next.deaths = {};
+  PF_RETURN_IF_ERROR(Unlocked([&] { return store_->Update(next, request); }));
+  active.job.trouble = {};
+  active.job.deaths = {};
+  active.not_before = -absl::InfiniteDuration();
+  AppendLog(next.id, telemetry::Severity::kInfo, "waits no longer: a retry was asked for");
+  DecidePreemption();
+  changed_.Set();
+  hub_.Notify(next.id.value());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id, const RequestKey& request) {
-  absl::MutexLock lock(&mu_);
-  if (const auto it = active_.find(id); it != active_.end()) {
-    PF_RETURN_IF_ERROR(CheckActiveNeedsNoRetry(it->second.job));
-    PF_RETURN_IF_ERROR(Remember(it->second, request));
+  PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn());
+  if (ActiveJob* const active = FindActive(turn, id)) {
+    absl::MutexLock lock(&mu_);
+    PF_RETURN_IF_ERROR(CheckActiveNeedsNoRetry(active->job));
+    const bool waits = active->job.state == JobState::kQueued && active->not_before > clock_.Elapsed();
+    PF_RETURN_IF_ERROR(waits ? EndWait(*active, request) : Remember(*active, request));
     return std::nullopt;
   }
   PF_ASSIGN_OR_RETURN(Job job, store_->Get(id, kNoEpochs));
@@ -147,11 +168,11 @@ absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id, const
 }
 
 absl::StatusOr<Job> JobBook::Requeue(const JobId& id, const RequestKey& request) {
-  Job queued;
   // An ended job's do not change.
   PF_ASSIGN_OR_RETURN(Job history, store_->Get(id));
+  Job queued;
   {
-    absl::MutexLock lock(&mu_);
+    PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn());
     PF_ASSIGN_OR_RETURN(Job job, store_->Get(id, kNoEpochs));
     job.epochs = std::move(history.epochs);
     PF_ASSIGN_OR_RETURN(std::vector<graphcache::Command> commands, store_->GetCacheCommands(id));
@@ -165,6 +186,7 @@ absl::StatusOr<Job> JobBook::Requeue(const JobId& id, const RequestKey& request)
     job.pausing = false;
     AppendLog(id, telemetry::Severity::kInfo, "queued again by a retry");
     PF_RETURN_IF_ERROR(store_->Update(job, request));
+    absl::MutexLock lock(&mu_);
     CountJob(from, -1);
     CountJob(job.state, +1);
     queued = job;
@@ -177,20 +199,21 @@ absl::StatusOr<Job> JobBook::Requeue(const JobId& id, const RequestKey& request)
 }
 
 absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update, const RequestKey& request) {
-  absl::ReleasableMutexLock lock(&mu_);
+  PF_ASSIGN_OR_RETURN(Turn turn, TakeTurn());
   PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
   if (answered) {
-    lock.Release();
+    turn.End();
     return Get(id);
   }
-  const auto it = active_.find(id);
-  const bool ended = it == active_.end();
+  ActiveJob* const active = FindActive(turn, id);
+  const bool ended = active == nullptr;
   Job next;
   if (ended) {
-    // Its epochs, which do not change any more, are read once the lock is free: they may be a million.
+    // Its epochs, which do not change any more, are read after the turn: they may be a million.
     PF_ASSIGN_OR_RETURN(next, store_->Get(id, kNoEpochs));
   } else {
-    next = Snapshot(it->second, 0);
+    absl::MutexLock lock(&mu_);
+    next = Snapshot(*active, 0);
   }
   if (next.unreadable) return UnreadableError(next);
   const std::string etag = EtagOf(next);
@@ -209,15 +232,16 @@ absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update, co
   const bool stores = EtagOf(next) != etag || !request.id.empty();
   if (stores) {
     PF_RETURN_IF_ERROR(store_->Describe(next, request));
+    absl::MutexLock lock(&mu_);
     if (!ended) {
-      it->second.job.spec.priority = next.spec.priority;
-      it->second.job.spec.limits = next.spec.limits;
-      if (it->second.live) it->second.live->SetLimits(next.spec.limits);
-      it->second.job.labels = next.labels;
+      active->job.spec.priority = next.spec.priority;
+      active->job.spec.limits = next.spec.limits;
+      if (active->live) active->live->SetLimits(next.spec.limits);
+      active->job.labels = next.labels;
     }
     DecidePreemption();
   }
-  lock.Release();
+  turn.End();
   if (stores) {
     changed_.Set();
     hub_.Notify(id.value());

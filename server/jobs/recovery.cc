@@ -1,4 +1,5 @@
 // How the book takes up what the server before left: its Recover.
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -127,7 +128,13 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
     AppendLog(id, telemetry::Severity::kInfo, EndedLine(next));
     return Commit(active, std::move(next));
   }
-  return IsOnDevice(was) ? RecoverRunning(active) : absl::OkStatus();
+  if (IsOnDevice(was)) return RecoverRunning(active);
+  if (was == JobState::kQueued && active.job.trouble.retry_time != absl::InfinitePast()) {
+    // What is left of its wait. The wall clock may have been set back since.
+    const absl::Duration left = active.job.trouble.retry_time - absl::Now();
+    active.not_before = clock_.Elapsed() + std::clamp(left, absl::ZeroDuration(), kLongestRetry);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status JobBook::RecoverRunning(ActiveJob& active) {

@@ -1,9 +1,11 @@
 #include "jobs/run_context.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/patience.h"
 #include "base/status.h"
 #include "jobs/job_log_text.h"
 
@@ -11,6 +13,8 @@ namespace permafrost::jobs {
 namespace {
 
 constexpr absl::Duration kStoreInterval = absl::Seconds(1);
+// How long a checkpoint waits at the most for a lock of another process on the database before it is put off.
+constexpr absl::Duration kMostForACheckpoint = absl::Milliseconds(100);
 
 telemetry::Severity ToSeverity(train::LogLevel level) {
   switch (level) {
@@ -71,6 +75,7 @@ train::StopRequest JobRunContext::stop_requested() const {
 
 void JobRunContext::AdvanceTo(JobState state) {
   if (state_ == JobState::kRunning || state_ == state || hooks_.now() < next_advance_) return;
+  const Patience none(absl::ZeroDuration());
   if (hooks_.advance(state)) {
     state_ = state;
   } else {
@@ -128,6 +133,7 @@ std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_
   if (now >= next_stamp_) {
     std::vector<graphcache::Command> stamped(pending, due.end());
     for (graphcache::Command& command : stamped) command.step = step;
+    const Patience none(absl::ZeroDuration());
     const absl::Status stored = hooks_.store_commands(stamped);
     if (stored.ok()) {
       live_.commands().Stamp(stamped);
@@ -145,6 +151,7 @@ std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_
 
 void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
   metrics_.job.ObserveEpoch(absl::Seconds(metrics.train_seconds + metrics.valid_seconds));
+  epochs_ = metrics.epoch;
   hooks_.record_epoch(metrics);
   log_.Write(telemetry::Severity::kInfo, EpochLine(metrics, options_));
   // Not each: the epochs of a small graph are as short as a step.
@@ -154,13 +161,12 @@ void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
 
 absl::Status JobRunContext::StoreEpochs() {
   Enter(DevicePhase::kCheckpoint);
-  return StoreProgress();
-}
-
-absl::Status JobRunContext::StoreProgress() {
-  last_store_ = hooks_.now();
+  // Without its last checkpoint the run would have to do again what it did since the one before.
+  const bool is_last = live_.stop_seen() || epochs_ >= options_.epochs;
+  std::optional<Patience> short_one;
+  if (!is_last) short_one.emplace(kMostForACheckpoint);
   // The database shares its disk with the checkpoint: whatever keeps it from writing may pass.
-  const absl::Status stored = hooks_.store_progress();
+  const absl::Status stored = hooks_.store_epochs();
   return stored.ok() ? stored : AsTransient(stored);
 }
 
@@ -171,7 +177,9 @@ void JobRunContext::OnCheckpoint(int64_t step, absl::Duration duration) {
   }
   live_.SetTrouble(absl::OkStatus());
   Enter(DevicePhase::kTraining);
-  StoreProgress().IgnoreError();  // logged; a later one brings it up to date
+  last_store_ = hooks_.now();
+  const Patience none(absl::ZeroDuration());
+  if (!hooks_.store_progress().ok()) hooks_.store_soon();
   hooks_.notify();
 }
 
@@ -189,7 +197,9 @@ void JobRunContext::Log(train::LogLevel level, std::string_view line) {
 }
 
 void JobRunContext::StoreNowAndThen() {
-  if (hooks_.now() - last_store_ >= kStoreInterval) StoreProgress().IgnoreError();
+  if (hooks_.now() - last_store_ < kStoreInterval) return;
+  last_store_ = hooks_.now();
+  hooks_.store_soon();
 }
 
 }  // namespace permafrost::jobs

@@ -130,8 +130,12 @@ class LiveRun {
 // Where a run's news go.
 struct RunHooks {
   std::function<void()> notify;  // tells watchers; each step
-  // Of LiveRun, with its cache, and the epochs recorded since. Ok: the epochs are in the store.
+  // Of LiveRun, with its cache, and the epochs recorded since: stores them when it can, on another thread.
+  std::function<void()> store_soon;
+  // The same at once.
   std::function<absl::Status()> store_progress;
+  // Ok: the epochs recorded so far are in the store.
+  std::function<absl::Status()> store_epochs;
   std::function<void(const train::EpochMetrics&)> record_epoch;  // publishes it
   // Replaces those of equal sequence; on disk when it returns Ok.
   std::function<absl::Status(const std::vector<graphcache::Command>&)> store_commands;
@@ -150,7 +154,8 @@ struct RunMetrics {
 };
 
 // Progress, epochs and the graph cache are in memory at once, and in the store at most once a second and at each
-// checkpoint.
+// checkpoint. No step waits for the store where another process has locked it: what cannot be stored then is stored
+// later, a command waits, and a checkpoint is put off. Only the last checkpoint of a run waits.
 // Threads: the device thread only. Borrows everything.
 class JobRunContext : public train::RunContext {
  public:
@@ -168,7 +173,6 @@ class JobRunContext : public train::RunContext {
   void Log(train::LogLevel level, std::string_view line) override;
 
  private:
-  absl::Status StoreProgress();
   // If the last time was a second ago.
   void StoreNowAndThen();
   void Move() const;
@@ -183,7 +187,8 @@ class JobRunContext : public train::RunContext {
   const RunHooks hooks_;
   RunCounters counters_;
   CacheCounters cache_counters_;
-  int64_t step_ = 0;  // of the newest progress
+  int64_t step_ = 0;    // of the newest progress
+  int64_t epochs_ = 0;  // that have been told
   absl::Duration last_store_;
   JobState state_ = JobState::kPreparing;  // the newest that was stored of this run
   // No state is stored before: the store failed just now.

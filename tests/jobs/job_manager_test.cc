@@ -242,13 +242,32 @@ TEST_F(WaitingJobTest, ACancelEndsTheWait) {
   EXPECT_EQ(server_.Get("waits").state, JobState::kCancelled);
 }
 
-TEST_F(WaitingJobTest, ADrainEndsTheWaitAndTheNextServerTriesAtOnce) {
+TEST_F(WaitingJobTest, ARetryEndsTheWait) {
+  const auto retried = server_->Retry(JobId("waits"), "r1");
+  ASSERT_TRUE(retried.ok()) << retried.status();
+  server_.runner().AwaitRuns(2);
+  const auto waits_again = [](const Job& job) {
+    return job.state == JobState::kQueued && job.trouble.retry_time != absl::InfinitePast();
+  };
+  EXPECT_EQ(server_.Await("waits", waits_again).trouble.runs, 1) << "errors are counted from the retry on";
+  EXPECT_THAT(server_.Log("waits"), HasSubstr("waits no longer: a retry was asked for\n"));
+  const auto again = server_->Retry(JobId("waits"), "r1");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(waits_again(*again)) << "a call that comes again is not done a second time";
+}
+
+TEST_F(WaitingJobTest, TheWaitSurvivesTheServerAndARetryEndsIt) {
   server_->Drain();
   server_->Join();
   EXPECT_EQ(server_.Get("waits").state, JobState::kQueued);
   Server later(server_.state_dir());
   EXPECT_THAT(later.Get("waits").trouble.error, HasSubstr("Input/output error"));
+  EXPECT_EQ(later.Get("waits").trouble.retry_time, server_.Get("waits").trouble.retry_time);
   later->Start();
+  later.Create("other");
+  EXPECT_EQ(later.AwaitEnd("other").state, JobState::kSucceeded) << "though of lower priority";
+  EXPECT_EQ(later.Get("waits").state, JobState::kQueued);
+  ASSERT_TRUE(later->Retry(JobId("waits")).ok());
   EXPECT_EQ(later.AwaitEnd("waits").state, JobState::kSucceeded);
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/patience.h"
 #include "base/status.h"
 #include "metric_values.h"
 #include "temp_dir.h"
@@ -41,6 +42,9 @@ class RunContextTest : public testing::Test {
   absl::Duration now_;
   int notices_ = 0;
   std::vector<int64_t> stored_steps_, marked_steps_;
+  int wanted_stores_ = 0, stored_epochs_ = 0;
+  // How long the store may be waited for, each time that it is called.
+  std::vector<absl::Duration> patience_;
   std::vector<int64_t> epochs_;
   std::vector<std::vector<graphcache::Command>> stored_commands_;
   absl::Status store_error_;
@@ -52,14 +56,23 @@ class RunContextTest : public testing::Test {
                          *log_,
                          RunMetrics{metrics_, cache_metrics_},
                          {.notify = [this] { ++notices_; },
+                          .store_soon = [this] { ++wanted_stores_; },
                           .store_progress =
                               [this] {
+                                patience_.push_back(Patience::Left(absl::Hours(1)));
                                 stored_steps_.push_back(live_.progress().step);
+                                return store_error_;
+                              },
+                          .store_epochs =
+                              [this] {
+                                patience_.push_back(Patience::Left(absl::Hours(1)));
+                                ++stored_epochs_;
                                 return store_error_;
                               },
                           .record_epoch = [this](const train::EpochMetrics& m) { epochs_.push_back(m.epoch); },
                           .store_commands =
                               [this](const std::vector<graphcache::Command>& commands) {
+                                patience_.push_back(Patience::Left(absl::Hours(1)));
                                 if (!store_error_.ok()) return store_error_;
                                 stored_commands_.push_back(commands);
                                 return absl::OkStatus();
@@ -67,6 +80,7 @@ class RunContextTest : public testing::Test {
                           .mark_step = [this](int64_t step) { marked_steps_.push_back(step); },
                           .advance =
                               [this](JobState state) {
+                                patience_.push_back(Patience::Left(absl::Hours(1)));
                                 if (store_error_.ok()) states_.push_back(state);
                                 return store_error_.ok();
                               },
@@ -132,25 +146,30 @@ TEST_F(RunContextTest, TellsWhenItWarmsUpAndWhenItsFirstStepIsDone) {
 }
 
 TEST_F(RunContextTest, EachStepIsVisibleButStoredOnceASecond) {
+  std::vector<int64_t> wanted_at;
   for (int64_t step = 1; step <= 10; ++step) {
     now_ += absl::Milliseconds(300);
     context_.OnProgress(Step(step));
     EXPECT_EQ(live_.progress().step, step);
     EXPECT_EQ(marked_steps_.back(), step);
+    if (static_cast<int>(wanted_at.size()) < wanted_stores_) wanted_at.push_back(step);
   }
-  EXPECT_THAT(stored_steps_, testing::ElementsAre(4, 8)) << "at 1.2 s and 2.4 s";
+  EXPECT_THAT(wanted_at, testing::ElementsAre(4, 8)) << "at 1.2 s and 2.4 s";
+  EXPECT_THAT(stored_steps_, testing::IsEmpty()) << "by another thread than the run's";
   EXPECT_EQ(notices_, 10);
 }
 
 TEST_F(RunContextTest, EpochsAreStoredOnceASecondAndBeforeACheckpoint) {
+  options_.epochs = 100;
   for (int64_t epoch = 1; epoch <= 10; ++epoch) {
     now_ += absl::Milliseconds(300);
     context_.OnEpoch({.epoch = epoch});
   }
   EXPECT_EQ(epochs_.size(), 10u);
-  EXPECT_EQ(stored_steps_.size(), 2u) << "each by itself would cost a small graph's job most of its time";
+  EXPECT_EQ(wanted_stores_, 2) << "each by itself would cost a small graph's job most of its time";
+  EXPECT_EQ(stored_epochs_, 0);
   EXPECT_TRUE(context_.StoreEpochs().ok());
-  EXPECT_EQ(stored_steps_.size(), 3u);
+  EXPECT_EQ(stored_epochs_, 1);
   store_error_ = absl::ResourceExhaustedError("database full");
   EXPECT_TRUE(IsTransient(context_.StoreEpochs()));
 }
@@ -162,7 +181,36 @@ TEST_F(RunContextTest, ACheckpointIsStoredAtOnce) {
   context_.OnProgress(progress);
   context_.OnCheckpoint(2, absl::Milliseconds(5));
   EXPECT_THAT(stored_steps_, testing::ElementsAre(2));
+  EXPECT_EQ(wanted_stores_, 0);
   EXPECT_EQ(live_.progress().checkpoint_step, 2);
+  store_error_ = absl::UnavailableError("database is locked");
+  context_.OnCheckpoint(2, absl::Milliseconds(5));
+  EXPECT_EQ(wanted_stores_, 1) << "later, where it cannot be at once";
+}
+
+// Each of these is called between two steps.
+TEST_F(RunContextTest, NoStepWaitsForALockedStoreAndTheLastCheckpointDoes) {
+  options_.epochs = 2;
+  live_.commands().Append({.sequence = 1, .kind = graphcache::CommandKind::kFreeze}, nullptr);
+  context_.OnProgress(Step(1));
+  context_.TakeCacheCommands(0, 1);
+  context_.OnCheckpoint(1, absl::Milliseconds(5));
+  EXPECT_THAT(patience_, testing::ElementsAre(absl::ZeroDuration(), absl::ZeroDuration(), absl::ZeroDuration()));
+  context_.OnEpoch({.epoch = 1});
+  patience_.clear();
+  EXPECT_TRUE(context_.StoreEpochs().ok());
+  EXPECT_THAT(patience_, testing::ElementsAre(testing::Le(absl::Seconds(1)))) << "else the checkpoint is put off";
+  context_.OnEpoch({.epoch = 2});
+  EXPECT_TRUE(context_.StoreEpochs().ok());
+  EXPECT_EQ(patience_.back(), absl::Hours(1)) << "no step comes after it";
+}
+
+TEST_F(RunContextTest, ARunThatStopsWaitsForTheStore) {
+  options_.epochs = 100;
+  live_.RequestPause();
+  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kDrain);
+  EXPECT_TRUE(context_.StoreEpochs().ok());
+  EXPECT_THAT(patience_, testing::ElementsAre(absl::Hours(1)));
 }
 
 TEST_F(RunContextTest, AFailedCheckpointIsShownUntilOneIsWritten) {
