@@ -36,6 +36,12 @@ ExitCode Submit(Session& session, const SubmitFlags& flags) {
   request.set_validate_only(flags.validate_only);
   v1::Job job;
   const grpc::Status status = CreateJob(session, request, job);
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !flags.validate_only) {
+    // Its answer may have been lost, or have come too late.
+    Failure failure = RpcFailure(status, {session.options().server, /*connected=*/true, session.options().timeout()});
+    absl::StrAppend(&failure.message, "; the job may be there all the same, see: ", session.CommandLine("job list"));
+    return session.Fail(failure);
+  }
   if (!status.ok()) return session.Fail(status);
   if (flags.watch && !flags.validate_only) {
     if (!session.json())

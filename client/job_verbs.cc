@@ -82,6 +82,13 @@ std::string SaidOfResume(const v1::Job& before, const v1::Job& job) {
   return GoesOn(before) ? NothingDone(before) : StateName(job.state());
 }
 
+std::string SaidOfRetry(const v1::Job& before, const v1::Job& job) {
+  if (before.has_retry_time() && !job.has_retry_time()) {
+    return absl::StrCat("is ", StateName(job.state()), " and waits no longer after its error");
+  }
+  return SaidOfResume(before, job);
+}
+
 template <class Request>
 void AddVerb(CLI::App& job, const char* name, const char* help, StubMethod<Request> method,
              std::string (*said)(const v1::Job& before, const v1::Job& now), Command& chosen) {
@@ -234,8 +241,8 @@ void AddJobVerbs(CLI::App& job, Command& chosen) {
                                 &v1::JobService::Stub::ResumeJob, SaidOfResume, chosen);
   AddVerb<v1::RetryJobRequest>(job, "retry",
                                "Queue a job that failed or was cancelled again; it goes on from its newest "
-                               "checkpoint",
-                               &v1::JobService::Stub::RetryJob, SaidOfResume, chosen);
+                               "checkpoint. One that waits after an error runs now",
+                               &v1::JobService::Stub::RetryJob, SaidOfRetry, chosen);
   AddUpdate(job, chosen);
   AddCheckpoints(job, chosen);
 }

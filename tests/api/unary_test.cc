@@ -2,11 +2,16 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "api/held_worker.h"
 #include "api/server_fixture.h"
+#include "base/patience.h"
 
 namespace permafrost::api {
 namespace {
@@ -47,6 +52,44 @@ TEST_F(UnaryTest, ACallThatIsGivenUpWhileItWaitsIsNeverBegun) {
   EXPECT_TRUE(paused.ok()) << paused.error_message();
   EXPECT_TRUE(counts_.Await("JobService/CancelJob CANCELLED", 1));
   EXPECT_THAT(manager_.verbs(), testing::ElementsAre("resume a", "pause a")) << "what nobody waits for was done";
+}
+
+TEST_F(UnaryTest, ACallWaitsForALockedDatabaseForAPartOfItsTimeOnly) {
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  absl::Mutex mu;
+  std::vector<absl::Duration> left;
+  std::atomic<bool> given_up = false;
+  manager_.SetVerbWait([&](const std::string& verb) {
+    {
+      const absl::MutexLock lock(&mu);
+      left.push_back(Patience::Left(absl::InfiniteDuration()));
+    }
+    if (verb != "pause") return;
+    while (Patience::IsWanted()) absl::SleepFor(absl::Milliseconds(1));
+    given_up = true;
+  });
+  v1::Job job;
+  {
+    grpc::ClientContext context;
+    v1::ResumeJobRequest request;
+    request.set_name("jobs/a");
+    EXPECT_TRUE(job_stub_->ResumeJob(&context, request, &job).ok());
+  }
+  {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
+    v1::PauseJobRequest request;
+    request.set_name("jobs/a");
+    const grpc::Status status = job_stub_->PauseJob(&context, request, &job);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
+  }
+  while (!given_up) absl::SleepFor(absl::Milliseconds(1));
+  manager_.SetVerbWait(nullptr);
+  const absl::MutexLock lock(&mu);
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_GT(left[0], absl::ZeroDuration());
+  EXPECT_LE(left[0], absl::Seconds(5)) << "of a call without a deadline";
+  EXPECT_LE(left[1], absl::Seconds(1.6)) << "so that its client hears of it in time";
 }
 
 }  // namespace

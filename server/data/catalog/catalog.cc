@@ -40,6 +40,18 @@ void CatalogImpl::Add(Dataset dataset, int starts) {
   entries_.insert_or_assign(id, std::move(entry));
 }
 
+void CatalogImpl::SetWait(const ImportWait& wait, Entry& entry) {
+  entry.tries = wait.tries;
+  entry.dataset.last_error = wait.error;
+  entry.dataset.retry_time = wait.retry_time;
+}
+
+absl::Duration CatalogImpl::NotBefore(const absl::StatusOr<ImportRecord>& record) const {
+  const absl::Duration now = clock_.Elapsed();
+  if (!record.ok() || record->wait.retry_time == absl::InfinitePast()) return now;
+  return now + std::clamp(record->wait.retry_time - absl::Now(), absl::ZeroDuration(), record->wait.delay);
+}
+
 void CatalogImpl::AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record, int tries) {
   Dataset dataset;
   dataset.id = id;
@@ -70,11 +82,13 @@ absl::Status CatalogImpl::Load() {
     dataset.error =
         CutMessage(record.ok() ? WhyNotBegun(*record) : std::string(record.status().message()), kMaxMessageBytes);
     dataset.state = dataset.error.empty() ? DatasetState::kImporting : DatasetState::kFailed;
-    if (dataset.state == DatasetState::kImporting) wanted.emplace_back(dataset.create_time, id);
+    const bool is_wanted = dataset.state == DatasetState::kImporting;
+    if (is_wanted) wanted.emplace_back(dataset.create_time, id);
     Add(std::move(dataset), record.ok() ? record->starts : 0);
+    if (is_wanted && record.ok()) SetWait(record->wait, entries_.at(id));
   }
   std::sort(wanted.begin(), wanted.end());
-  for (const auto& [time, id] : wanted) queue_.Add(id);
+  for (const auto& [time, id] : wanted) queue_.Add(id, NotBefore(imports.at(id)));
   PublishUsage();
   worker_ = std::thread([this] { RunImports(); });
   return absl::OkStatus();

@@ -69,6 +69,10 @@ class CatalogImpl final : public Catalog {
   void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record, int tries = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of an import that waited when the process before this one ended: as it waited then.
+  static void SetWait(const ImportWait& wait, Entry& entry);
+  // When an import of this record may begin, by clock_.
+  absl::Duration NotBefore(const absl::StatusOr<ImportRecord>& record) const;
   // Moves whatever has the name of a failed dataset to .quarantine/.
   absl::Status ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the import that runs is of the dataset that now has this name, and not of a deleted one that had it.

@@ -60,7 +60,8 @@ void CatalogImpl::RunNext(const DatasetId& id) {
   ImportRecord record{.create_time = entry.dataset.create_time,
                       .uid = entry.dataset.uid,
                       .options = entry.dataset.options,
-                      .starts = entry.starts};
+                      .starts = entry.starts,
+                      .wait = {.tries = entry.tries, .error = entry.dataset.last_error}};
   mu_.Unlock();
   const Stopwatch took;
   import_progress_ = 0;
@@ -147,7 +148,9 @@ absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   PF_RETURN_IF_ERROR(room.status());
   PF_RETURN_IF_ERROR(summary.status());
   PF_RETURN_IF_ERROR(room.CheckBytes());
-  PF_RETURN_IF_ERROR(files_.PublishDataset(id, record));
+  ImportRecord whole = record;
+  whole.wait = {};
+  PF_RETURN_IF_ERROR(files_.PublishDataset(id, whole));
   return summary;
 }
 
@@ -177,12 +180,14 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
       options_.warn(absl::StrCat("the import of ", id.value(), " waits and is tried again: ", error));
     }
     dataset.last_error = std::move(error);
+    record.wait = {.tries = entry.tries, .error = dataset.last_error, .retry_time = dataset.retry_time, .delay = delay};
     files_.WriteImport(id, record).IgnoreError();  // as above
   } else {
     ++counts_.failed;
     dataset.state = DatasetState::kFailed;
     dataset.last_error.clear();
     entry.tries = 0;
+    record.wait = {};
     record.error = dataset.error = std::move(error);
     // If this fails too, the next start tries the import again, which is right when it is the disk that is full.
     files_.WriteImport(id, record).IgnoreError();

@@ -36,6 +36,14 @@ struct RecordSchema {
     a("memory_bytes", options.memory_bytes);
     a("error", r.error);
     a("starts", r.starts);
+    a("wait", r.wait);
+  }
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<ImportWait>& w) {
+    a("tries", w.tries);
+    a("error", w.error);
+    a("retry_time", w.retry_time);
+    a("delay", w.delay);
   }
   template <class A>
   static void Fields(A& a, typename A::template Visited<TuOptions>& tu) {

@@ -11,6 +11,15 @@
 
 namespace permafrost::data {
 
+// Of an import that the machine ended and that is tried again.
+struct ImportWait {
+  int tries = 0;                                 // in a row; 0: it does not wait
+  std::string error;                             // the newest, one line
+  absl::Time retry_time = absl::InfinitePast();  // when it is tried again at the earliest
+  // From the end of the last try to then: after the wall clock was set back it waits no longer than this.
+  absl::Duration delay = absl::ZeroDuration();
+};
+
 struct ImportRecord {
   absl::Time create_time = absl::InfinitePast();
   // As Dataset::uid.
@@ -19,6 +28,7 @@ struct ImportRecord {
   std::string error;  // why it failed; empty while it has not
   // Times it was begun without an end that was written down: it runs, or the process died while it ran.
   int starts = 0;
+  ImportWait wait;
 };
 
 // Why an import of this record is not begun when the process starts: it failed, or the process died in it three times.

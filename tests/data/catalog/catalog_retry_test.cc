@@ -145,16 +145,41 @@ TEST_F(CatalogRetryTest, WhatWaitsMayBeDeleted) {
   EXPECT_THAT(OnDisk(), IsEmpty());
 }
 
-TEST_F(CatalogRetryTest, WhatWaitsBeginsAnewAtTheNextStart) {
+TEST_F(CatalogRetryTest, TheWaitSurvivesTheServer) {
   first_retry_ = absl::Minutes(4);
   std::atomic<bool> full = true;
+  absl::StatusOr<Dataset> waits;
   {
+    const auto catalog = Open(WhileFull(full));
+    ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+    waits = AwaitTrouble(*catalog, Id("small"));
+    ASSERT_TRUE(waits.ok()) << waits.status();
+  }
+  full = false;
+  const auto catalog = Open(WhileFull(full));
+  ASSERT_TRUE(catalog->Import(Id("other"), Other()).ok());
+  EXPECT_EQ(AwaitEnd(*catalog, Id("other"))->state, DatasetState::kReady) << "it holds no other up";
+  const auto small = catalog->Get(Id("small"));
+  EXPECT_EQ(small->state, DatasetState::kImporting);
+  EXPECT_EQ(small->last_error, waits->last_error);
+  EXPECT_EQ(small->retry_time, waits->retry_time);
+  EXPECT_EQ(tries_, 2) << "one of each";
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok()) << "importing again begins at once";
+  EXPECT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+}
+
+TEST_F(CatalogRetryTest, AWaitWhoseTimeHasPassedIsOver) {
+  first_retry_ = absl::Milliseconds(1);
+  {
+    std::atomic<bool> full = true;
     const auto catalog = Open(WhileFull(full));
     ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
     ASSERT_TRUE(AwaitTrouble(*catalog, Id("small")).ok());
   }
-  full = false;
-  EXPECT_EQ(AwaitEnd(*Open(WhileFull(full)), Id("small"))->state, DatasetState::kReady);
+  const auto catalog = Open();
+  const auto ready = AwaitEnd(*catalog, Id("small"));
+  EXPECT_EQ(ready->state, DatasetState::kReady) << ready->error;
+  EXPECT_EQ(ready->last_error, "");
 }
 
 TEST_F(CatalogRetryTest, WhatIsWrongWithTheSourceAfterAllStillFails) {

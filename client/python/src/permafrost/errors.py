@@ -188,7 +188,10 @@ def from_rpc(error: grpc.RpcError, target: str) -> PermafrostError:
             f"PERMAFROST_SERVER): {message}"
         )
     elif code is grpc.StatusCode.DEADLINE_EXCEEDED and not answered:
-        message = f"no answer from {target} in time (wait longer with Client(timeout=SECONDS))"
+        message = (
+            f"no answer from {target} in time (wait longer with Client(timeout=SECONDS)); "
+            "what the call was to change may have been changed all the same"
+        )
     return _OF_CODE.get(name, PermafrostError)(message, code=name, **fields)
 
 

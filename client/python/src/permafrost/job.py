@@ -154,8 +154,9 @@ class Job:
         return self._change(self._connection.jobs.ResumeJob, job_pb2.ResumeJobRequest(name=self.proto.name))
 
     def retry(self) -> Job:
-        """Queues it again after it failed or was cancelled; it goes on from its newest checkpoint. Errors:
-        FailedPrecondition for a job that succeeded or is paused."""
+        """Queues it again after it failed or was cancelled; it goes on from its newest checkpoint. A queued job that
+        waits after an error of the machine runs now. Errors: FailedPrecondition for a job that succeeded or is
+        paused."""
         return self._change(self._connection.jobs.RetryJob, job_pb2.RetryJobRequest(name=self.proto.name))
 
     def update(
