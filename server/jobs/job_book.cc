@@ -164,9 +164,8 @@ absl::StatusOr<JobBook::Turn> JobBook::TakeTurn(absl::Duration longest) {
       locked.Restart();
     } else if (locked.Elapsed() >= patience) {
       return absl::UnavailableError(
-          "the database is locked by another process that writes to it (such as a sqlite3 shell), and other changes "
-          "wait "
-          "for it: nothing was done, try again once it has ended");
+          "the database is locked by another process that writes to it (such as a sqlite3 shell), and no job can be "
+          "changed: nothing was done, try again once it has ended");
     }
     turn_ended_.WaitFor(kLook);
   }

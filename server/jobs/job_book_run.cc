@@ -18,7 +18,7 @@ constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 }  // namespace
 
 absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wait) {
-  PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn());
+  PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn(kForOthers));
   absl::MutexLock lock(&mu_);
   wait = absl::InfiniteDuration();
   if (draining()) return std::nullopt;

@@ -169,10 +169,8 @@ absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, i
   switch (code) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return absl::UnavailableError(
-          absl::StrCat(message,
-                       " by another process that writes to it (such as a sqlite3 shell): try again once it "
-                       "has ended"));
+      return absl::UnavailableError(absl::StrCat(
+          message, " by another process that writes to it (such as a sqlite3 shell): try again once it has ended"));
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(message);
     case SQLITE_CORRUPT:
