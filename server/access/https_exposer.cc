@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <exception>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -35,6 +36,7 @@
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "telemetry/refreshed_registry.h"
 
 namespace permafrost::access {
 namespace {
@@ -108,8 +110,7 @@ class HttpsExposer final : public telemetry::Exposer {
       : options_(std::move(options)),
         listener_(std::move(listener.socket)),
         address_(std::move(address)),
-        registry_(std::move(registry)),
-        before_scrape_(std::move(before_scrape)),
+        registry_(std::move(registry), std::move(before_scrape)),
         thread_([this] { Accept(); }) {}
 
   ~HttpsExposer() override {
@@ -141,7 +142,7 @@ class HttpsExposer final : public telemetry::Exposer {
       const int fd = connection.Release();
       try {
         std::thread([this, fd] {
-          Serve(Descriptor(fd));
+          ServeWithoutThrowing(Descriptor(fd));
           const absl::MutexLock lock(&mu_);
           --open_;
         }).detach();
@@ -150,6 +151,15 @@ class HttpsExposer final : public telemetry::Exposer {
         const absl::MutexLock lock(&mu_);
         --open_;
       }
+    }
+  }
+
+  // A connection that memory does not suffice for is closed; an exception would end the process.
+  void ServeWithoutThrowing(const Descriptor& connection) noexcept {
+    try {
+      Serve(connection);
+    } catch (const std::exception&) {
+      // Closed without an answer.
     }
   }
 
@@ -215,20 +225,16 @@ class HttpsExposer final : public telemetry::Exposer {
               .headers = "WWW-Authenticate: Bearer\r\nWWW-Authenticate: Basic realm=\"permafrost\"\r\n",
               .body = absl::StrCat(caller.status().message(), "\n")};
     }
-    const absl::MutexLock lock(&scrape_mu_);
-    if (before_scrape_) before_scrape_();
     return {.status = "200 OK",
             .headers = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n",
-            .body = prometheus::TextSerializer().Serialize(registry_->Collect())};
+            .body = prometheus::TextSerializer().Serialize(registry_.Collect())};
   }
 
   const HttpsOptions options_;
   const Descriptor listener_;
   const std::string address_;
-  const std::shared_ptr<prometheus::Registry> registry_;
-  const std::function<void()> before_scrape_;
+  const telemetry::RefreshedRegistry registry_;
   TlsContexts contexts_;
-  absl::Mutex scrape_mu_;  // one scrape at a time
   absl::Mutex mu_;
   int open_ ABSL_GUARDED_BY(mu_) = 0;
   std::atomic<bool> closing_ = false;

@@ -1,8 +1,6 @@
 #include "telemetry/exposer.h"
 
-#include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
-#include <prometheus/metric_family.h>
 #include <prometheus/registry.h>
 
 #include <exception>
@@ -11,30 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "base/host_port.h"
 #include "base/status.h"
+#include "telemetry/refreshed_registry.h"
 
 namespace permafrost::telemetry {
 namespace {
-
-// The registry, refreshed before each collection. One scrape at a time, so that the hook needs no lock of its own.
-class RefreshedRegistry : public prometheus::Collectable {
- public:
-  RefreshedRegistry(std::shared_ptr<prometheus::Registry> registry, std::function<void()> before_scrape)
-      : registry_(std::move(registry)), before_scrape_(std::move(before_scrape)) {}
-
-  std::vector<prometheus::MetricFamily> Collect() const override {
-    absl::MutexLock lock(&mu_);
-    if (before_scrape_) before_scrape_();
-    return registry_->Collect();
-  }
-
- private:
-  mutable absl::Mutex mu_;
-  const std::shared_ptr<prometheus::Registry> registry_;
-  const std::function<void()> before_scrape_;
-};
 
 // The HTTP server gives each connection a thread until its request has come. By its defaults that is two threads and
 // 30 seconds, so that two connections that say nothing hide the metrics for as long.
@@ -49,15 +29,26 @@ std::vector<std::string> ServerOptions(const std::string& address) {
           "enable_keep_alive", "no"};
 }
 
+// Whoever cannot be judged, for want of memory say, is not let in; an exception would end the process.
+bool Admits(const std::function<bool(const std::string&)>& admits, const std::string& password) noexcept {
+  try {
+    return admits(password);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 class HttpExposer : public Exposer {
  public:
   HttpExposer(HostPort address, std::shared_ptr<RefreshedRegistry> registry,
               std::function<bool(const std::string&)> admits)
       : registry_(std::move(registry)), server_(ServerOptions(FormatHostPort(address))) {
     if (admits) {
-      server_.RegisterAuth([admits = std::move(admits)](const std::string& /*user*/,
-                                                        const std::string& password) { return admits(password); },
-                           "permafrost");
+      server_.RegisterAuth(
+          [admits = std::move(admits)](const std::string& /*user*/, const std::string& password) {
+            return Admits(admits, password);
+          },
+          "permafrost");
     }
     server_.RegisterCollectable(registry_);
     address.port = server_.GetListeningPorts().at(0);

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "device/fault.h"
+
 namespace permafrost::train {
 
 AveragedWeights::AveragedWeights(nn::TensorSet& tensors, const nn::Optimizer& optimizer)
@@ -29,9 +31,11 @@ AveragedWeights::Scope::Scope(AveragedWeights& weights) : weights_(weights) {
 }
 
 AveragedWeights::Scope::~Scope() {
-  const at::NoGradGuard no_grad;
-  const auto& parameters = weights_.optimizer_.parameters();
-  for (size_t i = 0; i < weights_.aside_.size(); ++i) parameters[i].copy_(weights_.aside_[i]);
+  device::UnlessFatal([this] {
+    const at::NoGradGuard no_grad;
+    const auto& parameters = weights_.optimizer_.parameters();
+    for (size_t i = 0; i < weights_.aside_.size(); ++i) parameters[i].copy_(weights_.aside_[i]);
+  });
 }
 
 }  // namespace permafrost::train

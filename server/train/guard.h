@@ -9,10 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "device/fault.h"
 
 namespace permafrost::train {
 
-// Calls `body`, which returns a Status or a StatusOr.
+// Calls `body`, which returns a Status or a StatusOr. An error that leaves the device unusable becomes a device fault
+// (base/device_fault.h).
 template <class Body>
 auto CatchTorch(Body&& body) -> decltype(body()) {
   try {
@@ -20,11 +22,11 @@ auto CatchTorch(Body&& body) -> decltype(body()) {
   } catch (const c10::OutOfMemoryError& e) {
     return absl::ResourceExhaustedError(absl::StrCat("out of device memory: ", e.what_without_backtrace()));
   } catch (const c10::Error& e) {
-    return absl::InternalError(absl::StrCat("libtorch: ", e.what_without_backtrace()));
+    return device::StatusOf(e);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory");
   } catch (const std::exception& e) {
-    return absl::InternalError(e.what());
+    return device::StatusOf(e);
   }
 }
 

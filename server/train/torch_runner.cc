@@ -5,7 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/device_fault.h"
 #include "base/memory_limit.h"
 #include "base/status.h"
 #include "device/backend.h"
@@ -127,8 +130,21 @@ class TorchRunner final : public Runner {
   DeviceKind device() const override { return backend_->kind(); }
   int threads() const override { return threads_; }
   std::string_view torch_version() const override { return torch_version_; }
-  StorageUse storage_use() const override { return backend_->storage(); }
-  DeviceState device_state() const override { return backend_->Observe(); }
+  // These two are asked on threads of others, such as a scrape's, which an exception would end with the process.
+  StorageUse storage_use() const override {
+    const auto asked = CatchTorch([&]() -> absl::StatusOr<StorageUse> { return backend_->storage(); });
+    const absl::MutexLock lock(&mu_);
+    if (asked.ok()) storage_ = *asked;
+    return storage_;
+  }
+  DeviceState device_state() const override {
+    auto asked = CatchTorch([&]() -> absl::StatusOr<DeviceState> { return backend_->Observe(); });
+    if (asked.ok()) return *std::move(asked);
+    DeviceState state;
+    state.warnings.push_back(absl::StrCat("the device does not tell its state: ", asked.status().message()));
+    state.no_graph_entries_reason = "the device does not tell its state";
+    return state;
+  }
 
  private:
   // What there is now.
@@ -136,7 +152,7 @@ class TorchRunner final : public Runner {
   // On the device's thread, and with what the device needs around its use.
   template <class T>
   absl::StatusOr<T> OnDevice(const std::function<absl::StatusOr<T>()>& body) const {
-    return CatchTorch([&]() -> absl::StatusOr<T> {
+    absl::StatusOr<T> outcome = CatchTorch([&]() -> absl::StatusOr<T> {
       PF_RETURN_IF_ERROR(backend_->Enter());
       absl::StatusOr<T> result;
       PF_RETURN_IF_ERROR(backend_->Within([&] {
@@ -145,6 +161,18 @@ class TorchRunner final : public Runner {
       }));
       return result;
     });
+    if (outcome.ok()) return outcome;
+    return AskDevice(outcome.status());
+  }
+  // After `error` on the device's thread: an accelerator that does not answer any more is the cause, whatever the error
+  // says of itself.
+  absl::Status AskDevice(const absl::Status& error) const {
+    if (IsDeviceFault(error) || backend_->kind() == DeviceKind::kCpu) return error;
+    const absl::Status answer = CatchTorch([&] {
+      backend_->Synchronize();
+      return absl::OkStatus();
+    });
+    return IsDeviceFault(answer) ? answer : error;
   }
   MemoryLimits Limits() const {
     return {.process = MemoryLimit(), .device = device_memory_, .records = backend_->records()};
@@ -163,15 +191,19 @@ class TorchRunner final : public Runner {
   std::optional<PlanStore> plans_;
   const DiskReserve reserve_;
   data::RowCaches row_caches_;
+  mutable absl::Mutex mu_;
+  mutable StorageUse storage_ ABSL_GUARDED_BY(mu_);  // as it was told last
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options) {
-  PF_ASSIGN_OR_RETURN(std::unique_ptr<device::Backend> backend,
-                      device::OpenBackend(options.device, {.mps_driver_threshold = options.mps_driver_threshold}));
-  PF_RETURN_IF_ERROR(backend->CheckCapture());
-  return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads), options);
+  return CatchTorch([&]() -> absl::StatusOr<std::unique_ptr<Runner>> {
+    PF_ASSIGN_OR_RETURN(std::unique_ptr<device::Backend> backend,
+                        device::OpenBackend(options.device, {.mps_driver_threshold = options.mps_driver_threshold}));
+    PF_RETURN_IF_ERROR(backend->CheckCapture());
+    return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads), options);
+  });
 }
 
 }  // namespace permafrost::train

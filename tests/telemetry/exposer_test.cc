@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -73,6 +75,32 @@ TEST_F(ExposerTest, PicksAPortAndRefreshesBeforeEachScrape) {
   EXPECT_THAT((*exposer)->address(), testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
   EXPECT_THAT(Scrape((*exposer)->address()), HasSubstr("permafrost_scrapes 1\n"));
   EXPECT_THAT(Scrape((*exposer)->address()), HasSubstr("permafrost_scrapes 2\n"));
+}
+
+TEST_F(ExposerTest, AHookThatThrowsCostsNeitherTheProcessNorTheOtherMetrics) {
+  prometheus::BuildGauge().Name("permafrost_other").Help("Test.").Register(*registry_).Add({}).Set(7);
+  int calls = 0;
+  auto exposer = Exposer::Start("127.0.0.1:0", registry_, [&] {
+    if (++calls == 1) throw std::runtime_error("CUDA error: an illegal memory access was encountered");
+    if (calls == 2) throw 7;  // NOLINT: whatever it is
+  });
+  ASSERT_TRUE(exposer.ok()) << exposer.status();
+  for (const int failures : {1, 2, 2}) {
+    const std::string page = Scrape((*exposer)->address());
+    EXPECT_THAT(page, HasSubstr("permafrost_other 7\n"));
+    EXPECT_THAT(page, HasSubstr("permafrost_scrape_failures_total " + std::to_string(failures) + "\n"));
+  }
+}
+
+TEST_F(ExposerTest, WhoCannotBeJudgedIsNotLetIn) {
+  auto exposer =
+      Exposer::Start("127.0.0.1:0", registry_, {}, [](const std::string&) -> bool { throw std::bad_alloc(); });
+  ASSERT_TRUE(exposer.ok()) << exposer.status();
+  const Descriptor connection =
+      Connect((*exposer)->address(), "GET /metrics HTTP/1.0\r\nAuthorization: Basic YTpi\r\n\r\n");
+  char buffer[256] = {};
+  ASSERT_GT(read(connection.get(), buffer, sizeof(buffer) - 1), 0);
+  EXPECT_THAT(std::string(buffer), HasSubstr("401"));
 }
 
 TEST_F(ExposerTest, ScrapesAreOneAtATime) {

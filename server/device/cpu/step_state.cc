@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/zero_bytes.h"
+#include "device/fault.h"
 
 namespace permafrost::device {
 namespace {
@@ -30,7 +31,8 @@ SavedState::SavedState(const std::vector<StateTensor>& state)
 }
 
 SavedState::~SavedState() {
-  if (!keep_) Rewind();
+  if (keep_) return;
+  UnlessFatal([this] { Rewind(); });
 }
 
 void SavedState::Rewind() {

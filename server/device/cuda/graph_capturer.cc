@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "device/cpu/step_state.h"
 #include "device/cpu/tape.h"
+#include "device/fault.h"
 
 namespace permafrost::device {
 namespace {
@@ -34,7 +35,9 @@ class SideStream {
     WaitFor(before_, side_);
   }
   SideStream(const SideStream&) = delete;
-  ~SideStream() { WaitFor(side_, before_); }
+  ~SideStream() {
+    UnlessFatal([this] { WaitFor(side_, before_); });
+  }
 
  private:
   // Work that `later` is given from now on comes after all that `earlier` has.
@@ -173,6 +176,8 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> GraphCapturer::Capture(c
   try {
     executable->Record(pool_);
   } catch (const c10::Error& error) {
+    // Such a fault is no property of the step.
+    if (IsFatalToDevice(error)) throw;
     return BreakStatus({"", absl::StrCat("the device refuses it: ", error.what_without_backtrace())});
   }
   PF_ASSIGN_OR_RETURN(const auto difference, FindDifference(program, second, *executable, saved));

@@ -1,0 +1,97 @@
+#include "device/fault.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/device_fault.h"
+#include "base/string_view.h"
+
+namespace permafrost::device {
+namespace {
+
+// Values of cudaError_t after which "any further CUDA work will return the same error". No other accelerator that
+// libtorch reports by codes has codes this large.
+constexpr std::array<int32_t, 15> kFatalCodes = {
+    214,  // cudaErrorECCUncorrectable
+    220,  // cudaErrorNvlinkUncorrectable
+    226,  // cudaErrorContained
+    700,  // cudaErrorIllegalAddress
+    702,  // cudaErrorLaunchTimeout
+    709,  // cudaErrorContextIsDestroyed
+    710,  // cudaErrorAssert
+    714,  // cudaErrorHardwareStackError
+    715,  // cudaErrorIllegalInstruction
+    716,  // cudaErrorMisalignedAddress
+    717,  // cudaErrorInvalidAddressSpace
+    718,  // cudaErrorInvalidPc
+    719,  // cudaErrorLaunchFailure
+    721,  // cudaErrorTensorMemoryLeak
+    999,  // cudaErrorUnknown
+};
+
+// What cudaGetErrorString says for these, and what Metal's command buffers and CUDA's libraries say instead.
+constexpr std::array<absl::string_view, 22> kFatalTexts = {
+    "an illegal memory access was encountered",
+    "device-side assert triggered",
+    "unspecified launch failure",
+    "uncorrectable ECC error encountered",
+    "uncorrectable NVLink error detected",
+    "an illegal instruction was encountered",
+    "misaligned address",
+    "operation not supported on global/shared address space",
+    "invalid program counter",
+    "hardware stack error",
+    "the launch timed out and was terminated",
+    "context is destroyed",
+    "CUDA error: unknown error",
+    "CUDA driver error: unknown error",
+    "CUBLAS_STATUS_EXECUTION_FAILED",
+    "CUDNN_STATUS_EXECUTION_FAILED",
+    "CUSPARSE_STATUS_EXECUTION_FAILED",
+    "kIOGPUCommandBufferCallbackErrorHang",
+    "kIOGPUCommandBufferCallbackErrorTimeout",
+    "kIOGPUCommandBufferCallbackErrorPageFault",
+    "kIOGPUCommandBufferCallbackErrorSubmissionsIgnored",
+    "kIOGPUCommandBufferCallbackErrorInnocentVictim",
+};
+
+std::optional<int32_t> CodeOf(const c10::Error& error) {
+  const auto* const accelerator = dynamic_cast<const c10::AcceleratorError*>(&error);
+  return accelerator == nullptr ? std::nullopt : std::optional(accelerator->get_error_code());
+}
+
+// libtorch adds pages of advice to the line.
+std::string FirstLine(absl::string_view text) {
+  return std::string(*absl::StrSplit(text, absl::MaxSplits('\n', 1)).begin());
+}
+
+absl::Status FaultOf(absl::string_view text) {
+  return AsDeviceFault(absl::UnavailableError(
+      absl::StrCat("the device has failed, and stays so until the server starts anew: ", FirstLine(text))));
+}
+
+}  // namespace
+
+bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text) {
+  if (code && std::ranges::find(kFatalCodes, *code) != kFatalCodes.end()) return true;
+  return std::ranges::any_of(kFatalTexts,
+                             [text](absl::string_view fatal) { return absl::StrContains(AbslView(text), fatal); });
+}
+
+bool IsFatalToDevice(const c10::Error& error) { return IsFatalToDevice(CodeOf(error), error.what_without_backtrace()); }
+
+absl::Status StatusOf(const c10::Error& error) {
+  if (IsFatalToDevice(error)) return FaultOf(error.what_without_backtrace());
+  return absl::InternalError(absl::StrCat("libtorch: ", error.what_without_backtrace()));
+}
+
+absl::Status StatusOf(const std::exception& error) {
+  if (IsFatalToDevice(std::nullopt, error.what())) return FaultOf(error.what());
+  return absl::InternalError(error.what());
+}
+
+}  // namespace permafrost::device

@@ -1,0 +1,38 @@
+// Which errors of the math library tell that a device is unusable until the process ends. Threads: everything here is
+// pure.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace permafrost::device {
+
+// `code`: the accelerator's own (cudaError_t), where the error has one. `text`: what the error says; a name of CUDA's,
+// cuBLAS's, cuDNN's or Metal's is found anywhere in it. Sources: CUDA runtime API, "cudaError", whose sticky errors say
+// that the process must be terminated; Metal, MTLCommandBufferError.
+bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text);
+bool IsFatalToDevice(const c10::Error& error);
+
+// For destructors that use the device: calls `work`, and passes over an error that is fatal to the device, since
+// whatever follows on the device fails by itself. Any other error goes on, and ends the process.
+template <class Work>
+void UnlessFatal(const Work& work) {
+  try {
+    work();
+  } catch (const c10::Error& error) {
+    if (!IsFatalToDevice(error)) throw;
+  }
+}
+
+// An error of the math library as a Status: a device fault (base/device_fault.h) where it is fatal to the device, else
+// Internal.
+absl::Status StatusOf(const c10::Error& error);
+absl::Status StatusOf(const std::exception& error);
+
+}  // namespace permafrost::device
