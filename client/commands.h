@@ -20,6 +20,7 @@ using Command = std::function<ExitCode(Session&)>;
 void AddDatasetCommands(CLI::App& app, Command& chosen);
 void AddJobCommands(CLI::App& app, Command& chosen);
 void AddCacheCommands(CLI::App& app, Command& chosen);
+void AddUploadCommands(CLI::App& app, Command& chosen);
 void AddServerCommands(CLI::App& app, Command& chosen);
 // These two need no server.
 void AddContextCommands(CLI::App& app, Command& chosen);
@@ -42,6 +43,7 @@ void AddJobReport(CLI::App& job, Command& chosen);
 void AddTokenCommands(CLI::App& server, Command& chosen);
 void AddServerHealthCommand(CLI::App& server, Command& chosen);
 void AddServerBackupCommand(CLI::App& server, Command& chosen);
+void AddServerClockCommand(CLI::App& server, Command& chosen);
 
 // Parts of `dataset`, each in its own file.
 void AddDatasetImport(CLI::App& dataset, Command& chosen);

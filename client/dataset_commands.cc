@@ -57,10 +57,11 @@ ExitCode ShowOne(Session& session, const std::string& name) {
   return ExitCode::kOk;
 }
 
-ExitCode DeleteDataset(Session& session, const std::string& name) {
+ExitCode DeleteDataset(Session& session, const std::string& name, const std::string& etag) {
   const auto stub = v1::DatasetService::NewStub(session.channel());
   v1::DeleteDatasetRequest request;
   request.set_name(ResourceName(name));
+  request.set_etag(etag);
   request.set_request_id(MakeUuid());
   google::protobuf::Empty empty;
   const grpc::Status status = CallPatiently(
@@ -93,8 +94,14 @@ void AddDatasetCommands(CLI::App& app, Command& chosen) {
   AddDatasetVerify(*dataset, chosen);
   AddDatasetSample(*dataset, chosen);
   AddDatasetPlan(*dataset, chosen);
-  AddForOneDataset(*dataset, "delete", "Delete a dataset; an import under way is cancelled first", DeleteDataset,
-                   chosen);
+  CLI::App* remove = dataset->add_subcommand("delete", "Delete a dataset; an import under way is cancelled first");
+  const auto name = std::make_shared<std::string>(), etag = std::make_shared<std::string>();
+  remove->add_option("NAME", *name, "Name of the dataset")->type_name("")->required();
+  remove->add_option("--etag", *etag, "Delete only where this is its etag still, as JSON output tells it")
+      ->type_name("ETAG");
+  remove->callback([name, etag, &chosen] {
+    chosen = [name, etag](Session& session) { return DeleteDataset(session, *name, *etag); };
+  });
 }
 
 }  // namespace permafrost::client

@@ -22,7 +22,9 @@ namespace {
 
 struct ImportFlags {
   std::string name;
-  std::string path;
+  std::string path;    // empty with an upload: all of it
+  std::string upload;  // empty: the server sees the path
+  bool validate_only = false;
   v1::ImportOptions options;
   std::optional<std::string> format, node_ids, header, node_features, feature_type, order, delimiter, comment, quote,
       tu_features;
@@ -104,13 +106,19 @@ FollowResult WatchImport(Session& session, v1::DatasetService::Stub& stub, const
 }
 
 ExitCode Import(Session& session, const ImportFlags& flags) {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::absolute(flags.path, error);
-  if (error) return session.Fail(LocalFileFailure(absl::StrCat(flags.path, ": ", error.message())));
   v1::ImportDatasetRequest request;
   request.set_dataset_id(flags.name);
   *request.mutable_options() = OptionsOf(flags);
-  request.mutable_options()->set_source_path(path.lexically_normal().string());
+  request.set_validate_only(flags.validate_only);
+  if (flags.upload.empty()) {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::absolute(flags.path, error);
+    if (error) return session.Fail(LocalFileFailure(absl::StrCat(flags.path, ": ", error.message())));
+    request.mutable_options()->set_source_path(path.lexically_normal().string());
+  } else {
+    request.set_upload(WithCollection("uploads", flags.upload));
+    request.mutable_options()->set_source_path(flags.path);
+  }
   request.set_request_id(MakeUuid());
   if (const grpc::Status size = CheckRequestSize(request); !size.ok()) return session.Fail(size);
   const auto stub = v1::DatasetService::NewStub(session.channel());
@@ -118,6 +126,14 @@ ExitCode Import(Session& session, const ImportFlags& flags) {
   const grpc::Status status = CallPatiently(
       session, [&](grpc::ClientContext* context) { return stub->ImportDataset(context, request, &dataset); });
   if (!status.ok()) return session.Fail(status);
+  if (flags.validate_only) {
+    if (session.json()) {
+      session.PrintJson(dataset);
+    } else {
+      session.Print(absl::StrCat("the import of ", flags.name, " would be accepted; nothing was imported\n"));
+    }
+    return ExitCode::kOk;
+  }
   const std::string come_back = session.CommandLine(absl::StrCat("dataset show ", flags.name));
   if (!flags.watch) {
     if (session.json()) {
@@ -235,9 +251,17 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen) {
   command->add_option("NAME", flags->name, "Name of the dataset: 1..63 characters of [a-z0-9-], a letter first")
       ->type_name("")
       ->required();
-  command->add_option("PATH", flags->path, "File or directory to import, on the server's machine")
-      ->type_name("")
-      ->required();
+  CLI::Option* path =
+      command->add_option("PATH", flags->path, "File or directory to import, on the server's machine")->type_name("");
+  command
+      ->add_option(
+          "--upload", flags->upload,
+          "Import the files of this upload (`permafrost upload send`); PATH is then a path in it (default: all "
+          "of it)")
+      ->type_name("ID");
+  command->add_flag(
+      "--validate-only", flags->validate_only,
+      "Say whether the import would be accepted, and import nothing: the source is found, no row is read");
   AddEnumOption(*command, "--format", flags->format, *v1::ImportOptions::Format_descriptor(),
                 absl::StrCat("What it is (default ", NameOf(data::kImportFormatNames, defaults.format),
                              "; auto: from what is there)"));
@@ -273,7 +297,10 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen) {
       ->type_name("SIZE");
   command->add_flag("--watch,!--no-watch", flags->watch, "Show progress until the import ends (default)");
   AddReconnectOption(*command, flags->reconnect_seconds);
-  command->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags); }; });
+  command->callback([flags, path, &chosen] {
+    if (path->empty() && flags->upload.empty()) throw CLI::RequiredError("PATH, or --upload");
+    chosen = [flags](Session& session) { return Import(session, *flags); };
+  });
 }
 
 }  // namespace permafrost::client

@@ -222,6 +222,7 @@ std::string RenderDataset(const v1::Dataset& dataset, const ViewTime& time, cons
   std::vector<Field> fields{{"state", StateCell(dataset.state())}};
   if (!dataset.import_options().source_path().empty())
     fields.push_back({"source", dataset.import_options().source_path()});
+  if (!dataset.uid().empty()) fields.push_back({"uid", OneLine(dataset.uid())});
   if (dataset.has_create_time()) fields.push_back({"created", ClockText(ToTime(dataset.create_time()), time.zone)});
   if (dataset.has_import_progress()) fields.push_back({"read", ProgressText(dataset.import_progress())});
   if (!dataset.error().empty()) fields.push_back({"error", {dataset.error(), Tone::kBad}});

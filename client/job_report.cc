@@ -97,7 +97,7 @@ void AddJobReport(CLI::App& job, Command& chosen) {
       "report", "One HTML file that tells all of a job: curves, results, graph cache, plan, description");
   const auto flags = std::make_shared<ReportFlags>();
   report->add_option("ID", flags->id, "The job, also one that runs")->type_name("")->required();
-  report->add_option("-o,--out", flags->output, "The file, or -: standard output (default: ID.html)")
+  report->add_option("--to,-o,--out", flags->output, "The file, or -: standard output (default: ID.html)")
       ->type_name("FILE");
   report->add_flag("--without-plan", flags->without_plan, "Leave out what each cache policy would cost the job");
   report->callback([flags, &chosen] { chosen = [flags](Session& session) { return Report(session, *flags); }; });

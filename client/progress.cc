@@ -159,6 +159,11 @@ std::string RenderVerifyProgress(int64_t bytes_done, int64_t bytes_total, std::o
   return RenderBytes("verifying", bytes_done, bytes_total, eta, style);
 }
 
+std::string RenderUploadProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
+                                 const RenderStyle& style) {
+  return RenderBytes("uploading", bytes_done, bytes_total, eta, style);
+}
+
 std::string RenderBackupProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
                                  const RenderStyle& style) {
   return RenderBytes("copying", bytes_done, bytes_total, eta, style);

@@ -75,6 +75,10 @@ std::string RenderImportProgress(const ImportSnapshot& import, const RenderStyle
 std::string RenderVerifyProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
                                  const RenderStyle& style);
 
+// "uploading  ━━━━━━──────   42%  1.2 GB of 2.9 GB  ETA 3s"
+std::string RenderUploadProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
+                                 const RenderStyle& style);
+
 // "copying  ━━━━━━──────   42%  1.2 GB of 2.9 GB  ETA 3s"
 std::string RenderBackupProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
                                  const RenderStyle& style);

@@ -115,6 +115,9 @@ v1::Dataset DatasetToWire(const data::Dataset& dataset) {
   wire.set_name(FormatDatasetName(dataset.id));
   wire.set_state(DatasetStates::ToWire(dataset.state));
   SetTime(dataset.create_time, [&wire] { return wire.mutable_create_time(); });
+  // One that was only checked has neither.
+  wire.set_uid(ValidUtf8(dataset.uid));
+  if (!dataset.uid.empty()) wire.set_etag(data::EtagOf(dataset));
   *wire.mutable_import_options() = ImportOptionsToWire(dataset.options);
   if (dataset.state == data::DatasetState::kImporting) {
     v1::ImportProgress& progress = *wire.mutable_import_progress();

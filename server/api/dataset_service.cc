@@ -93,6 +93,13 @@ ServerUnaryReactor* DatasetService::ListDatasets(CallbackServerContext* context,
   return ReplyLater(context, limits_.workers, [=, this] { return List(*request, *response); });
 }
 
+ServerUnaryReactor* DatasetService::ListUploads(CallbackServerContext* context, const v1::ListUploadsRequest* request,
+                                                v1::ListUploadsResponse* response) {
+  return ReplyLater(context, limits_.workers, [=, this] {
+    return uploads_ == nullptr ? absl::OkStatus() : ListUploadsOf(*uploads_, *request, *response);
+  });
+}
+
 ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context,
                                                   const v1::DeleteDatasetRequest* request,
                                                   google::protobuf::Empty* /*response*/) {
@@ -101,8 +108,9 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   // On a thread of its own, since it waits for the disk.
-  return StartThreadedCall("the deletion", *std::move(slot),
-                           [this, id = *std::move(id), key = KeyOf(*request)] { return DeleteOnce(id, key); });
+  return StartThreadedCall(
+      "the deletion", *std::move(slot),
+      [this, id = *std::move(id), etag = request->etag(), key = KeyOf(*request)] { return DeleteOnce(id, etag, key); });
 }
 
 grpc::ServerReadReactor<v1::UploadDatasetRequest>* DatasetService::UploadDataset(CallbackServerContext* context,
@@ -189,6 +197,12 @@ absl::StatusOr<std::unique_ptr<StreamSource<v1::VerifyDatasetResponse>>> Dataset
 
 absl::Status DatasetService::Import(const v1::ImportDatasetRequest& request, v1::Dataset& response) {
   PF_ASSIGN_OR_RETURN(ImportRequest import, ImportRequestFromWire(request));
+  if (request.validate_only()) {
+    if (!request.upload().empty()) PF_RETURN_IF_ERROR(FindUploaded(request.upload(), import.options));
+    PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Validate(import.id, std::move(import.options)));
+    response = DatasetToWire(dataset);
+    return absl::OkStatus();
+  }
   return jobs_.requests().Once(
       KeyOf(request), IdentityOf(import.id), [&](const jobs::Earlier& earlier) -> absl::Status {
         // One that was begun, and whose dataset came to be since, was accepted.
@@ -213,12 +227,12 @@ std::string DatasetService::IdentityOf(const DatasetId& id) const {
   return dataset.ok() ? dataset->uid : "";
 }
 
-absl::Status DatasetService::DeleteOnce(const DatasetId& id, const jobs::RequestKey& request) {
+absl::Status DatasetService::DeleteOnce(const DatasetId& id, const std::string& etag, const jobs::RequestKey& request) {
   return jobs_.requests().Once(request, IdentityOf(id), [&](const jobs::Earlier& earlier) {
     // What is imported under its name since is not what was meant.
     const bool done =
         earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && IdentityOf(id) != earlier.subject);
-    return done ? absl::OkStatus() : catalog_.Delete(id, [this, &id] { return jobs_.CheckDatasetUnused(id); });
+    return done ? absl::OkStatus() : catalog_.Delete(id, etag, [this, &id] { return jobs_.CheckDatasetUnused(id); });
   });
 }
 

@@ -35,6 +35,8 @@ class DatasetService final : public v1::DatasetService::CallbackService {
                                                                    v1::Upload* response) override;
   grpc::ServerUnaryReactor* DeleteUpload(grpc::CallbackServerContext* context, const v1::DeleteUploadRequest* request,
                                          google::protobuf::Empty* response) override;
+  grpc::ServerUnaryReactor* ListUploads(grpc::CallbackServerContext* context, const v1::ListUploadsRequest* request,
+                                        v1::ListUploadsResponse* response) override;
   grpc::ServerUnaryReactor* ListDatasets(grpc::CallbackServerContext* context, const v1::ListDatasetsRequest* request,
                                          v1::ListDatasetsResponse* response) override;
   grpc::ServerUnaryReactor* DeleteDataset(grpc::CallbackServerContext* context, const v1::DeleteDatasetRequest* request,
@@ -50,7 +52,7 @@ class DatasetService final : public v1::DatasetService::CallbackService {
 
  private:
   absl::Status Import(const v1::ImportDatasetRequest& request, v1::Dataset& response);
-  absl::Status DeleteOnce(const DatasetId& id, const jobs::RequestKey& request);
+  absl::Status DeleteOnce(const DatasetId& id, const std::string& etag, const jobs::RequestKey& request);
   absl::Status DeleteUploadOnce(const UploadId& id, const jobs::RequestKey& request);
   // What tells a dataset from another one of its name; empty: there is none.
   std::string IdentityOf(const DatasetId& id) const;

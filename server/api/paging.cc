@@ -16,11 +16,28 @@ namespace {
 constexpr int64_t kDefaultPageSize = 50;
 constexpr int64_t kMaxPageSize = 1000;
 // Tokens are opaque to clients; the prefix tells ours from any other base64.
-constexpr std::string_view kTokenPrefix = "datasets>";
+constexpr std::string_view kDatasetPrefix = "datasets>", kUploadPrefix = "uploads>";
 
 void AddTokenViolation(const std::string& token, std::string_view accepted, Violations& violations) {
   violations.Add("page_token", absl::StrCat("\"", absl::CHexEscape(token.substr(0, 96)), "\" is no next_page_token of ",
                                             AbslView(accepted), "; accepted: one, or empty"));
+}
+
+std::string PageToken(std::string_view prefix, const std::string& last) {
+  return absl::WebSafeBase64Escape(absl::StrCat(AbslView(prefix), last));
+}
+
+// Empty for an empty token, and for one that `list` did not make, which is a violation.
+std::string ReadPageToken(const std::string& token, std::string_view prefix, std::string_view list,
+                          Violations& violations) {
+  if (token.empty()) return "";
+  std::string text;
+  if (absl::WebSafeBase64Unescape(token, &text) && text.compare(0, prefix.size(), prefix) == 0) {
+    std::string id = text.substr(prefix.size());
+    if (CheckIdSyntax("page_token", id).ok()) return id;
+  }
+  AddTokenViolation(token, list, violations);
+  return "";
 }
 
 }  // namespace
@@ -30,19 +47,16 @@ int64_t ReadPageSize(int32_t requested, Violations& violations) {
   return requested <= 0 ? kDefaultPageSize : std::min<int64_t>(requested, kMaxPageSize);
 }
 
-std::string MakeDatasetPageToken(const DatasetId& last) {
-  return absl::WebSafeBase64Escape(absl::StrCat(AbslView(kTokenPrefix), last.value()));
-}
+std::string MakeDatasetPageToken(const DatasetId& last) { return PageToken(kDatasetPrefix, last.value()); }
 
 DatasetId ReadDatasetPageToken(const std::string& token, Violations& violations) {
-  if (token.empty()) return DatasetId();
-  std::string text;
-  if (absl::WebSafeBase64Unescape(token, &text) && text.compare(0, kTokenPrefix.size(), kTokenPrefix) == 0) {
-    DatasetId id(text.substr(kTokenPrefix.size()));
-    if (CheckIdSyntax("page_token", id.value()).ok()) return id;
-  }
-  AddTokenViolation(token, "ListDatasets", violations);
-  return DatasetId();
+  return DatasetId(ReadPageToken(token, kDatasetPrefix, "ListDatasets", violations));
+}
+
+std::string MakeUploadPageToken(const UploadId& last) { return PageToken(kUploadPrefix, last.value()); }
+
+UploadId ReadUploadPageToken(const std::string& token, Violations& violations) {
+  return UploadId(ReadPageToken(token, kUploadPrefix, "ListUploads", violations));
 }
 
 std::string MakeEntryPageToken(const JobId& job, int64_t position) {

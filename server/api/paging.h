@@ -19,6 +19,10 @@ std::string MakeDatasetPageToken(const DatasetId& last);
 // An empty id for an empty token. Adds a violation of `page_token` for a token that no server made.
 DatasetId ReadDatasetPageToken(const std::string& token, Violations& violations);
 
+// The same of uploads.
+std::string MakeUploadPageToken(const UploadId& last);
+UploadId ReadUploadPageToken(const std::string& token, Violations& violations);
+
 // Token of the page of a graph cache's entries that begins at `position`, counted in the order of insertion.
 std::string MakeEntryPageToken(const JobId& job, int64_t position);
 // 0 for an empty token. Adds a violation of `page_token` for a token that no server made, or one of another job.

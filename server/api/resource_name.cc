@@ -62,6 +62,7 @@ absl::StatusOr<UploadId> ParseUploadName(std::string_view field, std::string_vie
 
 std::string FormatJobName(const JobId& id) { return Format(kJob, id.value()); }
 std::string FormatGraphCacheName(const JobId& job) { return Format(kGraphCache, job.value()); }
+std::string FormatUploadName(const UploadId& id) { return Format(kUploadForm, id.value()); }
 std::string FormatDatasetName(const DatasetId& id) { return Format(kDataset, id.value()); }
 
 }  // namespace permafrost::api

@@ -20,5 +20,6 @@ absl::StatusOr<UploadId> ParseUploadName(std::string_view field, std::string_vie
 std::string FormatJobName(const JobId& id);
 std::string FormatGraphCacheName(const JobId& job);
 std::string FormatDatasetName(const DatasetId& id);
+std::string FormatUploadName(const UploadId& id);
 
 }  // namespace permafrost::api

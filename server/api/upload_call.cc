@@ -1,9 +1,12 @@
 #include "api/upload_call.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "api/convert_time.h"
+#include "api/paging.h"
 #include "api/request_key.h"
 #include "api/resource_name.h"
 #include "api/status.h"
@@ -159,6 +162,32 @@ absl::Status UploadCall::Take(const v1::UploadDatasetRequest& request, std::uniq
   }
   const v1::UploadChunk& chunk = request.chunk();
   return writer->Append(chunk.file(), chunk.offset(), chunk.data(), chunk.xxh3());
+}
+
+absl::Status ListUploadsOf(data::UploadStore& store, const v1::ListUploadsRequest& request,
+                           v1::ListUploadsResponse& response) {
+  Violations violations;
+  const auto page_size = static_cast<size_t>(ReadPageSize(request.page_size(), violations));
+  const UploadId after = ReadUploadPageToken(request.page_token(), violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  // One more tells whether this is the last page.
+  const std::vector<data::UploadStore::Listed> list = store.List(after, page_size + 1);
+  for (size_t i = 0; i < std::min(list.size(), page_size); ++i) {
+    const data::UploadStore::Listed& listed = list[i];
+    v1::Upload& wire = *response.add_uploads();
+    wire.set_name(FormatUploadName(listed.id));
+    wire.set_complete(listed.complete);
+    wire.set_num_files(static_cast<int32_t>(listed.files));
+    wire.set_bytes(static_cast<int64_t>(listed.account.declared));
+    wire.set_received_bytes(static_cast<int64_t>(listed.account.received));
+    wire.set_counted_bytes(static_cast<int64_t>(listed.account.counted));
+    wire.set_sending(listed.account.sending);
+    SetTime(listed.last_use, [&wire] { return wire.mutable_last_use_time(); });
+  }
+  if (list.size() > page_size) response.set_next_page_token(MakeUploadPageToken(list[page_size - 1].id));
+  response.set_counted_bytes(static_cast<int64_t>(store.totals().counted));
+  response.set_max_bytes(static_cast<int64_t>(store.max_bytes()));
+  return absl::OkStatus();
 }
 
 }  // namespace permafrost::api

@@ -75,4 +75,8 @@ class UploadCall final : public grpc::ServerReadReactor<v1::UploadDatasetRequest
   absl::Status refused_ ABSL_GUARDED_BY(mu_);  // of its caller, by now
 };
 
+// DatasetService.ListUploads. Errors: InvalidArgument with a violation for each bad field.
+absl::Status ListUploadsOf(data::UploadStore& store, const v1::ListUploadsRequest& request,
+                           v1::ListUploadsResponse& response);
+
 }  // namespace permafrost::api

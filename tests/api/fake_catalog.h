@@ -81,6 +81,13 @@ class FakeCatalog : public data::Catalog {
     Put(dataset);
     return dataset;
   }
+  absl::StatusOr<data::Dataset> Validate(const DatasetId& id, data::ImportOptions options) const override {
+    if (options.source == "/missing") return absl::NotFoundError("/missing: not found");
+    data::Dataset dataset;
+    dataset.id = id;
+    dataset.options = std::move(options);
+    return dataset;
+  }
   absl::StatusOr<data::Dataset> Get(const DatasetId& id) const override {
     absl::MutexLock lock(&mu_);
     const auto it = datasets_.find(id.value());
@@ -94,7 +101,9 @@ class FakeCatalog : public data::Catalog {
     for (const auto& [id, dataset] : datasets_) all.push_back(dataset);
     return all;
   }
-  absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override {
+  using data::Catalog::Delete;
+  absl::Status Delete(const DatasetId& id, const std::string& etag,
+                      const std::function<absl::Status()>& in_use) override {
     std::function<void()> wait;
     {
       absl::MutexLock lock(&mu_);
@@ -104,6 +113,9 @@ class FakeCatalog : public data::Catalog {
     {
       absl::MutexLock lock(&mu_);
       if (datasets_.count(id.value()) == 0) return NotFound(id);
+      if (!etag.empty() && etag != data::EtagOf(datasets_[id.value()])) {
+        return WithReason(absl::AbortedError("has another etag"), "ETAG_MISMATCH");
+      }
       PF_RETURN_IF_ERROR(in_use());
       datasets_.erase(id.value());
     }

@@ -215,5 +215,46 @@ TEST_F(UploadTest, ImportsOfAnUploadAreOfItsFolder) {
   EXPECT_EQ(catalog_.Get(DatasetId("zinc"))->options.source, dir_.path() / "uploads/mine/files/a");
 }
 
+TEST_F(UploadTest, AListTellsWhatIsThereAPageAtATime) {
+  const auto list = [this](int page_size, const std::string& token) {
+    grpc::ClientContext context;
+    v1::ListUploadsRequest request;
+    request.set_page_size(page_size);
+    request.set_page_token(token);
+    v1::ListUploadsResponse response;
+    const grpc::Status status = dataset_stub_->ListUploads(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  };
+  for (const char* name : {"uploads/a", "uploads/b"}) {
+    const auto call = Open();
+    ASSERT_TRUE(call->Start(name));
+    if (std::string(name) == "uploads/a") EXPECT_TRUE(call->Send("hello"));
+    EXPECT_TRUE(call->End().ok());
+  }
+  const v1::ListUploadsResponse first = list(1, "");
+  ASSERT_EQ(first.uploads_size(), 1);
+  EXPECT_EQ(first.uploads(0).name(), "uploads/a");
+  EXPECT_TRUE(first.uploads(0).complete());
+  EXPECT_EQ(first.uploads(0).num_files(), 1);
+  EXPECT_EQ(first.uploads(0).bytes(), 5);
+  EXPECT_EQ(first.uploads(0).received_bytes(), 5);
+  EXPECT_TRUE(first.uploads(0).has_last_use_time());
+  EXPECT_EQ(first.counted_bytes(), 10);
+  EXPECT_EQ(first.max_bytes(), int64_t{16} << 30);
+  const v1::ListUploadsResponse second = list(1, first.next_page_token());
+  ASSERT_EQ(second.uploads_size(), 1);
+  EXPECT_EQ(second.uploads(0).name(), "uploads/b");
+  EXPECT_FALSE(second.uploads(0).complete());
+  EXPECT_EQ(second.uploads(0).received_bytes(), 0);
+  EXPECT_EQ(second.uploads(0).counted_bytes(), 5) << "room is kept for it";
+  EXPECT_EQ(second.next_page_token(), "");
+  grpc::ClientContext context;
+  v1::ListUploadsRequest request;
+  request.set_page_token("of another list");
+  v1::ListUploadsResponse response;
+  EXPECT_EQ(dataset_stub_->ListUploads(&context, request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 }  // namespace
 }  // namespace permafrost::api

@@ -92,6 +92,9 @@ class FakeCatalog : public data::Catalog {
   absl::StatusOr<data::Dataset> Import(const DatasetId&, data::ImportOptions) override {
     return absl::UnimplementedError("fake");
   }
+  absl::StatusOr<data::Dataset> Validate(const DatasetId&, data::ImportOptions) const override {
+    return absl::UnimplementedError("fake");
+  }
   absl::StatusOr<data::Dataset> Get(const DatasetId& id) const override {
     if (on_get_) on_get_();
     absl::MutexLock lock(&mu_);
@@ -99,7 +102,7 @@ class FakeCatalog : public data::Catalog {
     return WithReason(absl::NotFoundError("dataset " + id.value() + " does not exist"), "DATASET_NOT_FOUND");
   }
   std::vector<data::Dataset> List() const override { return {}; }
-  absl::Status Delete(const DatasetId&, const std::function<absl::Status()>&) override {
+  absl::Status Delete(const DatasetId&, const std::string&, const std::function<absl::Status()>&) override {
     return absl::UnimplementedError("fake");
   }
   absl::StatusOr<data::OpenedDataset> Open(const DatasetId& id) const override {
@@ -221,6 +224,7 @@ class FakeRunner : public train::Runner {
     if (request.measure) plan.costs = graphcache::StepCosts{.capture = 0.25};
     return plan;
   }
+  void SetEvaluateError(absl::Status error) { evaluate_error_ = std::move(error); }
   // What EvaluateWeights was asked for last.
   train::EvaluateRequest evaluated() const {
     absl::MutexLock lock(&mu_);
@@ -234,6 +238,7 @@ class FakeRunner : public train::Runner {
       evaluated_ = request;
     }
     if (on_plan_) on_plan_();
+    PF_RETURN_IF_ERROR(evaluate_error_);
     if (!on_progress(10, 20)) return absl::CancelledError("stopped");
     return train::RowsEvaluation{.rows = 20, .loss = 0.5, .metrics = {0.25}, .predictions = "graph,prediction_0\n"};
   }
@@ -307,7 +312,7 @@ class FakeRunner : public train::Runner {
   std::function<void()> on_plan_, on_initial_weights_;
   std::atomic<DeviceKind> device_ = DeviceKind::kCpu;
   Check check_;
-  absl::Status fits_;
+  absl::Status fits_, evaluate_error_;
 };
 
 inline absl::StatusOr<train::RunOutcome> FakeRunner::Train(const train::RunRequest& request,

@@ -1,5 +1,9 @@
 """PyG and NetworkX data come in whole, and what cannot is refused in one line."""
 
+import os
+import pathlib
+import shutil
+
 import networkx
 import pytest
 import torch
@@ -230,3 +234,55 @@ def test_networkx_sets(client):
     del graphs[4].nodes[2]["kind"]
     with pytest.raises(permafrost.InputError, match="graph 4: node 2: kind: missing"):
         client.datasets.import_networkx(graphs, "cycles-2", node_attributes=["kind"], progress=False)
+
+
+def test_a_folder_is_readable_whatever_the_umask(client, monkeypatch):
+    """The server's user may be another one."""
+    from permafrost.datasets import Datasets
+
+    modes = []
+    plain = Datasets._import
+
+    def look(datasets, name, options, upload, progress):
+        folder = pathlib.Path(options["source_path"])
+        modes.extend((path.is_dir(), path.stat().st_mode & 0o777) for path in (folder, *folder.rglob("*")))
+        return plain(datasets, name, options, upload, progress)
+
+    monkeypatch.setattr(Datasets, "_import", look)
+    before = os.umask(0o077)
+    try:
+        client.datasets.import_pyg(molecules(12), "umask", via="folder", progress=False)
+    finally:
+        os.umask(before)
+    assert len(modes) > 3
+    assert set(modes) == {(True, 0o755), (False, 0o644)}
+
+
+def test_a_deletion_is_of_the_dataset_that_was_seen(client):
+    first = client.datasets.import_pyg(molecules(12), "seen", progress=False)
+    assert first.uid and first.etag
+    assert client.datasets.get("seen").etag == first.etag
+    client.datasets.delete("seen", etag=first.etag)
+    second = client.datasets.import_pyg(molecules(12), "seen", progress=False)
+    assert second.uid != first.uid and second.etag != first.etag
+    with pytest.raises(permafrost.Aborted, match="has changed since: its etag is"):
+        client.datasets.delete("seen", etag=first.etag)
+    client.datasets.delete("seen")
+
+
+def test_an_import_is_checked_and_not_begun(client, server):
+    source = server.import_root / "checked"
+    (source / "raw").mkdir(parents=True)
+    (source / "raw" / "edge.csv").write_text("0,1\n1,2\n")
+    (source / "raw" / "num-node-list.csv").write_text("3\n")
+    checked = client.datasets.import_path(source, "checked", validate_only=True)
+    assert (checked.id, checked.uid, checked.etag) == ("checked", "", "")
+    with pytest.raises(permafrost.NotFound):
+        client.datasets.get("checked")
+    (source / "raw" / "edge.csv").unlink()
+    with pytest.raises(permafrost.InvalidArgument, match="the directory holds none of"):
+        client.datasets.import_path(source, "checked", validate_only=True)
+    with pytest.raises(permafrost.AlreadyExists):
+        client.datasets.import_pyg(molecules(12), "there", progress=False)
+        client.datasets.import_pyg(molecules(12), "there", validate_only=True, progress=False)
+    shutil.rmtree(source)

@@ -257,3 +257,50 @@ def test_one_call_at_a_time_sends_to_an_upload(client, server):
         call.join()
     assert received(outcome[0]) == [5]
     client._connection.datasets.DeleteUpload(dataset_pb2.DeleteUploadRequest(name="uploads/busy"))
+
+
+def test_uploads_are_listed_resumed_and_deleted(make_server, tmp_path, monkeypatch):
+    from permafrost import uploads
+
+    source = graph_folder(tmp_path / "source", nodes=200)
+    server = make_server()
+    client = server.connect()
+    plain = uploads._Files.chunks
+
+    def dies(files, begin):
+        for sent, request in enumerate(plain(files, begin)):
+            if sent == 2:
+                wait_for(lambda: bytes_below(server.state_dir / "uploads" / files.start.name.removeprefix("uploads/") / "files") > 0)
+                raise RuntimeError("the program ends")
+            yield request
+
+    monkeypatch.setattr(uploads._Files, "chunks", dies)
+    with pytest.raises(permafrost.PermafrostError):
+        client.uploads.send(source, progress=False)
+    monkeypatch.undo()
+    wait_for(lambda: not any(upload.sending for upload in client.uploads))
+    (upload,) = client.uploads.list()
+    assert upload.id.startswith("upload-") and not upload.complete
+    assert 0 < upload.received_bytes < upload.bytes == bytes_below(source)
+    assert upload.counted_bytes == upload.bytes, "room is kept for it"
+    assert upload.last_use_time is not None
+
+    sent = []
+
+    def counted(files, begin):
+        for request in plain(files, begin):
+            sent.append(len(request.chunk.data))
+            yield request
+
+    monkeypatch.setattr(uploads._Files, "chunks", counted)
+    id = client.uploads.send(source, progress=False)
+    assert id == upload.id, "the same files have the same id"
+    assert sum(sent) == upload.bytes - upload.received_bytes
+    (upload,) = client.uploads
+    assert upload.complete and upload.received_bytes == upload.bytes
+    assert repr(upload) == f"<Upload {id} complete: {upload.bytes} of {upload.bytes} bytes>"
+    dataset = client.datasets.import_upload(id, "imported", progress=False)
+    assert dataset.summary["nodes"] == 200
+    client.uploads.delete(id)
+    client.uploads.delete(id)
+    assert client.uploads.list() == []

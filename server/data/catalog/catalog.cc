@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/quote.h"
 #include "base/retry_delay.h"
 #include "base/status.h"
@@ -95,25 +96,13 @@ absl::Status CatalogImpl::Load() {
 }
 
 absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions options) {
-  PF_RETURN_IF_ERROR(CheckImport(id, options));
-  PF_RETURN_IF_ERROR(CheckDatasetBytes(RoomFor(id), 1));
-  PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
-  PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
-  std::error_code ignored;
+  PF_RETURN_IF_ERROR(Admit(id, options));
   Dataset dataset;
   dataset.id = id;
   {
     absl::MutexLock lock(&mu_);
-    if (stopped_) return absl::UnavailableError("the server is stopping and begins no imports");
-    if (const auto it = entries_.find(id); it != entries_.end()) {
-      const bool replaceable = it->second.dataset.state == DatasetState::kFailed || WaitsToRetry(it->second);
-      if (!replaceable) return AlreadyExistsError(id, "exists already");
-      PF_RETURN_IF_ERROR(ClearName(id));
-    } else if (running_ != id && fs::exists(fs::symlink_status(files_.DatasetPath(id), ignored))) {
-      return AlreadyExistsError(id,
-                                absl::StrCat(files_.DatasetPath(id).string(),
-                                             " is there, which the server did not make; remove it or take another id"));
-    }
+    PF_ASSIGN_OR_RETURN(const bool replaces, CheckName(id));
+    if (replaces) PF_RETURN_IF_ERROR(ClearName(id));
     dataset.options = std::move(options);
     // Whole microseconds survive every way of writing a time down.
     dataset.create_time = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));
@@ -128,6 +117,50 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
   changed_.Set();
   hub_.Notify(id.value());
   return dataset;
+}
+
+absl::StatusOr<Dataset> CatalogImpl::Validate(const DatasetId& id, ImportOptions options) const {
+  PF_RETURN_IF_ERROR(Admit(id, options));
+  {
+    absl::MutexLock lock(&mu_);
+    PF_RETURN_IF_ERROR(CheckName(id).status());
+  }
+  PF_RETURN_IF_ERROR(options_.checker(options, Limits()));
+  Dataset dataset;
+  dataset.id = id;
+  dataset.create_time = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));
+  dataset.options = std::move(options);
+  return dataset;
+}
+
+absl::Status CatalogImpl::Admit(const DatasetId& id, ImportOptions& options) const {
+  PF_RETURN_IF_ERROR(CheckImport(id, options));
+  PF_RETURN_IF_ERROR(CheckDatasetBytes(RoomFor(id), 1));
+  PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
+  return CheckEntriesInRoots(options.source, options_.import_roots);
+}
+
+absl::StatusOr<bool> CatalogImpl::CheckName(const DatasetId& id) const {
+  if (stopped_) return absl::UnavailableError("the server is stopping and begins no imports");
+  std::error_code ignored;
+  if (const auto it = entries_.find(id); it != entries_.end()) {
+    const bool replaceable = it->second.dataset.state == DatasetState::kFailed || WaitsToRetry(it->second);
+    if (!replaceable) return AlreadyExistsError(id, "exists already");
+    return true;
+  }
+  if (running_ != id && fs::exists(fs::symlink_status(files_.DatasetPath(id), ignored))) {
+    return AlreadyExistsError(id, absl::StrCat(files_.DatasetPath(id).string(),
+                                               " is there, which the server did not make; remove it or take another "
+                                               "id"));
+  }
+  return false;
+}
+
+ImportLimits CatalogImpl::Limits() const {
+  ImportLimits limits;
+  limits.threads = options_.threads;
+  limits.may_read = [this](const fs::path& path) { return CheckInRoots(path, options_.import_roots); };
+  return limits;
 }
 
 absl::StatusOr<Dataset> CatalogImpl::Get(const DatasetId& id) const {
@@ -153,12 +186,14 @@ absl::Status CatalogImpl::ClearName(const DatasetId& id) {
   return fs::exists(path, ignored) ? files_.Quarantine(path, "is replaced by an import") : absl::OkStatus();
 }
 
-absl::Status CatalogImpl::Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) {
+absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
+                                 const std::function<absl::Status()>& in_use) {
   fs::path removed;
   {
     absl::MutexLock lock(&mu_);
     const auto it = entries_.find(id);
     if (it == entries_.end()) return NotFoundError(id);
+    if (!etag.empty() && etag != EtagOf(it->second.dataset)) return EtagError(it->second.dataset, etag);
     if (in_use) PF_RETURN_IF_ERROR(in_use());
     if (IsRunning(id)) {
       PF_RETURN_IF_ERROR(files_.MarkImportDeleted(id));
@@ -239,6 +274,11 @@ bool Catalog::ImportsFrom(const fs::path& folder) const {
     const fs::path& source = dataset.options.source;
     return std::mismatch(resolved.begin(), resolved.end(), source.begin(), source.end()).first == resolved.end();
   });
+}
+
+std::string EtagOf(const Dataset& dataset) {
+  return HashHex(Hash64(absl::StrCat(dataset.uid, " ", absl::ToUnixMicros(dataset.create_time), " ",
+                                     AbslView(kDatasetStateNames.Name(dataset.state)), " ", dataset.error)));
 }
 
 absl::Status CheckImport(const DatasetId& id, const ImportOptions& options) {

@@ -54,6 +54,9 @@ struct Dataset {
 using ImportFunction = std::function<absl::StatusOr<ImportedSummary>(
     const ImportOptions&, const std::filesystem::path&, const ImportObserver&, std::stop_token, const ImportLimits&)>;
 
+// Another one whenever the dataset's uid, state or error is: of one that is READY, whenever its data is.
+std::string EtagOf(const Dataset& dataset);
+
 // What an import is refused for before its source is looked at. Ok, or InvalidArgument with a violation for each bad
 // field: "dataset_id", "options.train_fraction".
 absl::Status CheckImport(const DatasetId& id, const ImportOptions& options);
@@ -70,6 +73,8 @@ struct CatalogOptions {
   std::function<void(std::string_view)> warn;
   // What it throws fails the import, not the process.
   ImportFunction importer = data::Import;
+  // How Validate looks at a source: data::CheckSource, with its contract.
+  std::function<absl::Status(const ImportOptions&, const ImportLimits&)> checker = data::CheckSource;
   // Wait before what an error of the machine ended is tried again; it doubles each time.
   absl::Duration first_retry = absl::Seconds(1);
   // Kept free on the disk of the directory: an import waits, and one that runs is stopped and tried again later, while
@@ -93,6 +98,9 @@ class Catalog {
   // Errors: CheckImport's, AlreadyExists (reason DATASET_ALREADY_EXISTS),
   // PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound (source), Unavailable after StopImports.
   virtual absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) = 0;
+  // What Import would answer just now, without a uid, and nothing is changed. The source is found, and its layout with
+  // it, but no row of it is read. Errors: as Import's; those of the checker.
+  virtual absl::StatusOr<Dataset> Validate(const DatasetId& id, ImportOptions options) const = 0;
   // NotFound, reason DATASET_NOT_FOUND.
   virtual absl::StatusOr<Dataset> Get(const DatasetId& id) const = 0;
   // By id.
@@ -100,7 +108,12 @@ class Catalog {
   // Durable when Ok; waits for no import. One that runs is stopped: its dataset and name are gone at once, its files as
   // soon as its importer comes back. Bytes that cannot be removed are told to `warn`; the next start looks at them
   // again. `in_use` is asked under the catalog's lock just before the removal and may refuse with FailedPrecondition.
-  virtual absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) = 0;
+  // `etag` not empty: Aborted (reason ETAG_MISMATCH) where it is not the dataset's.
+  virtual absl::Status Delete(const DatasetId& id, const std::string& etag,
+                              const std::function<absl::Status()>& in_use) = 0;
+  absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) {
+    return Delete(id, "", in_use);
+  }
   // The open store of a READY dataset, shared by all who use it. FailedPrecondition (reason DATASET_NOT_READY)
   // otherwise; transient where it will be tried again.
   virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;

@@ -24,4 +24,11 @@ absl::Status NotReadyError(const Dataset& dataset) {
                     "DATASET_NOT_READY", {{"dataset", id}});
 }
 
+absl::Status EtagError(const Dataset& dataset, std::string_view wanted) {
+  const std::string& id = dataset.id.value();
+  return WithReason(absl::AbortedError(absl::StrCat("datasets/", id, ": has changed since: its etag is ",
+                                                    EtagOf(dataset), ", not ", AbslView(wanted))),
+                    "ETAG_MISMATCH", {{"dataset", id}});
+}
+
 }  // namespace permafrost::data

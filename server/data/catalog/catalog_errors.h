@@ -15,4 +15,7 @@ absl::Status AlreadyExistsError(const DatasetId& id, std::string_view why);
 // FailedPrecondition, reason DATASET_NOT_READY, with the state it is in and its error.
 absl::Status NotReadyError(const Dataset& dataset);
 
+// Aborted, reason ETAG_MISMATCH.
+absl::Status EtagError(const Dataset& dataset, std::string_view wanted);
+
 }  // namespace permafrost::data

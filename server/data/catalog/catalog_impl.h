@@ -39,9 +39,11 @@ class CatalogImpl final : public Catalog {
   absl::Status Load();
 
   absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) override;
+  absl::StatusOr<Dataset> Validate(const DatasetId& id, ImportOptions options) const override;
   absl::StatusOr<Dataset> Get(const DatasetId& id) const override;
   std::vector<Dataset> List() const override;
-  absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override;
+  absl::Status Delete(const DatasetId& id, const std::string& etag,
+                      const std::function<absl::Status()>& in_use) override;
   absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const override {
     return ResolveSource(source, options_.import_roots);
   }
@@ -57,6 +59,12 @@ class CatalogImpl final : public Catalog {
   void StopImports() override;
 
  private:
+  // What an import is refused for whatever lies under its name; `options` then have the source as imports read it.
+  absl::Status Admit(const DatasetId& id, ImportOptions& options) const;
+  // What an importer may take and read.
+  ImportLimits Limits() const;
+  // Whether an import may begin under this name. True: in place of what is there.
+  absl::StatusOr<bool> CheckName(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   struct Entry {
     Dataset dataset;
     int starts = 0;  // of ImportRecord, while kImporting and not running

@@ -134,16 +134,13 @@ absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   ImportOptions options = record.options;
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
-  ImportLimits limits;
-  limits.threads = options_.threads;
-  limits.may_read = [this](const std::filesystem::path& path) { return CheckInRoots(path, options_.import_roots); };
   PF_RETURN_IF_ERROR(options_.reserve.Check());
   PF_ASSIGN_OR_RETURN(const std::filesystem::path directory, files_.BeginDataset(id));
   std::stop_source stop_importer;
   const std::stop_callback forward(stop, [&stop_importer] { stop_importer.request_stop(); });
   const RoomWatch room(RoomFor(id), directory, stop_importer);
   absl::StatusOr<ImportedSummary> summary =
-      options_.importer(options, directory, observe, stop_importer.get_token(), limits);
+      options_.importer(options, directory, observe, stop_importer.get_token(), Limits());
   if (stop.stop_requested()) return absl::CancelledError("the import was cancelled");
   PF_RETURN_IF_ERROR(room.status());
   PF_RETURN_IF_ERROR(summary.status());

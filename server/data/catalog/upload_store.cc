@@ -135,7 +135,15 @@ absl::StatusOr<std::vector<UploadFile>> UploadStore::Declared(const UploadId& id
 
 absl::Status UploadStore::TakeUp(const UploadId& id) {
   const auto files = Declared(id);
-  if (files.ok()) declared_bytes_[id] = SumOfBytes(*files);
+  if (files.ok()) {
+    uint64_t received = 0;
+    for (const UploadFile& file : *files) {
+      // What the machine does not tell now is found when the upload goes on.
+      const auto bytes = BytesAt(FolderOf(id) / kUploadFiles / file.path);
+      received += static_cast<uint64_t>(std::min(bytes.value_or(0), file.bytes));
+    }
+    account_.Put(id, SumOfBytes(*files), received);
+  }
   if (IsTransient(files.status())) {
     unread_.insert(id);
   } else {
@@ -171,14 +179,14 @@ absl::Status UploadStore::CheckRoom(const UploadId& id, const std::vector<Upload
                                                                 " bytes of all uploads together (--max-upload)")),
                       "UPLOAD_TOO_LARGE", {{"limit", absl::StrCat(options_.max_bytes)}});
   };
-  uint64_t left = options_.max_bytes;
-  for (const auto& [other, bytes] : declared_bytes_) left -= std::min(left, bytes);
+  const uint64_t taken = account_.CountedBeside(id);
+  uint64_t left = options_.max_bytes - std::min(options_.max_bytes, taken);
   for (const UploadFile& file : files) {
     const auto bytes = static_cast<uint64_t>(file.bytes);
     if (bytes > left) {
-      return too_large(declared_bytes_.empty()
-                           ? absl::StrCat("has more bytes than are accepted")
-                           : absl::StrCat("has more bytes than are left beside ", declared_bytes_.size(), " others"));
+      return too_large(taken == 0 ? absl::StrCat("has more bytes than are accepted")
+                                  : absl::StrCat("has more bytes than are left beside other uploads, which take ",
+                                                 taken, " (ListUploads tells them)"));
     }
     left -= bytes;
   }
@@ -191,14 +199,19 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
   std::unique_ptr<UploadWriter> writer;
   {
     const absl::MutexLock lock(&mu_);
-    if (written_.contains(id)) return BeingWritten(id);
-    if (!declared_bytes_.contains(id)) {
+    if (IsSending(id)) return BeingWritten(id);
+    if (!account_.Find(id)) {
       if (absl::Status found = TakeUp(id); IsTransient(found)) return found;
     }
-    if (declared_bytes_.contains(id)) {
+    if (const auto known = account_.Find(id)) {
       PF_ASSIGN_OR_RETURN(const std::vector<UploadFile> declared, Declared(id));
       if (declared != files) {
         return absl::AlreadyExistsError(absl::StrCat("uploads/", id.value(), ": is there with other files"));
+      }
+      if (known->counted < known->declared) {
+        // Others may have its room by now.
+        PF_RETURN_IF_ERROR(CheckRoom(id, files));
+        PF_RETURN_IF_ERROR(options_.reserve.Check(known->declared - known->received));
       }
     } else {
       RemoveOld();
@@ -215,16 +228,16 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
         unread_.insert(id);  // it may be there, and only not known to be on disk
         return declared;
       }
-      declared_bytes_[id] = SumOfBytes(files);
+      account_.Put(id, SumOfBytes(files), 0);
     }
-    written_.insert(id);
+    account_.SetSending(id, true);
     writer.reset(new UploadWriter(*this, id, files));
   }
   PF_RETURN_IF_ERROR(writer->Load());
   return writer;
 }
 
-absl::StatusOr<fs::path> UploadStore::Source(const UploadId& id) const {
+absl::StatusOr<fs::path> UploadStore::Source(const UploadId& id) {
   // Held until it is young again, so that RemoveOld does not come in between.
   const absl::MutexLock lock(&mu_);
   const auto files = Declared(id);
@@ -241,6 +254,7 @@ absl::StatusOr<fs::path> UploadStore::Source(const UploadId& id) const {
   }
   std::error_code error;
   fs::last_write_time(folder / kUploadComplete, fs::file_time_type::clock::now(), error);
+  account_.Use(id);
   return folder / kUploadFiles;
 }
 
@@ -250,7 +264,7 @@ absl::Status UploadStore::Remove(const UploadId& id) {
   PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadFiles));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadComplete));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kDeclaration));
-  declared_bytes_.erase(id);
+  account_.Erase(id);
   // Whatever else lies there is not the store's.
   std::error_code ignored;
   fs::remove(folder, ignored);
@@ -259,28 +273,57 @@ absl::Status UploadStore::Remove(const UploadId& id) {
 
 absl::Status UploadStore::Delete(const UploadId& id) {
   const absl::MutexLock lock(&mu_);
-  if (written_.contains(id)) return BeingWritten(id);
-  if (!declared_bytes_.contains(id)) {
+  if (IsSending(id)) return BeingWritten(id);
+  if (!account_.Find(id)) {
     if (absl::Status found = TakeUp(id); IsTransient(found)) return found;
   }
-  return declared_bytes_.contains(id) ? Remove(id) : absl::OkStatus();
+  return account_.Find(id) ? Remove(id) : absl::OkStatus();
+}
+
+bool UploadStore::IsSending(const UploadId& id) const {
+  const auto known = account_.Find(id);
+  return known && known->sending;
+}
+
+absl::Time UploadStore::LastUse(const UploadId& id, const std::vector<UploadFile>& files) const {
+  absl::Time newest = absl::InfinitePast();
+  const auto look = [&newest](const fs::path& path) {
+    newest = std::max(newest, LastChange(path).value_or(absl::InfinitePast()));
+  };
+  for (const char* name : {kDeclaration, kUploadComplete}) look(FolderOf(id) / name);
+  for (const UploadFile& file : files) look(FolderOf(id) / kUploadFiles / file.path);
+  return newest;
+}
+
+std::vector<UploadStore::Listed> UploadStore::List(const UploadId& after, size_t most) {
+  const absl::MutexLock lock(&mu_);
+  RemoveOld();
+  std::vector<Listed> list;
+  for (const auto& [id, account] : account_.All()) {
+    if (list.size() == most) break;
+    if (id <= after) continue;
+    const auto files = Declared(id);
+    if (!files.ok()) continue;
+    list.push_back({.id = id,
+                    .files = std::ssize(*files),
+                    .account = account,
+                    .complete = IsRegular(FolderOf(id) / kUploadComplete) && account.received == account.declared,
+                    .last_use = LastUse(id, *files)});
+  }
+  return list;
 }
 
 void UploadStore::RemoveOld() {
   for (const UploadId& id : std::set<UploadId>(unread_)) TakeUp(id).IgnoreError();
-  const absl::Time oldest = absl::Now() - options_.max_age;
+  const std::optional<absl::Time> now = options_.now();
   std::vector<UploadId> old;
-  for (const auto& [id, bytes] : declared_bytes_) {
-    if (written_.contains(id)) continue;
+  for (const auto& [id, account] : account_.All()) {
+    if (account.sending) continue;
     const auto files = Declared(id);
     if (!files.ok()) continue;
-    absl::Time newest = absl::InfinitePast();
-    const auto look = [&newest](const fs::path& path) {
-      newest = std::max(newest, LastChange(path).value_or(absl::InfinitePast()));
-    };
-    for (const char* name : {kDeclaration, kUploadComplete}) look(FolderOf(id) / name);
-    for (const UploadFile& file : *files) look(FolderOf(id) / kUploadFiles / file.path);
-    if (newest < oldest && !options_.in_use(FolderOf(id))) old.push_back(id);
+    // The time of a file may lie in the future, of a clock that was wrong then: what this process saw counts too.
+    const bool is_old = account.idle >= options_.max_age || (now && *now - LastUse(id, *files) > options_.max_age);
+    if (is_old && !options_.in_use(FolderOf(id))) old.push_back(id);
   }
   for (const UploadId& id : old) {
     const absl::Status removed = Remove(id);

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -21,10 +21,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/descriptor.h"
 #include "base/disk_reserve.h"
 #include "base/id.h"
+#include "data/catalog/upload_account.h"
 
 namespace permafrost::data {
 
@@ -43,10 +45,16 @@ absl::Status CheckUpload(const std::vector<UploadFile>& files);
 
 struct UploadOptions {
   std::filesystem::path directory;  // state_dir/uploads
-  // Of all uploads together, as declared. 0: all uploads are refused.
+  // Of all uploads together, as UploadAccount counts them. 0: all uploads are refused.
   uint64_t max_bytes = uint64_t{16} << 30;
-  // Since something was last done with it; then an upload goes when the next one begins, or at a start.
+  // Since its last byte; then room is kept no more for what an upload has not sent.
+  absl::Duration keep_room = absl::Minutes(15);
+  // Since something was last done with it; then an upload goes when the next one begins, when they are listed, or at a
+  // start.
   absl::Duration max_age = absl::Hours(24);
+  // What the times of files are compared with; nullopt: the wall clock is in doubt, and only what this process has seen
+  // pass counts.
+  std::function<std::optional<absl::Time>()> now = [] { return absl::Now(); };
   // Told in one line of each upload that is removed for its age, and of what cannot be proven to be one.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
   // Kept free on the disk of the directory: a new upload, and each piece of one, is refused where less would be.
@@ -84,6 +92,7 @@ class UploadWriter {
   std::filesystem::path PathOf(size_t file) const;
   absl::Status OpenFile(size_t file);
   absl::Status CheckFile(size_t file);
+  void CountReceived();
   // Brings the names of all files to disk.
   absl::Status SyncFolders() const;
 
@@ -101,22 +110,38 @@ class UploadStore {
   // Finds the uploads that are there, and removes the old ones.
   static absl::StatusOr<std::unique_ptr<UploadStore>> Create(UploadOptions options);
 
-  // Of a new upload, or of one with equal files, to go on with. Errors: CheckUpload's, AlreadyExists for other files,
-  // ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata `limit`), Unavailable while another writer is there, those of
-  // SystemError, also where the machine does not tell just now whether there is one.
+  // Of a new upload, or of one with equal files, to go on with: room is kept for all of it from then on. Errors:
+  // CheckUpload's, AlreadyExists for other files, ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata `limit`),
+  // Unavailable while another writer is there, those of SystemError, also where the machine does not tell just now
+  // whether there is one.
   absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
   // The folder of a complete upload's files, from now on as young as a new one. Errors: NotFound, FailedPrecondition
   // for one that is not complete, those of SystemError.
-  absl::StatusOr<std::filesystem::path> Source(const UploadId& id) const;
+  absl::StatusOr<std::filesystem::path> Source(const UploadId& id);
   // No error if there is none. Errors: Unavailable while a writer is there, those of SystemError.
   absl::Status Delete(const UploadId& id);
 
+  // By id, after `after`, at most `most`. What has grown old goes first.
+  struct Listed {
+    UploadId id;
+    int64_t files = 0;
+    UploadAccount::Entry account;
+    bool complete = false;
+    absl::Time last_use;  // by the wall clock
+  };
+  std::vector<Listed> List(const UploadId& after, size_t most);
+  uint64_t max_bytes() const { return options_.max_bytes; }
+  // Waits for no disk.
+  UploadAccount::Totals totals() const { return account_.totals(); }
+
  private:
   friend class UploadWriter;
-  explicit UploadStore(UploadOptions options) : options_(std::move(options)) {}
+  explicit UploadStore(UploadOptions options) : options_(std::move(options)), account_(options_.keep_room) {}
   std::filesystem::path FolderOf(const UploadId& id) const { return options_.directory / id.value(); }
   absl::StatusOr<std::vector<UploadFile>> Declared(const UploadId& id) const;
   absl::Status Declare(const UploadId& id, const std::vector<UploadFile>& files);
+  // The newest time of its files; InfinitePast: there are none.
+  absl::Time LastUse(const UploadId& id, const std::vector<UploadFile>& files) const;
   // Counts the upload that is there, if there is one: Declared's status.
   absl::Status TakeUp(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status FindUploads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -124,11 +149,11 @@ class UploadStore {
   absl::Status Remove(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRoom(const UploadId& id, const std::vector<UploadFile>& files) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsSending(const UploadId& id) const;
 
   const UploadOptions options_;
+  UploadAccount account_;
   mutable absl::Mutex mu_;
-  std::map<UploadId, uint64_t> declared_bytes_ ABSL_GUARDED_BY(mu_);
-  std::set<UploadId> written_ ABSL_GUARDED_BY(mu_);  // have a writer
   // Of which the machine did not tell whether they are there; asked again before a new upload.
   std::set<UploadId> unread_ ABSL_GUARDED_BY(mu_);
 };

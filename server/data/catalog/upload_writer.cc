@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -50,7 +51,12 @@ UploadWriter::UploadWriter(UploadStore& store, UploadId id, std::vector<UploadFi
 
 UploadWriter::~UploadWriter() {
   const absl::MutexLock lock(&store_.mu_);
-  store_.written_.erase(id_);
+  store_.account_.SetSending(id_, false);
+}
+
+void UploadWriter::CountReceived() {
+  store_.account_.SetReceived(id_,
+                              static_cast<uint64_t>(std::accumulate(received_.begin(), received_.end(), int64_t{0})));
 }
 
 fs::path UploadWriter::PathOf(size_t file) const { return store_.FolderOf(id_) / kUploadFiles / files_[file].path; }
@@ -63,6 +69,7 @@ absl::Status UploadWriter::Load() {
     received_[i] = bytes > files_[i].bytes ? 0 : bytes;
     all = all && received_[i] == files_[i].bytes;
   }
+  CountReceived();
   const fs::path marker = store_.FolderOf(id_) / kUploadComplete;
   complete_ = all && IsRegular(marker);
   // It stands for bytes that are lost: those that come in their place are not checked yet.
@@ -105,6 +112,7 @@ absl::Status UploadWriter::Append(int64_t file, int64_t offset, std::string_view
   PF_RETURN_IF_ERROR(OpenFile(i));
   PF_RETURN_IF_ERROR(WriteAll(*descriptor_, PathOf(i), data, offset));
   received_[i] += bytes;
+  CountReceived();
   return absl::OkStatus();
 }
 
@@ -114,6 +122,7 @@ absl::Status UploadWriter::CheckFile(size_t file) {
   PF_ASSIGN_OR_RETURN(const uint64_t hash, HashOf(*descriptor_, path));
   if (HashHex(hash) != files_[file].xxh3) {
     received_[file] = 0;
+    CountReceived();
     if (ftruncate(descriptor_->get(), 0) != 0) return SystemError(errno, path, "cut");
     return absl::DataLossError(absl::StrCat(files_[file].path, ": has XXH3 ", HashHex(hash), ", and ",
                                             files_[file].xxh3, " was declared; send it again"));

@@ -78,4 +78,9 @@ absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const fs::p
   return source->Run(directory, monitor);
 }
 
+absl::Status CheckSource(const ImportOptions& options, const ImportLimits& limits) {
+  PF_ASSIGN_OR_RETURN(const Importer importer, FindImporter(options));
+  return importer.find(options, limits).status();
+}
+
 }  // namespace permafrost::data

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from permafrost.job import Job
     from permafrost.jobs import Jobs
+    from permafrost.uploads import Upload, Uploads
 
 # Where each public name is defined; it is imported when first asked for, so that `permafrost.models` needs no gRPC.
 _HOMES = {
@@ -45,6 +46,8 @@ _HOMES = {
     "Datasets": "datasets",
     "Job": "job",
     "Jobs": "jobs",
+    "Upload": "uploads",
+    "Uploads": "uploads",
     **dict.fromkeys(
         (
             "Aborted",
@@ -96,6 +99,8 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
+    "Upload",
+    "Uploads",
     "Violation",
 ]
 

@@ -14,6 +14,7 @@ from permafrost.html import table
 from permafrost.job import Job
 from permafrost.jobs import Jobs
 from permafrost.public import own_errors
+from permafrost.uploads import Uploads
 from permafrost.v1 import server_pb2
 
 
@@ -53,6 +54,7 @@ class Client:
         self._connection = Connection(found, timeout, patience, credentials)
         self.datasets = Datasets(self._connection)
         self.jobs = Jobs(self._connection)
+        self.uploads = Uploads(self._connection)
 
     @property
     def target(self) -> str:
@@ -82,6 +84,11 @@ class Client:
         for response in self._connection.follow(self._connection.server.Backup, lambda: request):
             summary = response.summary
         return summary
+
+    def confirm_clock(self) -> Any:
+        """Says that the server's wall clock is right after it jumped (`server_info().clock_jump`): jobs and uploads are
+        deleted for their age again. Returns the permafrost.v1.ConfirmClockResponse. Needs an admin."""
+        return self._connection.change(self._connection.server.ConfirmClock, server_pb2.ConfirmClockRequest())
 
     def close(self) -> None:
         self._connection.close()

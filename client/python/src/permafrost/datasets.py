@@ -15,7 +15,7 @@ from permafrost.connection import Connection
 from permafrost.errors import ImportFailed, InputError, NotFound, PermissionDenied, needs
 from permafrost.html import table
 from permafrost.public import own_errors
-from permafrost.uploads import upload_folder
+from permafrost.uploads import Upload, upload_folder
 from permafrost.v1 import dataset_pb2, server_pb2
 
 if TYPE_CHECKING:
@@ -36,6 +36,17 @@ class Dataset:
     @property
     def id(self) -> str:
         return str(self.proto.name.removeprefix("datasets/"))
+
+    @property
+    def uid(self) -> str:
+        """Which of all that ever had this name: made by its import, and never given to another. Empty where the import
+        was only checked (`validate_only`)."""
+        return str(self.proto.uid)
+
+    @property
+    def etag(self) -> str:
+        """Another one whenever the dataset is. For `Datasets.delete`."""
+        return str(self.proto.etag)
 
     @property
     def state(self) -> str:
@@ -99,7 +110,9 @@ class Datasets:
     it: "folder" writes them below an import root of a server on this machine, "upload" sends them, "auto" (the default)
     is the first where that is possible, and else the second. All imports take the fields of ImportOptions as further
     keyword arguments (split_seed=7, train_fraction=0.8, feature_type="bfloat16" ...), return when the dataset is READY,
-    and raise AlreadyExists, InvalidArgument, or ImportFailed with what the server found wrong.
+    and raise AlreadyExists, InvalidArgument, or ImportFailed with what the server found wrong. With
+    `validate_only=True` nothing is imported: the source is found, no row of it is read, and the Dataset that comes back
+    has no uid.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -121,9 +134,10 @@ class Datasets:
         request = dataset_pb2.GetDatasetRequest(name=_resource(name))
         return Dataset(self._connection.call(self._connection.datasets.GetDataset, request))
 
-    def delete(self, name: str) -> None:
-        """Errors: NotFound; FailedPrecondition while a queued or running job uses it."""
-        request = dataset_pb2.DeleteDatasetRequest(name=_resource(name))
+    def delete(self, name: str, *, etag: str = "") -> None:
+        """etag: `Dataset.etag`, which the dataset must still have. Errors: NotFound; FailedPrecondition while a queued
+        or running job uses it; Aborted where it has another etag."""
+        request = dataset_pb2.DeleteDatasetRequest(name=_resource(name), etag=etag)
         self._connection.change(self._connection.datasets.DeleteDataset, request)
 
     def import_path(self, path: _Paths, name: str, *, progress: bool = True, **options: Any) -> Dataset:
@@ -142,6 +156,17 @@ class Datasets:
             if source.is_file():
                 options["source_path"] = source.name
             return self._import(name, options, upload, progress)
+
+    def import_upload(
+        self, upload: str | Upload, name: str, *, path: str = "", progress: bool = True, **options: Any
+    ) -> Dataset:
+        """Imports the files of an upload (`client.uploads.send`), which stays until it is deleted or a day old.
+
+        path: a path in it; empty: all of it. Errors: NotFound; FailedPrecondition while not all of it has come."""
+        id = upload if isinstance(upload, str) else upload.id
+        if path:
+            options["source_path"] = path
+        return self._import(name, options, f"uploads/{id.removeprefix('uploads/')}", progress)
 
     def import_pyg(
         self,
@@ -303,6 +328,7 @@ class Datasets:
             folder = pathlib.Path(stack.enter_context(_temporary_folder(root)))
             wanted = {**write(folder), **options}
             if root is not None:
+                _open_to_all(folder)
                 try:
                     return self._import(name, {"source_path": str(folder), **wanted}, "", progress)
                 except (NotFound, PermissionDenied):
@@ -322,11 +348,18 @@ class Datasets:
         return next((root for root in roots if root.is_dir() and os.access(root, os.W_OK)), None)
 
     def _import(self, name: str, options: Mapping[str, Any], upload: str, progress: bool) -> Dataset:
-        request = dataset_pb2.ImportDatasetRequest(dataset_id=name.removeprefix("datasets/"), upload=upload)
+        wanted = dict(options)
+        request = dataset_pb2.ImportDatasetRequest(
+            dataset_id=name.removeprefix("datasets/"),
+            upload=upload,
+            validate_only=bool(wanted.pop("validate_only", False)),
+        )
         request.options.SetInParent()
-        fields.fill(request.options, options, "import")
+        fields.fill(request.options, wanted, "import")
         connection = self._connection
         proto = connection.change(connection.datasets.ImportDataset, request)
+        if request.validate_only:
+            return Dataset(proto)
         with _bar(f"import {name}", progress) as bar:
             watch = dataset_pb2.WatchDatasetRequest(name=proto.name)
             for proto in connection.follow(connection.datasets.WatchDataset, lambda: watch):
@@ -356,6 +389,12 @@ def _bar(text: str, shown: bool) -> Any:
     from tqdm.auto import tqdm
 
     return tqdm(desc=text, unit="B", unit_scale=True, disable=not shown, leave=False, dynamic_ncols=True)
+
+
+def _open_to_all(folder: pathlib.Path) -> None:
+    """The server's user may be another one, who reads nothing that was written under a umask such as 077."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 @contextlib.contextmanager

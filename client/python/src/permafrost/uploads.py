@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import datetime
+import os
 import pathlib
 import time
 import uuid
@@ -14,6 +17,7 @@ import xxhash
 
 from permafrost.connection import Connection
 from permafrost.errors import DataLoss, InputError, PermafrostError, from_rpc
+from permafrost.public import own_errors
 from permafrost.v1 import dataset_pb2
 
 # The server takes messages of 1 MiB at most.
@@ -26,21 +30,22 @@ _REMOVAL_SECONDS = 5.0
 class _Files:
     """The files of a source with their sizes and checksums."""
 
-    def __init__(self, source: pathlib.Path) -> None:
+    def __init__(self, source: pathlib.Path, id: str | None = None) -> None:
         if source.is_file():
             self.paths = {source.name: source}
         elif source.is_dir():
-            found = sorted(p for p in source.rglob("*") if p.is_file())
-            named = {p.relative_to(source): p for p in found}
+            named = {p.relative_to(source): p for p in source.rglob("*") if p.is_file()}
             # What a file manager leaves, such as .DS_Store; the server takes no such names.
             hidden = {p for p in named if any(part.startswith(".") for part in p.parts)}
-            self.paths = {p.as_posix(): path for p, path in named.items() if p not in hidden}
+            # In the order of `permafrost upload send`, so that each goes on with what the other began.
+            self.paths = dict(sorted((p.as_posix(), path) for p, path in named.items() if p not in hidden))
         else:
             raise InputError(f"{source}: not found")
         if not self.paths:
             raise InputError(f"{source}: holds no files")
-        id = uuid.uuid4()
-        self.start = dataset_pb2.UploadStart(name=f"uploads/u{id}", request_id=str(id))
+        request_id = str(uuid.uuid4())
+        self.start = dataset_pb2.UploadStart(request_id=request_id)
+        all_files = xxhash.xxh3_64()
         for name, path in self.paths.items():
             hashed, size = xxhash.xxh3_64(), 0
             with path.open("rb") as file:
@@ -48,6 +53,12 @@ class _Files:
                     hashed.update(piece)
                     size += len(piece)
             self.start.files.add(path=name, bytes=size, xxh3=hashed.hexdigest())
+            all_files.update(f"{name}\n{size} {hashed.hexdigest()}\n".encode())
+        if id is None:
+            id = f"u{request_id}"
+        elif not id:
+            id = f"upload-{all_files.hexdigest()}"
+        self.start.name = f"uploads/{id.removeprefix('uploads/')}"
         self.bytes = sum(file.bytes for file in self.start.files)
 
     def chunks(self, received: list[int]) -> Iterator[Any]:
@@ -64,21 +75,115 @@ class _Files:
                     done += len(piece)
 
 
+class Upload:
+    """An upload as it was when asked for. proto: all that is known, as permafrost.v1.Upload."""
+
+    def __init__(self, proto: Any) -> None:
+        self.proto = proto
+
+    @property
+    def id(self) -> str:
+        return str(self.proto.name.removeprefix("uploads/"))
+
+    @property
+    def complete(self) -> bool:
+        """All has come, and can be imported."""
+        return bool(self.proto.complete)
+
+    @property
+    def sending(self) -> bool:
+        """A client sends to it now."""
+        return bool(self.proto.sending)
+
+    @property
+    def bytes(self) -> int:
+        """Of all its files, as they were declared."""
+        return int(self.proto.bytes)
+
+    @property
+    def received_bytes(self) -> int:
+        return int(self.proto.received_bytes)
+
+    @property
+    def counted_bytes(self) -> int:
+        """What it takes of the server's --max-upload: `bytes` while it sends and for 15 minutes after, then
+        `received_bytes`."""
+        return int(self.proto.counted_bytes)
+
+    @property
+    def last_use_time(self) -> datetime.datetime | None:
+        """When a byte of it came last, or an import read it; by the server's clock, in UTC."""
+        if not self.proto.HasField("last_use_time"):
+            return None
+        moment: datetime.datetime = self.proto.last_use_time.ToDatetime(tzinfo=datetime.timezone.utc)
+        return moment
+
+    def __repr__(self) -> str:
+        state = "complete" if self.complete else "sending" if self.sending else "partial"
+        return f"<Upload {self.id} {state}: {self.received_bytes} of {self.bytes} bytes>"
+
+
+@own_errors
+class Uploads:
+    """The uploads that a server keeps: `client.uploads`. One goes when it is deleted, or was not used for a day."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self) -> builtins.list[Upload]:
+        """By id."""
+        request = dataset_pb2.ListUploadsRequest(page_size=1000)
+        found: builtins.list[Upload] = []
+        while True:
+            page = self._connection.call(self._connection.datasets.ListUploads, request)
+            found += [Upload(proto) for proto in page.uploads]
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    def send(self, path: str | os.PathLike[str], *, id: str = "", progress: bool = True) -> str:
+        """Sends a file or folder, and leaves it on the server for `client.datasets.import_upload`. Returns its id.
+
+        id: without it one is made of names and content, so that the same call goes on with what was received before,
+            in this program or an earlier one, as `permafrost upload send` does.
+        Errors: ResourceExhausted beyond the server's --max-upload; AlreadyExists for an id with other files."""
+        source = pathlib.Path(path)
+        files = _Files(source, id)
+        with _progress(source, files, progress) as bar:
+            _send(self._connection, files, bar)
+        return str(files.start.name.removeprefix("uploads/"))
+
+    def delete(self, id: str) -> None:
+        """No error if there is none. Errors: Unavailable while a client sends to it."""
+        request = dataset_pb2.DeleteUploadRequest(name=f"uploads/{id.removeprefix('uploads/')}")
+        self._connection.change(self._connection.datasets.DeleteUpload, request)
+
+    def __iter__(self) -> Iterator[Upload]:
+        return iter(self.list())
+
+    def __repr__(self) -> str:
+        return f"Uploads({self._connection.target!r})"
+
+
+def _progress(source: pathlib.Path, files: _Files, shown: bool) -> Any:
+    from tqdm.auto import tqdm
+
+    return tqdm(
+        desc=f"upload {source.name}",
+        total=files.bytes,
+        unit="B",
+        unit_scale=True,
+        disable=not shown,
+        leave=False,
+    )
+
+
 @contextlib.contextmanager
 def upload_folder(connection: Connection, source: pathlib.Path, progress: bool) -> Iterator[str]:
     """Sends a folder, or one file; gives `uploads/ID`, and removes it from the server in the end."""
-    from tqdm.auto import tqdm
-
     files = _Files(source)
     try:
-        with tqdm(
-            desc=f"upload {source.name}",
-            total=files.bytes,
-            unit="B",
-            unit_scale=True,
-            disable=not progress,
-            leave=False,
-        ) as bar:
+        with _progress(source, files, progress) as bar:
             _send(connection, files, bar)
         yield files.start.name
     finally:
