@@ -87,6 +87,7 @@ void AddServerCommands(CLI::App& app, Command& chosen) {
       ->callback([&chosen] { chosen = Drain; });
   AddServerHealthCommand(*server, chosen);
   AddServerBackupCommand(*server, chosen);
+  AddServerClockCommand(*server, chosen);
   AddTokenCommands(*server, chosen);
 }
 

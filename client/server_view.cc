@@ -88,6 +88,12 @@ std::string RestoredText(const v1::RestoredBackup& restored, const ViewTime& tim
 
 }  // namespace
 
+std::string ClockJumpText(const google::protobuf::Duration& jump) {
+  const bool behind = jump.seconds() < 0;
+  return absl::StrCat(DurationText(absl::Seconds(behind ? -jump.seconds() : jump.seconds())),
+                      behind ? " behind" : " ahead of", " the time that it saw pass");
+}
+
 std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const RenderStyle& style) {
   const std::string commit = info.git_commit().empty() ? "" : absl::StrCat(" (", info.git_commit(), ")");
   std::vector<Field> fields = {
@@ -100,6 +106,12 @@ std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const
   if (!info.auth().empty()) fields.push_back({"callers", AuthText(info)});
   if (!info.socket_path().empty()) fields.push_back({"socket", OneLine(info.socket_path())});
   AddDevice(info.device_state(), fields);
+  if (info.has_clock_jump()) {
+    fields.push_back({"clock", Cell(absl::StrCat(ClockJumpText(info.clock_jump().by()),
+                                                 ": nothing is deleted for its age until `permafrost server "
+                                                 "confirm-clock` says that it is right"),
+                                    Tone::kWarn)});
+  }
   if (info.has_restored()) fields.push_back({"restored", RestoredText(info.restored(), time)});
   const std::vector<Field> rest = {
       {"started", WhenText(info.start_time(), time)},

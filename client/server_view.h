@@ -15,4 +15,7 @@ std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const
 // One line: its work and its device's memory.
 std::string RenderServerLine(const v1::ServerInfo& info, const RenderStyle& style);
 
+// "400 days ahead of the time that it saw pass", "2h behind the time that it saw pass".
+std::string ClockJumpText(const google::protobuf::Duration& jump);
+
 }  // namespace permafrost::client

@@ -45,14 +45,14 @@ absl::StatusOr<std::string> MakeSecret() {
   return absl::StrCat(AbslView(kSecretPrefix), absl::WebSafeBase64Escape(random));
 }
 
-absl::Status CheckNewToken(const std::string& label, absl::Time expire_time) {
+absl::Status CheckNewToken(const std::string& label, absl::Time expire_time, absl::Time now) {
   Violations violations;
   const bool printable = std::ranges::none_of(label, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   if (label.size() > kMaxTokenLabel || !printable) {
     violations.Add("token.label", absl::StrCat(label.size(), " bytes: accepted: at most ", kMaxTokenLabel,
                                                " bytes without control characters"));
   }
-  if (expire_time <= absl::Now()) {
+  if (expire_time <= now) {
     violations.Add("token.expire_time", absl::StrCat(absl::FormatTime(expire_time, absl::UTCTimeZone()),
                                                      " is past: accepted: a time to come, or none"));
   }
@@ -79,8 +79,9 @@ bool IsTokenId(absl::string_view id) {
          std::ranges::all_of(id, [](char c) { return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f'); });
 }
 
-absl::StatusOr<std::unique_ptr<TokenStore>> TokenStore::Open(std::filesystem::path path) {
-  std::unique_ptr<TokenStore> store(new TokenStore(std::move(path)));
+absl::StatusOr<std::unique_ptr<TokenStore>> TokenStore::Open(std::filesystem::path path,
+                                                             std::function<absl::Time()> now) {
+  std::unique_ptr<TokenStore> store(new TokenStore(std::move(path), std::move(now)));
   PF_RETURN_IF_ERROR(store->Reload());
   return store;
 }
@@ -146,7 +147,7 @@ absl::Status TokenStore::Write(const std::vector<Row>& rows) const {
 
 absl::StatusOr<TokenStore::Made> TokenStore::Create(Role role, const std::string& label, absl::Time expire_time,
                                                     const std::string& made_by) {
-  PF_RETURN_IF_ERROR(CheckNewToken(label, expire_time));
+  PF_RETURN_IF_ERROR(CheckNewToken(label, expire_time, now_()));
   PF_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
   PF_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kTokenIdBytes));
   Made made{.token = {.id = absl::BytesToHexString(id),
@@ -222,7 +223,7 @@ absl::Status TokenStore::Revoke(const std::string& id) {
 
 std::optional<Token> TokenStore::Find(std::string_view secret) const {
   const std::string hash = Sha256(secret);
-  const absl::Time now = absl::Now();
+  const absl::Time now = now_();
   std::optional<Token> found;
   const absl::ReaderMutexLock lock(&mu_);
   // All rows, whichever it is.

@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "access/role.h"
 
@@ -41,7 +44,9 @@ class TokenStore {
  public:
   // Reads `path`, which need not be there. Errors: FailedPrecondition naming the file and what is wrong in it; those of
   // ReadFile.
-  static absl::StatusOr<std::unique_ptr<TokenStore>> Open(std::filesystem::path path);
+  // `now`: what tokens expire by; called on any thread.
+  static absl::StatusOr<std::unique_ptr<TokenStore>> Open(
+      std::filesystem::path path, std::function<absl::Time()> now = [] { return absl::Now(); });
   // Reads the file again, which somebody may have put there. Errors: as Open's; the tokens are then as they were.
   absl::Status Reload();
 
@@ -73,11 +78,13 @@ class TokenStore {
     std::string made_by;  // empty: not said
   };
 
-  explicit TokenStore(std::filesystem::path path) : path_(std::move(path)) {}
+  TokenStore(std::filesystem::path path, std::function<absl::Time()> now)
+      : path_(std::move(path)), now_(std::move(now)) {}
   absl::StatusOr<std::vector<Row>> Read() const;
   absl::Status Write(const std::vector<Row>& rows) const;
 
   const std::filesystem::path path_;
+  const std::function<absl::Time()> now_;
   // Held while the file is written, so that lookups wait for no disk.
   absl::Mutex writing_ ABSL_ACQUIRED_BEFORE(mu_);
   mutable absl::Mutex mu_;

@@ -29,4 +29,13 @@ void SetDuration(absl::Duration duration, Out out) {
   wire->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
 }
 
+// Of either sign; 0 too. Finite.
+inline google::protobuf::Duration SignedDuration(absl::Duration duration) {
+  google::protobuf::Duration wire;
+  absl::Duration rest;
+  wire.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
+  wire.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  return wire;
+}
+
 }  // namespace permafrost::api

@@ -110,7 +110,8 @@ class GrpcServer final : public Server {
         census_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, options.uploads, jobs, streams_, limits_, options.limits.unread),
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
-                        jobs, catalog, access_.tokens, std::move(options.make_backup), streams_, limits_),
+                        jobs, catalog, access_.tokens, std::move(options.make_backup), std::move(options.clock),
+                        streams_, limits_),
         address_(std::move(options.address)),
         observer_(std::move(options.observe_request)),
         stream_observer_(std::move(options.observe_stream)) {}

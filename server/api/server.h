@@ -16,6 +16,7 @@
 #include "access/gate.h"
 #include "access/token_store.h"
 #include "api/call_limits.h"
+#include "api/clock_watch.h"
 #include "api/make_backup.h"
 #include "api/request_observer.h"
 #include "api/server_info.h"
@@ -54,6 +55,7 @@ struct ServerOptions {
   std::function<DeviceState()> device_state = [] { return DeviceState(); };  // asked on any thread
   std::function<void()> request_drain;                                       // as ServerService
   MakeBackup make_backup;                                                    // empty: Backup is UNIMPLEMENTED
+  ClockWatch clock;
   CallLimitOptions limits;
   AccessOptions access;
   // Borrowed as the catalog is. Null: uploads are refused.

@@ -16,6 +16,7 @@
 #include "api/text.h"
 #include "api/token_calls.h"
 #include "api/unary.h"
+#include "base/status.h"
 #include "jobs/request_log.h"
 
 namespace permafrost::api {
@@ -122,17 +123,25 @@ v1::ServerInfo ServerStatus::Read() const {
   const auto datasets = catalog_.usage().datasets;
   wire.set_datasets(static_cast<int32_t>(std::accumulate(datasets.begin(), datasets.end(), int64_t{0})));
   *wire.mutable_device_state() = DeviceStateToWire(device_state_());
+  if (const std::optional<ClockJump> jump = clock_jump_()) {
+    // In whole seconds, and only while it lasts: a watch is not woken by each second that passes.
+    *wire.mutable_clock_jump()->mutable_by() = SignedDuration(absl::Trunc(jump->by, absl::Seconds(1)));
+    SetTime(absl::FromUnixSeconds(absl::ToUnixSeconds(jump->noticed)),
+            [&wire] { return wire.mutable_clock_jump()->mutable_notice_time(); });
+  }
   return wire;
 }
 
 ServerService::ServerService(ServerInfo info, std::function<DeviceState()> device_state,
                              std::function<void()> request_drain, jobs::JobManager& jobs, data::Catalog& catalog,
-                             access::TokenStore* tokens, MakeBackup make_backup, StreamSet& streams, CallLimits& limits)
-    : status_(std::move(info), std::move(device_state), jobs, catalog),
+                             access::TokenStore* tokens, MakeBackup make_backup, ClockWatch clock, StreamSet& streams,
+                             CallLimits& limits)
+    : status_(std::move(info), std::move(device_state), std::move(clock.jump), jobs, catalog),
       request_drain_(std::move(request_drain)),
       jobs_(jobs),
       tokens_(tokens),
       make_backup_(std::move(make_backup)),
+      confirm_clock_(std::move(clock.confirm)),
       streams_(streams),
       limits_(limits),
       hub_(kWatchInterval),
@@ -204,6 +213,21 @@ grpc::ServerUnaryReactor* ServerService::ListTokens(grpc::CallbackServerContext*
                                                     v1::ListTokensResponse* response) {
   const absl::Status admitted = limits_.connections.Admit(*context).status();
   return admitted.ok() ? ListTokensCall(context, tokens_, *response) : Reply(context, admitted);
+}
+
+grpc::ServerUnaryReactor* ServerService::ConfirmClock(grpc::CallbackServerContext* context,
+                                                      const v1::ConfirmClockRequest* request,
+                                                      v1::ConfirmClockResponse* response) {
+  return ReplyLater(context, limits_.workers, [=, this]() -> absl::Status {
+    if (!confirm_clock_) return absl::UnimplementedError("this server keeps no account of its clock");
+    return jobs_.requests().Once(KeyOf(*request), "", [&](const jobs::Earlier& earlier) -> absl::Status {
+      // A clock that has jumped since was not meant.
+      if (earlier.seen == jobs::Earlier::Seen::kAnswered) return absl::OkStatus();
+      PF_ASSIGN_OR_RETURN(const absl::Duration jump, confirm_clock_());
+      if (jump != absl::ZeroDuration()) *response->mutable_jump() = SignedDuration(absl::Trunc(jump, absl::Seconds(1)));
+      return absl::OkStatus();
+    });
+  });
 }
 
 grpc::ServerUnaryReactor* ServerService::RevokeToken(grpc::CallbackServerContext* context,

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "access/token_store.h"
 #include "api/backup_source.h"
 #include "api/call_limits.h"
+#include "api/clock_watch.h"
 #include "api/server_info.h"
 #include "api/server_stream.h"
 #include "base/change_hub.h"
@@ -29,9 +31,13 @@ namespace permafrost::api {
 // What changes while the server runs, and what every handler and watch of the service reads.
 class ServerStatus {
  public:
-  ServerStatus(ServerInfo info, std::function<DeviceState()> device_state, jobs::JobManager& jobs,
-               data::Catalog& catalog)
-      : info_(std::move(info)), device_state_(std::move(device_state)), jobs_(jobs), catalog_(catalog) {}
+  ServerStatus(ServerInfo info, std::function<DeviceState()> device_state,
+               std::function<std::optional<ClockJump>()> clock_jump, jobs::JobManager& jobs, data::Catalog& catalog)
+      : info_(std::move(info)),
+        device_state_(std::move(device_state)),
+        clock_jump_(std::move(clock_jump)),
+        jobs_(jobs),
+        catalog_(catalog) {}
 
   // host:port as bound, which is known only once the server runs.
   void SetListenAddress(std::string address);
@@ -41,6 +47,7 @@ class ServerStatus {
  private:
   const ServerInfo info_;
   const std::function<DeviceState()> device_state_;
+  const std::function<std::optional<ClockJump>()> clock_jump_;
   jobs::JobManager& jobs_;
   data::Catalog& catalog_;
   mutable absl::Mutex mu_;
@@ -53,7 +60,7 @@ class ServerService final : public v1::ServerService::CallbackService {
   // thread. `tokens` null: this server keeps none.
   ServerService(ServerInfo info, std::function<DeviceState()> device_state, std::function<void()> request_drain,
                 jobs::JobManager& jobs, data::Catalog& catalog, access::TokenStore* tokens, MakeBackup make_backup,
-                StreamSet& streams, CallLimits& limits);
+                ClockWatch clock, StreamSet& streams, CallLimits& limits);
   ~ServerService() override;
 
   void SetListenAddress(std::string address) { status_.SetListenAddress(std::move(address)); }
@@ -72,6 +79,8 @@ class ServerService final : public v1::ServerService::CallbackService {
                                        v1::ListTokensResponse* response) override;
   grpc::ServerUnaryReactor* RevokeToken(grpc::CallbackServerContext* context, const v1::RevokeTokenRequest* request,
                                         google::protobuf::Empty* response) override;
+  grpc::ServerUnaryReactor* ConfirmClock(grpc::CallbackServerContext* context, const v1::ConfirmClockRequest* request,
+                                         v1::ConfirmClockResponse* response) override;
 
  private:
   // Wakes the watches: nobody tells of the device's memory when it changes.
@@ -82,6 +91,7 @@ class ServerService final : public v1::ServerService::CallbackService {
   jobs::JobManager& jobs_;
   access::TokenStore* const tokens_;
   const MakeBackup make_backup_;
+  const std::function<absl::StatusOr<absl::Duration>()> confirm_clock_;
   StreamSet& streams_;
   CallLimits& limits_;
   ChangeHub hub_;

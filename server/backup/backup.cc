@@ -231,6 +231,8 @@ absl::StatusOr<Summary> Maker::Make() {
   PF_RETURN_IF_ERROR(CopyIfThere("tokens.json", /*folder=*/false));
   PF_RETURN_IF_ERROR(CopyIfThere("plans", /*folder=*/true));
   PF_RETURN_IF_ERROR(CopyAudit(request_.state_dir, copier_));
+  // A server that goes on from an old backup asks before it deletes anything for its age.
+  PF_RETURN_IF_ERROR(CopyIfThere("clock.json", /*folder=*/false));
   PF_ASSIGN_OR_RETURN(const std::set<std::string> wanted, FindWanted(rows));
   // What an ended job is without nobody goes on from.
   std::vector<JobId> anew;

@@ -8,27 +8,26 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "access/audit_log.h"
-#include "access/certificate_files.h"
-#include "access/gate.h"
-#include "access/https_exposer.h"
-#include "access/token_store.h"
 #include "api/request_observer.h"
 #include "api/server.h"
-#include "api/unix_socket.h"
 #include "backup/backup.h"
 #include "backup/backup_root.h"
 #include "backup/restore.h"
+#include "base/device_fault.h"
 #include "base/disk_reserve.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "daemon/doors.h"
 #include "daemon/drain.h"
 #include "daemon/endpoint_file.h"
 #include "daemon/heap_arenas.h"
@@ -37,6 +36,7 @@
 #include "daemon/reload.h"
 #include "daemon/restored.h"
 #include "daemon/scrape.h"
+#include "daemon/seen_clock.h"
 #include "daemon/self_test.h"
 #include "daemon/service_notifier.h"
 #include "daemon/state_dir.h"
@@ -50,7 +50,6 @@
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "telemetry/device_metrics.h"
-#include "telemetry/exposer.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/log.h"
@@ -89,71 +88,24 @@ absl::Status WithNewestBackup(const absl::Status& status, const fs::path& root) 
   return absl::DataLossError(absl::StrCat(status.message(), "; the newest backup is ", newest.string()));
 }
 
-// Who may call, and what proves it: of one daemon.
-struct Access {
-  std::unique_ptr<access::TokenStore> tokens;
-  std::unique_ptr<access::AuditLog> audit;
-  std::unique_ptr<access::CertificateFiles> certificates;  // null: plain text
-  std::unique_ptr<access::Gate> gate;
-  fs::path socket;  // empty: there is none
+// What ended the device, told by its thread.
+// Threads: all methods are safe anywhere.
+class DeviceFault {
+ public:
+  void Set(const absl::Status& fault) {
+    const absl::MutexLock lock(&mu_);
+    fault_ = fault;
+  }
+  // Ok: there was none.
+  absl::Status Get() const {
+    const absl::MutexLock lock(&mu_);
+    return fault_;
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  absl::Status fault_ ABSL_GUARDED_BY(mu_);
 };
-
-// Absolute; empty: there is none. The socket that nobody asked for is done without where its path is too long.
-fs::path SocketPath(const Options& options, const fs::path& state_dir) {
-  if (options.socket == "off") return {};
-  if (options.socket != "auto") return fs::absolute(options.socket);
-  fs::path path = state_dir / "permafrost.sock";
-  if (path.string().size() <= api::MaxSocketPath()) return path;
-  Log(Severity::kWarning, absl::StrCat(path.string(), ": no unix socket: the system takes paths of at most ",
-                                       api::MaxSocketPath(), " bytes; name another with --socket"));
-  return {};
-}
-
-absl::StatusOr<Access> OpenAccess(const Options& options, const fs::path& state_dir) {
-  Access access;
-  PF_ASSIGN_OR_RETURN(access.tokens, access::TokenStore::Open(state_dir / "tokens.json"));
-  PF_ASSIGN_OR_RETURN(access.audit, access::AuditLog::Open({.path = state_dir / "audit.jsonl"}));
-  if (!options.tls.certificate.empty()) {
-    auto certificates = access::CertificateFiles::Open(options.tls);
-    if (!certificates.ok()) return Annotate(certificates.status(), "TLS");
-    access.certificates = *std::move(certificates);
-  }
-  access.gate = std::make_unique<access::Gate>(
-      access::GateOptions{.auth = options.auth, .certificate_role = options.tls_client_role}, access.tokens.get());
-  access.socket = SocketPath(options, state_dir);
-  return access;
-}
-
-absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& options, const Access& access,
-                                                                 std::shared_ptr<prometheus::Registry> registry,
-                                                                 std::function<void()> before_scrape) {
-  if (access.certificates) {
-    return access::StartHttpsExposer(
-        {.address = options.metrics, .certificates = access.certificates.get(), .gate = access.gate.get()},
-        std::move(registry), std::move(before_scrape));
-  }
-  std::function<bool(const std::string&)> admits;
-  if (access.gate->auth() == access::Auth::kToken) {
-    admits = [gate = access.gate.get()](const std::string& token) {
-      const std::string authorization = absl::StrCat("Bearer ", token);
-      return gate->Identify({.by_socket = false, .authorization = authorization, .subject = {}}).ok();
-    };
-  }
-  return telemetry::Exposer::Start(options.metrics, std::move(registry), std::move(before_scrape), std::move(admits));
-}
-
-// What whoever starts it should know of its doors.
-void TellAccess(const Options& options, const Access& access) {
-  if (options.insecure && access.gate->auth() == access::Auth::kNone) {
-    Log(Severity::kWarning, "--insecure: whoever reaches its addresses may do anything");
-  }
-  if (access.gate->auth() == access::Auth::kToken && access.tokens->List().empty() && !options.tls_client_role) {
-    Log(Severity::kInfo, access.socket.empty()
-                             ? "there is no token, and no socket to make one by: nobody may call"
-                             : absl::StrCat("there is no token; make one: permafrost --server unix:",
-                                            access.socket.string(), " server token create --role admin"));
-  }
-}
 
 // Ends what runs, once a drain is asked for; a job writes its checkpoint. What hangs ends the process.
 void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifier& notifier, data::Catalog& catalog,
@@ -169,6 +121,7 @@ void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifie
   }
 }
 
+// Errors: a device fault once that has ended it; any other is of its start.
 absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
   ServiceNotifier notifier(ServiceEnvironment::Read([](const char* name) { return std::getenv(name); }));
@@ -179,7 +132,10 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   auto lock = FileLock::Acquire(state_dir / "lock");
   if (!lock.ok()) return Annotate(lock.status(), "one daemon per --state-dir");
   PF_ASSIGN_OR_RETURN(const bool restored, backup::BeginRestore(state_dir));
-  PF_ASSIGN_OR_RETURN(const Access access, OpenAccess(options, state_dir));
+  const auto warn = [](std::string_view line) { Log(Severity::kWarning, line); };
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<SeenClock> clock,
+                      SeenClock::Open({.file = state_dir / "clock.json", .warn = warn}));
+  PF_ASSIGN_OR_RETURN(const Access access, OpenAccess(options, state_dir, *clock));
 
   const DiskReserve reserve(state_dir, options.min_free_disk_bytes);
   PF_ASSIGN_OR_RETURN(
@@ -210,7 +166,6 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   telemetry::DeviceMetrics device_metrics(*registry);
   telemetry::WatchdogMetrics watchdog_metrics(*registry);
 
-  const auto warn = [](std::string_view line) { Log(Severity::kWarning, line); };
   std::vector<fs::path> readable = import_roots;
   if (options.max_upload_bytes != 0) readable.push_back(state_dir / "uploads");
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
@@ -225,15 +180,28 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
                       data::UploadStore::Create({.directory = state_dir / "uploads",
                                                  .max_bytes = options.max_upload_bytes,
+                                                 .now = [&clock]() -> std::optional<absl::Time> {
+                                                   if (clock->jump()) return std::nullopt;
+                                                   return clock->Now();
+                                                 },
                                                  .warn = warn,
                                                  .reserve = reserve,
                                                  .in_use = in_use}));
+  // The job of a device that failed is back in the queue: a new process goes on with it.
+  DeviceFault device_fault;
+  const auto on_device_fault = [&](const absl::Status& fault) {
+    device_fault.Set(fault);
+    drain.Request("the device failed");
+  };
   auto opened = jobs::JobManager::Open({.state_dir = state_dir,
                                         .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
                                         .preempt = !options.no_preemption,
                                         .keep_finished = options.keep_finished,
                                         .max_log_bytes = static_cast<int64_t>(options.max_job_log_bytes),
-                                        .max_jobs = options.max_jobs},
+                                        .max_jobs = options.max_jobs,
+                                        .now = [&clock] { return clock->Now(); },
+                                        .may_expire = [&clock] { return !clock->jump(); },
+                                        .on_device_fault = on_device_fault},
                                        *catalog, *runner, job_metrics, cache_metrics);
   if (!opened.ok()) return WithNewestBackup(opened.status(), backup_root);
   const std::unique_ptr<jobs::JobManager> jobs = *std::move(opened);
@@ -247,7 +215,9 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
   auto exposer = StartExposer(options, access, registry, [&] {
-    RefreshMetrics(*catalog, reserve, job_metrics, server_metrics);
+    RefreshMetrics(*catalog, *uploads, reserve, job_metrics, server_metrics);
+    const std::optional<SeenClock::Jump> jump = clock->jump();
+    server_metrics.SetClockJump(jump ? jump->by : absl::ZeroDuration());
     const StorageUse storage = runner->storage_use();
     cache_metrics.SetTorchStorage(storage.bytes, storage.peak_bytes, storage.allocations);
     device_metrics.Set(runner->device_state());
@@ -290,6 +260,12 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   server_options.limits.connections_of_a_client = options.max_connections_per_client;
   server_options.device_state = [&runner] { return runner->device_state(); };
   server_options.request_drain = [&drain] { drain.Request("the Drain call"); };
+  server_options.clock.jump = [&clock]() -> std::optional<api::ClockJump> {
+    const std::optional<SeenClock::Jump> jump = clock->jump();
+    if (!jump) return std::nullopt;
+    return api::ClockJump{.by = jump->by, .noticed = jump->noticed};
+  };
+  server_options.clock.confirm = [&clock] { return clock->Confirm(); };
   server_options.make_backup = [&](const api::BackupCall& call, const backup::OnProgress& on_progress) {
     return backup::Make({.state_dir = state_dir,
                          .root = backup_root,
@@ -342,7 +318,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   EndWork(drain, reason, notifier, *catalog, *jobs);
   (*server)->Shutdown(std::min(kShutdownGrace, drain.TimeLeft() / 2));
   Log(Severity::kInfo, "drained");
-  return absl::OkStatus();
+  return device_fault.Get();
 }
 
 int Main(int argc, char** argv) {
@@ -373,7 +349,7 @@ int Main(int argc, char** argv) {
     } else {
       std::cerr << "permafrostd: " << StdView(status.message()) << "\n";
     }
-    return kExitFailure;
+    return IsDeviceFault(status) ? kExitDeviceFault : kExitFailure;
   }
   return kExitDrained;
 }

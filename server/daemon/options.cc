@@ -246,6 +246,7 @@ constexpr char kExitCodes[] =
     "  0         drained, or the self-test passed\n"
     "  1         failed at start-up or while running, or the self-test failed\n"
     "  2         bad flag, variable or configuration file\n"
+    "  75        the device failed, and stays so until the daemon is started anew, which goes on with its job\n"
     "  130, 143  stopped at once by a second SIGINT, SIGTERM";
 
 std::string VariableOf(const std::string& name) {

@@ -96,6 +96,7 @@ struct Options {
 inline constexpr int kExitDrained = 0;  // or a self-test passed
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitDeviceFault = 75;  // EX_TEMPFAIL of sysexits.h
 
 struct ParsedOptions {
   // Run with these; if empty, print `text` (to stdout for exit code 0, else to stderr) and exit.

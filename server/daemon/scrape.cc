@@ -22,10 +22,12 @@ void RefreshDatasets(const data::Catalog& catalog, telemetry::ServerMetrics& met
 
 }  // namespace
 
-void RefreshMetrics(const data::Catalog& catalog, const DiskReserve& disk, telemetry::JobMetrics& job_metrics,
-                    telemetry::ServerMetrics& server_metrics) {
+void RefreshMetrics(const data::Catalog& catalog, const data::UploadStore& uploads, const DiskReserve& disk,
+                    telemetry::JobMetrics& job_metrics, telemetry::ServerMetrics& server_metrics) {
   job_metrics.BeforeScrape();
   RefreshDatasets(catalog, server_metrics);
+  const data::UploadAccount::Totals held = uploads.totals();
+  server_metrics.SetUploads(held.received, held.counted, uploads.max_bytes());
   server_metrics.SetDisk(disk.Free(), disk.bytes());
   server_metrics.SetImportProgress(catalog.import_progress());
   server_metrics.BeforeScrape();

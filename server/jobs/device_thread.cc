@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "base/device_fault.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -46,13 +47,30 @@ void ConcludeTrouble(const absl::Status& error, Job& job) {
   MoveAside(job, why::kMachineError, job.trouble.error);
 }
 
+// The device failed for the rest of the process: the job goes on in the next one, unless it is the likely cause.
+void ConcludeFault(const absl::Status& error, const std::optional<RunMark::Content>& mark, Job& job) {
+  job.trouble.error = OneLine(error.message());
+  job.interrupted = true;
+  job.deaths = CountDeviceFault(job.deaths, mark, BootId(), job.progress.checkpoint_step);
+  if (job.state == JobState::kCancelling) return Move(job, JobState::kCancelled, why::kCancelRequested);
+  if (job.deaths.count >= kMostDeaths) {
+    return MoveToFailed(job,
+                        WithReason(absl::AbortedError(absl::StrCat("the device or the server failed ", job.deaths.count,
+                                                                   " times while this job ran, the last time ",
+                                                                   PlaceText(job.deaths), ": ", job.trouble.error)),
+                                   "DEVICE_FAILED_AGAIN"));
+  }
+  MoveAside(job, why::kDeviceFault, job.trouble.error);
+}
+
 // Of a run that stopped before its end, since it was told to.
-void ConcludeStop(const LiveRun& live, bool draining, Job& job) {
+// `now`: as the book's.
+void ConcludeStop(const LiveRun& live, bool draining, absl::Time now, Job& job) {
   if (job.state == JobState::kCancelling) {
     // Also when a cancel came after the run had stopped for something else.
     return Move(job, JobState::kCancelled, why::kCancelRequested);
   }
-  const Limit limit = PassedLimit(job.spec.limits, job.device_time, absl::Now());
+  const Limit limit = PassedLimit(job.spec.limits, job.device_time, now);
   if (limit != Limit::kNone) return MoveToFailed(job, LimitError(limit, job.spec.limits));
   const std::string after = absl::StrCat("after step ", job.progress.step);
   const JobId preempted_by = live.preempted_by();
@@ -66,8 +84,11 @@ void ConcludeStop(const LiveRun& live, bool draining, Job& job) {
 }
 
 // Where a job goes from `job.state` when its run ended so. Sets state, error, result and trouble.
-void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& live, bool draining, Job& job) {
+// `mark`: of the run. `now`: as the book's.
+void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& live, bool draining,
+              const std::optional<RunMark::Content>& mark, absl::Time now, Job& job) {
   if (!outcome.ok()) {
+    if (IsDeviceFault(outcome.status())) return ConcludeFault(outcome.status(), mark, job);
     if (IsTransient(outcome.status())) return ConcludeTrouble(outcome.status(), job);
     MoveToFailed(job, outcome.status());
   } else if (outcome->end == train::RunEnd::kSucceeded) {
@@ -75,7 +96,7 @@ void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& l
     job.trouble = {};
     Move(job, JobState::kSucceeded, why::kFinished);
   } else if (live.stop_seen() || draining || job.pausing || job.state == JobState::kCancelling) {
-    ConcludeStop(live, draining, job);
+    ConcludeStop(live, draining, now, job);
   } else {
     MoveToFailed(job, absl::InternalError("the run stopped before its end although nothing asked it to"));
   }
@@ -108,8 +129,9 @@ telemetry::Severity SeverityOf(const Job& job, const absl::StatusOr<train::RunOu
 
 }  // namespace
 
-DeviceThread::DeviceThread(JobBook& book, data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics)
-    : book_(book), catalog_(catalog), runner_(runner), metrics_(metrics) {
+DeviceThread::DeviceThread(JobBook& book, data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics,
+                           OnFault on_fault)
+    : book_(book), catalog_(catalog), runner_(runner), metrics_(metrics), on_fault_(std::move(on_fault)) {
   idle_.Set();
 }
 
@@ -131,10 +153,20 @@ void DeviceThread::Join() { idle_.Wait(); }
 void DeviceThread::Loop() {
   while (std::optional<StartedJob> started = TakeNext()) {
     Run run{*std::move(started), nullptr};
-    Finish(run, Execute(run));
+    const absl::StatusOr<train::RunOutcome> outcome = Execute(run);
+    LookForFault(outcome.status());
+    Finish(run, outcome);
   }
   activity_.Enter(DevicePhase::kIdle);
   idle_.Set();
+}
+
+void DeviceThread::LookForFault(const absl::Status& status) {
+  if (faulted_ || !IsDeviceFault(status)) return;
+  faulted_ = true;
+  telemetry::Log(telemetry::Severity::kError, StdView(status.message()));
+  book_.Drain();
+  if (on_fault_) on_fault_(status);
 }
 
 std::optional<StartedJob> DeviceThread::TakeNext() {
@@ -162,7 +194,7 @@ std::optional<StartedJob> DeviceThread::TakeNext() {
   }
 }
 
-bool DeviceThread::RunWhileIdle(std::function<void()> work) {
+bool DeviceThread::RunWhileIdle(std::function<absl::Status()> work) {
   {
     absl::MutexLock lock(&work_mu_);
     if (!waits_) return false;
@@ -172,26 +204,27 @@ bool DeviceThread::RunWhileIdle(std::function<void()> work) {
   return true;
 }
 
-bool DeviceThread::RunNowIfIdle(const std::function<void()>& work) {
+bool DeviceThread::RunNowIfIdle(const std::function<absl::Status()>& work) {
   absl::Notification done;
   const bool idle = RunWhileIdle([&] {
-    work();
+    absl::Status worked = work();
     done.Notify();
+    return worked;
   });
   if (idle) done.WaitForNotification();
   return idle;
 }
 
 void DeviceThread::DoIdleWork(bool waits) {
-  std::vector<std::function<void()>> work;
+  std::vector<std::function<absl::Status()>> work;
   {
     absl::MutexLock lock(&work_mu_);
     waits_ = waits;
     work.swap(work_);
   }
-  for (const std::function<void()>& piece : work) {
+  for (const std::function<absl::Status()>& piece : work) {
     activity_.Enter(DevicePhase::kCall);
-    piece();
+    LookForFault(piece());
   }
   activity_.Enter(DevicePhase::kIdle);
 }
@@ -244,13 +277,15 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   std::string written;
   bool ended = false;
   const Trouble before = run.started.live->trouble();
+  const std::optional<RunMark::Content> mark = RunMark::Read(book_.files().Mark(id));
+  const absl::Time now = book_.Now();
   while (true) {
     const absl::StatusOr<Job> stored = book_.Conclude(id, [&](Job& job) {
       // What kept the end from being stored is got over once it is stored.
       job.trouble = before;
       const bool draining = book_.draining();
-      Conclude(outcome, *run.started.live, draining, job);
-      if (!IsTerminal(job.state)) job.deaths = {};
+      Conclude(outcome, *run.started.live, draining, mark, now, job);
+      if (!IsTerminal(job.state) && !IsDeviceFault(outcome.status())) job.deaths = {};
       // On disk before the state is told, so that who follows the log until then has all of it.
       const std::string line = LastLine(job, outcome);
       if (line == written) return;

@@ -24,18 +24,23 @@ namespace permafrost::jobs {
 
 class DeviceThread {
  public:
+  // Called once, on the thread, by the first device fault (base/device_fault.h): the book drains by then, and no job is
+  // taken any more. It must not block.
+  using OnFault = std::function<void(const absl::Status&)>;
+
   // Borrows everything.
-  DeviceThread(JobBook& book, data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics);
+  DeviceThread(JobBook& book, data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics,
+               OnFault on_fault);
   // The book drains already: waits for the thread.
   ~DeviceThread();
 
   // Nothing if it was started before, or the book drains.
   void Start();
   // Runs `work` on the thread before its next job, where it waits for one. False, and `work` is not run: it runs a job,
-  // has not begun, or ends. `work` must not throw, and ends soon once the book drains.
-  bool RunWhileIdle(std::function<void()> work);
+  // has not begun, or ends. `work` returns what became of it, and must not throw; it ends soon once the book drains.
+  bool RunWhileIdle(std::function<absl::Status()> work);
   // As RunWhileIdle, and waits for it.
-  bool RunNowIfIdle(const std::function<void()>& work);
+  bool RunNowIfIdle(const std::function<absl::Status()>& work);
   // What the thread does, which work of RunWhileIdle tells it of, too.
   DeviceActivityBoard& activity() { return activity_; }
   const DeviceActivityBoard& activity() const { return activity_; }
@@ -54,6 +59,8 @@ class DeviceThread {
   // Runs what RunWhileIdle was given; nothing more comes once `waits` is false.
   void DoIdleWork(bool waits);
   absl::StatusOr<train::RunOutcome> Execute(Run& run);
+  // Where `status` is a device fault: nothing runs on the device from now on.
+  void LookForFault(const absl::Status& status);
   // Stores and tells where the job goes, and answers who waits for its commands.
   void Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);
   // Waits a moment before a write is tried again that must not be lost; false once draining.
@@ -63,13 +70,15 @@ class DeviceThread {
   data::Catalog& catalog_;
   train::Runner& runner_;
   const RunMetrics metrics_;
+  const OnFault on_fault_;
+  bool faulted_ = false;  // the thread's
   DeviceActivityBoard activity_;
   std::mutex start_mu_;  // held by Start and the destructor for thread_
   std::thread thread_;
   Event idle_;  // the thread has not begun, or has ended
   absl::Mutex work_mu_;
   bool waits_ ABSL_GUARDED_BY(work_mu_) = false;  // for a job
-  std::vector<std::function<void()>> work_ ABSL_GUARDED_BY(work_mu_);
+  std::vector<std::function<absl::Status()>> work_ ABSL_GUARDED_BY(work_mu_);
 };
 
 }  // namespace permafrost::jobs

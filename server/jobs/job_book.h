@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/change_hub.h"
 #include "base/monotonic.h"
@@ -60,6 +61,8 @@ struct BookOptions {
   bool preempt = true;
   // Most bytes kept of a job's log; 0: all.
   int64_t max_log_bytes = 0;
+  // As JobManagerOptions::now.
+  std::function<absl::Time()> now = [] { return absl::Now(); };
 };
 
 struct LogChunk;
@@ -90,6 +93,8 @@ class JobBook {
   absl::Status Recover(bool quarantine_unknown);
 
   const JobFiles& files() const { return files_; }
+  // What deadlines and ages are measured by.
+  absl::Time Now() const { return options_.now(); }
   JobStore& store() const { return *store_; }
   ChangeHub& hub() { return hub_; }
   // Of the jobs' logs: apart from the jobs, which change far more often.

@@ -67,7 +67,7 @@ absl::StatusOr<std::shared_ptr<LiveRun>> JobBook::MakeLiveRun(const ActiveJob& a
   Trouble trouble = job.trouble;
   trouble.retry_time = absl::InfinitePast();
   auto live = std::make_shared<LiveRun>(std::move(cache), active.commands, std::move(trouble), job.device_time,
-                                        job.spec.limits);
+                                        job.spec.limits, options_.now);
   live->SetProgress(job.progress);
   return live;
 }
@@ -161,9 +161,12 @@ absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(
   next.pausing = false;
   if (IsTerminal(next.state)) next.end_time = absl::Now();
   const bool goes_on = !IsTerminal(next.state);
-  const absl::Duration delay = next.trouble.runs > active.job.trouble.runs
-                                   ? RetryDelay(options_.first_retry, next.trouble.runs)
-                                   : absl::ZeroDuration();
+  absl::Duration delay;
+  if (next.trouble.runs > active.job.trouble.runs) delay = RetryDelay(options_.first_retry, next.trouble.runs);
+  // The device failed at one place again: other jobs run first, as after the server's death.
+  if (next.deaths.count > std::max(active.job.deaths.count, 1)) {
+    delay = RetryDelay(options_.first_retry, next.deaths.count);
+  }
   if (delay > absl::ZeroDuration() && next.state == JobState::kQueued) next.trouble.retry_time = absl::Now() + delay;
   if (moved.ok()) moved = SaveGraphCache(active);
   Job stored = next;

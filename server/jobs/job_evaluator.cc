@@ -132,9 +132,12 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
     return !book_.draining() && on_progress(done, total);
   };
   absl::StatusOr<train::RowsEvaluation> result = train::RowsEvaluation();
-  const auto evaluate = [&] { result = runner_.EvaluateWeights(pass, keep_going); };
+  const auto evaluate = [&] {
+    result = runner_.EvaluateWeights(pass, keep_going);
+    return result.status();
+  };
   if (!on_device) {
-    evaluate();
+    evaluate().IgnoreError();  // told below
   } else if (!device_.RunNowIfIdle(evaluate)) {
     return absl::UnavailableError(absl::StrCat("the evaluation runs on ", AbslView(kDeviceNames.Name(runner_.device())),
                                                ", and the device is not idle: try again when no job runs"));

@@ -68,14 +68,17 @@ class JobManagerImpl final : public JobManager {
   JobManagerImpl(std::unique_ptr<JobStore> store, JobFiles files, const JobManagerOptions& options,
                  data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics)
       : book_(std::move(store), std::move(files), metrics.job,
-              {.first_retry = options.first_retry, .preempt = options.preempt, .max_log_bytes = options.max_log_bytes}),
+              {.first_retry = options.first_retry,
+               .preempt = options.preempt,
+               .max_log_bytes = options.max_log_bytes,
+               .now = options.now}),
         requests_(book_.store()),
         admission_(book_, catalog, runner, options.max_jobs, options.first_retry),
         commands_(book_),
-        device_(book_, catalog, runner, metrics),
+        device_(book_, catalog, runner, metrics, options.on_device_fault),
         planner_(book_, admission_, device_, catalog, runner),
         evaluator_(book_, device_, catalog, runner),
-        retention_(book_, admission_, metrics.job, options.keep_finished),
+        retention_(book_, admission_, metrics.job, options.keep_finished, options.may_expire),
         caretaker_(options.attend_every, [this] {
           book_.Attend();
           retention_.Apply();

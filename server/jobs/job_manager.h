@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/change_hub.h"
 #include "data/catalog/catalog.h"
@@ -108,6 +109,15 @@ struct JobManagerOptions {
   absl::Duration attend_every = absl::Seconds(1);
   // Most jobs that have not ended; one more is refused. 0: any number.
   int64_t max_jobs = 0;
+  // What ages and deadlines are measured by: the wall clock, as far as it is believed. Called under locks and at each
+  // step of a job with a deadline; it must not wait for a disk.
+  std::function<absl::Time()> now = [] { return absl::Now(); };
+  // Whether ended jobs may be deleted for --keep-finished-jobs: not while the clock is in doubt, by which they are put
+  // in order.
+  std::function<bool()> may_expire = [] { return true; };
+  // Told once, on the device thread, that the device is unusable until the process ends (base/device_fault.h): its job
+  // goes back to the queue, and the manager drains. It must not block, nor call back.
+  std::function<void(const absl::Status&)> on_device_fault = [](const absl::Status&) {};
 };
 
 class JobManager {

@@ -54,9 +54,8 @@ constexpr bool IsWaiting(JobState s) { return s == JobState::kQueued || s == Job
 //   queued -> preparing, recovering, paused, cancelled, failed (its deadline passed)
 //   preparing -> warming-up, running, and as running
 //   warming-up, recovering -> running, and as running
-//   running -> cancelling, succeeded, failed, paused, queued (drain, crash, an error of the machine, preempted)
-//   cancelling -> cancelled, succeeded, failed
-//   paused -> queued, cancelled, failed (its deadline passed)
+//   running -> cancelling, succeeded, failed, paused, queued (drain, crash, an error of the machine or its device,
+//   preempted) cancelling -> cancelled, succeeded, failed paused -> queued, cancelled, failed (its deadline passed)
 //   failed, cancelled -> queued (a retry)
 bool CanMove(JobState from, JobState to);
 
@@ -70,6 +69,7 @@ inline constexpr std::string_view kPreempted = "PREEMPTED";
 inline constexpr std::string_view kStopWithdrawn = "STOP_WITHDRAWN";
 inline constexpr std::string_view kServerDied = "SERVER_DIED";
 inline constexpr std::string_view kMachineError = "MACHINE_ERROR";
+inline constexpr std::string_view kDeviceFault = "DEVICE_FAULT";
 inline constexpr std::string_view kTaken = "TAKEN";
 inline constexpr std::string_view kCapturing = "CAPTURING";
 inline constexpr std::string_view kStepped = "STEPPED";

@@ -44,7 +44,7 @@ void JobBook::Attend() {
 }
 
 absl::Status JobBook::FailOverdue() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = Now();
   std::vector<std::pair<JobId, Limit>> overdue;
   for (const auto& [id, active] : active_) {
     if (!IsWaiting(active.job.state)) continue;
@@ -54,7 +54,7 @@ absl::Status JobBook::FailOverdue() {
     ActiveJob& active = active_.at(id);
     Job next = WithoutEpochs(active);
     MoveToFailed(next, LimitError(limit, next.spec.limits));
-    next.end_time = now;
+    next.end_time = absl::Now();
     next.trouble.retry_time = absl::InfinitePast();
     const std::string line = EndedLine(next);
     PF_RETURN_IF_ERROR(Commit(active, std::move(next)));

@@ -160,7 +160,7 @@ absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id, const
   }
   PF_ASSIGN_OR_RETURN(Job job, store_->Get(id, kNoEpochs));
   PF_RETURN_IF_ERROR(CheckEndedIsRetriable(job));
-  if (const Limit limit = PassedLimit(job.spec.limits, job.device_time, absl::Now()); limit != Limit::kNone) {
+  if (const Limit limit = PassedLimit(job.spec.limits, job.device_time, Now()); limit != Limit::kNone) {
     const absl::Status error = LimitError(limit, job.spec.limits);
     return Unfit(job, absl::StrCat("would fail again: ", error.message()), GetReason(error).reason);
   }

@@ -36,7 +36,10 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, grap
   PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
   std::optional<absl::StatusOr<graphcache::Census>> census;
   const bool on_device = runner_.device() == DeviceKind::kMps;
-  const auto take = [&] { census = runner_.TakeCensus(request, [&] { return KeepGoing(on_device, wanted); }); };
+  const auto take = [&] {
+    census = runner_.TakeCensus(request, [&] { return KeepGoing(on_device, wanted); });
+    return census->status();
+  };
   if (on_device) {
     // There it runs on the device itself, which has one thread.
     if (!device_.RunNowIfIdle(take)) {
@@ -44,7 +47,7 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, grap
           "the census runs steps on mps, and the device is not idle: try again when no job runs");
     }
   } else {
-    take();
+    take().IgnoreError();  // told below
   }
   return absl::IsCancelled(census->status()) ? StoppedError() : *std::move(census);
 }
@@ -56,7 +59,11 @@ absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool
   if (measure) {
     std::optional<absl::StatusOr<graphcache::CachePlan>> plan;
     const auto keep_going = [&] { return KeepGoing(/*on_device=*/true, wanted); };
-    if (device_.RunNowIfIdle([&] { plan = runner_.PlanCache(request, keep_going); })) return *std::move(plan);
+    const auto make = [&] {
+      plan = runner_.PlanCache(request, keep_going);
+      return plan->status();
+    };
+    if (device_.RunNowIfIdle(make)) return *std::move(plan);
   }
   request.measure = false;
   PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan,

@@ -19,14 +19,6 @@ namespace permafrost::jobs {
 namespace {
 
 constexpr int64_t kPageSize = 1000;
-// Deaths of the server at one place of a job before the job is held to be their cause: it would take every later server
-// down too.
-constexpr int32_t kMaxDeaths = 5;
-
-std::string PlaceText(const Deaths& deaths) {
-  return deaths.step == RunMark::kBeforeFirstStep ? "before its first step" : absl::StrCat("after step ", deaths.step);
-}
-
 // Some of the names: there may be thousands.
 std::string Some(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
@@ -116,9 +108,10 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   CountJob(was, +1);
   // Of versions that let it stand.
   if (!IsOnDevice(was)) job.pausing = false;
-  // One that never began has waited since its creation; any other was queued again when its run was cut short.
+  // One that never began has waited since its creation, which the clock may put into the future; any other was queued
+  // again when its run was cut short.
   const bool began = job.start_time != absl::InfinitePast();
-  const absl::Duration waited = began ? absl::ZeroDuration() : absl::Now() - job.create_time;
+  const absl::Duration waited = began ? absl::ZeroDuration() : std::max(Now() - job.create_time, absl::ZeroDuration());
   ActiveJob& active = TakeUp(std::move(job), *std::move(commands));
   active.queued_at -= waited;
   if (was == JobState::kCancelling) {
@@ -142,7 +135,7 @@ absl::Status JobBook::RecoverRunning(ActiveJob& active) {
   const JobId id = next.id;
   next.deaths = CountDeath(next.deaths, RunMark::Read(files_.Mark(id)), BootId(), next.progress.checkpoint_step);
   const int32_t deaths = next.deaths.count;
-  if (deaths >= kMaxDeaths) {
+  if (deaths >= kMostDeaths) {
     MoveToFailed(next, WithReason(absl::AbortedError(absl::StrCat(
                                       "the server died ", deaths, " times while this job ran, each time ",
                                       PlaceText(next.deaths),

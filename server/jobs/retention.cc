@@ -35,8 +35,9 @@ void Retention::Apply() {
   if (keep_.keeps_all() || book_.draining()) return;
   const int64_t ended = book_.ended();
   if (ended == ended_seen_ && since_look_.Elapsed() < kLookEvery) return;
-  ended_seen_ = ended;
   since_look_.Restart();
+  if (!may_expire_()) return;
+  ended_seen_ = ended;
   Look();
 }
 
@@ -56,10 +57,10 @@ void Retention::Look() {
     page.before_sequence = jobs->back().sequence;
     std::ranges::move(*jobs, std::back_inserter(ended));
   }
-  const absl::Time now = absl::Now();
+  const absl::Time now = book_.Now();
   int64_t deletions = 0;
   for (const Job& job : ChooseExpired(std::move(ended), keep_, now)) {
-    if (book_.draining()) return;
+    if (book_.draining() || !may_expire_()) return;
     if (++deletions > kMostDeletions) {
       ended_seen_ = -1;  // the next Apply goes on
       return;

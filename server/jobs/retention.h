@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/monotonic.h"
@@ -19,11 +21,13 @@ std::vector<Job> ChooseExpired(std::vector<Job> ended, const KeepFinished& keep,
 
 class Retention {
  public:
-  Retention(JobBook& book, Admission& admission, telemetry::JobMetrics& metrics, const KeepFinished& keep)
-      : book_(book), admission_(admission), metrics_(metrics), keep_(keep) {}
+  // `may_expire`: as JobManagerOptions::may_expire.
+  Retention(JobBook& book, Admission& admission, telemetry::JobMetrics& metrics, const KeepFinished& keep,
+            std::function<bool()> may_expire)
+      : book_(book), admission_(admission), metrics_(metrics), keep_(keep), may_expire_(std::move(may_expire)) {}
 
-  // Looks once a job has ended since, and each minute. Deletions are logged and counted; what cannot be deleted now is
-  // tried again with the next look.
+  // Looks once a job has ended since, and each minute, unless the clock is in doubt. Deletions are logged and counted;
+  // what cannot be deleted now is tried again with the next look.
   void Apply();
 
  private:
@@ -33,6 +37,7 @@ class Retention {
   Admission& admission_;
   telemetry::JobMetrics& metrics_;
   const KeepFinished keep_;
+  const std::function<bool()> may_expire_;
   int64_t ended_seen_ = -1;
   Stopwatch since_look_;
 };

@@ -39,6 +39,10 @@ std::string BootId() {
 #endif
 }
 
+std::string PlaceText(const Deaths& deaths) {
+  return deaths.step == RunMark::kBeforeFirstStep ? "before its first step" : absl::StrCat("after step ", deaths.step);
+}
+
 absl::StatusOr<RunMark> RunMark::Begin(const std::filesystem::path& path) {
   const std::string head = absl::StrCat(BootId(), " ");
   // Whole or not at all: half a mark would be of no boot.
@@ -69,6 +73,13 @@ Deaths CountDeath(const Deaths& before, const std::optional<RunMark::Content>& m
   if (!mark || mark->boot_id != boot_id) return before;
   const bool same_place = before.count > 0 && before.step == mark->step &&
                           (mark->step != RunMark::kBeforeFirstStep || checkpoint_step <= before.checkpoint_step);
+  return {same_place ? before.count + 1 : 1, mark->step, checkpoint_step};
+}
+
+Deaths CountDeviceFault(const Deaths& before, const std::optional<RunMark::Content>& mark, const std::string& boot_id,
+                        int64_t checkpoint_step) {
+  if (!mark || mark->boot_id != boot_id) return before;
+  const bool same_place = before.count > 0 && (before.step == mark->step || checkpoint_step <= before.checkpoint_step);
   return {same_place ? before.count + 1 : 1, mark->step, checkpoint_step};
 }
 

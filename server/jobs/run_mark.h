@@ -40,10 +40,21 @@ class RunMark {
   std::size_t step_offset_;
 };
 
+// Deaths at one place of a job before the job is held to be their cause: it would take every later server down too.
+inline constexpr int32_t kMostDeaths = 5;
+
+// "before its first step", "after step 12".
+std::string PlaceText(const Deaths& deaths);
+
 // `before` with one death more. It counts on where the place is the one of the deaths before: the same step, or again
 // none, with no checkpoint made since. It does not count where the machine was booted anew since, or where `mark` does
 // not say: the run is then no likelier a cause than anything else.
 Deaths CountDeath(const Deaths& before, const std::optional<RunMark::Content>& mark, const std::string& boot_id,
                   int64_t checkpoint_step);
+
+// The same for a device that failed. A device tells of a fault steps after its cause, and not always equally many: so
+// it is the same place too where no checkpoint was made since the one before.
+Deaths CountDeviceFault(const Deaths& before, const std::optional<RunMark::Content>& mark, const std::string& boot_id,
+                        int64_t checkpoint_step);
 
 }  // namespace permafrost::jobs

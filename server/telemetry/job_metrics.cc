@@ -30,10 +30,11 @@ constexpr std::string_view kFinishedStates[] = {"succeeded", "failed", "cancelle
 // Of failed jobs. Whatever else an error says for its reason is OTHER: reasons are written all over the daemon, and a
 // label must not grow with them unseen.
 constexpr std::string_view kOtherReason = "OTHER";
-constexpr std::string_view kFailureReasons[] = {
-    "OUT_OF_MEMORY",     "DATA_DAMAGED",      "BAD_DATA",        "RUN_FAILED",       "SERVER_DIED_AGAIN",
-    "MAX_RUNTIME",       "DEADLINE_EXCEEDED", "NON_FINITE_LOSS", "GRAPH_CACHE_MISS", "GRAPH_CACHE_STRICT",
-    "RETRIES_EXHAUSTED", "DATASET_CHANGED",   kOtherReason};
+constexpr std::string_view kFailureReasons[] = {"OUT_OF_MEMORY",       "DATA_DAMAGED",      "BAD_DATA",
+                                                "RUN_FAILED",          "SERVER_DIED_AGAIN", "MAX_RUNTIME",
+                                                "DEADLINE_EXCEEDED",   "NON_FINITE_LOSS",   "GRAPH_CACHE_MISS",
+                                                "GRAPH_CACHE_STRICT",  "RETRIES_EXHAUSTED", "DATASET_CHANGED",
+                                                "DEVICE_FAILED_AGAIN", kOtherReason};
 
 // Seconds.
 const Buckets& StepBuckets() {

@@ -78,6 +78,12 @@ struct ServerMetrics::Families {
                   "Bytes that are free for the daemon on the disk of its state directory."),
         disk_reserve(OneGauge(registry, "permafrost_state_disk_reserve_bytes",
                               "Bytes that imports, uploads and checkpoints that are due leave free there.")),
+        upload_limit(OneGauge(registry, "permafrost_upload_limit_bytes",
+                              "Bytes that all uploads together may take; 0: uploads are refused.")),
+        clock_jump(
+            OneGauge(registry, "permafrost_clock_jump_seconds",
+                     "How far the wall clock is ahead of the time that was seen to pass, where that is more than "
+                     "a day and nobody has confirmed it; negative: behind; else 0.")),
         import_retries(prometheus::BuildCounter()
                            .Name("permafrost_dataset_import_retries_total")
                            .Help("Tries of dataset imports that an error of the machine ended; they are tried again.")
@@ -121,6 +127,8 @@ struct ServerMetrics::Families {
   Gauge &import_queue, &mapped_bytes;
   MaybeGauge disk_free ABSL_GUARDED_BY(maybe_mu);
   Gauge& disk_reserve;
+  Gauge *upload_received = nullptr, *upload_counted = nullptr;
+  Gauge &upload_limit, &clock_jump;
   Counter& import_retries;
   Gauge &resident, &virtual_memory, &open_fds, &max_fds, &start_time, &threads;
   Counter& cpu;
@@ -175,6 +183,14 @@ ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& bu
     const prometheus::Labels labels{{"kind", std::string(kind)}};
     families_->stores[std::string(kind)] = {&stores.Add(labels), &store_bytes.Add(labels)};
   }
+  auto& uploads = prometheus::BuildGauge()
+                      .Name("permafrost_upload_bytes")
+                      .Help(
+                          "Bytes of all uploads: received; and counted against the limit, with room that is kept for "
+                          "what is still to come.")
+                      .Register(registry);
+  families_->upload_received = &uploads.Add({{"kind", "received"}});
+  families_->upload_counted = &uploads.Add({{"kind", "counted"}});
   auto& imports = prometheus::BuildCounter()
                       .Name("permafrost_dataset_imports_total")
                       .Help("Dataset imports that have ended in this process, by outcome.")
@@ -233,6 +249,14 @@ void ServerMetrics::SetStores(std::string_view kind, int64_t count, uint64_t byt
 }
 
 void ServerMetrics::SetMappedBytes(uint64_t bytes) { families_->mapped_bytes.Set(static_cast<double>(bytes)); }
+
+void ServerMetrics::SetUploads(uint64_t received, uint64_t counted, uint64_t limit) {
+  families_->upload_received->Set(static_cast<double>(received));
+  families_->upload_counted->Set(static_cast<double>(counted));
+  families_->upload_limit.Set(static_cast<double>(limit));
+}
+
+void ServerMetrics::SetClockJump(absl::Duration jump) { families_->clock_jump.Set(absl::ToDoubleSeconds(jump)); }
 
 void ServerMetrics::SetDisk(std::optional<uint64_t> free, uint64_t reserve) {
   {

@@ -52,6 +52,10 @@ class ServerMetrics {
   void SetMappedBytes(uint64_t bytes);
   // permafrost_state_disk_free_bytes (nullopt: it is not known, and absent), permafrost_state_disk_reserve_bytes
   void SetDisk(std::optional<uint64_t> free, uint64_t reserve);
+  // permafrost_upload_bytes{kind} ("received", "counted"), permafrost_upload_limit_bytes
+  void SetUploads(uint64_t received, uint64_t counted, uint64_t limit);
+  // permafrost_clock_jump_seconds; 0: it has not jumped
+  void SetClockJump(absl::Duration jump);
   void SetImports(std::string_view outcome, int64_t total);
   // permafrost_dataset_import_retries_total
   void SetImportRetries(int64_t total);

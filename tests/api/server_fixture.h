@@ -81,6 +81,7 @@ class ServerTest : public ::testing::Test {
       return device_;
     };
     options.make_backup = make_backup_;
+    options.clock = clock_;
     options.request_drain = [this] { drain_requested_.Notify(); };
     auto server = Server::Start(std::move(options), manager_, catalog_);
     ASSERT_TRUE(server.ok()) << server.status();
@@ -133,6 +134,7 @@ class ServerTest : public ::testing::Test {
   access::TokenStore* store_of_tokens_ = nullptr;
   const access::Gate* gate_ = nullptr;
   MakeBackup make_backup_;
+  ClockWatch clock_;
   FakeJobManager manager_;
   FakeCatalog catalog_;
   RequestCounts counts_;

@@ -36,17 +36,18 @@ class Server {
  public:
   explicit Server(std::filesystem::path state_dir, absl::Duration first_retry = absl::Milliseconds(1),
                   bool preempt = true, KeepFinished keep_finished = {}, int64_t max_log_bytes = 0, int64_t max_jobs = 0)
-      : state_dir_(std::move(state_dir)) {
+      : Server(std::move(state_dir), JobManagerOptions{.first_retry = first_retry,
+                                                       .preempt = preempt,
+                                                       .keep_finished = keep_finished,
+                                                       .max_log_bytes = max_log_bytes,
+                                                       .max_jobs = max_jobs}) {}
+  // With the folder, and looks at what time changes, that a test wants.
+  Server(std::filesystem::path state_dir, JobManagerOptions options) : state_dir_(std::move(state_dir)) {
     std::filesystem::create_directories(state_dir_);
     catalog_.Put("zinc");
-    auto opened = JobManager::Open({.state_dir = state_dir_,
-                                    .first_retry = first_retry,
-                                    .preempt = preempt,
-                                    .keep_finished = keep_finished,
-                                    .max_log_bytes = max_log_bytes,
-                                    .attend_every = absl::Milliseconds(5),
-                                    .max_jobs = max_jobs},
-                                   catalog_, runner_, metrics_, cache_metrics_);
+    options.state_dir = state_dir_;
+    options.attend_every = absl::Milliseconds(5);
+    auto opened = JobManager::Open(options, catalog_, runner_, metrics_, cache_metrics_);
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();
       std::abort();

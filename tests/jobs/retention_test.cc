@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -71,6 +72,71 @@ TEST(RetentionTest, JobsThatEndPushTheOldestOut) {
   EXPECT_TRUE(std::filesystem::exists(server.JobDirectory("job-2")));
   EXPECT_EQ(expired(), 2);
   EXPECT_EQ(server.Metric("permafrost_jobs", {{"state", "succeeded"}}), 2);
+}
+
+// A clock that a test sets.
+class ClockedRetentionTest : public testing::Test {
+ protected:
+  JobManagerOptions Options() {
+    return {.keep_finished = {.age = absl::Hours(30 * 24)},
+            .now = [this] { return absl::Now() + absl::Hours(hours_ahead_.load()); },
+            .may_expire = [this] { return !doubted_.load(); }};
+  }
+  static double Expired(const Server& server) { return server.Metric("permafrost_jobs_expired_total"); }
+
+  const TempDir dir_;
+  std::atomic<int> hours_ahead_ = 0;
+  std::atomic<bool> doubted_ = false;
+};
+
+TEST_F(ClockedRetentionTest, NothingIsDeletedWhileTheClockIsInDoubt) {
+  doubted_ = true;
+  hours_ahead_ = 400 * 24;
+  Server server(dir_.path() / "state", Options());
+  server->Start();
+  server.Create("job-a", 1);
+  server.AwaitEnd("job-a");
+  // Longer than several looks take.
+  absl::SleepFor(absl::Milliseconds(200));
+  EXPECT_EQ(Expired(server), 0);
+  EXPECT_EQ(server.Get("job-a").state, JobState::kSucceeded);
+  doubted_ = false;  // an operator confirmed it
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (Expired(server) < 1 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(Expired(server), 1);
+}
+
+TEST_F(ClockedRetentionTest, TheNumberIsNotKeptEitherWhileTheOrderIsInDoubt) {
+  JobManagerOptions options = Options();
+  options.keep_finished = {.count = 1};
+  doubted_ = true;
+  Server server(dir_.path() / "state", options);
+  server->Start();
+  for (const char* id : {"job-a", "job-b", "job-c"}) {
+    server.Create(id, 1);
+    server.AwaitEnd(id);
+  }
+  absl::SleepFor(absl::Milliseconds(200));
+  EXPECT_EQ(Expired(server), 0);
+}
+
+TEST_F(ClockedRetentionTest, AgesAndDeadlinesCountWhatWasSeen) {
+  hours_ahead_ = -24;
+  Server server(dir_.path() / "state", Options());
+  server->Start();
+  server.runner().Hold();
+  CreateRequest request = Server::Request("job-a", 1);
+  // By the wall clock it passes at once; by the time that was seen it is a day away.
+  request.spec.limits.deadline = absl::Now() + absl::Seconds(1);
+  ASSERT_TRUE(server->Create(request).ok());
+  CreateRequest waiting = Server::Request("job-b", 1);
+  waiting.spec.limits.deadline = absl::Now() + absl::Seconds(1);
+  ASSERT_TRUE(server->Create(waiting).ok());
+  absl::SleepFor(absl::Seconds(1) + absl::Milliseconds(100));
+  EXPECT_EQ(server.Get("job-b").state, JobState::kQueued);
+  server.runner().Release();
+  EXPECT_EQ(server.AwaitEnd("job-a").state, JobState::kSucceeded);
+  EXPECT_EQ(server.AwaitEnd("job-b").state, JobState::kSucceeded);
 }
 
 class BoundedLogTest : public testing::Test {

@@ -1,0 +1,78 @@
+#include "daemon/doors.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "access/https_exposer.h"
+#include "api/unix_socket.h"
+#include "base/status.h"
+#include "telemetry/log.h"
+
+namespace permafrost {
+
+using telemetry::Log;
+using telemetry::Severity;
+
+namespace {
+
+// Absolute; empty: there is none. The socket that nobody asked for is done without where its path is too long.
+std::filesystem::path SocketPath(const Options& options, const std::filesystem::path& state_dir) {
+  if (options.socket == "off") return {};
+  if (options.socket != "auto") return std::filesystem::absolute(options.socket);
+  std::filesystem::path path = state_dir / "permafrost.sock";
+  if (path.string().size() <= api::MaxSocketPath()) return path;
+  Log(Severity::kWarning, absl::StrCat(path.string(), ": no unix socket: the system takes paths of at most ",
+                                       api::MaxSocketPath(), " bytes; name another with --socket"));
+  return {};
+}
+
+}  // namespace
+
+absl::StatusOr<Access> OpenAccess(const Options& options, const std::filesystem::path& state_dir, SeenClock& clock) {
+  Access access;
+  PF_ASSIGN_OR_RETURN(access.tokens,
+                      access::TokenStore::Open(state_dir / "tokens.json", [&clock] { return clock.Latest(); }));
+  PF_ASSIGN_OR_RETURN(access.audit, access::AuditLog::Open({.path = state_dir / "audit.jsonl"}));
+  if (!options.tls.certificate.empty()) {
+    auto certificates = access::CertificateFiles::Open(options.tls);
+    if (!certificates.ok()) return Annotate(certificates.status(), "TLS");
+    access.certificates = *std::move(certificates);
+  }
+  access.gate = std::make_unique<access::Gate>(
+      access::GateOptions{.auth = options.auth, .certificate_role = options.tls_client_role}, access.tokens.get());
+  access.socket = SocketPath(options, state_dir);
+  return access;
+}
+
+absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& options, const Access& access,
+                                                                 std::shared_ptr<prometheus::Registry> registry,
+                                                                 std::function<void()> before_scrape) {
+  if (access.certificates) {
+    return access::StartHttpsExposer(
+        {.address = options.metrics, .certificates = access.certificates.get(), .gate = access.gate.get()},
+        std::move(registry), std::move(before_scrape));
+  }
+  std::function<bool(const std::string&)> admits;
+  if (access.gate->auth() == access::Auth::kToken) {
+    admits = [gate = access.gate.get()](const std::string& token) {
+      const std::string authorization = absl::StrCat("Bearer ", token);
+      return gate->Identify({.by_socket = false, .authorization = authorization, .subject = {}}).ok();
+    };
+  }
+  return telemetry::Exposer::Start(options.metrics, std::move(registry), std::move(before_scrape), std::move(admits));
+}
+
+void TellAccess(const Options& options, const Access& access) {
+  if (options.insecure && access.gate->auth() == access::Auth::kNone) {
+    Log(Severity::kWarning, "--insecure: whoever reaches its addresses may do anything");
+  }
+  if (access.gate->auth() == access::Auth::kToken && access.tokens->List().empty() && !options.tls_client_role) {
+    Log(Severity::kInfo, access.socket.empty()
+                             ? "there is no token, and no socket to make one by: nobody may call"
+                             : absl::StrCat("there is no token; make one: permafrost --server unix:",
+                                            access.socket.string(), " server token create --role admin"));
+  }
+}
+
+}  // namespace permafrost

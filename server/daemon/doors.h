@@ -1,0 +1,44 @@
+// The doors of the daemon: who may call, what proves it, and where metrics are served.
+// Threads: one, while the daemon starts.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "access/audit_log.h"
+#include "access/certificate_files.h"
+#include "access/gate.h"
+#include "access/token_store.h"
+#include "daemon/options.h"
+#include "daemon/seen_clock.h"
+#include "telemetry/exposer.h"
+
+namespace prometheus {
+class Registry;
+}
+
+namespace permafrost {
+
+// Of one daemon.
+struct Access {
+  std::unique_ptr<access::TokenStore> tokens;
+  std::unique_ptr<access::AuditLog> audit;
+  std::unique_ptr<access::CertificateFiles> certificates;  // null: plain text
+  std::unique_ptr<access::Gate> gate;
+  std::filesystem::path socket;  // empty: there is none
+};
+
+// Tokens expire by `clock`, which is borrowed.
+absl::StatusOr<Access> OpenAccess(const Options& options, const std::filesystem::path& state_dir, SeenClock& clock);
+
+// /metrics, over HTTPS where there are certificates. Borrows `access`. `before_scrape`: as telemetry::Exposer's.
+absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& options, const Access& access,
+                                                                 std::shared_ptr<prometheus::Registry> registry,
+                                                                 std::function<void()> before_scrape);
+
+// Tells in the log what whoever starts the daemon should know of its doors.
+void TellAccess(const Options& options, const Access& access);
+
+}  // namespace permafrost
