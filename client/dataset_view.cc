@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/format.h"
 #include "client/table.h"
 #include "client/wire_time.h"
@@ -137,6 +138,28 @@ std::string GivenLinksText(const v1::GivenLinks& links) {
                       CountText(links.num_test()), NegativesText(links.test_negatives(), links.test_negative_pairs()));
 }
 
+// What the categories stand for in the source: "label 1: 3 values, 0, 1, 2".
+void AddCategories(const char* name, const v1::FeatureSummary& features, std::vector<Field>& fields) {
+  constexpr int kColumns = 4;
+  std::string text;
+  for (int c = 0; c < std::min(kColumns, features.categories_size()); ++c) {
+    const v1::FeatureSummary::Categories& each = features.categories(c);
+    absl::StrAppend(&text, text.empty() ? "" : "; ", OneLine(each.name()), ": ");
+    if (each.num_values() == 0) {
+      absl::StrAppend(&text, "too many values to be categories");
+      continue;
+    }
+    absl::StrAppend(&text, CountText(each.num_values()), each.num_values() == 1 ? " value" : " values", ", ",
+                    absl::StrJoin(each.first_values(), ", "),
+                    each.num_values() > each.first_values_size() ? ", ..." : "");
+  }
+  if (text.empty()) return;
+  if (features.categories_size() > kColumns) {
+    absl::StrAppend(&text, "; and ", features.categories_size() - kColumns, " more columns");
+  }
+  fields.push_back({name, text});
+}
+
 void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
   fields.push_back({"nodes", NodesText(summary)});
   if (summary.order() != v1::ImportOptions::ORDER_UNSPECIFIED && summary.order() != v1::ImportOptions::ORDER_NONE) {
@@ -148,6 +171,7 @@ void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
     absl::StrAppend(&features, ", ", CountText(summary.node_feature_nonzeros()), " values");
   fields.push_back({"node features", features});
   fields.push_back({"edge features", FeatureText(summary.edge_features())});
+  AddCategories("edge categories", summary.edge_features(), fields);
   fields.push_back({"targets", LabelsText(summary)});
   fields.push_back({"split", absl::StrCat(summary.split(), ": train ", CountText(summary.num_train_nodes()), ", valid ",
                                           CountText(summary.num_valid_nodes()), ", test ",
@@ -189,7 +213,9 @@ void AddSummary(const v1::GraphSetSummary& summary, bool coalesced, std::vector<
                                                   coalesced ? "dropped" : "kept")});
   }
   fields.push_back({"node features", FeatureText(summary.node_features(), summary.node_feature_origin())});
+  AddCategories("node categories", summary.node_features(), fields);
   fields.push_back({"edge features", FeatureText(summary.edge_features(), summary.edge_feature_origin())});
+  AddCategories("edge categories", summary.edge_features(), fields);
   fields.push_back({"targets", LabelsText(summary)});
   fields.push_back({"store", BytesText(summary.store_bytes())});
 }

@@ -23,6 +23,14 @@ void FeaturesToWire(const data::FeatureSummary& features, v1::FeatureSummary& wi
   wire.set_converted_from(DataTypes::ToWire(features.converted_from));
   wire.set_largest_error(features.largest_error);
   wire.set_rms_error(features.rms_error);
+  for (const data::CategorySummary& categories : features.categories) {
+    v1::FeatureSummary::Categories& each = *wire.add_categories();
+    each.set_name(categories.name);
+    each.set_column(static_cast<int32_t>(categories.column));
+    each.set_columns(static_cast<int32_t>(categories.columns));
+    each.set_num_values(categories.values);
+    each.mutable_first_values()->Add(categories.first_values.begin(), categories.first_values.end());
+  }
 }
 
 void SizesToWire(const data::SizeStatistics& sizes, v1::SizeStatistics& wire) {

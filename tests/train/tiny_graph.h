@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -19,16 +20,17 @@ namespace permafrost::train {
 
 struct TinyGraphOptions {
   int nodes = 400;
-  bool sparse = false;       // feature rows
-  bool features = true;      // whether there are some
-  bool weighted = false;     // edges
-  bool timestamped = false;  // edges: 0..49
-  bool node_times = false;   // 0..59
-  bool named = false;        // row 3 is called `the 3rd, "x"`
-  int edge_floats = 0;       // columns of edges' features, a row for an edge and its inverse
-  int edge_categories = 0;   // of two columns of integers in their place; 0: none
-  int targets = 1;           // 1: a class of 0..2; more: 0 or 1 each; 0: no labels
-  bool measures = false;     // of one target: fractions that rise with the class, in place of it
+  bool sparse = false;          // feature rows
+  bool features = true;         // whether there are some
+  bool weighted = false;        // edges
+  bool timestamped = false;     // edges: 0..49
+  bool node_times = false;      // 0..59
+  bool named = false;           // row 3 is called `the 3rd, "x"`
+  int edge_floats = 0;          // columns of edges' features, a row for an edge and its inverse
+  int edge_categories = 0;      // of two columns of integers in their place; 0: none
+  int targets = 1;              // 1: a class of 0..2; more: 0 or 1 each; 0: no labels
+  bool says_categories = true;  // what they stand for, as no older version did
+  bool measures = false;        // of one target: fractions that rise with the class, in place of it
 };
 
 // Rows of features of edges, and of each edge, by target, its row.
@@ -190,6 +192,17 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   summary.max_label = options.measures ? 1.6 : options.targets == 1 ? kClasses - 1 : options.targets > 1 ? 1 : 0;
   summary.integer_labels = options.targets > 0 && !options.measures;
   for (size_t s = 0; s < 3; ++s) summary.split_nodes[s] = std::ssize(splits[s]);
+  if (options.says_categories) {
+    data::Categories& categories = (*writer)->categories();
+    for (int64_t c = 0; c < (options.edge_categories > 0 ? 2 : 0); ++c) {
+      std::set<int64_t> values;
+      for (size_t i = static_cast<size_t>(c); i < table.ints.size(); i += 2) values.insert(table.ints[i]);
+      categories.edge.tables.push_back({.column = c, .values = {values.begin(), values.end()}});
+    }
+    if (options.targets == 1 && !options.measures) {
+      categories.classes = data::CategoryTable{.origin = data::CategoryOrigin::kClass, .values = {0, 1, 2}};
+    }
+  }
   check((*writer)->Finish(summary));
   auto graph = data::Graph::Open(directory);
   check(graph.status());

@@ -47,6 +47,7 @@ absl::Status FeatureRows::ParseInt(const CsvRows& rows, std::string_view cell, s
   switch (ParseInteger(cell, value)) {
     case IntegerCell::kOk:
       ints_[column] = value;
+      values_.Add(column, value);
       Widen(column, value);
       return absl::OkStatus();
     case IntegerCell::kOutOfRange:
@@ -79,6 +80,10 @@ void FeatureRows::Widen(size_t column, double value) {
 
 std::span<const std::byte> FeatureRows::row() const {
   return summary_.type == DataType::kInt32 ? std::as_bytes(std::span(ints_)) : std::as_bytes(std::span(floats_));
+}
+
+std::vector<CategoryTable> FeatureRows::categories() const {
+  return summary_.type == DataType::kInt32 ? values_.TakeColumns(summary_.width) : std::vector<CategoryTable>();
 }
 
 FeatureSummary FeatureRows::summary() const { return summary_.width > 0 ? summary_ : FeatureSummary(); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "data/import/value_sets.h"
 #include "data/source/csv_rows.h"
 #include "data/store/types.h"
 
@@ -29,6 +30,8 @@ class FeatureRows {
   std::span<const std::byte> row() const;
   // After the last row.
   absl::Status Finish() const { return out_of_range_; }
+  // Of integers: what occurs in each column.
+  std::vector<CategoryTable> categories() const;
   // kNone where there was no row.
   FeatureSummary summary() const;
 
@@ -38,6 +41,7 @@ class FeatureRows {
   void Widen(size_t column, double value);
 
   FeatureSummary summary_;
+  ValueSets values_;  // of integers
   std::vector<int32_t> ints_;
   std::vector<float> floats_;
   bool needs_floats_ = false;

@@ -57,6 +57,7 @@ absl::Status FeatureSink::Begin(DataType type, uint64_t width) {
   stored_ = StoredAs(due_.as, type);
   width_ = width;
   if (converts()) errors_.assign(width, {});
+  keeps_values_ = due_.section == SectionKind::kEdgeFeatures && IsCategorical(stored_);
   const Renumbering& renumbering = due_.renumbering == nullptr ? kNotRenumbered : *due_.renumbering;
   const bool scaled = stored_ == DataType::kInt8;
   if (renumbering.none() && !scaled) {
@@ -74,6 +75,12 @@ absl::Status FeatureSink::Append(std::span<const std::byte> rows, const Fault& f
   if (converts() && stored_ != DataType::kInt8) {
     PF_RETURN_IF_ERROR(Narrow(rows, fault));
     rows = converted_;
+  }
+  if (keeps_values_) {
+    const size_t count = rows.size() / ElementBytes(type_);
+    WithIntegers(type_, [&](const auto& value_at) {
+      for (size_t i = 0; i < count; ++i) values_.Add(i % width_, value_at(rows.data(), i));
+    });
   }
   appended_ += rows.size() / (width_ * ElementBytes(stored_ == DataType::kInt8 ? type_ : stored_));
   return spool_ ? spool_->Append(rows) : writer_.Append(rows);
@@ -149,6 +156,7 @@ absl::Status FeatureSink::Finish(FeatureSummary& summary) {
     PF_RETURN_IF_ERROR(spool_->Drain([this](std::span<const std::byte> rows) { return writer_.Append(rows); }));
   }
   spool_.reset();
+  if (keeps_values_) writer_.categories().edge.tables = values_.TakeColumns(static_cast<int64_t>(width_));
   if (converts()) Describe(summary);
   return absl::OkStatus();
 }

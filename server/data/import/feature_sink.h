@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "data/import/renumbering.h"
 #include "data/import/row_spool.h"
+#include "data/import/value_sets.h"
 #include "data/source/import_monitor.h"
 #include "data/store/graph_writer.h"
 #include "data/store/types.h"
@@ -76,6 +77,9 @@ class FeatureSink {
   std::vector<ColumnError> errors_;
   std::vector<float> scales_;
   std::vector<std::byte> converted_;
+  // Of edges' integers, which models read as categories.
+  bool keeps_values_ = false;
+  ValueSets values_;
 };
 
 }  // namespace permafrost::data

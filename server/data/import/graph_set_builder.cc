@@ -101,6 +101,10 @@ absl::Status GraphSetBuilder::AddLabels(const CsvRows& rows, std::span<const flo
     summary_.min_label = any_label_ ? std::min(summary_.min_label, value) : value;
     summary_.max_label = any_label_ ? std::max(summary_.max_label, value) : value;
     any_label_ = true;
+    // Larger ones are no classes, and may be no int64 either.
+    constexpr double kExact = 1 << 24;
+    if (summary_.integer_labels && targets == 1 && std::abs(value) <= kExact)
+      classes_.Add(0, static_cast<int64_t>(value));
   }
   return writer_.Append(SectionKind::kLabels, labels);
 }
@@ -108,6 +112,17 @@ absl::Status GraphSetBuilder::AddLabels(const CsvRows& rows, std::span<const flo
 absl::Status GraphSetBuilder::FinishLabels() {
   summary_.labels_known = true;
   summary_.integer_labels &= any_label_;
+  std::optional<CategoryTable>& classes = writer_.categories().classes;
+  if (summary_.integer_labels && summary_.num_targets == 1) {
+    classes = CategoryTable{.origin = CategoryOrigin::kClass};
+    if (summary_.class_values.empty()) {
+      classes_.Take(0, *classes);
+    } else {
+      classes->ranked = true;
+      classes->values = summary_.class_values;
+    }
+  }
+  classes_.Clear();
   if (summary_.num_targets > 0) return absl::OkStatus();
   return writer_.Begin(SectionKind::kLabels, ElementType::kFloat32, 0);
 }
@@ -127,6 +142,7 @@ absl::Status GraphSetBuilder::AddNodeFeatures(const FeatureSummary& features, st
 absl::Status GraphSetBuilder::FinishNodeFeatures(const FeatureRows& features) {
   PF_RETURN_IF_ERROR(features.Finish());
   summary_.node_features = features.summary();
+  writer_.categories().node.tables = features.categories();
   return absl::OkStatus();
 }
 
@@ -162,6 +178,7 @@ absl::Status GraphSetBuilder::FinishGraphEdges() {
 absl::Status GraphSetBuilder::FinishEdges(const FeatureRows& features) {
   PF_RETURN_IF_ERROR(features.Finish());
   summary_.edge_features = features.summary();
+  writer_.categories().edge.tables = features.categories();
   return absl::OkStatus();
 }
 

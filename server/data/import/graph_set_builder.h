@@ -21,6 +21,7 @@
 #include "data/import/edge_rows.h"
 #include "data/import/feature_rows.h"
 #include "data/import/split_files.h"
+#include "data/import/value_sets.h"
 #include "data/source/csv_rows.h"
 #include "data/source/import_monitor.h"
 #include "data/store/graph_set.h"
@@ -64,7 +65,10 @@ class GraphSetBuilder {
   }
   absl::Status AddNodeFeatures(const FeatureSummary& features, std::span<const std::byte> row);
   absl::Status FinishNodeFeatures(const FeatureRows& features);
-  void SetNodeFeatures(FeatureSummary features) { summary_.node_features = std::move(features); }
+  void SetNodeFeatures(FeatureSummary features, std::vector<CategoryTable> tables) {
+    summary_.node_features = std::move(features);
+    writer_.categories().node.tables = std::move(tables);
+  }
 
   // Edges, graph by graph, each with the row that `features` parsed last where edges have features. Begun anew as node
   // features are.
@@ -77,7 +81,10 @@ class GraphSetBuilder {
   absl::Status AddEdgeFeatures(const CsvRows& rows, const FeatureSummary& features, std::span<const std::byte> row);
   absl::Status FinishGraphEdges();
   absl::Status FinishEdges(const FeatureRows& features);
-  void SetEdgeFeatures(FeatureSummary features) { summary_.edge_features = std::move(features); }
+  void SetEdgeFeatures(FeatureSummary features, std::vector<CategoryTable> tables) {
+    summary_.edge_features = std::move(features);
+    writer_.categories().edge.tables = std::move(tables);
+  }
 
   // What a source's format says beyond that, before Finish: class_values, ..._origin, duplicate_edges.
   GraphSetSummary& summary() { return summary_; }
@@ -104,6 +111,7 @@ class GraphSetBuilder {
   std::vector<std::byte> edge_features_;  // of one graph, in the source's order
   size_t edge_feature_bytes_ = 0;         // of a row; 0: there was none
   bool node_features_begun_ = false, any_label_ = false;
+  ValueSets classes_;
   GraphSetSummary summary_;
 };
 

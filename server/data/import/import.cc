@@ -62,6 +62,8 @@ absl::StatusOr<Importer> FindImporter(const ImportOptions& options) {
 absl::StatusOr<ImportedSummary> FoundGraph::Run(const fs::path& directory, ImportMonitor& monitor) {
   GraphSummary summary;
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<GraphWriter> writer, GraphWriter::Create(directory, monitor.stop()));
+  // A graph without any has none, and an older version's may have some that nobody knows.
+  writer->categories();
   PF_RETURN_IF_ERROR(Read(directory, monitor, *writer, summary));
   PF_RETURN_IF_ERROR(monitor.Advance("syncing", 0));
   summary.notes = monitor.notes();

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "data/import/label_rows.h"
 #include "data/import/row_spool.h"
+#include "data/import/value_sets.h"
 #include "data/source/csv_rows.h"
 
 namespace permafrost::data {
@@ -32,15 +33,21 @@ class LabelSummary {
       min_ = std::min<double>(min_, label);
       max_ = std::max<double>(max_, label);
       integers_ = integers_ && label == std::trunc(label);
+      // Larger ones are no classes, and may be no int64 either.
+      constexpr float kExact = 1 << 24;
+      if (integers_ && row.size() == 1 && std::abs(label) <= kExact) classes_.Add(0, static_cast<int64_t>(label));
     }
   }
-  void Set(GraphSummary& summary, uint64_t targets) const {
+  // Tells `writer` of the classes too.
+  void Set(GraphSummary& summary, uint64_t targets, GraphWriter& writer) const {
     const bool any = min_ <= max_;
     summary.num_targets = static_cast<int64_t>(targets);
     summary.num_missing_labels = missing_;
     summary.min_label = any ? min_ : 0;
     summary.max_label = any ? max_ : 0;
     summary.integer_labels = any && integers_;
+    if (!summary.integer_labels || targets != 1) return;
+    classes_.Take(0, writer.categories().classes.emplace(CategoryTable{.origin = CategoryOrigin::kClass}));
   }
 
  private:
@@ -48,6 +55,7 @@ class LabelSummary {
   int64_t missing_ = 0;
   double min_ = std::numeric_limits<double>::infinity(), max_ = -std::numeric_limits<double>::infinity();
   bool integers_ = true;
+  ValueSets classes_;
 };
 
 // Of an integer that a float cannot hold, a class would become another one.
@@ -136,7 +144,7 @@ absl::Status WriteLabelRows(const SourceFile& file, const DueLabels& due_labels,
   }
   PF_RETURN_IF_ERROR(rows.ExpectEnd(due, why));
   PF_RETURN_IF_ERROR(sink.Finish());
-  labels.Set(summary, targets);
+  labels.Set(summary, targets, writer);
   return absl::OkStatus();
 }
 
@@ -167,7 +175,7 @@ absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, Impor
   }
   PF_RETURN_IF_ERROR(array.ExpectEnd());
   PF_RETURN_IF_ERROR(sink.Finish());
-  labels.Set(summary, targets);
+  labels.Set(summary, targets, writer);
   return absl::OkStatus();
 }
 

@@ -19,6 +19,19 @@ T LoadValue(const std::byte* bytes, size_t i) {
   return value;
 }
 
+// Calls run(value_at), where value_at(bytes, i) is value i of a type of integers.
+template <class Run>
+auto WithIntegers(DataType type, const Run& run) {
+  switch (type) {
+    case DataType::kInt64:
+      return run([](const std::byte* bytes, size_t i) { return LoadValue<int64_t>(bytes, i); });
+    case DataType::kUint8:
+      return run([](const std::byte* bytes, size_t i) { return int64_t{LoadValue<uint8_t>(bytes, i)}; });
+    default:
+      return run([](const std::byte* bytes, size_t i) { return int64_t{LoadValue<int32_t>(bytes, i)}; });
+  }
+}
+
 // Calls run(value_at), where value_at(bytes, i) is value i of a dense type as double; not of kInt8, whose values need
 // their scales.
 template <class Run>

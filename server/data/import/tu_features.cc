@@ -52,6 +52,7 @@ absl::Status TuFeatures::ScanLabels(const SourceFile& file, ImportMonitor& monit
     const auto widen = [this](size_t column, int64_t value) {
       Label& label = label_columns_[column];
       label = {std::min(label.min, value), std::max(label.max, value)};
+      values_.Add(column, value);
     };
     PF_RETURN_IF_ERROR(ParseLabelRow(rows, line, width, widen));
   }
@@ -162,6 +163,19 @@ absl::Status TuFeatures::ExpectEnd() {
 
 std::span<const std::byte> TuFeatures::row() const {
   return floats() ? std::as_bytes(std::span(floats_)) : std::as_bytes(std::span(ints_));
+}
+
+std::vector<CategoryTable> TuFeatures::categories() const {
+  std::vector<CategoryTable> tables;
+  auto column = static_cast<int64_t>(num_attributes_);
+  for (size_t c = 0; c < label_columns_.size(); ++c) {
+    const int64_t columns = floats() ? label_columns_[c].categories() : 0;
+    CategoryTable& table = tables.emplace_back(CategoryTable{
+        .origin = CategoryOrigin::kLabel, .column = column, .columns = columns, .base = label_columns_[c].min});
+    values_.Take(c, table);
+    column += std::max<int64_t>(columns, 1);
+  }
+  return tables;
 }
 
 std::string TuFeatures::origin() const {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/import/tu_files.h"
+#include "data/import/value_sets.h"
 #include "data/source/csv_rows.h"
 #include "data/source/import_monitor.h"
 #include "data/store/types.h"
@@ -39,6 +40,8 @@ class TuFeatures {
   const FeatureSummary& summary() const { return summary_; }
   // For errors about the row read last.
   const CsvRows& rows() const { return labels_ ? *labels_ : *attributes_; }
+  // What the labels' columns stand for.
+  std::vector<CategoryTable> categories() const;
   // "labels", "attributes and one-hot labels", ...
   std::string origin() const;
 
@@ -63,6 +66,7 @@ class TuFeatures {
   std::string why_;
   std::optional<CsvRows> labels_, attributes_;
   std::vector<Label> label_columns_;
+  ValueSets values_;           // of each
   size_t num_attributes_ = 0;  // 0: not known yet
   FeatureSummary summary_;
   std::vector<int32_t> ints_;

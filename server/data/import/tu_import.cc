@@ -223,7 +223,7 @@ class TuImport {
     }
     PF_RETURN_IF_ERROR(features.ExpectEnd());
     if (builder_.num_nodes() == 0) return absl::OkStatus();
-    builder_.SetNodeFeatures(features.summary());
+    builder_.SetNodeFeatures(features.summary(), features.categories());
     builder_.summary().node_feature_origin = features.origin();
     return absl::OkStatus();
   }
@@ -266,7 +266,8 @@ class TuImport {
     PF_RETURN_IF_ERROR(FinishDegrees());
     if (!features.any()) return absl::OkStatus();
     PF_RETURN_IF_ERROR(features.ExpectEnd());
-    builder_.SetEdgeFeatures(features.summary());
+    builder_.SetEdgeFeatures(features.summary(),
+                             edges_.rows() > 0 ? features.categories() : std::vector<CategoryTable>());
     if (edges_.rows() > 0) builder_.summary().edge_feature_origin = features.origin();
     return absl::OkStatus();
   }
@@ -302,6 +303,7 @@ class TuImport {
       if (degree > largest_degree_) return Changed();
       capped_ += degree > most;
       const auto value = static_cast<int32_t>(std::min(degree, most));
+      degrees_.Add(0, value);
       if (one_hot) {
         row[static_cast<size_t>(value)] = 1;
         ++nodes_of_degree_[static_cast<size_t>(value)];
@@ -324,7 +326,11 @@ class TuImport {
         degree_features_.max[c] = nodes_of_degree_[c] > 0 ? 1 : 0;
       }
     }
-    builder_.SetNodeFeatures(degree_features_);
+    CategoryTable table{.origin = CategoryOrigin::kDegree,
+                        .columns = options_.tu.one_hot ? degree_features_.width : 0,
+                        .open_ended = capped_ > 0};
+    degrees_.Take(0, table);
+    builder_.SetNodeFeatures(degree_features_, {std::move(table)});
     builder_.summary().node_feature_origin =
         absl::StrCat(options_.tu.one_hot ? "one-hot " : "", "degrees, at most ", options_.tu.max_degree, " (", capped_,
                      capped_ == 1 ? " node has more)" : " nodes have more)");
@@ -341,6 +347,7 @@ class TuImport {
   std::vector<float> labels_;
   FeatureSummary degree_features_;
   std::vector<int64_t> nodes_of_degree_;
+  ValueSets degrees_;
   int64_t largest_degree_ = 0, capped_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <variant>
 
 #include "absl/status/statusor.h"
@@ -22,6 +23,15 @@ absl::StatusOr<OpenedDataset> OpenDataset(const std::filesystem::path& directory
 
 inline ImportedSummary SummaryOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return ImportedSummary(store->summary()); }, dataset);
+}
+
+// What the categories of its columns stand for; nullopt: an older version imported it. Errors: DataLoss.
+inline absl::StatusOr<std::optional<Categories>> CategoriesOf(const OpenedDataset& dataset) {
+  return std::visit(
+      [](const auto& store) {
+        return store == nullptr ? absl::StatusOr<std::optional<Categories>>(std::nullopt) : store->categories();
+      },
+      dataset);
 }
 
 inline uint64_t StoreBytes(const ImportedSummary& summary) {

@@ -23,6 +23,7 @@ class DerivedGraph : public Graph {
     return graph_->VerifyAll(progress);
   }
   uint64_t mapped_bytes() const override { return graph_->mapped_bytes(); }
+  absl::StatusOr<std::optional<Categories>> categories() const override { return graph_->categories(); }
   std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
 
  protected:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -23,6 +24,7 @@ class DerivedSet : public GraphSet {
   absl::StatusOr<FeatureTable> node_features() const override { return set_->node_features(); }
   absl::StatusOr<FeatureTable> edge_features() const override { return set_->edge_features(); }
   absl::StatusOr<std::span<const float>> labels() const override { return set_->labels(); }
+  absl::StatusOr<std::optional<Categories>> categories() const override { return set_->categories(); }
   absl::StatusOr<std::span<const uint32_t>> split(Split split) const override { return set_->split(split); }
   absl::Status CheckIntact() const override { return set_->CheckIntact(); }
   absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {

@@ -16,17 +16,6 @@ int64_t LoadInteger(const std::byte* bytes, int64_t column) {
   return static_cast<int64_t>(value);
 }
 
-int64_t LoadCategory(DataType type, const std::byte* bytes, int64_t column) {
-  switch (type) {
-    case DataType::kInt32:
-      return LoadInteger<int32_t>(bytes, column);
-    case DataType::kUint8:
-      return LoadInteger<uint8_t>(bytes, column);
-    default:
-      return LoadInteger<int64_t>(bytes, column);
-  }
-}
-
 template <class T>
 absl::Status ReadInOrder(const EdgeRows& rows, uint64_t begin, uint64_t end, T* out) {
   for (uint64_t place = begin; place < end; ++place, out += rows.width()) {
@@ -37,11 +26,23 @@ absl::Status ReadInOrder(const EdgeRows& rows, uint64_t begin, uint64_t end, T* 
 
 }  // namespace
 
+int64_t CategoryAt(DataType type, const std::byte* row, int64_t column) {
+  switch (type) {
+    case DataType::kInt32:
+      return LoadInteger<int32_t>(row, column);
+    case DataType::kUint8:
+      return LoadInteger<uint8_t>(row, column);
+    default:
+      return LoadInteger<int64_t>(row, column);
+  }
+}
+
 EdgeRows::EdgeRows(const Graph& graph, EdgeInputs inputs) : view_(graph.view()), inputs_(inputs) {
   if (inputs == EdgeInputs::kNone) return;
   width_ = inputs == EdgeInputs::kWeights ? 1 : view_.edge_features.width;
   categorical_ = inputs == EdgeInputs::kFeatures && IsCategorical(view_.edge_features.type);
   if (!categorical_) return;
+  maps_ = view_.edge_categories;
   const std::vector<double>& most = graph.summary().edge_features.max;
   // A table without rows has no maxima.
   for (int64_t c = 0; c < width_; ++c) {
@@ -89,7 +90,8 @@ bool EdgeRows::Read(uint64_t place, int64_t* out) const {
   const std::byte* const bytes = FindBytes(place);
   bool known = bytes != nullptr;
   for (int64_t c = 0; c < width_ && known; ++c) {
-    out[c] = LoadCategory(view_.edge_features.type, bytes, c);
+    out[c] = CategoryAt(view_.edge_features.type, bytes, c);
+    if (maps_ != nullptr) out[c] = (*maps_)[static_cast<size_t>(c)].To(out[c]);
     known = out[c] >= 0 && out[c] <= largest_[static_cast<size_t>(c)];
   }
   if (!known) std::fill_n(out, width_, int64_t{0});

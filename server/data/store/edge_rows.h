@@ -16,10 +16,8 @@ namespace permafrost::data {
 // kFeatures: integers are categories, other types floats.
 enum class EdgeInputs { kNone, kFeatures, kWeights };
 
-// Whether edges' features of this type are categories.
-constexpr bool IsCategorical(DataType type) {
-  return type == DataType::kInt32 || type == DataType::kInt64 || type == DataType::kUint8;
-}
+// One of a row of such features, as it is stored.
+int64_t CategoryAt(DataType type, const std::byte* row, int64_t column);
 
 class EdgeRows {
  public:
@@ -52,7 +50,8 @@ class EdgeRows {
   const EdgeInputs inputs_;
   int64_t width_ = 0;
   bool categorical_ = false;
-  std::vector<int64_t> largest_;  // of each categorical column
+  const std::vector<CategoryMap>* maps_ = nullptr;  // of each categorical column; nullptr: as they stand
+  std::vector<int64_t> largest_;                    // of each categorical column
 };
 
 // Rows of `in`'s edges [begin, end) one after the other, out: [end - begin, width]. Errors: DataLoss.

@@ -138,8 +138,12 @@ enum class SectionKind : uint32_t {
   kValidNegatives = 36,
   kTestNegatives = 37,
   kNodeTimes = 38,  // int64 [nodes]: when each node is asked about; may be absent
+  // JSON of Categories, [bytes]: the tables of columns whose categories the import numbered, and of those that it took
+  // over as they stand, which say only what the columns hold anyway. Absent where there are none.
+  kNumberedCategories = 39,
+  kSeenCategories = 40,
 };
-inline constexpr std::size_t kSectionKinds = 38;
+inline constexpr std::size_t kSectionKinds = 40;
 inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
     {{{SectionKind::kSummary, "summary"},
       {SectionKind::kNodeOffsets, "node_offsets"},
@@ -178,7 +182,9 @@ inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
       {SectionKind::kTestLinks, "test_links"},
       {SectionKind::kValidNegatives, "valid_negatives"},
       {SectionKind::kTestNegatives, "test_negatives"},
-      {SectionKind::kNodeTimes, "node_times"}}}};
+      {SectionKind::kNodeTimes, "node_times"},
+      {SectionKind::kNumberedCategories, "numbered_categories"},
+      {SectionKind::kSeenCategories, "seen_categories"}}}};
 
 struct SectionEntry {
   SectionKind kind;

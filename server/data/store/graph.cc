@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "data/store/category_sections.h"
 #include "data/store/content_checks.h"
 #include "data/store/element_type.h"
 #include "data/store/graph_sections.h"
@@ -75,6 +76,14 @@ class MappedGraph final : public Graph {
     return file_->VerifyAll([this](const StoreFile::Section& section) { return CheckOf(section); }, progress);
   }
   uint64_t mapped_bytes() const override { return file_->size(); }
+  absl::StatusOr<std::optional<Categories>> categories() const override {
+    if (!summary_.categories_known) return std::optional<Categories>();
+    const FeatureSummary &node = summary_.node_features, &edge = summary_.edge_features;
+    PF_ASSIGN_OR_RETURN(Categories categories, ReadCategories(*file_, {.node = {node.type, node.width, {}},
+                                                                       .edge = {edge.type, edge.width, {}},
+                                                                       .classes = std::nullopt}));
+    return std::optional(std::move(categories));
+  }
   uint64_t checksum() const override { return file_->header().checksum; }
   uint64_t content_checksum() const override { return file_->ContentChecksum(); }
   uint64_t names_checksum() const override { return file_->NamesChecksum(); }

@@ -82,6 +82,8 @@ class Checker {
     switch (kind) {
       case K::kSummary:
       case K::kNodeNameText:
+      case K::kNumberedCategories:
+      case K::kSeenCategories:
         return Shape{.type = ElementType::kBytes, .rows = std::nullopt};
       case K::kInOffsets:
       case K::kOutOffsets:

@@ -1,11 +1,13 @@
 #include "data/store/graph_set.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/base/call_once.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/store/category_sections.h"
 #include "data/store/content_checks.h"
 #include "data/store/format.h"
 #include "data/store/store_error.h"
@@ -17,6 +19,10 @@ namespace {
 
 constexpr SectionKind KindOf(Split split) {
   return static_cast<SectionKind>(static_cast<uint32_t>(SectionKind::kTrainGraphs) + static_cast<uint32_t>(split));
+}
+
+constexpr bool IsOfCategories(SectionKind kind) {
+  return kind == SectionKind::kNumberedCategories || kind == SectionKind::kSeenCategories;
 }
 
 class MappedGraphSet final : public GraphSet {
@@ -55,6 +61,14 @@ class MappedGraphSet final : public GraphSet {
   absl::StatusOr<std::span<const uint32_t>> split(Split split) const override {
     return Verified<uint32_t>(KindOf(split), [this](std::span<const uint32_t> ids) { return CheckGraphIds(ids); });
   }
+  absl::StatusOr<std::optional<Categories>> categories() const override {
+    if (!summary_.categories_known) return std::optional<Categories>();
+    const FeatureSummary &node = summary_.node_features, &edge = summary_.edge_features;
+    PF_ASSIGN_OR_RETURN(Categories categories, ReadCategories(*file_, {.node = {node.type, node.width, {}},
+                                                                       .edge = {edge.type, edge.width, {}},
+                                                                       .classes = std::nullopt}));
+    return std::optional(std::move(categories));
+  }
   absl::Status CheckIntact() const override { return file_->CheckIntact(); }
   absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
     PF_RETURN_IF_ERROR(file_->VerifyAll([](const StoreFile::Section&) { return nullptr; }, progress));
@@ -85,6 +99,8 @@ class MappedGraphSet final : public GraphSet {
   absl::Status FindSections() {
     for (const StoreFile::Section& place : file_->sections()) {
       PF_RETURN_IF_ERROR(CheckEntry(place.entry));
+      // Read by categories() alone.
+      if (IsOfCategories(place.entry.kind)) continue;
       Section& section = sections_[static_cast<size_t>(place.entry.kind) - 1];
       section.place = &place;
       section.guard = file_->Guard(place, nullptr);
@@ -109,6 +125,8 @@ class MappedGraphSet final : public GraphSet {
     };
     switch (entry.kind) {
       case SectionKind::kSummary:
+      case SectionKind::kNumberedCategories:
+      case SectionKind::kSeenCategories:
         PF_RETURN_IF_ERROR(check_type(ElementType::kBytes));
         PF_RETURN_IF_ERROR(check_number("width", entry.width, 1));
         break;

@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/store/categories.h"
 #include "data/store/types.h"
 
 namespace permafrost::data {
@@ -43,6 +45,8 @@ struct GraphSetSummary {
   // Lines that the import told its user: how it read what can be read in more ways than one, and files that it did not
   // read. Each is one line of UTF-8.
   std::vector<std::string> notes;
+  // Whether the import kept what categories stand for (GraphSet::categories); older versions did not.
+  bool categories_known = false;
   uint64_t store_bytes = 0;
   std::string split_name;  // "random" for a seeded one
   bool inverse_edges_added = false;
@@ -81,6 +85,8 @@ class GraphSet {
   virtual absl::StatusOr<FeatureTable> edge_features() const = 0;
   // [graphs * num_targets], NaN where missing; or empty: all are.
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
+  // What the categories of its columns stand for; nullopt: an older version imported it, which did not keep that.
+  virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
   // Graph ids of a split, in file order.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;
   // DataLoss, naming the file, once it was cut short or written to since Open; transient, once the disk did not give

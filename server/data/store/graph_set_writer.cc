@@ -8,6 +8,7 @@
 #include "base/mapped_file.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/store/category_sections.h"
 #include "data/store/summary_json.h"
 
 namespace permafrost::data {
@@ -33,6 +34,14 @@ absl::Status GraphSetWriter::AppendPart(SectionKind kind, StoreFileWriter& out) 
 }
 
 absl::Status GraphSetWriter::Finish(GraphSetSummary& summary) {
+  if (categories_) {
+    TakeCategories(*categories_, summary);
+    const CategorySections sections = SectionsOf(*categories_);
+    for (const auto& [kind, text] : {std::pair(SectionKind::kNumberedCategories, &sections.numbered),
+                                     std::pair(SectionKind::kSeenCategories, &sections.seen)}) {
+      if (!text->empty()) PF_RETURN_IF_ERROR(Write(kind, ElementType::kBytes, std::span<const char>(*text)));
+    }
+  }
   const std::string json = SummaryToJson(summary);
   PF_RETURN_IF_ERROR(Write(SectionKind::kSummary, ElementType::kBytes, std::span<const char>(json)));
   PF_ASSIGN_OR_RETURN(StoreFileWriter out, StoreFileWriter::Create(directory_ / GraphSet::kFileName, stop_));

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
 #include "base/file.h"
 #include "base/stop.h"
+#include "data/store/categories.h"
 #include "data/store/format.h"
 #include "data/store/graph_set.h"
 #include "data/store/store_file_writer.h"
@@ -39,6 +41,10 @@ class GraphSetWriter {
     return Append(kind, values);
   }
 
+  // What the categories of the set's columns stand for; their sections are written by Finish. A set for which nobody
+  // asks for them is as one of an older version, which did not keep them.
+  Categories& categories() { return categories_ ? *categories_ : categories_.emplace(); }
+
   // Joins all sections with `summary`, whose counts go into the header and whose store_bytes is set. Copies every
   // byte, and is Cancelled soon after the import shall stop.
   absl::Status Finish(GraphSetSummary& summary);
@@ -56,6 +62,7 @@ class GraphSetWriter {
   std::filesystem::path directory_;
   std::stop_token stop_;
   std::map<SectionKind, Part> parts_;
+  std::optional<Categories> categories_;
 };
 
 }  // namespace permafrost::data

@@ -1,11 +1,14 @@
 #include "data/store/graph_writer.h"
 
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "data/store/category_sections.h"
 #include "data/store/graph_sections.h"
 #include "data/store/store_error.h"
 #include "data/store/store_file_writer.h"
@@ -33,6 +36,7 @@ class GraphWriterImpl final : public GraphWriter {
     return file_.BeginPaged(kind, type, width, packed_rows_ ? RowGroups() : GroupsFor(width * ElementBytes(type)));
   }
   absl::Status Append(std::span<const std::byte> bytes) override { return file_.Append(bytes); }
+  Categories& categories() override { return categories_ ? *categories_ : categories_.emplace(); }
   absl::Status Finish(GraphSummary& summary) override;
 
  private:
@@ -40,9 +44,18 @@ class GraphWriterImpl final : public GraphWriter {
   StoreFileWriter file_;
   std::stop_token stop_;
   const bool packed_rows_;
+  std::optional<Categories> categories_;
 };
 
 absl::Status GraphWriterImpl::Finish(GraphSummary& summary) {
+  if (categories_) {
+    TakeCategories(*categories_, summary);
+    const CategorySections sections = SectionsOf(*categories_);
+    for (const auto& [kind, text] : {std::pair(SectionKind::kNumberedCategories, &sections.numbered),
+                                     std::pair(SectionKind::kSeenCategories, &sections.seen)}) {
+      if (!text->empty()) PF_RETURN_IF_ERROR(Write(kind, ElementType::kBytes, std::span<const char>(*text)));
+    }
+  }
   const std::string json = GraphSummaryToJson(summary);
   PF_RETURN_IF_ERROR(file_.Begin(SectionKind::kSummary, ElementType::kBytes, 1));
   PF_RETURN_IF_ERROR(file_.Append(std::as_bytes(std::span(json))));

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/stop.h"
+#include "data/store/categories.h"
 #include "data/store/format.h"
 #include "data/store/graph.h"
 
@@ -34,6 +35,9 @@ class GraphWriter {
     if (absl::Status begun = Begin(kind, type, width); !begun.ok()) return begun;
     return Append(std::as_bytes(values));
   }
+  // What the categories of the graph's columns stand for; their sections are written by Finish. A graph for which
+  // nobody asks for them is as one of an older version, which did not keep them.
+  virtual Categories& categories() = 0;
   // Checks that the sections make up a graph of summary.nodes and summary.edges, writes summary, block checksums and
   // header, syncs, and renames into place. Sets adjacency_bytes and store_bytes. Cancelled soon after the import shall
   // stop.

@@ -204,7 +204,8 @@ const StoreFile::Section* StoreFile::Find(SectionKind kind) const {
 }
 
 uint64_t StoreFile::ContentChecksum() const {
-  return ChecksumOfThose([](SectionKind kind) { return kind != SectionKind::kSummary; });
+  return ChecksumOfThose(
+      [](SectionKind kind) { return kind != SectionKind::kSummary && kind != SectionKind::kSeenCategories; });
 }
 
 uint64_t StoreFile::NamesChecksum() const {

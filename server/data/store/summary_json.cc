@@ -34,8 +34,24 @@ SizeStatistics StatisticsFromJson(const json& j) {
   return s;
 }
 
+json CategoriesSummaryToJson(const std::vector<CategorySummary>& categories) {
+  json all = json::array();
+  for (const CategorySummary& c : categories) {
+    all.push_back({{"name", c.name},
+                   {"column", c.column},
+                   {"columns", c.columns},
+                   {"values", c.values},
+                   {"first_values", c.first_values}});
+  }
+  return all;
+}
+
 json FeaturesToJson(const FeatureSummary& f) {
-  return {{"type", kDataTypeNames.Name(f.type)}, {"width", f.width}, {"min", f.min}, {"max", f.max}};
+  return {{"type", kDataTypeNames.Name(f.type)},
+          {"width", f.width},
+          {"min", f.min},
+          {"max", f.max},
+          {"categories", CategoriesSummaryToJson(f.categories)}};
 }
 
 std::optional<FeatureSummary> FeaturesFromJson(const json& j) {
@@ -46,6 +62,17 @@ std::optional<FeatureSummary> FeaturesFromJson(const json& j) {
   j.at("width").get_to(f.width);
   j.at("min").get_to(f.min);
   j.at("max").get_to(f.max);
+  // Stores of older versions have none.
+  if (const auto categories = j.find("categories"); categories != j.end()) {
+    for (const json& each : *categories) {
+      CategorySummary& c = f.categories.emplace_back();
+      each.at("name").get_to(c.name);
+      each.at("column").get_to(c.column);
+      each.at("columns").get_to(c.columns);
+      each.at("values").get_to(c.values);
+      each.at("first_values").get_to(c.first_values);
+    }
+  }
   return f;
 }
 
@@ -79,6 +106,7 @@ struct GraphSchema {
     a("split_name", s.split_name);
     a("links", s.links);
     a("notes", s.notes);
+    a("categories_known", s.categories_known);
   }
   template <class A>
   static void Fields(A& a, typename A::template Visited<GivenLinksSummary>& l) {
@@ -102,6 +130,15 @@ struct GraphSchema {
     a("converted_from", f.converted_from, kDataTypeNames);
     a("largest_error", f.largest_error);
     a("rms_error", f.rms_error);
+    a("categories", f.categories);
+  }
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<CategorySummary>& c) {
+    a("name", c.name);
+    a("column", c.column);
+    a("columns", c.columns);
+    a("values", c.values);
+    a("first_values", c.first_values);
   }
 };
 
@@ -124,7 +161,8 @@ std::string SummaryToJson(const GraphSetSummary& summary) {
             {"node_feature_origin", summary.node_feature_origin},
             {"edge_feature_origin", summary.edge_feature_origin},
             {"duplicate_edges", summary.duplicate_edges},
-            {"notes", summary.notes}};
+            {"notes", summary.notes},
+            {"categories_known", summary.categories_known}};
   if (summary.labels_known) {
     j["integer_labels"] = summary.integer_labels;
     j["min_label"] = summary.min_label;
@@ -163,6 +201,7 @@ absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text) {
     read("edge_feature_origin", summary.edge_feature_origin);
     read("duplicate_edges", summary.duplicate_edges);
     read("notes", summary.notes);
+    read("categories_known", summary.categories_known);
     summary.labels_known = j.contains("integer_labels");
     read("integer_labels", summary.integer_labels);
     read("min_label", summary.min_label);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/enum_names.h"
@@ -30,6 +31,21 @@ inline constexpr EnumNames<DataType, 9> kDataTypeNames{{{{DataType::kNone, "none
                                                          {DataType::kSparse, "sparse"},
                                                          {DataType::kInt8, "int8"}}}};
 
+// Whether features of this type are categories, but for those of one large graph's nodes, which are numbers.
+constexpr bool IsCategorical(DataType type) {
+  return type == DataType::kInt32 || type == DataType::kInt64 || type == DataType::kUint8;
+}
+
+// What a column's categories stand for, for people; data/store/categories.h has all of it.
+struct CategorySummary {
+  std::string name;     // "label 1", "column 0", "degree"
+  int64_t column = 0;   // of the features, the first one
+  int64_t columns = 1;  // one-hot columns, or one column of integers
+  int64_t values = 0;   // different values of the source; 0: more than are kept
+  std::vector<int64_t> first_values;
+  bool operator==(const CategorySummary&) const = default;
+};
+
 struct FeatureSummary {
   DataType type = DataType::kNone;
   int64_t width = 0;
@@ -39,6 +55,8 @@ struct FeatureSummary {
   // What the conversion cost: absolute differences to the source's values, each divided by the largest absolute value
   // of its column. The largest, and the root of the mean square, over all values.
   double largest_error = 0, rms_error = 0;
+  // Of the first columns that are categories; empty where an older version imported them.
+  std::vector<CategorySummary> categories;
 };
 
 enum class Split : uint32_t { kTrain = 0, kValid = 1, kTest = 2 };

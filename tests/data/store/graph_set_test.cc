@@ -42,7 +42,8 @@ class GraphSetTest : public ::testing::Test {
     for (const absl::Status& status :
          {set.node_offsets().status(), set.edge_offsets().status(), set.edge_source().status(),
           set.edge_target().status(), set.node_features().status(), set.edge_features().status(), set.labels().status(),
-          set.split(Split::kTrain).status(), set.split(Split::kValid).status(), set.split(Split::kTest).status()}) {
+          set.split(Split::kTrain).status(), set.split(Split::kValid).status(), set.split(Split::kTest).status(),
+          set.categories().status()}) {
       if (!status.ok()) return status;
     }
     return absl::OkStatus();

@@ -1,0 +1,196 @@
+#include "data/store/categories.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+#include "base/string_view.h"
+
+namespace permafrost::data {
+namespace {
+
+using nlohmann::json;
+
+// Summaries of datasets are read again and again, and shown to people.
+constexpr size_t kMostSummarized = 64, kFirstValues = 5;
+
+// "0-5,7,9-118": a range ends after a '-' that does not begin a number.
+std::string ValuesToText(const std::vector<int64_t>& values) {
+  std::string text;
+  for (size_t i = 0; i < values.size();) {
+    size_t end = i;
+    while (end + 1 < values.size() && values[end] != INT64_MAX && values[end + 1] == values[end] + 1) ++end;
+    absl::StrAppend(&text, text.empty() ? "" : ",", values[i]);
+    if (end > i) absl::StrAppend(&text, "-", values[end]);
+    i = end + 1;
+  }
+  return text;
+}
+
+absl::Status BadValues(std::string_view piece) {
+  constexpr size_t kShown = 40;
+  return absl::DataLossError(absl::StrCat("values: '", AbslView(piece.substr(0, kShown)),
+                                          "' is no rising list of at most ", kMaxCategoryValues, " numbers"));
+}
+
+absl::StatusOr<std::vector<int64_t>> ValuesFromText(std::string_view text) {
+  std::vector<int64_t> values;
+  if (text.empty()) return values;
+  for (const absl::string_view part : absl::StrSplit(AbslView(text), ',')) {
+    const std::string_view piece(part.data(), part.size());
+    const size_t dash = piece.find('-', 1);
+    int64_t first = 0, last = 0;
+    if (!absl::SimpleAtoi(AbslView(piece.substr(0, dash)), &first)) return BadValues(piece);
+    last = first;
+    if (dash != std::string_view::npos && !absl::SimpleAtoi(AbslView(piece.substr(dash + 1)), &last)) {
+      return BadValues(piece);
+    }
+    const uint64_t more = static_cast<uint64_t>(last) - static_cast<uint64_t>(first);
+    if (last < first || (!values.empty() && first <= values.back()) ||
+        more >= static_cast<uint64_t>(kMaxCategoryValues) - values.size()) {
+      return BadValues(piece);
+    }
+    for (uint64_t i = 0; i <= more; ++i) values.push_back(first + static_cast<int64_t>(i));
+  }
+  return values;
+}
+
+json TableToJson(const CategoryTable& table) {
+  return {{"origin", kCategoryOriginNames.Name(table.origin)},
+          {"column", table.column},
+          {"columns", table.columns},
+          {"ranked", table.ranked},
+          {"base", table.base},
+          {"open_ended", table.open_ended},
+          {"too_many", table.too_many},
+          {"values", ValuesToText(table.values)}};
+}
+
+absl::StatusOr<CategoryTable> TableFromJson(const json& j) {
+  CategoryTable table;
+  const auto origin = kCategoryOriginNames.Parse(j.at("origin").get<std::string>());
+  if (!origin) return absl::DataLossError(absl::StrCat("origin is none of ", kCategoryOriginNames.Accepted()));
+  table.origin = *origin;
+  j.at("column").get_to(table.column);
+  j.at("columns").get_to(table.columns);
+  j.at("ranked").get_to(table.ranked);
+  j.at("base").get_to(table.base);
+  j.at("open_ended").get_to(table.open_ended);
+  j.at("too_many").get_to(table.too_many);
+  PF_ASSIGN_OR_RETURN(table.values, ValuesFromText(j.at("values").get<std::string>()));
+  if (table.column < 0 || table.columns < 0) {
+    return absl::DataLossError(absl::StrCat("the table of column ", table.column, " does not add up"));
+  }
+  return table;
+}
+
+json FeaturesToJson(const FeatureCategories& features) {
+  json tables = json::array();
+  for (const CategoryTable& table : features.tables) tables.push_back(TableToJson(table));
+  return {{"type", kDataTypeNames.Name(features.type)}, {"width", features.width}, {"tables", std::move(tables)}};
+}
+
+absl::StatusOr<FeatureCategories> CategoriesOfFeatures(const json& j) {
+  FeatureCategories features;
+  const auto type = kDataTypeNames.Parse(j.at("type").get<std::string>());
+  if (!type) return absl::DataLossError(absl::StrCat("feature type is none of ", kDataTypeNames.Accepted()));
+  features.type = *type;
+  j.at("width").get_to(features.width);
+  int64_t end = 0;
+  for (const json& each : j.at("tables")) {
+    PF_ASSIGN_OR_RETURN(CategoryTable table, TableFromJson(each));
+    const int64_t columns = std::max<int64_t>(table.columns, 1);
+    if (table.column < end || columns > features.width || table.column > features.width - columns) {
+      return absl::DataLossError(
+          absl::StrCat("the table of column ", table.column, " is none of ", features.width, " columns"));
+    }
+    end = table.column + columns;
+    features.tables.push_back(std::move(table));
+  }
+  return features;
+}
+
+}  // namespace
+
+int64_t CategoryTable::num_categories() const {
+  if (one_hot()) return columns;
+  if (values.empty()) return 1;
+  if (ranked) return static_cast<int64_t>(values.size());
+  // Columns of 64 bits may hold any number, though none trains on such.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
+  return std::clamp<int64_t>(std::clamp(values.back(), -kMost, kMost) - std::clamp(base, -kMost, kMost) + 1, 1, kMost);
+}
+
+std::optional<int64_t> CategoryTable::CategoryOf(int64_t value) const {
+  const auto found = std::ranges::lower_bound(values, value);
+  if (found == values.end() || *found != value) return std::nullopt;
+  return ranked ? found - values.begin()
+                : static_cast<int64_t>(static_cast<uint64_t>(value) - static_cast<uint64_t>(base));
+}
+
+int64_t CategoryTable::ValueOf(int64_t category) const {
+  if (!ranked) return base + category;
+  return values[std::min(static_cast<size_t>(category), values.size() - 1)];
+}
+
+std::string NameOfTable(const CategoryTable& table, size_t place) {
+  switch (table.origin) {
+    case CategoryOrigin::kLabel:
+      return absl::StrCat("label ", place + 1);
+    case CategoryOrigin::kDegree:
+      return "degree";
+    case CategoryOrigin::kClass:
+      return "class";
+    case CategoryOrigin::kColumn:
+      break;
+  }
+  return absl::StrCat("column ", table.column);
+}
+
+std::string NameOfValue(const CategoryTable& table, int64_t value) {
+  const bool is_open = table.open_ended && !table.values.empty() && value == table.values.back();
+  return absl::StrCat(value, is_open ? " or more" : "");
+}
+
+std::vector<CategorySummary> Summarize(const FeatureCategories& features) {
+  std::vector<CategorySummary> summaries;
+  for (size_t i = 0; i < std::min(features.tables.size(), kMostSummarized); ++i) {
+    const CategoryTable& table = features.tables[i];
+    const auto first = static_cast<std::ptrdiff_t>(std::min(table.values.size(), kFirstValues));
+    summaries.push_back({.name = NameOfTable(table, i),
+                         .column = table.column,
+                         .columns = std::max<int64_t>(table.columns, 1),
+                         .values = static_cast<int64_t>(table.values.size()),
+                         .first_values = {table.values.begin(), table.values.begin() + first}});
+  }
+  return summaries;
+}
+
+std::string CategoriesToJson(const Categories& categories) {
+  json j = {{"node", FeaturesToJson(categories.node)}, {"edge", FeaturesToJson(categories.edge)}};
+  if (categories.classes) j["classes"] = TableToJson(*categories.classes);
+  return j.dump();
+}
+
+absl::StatusOr<Categories> CategoriesFromJson(std::string_view text) {
+  // nlohmann reports by exceptions; they end here.
+  try {
+    const json j = json::parse(text);
+    Categories categories;
+    PF_ASSIGN_OR_RETURN(categories.node, CategoriesOfFeatures(j.at("node")));
+    PF_ASSIGN_OR_RETURN(categories.edge, CategoriesOfFeatures(j.at("edge")));
+    if (const auto classes = j.find("classes"); classes != j.end()) {
+      PF_ASSIGN_OR_RETURN(categories.classes, TableFromJson(*classes));
+    }
+    return categories;
+  } catch (const json::exception& e) {
+    return absl::DataLossError(e.what());
+  }
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,85 @@
+// What the categories of a dataset's columns stand for in its source: a label of -1 and one of 7 may both be category
+// 0 of their datasets. Weights keep the tables of the dataset that they were trained on, so that another one is read
+// by the source's values.
+// Threads: value types and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/enum_names.h"
+#include "data/store/types.h"
+
+namespace permafrost::data {
+
+// More different values than this are no categories, and are not kept.
+inline constexpr int64_t kMaxCategoryValues = 1'000'000;
+
+enum class CategoryOrigin : uint32_t {
+  kColumn,  // an integer column of the source as it stands
+  kLabel,   // a label of a TUDataset's nodes or edges
+  kDegree,  // how many edges begin in a node
+  kClass,   // the target
+};
+inline constexpr EnumNames<CategoryOrigin, 4> kCategoryOriginNames{{{{CategoryOrigin::kColumn, "column"},
+                                                                     {CategoryOrigin::kLabel, "label"},
+                                                                     {CategoryOrigin::kDegree, "degree"},
+                                                                     {CategoryOrigin::kClass, "class"}}}};
+
+struct CategoryTable {
+  CategoryOrigin origin = CategoryOrigin::kColumn;
+  int64_t column = 0;   // its first one in the table of features
+  int64_t columns = 0;  // one-hot columns, one a category; 0: one column of integers
+  // Category i stands for values[i] where `ranked`, else for base + i.
+  bool ranked = false;
+  int64_t base = 0;
+  // The largest value stands for all larger ones too.
+  bool open_ended = false;
+  // There are more than kMaxCategoryValues, and none is kept.
+  bool too_many = false;
+  std::vector<int64_t> values;  // those that occur, rising
+
+  bool one_hot() const { return columns > 0; }
+  // Whether the categories are other numbers than the source's, or columns.
+  bool renumbered() const { return ranked || base != 0 || one_hot(); }
+  // One more than the largest category that occurs; at least 1.
+  int64_t num_categories() const;
+  // The category of a value that occurs; nullopt for any other.
+  std::optional<int64_t> CategoryOf(int64_t value) const;
+  // Of a category that may occur.
+  int64_t ValueOf(int64_t category) const;
+  bool operator==(const CategoryTable&) const = default;
+};
+
+// Of the features of nodes or of edges. A column in no table is no category but a number.
+struct FeatureCategories {
+  DataType type = DataType::kNone;
+  int64_t width = 0;
+  std::vector<CategoryTable> tables;  // by column, rising
+  bool operator==(const FeatureCategories&) const = default;
+};
+
+struct Categories {
+  FeatureCategories node, edge;
+  // Of the target, where there is one and it is whole numbers.
+  std::optional<CategoryTable> classes;
+  bool operator==(const Categories&) const = default;
+};
+
+// "label 1", "column 0", "degree": as messages name the table at `place` among those of its kind.
+std::string NameOfTable(const CategoryTable& table, size_t place);
+// The value as messages name it: "7", or "50 or more" for the last one of an open end.
+std::string NameOfValue(const CategoryTable& table, int64_t value);
+
+// A few of the tables' values for people, as the summary of a dataset keeps them.
+std::vector<CategorySummary> Summarize(const FeatureCategories& features);
+
+std::string CategoriesToJson(const Categories& categories);
+// Errors: DataLoss naming what is missing, of another type or out of order.
+absl::StatusOr<Categories> CategoriesFromJson(std::string_view text);
+
+}  // namespace permafrost::data
