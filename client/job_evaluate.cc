@@ -25,6 +25,7 @@ struct EvaluateFlags {
   std::optional<std::string> rows, weights;
   std::optional<int64_t> checkpoint;
   std::vector<std::string> metrics;
+  bool allow_unknown_categories = false;
   std::string to;  // of predict
 };
 
@@ -43,6 +44,7 @@ v1::EvaluateJobRequest RequestOf(const EvaluateFlags& flags, bool predictions) {
     request.add_metrics(EnumOf<v1::Metric>(*v1::Metric_descriptor(), metric));
   }
   request.set_predictions(predictions);
+  request.set_allow_unknown_categories(flags.allow_unknown_categories);
   return request;
 }
 
@@ -56,6 +58,7 @@ std::string RenderEvaluation(const v1::JobEvaluation& evaluation, const RenderSt
   for (const v1::MetricValue& metric : evaluation.metrics()) {
     fields.push_back({MetricName(metric.metric()), MetricText(metric.value())});
   }
+  for (const std::string& note : evaluation.notes()) fields.push_back({"unknown", OneLine(note)});
   return RenderFields(fields, style);
 }
 
@@ -143,6 +146,9 @@ void AddPassOptions(CLI::App& command, EvaluateFlags& flags) {
       ->check(OneOf(EnumShortNames(*v1::Metric_descriptor())))
       ->delimiter(',')
       ->type_name("METRIC,...");
+  command.add_flag("--allow-unknown-categories", flags.allow_unknown_categories,
+                   "Let a category that the training's dataset has nowhere contribute nothing, rather than refuse it; "
+                   "its columns and counts are told");
 }
 
 }  // namespace

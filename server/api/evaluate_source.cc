@@ -48,6 +48,7 @@ absl::StatusOr<jobs::EvaluationRequest> EvaluationFromWire(const v1::EvaluateJob
   }
   request.metrics = MetricsFromWire(wire.metrics(), "metrics", violations);
   request.predictions = wire.predictions();
+  request.allow_unknown_categories = wire.allow_unknown_categories();
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return request;
 }
@@ -61,6 +62,7 @@ v1::JobEvaluation EvaluationToWire(const jobs::JobEvaluation& evaluation) {
   if (!evaluation.result.metrics.empty()) {
     MetricsToWire(evaluation.metrics, evaluation.result.metrics, /*first=*/0, *wire.mutable_metrics());
   }
+  for (const std::string& note : evaluation.result.notes) wire.add_notes(note);
   return wire;
 }
 

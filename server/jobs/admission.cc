@@ -246,16 +246,33 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const JobSpec& spe
     // Before its weights, so that those of a job which takes its id meanwhile are known as such.
     PF_ASSIGN_OR_RETURN(const Job job, book_.Get(from.job, kNoEpochs));
     beginning.job_sequence = job.sequence;
+    beginning.trained_uid = job.dataset_uid;
     PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsOfJob(from.job, from.weights, book_));
     PF_ASSIGN_OR_RETURN(beginning.weights, ReadFile(path));
   }
   const absl::StatusOr<data::Dataset> dataset = catalog_.Get(spec.train.dataset);
   // What is wrong with the dataset is told first, under the lock.
   if (dataset.ok() && dataset->summary && runner_.CheckCompatible(spec.train, *dataset->summary, "spec.").ok()) {
-    beginning.fits = runner_.CheckInitialWeights(spec.train, *dataset->summary, beginning.weights, "spec.");
+    beginning.fits = CheckInitialWeights(spec, *dataset, beginning);
     beginning.dataset_uid = dataset->uid;
   }
   return beginning;
+}
+
+absl::Status Admission::CheckInitialWeights(const JobSpec& spec, const data::Dataset& dataset,
+                                            const Beginning& beginning) const {
+  // Of a file, and of jobs that do not tell, nobody knows.
+  train::WeightsTarget target{.categories = std::nullopt,
+                              .other_dataset = !beginning.trained_uid.empty() && beginning.trained_uid != dataset.uid};
+  const auto opened = catalog_.Open(dataset.id);
+  auto categories = opened.ok() ? data::CategoriesOf(*opened) : std::optional<data::Categories>();
+  if (opened.ok() && categories.ok()) {
+    target.categories = *std::move(categories);
+  } else {
+    // What is wrong with the file the run tells.
+    target.other_dataset = false;
+  }
+  return runner_.CheckInitialWeights(spec.train, *dataset.summary, beginning.weights, "spec.", target);
 }
 
 absl::StatusOr<std::string> Admission::TakeInitialWeights(const JobSpec& spec,
@@ -275,7 +292,7 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const JobSpec& spec,
   PF_RETURN_IF_ERROR(beginning.status());
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (beginning->dataset_uid != dataset.uid) {
-    beginning->fits = runner_.CheckInitialWeights(spec.train, *dataset.summary, beginning->weights, "spec.");
+    beginning->fits = CheckInitialWeights(spec, dataset, *beginning);
   }
   PF_RETURN_IF_ERROR(beginning->fits);
   return std::move(beginning->weights);

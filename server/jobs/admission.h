@@ -62,6 +62,7 @@ class Admission {
   struct Beginning {
     std::string weights;       // a whole file
     int64_t job_sequence = 0;  // of the job that they are of, if they are of one
+    std::string trained_uid;   // of its dataset; empty: nobody knows
     // Whether they fit, and the dataset of which that was asked; nullopt: it was not.
     absl::Status fits;
     std::optional<std::string> dataset_uid;
@@ -75,6 +76,8 @@ class Admission {
   absl::Status CheckDataset(const JobSpec& spec) const;
   // What the spec's init_from leads to, one that is given. Errors: of finding and reading it.
   absl::StatusOr<Beginning> ReadBeginning(const JobSpec& spec) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the weights fit the dataset, which has a summary.
+  absl::Status CheckInitialWeights(const JobSpec& spec, const data::Dataset& dataset, const Beginning& beginning) const;
   // The weights that the job begins with; empty: drawn ones. What may have changed since they were read is asked again:
   // whether the job that they are of is still there, and whether they fit where the dataset is another one.
   absl::StatusOr<std::string> TakeInitialWeights(const JobSpec& spec, absl::StatusOr<Beginning> beginning) const

@@ -20,6 +20,7 @@ struct EvaluationRequest {
   std::optional<int64_t> checkpoint_step;  // the weights of this checkpoint instead
   std::vector<nn::Metric> metrics;         // empty: the job's
   bool predictions = false;
+  bool allow_unknown_categories = false;  // train::EvaluateRequest
 };
 
 // The request with what it left open, and what came of it.

@@ -100,6 +100,8 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   train::EvaluateRequest pass{.options = job.spec.train,
                               .dataset = {},
                               .trained_on = std::nullopt,
+                              .other_dataset = !own,
+                              .allow_unknown_categories = request.allow_unknown_categories,
                               .rows = evaluation.rows,
                               .weights = std::string(),
                               .source = absl::StrCat("jobs/", job.id.value()),

@@ -150,6 +150,21 @@ std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
   return out;
 }
 
+std::map<std::string, std::string> ReadSafetensorsMetadata(std::string_view data) {
+  std::map<std::string, std::string> metadata;
+  uint64_t length = 0;
+  if (data.size() < sizeof(length)) return metadata;
+  std::memcpy(&length, data.data(), sizeof(length));
+  if (length > data.size() - sizeof(length)) return metadata;
+  const json header = json::parse(data.substr(sizeof(length), length), nullptr, /*allow_exceptions=*/false);
+  const auto found = header.is_object() ? header.find("__metadata__") : header.end();
+  if (found == header.end() || !found->is_object()) return metadata;
+  for (const auto& [key, value] : found->items()) {
+    if (value.is_string()) metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
 absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
   uint64_t length = 0;
   if (data.size() < sizeof(length)) return Lost(absl::StrCat(data.size(), " bytes are no header"));

@@ -20,6 +20,8 @@ struct SafetensorsFile {
   std::vector<NamedTensor> tensors;  // on the CPU, in the order of their bytes
   std::map<std::string, std::string> metadata;
 };
+// The metadata alone; empty where the header does not add up.
+std::map<std::string, std::string> ReadSafetensorsMetadata(std::string_view data);
 // Errors: DataLoss naming the field that does not add up.
 absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data);
 

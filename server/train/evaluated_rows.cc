@@ -162,7 +162,8 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const TrainOpti
     check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
     check.CheckCategories("edge", own.edge_features, trained.edge_features);
   }
-  if (ReadsWeights(model, trained) && own.weighted != trained.weighted) {
+  // Where there is no edge there is no weight, and nothing to read one of.
+  if (own.edges > 0 && ReadsWeights(model, trained) && own.weighted != trained.weighted) {
     check.Add("its edges have ", own.weighted ? "weights" : "no weights",
               ", and those that the weights were trained on ", trained.weighted ? "have" : "have none");
   }
@@ -185,6 +186,7 @@ GraphSetSummary WithRangesOf(const GraphSetSummary& trained, GraphSetSummary own
   own.node_features = trained.node_features;
   own.edge_features = trained.edge_features;
   own.labels_known = trained.labels_known;
+  own.class_values = trained.class_values;
   TakeTargetsOf(trained, own);
   return own;
 }

@@ -143,6 +143,11 @@ GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOpti
 
 absl::StatusOr<NamedRows> GraphSetTask::NameRows(data::Split /*split*/, std::span<const uint32_t> ids) const {
   NamedRows rows{.columns = {"graph"}, .names = {}, .values = PredictionColumns(num_outputs_)};
+  // Classes are called what the source calls them.
+  const std::vector<int64_t>& classes = batcher_->summary().class_values;
+  if (loss_ == nn::Loss::kCrossEntropy && std::ssize(classes) == num_outputs_) {
+    for (size_t c = 0; c < classes.size(); ++c) rows.values[c] = absl::StrCat("prediction_", classes[c]);
+  }
   for (const uint32_t id : ids) rows.names.push_back(std::to_string(id));
   return rows;
 }

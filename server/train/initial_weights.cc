@@ -3,19 +3,23 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/models/link_decoder.h"
 #include "nn/models/registry.h"
 #include "nn/safetensors.h"
+#include "train/categories.h"
 #include "train/model_for.h"
 #include "train/node2vec_task.h"
 #include "train/node_model_for.h"
@@ -126,6 +130,36 @@ absl::Status WithModel(const TrainOptions& options, const data::ImportedSummary&
   return use(of_nodes->tensors());
 }
 
+std::string TellMoved(const MovedRows& moved) {
+  std::string text;
+  if (moved.taken > 0 || moved.fresh > 0) {
+    absl::StrAppend(&text, "; categories by their values in the source: ", moved.taken, " taken, ", moved.fresh,
+                    " new ones begin as in a new job");
+  }
+  if (moved.other_classes) absl::StrAppend(&text, "; its labels stand for other classes than those of the weights");
+  return text;
+}
+
+bool HasEmbeddings(const nn::TensorSet& tensors) {
+  return std::ranges::any_of(tensors.All(), [](const NamedTensor& tensor) {
+    return absl::StrContains(tensor.name, "_encoder.embeddings.") && tensor.value.size(0) > 1;
+  });
+}
+
+// Of weights that are known to be of another dataset both must say what their categories stand for.
+absl::Status CheckTables(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view file,
+                         const WeightsTarget& target) {
+  if (!target.other_dataset || !ReadsCategories(options, summary)) return absl::OkStatus();
+  const std::string source = absl::StrCat("jobs/", options.init_from.job.value());
+  PF_ASSIGN_OR_RETURN(const std::optional<data::Categories> known, CategoriesOfWeights(file, source));
+  if (known && target.categories) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      known ? "the job's dataset was imported" : absl::StrCat("the weights of ", source, " were trained"),
+      " by an older version, which did not keep what categories stand for in the source, and the two datasets differ: "
+      "import ",
+      known ? "it again" : "the dataset of that job again, and train on it anew"));
+}
+
 absl::Status AsViolation(const absl::Status& status, std::string_view prefix, std::string_view field) {
   if (status.ok()) return status;
   Violations violations;
@@ -135,19 +169,44 @@ absl::Status AsViolation(const absl::Status& status, std::string_view prefix, st
 
 }  // namespace
 
-absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors) {
-  PF_ASSIGN_OR_RETURN(const nn::SafetensorsFile decoded, Decode(file, source));
+absl::StatusOr<std::optional<data::Categories>> CategoriesOfWeights(std::string_view file, std::string_view source) {
+  const std::map<std::string, std::string> metadata = nn::ReadSafetensorsMetadata(file);
+  const auto found = metadata.find(kCategoriesKey);
+  if (found == metadata.end()) return std::optional<data::Categories>();
+  absl::StatusOr<data::Categories> categories = data::CategoriesFromJson(found->second);
+  if (categories.ok()) return std::optional(*std::move(categories));
+  return absl::InvalidArgumentError(
+      absl::StrCat(AbslView(source), ": __metadata__.", kCategoriesKey, ": ", categories.status().message()));
+}
+
+absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors,
+                            const std::vector<std::string>& zero_rows) {
+  PF_ASSIGN_OR_RETURN(nn::SafetensorsFile decoded, Decode(file, source));
+  for (NamedTensor& tensor : decoded.tensors) {
+    if (std::ranges::find(zero_rows, tensor.name) == zero_rows.end() || tensor.value.dim() != 2) continue;
+    tensor.value = at::cat({tensor.value, at::zeros({1, tensor.value.size(1)}, tensor.value.options())});
+  }
   return CopyAll(Match(decoded.tensors, tensors.All()), source, /*hint=*/"");
 }
 
-absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors) {
+absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors,
+                                        const std::optional<data::Categories>& own) {
   const std::string source = how.job.empty() ? how.file : absl::StrCat("jobs/", how.job.value());
   const std::string begins = absl::StrCat("begins with the weights of ", source, ": ");
-  PF_ASSIGN_OR_RETURN(const nn::SafetensorsFile decoded, Decode(file, source));
+  PF_ASSIGN_OR_RETURN(nn::SafetensorsFile decoded, Decode(file, source));
+  PF_ASSIGN_OR_RETURN(const std::optional<data::Categories> known, CategoriesOfWeights(file, source));
+  std::string of_categories;
+  if (known && own) {
+    PF_ASSIGN_OR_RETURN(const MovedRows moved, MoveRows(*known, *own, tensors.All(), decoded.tensors));
+    of_categories = TellMoved(moved);
+  } else if (HasEmbeddings(tensors)) {
+    of_categories = absl::StrCat("; ", known ? "the dataset is of an older version and does" : "they do",
+                                 " not say what categories stand for: their rows are taken as they stand");
+  }
   const Matches matches = Match(decoded.tensors, tensors.All());
   if (!how.by_name) {
     PF_RETURN_IF_ERROR(CopyAll(matches, source, " (by_name takes those that fit)"));
-    return absl::StrCat(begins, matches.taken.size(), " tensors taken");
+    return absl::StrCat(begins, matches.taken.size(), " tensors taken", of_categories);
   }
   if (matches.taken.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("none of the ", decoded.tensors.size(), " tensors of ", source,
@@ -158,13 +217,16 @@ absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeig
   if (!matches.left.empty()) absl::StrAppend(&line, " (", FirstOf(matches.left), ")");
   absl::StrAppend(&line, ", ", matches.missing.size(), " of the model missing");
   if (!matches.missing.empty()) absl::StrAppend(&line, " (", FirstOf(matches.missing), ")");
-  return line;
+  return absl::StrCat(line, of_categories);
 }
 
 absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
-                                 std::string_view file, std::string_view prefix) {
+                                 std::string_view file, std::string_view prefix, const WeightsTarget& target) {
+  std::optional<data::Categories> own;
+  if (target.categories) own = CategoriesRead(options, summary, *target.categories);
+  PF_RETURN_IF_ERROR(AsViolation(CheckTables(options, summary, file, target), prefix, "init_from"));
   return WithModel(options, summary, prefix, [&](nn::TensorSet& tensors) {
-    return AsViolation(TakeWeights(file, options.init_from, tensors).status(), prefix, "init_from");
+    return AsViolation(TakeWeights(file, options.init_from, tensors, own).status(), prefix, "init_from");
   });
 }
 

@@ -2,30 +2,44 @@
 // Threads: any, each with a model of its own.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/store/dataset.h"
 #include "nn/tensor_set.h"
 #include "train/options.h"
+#include "train/runner.h"
 
 namespace permafrost::train {
 
 // Copies tensors of `file`, a safetensors file, into the model's. Returns what was taken and left, one line. Errors:
 // InvalidArgument: not a safetensors file; strict: the first tensor that differs, and how many do; by name: none fits.
 // Nothing is copied then.
-absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors);
+// What the file says of categories is compared with `own`, those that the model reads: a row of weights goes where its
+// value is, and those of values that the file has not stay as they are, which the line counts. Where one of the two is
+// not known, rows are taken as they stand.
+absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors,
+                                        const std::optional<data::Categories>& own = std::nullopt);
 
-// Copies all tensors of `file`, which are all the model's by name and shape. source: whose they are, for errors.
+// Copies all tensors of `file`, which are all the model's by name and shape, but that those of zero_rows have one row
+// more in the model, which becomes zeros. source: whose they are, for errors.
 // Errors: InvalidArgument: not a safetensors file; the first tensor that differs, and how many do.
-absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors);
+absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors,
+                            const std::vector<std::string>& zero_rows = {});
+
+// What a file of weights says of the categories that they were trained on; nullopt: an older version wrote it. Errors:
+// InvalidArgument where that does not add up.
+absl::StatusOr<std::optional<data::Categories>> CategoriesOfWeights(std::string_view file, std::string_view source);
 
 // Ok if TakeWeights has no error for a job of these options, which are compatible; else InvalidArgument with a
-// violation of PREFIXinit_from.
+// violation of PREFIXinit_from. Refuses weights of another dataset whose categories, or those of this one, are not
+// known.
 absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
-                                 std::string_view file, std::string_view prefix);
+                                 std::string_view file, std::string_view prefix, const WeightsTarget& target = {});
 
 // TensorSet::Fix for options.fixed_parameters. Errors: InvalidArgument with a violation of PREFIXfixed_parameters.
 absl::Status FixParameters(const TrainOptions& options, std::string_view prefix, nn::TensorSet& tensors);

@@ -148,6 +148,10 @@ struct EvaluateRequest {
   data::OpenedDataset dataset;
   // Of the dataset that the weights were trained on, where that is another one and still known.
   std::optional<data::ImportedSummary> trained_on;
+  // The dataset is another one than that, known or not. Its categories are then read by their source's values.
+  bool other_dataset = false;
+  // A value that the weights do not know contributes nothing, rather than to be refused.
+  bool allow_unknown_categories = false;
   std::optional<uint64_t> trained_names;  // data::Graph::names_checksum of it, where it is one large graph
   EvaluatedRows rows = EvaluatedRows::kTest;
   std::string weights;  // a safetensors file
@@ -160,6 +164,15 @@ struct RowsEvaluation {
   double loss = 0;              // mean over present labels; NaN where there are none
   std::vector<double> metrics;  // MetricsOf the options; empty where no row has a label
   std::string predictions;      // CSV as of kTestPredictionsFile; empty unless asked for
+  // What of the rows contributed nothing, since the weights do not know it: a line for each column.
+  std::vector<std::string> notes;
+};
+
+// Of a job that begins with weights: what the categories of its dataset stand for, where that is known, and whether the
+// weights are known to have been trained on another dataset.
+struct WeightsTarget {
+  std::optional<data::Categories> categories;
+  bool other_dataset = false;
 };
 
 enum class RunEnd { kSucceeded, kCancelled, kDrained };
@@ -209,7 +222,8 @@ class Runner {
   // Ok if a job of these options, compatible ones, can begin with the weights of this safetensors file; else
   // InvalidArgument with a violation under `prefix`.
   virtual absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
-                                           std::string_view file, std::string_view prefix) const = 0;
+                                           std::string_view file, std::string_view prefix,
+                                           const WeightsTarget& target = {}) const = 0;
   // Ok if there is memory for the run of a job that is compatible, as far as its plan tells, and labels that it learns
   // from; a set's plan is kept for the run. The request's `measure` is not read. Errors: InvalidArgument with
   // violations under `prefix`; Cancelled where `keep_going`, asked now and then, says so; DataLoss.

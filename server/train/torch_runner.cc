@@ -118,8 +118,9 @@ class TorchRunner final : public Runner {
   }
 
   absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
-                                   std::string_view file, std::string_view prefix) const override {
-    return CatchTorch([&] { return train::CheckInitialWeights(options, summary, file, prefix); });
+                                   std::string_view file, std::string_view prefix,
+                                   const WeightsTarget& target) const override {
+    return CatchTorch([&] { return train::CheckInitialWeights(options, summary, file, prefix, target); });
   }
 
   absl::Status CheckFits(const PlanRequest& request, std::string_view prefix,

@@ -3,13 +3,16 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <map>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "train/artifacts.h"
+#include "train/categories.h"
 #include "train/checkpoint_files.h"
 #include "train/node_features.h"
 #include "train/parked_state.h"
@@ -36,6 +39,13 @@ void TakeCacheTotals(const graphcache::Snapshot& cache, EpochMetrics& metrics) {
   metrics.cache_bytes = train.entry_bytes + cache.of(Mode::kEval).entry_bytes + cache.shared_bytes;
 }
 
+// Of the weights' files, for who takes them home.
+std::map<std::string, std::string> MetadataOf(const Task& task, const std::optional<data::Categories>& categories) {
+  std::map<std::string, std::string> metadata{{"format", "pt"}, {"permafrost.model", task.Describe()}};
+  if (categories) metadata.emplace(kCategoriesKey, data::CategoriesToJson(*categories));
+  return metadata;
+}
+
 }  // namespace
 
 bool IsBetter(nn::Metric metric, double value, double best) {
@@ -57,15 +67,19 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
     const std::string inputs = TellNodeInputs(request.options.model, (*graph)->summary());
     if (!inputs.empty()) context.Log(LogLevel::kInfo, inputs);
   }
+  PF_ASSIGN_OR_RETURN(std::optional<data::Categories> categories, data::CategoriesOf(request.dataset));
+  if (categories) {
+    categories = CategoriesRead(request.options, data::SummaryOf(request.dataset), *std::move(categories));
+  }
   std::unique_ptr<Trainer> trainer(
-      new Trainer(request, backend, threads, context, plan_context.reserve, std::move(task)));
+      new Trainer(request, backend, threads, context, plan_context.reserve, std::move(task), std::move(categories)));
   PF_RETURN_IF_ERROR(trainer->Resume());
   if (rewind) trainer->TakeCare(*rewind);
   return trainer;
 }
 
 Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
-                 DiskReserve reserve, std::unique_ptr<Task> task)
+                 DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories)
     : options_(request.options),
       job_directory_(request.job_directory),
       backend_(backend),
@@ -74,11 +88,11 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       context_(context),
       metrics_(MetricsOf(options_)),
       task_(std::move(task)),
+      categories_(std::move(categories)),
       optimizer_(options_.optimizer, task_->tensors().parameters()),
       averaged_(task_->tensors(), optimizer_),
       engine_(options_, *task_, optimizer_, backend, context),
-      checkpoints_(job_directory_ / kCheckpointsFolder, options_.checkpoint.keep,
-                   {{"format", "pt"}, {"permafrost.model", task_->Describe()}},
+      checkpoints_(job_directory_ / kCheckpointsFolder, options_.checkpoint.keep, MetadataOf(*task_, categories_),
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
       best_(nn::Clone(task_->tensors().All())),
       schedule_(options_.checkpoint) {

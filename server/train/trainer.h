@@ -12,6 +12,7 @@
 #include "base/disk_reserve.h"
 #include "base/monotonic.h"
 #include "data/sampling/epoch_order.h"
+#include "data/store/categories.h"
 #include "device/backend.h"
 #include "nn/optimizer.h"
 #include "train/averaged_weights.h"
@@ -44,7 +45,7 @@ class Trainer {
 
  private:
   Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
-          DiskReserve reserve, std::unique_ptr<Task> task);
+          DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories);
 
   // Each returns the StopRequest that ended it early; kNone: it came to its end.
   // Whether every epoch is done, or so many without a better validation as the job's patience is.
@@ -113,6 +114,7 @@ class Trainer {
   RunContext& context_;
   const std::vector<nn::Metric> metrics_;
   const std::unique_ptr<Task> task_;
+  const std::optional<data::Categories> categories_;  // that the model reads; nullopt: its dataset does not tell
   nn::Optimizer optimizer_;
   AveragedWeights averaged_;
   StepEngine engine_;

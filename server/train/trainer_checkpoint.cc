@@ -37,7 +37,7 @@ absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, uint64_
 absl::Status Trainer::Begin() {
   if (options_.init_from.given()) {
     PF_ASSIGN_OR_RETURN(const std::string file, ReadFile(job_directory_ / kInitialWeightsFile));
-    PF_ASSIGN_OR_RETURN(const std::string line, TakeWeights(file, options_.init_from, task_->tensors()));
+    PF_ASSIGN_OR_RETURN(const std::string line, TakeWeights(file, options_.init_from, task_->tensors(), categories_));
     context_.Log(LogLevel::kInfo, line);
   }
   engine_.Report(/*with_entries=*/true);

@@ -14,6 +14,7 @@
 #include "base/string_view.h"
 #include "train/artifacts.h"
 #include "train/batch_schedule.h"
+#include "train/categories.h"
 #include "train/evaluated_rows.h"
 #include "train/evaluator.h"
 #include "train/initial_weights.h"
@@ -134,6 +135,38 @@ void FixInputs(const data::ImportedSummary& trained, nn::ModelOptions& model) {
                                                                                   : nn::EdgeInputs::kNone;
 }
 
+// The dataset as one of the weights' categories, and whether they can be given it.
+absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, const TrainOptions& options,
+                                                const MemoryLimits& limits) {
+  const auto known = CategoriesOfWeights(request.weights, request.source);
+  Violations violations;
+  if (!known.ok()) {
+    violations.Add("dataset", StdView(known.status().message()));
+    return violations.ToStatus();
+  }
+  TrainOptions own = options;
+  // Of a dataset that is there no more the weights tell what they read of edges.
+  if (*known && (*known)->edge.width > 0 && own.model.edge_inputs != nn::EdgeInputs::kFeatures &&
+      std::holds_alternative<std::shared_ptr<const data::Graph>>(request.dataset)) {
+    own.model.edge_inputs = nn::EdgeInputs::kFeatures;
+  }
+  PF_ASSIGN_OR_RETURN(TranslatedDataset translated,
+                      TranslateCategories({.options = own,
+                                           .dataset = request.dataset,
+                                           .known = *known,
+                                           .trained_on = request.trained_on,
+                                           .allow_unknown = request.allow_unknown_categories,
+                                           .predictions = request.predictions,
+                                           .process_limit = limits.process},
+                                          violations));
+  const data::ImportedSummary now = data::SummaryOf(translated.dataset);
+  const absl::Status fits = CheckKnows(translated.trained, now, options, "dataset");
+  for (const FieldViolation& violation : GetViolations(fits)) violations.Add(violation.field, violation.description);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  PF_RETURN_IF_ERROR(fits);
+  return translated;
+}
+
 // Rows without a label can be predicted for, and not evaluated.
 absl::Status CheckHasLabels(const EvaluateRequest& request, const data::ImportedSummary& own) {
   if (HasLabels(own)) return absl::OkStatus();
@@ -174,22 +207,30 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   PlanContext own_context = context;
   own_context.limits.trains = false;
   const bool links = request.options.links.enabled;
-  const data::ImportedSummary own = data::SummaryOf(request.dataset);
-  const data::ImportedSummary& trained = request.trained_on ? *request.trained_on : own;
+  data::ImportedSummary own = data::SummaryOf(request.dataset);
+  data::ImportedSummary trained = request.trained_on ? *request.trained_on : own;
   TrainOptions options = OptionsOfEvaluation(request.options, trained);
   FixInputs(trained, options.model);
   data::OpenedDataset dataset = request.dataset;
   const data::Split split = EvaluatedAs(request.rows);
+  const bool is_other = request.other_dataset || request.trained_on;
+  std::vector<std::string> zero_rows;
+  std::vector<std::string> notes;
   if (request.trained_on && Walks(options)) {
     PF_RETURN_IF_ERROR(CheckSameNodes(trained, own));
-  } else if (request.trained_on) {
-    PF_RETURN_IF_ERROR(CheckKnows(trained, own, options, "dataset"));
+  } else if (is_other && !Walks(options)) {
+    PF_ASSIGN_OR_RETURN(TranslatedDataset translated, ReadAsTrained(request, options, own_context.limits));
+    dataset = std::move(translated.dataset);
+    trained = std::move(translated.trained);
+    zero_rows = std::move(translated.zero_rows);
+    notes = std::move(translated.notes);
+    own = data::SummaryOf(dataset);
   }
   if (request.trained_on) PF_RETURN_IF_ERROR(CheckSameOrder(request, trained));
   if (links) {
     PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));
     // Categories that this graph has fewer of have rows of weights all the same.
-    if (request.trained_on) dataset = AsTrained(dataset, trained);
+    if (is_other) dataset = AsTrained(dataset, trained);
   } else {
     if (!Walks(options)) PF_RETURN_IF_ERROR(CheckHasLabels(request, own));
     PF_ASSIGN_OR_RETURN(dataset, OnlyRows(dataset, request.rows, request.options.cross_validation, trained));
@@ -204,7 +245,8 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   PF_RETURN_IF_ERROR(CheckBeside(options, dataset, own_context, keep_going));
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<Task> task,
                       Task::Create(options, dataset, backend.device(), threads, keep_going, own_context));
-  if (const absl::Status taken = TakeAllWeights(request.weights, request.source, task->tensors()); !taken.ok()) {
+  if (const absl::Status taken = TakeAllWeights(request.weights, request.source, task->tensors(), zero_rows);
+      !taken.ok()) {
     Violations violations;
     violations.Add("dataset", StdView(taken.message()));
     return violations.ToStatus();
@@ -238,7 +280,8 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
       Evaluate(steps, *task, split,
                {.loss = options.loss, .metrics = MetricsOf(options), .keep_predictions = request.predictions},
                keep_going));
-  RowsEvaluation result{.rows = total, .loss = evaluation.loss, .metrics = {}, .predictions = std::string()};
+  RowsEvaluation result{
+      .rows = total, .loss = evaluation.loss, .metrics = {}, .predictions = std::string(), .notes = std::move(notes)};
   if (evaluation.has_labels) result.metrics = evaluation.metrics;
   if (request.predictions) {
     PF_ASSIGN_OR_RETURN(const NamedRows rows, task->NameRows(split, evaluation.ids));

@@ -94,6 +94,7 @@ TEST_F(AdmissionTest, WeightsToBeginWithAreCopiedSoThatTheirSourceMayGo) {
   const auto copy = ReadFile(dir_.path() / "jobs/second" / train::kInitialWeightsFile);
   ASSERT_TRUE(copy.ok()) << copy.status();
   EXPECT_EQ(*copy, "weights");
+  EXPECT_FALSE(server_.runner().weights_of_other_dataset());
   server_.runner().Release();
   server_.AwaitEnd("second");
 }

@@ -204,13 +204,16 @@ class FakeRunner : public train::Runner {
   void OnInitialWeights(std::function<void()> hook) { on_initial_weights_ = std::move(hook); }
   // Those of a file that ends with "weights" are fine.
   absl::Status CheckInitialWeights(const train::TrainOptions&, const data::ImportedSummary&, std::string_view file,
-                                   std::string_view prefix) const override {
+                                   std::string_view prefix, const train::WeightsTarget& target) const override {
+    weights_of_other_dataset_ = target.other_dataset;
     if (on_initial_weights_) on_initial_weights_();
     if (file.ends_with("weights")) return absl::OkStatus();
     Violations violations;
     violations.Add(std::string(prefix) + "init_from", "the weights do not fit");
     return violations.ToStatus();
   }
+  // Whether the weights checked last were told to be of another dataset.
+  bool weights_of_other_dataset() const { return weights_of_other_dataset_; }
   void SetFits(absl::Status status) { fits_ = std::move(status); }
   absl::Status CheckFits(const train::PlanRequest&, std::string_view,
                          const std::function<bool()>& keep_going) override {
@@ -310,6 +313,7 @@ class FakeRunner : public train::Runner {
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
   Script script_;
   std::function<void()> on_plan_, on_initial_weights_;
+  mutable std::atomic<bool> weights_of_other_dataset_{false};
   std::atomic<DeviceKind> device_ = DeviceKind::kCpu;
   Check check_;
   absl::Status fits_, evaluate_error_;

@@ -45,7 +45,8 @@ TEST_F(JobEvaluatorTest, WhatARequestLeavesOpenIsTheJobs) {
   const train::EvaluateRequest pass = server_.runner().evaluated();
   EXPECT_EQ(pass.weights, "the best");
   EXPECT_EQ(pass.source, "jobs/made");
-  EXPECT_FALSE(pass.trained_on.has_value()) << "it is the dataset itself";
+  EXPECT_FALSE(pass.trained_on.has_value() || pass.other_dataset) << "it is the dataset itself";
+  EXPECT_FALSE(pass.allow_unknown_categories);
   EXPECT_TRUE(pass.predictions);
 }
 
@@ -56,6 +57,9 @@ TEST_F(JobEvaluatorTest, OfAnotherDatasetAllRowsAreMeant) {
   EXPECT_EQ(evaluation->rows, EvaluatedRows::kAll);
   EXPECT_THAT(evaluation->metrics, ElementsAre(nn::Metric::kR2, nn::Metric::kMae));
   EXPECT_TRUE(server_.runner().evaluated().trained_on.has_value());
+  EXPECT_TRUE(server_.runner().evaluated().other_dataset);
+  ASSERT_TRUE(Evaluate({.dataset = DatasetId("other"), .allow_unknown_categories = true}).ok());
+  EXPECT_TRUE(server_.runner().evaluated().allow_unknown_categories);
   EXPECT_EQ(Evaluate({.dataset = DatasetId("other"), .rows = EvaluatedRows::kValid})->rows, EvaluatedRows::kValid);
 }
 
@@ -72,6 +76,7 @@ TEST_F(JobEvaluatorTest, OtherDataUnderTheNameOfTheJobsAreAnotherDataset) {
   server_.catalog().Put("other");
   ASSERT_EQ(Evaluate({.dataset = DatasetId("other")}).status(), absl::OkStatus());
   EXPECT_FALSE(server_.runner().evaluated().trained_on.has_value()) << "what it was trained on is gone";
+  EXPECT_TRUE(server_.runner().evaluated().other_dataset) << "and another one all the same";
   server_.catalog().Put("zinc", data::DatasetState::kImporting);
   EXPECT_NE(GetReason(Evaluate({}).status()).reason, "DATASET_CHANGED") << "nobody knows yet";
 }

@@ -33,7 +33,8 @@ TEST_F(SetEvaluationTest, AnotherSetMayHaveFewerCategoriesButNoOthers) {
   EXPECT_EQ(pass->rows, 20);
   request.dataset = more;
   EXPECT_THAT(Refusal(Evaluate(request)),
-              HasSubstr("dataset: its node column 0 has integers 0..3, and the weights were trained on 0..2"));
+              HasSubstr("dataset: its node column 0 has the value 3 in 1 row, which the dataset that the weights were "
+                        "trained on has nowhere"));
 }
 
 TEST_F(SetEvaluationTest, ASetWithoutLabelsIsPredictedForAndNeitherEvaluatedNorTrainedOn) {
@@ -172,8 +173,7 @@ TEST_F(GraphEvaluationTest, LinksOfAnotherGraphAreToldWhateverItsTargetsAndFewer
     request.dataset = WriteTinyGraph(dir_.path() / ("none-" + job), {.nodes = 100, .edge_categories = 7, .targets = 0});
     EXPECT_TRUE(runner_->EvaluateWeights(request, kGoOn).ok()) << "links need no labels";
     request.dataset = WriteTinyGraph(dir_.path() / ("more-" + job), {.nodes = 100, .edge_categories = 9});
-    EXPECT_THAT(Refusal(runner_->EvaluateWeights(request, kGoOn)),
-                HasSubstr("its edge column 0 has integers 0..8, and the weights were trained on 0..6"));
+    EXPECT_THAT(Refusal(runner_->EvaluateWeights(request, kGoOn)), HasSubstr("its edge column 0 has the value 7 in "));
   }
 }
 
@@ -239,8 +239,7 @@ TEST_F(GraphEvaluationTest, EdgesAreThoseThatTheWeightsWereTrainedOn) {
     request.dataset = WriteTinyGraph(dir_.path() / ("fewer-" + job), {.nodes = 100, .edge_categories = 3});
     EXPECT_TRUE(runner_->EvaluateWeights(request, kGoOn).ok()) << job;
     request.dataset = WriteTinyGraph(dir_.path() / ("more-" + job), {.nodes = 100, .edge_categories = 9});
-    EXPECT_THAT(Refusal(runner_->EvaluateWeights(request, kGoOn)),
-                HasSubstr("its edge column 0 has integers 0..8, and the weights were trained on 0..6"));
+    EXPECT_THAT(Refusal(runner_->EvaluateWeights(request, kGoOn)), HasSubstr("its edge column 0 has the value 7 in "));
     request.dataset = WriteTinyGraph(dir_.path() / ("floats-" + job), {.nodes = 100, .edge_floats = 2});
     EXPECT_THAT(Refusal(runner_->EvaluateWeights(request, kGoOn)),
                 HasSubstr("its edge features are float32, and the weights were trained on int32"));

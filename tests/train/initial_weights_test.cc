@@ -103,7 +103,8 @@ TEST_F(InitialWeightsTest, ByNameTakesThoseThatFitAndSaysWhichDoNot) {
   const auto line = TakeWeights(nn::EncodeSafetensors(file.tensors, {}), options.init_from, task->tensors());
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_EQ(*line, "begins with the weights of jobs/first: " + std::to_string(all - 2) + " tensors taken, 2 left (" +
-                       bent + ", extra), 2 of the model missing (" + gone + ", " + bent + ")");
+                       bent + ", extra), 2 of the model missing (" + gone + ", " + bent +
+                       "); they do not say what categories stand for: their rows are taken as they stand");
   const std::vector<nn::NamedTensor> after = task->tensors().All();
   for (const nn::NamedTensor& t : before) {
     const at::Tensor now = std::ranges::find(after, t.name, &nn::NamedTensor::name)->value;

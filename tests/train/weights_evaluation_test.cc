@@ -121,12 +121,10 @@ TEST_F(SetEvaluationTest, WhatDoesNotFitIsToldInALine) {
   auto trained = graphs_->summary();
   trained.num_targets = 3;
   trained.class_values = {-1, 1};
-  trained.edge_features.width = 4;
   other.trained_on = trained;
   EXPECT_THAT(
       Refusal(Evaluate(other)),
       AllOf(HasSubstr("it has 1 targets, and the weights were trained on 3"),
-            HasSubstr("it has 1 edge feature columns, and the weights were trained on 4"),
             HasSubstr("its labels are numbers of their own, and those that the weights were trained on are 0, 1, "
                       "..., which stand for the classes -1, 1")))
       << "a regression knows no classes";

@@ -241,13 +241,22 @@ class Job:
         weights: str | None = None,
         checkpoint_step: int | None = None,
         metrics: Sequence[str] = (),
+        allow_unknown_categories: bool = False,
     ) -> dict[str, Any]:
         """One pass of the job's weights on the server, over its own dataset or another that the model can be given:
         {"dataset", "rows", "num_rows", "loss", and each metric by its name}. rows: "train", "valid", "test" (default of
         the job's own dataset) or "all" (of another, and of node2vec). weights: "best" (default) or "last";
-        checkpoint_step: those of a checkpoint instead. metrics: the job's, if none. Errors: InvalidArgument for what
-        does not fit the model; FailedPrecondition while the job has no weights."""
-        given = {"dataset": dataset, "rows": rows, "weights": weights, "checkpoint_step": checkpoint_step}
+        checkpoint_step: those of a checkpoint instead. metrics: the job's, if none. Categories of another dataset are
+        read by their values in its source. One that the job's dataset has nowhere is refused;
+        allow_unknown_categories lets it contribute nothing, and "notes" has a line for each such column. Errors:
+        InvalidArgument for what does not fit the model; FailedPrecondition while the job has no weights."""
+        given = {
+            "dataset": dataset,
+            "rows": rows,
+            "weights": weights,
+            "checkpoint_step": checkpoint_step,
+            "allow_unknown_categories": allow_unknown_categories,
+        }
         request = self._pass(given, metrics)
         for response in self._connection.stream(self._connection.jobs.EvaluateJob, request):
             if response.HasField("result"):
@@ -262,11 +271,18 @@ class Job:
         weights: str | None = None,
         checkpoint_step: int | None = None,
         path: str | os.PathLike[str] | None = None,
+        allow_unknown_categories: bool = False,
     ) -> Any:
         """As `evaluate`, what the server predicts for each of the rows: {id: [values]}, ids as the server names graphs
         or nodes; of links {(source, target): [score, rank]}. With `path` they are written there as CSV instead, whole
         or not at all, and the path is returned."""
-        given = {"dataset": dataset, "rows": rows, "weights": weights, "checkpoint_step": checkpoint_step}
+        given = {
+            "dataset": dataset,
+            "rows": rows,
+            "weights": weights,
+            "checkpoint_step": checkpoint_step,
+            "allow_unknown_categories": allow_unknown_categories,
+        }
         request = self._pass(given, ())
         request.predictions = True
         responses = self._connection.stream(self._connection.jobs.EvaluateJob, request)

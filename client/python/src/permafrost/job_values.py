@@ -55,5 +55,7 @@ def checkpoint(proto: Any) -> dict[str, Any]:
 
 def evaluation(proto: Any) -> dict[str, Any]:
     rows = fields.enum_name(proto.DESCRIPTOR.fields_by_name["rows"].enum_type, proto.rows)
-    told = {"dataset": proto.dataset.removeprefix("datasets/"), "rows": rows}
+    told: dict[str, Any] = {"dataset": proto.dataset.removeprefix("datasets/"), "rows": rows}
+    if proto.notes:
+        told["notes"] = list(proto.notes)
     return told | {"num_rows": proto.num_rows, "loss": proto.loss} | fields.metric_values(proto.metrics)

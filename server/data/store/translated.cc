@@ -1,0 +1,317 @@
+#include "data/store/translated.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "data/store/derived_graph.h"
+#include "data/store/derived_set.h"
+#include "data/store/edge_rows.h"
+
+namespace permafrost::data {
+namespace {
+
+// Counts the rows of unknown values, as they come by category.
+class UnknownCounts {
+ public:
+  UnknownCounts(const CategoryTable& own, const CategoryMap& map) {
+    for (const int64_t value : map.unknown_values()) {
+      rows_.emplace_back(value, 0);
+      if (const auto category = own.CategoryOf(value)) places_.emplace(*category, rows_.size() - 1);
+    }
+  }
+  void Take(int64_t category) {
+    if (const auto found = places_.find(category); found != places_.end()) ++rows_[found->second].second;
+  }
+  CountedValues Finish() && {
+    // The table may tell of values that the rows have no more, and those are unknown to nobody.
+    std::erase_if(rows_, [](const auto& row) { return row.second == 0; });
+    return std::move(rows_);
+  }
+
+ private:
+  CountedValues rows_;
+  std::unordered_map<int64_t, size_t> places_;
+};
+
+// The column of the category that a row has of one-hot columns; -1: none.
+int64_t HotColumn(std::span<const float> row, const CategoryTable& table) {
+  for (int64_t c = 0; c < table.columns; ++c) {
+    if (row[static_cast<size_t>(table.column + c)] != 0) return c;
+  }
+  return -1;
+}
+
+// Columns that are no categories, in their order.
+std::vector<int64_t> PlainColumns(const FeatureCategories& features) {
+  std::vector<int64_t> plain;
+  size_t next = 0;
+  for (int64_t column = 0; column < features.width;) {
+    if (next < features.tables.size() && features.tables[next].column == column) {
+      column += std::max<int64_t>(features.tables[next++].columns, 1);
+    } else {
+      plain.push_back(column++);
+    }
+  }
+  return plain;
+}
+
+FeatureSummary SummaryOf(const FeatureTranslation& translation, const FeatureSummary& own) {
+  const FeatureCategories& known = translation.known;
+  FeatureSummary summary;
+  summary.type = known.type;
+  summary.width = known.width;
+  summary.min.assign(static_cast<size_t>(known.width), 0);
+  summary.max.assign(static_cast<size_t>(known.width), 1);
+  for (size_t t = 0; t < known.tables.size(); ++t) {
+    if (known.tables[t].one_hot()) continue;
+    const bool unknown = t < translation.maps.size() && !translation.maps[t].unknown_values().empty();
+    summary.max[static_cast<size_t>(known.tables[t].column)] =
+        static_cast<double>(known.tables[t].num_categories() - (unknown ? 0 : 1));
+  }
+  const std::vector<int64_t> from = PlainColumns(translation.own), to = PlainColumns(known);
+  for (size_t i = 0; i < std::min(from.size(), to.size()); ++i) {
+    const auto at = static_cast<size_t>(from[i]);
+    if (at >= own.min.size() || at >= own.max.size()) continue;
+    summary.min[static_cast<size_t>(to[i])] = own.min[at];
+    summary.max[static_cast<size_t>(to[i])] = own.max[at];
+  }
+  return summary;
+}
+
+// Reads labels as other classes; `missing` counts those that become so.
+std::vector<float> LabelsOf(std::span<const float> own, const CategoryMap& map, int64_t& missing) {
+  std::vector<float> labels;
+  labels.reserve(own.size());
+  for (const float label : own) {
+    const int64_t category = std::isnan(label) ? map.unknown() : map.To(static_cast<int64_t>(label));
+    const bool known = category != map.unknown();
+    missing += !std::isnan(label) && !known;
+    labels.push_back(known ? static_cast<float>(category) : std::numeric_limits<float>::quiet_NaN());
+  }
+  return labels;
+}
+
+// What a summary of either kind says of the labels.
+template <class Summary>
+void TakeClasses(const Translation::OfClasses& classes, Summary& summary) {
+  summary.integer_labels = true;
+  summary.min_label = 0;
+  summary.max_label = static_cast<double>(classes.known.num_categories() - 1);
+}
+
+class TranslatedSet final : public DerivedSet {
+ public:
+  TranslatedSet(std::shared_ptr<const GraphSet> set, Translation translation, uint64_t checksum)
+      : DerivedSet(set, set->summary(), checksum), translation_(std::move(translation)) {}
+
+  absl::Status Make() {
+    if (translation_.node) {
+      PF_ASSIGN_OR_RETURN(const FeatureTable own, set_->node_features());
+      MakeTable(*translation_.node, own, node_);
+      summary_.node_features = SummaryOf(*translation_.node, summary_.node_features);
+    }
+    if (translation_.edge) {
+      PF_ASSIGN_OR_RETURN(const FeatureTable own, set_->edge_features());
+      MakeTable(*translation_.edge, own, edge_);
+      summary_.edge_features = SummaryOf(*translation_.edge, summary_.edge_features);
+    }
+    if (const auto& classes = translation_.classes) {
+      PF_ASSIGN_OR_RETURN(const auto own, set_->labels());
+      if (!classes->map.as_they_stand()) labels_ = LabelsOf(own, classes->map, summary_.num_missing_labels);
+      TakeClasses(*classes, summary_);
+      summary_.class_values = classes->known.ranked ? classes->known.values : std::vector<int64_t>();
+    }
+    return CheckIntact();
+  }
+
+  absl::StatusOr<FeatureTable> node_features() const override {
+    return translation_.node ? TableOf(*translation_.node, node_, set_->node_features()) : set_->node_features();
+  }
+  absl::StatusOr<FeatureTable> edge_features() const override {
+    return translation_.edge ? TableOf(*translation_.edge, edge_, set_->edge_features()) : set_->edge_features();
+  }
+  absl::StatusOr<std::span<const float>> labels() const override {
+    if (labels_) return std::span<const float>(*labels_);
+    return set_->labels();
+  }
+
+ private:
+  struct Made {
+    std::vector<int32_t> ints;
+    std::vector<float> floats;
+  };
+
+  static void MakeTable(const FeatureTranslation& translation, const FeatureTable& own, Made& made) {
+    if (translation.as_it_stands()) return;
+    const auto from = static_cast<size_t>(translation.own.width), to = static_cast<size_t>(translation.known.width);
+    const std::vector<CategoryMap>& maps = translation.maps;
+    if (translation.known.type == DataType::kInt32) {
+      made.ints.resize(own.ints.size());
+      for (size_t i = 0; i < made.ints.size(); ++i) made.ints[i] = static_cast<int32_t>(maps[i % to].To(own.ints[i]));
+      return;
+    }
+    const size_t rows = from == 0 ? 0 : own.floats.size() / from;
+    made.floats.resize(rows * to);
+    const std::vector<int64_t> plain_from = PlainColumns(translation.own), plain_to = PlainColumns(translation.known);
+    for (size_t row = 0; row < rows; ++row) {
+      const std::span<const float> in = own.floats.subspan(row * from, from);
+      const std::span<float> out = std::span(made.floats).subspan(row * to, to);
+      for (size_t i = 0; i < plain_to.size(); ++i) {
+        out[static_cast<size_t>(plain_to[i])] = in[static_cast<size_t>(plain_from[i])];
+      }
+      for (size_t t = 0; t < maps.size(); ++t) {
+        const int64_t hot = HotColumn(in, translation.own.tables[t]);
+        const CategoryTable& known = translation.known.tables[t];
+        const int64_t category = hot < 0 ? known.columns : maps[t].To(hot);
+        if (category < known.columns) out[static_cast<size_t>(known.column + category)] = 1;
+      }
+    }
+  }
+
+  static absl::StatusOr<FeatureTable> TableOf(const FeatureTranslation& translation, const Made& made,
+                                              absl::StatusOr<FeatureTable> own) {
+    if (!own.ok()) return own;
+    const bool stands = translation.as_it_stands();
+    return FeatureTable{.type = translation.known.type,
+                        .width = translation.known.width,
+                        .ints = stands ? own->ints : std::span<const int32_t>(made.ints),
+                        .floats = stands ? own->floats : std::span<const float>(made.floats)};
+  }
+
+  const Translation translation_;
+  Made node_, edge_;
+  std::optional<std::vector<float>> labels_;
+};
+
+class TranslatedGraph final : public DerivedGraph {
+ public:
+  TranslatedGraph(std::shared_ptr<const Graph> graph, Translation translation)
+      : DerivedGraph(std::move(graph)), translation_(std::move(translation)) {}
+
+  absl::Status Make() {
+    if (translation_.edge) {
+      summary_.edge_features = SummaryOf(*translation_.edge, summary_.edge_features);
+      if (view_.edge_features.bytes.empty()) {
+        view_.edge_features.type = translation_.edge->known.type;
+        view_.edge_features.width = translation_.edge->known.width;
+      } else if (!translation_.edge->as_it_stands()) {
+        view_.edge_categories = &translation_.edge->maps;
+      }
+    }
+    if (const auto& classes = translation_.classes) {
+      if (!classes->map.as_they_stand()) {
+        const Column<float>& own = view_.labels;
+        if (!own.Touch(0, own.size())) return own.status();
+        labels_ = LabelsOf({own.data(), own.size()}, classes->map, summary_.num_missing_labels);
+        view_.labels = Column<float>(labels_);
+      }
+      TakeClasses(*classes, summary_);
+    }
+    return CheckIntact();
+  }
+
+ private:
+  const Translation translation_;
+  std::vector<float> labels_;
+};
+
+}  // namespace
+
+bool FeatureTranslation::as_it_stands() const {
+  if (own.type != known.type || own.width != known.width) return false;
+  for (size_t t = 0; t < maps.size(); ++t) {
+    if (!maps[t].as_they_stand() || own.tables[t].columns != known.tables[t].columns) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<CountedValues> CountUnknown(const GraphSet& set, bool of_edges, const FeatureTranslation& translation,
+                                           size_t table) {
+  const CategoryTable& own = translation.own.tables[table];
+  UnknownCounts counts(own, translation.maps[table]);
+  PF_ASSIGN_OR_RETURN(const FeatureTable features, of_edges ? set.edge_features() : set.node_features());
+  const auto width = static_cast<size_t>(features.width);
+  if (own.one_hot()) {
+    for (size_t at = 0; at + width <= features.floats.size(); at += width) {
+      counts.Take(HotColumn(features.floats.subspan(at, width), own));
+    }
+  } else {
+    for (auto at = static_cast<size_t>(own.column); at < features.ints.size(); at += width) {
+      counts.Take(features.ints[at]);
+    }
+  }
+  PF_RETURN_IF_ERROR(set.CheckIntact());
+  return std::move(counts).Finish();
+}
+
+absl::StatusOr<CountedValues> CountUnknown(const Graph& graph, const FeatureTranslation& translation, size_t table) {
+  UnknownCounts counts(translation.own.tables[table], translation.maps[table]);
+  // Row by row as they are stored: edges may share one.
+  const DenseFeatures& features = graph.view().edge_features;
+  const uint64_t row_bytes = features.row_bytes();
+  for (uint64_t row = 0; row < features.bytes.size() / row_bytes; ++row) {
+    const uint64_t begin = features.OffsetOf(row);
+    if (!features.bytes.Touch(begin, begin + row_bytes)) return features.bytes.status();
+    counts.Take(CategoryAt(features.type, features.bytes.data() + begin, translation.own.tables[table].column));
+  }
+  PF_RETURN_IF_ERROR(graph.CheckIntact());
+  return std::move(counts).Finish();
+}
+
+absl::StatusOr<CountedValues> CountUnknownClasses(const GraphSet& set, const CategoryTable& own,
+                                                  const CategoryMap& map) {
+  UnknownCounts counts(own, map);
+  PF_ASSIGN_OR_RETURN(const auto labels, set.labels());
+  for (const float label : labels) {
+    if (!std::isnan(label)) counts.Take(static_cast<int64_t>(label));
+  }
+  PF_RETURN_IF_ERROR(set.CheckIntact());
+  return std::move(counts).Finish();
+}
+
+absl::StatusOr<CountedValues> CountUnknownClasses(const Graph& graph, const CategoryTable& own,
+                                                  const CategoryMap& map) {
+  UnknownCounts counts(own, map);
+  const Column<float>& labels = graph.view().labels;
+  if (!labels.Touch(0, labels.size())) return labels.status();
+  for (uint64_t i = 0; i < labels.size(); ++i) {
+    if (!std::isnan(labels[i])) counts.Take(static_cast<int64_t>(labels[i]));
+  }
+  PF_RETURN_IF_ERROR(graph.CheckIntact());
+  return std::move(counts).Finish();
+}
+
+absl::StatusOr<std::shared_ptr<const GraphSet>> Translate(std::shared_ptr<const GraphSet> set,
+                                                          Translation translation) {
+  constexpr uint64_t kTranslated = 0x7472616e736c6174;
+  const uint64_t identity[] = {set->checksum(), kTranslated};
+  auto translated =
+      std::make_shared<TranslatedSet>(std::move(set), std::move(translation), Hash64(identity, sizeof(identity)));
+  PF_RETURN_IF_ERROR(translated->Make());
+  return translated;
+}
+
+absl::StatusOr<std::shared_ptr<const Graph>> Translate(std::shared_ptr<const Graph> graph, Translation translation) {
+  auto translated = std::make_shared<TranslatedGraph>(std::move(graph), std::move(translation));
+  PF_RETURN_IF_ERROR(translated->Make());
+  return translated;
+}
+
+uint64_t BytesOf(const GraphSet& set, const Translation& translation) {
+  const SizeStatistics& all = set.summary().all;
+  uint64_t values = 0;
+  for (const auto& [features, rows] :
+       {std::pair(&translation.node, all.nodes), std::pair(&translation.edge, all.edges)}) {
+    if (*features && !(*features)->as_it_stands()) values += static_cast<uint64_t>(rows * (*features)->known.width);
+  }
+  if (translation.classes) values += static_cast<uint64_t>(all.graphs);
+  return values * sizeof(float);
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,59 @@
+// A dataset whose categories are read as those of another one, by the source's values. Weights that were trained on the
+// other one can then be given it.
+// Threads: pure functions; what they make is safe anywhere, and keeps the dataset alive.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/store/categories.h"
+#include "data/store/category_map.h"
+#include "data/store/graph.h"
+#include "data/store/graph_set.h"
+
+namespace permafrost::data {
+
+// Of a table of features. Its columns in no table of `own` stay as they are, in their order, and are as many in
+// `known`.
+struct FeatureTranslation {
+  FeatureCategories own, known;   // what it is, and what it becomes: tables in pairs
+  std::vector<CategoryMap> maps;  // of each pair
+  // Nothing but ranges, which are those of `known`, becomes another.
+  bool as_it_stands() const;
+};
+
+// What becomes another; nullopt: it stays as it is.
+struct Translation {
+  std::optional<FeatureTranslation> node, edge;
+  struct OfClasses {
+    CategoryTable known;
+    CategoryMap map;  // labels of unknown classes become missing ones
+  };
+  std::optional<OfClasses> classes;
+};
+
+// Values of a source, rising, and in how many rows each is.
+using CountedValues = std::vector<std::pair<int64_t, int64_t>>;
+
+// The unknown values of the table at `table` among those of nodes (`of_edges`: edges). Errors: DataLoss.
+absl::StatusOr<CountedValues> CountUnknown(const GraphSet& set, bool of_edges, const FeatureTranslation& translation,
+                                           size_t table);
+absl::StatusOr<CountedValues> CountUnknown(const Graph& graph, const FeatureTranslation& translation, size_t table);
+// The unknown classes among its labels; `own`: its table. Errors: DataLoss.
+absl::StatusOr<CountedValues> CountUnknownClasses(const GraphSet& set, const CategoryTable& own,
+                                                  const CategoryMap& map);
+absl::StatusOr<CountedValues> CountUnknownClasses(const Graph& graph, const CategoryTable& own, const CategoryMap& map);
+
+// Features and labels that differ are made in memory: 4 bytes a value. Ranges of its summary are those of `known`, and
+// one more category where values are unknown. Errors: DataLoss.
+absl::StatusOr<std::shared_ptr<const GraphSet>> Translate(std::shared_ptr<const GraphSet> set, Translation translation);
+// Categories of edges are read as such where they stand; labels that differ are made in memory. `node` is not read.
+absl::StatusOr<std::shared_ptr<const Graph>> Translate(std::shared_ptr<const Graph> graph, Translation translation);
+// Bytes of memory that the set made of this one takes.
+uint64_t BytesOf(const GraphSet& set, const Translation& translation);
+
+}  // namespace permafrost::data
