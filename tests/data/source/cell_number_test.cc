@@ -30,6 +30,10 @@ TEST(ParseFinite, RoundsToTheNearestFloatAndRefusesWhatIsNone) {
       {"nothing", "", std::nullopt},
   };
   for (const auto& c : kCases) EXPECT_EQ(ParseFinite(c.cell), c.want) << c.why << ": " << c.cell;
+  for (const std::string_view cell : {"1e50", "-1e400", "+3.5e38"})
+    EXPECT_EQ(WhyNotFinite(cell), kBeyondFloat32) << cell;
+  for (const std::string_view cell : {"inf", "nan", "-infinity", "1e50x", "x", ""})
+    EXPECT_EQ(WhyNotFinite(cell), "is not a finite number") << cell;
 }
 
 }  // namespace

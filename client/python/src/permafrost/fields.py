@@ -69,7 +69,7 @@ def _bytes_of(field: FieldDescriptor, value: Any) -> int:
     if field.is_repeated and not isinstance(value, (str, bytes, Message)):
         return sum(_bytes_of(field, part) for part in value)
     if isinstance(value, Message):
-        return value.ByteSize()
+        return int(value.ByteSize())
     return len(value.encode()) if isinstance(value, str) else len(value) if isinstance(value, bytes) else 8
 
 
