@@ -23,7 +23,7 @@ MODELS = {
     "gin with a virtual node": ["--virtual-node"],
     "gcn with a virtual node, plain": ["--virtual-node", "--lowering", "plain"],
     "gin, plain": ["--lowering", "plain"],
-    "gin, eager": ["--policy", "never"],
+    "gin, eager": ["--cache-policy", "never"],
     "gin, padded": ["--shapes", "ladder"],
 }
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
