@@ -67,6 +67,7 @@ std::optional<std::string> ParseWeight(std::string_view cell, const EdgeDialect&
   const auto parsed = ParseFinite(cell);
   if (!parsed) return absl::StrCat("weight: ", Quote(cell), " ", AbslView(WhyNotFinite(cell)));
   weight = *parsed;
+  if (const auto fault = FaultOfWeight(weight)) return absl::StrCat("weight: ", *fault);
   if (!dialect.guessed_weight || std::abs(weight) < kLargestWholeWeight) return std::nullopt;
   int64_t whole = 0;
   const IntegerCell integer = ParseInteger(cell, whole);

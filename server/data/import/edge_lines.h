@@ -97,7 +97,7 @@ const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect,
         break;
       case EdgeColumn::kWeight: {
         const auto [stop, error] = fast_float::from_chars(p, end, edge.weight);
-        if (error != std::errc() || !std::isfinite(edge.weight)) return nullptr;
+        if (error != std::errc() || !std::isfinite(edge.weight) || edge.weight < 0) return nullptr;
         if (dialect.guessed_weight && std::abs(edge.weight) >= kLargestWholeWeight) return nullptr;
         p = stop;
         break;

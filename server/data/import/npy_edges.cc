@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "data/source/cell_number.h"
 
 namespace permafrost::data {
 namespace {
@@ -88,7 +89,7 @@ absl::StatusOr<bool> NpyEdgeSource<Record>::Next(std::vector<Record>& edges) {
       const uint64_t begin = weights_->position();
       PF_RETURN_IF_ERROR(weights_->ReadFloats(weight_buffer_));
       for (size_t e = 0; e < count; ++e) {
-        if (!std::isfinite(weight_buffer_[e])) return weights_->ElementError(begin + e, "is not a finite number");
+        if (const auto fault = FaultOfWeight(weight_buffer_[e])) return weights_->ElementError(begin + e, *fault);
         edges[e].weight = weight_buffer_[e];
       }
     }
@@ -113,6 +114,10 @@ absl::StatusOr<bool> MatrixEdgeSource<Record>::Next(std::vector<Record>& edges) 
     if (!more) return false;
     for (const MatrixEntry& entry : entries_) {
       if (entry.value == 0) continue;
+      if (const auto fault = FaultOfWeight(entry.value)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name_, ": entry (", entry.row, ", ", entry.column, "): weight: ", *fault));
+      }
       Record edge;
       edge.key = MakeEdgeKey(entry.column, entry.row);
       if constexpr (Record::kHasWeight) edge.weight = entry.value;

@@ -50,11 +50,13 @@ class NpyEdgeSource final : public EdgeSource<Record> {
 template <class Record>
 class MatrixEdgeSource final : public EdgeSource<Record> {
  public:
-  explicit MatrixEdgeSource(CsrMatrix matrix) : matrix_(std::move(matrix)) {}
+  // name: of the file, for messages.
+  MatrixEdgeSource(CsrMatrix matrix, std::string name) : matrix_(std::move(matrix)), name_(std::move(name)) {}
   absl::StatusOr<bool> Next(std::vector<Record>& edges) override;
 
  private:
   CsrMatrix matrix_;
+  std::string name_;
   std::vector<MatrixEntry> entries_;
 };
 

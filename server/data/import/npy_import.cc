@@ -162,7 +162,7 @@ class NpyImport {
                          .weights = !ones};
     return WithRecord(plan, [&]<class Record>() -> absl::Status {
       PF_ASSIGN_OR_RETURN(CsrMatrix matrix, CsrMatrix::Open(*files_.adjacency, monitor_));
-      MatrixEdgeSource<Record> source(std::move(matrix));
+      MatrixEdgeSource<Record> source(std::move(matrix), files_.adjacency->name);
       return WriteEdges<Record>(source, plan, monitor_, writer_, summary_, renumbering_);
     });
   }

@@ -99,7 +99,7 @@ class EdgeWeights {
       if (array_->header().shape[0] < begin + weights.size()) return array_->ShapeError("one weight an edge");
       PF_RETURN_IF_ERROR(array_->ReadFloats(weights));
       for (size_t i = 0; i < weights.size(); ++i) {
-        if (!std::isfinite(weights[i])) return array_->ElementError(begin + i, "is not a finite number");
+        if (const auto fault = FaultOfWeight(weights[i])) return array_->ElementError(begin + i, *fault);
       }
       return absl::OkStatus();
     }
@@ -111,9 +111,7 @@ class EdgeWeights {
       Cells cells(line);
       std::string_view cell;
       cells.Next(cell);
-      const auto value = ParseFinite(cell);
-      if (!value) return rows_->Error("weight", absl::StrCat(Quote(cell), " ", AbslView(WhyNotFinite(cell))));
-      weight = *value;
+      if (const auto fault = ParseEdgeWeight(cell, weight)) return rows_->Error("weight", *fault);
     }
     return absl::OkStatus();
   }

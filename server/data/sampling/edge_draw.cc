@@ -35,14 +35,17 @@ double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 
 }  // namespace
 
 uint64_t EdgeDraw::MostTakenWhole(int64_t fan_out) const {
+  // Some may have no weight.
+  if (weighted_) return 0;
   if (fan_out == kAllNeighbors) return UINT64_MAX;
-  return replace_ || weighted_ ? 0 : static_cast<uint64_t>(fan_out);
+  return replace_ ? 0 : static_cast<uint64_t>(fan_out);
 }
 
 int64_t EdgeDraw::Draw(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
                        std::span<uint64_t> places) {
   if (extent.size() == 0) return 0;
   if (weighted_) {
+    if (fan_out == kAllNeighbors) return TakeHeavy(extent, weights, places);
     return replace_ ? DrawWeighted(extent, weights, fan_out, random, places)
                     : DrawWeightedDistinct(extent, weights, fan_out, random, places);
   }
@@ -50,6 +53,28 @@ int64_t EdgeDraw::Draw(Adjacency::Extent extent, const float* weights, int64_t f
   uint64_t* place = places.data();
   DrawBelow(random, extent.size(), fan_out, [&](uint64_t draw) { *place++ = extent.begin + draw; });
   return fan_out;
+}
+
+// All edges with a weight, in their order.
+int64_t EdgeDraw::TakeHeavy(Adjacency::Extent extent, const float* weights, std::span<uint64_t> places) {
+  size_t taken = 0;
+  for (uint64_t i = 0; i < extent.size(); ++i) {
+    if (WeightOf(weights[i]) > 0) places[taken++] = extent.begin + i;
+  }
+  return static_cast<int64_t>(taken);
+}
+
+int64_t EdgeDraw::DrawEvenly(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
+                             std::span<uint64_t> places) {
+  heavy_.resize(extent.size());
+  heavy_.resize(static_cast<size_t>(TakeHeavy(extent, weights, heavy_)));
+  if (heavy_.size() <= static_cast<size_t>(fan_out)) {
+    std::ranges::copy(heavy_, places.begin());
+    return std::ssize(heavy_);
+  }
+  const int64_t drawn = DrawDistinct({.begin = 0, .end = heavy_.size()}, fan_out, random, places);
+  for (uint64_t& place : places.first(static_cast<size_t>(drawn))) place = heavy_[place];
+  return drawn;
 }
 
 // More edges than are drawn.

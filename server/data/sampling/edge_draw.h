@@ -18,12 +18,16 @@ class EdgeDraw {
 
   // A node of so many edges at most gives all of them, in their order, without a draw.
   uint64_t MostTakenWhole(int64_t fan_out) const;
+  // As many of the edges with a weight above 0, each as likely, without replacement and in no order.
+  int64_t DrawEvenly(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
+                     std::span<uint64_t> places);
   // Writes the places of the edges drawn to `places` and returns their number, at most MaxDrawn. weights: of the edges
-  // in `extent`, where it is weighted; they decide how many there are to draw.
+  // in `extent`, where it is weighted; an edge whose weight is 0 is never drawn, though all are asked for.
   int64_t Draw(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
                std::span<uint64_t> places);
 
  private:
+  static int64_t TakeHeavy(Adjacency::Extent extent, const float* weights, std::span<uint64_t> places);
   int64_t DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitMix64& random, std::span<uint64_t> places);
   int64_t DrawWeighted(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64& random,
                        std::span<uint64_t> places);
@@ -32,7 +36,7 @@ class EdgeDraw {
 
   const bool replace_, weighted_;
   std::vector<double> sums_;
-  std::vector<uint64_t> chosen_;
+  std::vector<uint64_t> chosen_, heavy_;
   std::vector<std::pair<double, uint64_t>> keys_;  // a heap, the least on top
 };
 

@@ -45,13 +45,15 @@ int64_t HopDraw::FanOutLeft(std::span<const NodeId> targets, int64_t fan_out, in
 }
 
 bool HopDraw::IsReadWhole(Adjacency::Extent extent) const {
-  return labor() || extent.size() <= AdjacencyReads::kTouchedWhole || extent.size() <= most_whole_;
+  return labor() || (options_.weighted && hop_.fan_out == kAllNeighbors) ||
+         extent.size() <= AdjacencyReads::kTouchedWhole || extent.size() <= most_whole_;
 }
 
 void HopDraw::Begin(const Hop& hop) {
   hop_ = hop;
   const Worker& worker = workers_[0];
-  most_whole_ = temporal() ? 0 : (hop.of_all ? worker.distinct : worker.draw).MostTakenWhole(hop.fan_out);
+  most_whole_ =
+      temporal() || options_.weighted ? 0 : (hop.of_all ? worker.distinct : worker.draw).MostTakenWhole(hop.fan_out);
   Enlarge(pieces_, static_cast<size_t>(pieces()));
 }
 
@@ -95,7 +97,11 @@ std::span<const uint64_t> HopDraw::DrawPlaces(size_t i, Adjacency::Extent extent
     drawn = draw.Draw(extent, view_.in.timestamps.data() + extent.begin, before, hop_.fan_out, random, places);
   } else {
     const float* weights = options_.weighted ? view_.in.weights.data() + extent.begin : nullptr;
-    drawn = (hop_.of_all ? worker.distinct : worker.draw).Draw(extent, weights, hop_.fan_out, random, places);
+    if (hop_.of_all && options_.weighted) {
+      drawn = worker.distinct.DrawEvenly(extent, weights, hop_.fan_out, random, places);
+    } else {
+      drawn = (hop_.of_all ? worker.distinct : worker.draw).Draw(extent, weights, hop_.fan_out, random, places);
+    }
   }
   return places.first(static_cast<size_t>(drawn));
 }

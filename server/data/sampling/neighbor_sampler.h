@@ -25,8 +25,9 @@ struct NeighborSamplingOptions {
   // Draw with replacement: always `fan_out` of a node that has any neighbour. Without: min(fan_out, degree) distinct
   // edges.
   bool replace = false;
-  // Draw by edge weight (not for kAllNeighbors). With replacement: probability weight / sum. Without: successive draws,
-  // as the keys u^(1/w) of Efraimidis and Spirakis 2006 give. An edge of weight 0 (or negative, or NaN) is never drawn.
+  // Draw by edge weight; kAllNeighbors takes every edge that has one. With replacement: probability weight / sum.
+  // Without: successive draws, as the keys u^(1/w) of Efraimidis and Spirakis 2006 give. An edge of weight 0 (or
+  // negative, or NaN) is never drawn.
   bool weighted = false;
   // The last hop's neighbours get no rows: see SampledSubgraph::last_neighbors. At least two hops. Draws are the same.
   bool last_hop_apart = false;

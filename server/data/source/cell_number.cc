@@ -6,6 +6,10 @@
 #include <cmath>
 #include <system_error>
 
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+#include "data/source/csv_rows.h"
+
 namespace permafrost::data {
 namespace {
 
@@ -48,6 +52,19 @@ std::string_view WhyNotFinite(std::string_view cell) {
   // Of letters alone is what says that it is infinite.
   const bool has_digits = cell.find_first_of("0123456789") != cell.npos;
   return stop == end && has_digits && error != std::errc::invalid_argument ? kBeyondFloat32 : "is not a finite number";
+}
+
+std::optional<std::string> FaultOfWeight(float weight) {
+  if (!std::isfinite(weight)) return "is not a finite number";
+  if (weight < 0) return absl::StrCat(weight, " is negative; weights of at least 0 are accepted");
+  return std::nullopt;
+}
+
+std::optional<std::string> ParseEdgeWeight(std::string_view cell, float& weight) {
+  const auto value = ParseFinite(cell);
+  if (!value) return absl::StrCat(Quote(cell), " ", AbslView(WhyNotFinite(cell)));
+  weight = *value;
+  return FaultOfWeight(weight);
 }
 
 }  // namespace permafrost::data

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace permafrost::data {
@@ -18,5 +19,10 @@ std::optional<float> ParseFinite(std::string_view cell);
 // finite numbers.
 std::string_view WhyNotFinite(std::string_view cell);
 inline constexpr std::string_view kBeyondFloat32 = "is out of float32's range (3.4e38 at most)";
+// What is wrong with the weight of an edge, which is a finite number of at least 0: "-1 is negative, ...". nullopt:
+// nothing.
+std::optional<std::string> FaultOfWeight(float weight);
+// The same of a cell; nullopt sets `weight`.
+std::optional<std::string> ParseEdgeWeight(std::string_view cell, float& weight);
 
 }  // namespace permafrost::data

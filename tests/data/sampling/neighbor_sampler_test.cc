@@ -378,6 +378,29 @@ TEST(NeighborSampler, FewerEdgesHaveAWeightThanAreWanted) {
   EXPECT_THAT(both.edge_places, ElementsAre(1, 2));
 }
 
+TEST(NeighborSampler, AnEdgeWithoutWeightIsNotAmongAllEither) {
+  std::vector<float> weights(100, 0);
+  for (const size_t heavy : {3, 40, 77}) weights[heavy] = 2;
+  const MemoryGraph star = Star(100, weights), few = Star(6, {0, 2, 0, -1, 1, 0});
+  for (const bool replace : {false, true}) {
+    for (const bool disjoint : {false, true}) {
+      const Options options{.fan_outs = {kAllNeighbors}, .replace = replace, .weighted = true, .disjoint = disjoint};
+      EXPECT_THAT(SampleOf(star.view(), options, std::vector<NodeId>{100}).nodes, ElementsAre(100, 3, 40, 77));
+      EXPECT_THAT(SampleOf(few.view(), options, std::vector<NodeId>{6}).nodes, ElementsAre(6, 1, 4));
+    }
+  }
+  // Where a budget leaves room for some of all, each edge with a weight is as likely.
+  std::map<NodeId, int> found;
+  for (uint64_t stream = 0; stream < 300; ++stream) {
+    const Options options{.fan_outs = {kAllNeighbors}, .weighted = true, .max_edges = 2, .seed = 4};
+    const SampledSubgraph sample = SampleOf(star.view(), options, std::vector<NodeId>{100}, stream);
+    ASSERT_EQ(sample.sources.size(), 2u);
+    for (size_t n = 1; n < sample.nodes.size(); ++n) ++found[sample.nodes[n]];
+  }
+  EXPECT_EQ(found.size(), 3u);
+  for (const NodeId node : {3, 40, 77}) EXPECT_NEAR(found[node], 200, 50);
+}
+
 TEST(NeighborSampler, ExtremeWeightsDrawSomething) {
   const float inf = std::numeric_limits<float>::infinity(), least = std::numeric_limits<float>::denorm_min();
   for (const std::vector<float>& weights : {std::vector<float>{inf, inf, 1}, {least, least, least}, {least, 1, inf}}) {

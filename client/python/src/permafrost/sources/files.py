@@ -97,6 +97,15 @@ def check_edges(graph: GraphArrays, what: str) -> None:
         array = getattr(graph, name)
         if array is not None and (array.ndim == 0 or array.shape[0] != rows):
             raise InputError(f"{what}: {name}: shape {list(array.shape)}, expected {rows} rows")
+    if graph.edge_weight is not None:
+        weights = graph.edge_weight
+        # Not a comparison that NaN would pass.
+        bad = np.argwhere(~((weights >= 0) & (weights < np.inf)))
+        if bad.size:
+            edge = int(bad[0][0])
+            raise InputError(
+                f"{what}: edge_weight: edge {edge} has {weights[edge]}; finite weights of at least 0 are accepted"
+            )
 
 
 def write_graph(

@@ -281,7 +281,13 @@ def _write_edges(tables: Tables, nodes: _Nodes | None, folder: pathlib.Path) -> 
                 largest = max(largest, *(int(end.max()) for end in ends))
             files["edge_index"].write(np.stack(ends, axis=1).tobytes())
             if tables.weight:
-                files["edge_weight"].write(table.numbers(batch, first, tables.weight, np.float32).tobytes())
+                weights = table.numbers(batch, first, tables.weight, np.float32)
+                bad = np.flatnonzero(weights < 0)
+                if bad.size:
+                    row = int(bad[0])
+                    why = "is negative; weights of at least 0 are accepted"
+                    raise table.fail(first + row, tables.weight, weights[row].item(), why)
+                files["edge_weight"].write(weights.tobytes())
             if tables.timestamp:
                 files["edge_time"].write(table.numbers(batch, first, tables.timestamp, np.int64, times=True).tobytes())
             if features:
