@@ -34,6 +34,7 @@ TuEdges::Edge FromRecord(const FullEdge& record) {
 absl::Status TuEdges::Begin() {
   read_ = 0;
   graph_ = 0;
+  if (!count_) largest_node_ = descents_ = last_source_ = 0;
   piece_.clear();
   at_ = 0;
   if (sorted()) return absl::OkStatus();
@@ -62,6 +63,7 @@ absl::StatusOr<TuEdges::Next> TuEdges::Read(Edge& edge) {
   }
   edge = *parsed;
   edge.row = read_++;
+  if (!count_) Watch(edge);
   if (edge.graph >= std::exchange(graph_, edge.graph)) return Next::kEdge;
   if (count_) return absl::InvalidArgumentError(absl::StrCat(file_.name, ": changed while it was read"));
   rows_->Rewind();
@@ -70,6 +72,13 @@ absl::StatusOr<TuEdges::Next> TuEdges::Read(Edge& edge) {
     PF_ASSIGN_OR_RETURN(done, Sort());
   }
   return Next::kAnew;
+}
+
+void TuEdges::Watch(const Edge& edge) {
+  const int64_t first = sizes_.FirstNodeOf(edge.graph);
+  largest_node_ = std::max(largest_node_, first + std::max(edge.source, edge.target) + 1);
+  descents_ += first + edge.source < last_source_;
+  last_source_ = first + edge.source;
 }
 
 absl::StatusOr<TuEdges::Next> TuEdges::End() {
@@ -103,6 +112,7 @@ absl::StatusOr<bool> TuEdges::Sort() {
                               monitor_.stop());
   std::vector<FullEdge> records;
   uint64_t count = 0;
+  largest_node_ = descents_ = last_source_ = 0;
   for (;;) {
     std::string_view line;
     PF_ASSIGN_OR_RETURN(const bool more, rows_->Next(line));
@@ -117,6 +127,7 @@ absl::StatusOr<bool> TuEdges::Sort() {
         return anew ? absl::StatusOr<bool>(false) : edge.status();
       }
       edge->row = count++;
+      Watch(*edge);
       records.push_back(ToRecord(*edge));
     }
     if (!more || records.size() == kEdgesOfPiece) {

@@ -50,12 +50,18 @@ class TuEdges {
   absl::StatusOr<Next> Read(Edge& edge);
   // Edges of the file, after the first kEnd.
   int64_t rows() const { return *count_; }
+  // After the first kEnd: the largest node of the set that an edge has, counted from 1, and how often an edge begins in
+  // a smaller node than the one before it.
+  int64_t largest_node() const { return largest_node_; }
+  int64_t descents() const { return descents_; }
   // Whether edges come in another order than the file's.
   bool sorted() const { return sorted_ != nullptr; }
   // For errors about the edge read last; of sorted ones about the file's end.
   const CsvRows& file_rows() const { return *rows_; }
 
  private:
+  // Takes note of an edge that is read for the first time.
+  void Watch(const Edge& edge);
   absl::StatusOr<Edge> Parse(std::string_view line) const;
   absl::StatusOr<int64_t> ParseNode(std::string_view field, std::string_view cell) const;
   absl::StatusOr<Next> ReadSorted(Edge& edge);
@@ -76,7 +82,8 @@ class TuEdges {
   int64_t first_node_ = 1;  // the smallest id
   std::optional<int64_t> count_;
   std::optional<CsvRows> rows_;
-  uint64_t read_ = 0;                     // edges since Begin
+  uint64_t read_ = 0;  // edges since Begin
+  int64_t largest_node_ = 0, descents_ = 0, last_source_ = 0;
   uint32_t graph_ = 0;                    // of the edge read last
   std::unique_ptr<NamelessFile> sorted_;  // edges, once they are sorted
   std::vector<Edge> piece_;               // read from there

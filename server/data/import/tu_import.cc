@@ -207,9 +207,34 @@ class TuImport {
       }
     }
     finish(num_graphs_);
+    PF_RETURN_IF_ERROR(CheckNumberedThroughout(counts, duplicates));
     for (const int64_t count : counts) PF_RETURN_IF_ERROR(builder_.AddEdgeCount(edges_.file_rows(), count));
     builder_.summary().duplicate_edges = duplicates;
     return true;
+  }
+
+  // Refuses a list whose node ids seem to begin anew in each graph. Read as a TUDataset's, whose ids go on through all
+  // graphs, it puts all edges into the first graphs: no id is beyond the size of the largest graph, graphs without an
+  // edge follow, and edges come again, or go back to smaller ids as often as there are more graphs.
+  absl::Status CheckNumberedThroughout(const std::vector<int64_t>& edges_of_graph, int64_t duplicates) const {
+    int64_t largest = 0, with_edges = 0, without = 0;
+    for (int64_t g = 0; g < num_graphs_; ++g) {
+      const int64_t nodes = builder_.NodesOf(g);
+      largest = std::max(largest, nodes);
+      if (nodes < 2) continue;
+      // In order: graphs without edges follow all that have some.
+      const bool has_edges = edges_of_graph[static_cast<size_t>(g)] > 0;
+      if (has_edges && without > 0) return absl::OkStatus();
+      ++(has_edges ? with_edges : without);
+    }
+    const bool begins_anew = duplicates > 0 || edges_.descents() >= with_edges + without - 1;
+    if (with_edges == 0 || without == 0 || edges_.largest_node() > largest || !begins_anew) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        files_.edges.name, ": node ids: none is above ", edges_.largest_node(), ", and the largest of ", num_graphs_,
+        " graphs has ", largest, " nodes; ", duplicates, " edges stand there before, and ", without,
+        " graphs of two or more nodes would have no edge: ids seem to begin anew in each graph; accepted: ids that go "
+        "on through all graphs, as rows of ",
+        files_.graph_of_node.name));
   }
 
   absl::Status ReadNodeFeatures() {

@@ -35,6 +35,30 @@ TEST(TuImport, AMemberThatUnpacksTooFarIsRefused) {
   EXPECT_THAT(std::string(summary.status().message()), HasSubstr("unpacks to more than 5242880 bytes, of "));
 }
 
+TEST(TuImport, IdsThatBeginAnewInEachGraphAreRefused) {
+  TempDir temp;
+  const fs::path trial = fs::path(PERMAFROST_SOURCE_DIR) / "tests" / "trials" / "tu-restarted" / "RST2";
+  const auto restarted = ImportTu(trial, temp.path() / "store");
+  EXPECT_EQ(restarted.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(restarted.status().message()),
+            "RST2_A.txt: node ids: none is above 3, and the largest of 3 graphs has 3 nodes; 4 edges stand there "
+            "before, and 2 graphs of two or more nodes would have no edge: ids seem to begin anew in each graph; "
+            "accepted: ids that go on through all graphs, as rows of RST2_graph_indicator.txt");
+  const auto import = [&temp](const std::string& edges, const std::string& indicator) {
+    fs::remove_all(temp.path() / "source");
+    WriteFiles(temp.path() / "source", {{"S_A.txt", edges}, {"S_graph_indicator.txt", indicator}});
+    return ImportTu(temp.path() / "source", temp.path() / "store").status();
+  };
+  constexpr char kAnew[] = "ids seem to begin anew in each graph";
+  EXPECT_THAT(std::string(import("0,1\n1,0\n0,1\n1,0\n", "1\n1\n2\n2\n").message()), HasSubstr(kAnew)) << "from 0";
+  EXPECT_THAT(std::string(import("2,3\n1,2\n", "1\n1\n1\n2\n2\n").message()), HasSubstr(kAnew)) << "no edge twice";
+  // What may well be meant as it stands.
+  EXPECT_TRUE(import("1,2\n2,1\n1,2\n4,5\n5,4\n", "1\n1\n1\n2\n2\n").ok()) << "ids go on";
+  EXPECT_TRUE(import("1,2\n2,1\n2,3\n3,2\n", "1\n1\n1\n2\n2\n").ok()) << "a graph without edges, sorted";
+  EXPECT_TRUE(import("2,1\n1,2\n1,2\n", "1\n1\n2\n").ok()) << "the other graph is one node";
+  EXPECT_TRUE(import("2,1\n1,2\n1,2\n", "1\n1\n1\n").ok()) << "one graph";
+}
+
 TEST(TuImport, EveryBadInputIsOneLineThatNamesIt) {
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   constexpr auto kNotFound = absl::StatusCode::kNotFound;
@@ -119,12 +143,12 @@ TEST(TuImport, EveryBadInputIsOneLineThatNamesIt) {
       {"a split to choose",
        {},
        kInvalid,
-       "options.split: \"x\": a TUDataset has no splits",
+       "options.split: the format tu does not use it; accepted with ogb-graphs, ogb-nodes",
        {.source = {}, .split = "x"}},
       {"a layout of one large graph",
        {},
        kInvalid,
-       "options.order: degree is for one large graph",
+       "options.order: the format tu does not use it",
        {.source = {}, .order = NodeOrder::kDegree, .split = {}}},
   };
   for (const auto& c : kCases) {
