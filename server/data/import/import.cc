@@ -15,6 +15,7 @@
 #include "data/import/ogb_import.h"
 #include "data/import/ogb_nodes_import.h"
 #include "data/import/tu_import.h"
+#include "data/source/format_options.h"
 #include "data/source/import_monitor.h"
 #include "data/source/source_file.h"
 
@@ -75,8 +76,12 @@ absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const fs::p
                                        const ImportObserver& observer, std::stop_token stop,
                                        const ImportLimits& limits) {
   PF_ASSIGN_OR_RETURN(const Importer importer, FindImporter(options));
+  Violations unused;
+  CheckFormatOptions(importer.format, options, unused);
+  PF_RETURN_IF_ERROR(unused.ToStatus());
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<FoundSource> source, importer.find(options, limits));
   ImportMonitor monitor(source->bytes(), observer, std::move(stop), limits);
+  PF_RETURN_IF_ERROR(TellUnreadFiles(source->contents(), monitor));
   return source->Run(directory, monitor);
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/status.h"
+#include "data/import/unread_files.h"
 #include "data/source/import_monitor.h"
 #include "data/store/dataset.h"
 #include "data/store/graph_writer.h"
@@ -24,6 +25,8 @@ class FoundSource {
   virtual ~FoundSource() = default;
   // What Run reads in all, each reading of a file counted: the end of the progress that the monitor tells.
   virtual int64_t bytes() const = 0;
+  // What there is and what Run reads of it. A source that is one file: nothing.
+  virtual SourceContents contents() const { return {}; }
   // Reads the files once through and writes a complete, synced store into `directory`, which exists and is empty; it
   // may hold temporary files meanwhile. Errors: as data::Import.
   virtual absl::StatusOr<ImportedSummary> Run(const std::filesystem::path& directory, ImportMonitor& monitor) = 0;
@@ -46,6 +49,7 @@ class FoundFiles final : public FoundGraph {
  public:
   FoundFiles(const ImportOptions& options, Files files) : options_(options), files_(std::move(files)) {}
   int64_t bytes() const override { return files_.bytes(); }
+  SourceContents contents() const override { return files_.contents(options_.source); }
 
  private:
   absl::Status Read(const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer,

@@ -78,6 +78,11 @@ int64_t LinkFiles::bytes() const {
   return sum;
 }
 
+void LinkFiles::AddTo(SourceContents& contents) const {
+  for (const SourceFile& file : links) contents.Add(file);
+  for (const auto& file : negatives) contents.Add(file);
+}
+
 absl::StatusOr<std::optional<LinkFiles>> FindLinkFiles(const std::filesystem::path& source) {
   std::array<std::optional<SourceFile>, 3> links;
   LinkFiles files;

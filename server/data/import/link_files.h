@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/import/renumbering.h"
+#include "data/import/unread_files.h"
 #include "data/source/import_monitor.h"
 #include "data/source/source_file.h"
 #include "data/store/graph.h"
@@ -27,6 +28,7 @@ struct LinkFiles {
   std::array<std::optional<SourceFile>, 3> negatives;  // of validation and test: [links, K] targets or [pairs, 2]
 
   int64_t bytes() const;
+  void AddTo(SourceContents& contents) const;
 };
 
 // nullopt where the source divides no links. Errors: NotFound where one of train, valid and test is missing.

@@ -13,6 +13,8 @@
 #include "base/string_view.h"
 #include "data/import/dense_features.h"
 #include "data/import/graph_edges.h"
+#include "data/import/importer.h"
+#include "data/import/known_names.h"
 #include "data/import/link_files.h"
 #include "data/import/name_files.h"
 #include "data/import/node_sections.h"
@@ -35,6 +37,7 @@ struct NpyFiles {
   std::optional<NameFile> names;
 
   int64_t bytes() const;
+  SourceContents contents(const fs::path& source) const;
 };
 
 // The number of nodes, once one of the files said it.
@@ -278,11 +281,21 @@ int64_t NpyFiles::bytes() const {
   return sum;
 }
 
+SourceContents NpyFiles::contents(const fs::path& source) const {
+  SourceContents all{.all = std::nullopt, .folder = source, .read = {}, .known = NpyNames()};
+  for (const auto* file : {&edge_index, &adjacency, &edge_weights, &edge_times, &edge_features, &features,
+                           &bfloat16_features, &sparse_features, &labels, &times}) {
+    all.Add(*file);
+  }
+  if (split) {
+    for (const SourceFile& file : *split) all.Add(file);
+  }
+  if (links) links->AddTo(all);
+  return all;
+}
+
 absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   const fs::path& source = options.source;
-  if (!options.split.empty()) {
-    return absl::InvalidArgumentError("options.split: a directory of NPY files has no named splits; leave it empty");
-  }
   NpyFiles files;
   PF_ASSIGN_OR_RETURN(files.edge_index, FindNpy(source, "edge_index"));
   PF_ASSIGN_OR_RETURN(files.adjacency, FindNpz(source, "adj"));

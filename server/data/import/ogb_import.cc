@@ -12,6 +12,8 @@
 #include "data/import/feature_rows.h"
 #include "data/import/graph_set_builder.h"
 #include "data/import/label_rows.h"
+#include "data/import/importer.h"
+#include "data/import/known_names.h"
 #include "data/import/split_files.h"
 #include "data/source/cell_number.h"
 #include "data/source/csv_rows.h"
@@ -36,9 +38,18 @@ struct OgbFiles {
     return sum;
   }
 };
+  SourceContents contents(const fs::path& source) const {
+    SourceContents all{
+        .all = std::nullopt, .folder = source, .read = {}, .known = OgbGraphsNames(split ? split->name : "")};
+    for (const auto* file : {&node_counts, &edge_counts, &edges}) all.Add(*file);
+    for (const auto* file : {&labels, &node_features, &edge_features}) all.Add(*file);
+    if (split) {
+      for (const SourceFile& file : split->files) all.Add(file);
+    }
+    return all;
+  }
 
 absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
-  PF_RETURN_IF_ERROR(CheckGraphSetOptions(options));
   const fs::path& source = options.source;
   OgbFiles files;
   PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));
@@ -210,16 +221,17 @@ class FoundOgbGraphs final : public FoundSource {
 };
 
 absl::StatusOr<bool> IsOgbGraphs(const fs::path& directory) {
-  return HoldsAny(directory, {"raw/graph-label.csv", "raw/graph-label.csv.gz"});
+  return HoldsAny(directory, {"raw/graph-label.csv", "raw/graph-label.csv.gz", "raw/graph-label.csv.zst"});
 }
 
 }  // namespace
 
 Importer OgbGraphsImporter() {
   return {.format = ImportFormat::kOgbGraphs,
-          .known_by = "raw/graph-label.csv[.gz]",
+          .known_by = "raw/graph-label.csv[.gz|.zst]",
           .detect = &IsOgbGraphs,
           .find = &FindAs<FindFiles, FoundOgbGraphs>};
 }
 
 }  // namespace permafrost::data
+  SourceContents contents() const override { return files_.contents(options_.source); }

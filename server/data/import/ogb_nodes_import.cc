@@ -15,6 +15,8 @@
 #include "data/import/dense_features.h"
 #include "data/import/edge_text_source.h"
 #include "data/import/graph_edges.h"
+#include "data/import/importer.h"
+#include "data/import/known_names.h"
 #include "data/import/link_files.h"
 #include "data/import/name_files.h"
 #include "data/import/node_sections.h"
@@ -44,6 +46,7 @@ struct OgbNodeFiles {
   std::optional<NameFile> names;
 
   int64_t bytes() const;
+  SourceContents contents(const fs::path& source) const;
 };
 
 // An array is taken before text, which may be rounded.
@@ -327,6 +330,22 @@ int64_t OgbNodeFiles::bytes() const {
   return sum;
 }
 
+SourceContents OgbNodeFiles::contents(const fs::path& source) const {
+  SourceContents all{
+      .all = std::nullopt, .folder = source, .read = {}, .known = OgbNodesNames(split ? split->name : "")};
+  all.Add(node_counts);
+  all.Add(edges);
+  all.Add(edge_counts);
+  for (const auto* table : {&dense_features, &sparse_features, &labels, &edge_weights, &edge_features}) {
+    if (*table) all.Add((*table)->file);
+  }
+  if (split) {
+    for (const SourceFile& file : split->files) all.Add(file);
+  }
+  if (links) links->AddTo(all);
+  return all;
+}
+
 absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   const fs::path& source = options.source;
   OgbNodeFiles files;
@@ -350,14 +369,14 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
 
 // Without labels of graphs, which make it a set of graphs: that importer is asked first.
 absl::StatusOr<bool> IsOgbNodes(const fs::path& directory) {
-  return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz"});
+  return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz", "raw/edge.csv.zst"});
 }
 
 }  // namespace
 
 Importer OgbNodesImporter() {
   return {.format = ImportFormat::kOgbNodes,
-          .known_by = "raw/edge.csv[.gz]",
+          .known_by = "raw/edge.csv[.gz|.zst]",
           .detect = &IsOgbNodes,
           .find = &FindAs<FindOgbNodeFiles, FoundFiles<OgbNodeFiles, OgbNodesImport>>};
 }

@@ -71,7 +71,7 @@ absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, cons
     if (!file) {
       PF_ASSIGN_OR_RETURN(const bool pickles, HoldsPickles(source / "split" / split.name));
       return absl::NotFoundError(absl::StrCat(
-          stem, ".csv.gz: not found, nor ", stem, ".csv",
+          stem, ".csv.gz: not found, nor ", stem, ".csv.zst or ", stem, ".csv",
           pickles
               ? "; train.pt beside it is a pickle, which is never read (links: split/links/*.npy are accepted, which "
                 "import_pyg of the Python package writes)"

@@ -36,7 +36,8 @@ bool IsResourceFork(std::string_view path) {
 // A member's name may be any bytes.
 std::string Shown(std::string_view path) { return absl::CHexEscape(AbslView(path)); }
 
-absl::StatusOr<FilesByName> FilesOfZip(const fs::path& source, const ImportLimits& limits) {
+absl::StatusOr<FilesByName> FilesOfZip(const fs::path& source, const ImportLimits& limits,
+                                       std::vector<std::string>& all) {
   const std::string name = source.filename().string();
   PF_ASSIGN_OR_RETURN(const auto archive, FindFileAt(source, name, Packing::kPlain));
   if (!archive) return absl::NotFoundError(absl::StrCat(source.string(), ": not found"));
@@ -45,7 +46,9 @@ absl::StatusOr<FilesByName> FilesOfZip(const fs::path& source, const ImportLimit
   PF_ASSIGN_OR_RETURN(const auto entries, ListZip(*archive, monitor));
   FilesByName files;
   for (const ZipEntry& entry : entries) {
-    if (!entry.name.ends_with(".txt") || IsResourceFork(entry.name)) continue;
+    if (entry.name.ends_with('/') || IsResourceFork(entry.name)) continue;
+    all.push_back(entry.name);
+    if (!entry.name.ends_with(".txt")) continue;
     // The archive may say anything of its members.
     const uint64_t packed = std::min(entry.packed, static_cast<uint64_t>(archive->bytes));
     files.emplace(entry.name, SourceFile{.path = source,
@@ -162,18 +165,31 @@ int64_t TuFiles::bytes() const {
   return sum;
 }
 
-absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLimits& limits) {
-  PF_RETURN_IF_ERROR(CheckGraphSetOptions(options));
-  if (!options.split.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("options.split: ", Quote(options.split),
-                                                   ": a TUDataset has no splits; one is drawn where it is empty"));
+SourceContents TuFiles::contents(const fs::path& source) const {
+  SourceContents contents{.all = std::nullopt, .folder = source, .read = {}, .known = TuNames(stem)};
+  if (!all_of_archive.empty()) contents.all = all_of_archive;
+  // Of an archive messages show the names escaped.
+  const auto add = [&contents](const SourceFile& file) {
+    contents.read.push_back(file.member.empty() ? file.name : file.member);
+  };
+  add(edges);
+  add(graph_of_node);
+  for (const auto* file :
+       {&graph_labels, &graph_attributes, &node.labels, &node.attributes, &edge.labels, &edge.attributes}) {
+    if (*file) add(**file);
   }
+  return contents;
+}
+
+absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLimits& limits) {
+  TuFiles files;
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfSource(options.source, options.source.string()));
-  PF_ASSIGN_OR_RETURN(auto found, type == fs::file_type::directory ? FilesOfDirectory(options.source)
-                                                                   : FilesOfZip(options.source, limits));
+  PF_ASSIGN_OR_RETURN(auto found, type == fs::file_type::directory
+                                      ? FilesOfDirectory(options.source)
+                                      : FilesOfZip(options.source, limits, files.all_of_archive));
   Finder finder(options.source, std::move(found));
   PF_RETURN_IF_ERROR(finder.FindName());
-  TuFiles files;
+  files.stem = finder.stem();
   files.name = fs::path(finder.stem()).filename().string();
   PF_ASSIGN_OR_RETURN(files.edges, finder.TakeRequired("A"));
   PF_ASSIGN_OR_RETURN(files.graph_of_node, finder.TakeRequired("graph_indicator"));

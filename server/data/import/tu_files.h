@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "data/import/unread_files.h"
 #include "data/source/import_options.h"
 #include "data/source/source_file.h"
 
@@ -26,8 +28,12 @@ struct TuFiles {
   Features node, edge;
   bool degrees = false;  // make node features of degrees
 
+  std::string stem;                         // the path of every file up to its table: "raw/MUTAG"
+  std::vector<std::string> all_of_archive;  // paths of its members
+
   // Edges and labels are read twice.
   int64_t bytes() const;
+  SourceContents contents(const std::filesystem::path& source) const;
 };
 
 // NAME_graph_indicator.txt tells the name. A directory may have the files in raw/, as PyG lays them out; an archive in

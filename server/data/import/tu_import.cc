@@ -380,6 +380,7 @@ class FoundTu final : public FoundSource {
  public:
   FoundTu(const ImportOptions& options, TuFiles files) : options_(options), files_(std::move(files)) {}
   int64_t bytes() const override { return files_.bytes(); }
+  SourceContents contents() const override { return files_.contents(options_.source); }
   absl::StatusOr<ImportedSummary> Run(const fs::path& directory, ImportMonitor& monitor) override {
     return TuImport(options_, files_, directory, monitor).Run();
   }

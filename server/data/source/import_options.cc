@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/source/csv_rows.h"
+#include "data/source/format_options.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
@@ -70,18 +71,6 @@ void CheckTu(const TuOptions& tu, Violations& violations) {
                  absl::StrCat(tu.max_degree, " is outside 1..", most, tu.one_hot ? ", one-hot" : ""));
 }
 
-// What only one large graph can be asked for.
-void CheckLayout(const ImportOptions& options, Violations& violations) {
-  const auto refuse = [&violations](std::string_view field, std::string_view value, std::string_view accepted) {
-    violations.Add(field, absl::StrCat(AbslView(value), " is for one large graph, and this is a set of graphs; ",
-                                       AbslView(accepted), " is accepted"));
-  };
-  if (options.feature_type != FeatureType::kAsIs) {
-    refuse("options.feature_type", kFeatureTypeNames.Name(options.feature_type), "as-is");
-  }
-  if (options.order != NodeOrder::kNone) refuse("options.order", kNodeOrderNames.Name(options.order), "none");
-}
-
 }  // namespace
 
 absl::Status CheckImportOptions(const ImportOptions& options) {
@@ -90,18 +79,11 @@ absl::Status CheckImportOptions(const ImportOptions& options) {
   CheckSplit(options, violations);
   CheckEdgeList(options.edge_list, violations);
   CheckTu(options.tu, violations);
-  if (options.format == ImportFormat::kOgbGraphs || options.format == ImportFormat::kTu)
-    CheckLayout(options, violations);
+  CheckFormatOptions(options.format, options, violations);
   if (options.memory_bytes != 0 && options.memory_bytes < kLeastMemory) {
     violations.Add("options.memory_bytes",
                    absl::StrCat(options.memory_bytes, " is neither 0 nor at least ", kLeastMemory, " (16 MiB)"));
   }
-  return violations.ToStatus();
-}
-
-absl::Status CheckGraphSetOptions(const ImportOptions& options) {
-  Violations violations;
-  CheckLayout(options, violations);
   return violations.ToStatus();
 }
 

@@ -150,8 +150,6 @@ struct ImportOptions {
 
 // Ok, or InvalidArgument with a violation for each option that cannot be, as "options.train_fraction".
 absl::Status CheckImportOptions(const ImportOptions& options);
-// The same for options that a source can only be asked for once it is known to be one large graph, where it is not.
-absl::Status CheckGraphSetOptions(const ImportOptions& options);
 
 struct ImportProgress {
   std::string current_file;
@@ -159,6 +157,7 @@ struct ImportProgress {
   int64_t bytes_total = 0;
 };
 
+// An option that the format does not use is refused (format_options.h); of kAuto once the format is found.
 // Called often, on the importing thread; must not block.
 using ImportObserver = std::function<void(const ImportProgress&)>;
 

@@ -259,10 +259,12 @@ absl::StatusOr<std::optional<SourceFile>> FindFileAt(const fs::path& path, std::
 }
 
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const fs::path& source, std::string_view stem) {
-  for (const bool gzip : {true, false}) {
-    std::string name = absl::StrCat(AbslView(stem), gzip ? ".csv.gz" : ".csv");
+  constexpr std::array<std::pair<std::string_view, Packing>, 3> kForms = {
+      {{".csv.gz", Packing::kGzip}, {".csv.zst", Packing::kZstd}, {".csv", Packing::kPlain}}};
+  for (const auto& [ending, packing] : kForms) {
+    std::string name = absl::StrCat(AbslView(stem), AbslView(ending));
     fs::path path = source / name;
-    PF_ASSIGN_OR_RETURN(auto file, FindFileAt(path, std::move(name), gzip ? Packing::kGzip : Packing::kPlain));
+    PF_ASSIGN_OR_RETURN(auto file, FindFileAt(path, std::move(name), packing));
     if (file) return file;
   }
   return std::nullopt;
@@ -271,8 +273,8 @@ absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const fs::path& source,
 absl::StatusOr<SourceFile> FindRequiredSourceFile(const fs::path& source, std::string_view stem) {
   PF_ASSIGN_OR_RETURN(auto file, FindSourceFile(source, stem));
   if (file) return *std::move(file);
-  return absl::NotFoundError(
-      absl::StrCat(AbslView(stem), ".csv.gz: not found, nor ", AbslView(stem), ".csv, in ", source.string()));
+  return absl::NotFoundError(absl::StrCat(AbslView(stem), ".csv.gz: not found, nor ", AbslView(stem), ".csv.zst or ",
+                                          AbslView(stem), ".csv, in ", source.string()));
 }
 
 absl::StatusOr<bool> HoldsAny(const fs::path& directory, std::initializer_list<std::string_view> names) {

@@ -40,7 +40,8 @@ absl::StatusOr<std::filesystem::file_type> TypeOfSource(const std::filesystem::p
 // Of the error that ended the listing of a directory, called `name` in messages: Ok where there is none, or no such
 // directory. Errors: as TypeOfSource.
 absl::Status CheckListed(const std::error_code& error, const std::string& name);
-// `stem`.csv.gz, or else `stem`.csv, below `source`; nullopt if there is neither. `stem`: "raw/edge".
+// `stem`.csv.gz, .csv.zst or .csv, the first of them that there is, below `source`; nullopt if there is none. `stem`:
+// "raw/edge". A second one is refused by TellUnreadFiles (data/import/unread_files.h).
 // Errors: as TypeOfSource; InvalidArgument for what is no regular file.
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
 // The same; NotFound where there is neither.

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import math
+import os
 import pathlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from rdkit import Chem, rdBase
 
-from permafrost.errors import InputError, Violation, shown
+from permafrost.errors import InputError, Violation, needs, shown
 from permafrost.sources.files import GraphArrays, write_set
 
 # What stands for the first value, the second ...; one beyond the last stands for all others where there is "misc".
@@ -58,20 +60,33 @@ def _molecules(path: pathlib.Path, column: str, targets: Sequence[str]) -> Itera
 
 def _rows(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
     """Each row with where it ends, FILE:LINE."""
-    opener = gzip.open if path.suffix == ".gz" else open
     # A byte order mark is no part of the first column's name.
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+    with _opened(path) as file:
         rows = csv.reader(file)
         while True:
             first = rows.line_num + 1
             try:
                 row = next(rows, None)
-            except (UnicodeDecodeError, csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
+            except (UnicodeDecodeError, csv.Error, EOFError, OSError, zlib.error) as error:
                 # Text is decoded ahead of its lines, so that it may be a later one.
                 raise InputError(f"{path.name}:{first} and after: cannot be read: {error}") from None
             if row is None:
                 return
             yield f"{path.name}:{rows.line_num}", row
+
+
+def _opened(path: pathlib.Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    if path.suffix != ".zst":
+        return path.open("rt", encoding="utf-8-sig", newline="")
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise needs("import_smiles of a .zst file", "parquet", error) from None
+    # pyarrow unpacks zstd, which Python itself does from 3.14 on.
+    unpacked = pa.CompressedInputStream(pa.OSFile(os.fspath(path)), "zstd")
+    return io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="")
 
 
 def _bad(where: str, column: str, value: str, why: str) -> InputError:

@@ -1,0 +1,41 @@
+// Files of a source that an import does not read: named in a note, or refused where they were surely meant to be read.
+// Threads: one at a time.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "data/import/known_names.h"
+#include "data/source/import_monitor.h"
+#include "data/source/source_file.h"
+
+namespace permafrost::data {
+
+struct SourceContents {
+  // All files, by their paths below the source; nullopt: those of `folder`, and of none where it is empty.
+  std::optional<std::vector<std::string>> all;
+  std::filesystem::path folder;
+  std::vector<std::string> read;  // of them
+  std::vector<KnownName> known;
+
+  void Add(const SourceFile& file) { read.push_back(file.name); }
+  void Add(const std::optional<SourceFile>& file) {
+    if (file) Add(*file);
+  }
+};
+
+// Notes the files that are not read: the first ten of them, and how many more there are. Files and folders whose names
+// begin with "." are passed over, and so is what lies deeper than four folders or beyond the first 10,000 entries.
+// Errors: InvalidArgument, naming the file and the right name, for
+// - a second form of a table that is read, such as raw/edge.csv beside raw/edge.csv.gz, or node_label.npz beside
+//   node_label.npy,
+// - a known name in another case, with '_' for '-', with "features" for "feat", in the wrong folder, or with an ending
+//   that is not read,
+// - a name within two edits of a known one whose table is not there: one in a word of three or four letters, two in a
+//   longer one.
+absl::Status TellUnreadFiles(const SourceContents& contents, ImportMonitor& monitor);
+
+}  // namespace permafrost::data

@@ -1,0 +1,13 @@
+// Which options of an import each format uses: an option that it does not use is refused, not passed over.
+// Threads: pure.
+#pragma once
+
+#include "base/status.h"
+#include "data/source/import_options.h"
+
+namespace permafrost::data {
+
+// Adds a violation for each option that differs from its default and that `format` does not use; kAuto: none.
+void CheckFormatOptions(ImportFormat format, const ImportOptions& options, Violations& violations);
+
+}  // namespace permafrost::data
