@@ -26,8 +26,8 @@ struct ImportFlags {
   std::string upload;  // empty: the server sees the path
   bool validate_only = false;
   v1::ImportOptions options;
-  std::optional<std::string> format, node_ids, header, node_features, feature_type, order, delimiter, comment, quote,
-      tu_features;
+  std::optional<std::string> format, inverse_edges, node_ids, header, node_features, feature_type, order, delimiter,
+      comment, quote, tu_features;
   std::vector<std::string> columns;
   uint64_t memory_bytes = 0;
   bool watch = true;
@@ -46,6 +46,12 @@ v1::ImportOptions OptionsOf(const ImportFlags& flags) {
   v1::ImportOptions options = flags.options;
   if (flags.format)
     options.set_format(EnumOf<v1::ImportOptions::Format>(*v1::ImportOptions::Format_descriptor(), *flags.format));
+  if (flags.inverse_edges) {
+    options.set_inverse_edges(
+        EnumOf<v1::ImportOptions::InverseEdges>(*v1::ImportOptions::InverseEdges_descriptor(), *flags.inverse_edges));
+    // Older servers know this name for it alone.
+    if (options.inverse_edges() == v1::ImportOptions::INVERSE_EDGES_KEEP) options.set_no_inverse_edges(true);
+  }
   if (flags.node_features) {
     options.set_node_features(
         EnumOf<v1::ImportOptions::NodeFeatures>(*v1::ImportOptions::NodeFeatures_descriptor(), *flags.node_features));
@@ -269,8 +275,12 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen) {
   const auto no_inverse = [&options] { options.set_no_inverse_edges(true); };
   const auto coalesce = [&options] { options.set_coalesce(true); };
   const auto no_out_edges = [&options] { options.set_no_out_edges(true); };
-  command->add_flag_callback("--no-inverse-edges,--directed", no_inverse,
-                             "Keep each edge as it stands instead of storing it with its inverse");
+  AddEnumOption(
+      *command, "--inverse-edges", flags->inverse_edges, *v1::ImportOptions::InverseEdges_descriptor(),
+      absl::StrCat("Whether each edge is stored with its inverse (default ",
+                   NameOf(data::kInverseEdgesNames, defaults.inverse_edges),
+                   ": unless the source lists both directions of every edge; a TUDataset's stay as they are)"));
+  command->add_flag_callback("--no-inverse-edges,--directed", no_inverse, "The same as --inverse-edges keep");
   command->add_flag_callback(
       "--coalesce", coalesce,
       "Large graph, TUDataset: keep one of several edges with equal ends, of a large graph with their "

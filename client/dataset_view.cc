@@ -82,12 +82,30 @@ Sizes SizesOf(const v1::Dataset& dataset) {
   return {};
 }
 
+// Which directions of the edges are there, and why.
+std::string DirectionsText(v1::EdgeDirections directions, bool inverse_edges_added) {
+  switch (directions) {
+    case v1::EDGE_DIRECTIONS_ADDED:
+      return "inverse edges added";
+    case v1::EDGE_DIRECTIONS_LISTED:
+    case v1::EDGE_DIRECTIONS_KEPT_BOTH:
+      return "both directions listed";
+    case v1::EDGE_DIRECTIONS_KEPT:
+      return "as listed";
+    default:
+      return inverse_edges_added ? "inverse edges added" : "";
+  }
+}
+
 std::string EdgesText(const v1::GraphSummary& summary) {
+  const std::string directions = DirectionsText(summary.directions(), summary.inverse_edges_added());
   std::string text = absl::StrCat(CountText(summary.num_edges()), summary.symmetric() ? ", symmetric" : ", directed",
-                                  summary.inverse_edges_added() ? " (inverse edges added)" : "");
+                                  directions.empty() ? "" : absl::StrCat(" (", directions, ")"));
   if (summary.num_self_loops() > 0) absl::StrAppend(&text, ", ", CountText(summary.num_self_loops()), " self-loops");
   if (summary.num_duplicate_edges() > 0)
     absl::StrAppend(&text, ", ", CountText(summary.num_duplicate_edges()), " duplicates dropped");
+  if (summary.num_equal_edges() > 0)
+    absl::StrAppend(&text, ", ", CountText(summary.num_equal_edges()), " equal to another");
   if (summary.weighted()) absl::StrAppend(&text, ", weights");
   if (summary.timestamped()) absl::StrAppend(&text, ", timestamps");
   return text;
@@ -207,7 +225,10 @@ std::string FeatureText(const v1::FeatureSummary& features, const std::string& o
 
 void AddSummary(const v1::GraphSetSummary& summary, bool coalesced, std::vector<Field>& fields) {
   fields.push_back({"split", summary.split()});
-  fields.push_back({"inverse edges", summary.inverse_edges_added() ? "added" : "as imported"});
+  const std::string directions = DirectionsText(summary.directions(), summary.inverse_edges_added());
+  fields.push_back({"inverse edges", summary.inverse_edges_added() ? "added"
+                                     : directions.empty()          ? "as imported"
+                                                                   : absl::StrCat("not added, ", directions)});
   if (summary.num_duplicate_edges() > 0) {
     fields.push_back({"equal edges", absl::StrCat(CountText(summary.num_duplicate_edges()), " beyond the first, ",
                                                   coalesced ? "dropped" : "kept")});

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   app.add_flag("--directed", directed, "Leave inverse edges out");
   app.add_option("--memory-mb", memory_mb, "Memory for sorting and buffers; 0: a quarter of the machine's");
   CLI11_PARSE(app, argc, argv);
-  options.add_inverse_edges = !directed;
+  options.inverse_edges = directed ? permafrost::data::InverseEdges::kKeep : permafrost::data::InverseEdges::kAdd;
   options.memory_bytes = memory_mb << 20;
   if (const absl::Status made = permafrost::CreateDirectories(directory); !made.ok()) {
     std::fprintf(stderr, "data_import: %s\n", made.ToString().c_str());

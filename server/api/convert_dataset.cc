@@ -13,6 +13,7 @@ namespace {
 
 using DatasetStates = WireEnum<v1::Dataset::State, data::kDatasetStateNames>;
 using Orders = WireEnum<v1::ImportOptions::Order, data::kNodeOrderNames>;
+using Directions = WireEnum<v1::EdgeDirections, data::kEdgeDirectionsNames>;
 using DataTypes = WireEnum<v1::FeatureSummary::DataType, data::kDataTypeNames>;
 
 void FeaturesToWire(const data::FeatureSummary& features, v1::FeatureSummary& wire) {
@@ -60,6 +61,7 @@ void SummaryToWire(const data::GraphSetSummary& summary, v1::Dataset& dataset) {
   wire.set_store_bytes(static_cast<int64_t>(summary.store_bytes));
   wire.set_split(ValidUtf8(summary.split_name));
   wire.set_inverse_edges_added(summary.inverse_edges_added);
+  wire.set_directions(Directions::ToWire(summary.directions));
   if (summary.labels_known) {
     wire.set_min_label(summary.min_label);
     wire.set_max_label(summary.max_label);
@@ -90,6 +92,7 @@ void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
   wire.set_num_edges(summary.edges);
   wire.set_symmetric(summary.symmetric);
   wire.set_inverse_edges_added(summary.inverse_edges_added);
+  wire.set_directions(Directions::ToWire(summary.directions));
   wire.set_weighted(summary.weighted);
   wire.set_timestamped(summary.timestamped);
   wire.set_node_times(summary.node_times);
@@ -99,6 +102,7 @@ void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
   wire.set_num_isolated_nodes(summary.isolated_nodes);
   wire.set_max_degree(summary.max_degree);
   wire.set_num_duplicate_edges(summary.duplicate_edges);
+  wire.set_num_equal_edges(summary.equal_edges);
   FeaturesToWire(summary.node_features, *wire.mutable_node_features());
   FeaturesToWire(summary.edge_features, *wire.mutable_edge_features());
   wire.set_node_feature_nonzeros(summary.node_feature_nonzeros);

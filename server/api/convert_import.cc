@@ -8,6 +8,7 @@
 #include "api/text.h"
 #include "api/wire_enum.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "data/catalog/catalog.h"
 
 namespace permafrost::api {
@@ -17,6 +18,7 @@ using Formats = WireEnum<v1::ImportOptions::Format, data::kImportFormatNames>;
 using NodeFeatures = WireEnum<v1::ImportOptions::NodeFeatures, data::kNodeFeatureChoiceNames>;
 using FeatureTypes = WireEnum<v1::ImportOptions::FeatureType, data::kFeatureTypeNames>;
 using Orders = WireEnum<v1::ImportOptions::Order, data::kNodeOrderNames>;
+using InverseEdges = WireEnum<v1::ImportOptions::InverseEdges, data::kInverseEdgesNames>;
 using NodeIds = WireEnum<v1::EdgeListOptions::NodeIds, data::kNodeIdsNames>;
 using Columns = WireEnum<v1::EdgeListOptions::Column, data::kEdgeColumnNames>;
 using TuNodeFeatures = WireEnum<v1::TuOptions::NodeFeatures, data::kTuNodeFeaturesNames>;
@@ -97,7 +99,17 @@ data::ImportOptions OptionsFromWire(const v1::ImportOptions& wire, Violations& v
   data::ImportOptions options;
   options.source = wire.source_path();
   Formats::Read(wire.format(), "options.format", options.format, violations);
-  options.add_inverse_edges = !wire.no_inverse_edges();
+  InverseEdges::Read(wire.inverse_edges(), "options.inverse_edges", options.inverse_edges, violations);
+  if (wire.no_inverse_edges()) {
+    if (wire.inverse_edges() != v1::ImportOptions::INVERSE_EDGES_UNSPECIFIED &&
+        options.inverse_edges != data::InverseEdges::kKeep) {
+      violations.Add("options.no_inverse_edges",
+                     absl::StrCat("true stands beside inverse_edges ",
+                                  AbslView(data::kInverseEdgesNames.Name(options.inverse_edges)),
+                                  "; one of them is accepted, or inverse_edges keep"));
+    }
+    options.inverse_edges = data::InverseEdges::kKeep;
+  }
   options.coalesce = wire.coalesce();
   options.keep_out_edges = !wire.no_out_edges();
   NodeFeatures::Read(wire.node_features(), "options.node_features", options.node_features, violations);
@@ -146,7 +158,8 @@ v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options) {
   v1::ImportOptions wire;
   wire.set_source_path(ValidUtf8(options.source.string()));
   wire.set_format(Formats::ToWire(options.format));
-  wire.set_no_inverse_edges(!options.add_inverse_edges);
+  wire.set_no_inverse_edges(options.inverse_edges == data::InverseEdges::kKeep);
+  wire.set_inverse_edges(InverseEdges::ToWire(options.inverse_edges));
   wire.set_coalesce(options.coalesce);
   wire.set_no_out_edges(!options.keep_out_edges);
   wire.set_node_features(NodeFeatures::ToWire(options.node_features));

@@ -22,6 +22,7 @@
 namespace permafrost::train {
 namespace {
 
+using data::EdgeDirections;
 using data::FeatureSummary;
 using data::GraphSetSummary;
 using data::GraphSummary;
@@ -108,6 +109,33 @@ void CheckClassValues(const GraphSetSummary& trained, const GraphSetSummary& own
             text(trained.class_values));
 }
 
+// Older versions say only whether they added inverses.
+template <class Summary>
+EdgeDirections DirectionsOf(const Summary& summary) {
+  if (summary.directions == EdgeDirections::kUnknown && summary.inverse_edges_added) return EdgeDirections::kAdded;
+  return summary.directions;
+}
+
+// Weights that saw each edge with its inverse are not for edges in one direction, nor the other way round.
+template <class Summary>
+void CheckDirections(const Summary& trained, const Summary& own, KnownRanges& check) {
+  const EdgeDirections of_weights = DirectionsOf(trained), of_own = DirectionsOf(own);
+  const bool undirected = of_weights == EdgeDirections::kAdded || of_weights == EdgeDirections::kListed;
+  if (undirected && of_own == EdgeDirections::kKept) {
+    check.Add(
+        "its edges stay as they were listed (inverse_edges keep), some in one direction alone, and the weights "
+        "were trained on edges with their inverses, which ",
+        of_weights == EdgeDirections::kAdded ? "the import added" : "the source lists",
+        "; accepted: the dataset imported with inverse_edges add");
+  }
+  if (of_weights == EdgeDirections::kKept && of_own == EdgeDirections::kAdded) {
+    check.Add(
+        "its import added inverse edges, and the weights were trained on edges as they were listed "
+        "(inverse_edges keep), some in one direction alone; accepted: the dataset imported with inverse_edges "
+        "keep");
+  }
+}
+
 void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const TrainOptions& options,
            KnownRanges& check) {
   const nn::NodeInputs inputs = options.model.node_inputs;
@@ -118,6 +146,7 @@ void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const Tra
   }
   check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
   check.CheckCategories("edge", own.edge_features, trained.edge_features);
+  CheckDirections(trained, own, check);
   CheckTargets(trained, own, options.loss, check);
   CheckClassValues(trained, own, options.loss, check);
 }
@@ -156,6 +185,7 @@ bool ReadsWeights(const nn::ModelOptions& model, const GraphSummary& trained) {
 void Check(const GraphSummary& trained, const GraphSummary& own, const TrainOptions& options, KnownRanges& check) {
   const nn::ModelOptions& model = options.model;
   CheckNodeInputs(trained, own, model, check);
+  CheckDirections(trained, own, check);
   // Links are told from pairs without an edge, whatever labels the nodes have.
   if (!options.links.enabled) CheckTargets(trained, own, options.loss, check);
   if (EdgeInputsOf(model, trained) == data::EdgeInputs::kFeatures) {

@@ -27,7 +27,7 @@ TEST(ImportRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
   EXPECT_EQ(got->id, DatasetId("zinc"));
   EXPECT_EQ(got->options.source, "/data/zinc");
   EXPECT_EQ(got->options.format, data::ImportFormat::kAuto);
-  EXPECT_TRUE(got->options.add_inverse_edges);
+  EXPECT_EQ(got->options.inverse_edges, data::InverseEdges::kAuto);
   EXPECT_FALSE(got->options.coalesce);
   EXPECT_TRUE(got->options.keep_out_edges);
   EXPECT_EQ(got->options.split, "");
@@ -36,6 +36,40 @@ TEST(ImportRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
   EXPECT_EQ(got->options.valid_fraction, 0.1);
   EXPECT_EQ(got->options.edge_list, data::EdgeListOptions());
   EXPECT_EQ(got->options.memory_bytes, 0u);
+}
+
+TEST(ImportRequestFromWire, BothFormsOfKeepingEdgesAreReadAndMustNotContradict) {
+  using Options = v1::ImportOptions;
+  const struct {
+    bool no_inverse_edges;
+    Options::InverseEdges inverse_edges;
+    std::optional<data::InverseEdges> want;  // nullopt: refused
+  } kCases[] = {
+      {false, Options::INVERSE_EDGES_UNSPECIFIED, data::InverseEdges::kAuto},
+      {false, Options::INVERSE_EDGES_AUTO, data::InverseEdges::kAuto},
+      {false, Options::INVERSE_EDGES_ADD, data::InverseEdges::kAdd},
+      {false, Options::INVERSE_EDGES_KEEP, data::InverseEdges::kKeep},
+      {true, Options::INVERSE_EDGES_UNSPECIFIED, data::InverseEdges::kKeep},
+      {true, Options::INVERSE_EDGES_KEEP, data::InverseEdges::kKeep},
+      {true, Options::INVERSE_EDGES_ADD, std::nullopt},
+      {true, Options::INVERSE_EDGES_AUTO, std::nullopt},
+  };
+  for (const auto& c : kCases) {
+    v1::ImportDatasetRequest request = MinimalImport();
+    request.mutable_options()->set_no_inverse_edges(c.no_inverse_edges);
+    request.mutable_options()->set_inverse_edges(c.inverse_edges);
+    const auto got = ImportRequestFromWire(request);
+    if (c.want) {
+      ASSERT_TRUE(got.ok()) << got.status();
+      EXPECT_EQ(got->options.inverse_edges, *c.want);
+      const v1::ImportOptions wire = ImportOptionsToWire(got->options);
+      EXPECT_EQ(wire.no_inverse_edges(), *c.want == data::InverseEdges::kKeep) << "what older clients read";
+      EXPECT_NE(wire.inverse_edges(), Options::INVERSE_EDGES_UNSPECIFIED);
+    } else {
+      EXPECT_THAT(std::string(got.status().message()),
+                  ::testing::HasSubstr("options.no_inverse_edges: true stands beside inverse_edges "));
+    }
+  }
 }
 
 data::ImportOptions RoundTrip(const data::ImportOptions& options) {
@@ -50,7 +84,7 @@ TEST(ImportOptions, RoundTripEveryField) {
   data::ImportOptions options;
   options.source = "/s";
   options.format = data::ImportFormat::kEdgeList;
-  options.add_inverse_edges = false;
+  options.inverse_edges = data::InverseEdges::kKeep;
   options.coalesce = true;
   options.keep_out_edges = false;
   options.split = "scaffold";
@@ -69,7 +103,7 @@ TEST(ImportOptions, RoundTripEveryField) {
   const data::ImportOptions got = RoundTrip(options);
   EXPECT_EQ(got.source, "/s");
   EXPECT_EQ(got.format, data::ImportFormat::kEdgeList);
-  EXPECT_FALSE(got.add_inverse_edges);
+  EXPECT_EQ(got.inverse_edges, data::InverseEdges::kKeep);
   EXPECT_TRUE(got.coalesce);
   EXPECT_FALSE(got.keep_out_edges);
   EXPECT_EQ(got.split, "scaffold");

@@ -112,6 +112,36 @@ TEST_F(GraphCommandTest, ImportSendsEveryOption) {
   EXPECT_EQ(sent.edge_list().num_nodes(), 100);
 }
 
+TEST_F(GraphCommandTest, InverseEdgesAreAskedForByOneFlagOrItsOlderNames) {
+  fake_.datasets.import = [this](const v1::ImportDatasetRequest& request, v1::Dataset& dataset) {
+    imports_.Add(request);
+    dataset = ImportingDataset(0);
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const struct {
+    std::vector<std::string> flags;
+    v1::ImportOptions::InverseEdges inverse_edges;
+    bool no_inverse_edges;
+  } kCases[] = {
+      {{}, v1::ImportOptions::INVERSE_EDGES_UNSPECIFIED, false},
+      {{"--inverse-edges", "auto"}, v1::ImportOptions::INVERSE_EDGES_AUTO, false},
+      {{"--inverse-edges", "add"}, v1::ImportOptions::INVERSE_EDGES_ADD, false},
+      {{"--inverse-edges", "keep"}, v1::ImportOptions::INVERSE_EDGES_KEEP, true},
+      {{"--directed"}, v1::ImportOptions::INVERSE_EDGES_UNSPECIFIED, true},
+      {{"--no-inverse-edges"}, v1::ImportOptions::INVERSE_EDGES_UNSPECIFIED, true},
+  };
+  for (const auto& c : kCases) {
+    std::vector<std::string> arguments = {"dataset", "import", "twitter", "/data/edges.csv", "--no-watch"};
+    arguments.insert(arguments.end(), c.flags.begin(), c.flags.end());
+    const ProgramResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const v1::ImportOptions sent = imports_.seen().back().options();
+    EXPECT_EQ(sent.inverse_edges(), c.inverse_edges);
+    EXPECT_EQ(sent.no_inverse_edges(), c.no_inverse_edges);
+  }
+}
+
 TEST_F(GraphCommandTest, VerifyEndsWithOneLine) {
   fake_.datasets.verify = [](const v1::VerifyDatasetRequest& request, VerifyWriter& writer, grpc::ServerContext&) {
     EXPECT_EQ(request.name(), "datasets/git");

@@ -323,6 +323,27 @@ TEST(DatasetView, ALargeGraphSaysWhatItsEdgesCarry) {
   EXPECT_THAT(text, testing::HasSubstr("targets        none\n"));
 }
 
+TEST(DatasetView, WhichDirectionsEdgesHaveAndHowManyAreEqual) {
+  v1::Dataset dataset = ReadyGraph();
+  v1::GraphSummary& graph = *dataset.mutable_graph();
+  graph.set_num_self_loops(0);
+  graph.set_inverse_edges_added(false);
+  graph.set_directions(v1::EDGE_DIRECTIONS_LISTED);
+  graph.set_num_equal_edges(1'002);
+  EXPECT_THAT(
+      RenderDataset(dataset, kTime, {}),
+      testing::HasSubstr("edges          578,006, symmetric (both directions listed), 1,002 equal to another\n"));
+  graph.set_symmetric(false);
+  graph.set_directions(v1::EDGE_DIRECTIONS_KEPT);
+  EXPECT_THAT(RenderDataset(dataset, kTime, {}), testing::HasSubstr("578,006, directed (as listed), 1,002 equal"));
+  v1::Dataset of_set = ReadyDataset();
+  v1::GraphSetSummary& set = *of_set.mutable_graph_set();
+  set.set_inverse_edges_added(false);
+  EXPECT_THAT(RenderDataset(of_set, kTime, {}), testing::HasSubstr("inverse edges  as imported\n"));
+  set.set_directions(v1::EDGE_DIRECTIONS_LISTED);
+  EXPECT_THAT(RenderDataset(of_set, kTime, {}), testing::HasSubstr("inverse edges  not added, both directions listed"));
+}
+
 TEST(DatasetView, TheNotesOfTheImportComeLast) {
   v1::Dataset dataset = ReadyGraph();
   dataset.add_import_notes("column 3 is a weight");

@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr Header kHeaders[] = {Header::kAuto, Header::kNo, Header::kYes, Header::kAuto};
   constexpr char kDelimiters[] = {'\0', ',', '\t', ' ', ';', '|', '\0', '\0'};
   ImportOptions options{.format = ImportFormat::kEdgeList};
-  options.add_inverse_edges = (flags & 1) != 0;
+  options.inverse_edges = static_cast<InverseEdges>(flags % kInverseEdgesNames.rows.size());
   options.coalesce = (flags & 2) != 0;
   options.keep_out_edges = (flags & 4) != 0;
   options.edge_list.node_ids = kIds[(flags >> 3) & 3];

@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint8_t flags = input.TakeByte();
   const std::string name = kNames[input.TakeByte() % std::size(kNames)];
   ImportOptions options{.format = ImportFormat::kNpy};
-  options.add_inverse_edges = (flags & 1) != 0;
+  options.inverse_edges = static_cast<InverseEdges>(flags % kInverseEdgesNames.rows.size());
   options.coalesce = (flags & 2) != 0;
   FuzzFiles files = {{name, input.rest()}};
   const bool masks = name == "train_mask.npy";

@@ -27,8 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   permafrost::FuzzInput input(data, size);
   const uint8_t flags = input.TakeByte();
   ImportOptions options{.format = ImportFormat::kOgbGraphs};
-  options.add_inverse_edges = (flags & 1) != 0;
-  options.coalesce = (flags & 2) != 0;
+  options.inverse_edges = static_cast<InverseEdges>(flags % kInverseEdgesNames.rows.size());
   FuzzImport(Parted(GoodGraphs(), input.rest(), (flags & 4) != 0), "", options);
   return 0;
 }

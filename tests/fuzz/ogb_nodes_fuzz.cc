@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   permafrost::FuzzInput input(data, size);
   const uint8_t flags = input.TakeByte();
   ImportOptions options{.format = ImportFormat::kOgbNodes};
-  options.add_inverse_edges = (flags & 1) != 0;
+  options.inverse_edges = static_cast<InverseEdges>(flags % kInverseEdgesNames.rows.size());
   options.coalesce = (flags & 2) != 0;
   constexpr NodeFeatureChoice kChoices[] = {NodeFeatureChoice::kAuto, NodeFeatureChoice::kDense,
                                             NodeFeatureChoice::kSparse, NodeFeatureChoice::kAuto};

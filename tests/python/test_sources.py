@@ -50,11 +50,27 @@ def test_a_loop_of_a_networkx_set_is_one_edge(tmp_path, directed):
     assert table(tmp_path, "edge-feat") == (["5", "6"] if directed else ["5", "5", "6"])
 
 
-@pytest.mark.parametrize("as_they_stand", [False, True])
-def test_what_is_asked_of_a_networkx_sets_edges_is_done(tmp_path, as_they_stand):
-    graph = (networkx.Graph if as_they_stand else networkx.DiGraph)([(0, 1)], y=1)
-    assert write_networkx([graph], tmp_path, no_inverse_edges=as_they_stand)["no_inverse_edges"]
-    assert table(tmp_path, "edge") == (["0,1"] if as_they_stand else ["0,1", "1,0"])
+@pytest.mark.parametrize(("asked", "option", "rows"), [
+    ("keep", {"no_inverse_edges": True}, ["0,1"]),
+    ("add", {"no_inverse_edges": True}, ["0,1", "1,0"]),
+    ("auto", {"inverse_edges": "auto"}, ["0,1"]),
+])
+def test_what_is_asked_of_a_networkx_sets_edges_is_done(tmp_path, asked, option, rows):
+    graph = (networkx.DiGraph if asked == "add" else networkx.Graph)([(0, 1)], y=1)
+    assert write_networkx([graph], tmp_path, inverse_edges=asked) == {"format": "ogb_graphs", **option}
+    assert table(tmp_path, "edge") == rows
+
+
+def test_negative_and_infinite_weights_are_refused(tmp_path):
+    edges = torch.tensor([[0, 1], [1, 0]])
+    for bad, shown in ((-1.0, "-1.0"), (float("inf"), "inf")):
+        data = Data(edge_index=edges, edge_weight=torch.tensor([0.0, bad]), num_nodes=2)
+        with pytest.raises(permafrost.InputError, match=f"edge_weight: edge 1 has {shown}; finite weights of at least 0"):
+            pyg.write(data, tmp_path, None, 0)
+    graph = networkx.Graph()
+    graph.add_edge(0, 1, w=-0.5)
+    with pytest.raises(permafrost.InputError, match="edge_weight: edge 0 has -0.5"):
+        source.write(graph, tmp_path, (), (), "y", "w", None)
 
 
 class OneGraph(InMemoryDataset):

@@ -120,6 +120,55 @@ TEST_F(GraphEvaluationTest, WeightsOfEdgesAreThereOrNotWhereTheModelReadsThem) {
   EXPECT_THAT(told(nn::Architecture::kGatv2, nn::EdgeInputs::kWeights), HasSubstr(kLine));
 }
 
+TEST_F(GraphEvaluationTest, DirectionsOfEdgesFollowThoseThatWereTrainedOn) {
+  using data::EdgeDirections;
+  const struct {
+    EdgeDirections trained, own;
+    const char* told;
+  } kCases[] = {
+      {EdgeDirections::kAdded, EdgeDirections::kKept, "accepted: the dataset imported with inverse_edges add"},
+      {EdgeDirections::kListed, EdgeDirections::kKept, "which the source lists; accepted: the dataset imported with"},
+      {EdgeDirections::kKept, EdgeDirections::kAdded, "accepted: the dataset imported with inverse_edges keep"},
+      // Both directions are there.
+      {EdgeDirections::kAdded, EdgeDirections::kListed, ""},
+      {EdgeDirections::kAdded, EdgeDirections::kKeptBoth, ""},
+      {EdgeDirections::kListed, EdgeDirections::kAdded, ""},
+      {EdgeDirections::kKeptBoth, EdgeDirections::kAdded, ""},
+      // Edges stay as they stand in either.
+      {EdgeDirections::kKept, EdgeDirections::kKeptBoth, ""},
+      {EdgeDirections::kKeptBoth, EdgeDirections::kKept, ""},
+      {EdgeDirections::kKept, EdgeDirections::kListed, ""},
+      // An older version did not look.
+      {EdgeDirections::kUnknown, EdgeDirections::kKept, ""},
+      {EdgeDirections::kAdded, EdgeDirections::kUnknown, ""},
+  };
+  for (const auto& c : kCases) {
+    const auto told = [&](auto trained, const TrainOptions& options) {
+      auto own = trained;
+      trained.directions = c.trained;
+      own.directions = c.own;
+      trained.inverse_edges_added = c.trained == EdgeDirections::kAdded;
+      own.inverse_edges_added = c.own == EdgeDirections::kAdded;
+      return std::string(CheckKnows(trained, own, options, "dataset").message());
+    };
+    const std::string of_graph = told(graph_->summary(), DefaultOptions(nn::ModelLevel::kNode)),
+                      of_set = told(data::GraphSetSummary{}, DefaultOptions(nn::ModelLevel::kGraph));
+    EXPECT_EQ(of_graph, of_set);
+    if (*c.told == '\0') {
+      EXPECT_EQ(of_graph, "");
+    } else {
+      EXPECT_THAT(of_graph, HasSubstr(c.told));
+    }
+  }
+  data::GraphSummary older = graph_->summary(), own = older;
+  older.inverse_edges_added = true;
+  older.directions = EdgeDirections::kUnknown;
+  own.directions = EdgeDirections::kKept;
+  EXPECT_THAT(std::string(CheckKnows(older, own, DefaultOptions(nn::ModelLevel::kNode), "dataset").message()),
+              HasSubstr("which the import added"))
+      << "an older version says when it added them";
+}
+
 TEST_F(GraphEvaluationTest, AGraphWithoutLabelsIsPredictedForAndNotEvaluated) {
   const auto labelled = WriteTinyGraph(dir_.path() / "labelled", {.nodes = 100}),
              unlabelled = WriteTinyGraph(dir_.path() / "unlabelled", {.nodes = 100, .targets = 0});

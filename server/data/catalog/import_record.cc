@@ -1,6 +1,7 @@
 #include "data/catalog/import_record.h"
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <type_traits>
 
@@ -21,7 +22,13 @@ struct RecordSchema {
     a("source", source);
     if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) options.source = source;
     a("format", options.format, kImportFormatNames);
-    a("add_inverse_edges", options.add_inverse_edges);
+    // Of older versions, which always added them or never.
+    std::optional<bool> add_inverse_edges;
+    if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) {
+      a("add_inverse_edges", add_inverse_edges);
+      if (add_inverse_edges) options.inverse_edges = *add_inverse_edges ? InverseEdges::kAdd : InverseEdges::kKeep;
+    }
+    a("inverse_edges", options.inverse_edges, kInverseEdgesNames);
     a("coalesce", options.coalesce);
     a("keep_out_edges", options.keep_out_edges);
     a("split", options.split);

@@ -117,6 +117,8 @@ class AdjacencyWriter {
       columns_.neighbors.push_back(minor);
       ++offsets_[uint64_t{major} + 1];
       counts_.self_loops += major == minor;
+      counts_.equal += last_kept_ == edge.key;
+      last_kept_ = edge.key;
     }
     if (transposed_ != nullptr) {
       swapped_.assign(edges.begin(), edges.end());
@@ -164,6 +166,7 @@ class AdjacencyWriter {
   std::vector<bool> is_neighbor_;
   std::vector<Record> kept_, swapped_;
   std::optional<Record> pending_;
+  std::optional<EdgeKey> last_kept_;
   Columns columns_;
   AdjacencyCounts counts_;
 };

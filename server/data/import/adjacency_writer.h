@@ -24,9 +24,10 @@ struct AdjacencyShape {
 };
 
 struct AdjacencyCounts {
-  uint64_t edges = 0, self_loops = 0, duplicates = 0;  // duplicates: dropped
-  uint64_t max_degree = 0;                             // of the rows that edges are gathered under
-  uint64_t isolated_nodes = 0;                         // without an edge at either end
+  uint64_t edges = 0, self_loops = 0;
+  uint64_t duplicates = 0, equal = 0;  // beyond the first with equal ends: dropped, and kept
+  uint64_t max_degree = 0;             // of the rows that edges are gathered under
+  uint64_t isolated_nodes = 0;         // without an edge at either end
 };
 
 // Writes in_* or out_*. `directory`: for temporary files. `transposed`, if any: is given every edge that was kept, ends

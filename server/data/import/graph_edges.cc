@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,11 +12,67 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/import/adjacency_writer.h"
+#include "data/import/edge_symmetry.h"
 #include "data/import/node_order.h"
 #include "data/import/renumber_edges.h"
 #include "data/sort/edge_sorter.h"
+#include "data/sort/edge_spool.h"
 
 namespace permafrost::data {
+
+namespace {
+
+// What the list of edges was found to be.
+struct FoundDirections {
+  EdgeDirections directions = EdgeDirections::kUnknown;
+  bool symmetric = false;  // each edge and its inverse are one
+};
+
+// Gives the sorter all edges, with inverses where they are asked for or missing. While that is not known, edges that
+// the sorter's memory does not hold wait on disk.
+template <class Record>
+absl::StatusOr<FoundDirections> ReadEdges(EdgeSource<Record>& source, const EdgesPlan& plan, bool has_values,
+                                          ImportMonitor& monitor, EdgeSorter<Record>& in) {
+  const InverseEdges asked = plan.options.inverse_edges;
+  EdgeSymmetry symmetry(has_values);
+  std::optional<EdgeSpool<Record>> waiting;
+  std::vector<Record> edges;
+  for (;;) {
+    PF_ASSIGN_OR_RETURN(const bool more, source.Next(edges));
+    if (!more) break;
+    if (asked != InverseEdges::kAdd) symmetry.Add(std::span<const Record>(edges));
+    if (asked == InverseEdges::kAuto && !waiting && edges.size() > in.room()) {
+      PF_ASSIGN_OR_RETURN(waiting, EdgeSpool<Record>::Create(plan.directory, monitor.stop()));
+    }
+    PF_RETURN_IF_ERROR(waiting ? waiting->Append(edges) : in.Add(edges));
+  }
+  const bool added = asked == InverseEdges::kAdd || (asked == InverseEdges::kAuto && !symmetry.ends_match());
+  if (asked == InverseEdges::kAuto && !added) in.DropInverses();
+  if (waiting) {
+    PF_RETURN_IF_ERROR(waiting->ForEach([&in](std::span<const Record> late) { return in.Add(late); }));
+  }
+  if (asked == InverseEdges::kKeep) {
+    return FoundDirections{symmetry.ends_match() ? EdgeDirections::kKeptBoth : EdgeDirections::kKept};
+  }
+  if (asked == InverseEdges::kAuto) {
+    monitor.Note(InverseEdgesNote(added));
+    if (!added && !symmetry.values_match()) {
+      monitor.Note(absl::StrCat("edges: the graph is directed, since the two directions of some edges differ in their ",
+                                plan.weights && plan.timestamps ? "weights or timestamps"
+                                : plan.weights                  ? "weights"
+                                                                : "timestamps"));
+    }
+  }
+  if (added) return FoundDirections{EdgeDirections::kAdded, /*symmetric=*/true};
+  return FoundDirections{EdgeDirections::kListed, symmetry.values_match()};
+}
+
+}  // namespace
+
+std::string InverseEdgesNote(bool added) {
+  return added ? "inverse edges: added, since the source lists some edges in one direction alone"
+               : "inverse edges: not added, since the source lists both directions of every edge";
+}
 
 uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits) {
   constexpr uint64_t kLeast = uint64_t{16} << 20;
@@ -33,22 +91,18 @@ absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLim
 template <class Record>
 absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, ImportMonitor& monitor, GraphWriter& writer,
                         GraphSummary& summary, Renumbering& renumbering) {
-  const bool symmetric = plan.options.add_inverse_edges;
-  const bool both_ways = !symmetric && plan.options.keep_out_edges;
+  const InverseEdges asked = plan.options.inverse_edges;
+  const bool has_values = plan.weights || plan.timestamps;
+  const bool may_be_directed = asked == InverseEdges::kKeep || (asked == InverseEdges::kAuto && has_values);
   // Both sorts are under way at once: the first gives the second its edges.
-  EdgeSorterOptions sorting{.directory = plan.directory,
-                            .memory_bytes = both_ways ? plan.memory_bytes / 2 : plan.memory_bytes,
-                            .add_inverses = symmetric,
-                            .threads = monitor.limits().threads};
+  EdgeSorterOptions sorting{
+      .directory = plan.directory,
+      .memory_bytes = may_be_directed && plan.options.keep_out_edges ? plan.memory_bytes / 2 : plan.memory_bytes,
+      .add_inverses = asked != InverseEdges::kKeep,
+      .threads = monitor.limits().threads};
   auto in = std::make_unique<EdgeSorter<Record>>(sorting, monitor.stop());
-  {
-    std::vector<Record> edges;
-    for (;;) {
-      PF_ASSIGN_OR_RETURN(const bool more, source.Next(edges));
-      if (!more) break;
-      PF_RETURN_IF_ERROR(in->Add(edges));
-    }
-  }
+  PF_ASSIGN_OR_RETURN(const FoundDirections found, ReadEdges(source, plan, has_values, monitor, *in));
+  const bool symmetric = found.symmetric, both_ways = !symmetric && plan.options.keep_out_edges;
   const uint64_t nodes = std::max(plan.least_nodes, in->rows_seen());
   PF_RETURN_IF_ERROR(CheckNodes("edges", nodes, monitor.limits(), plan.options.order));
   PF_RETURN_IF_ERROR(monitor.Advance("sorting", 0));
@@ -78,7 +132,9 @@ absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, Impor
   }
   summary.nodes = static_cast<int64_t>(nodes);
   summary.edges = static_cast<int64_t>(counts.edges);
-  summary.symmetric = summary.inverse_edges_added = symmetric;
+  summary.symmetric = symmetric;
+  summary.directions = found.directions;
+  summary.inverse_edges_added = found.directions == EdgeDirections::kAdded;
   summary.order = plan.options.order;
   summary.weighted = plan.weights;
   summary.timestamped = plan.timestamps;
@@ -86,6 +142,7 @@ absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, Impor
   summary.isolated_nodes = static_cast<int64_t>(counts.isolated_nodes);
   summary.max_degree = static_cast<int64_t>(counts.max_degree);
   summary.duplicate_edges = static_cast<int64_t>(counts.duplicates);
+  summary.equal_edges = static_cast<int64_t>(counts.equal);
   return absl::OkStatus();
 }
 

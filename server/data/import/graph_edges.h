@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "absl/status/status.h"
 #include "data/import/edge_source.h"
@@ -25,6 +26,8 @@ struct EdgesPlan {
   bool weights = false, timestamps = false, edge_ids = false;
 };
 
+// The line that tells what InverseEdges::kAuto did.
+std::string InverseEdgesNote(bool added);
 // What one large graph's import may take in all for sorting and buffers.
 uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits);
 // Ok where the offsets of `nodes`, or what their order takes, fit limits.memory_bytes; else ResourceExhausted, `source`
@@ -32,8 +35,10 @@ uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits);
 absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits,
                         NodeOrder order = NodeOrder::kNone);
 
-// Writes the sections of edges, and sets of `summary` what they say: nodes, edges, degrees. Where options.order asks
-// for another order of nodes, it is found here and set in `renumbering`: all that follows must be written by it.
+// Writes the sections of edges, and sets of `summary` what they say: nodes, edges, directions, degrees. InverseEdges::
+// kAuto adds inverses unless the source lists both directions of every edge; where these differ in weights or
+// timestamps the graph is directed. Where options.order asks for another order of nodes, it is found here and set in
+// `renumbering`: all that follows must be written by it.
 template <class Record>
 absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, ImportMonitor& monitor, GraphWriter& writer,
                         GraphSummary& summary, Renumbering& renumbering);

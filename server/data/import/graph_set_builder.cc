@@ -17,8 +17,8 @@ constexpr int64_t kMaxGraphs = std::numeric_limits<uint32_t>::max();
 // What the largest moment takes for each graph: two offsets, its place in a split file and its id there, and the room
 // that a vector growing to an unknown length leaves unused.
 constexpr uint64_t kBytesPerGraph = 48;
-// And for each stored edge of one graph, as SetEdgeRows keeps and sorts them.
-constexpr uint64_t kBytesPerEdge = 56;
+// And for each stored edge of one graph, as EdgesOfGraph keeps and sorts them.
+constexpr uint64_t kBytesPerEdge = 72;
 // And for each byte of its edges' features, in a vector that grows.
 constexpr uint64_t kBytesPerFeatureByte = 3;
 
@@ -26,8 +26,7 @@ constexpr uint64_t kBytesPerFeatureByte = 3;
 
 GraphSetBuilder::GraphSetBuilder(const ImportOptions& options, const std::filesystem::path& directory,
                                  ImportMonitor& monitor)
-    : options_(options), monitor_(monitor), writer_(directory, monitor.stop()), edges_(options.add_inverse_edges) {
-  summary_.inverse_edges_added = options.add_inverse_edges;
+    : options_(options), monitor_(monitor), writer_(directory, monitor.stop()) {
   summary_.integer_labels = true;  // until one is not
 }
 
@@ -55,14 +54,18 @@ absl::Status GraphSetBuilder::AddNodeCount(const CsvRows& rows, int64_t nodes) {
 }
 
 absl::Status GraphSetBuilder::AddEdgeCount(const CsvRows& rows, int64_t edges) {
-  const auto stored = static_cast<uint64_t>(edges * edge_factor());
+  const auto stored = static_cast<uint64_t>(options_.inverse_edges == InverseEdges::kKeep ? edges : 2 * edges);
   PF_RETURN_IF_ERROR(CheckMemory(rows, stored, "edges of one graph", kBytesPerEdge));
   if (edge_offsets_.size() == 1) edge_offsets_.reserve(node_offsets_.size());
-  edge_offsets_.push_back(edge_offsets_.back() + stored);
+  edge_offsets_.push_back(edge_offsets_.back() + static_cast<uint64_t>(edges));
   return absl::OkStatus();
 }
 
-absl::Status GraphSetBuilder::FinishSizes() {
+absl::Status GraphSetBuilder::FinishSizes(bool inverses) {
+  summary_.inverse_edges_added = inverses;
+  edges_.SetAddInverses(inverses);
+  edge_factor_ = inverses ? 2 : 1;
+  for (uint64_t& offset : edge_offsets_) offset *= static_cast<uint64_t>(edge_factor_);
   PF_RETURN_IF_ERROR(
       writer_.Write(SectionKind::kNodeOffsets, ElementType::kUint64, std::span<const uint64_t>(node_offsets_)));
   PF_RETURN_IF_ERROR(
@@ -148,6 +151,8 @@ absl::Status GraphSetBuilder::FinishNodeFeatures(const FeatureRows& features) {
 
 absl::Status GraphSetBuilder::BeginEdges() {
   edge_feature_bytes_ = 0;
+  equal_edges_ = 0;
+  both_directions_ = true;
   PF_RETURN_IF_ERROR(writer_.Begin(SectionKind::kEdgeSource, ElementType::kUint32));
   return writer_.Begin(SectionKind::kEdgeTarget, ElementType::kUint32);
 }
@@ -163,6 +168,10 @@ absl::Status GraphSetBuilder::AddEdgeFeatures(const CsvRows& rows, const Feature
 }
 
 absl::Status GraphSetBuilder::FinishGraphEdges() {
+  equal_edges_ += static_cast<int64_t>(edges_.CountEqual());
+  if (options_.inverse_edges == InverseEdges::kKeep) {
+    both_directions_ = both_directions_ && edges_.HasBothDirections();
+  }
   edges_.Sort();
   PF_RETURN_IF_ERROR(writer_.Append(SectionKind::kEdgeSource, edges_.source()));
   PF_RETURN_IF_ERROR(writer_.Append(SectionKind::kEdgeTarget, edges_.target()));
@@ -183,6 +192,11 @@ absl::Status GraphSetBuilder::FinishEdges(const FeatureRows& features) {
 }
 
 absl::StatusOr<GraphSetSummary> GraphSetBuilder::Finish() {
+  summary_.directions = summary_.inverse_edges_added                    ? EdgeDirections::kAdded
+                        : options_.inverse_edges == InverseEdges::kAuto ? EdgeDirections::kListed
+                        : both_directions_                              ? EdgeDirections::kKeptBoth
+                                                                        : EdgeDirections::kKept;
+  if (!options_.coalesce) summary_.duplicate_edges = equal_edges_;
   summary_.notes = monitor_.notes();
   PF_RETURN_IF_ERROR(writer_.Finish(summary_));
   return summary_;

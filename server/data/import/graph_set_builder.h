@@ -1,6 +1,6 @@
 // Builds the store of a set of small graphs from what an importer reads of a source, whatever its format: the importer
 // parses rows, this class checks sizes and memory, brings edges into their order, and writes the sections.
-// Steps, in this order: sizes, split, labels, node features (where there are any), edges, Finish.
+// Steps, in this order: sizes, inverses, split, labels, node features (where there are any), edges, Finish.
 // Threads: one at a time. Memory: the offsets and the largest graph, bounded by the import's limits. Borrows options
 // and monitor. Errors: InvalidArgument and ResourceExhausted name the row read last, "FILE:ROW: ..."; Internal from
 // writing; Cancelled. After any error the caller removes the directory.
@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "data/import/edge_rows.h"
+#include "data/import/edges_of_graph.h"
 #include "data/import/feature_rows.h"
 #include "data/import/split_files.h"
 #include "data/import/value_sets.h"
@@ -40,15 +40,16 @@ class GraphSetBuilder {
   // inverses. 0..kMaxGraphSize each.
   absl::Status AddNodeCount(const CsvRows& rows, int64_t nodes);
   absl::Status AddEdgeCount(const CsvRows& rows, int64_t edges);
-  absl::Status FinishSizes();
+  // Once the number of edges is known. inverses: whether each edge is stored with its inverse.
+  absl::Status FinishSizes(bool inverses);
   int64_t num_graphs() const { return static_cast<int64_t>(node_offsets_.size()) - 1; }
   int64_t num_nodes() const { return static_cast<int64_t>(node_offsets_.back()); }
-  int64_t num_source_edges() const { return static_cast<int64_t>(edge_offsets_.back()) / edge_factor(); }
+  int64_t num_source_edges() const { return static_cast<int64_t>(edge_offsets_.back()) / edge_factor_; }
   int64_t NodesOf(int64_t graph) const { return SizeAt(node_offsets_, graph); }
   int64_t FirstNodeOf(int64_t graph) const { return static_cast<int64_t>(node_offsets_[static_cast<size_t>(graph)]); }
   // Of a node of the set, counted over all graphs: looks at graph `guess` first.
   int64_t GraphOf(int64_t node, int64_t guess) const;
-  int64_t SourceEdgesOf(int64_t graph) const { return SizeAt(edge_offsets_, graph) / edge_factor(); }
+  int64_t SourceEdgesOf(int64_t graph) const { return SizeAt(edge_offsets_, graph) / edge_factor_; }
 
   // Split: the source's own; nullopt: drawn as the options say.
   absl::Status SetSplit(std::optional<SplitGraphs> split);
@@ -74,7 +75,7 @@ class GraphSetBuilder {
   // features are.
   absl::Status BeginEdges();
   void BeginGraphEdges(int64_t graph) { edges_.BeginGraph(graph, NodesOf(graph)), edge_features_.clear(); }
-  SetEdgeRows& edges() { return edges_; }
+  EdgesOfGraph& edges() { return edges_; }
   absl::Status AddEdgeFeatures(const CsvRows& rows, const FeatureRows& features) {
     return AddEdgeFeatures(rows, features.summary(), features.row());
   }
@@ -99,15 +100,16 @@ class GraphSetBuilder {
     const auto g = static_cast<size_t>(graph);
     return static_cast<int64_t>(offsets[g + 1] - offsets[g]);
   }
-  // Stored edges for each of the source.
-  int64_t edge_factor() const { return options_.add_inverse_edges ? 2 : 1; }
   absl::Status BeginFeatures(SectionKind kind, const FeatureSummary& features);
 
   const ImportOptions& options_;
   ImportMonitor& monitor_;
   GraphSetWriter writer_;
   std::vector<uint64_t> node_offsets_ = {0}, edge_offsets_ = {0};
-  SetEdgeRows edges_;
+  int64_t edge_factor_ = 1;  // stored edges for each of the source; 1 until the sizes are finished
+  int64_t equal_edges_ = 0;
+  bool both_directions_ = true;  // of the graphs finished so far, as stored
+  EdgesOfGraph edges_;
   std::vector<std::byte> edge_features_;  // of one graph, in the source's order
   size_t edge_feature_bytes_ = 0;         // of a row; 0: there was none
   bool node_features_begun_ = false, any_label_ = false;

@@ -10,10 +10,11 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/import/feature_rows.h"
+#include "data/import/graph_edges.h"
 #include "data/import/graph_set_builder.h"
-#include "data/import/label_rows.h"
 #include "data/import/importer.h"
 #include "data/import/known_names.h"
+#include "data/import/label_rows.h"
 #include "data/import/split_files.h"
 #include "data/source/cell_number.h"
 #include "data/source/csv_rows.h"
@@ -37,7 +38,6 @@ struct OgbFiles {
     if (split) sum += split->bytes();
     return sum;
   }
-};
   SourceContents contents(const fs::path& source) const {
     SourceContents all{
         .all = std::nullopt, .folder = source, .read = {}, .known = OgbGraphsNames(split ? split->name : "")};
@@ -48,6 +48,7 @@ struct OgbFiles {
     }
     return all;
   }
+};
 
 absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
   const fs::path& source = options.source;
@@ -66,7 +67,7 @@ absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
 class OgbImport {
  public:
   OgbImport(const ImportOptions& options, const OgbFiles& files, const fs::path& directory, ImportMonitor& monitor)
-      : files_(files), monitor_(monitor), builder_(options, directory, monitor) {}
+      : options_(options), files_(files), monitor_(monitor), builder_(options, directory, monitor) {}
 
   absl::StatusOr<GraphSetSummary> Run() {
     PF_RETURN_IF_ERROR(ReadCounts());
@@ -112,7 +113,30 @@ class OgbImport {
       PF_RETURN_IF_ERROR(builder_.AddEdgeCount(edges, count));
     }
     PF_RETURN_IF_ERROR(edges.ExpectEnd(graphs, why));
-    return builder_.FinishSizes();
+    if (options_.inverse_edges != InverseEdges::kAuto) {
+      return builder_.FinishSizes(options_.inverse_edges == InverseEdges::kAdd);
+    }
+    PF_ASSIGN_OR_RETURN(const bool both, ListsBothDirections());
+    monitor_.Note(InverseEdgesNote(!both));
+    return builder_.FinishSizes(!both);
+  }
+
+  // Reads edges up to the first graph without both directions of every edge. Adding inverses is a matter of the whole
+  // set, so that all of its graphs have the same kind of edges.
+  absl::StatusOr<bool> ListsBothDirections() {
+    const int64_t due = builder_.num_source_edges();
+    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.edges, monitor_));
+    bool both = true;
+    for (int64_t g = 0; both && g < builder_.num_graphs(); ++g) {
+      builder_.BeginGraphEdges(g);
+      for (int64_t e = 0; e < builder_.SourceEdgesOf(g); ++e) {
+        PF_ASSIGN_OR_RETURN(const std::string_view edge, rows.NextDue(due, SumOf(files_.edge_counts)));
+        PF_RETURN_IF_ERROR(builder_.edges().Parse(rows, edge));
+      }
+      both = builder_.edges().HasBothDirections();
+    }
+    rows.Rewind();
+    return both;
   }
 
   absl::Status ReadSplits() {
@@ -202,6 +226,7 @@ class OgbImport {
     return true;
   }
 
+  const ImportOptions& options_;
   const OgbFiles& files_;
   ImportMonitor& monitor_;
   GraphSetBuilder builder_;
@@ -211,6 +236,7 @@ class FoundOgbGraphs final : public FoundSource {
  public:
   FoundOgbGraphs(const ImportOptions& options, OgbFiles files) : options_(options), files_(std::move(files)) {}
   int64_t bytes() const override { return files_.bytes(); }
+  SourceContents contents() const override { return files_.contents(options_.source); }
   absl::StatusOr<ImportedSummary> Run(const fs::path& directory, ImportMonitor& monitor) override {
     return OgbImport(options_, files_, directory, monitor).Run();
   }
@@ -234,4 +260,3 @@ Importer OgbGraphsImporter() {
 }
 
 }  // namespace permafrost::data
-  SourceContents contents() const override { return files_.contents(options_.source); }

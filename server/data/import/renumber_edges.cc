@@ -10,73 +10,48 @@
 
 #include "base/status.h"
 #include "data/import/node_order.h"
-#include "data/sort/nameless_file.h"
+#include "data/sort/edge_spool.h"
 
 namespace permafrost::data {
 namespace {
 
-// Sorted edges on disk, to be read more than once.
+// Keeps all edges and counts the degrees of their sources.
 template <class Record>
-class EdgeSpool {
- public:
-  static absl::StatusOr<EdgeSpool> Create(const std::filesystem::path& directory, std::stop_token stop) {
-    PF_ASSIGN_OR_RETURN(NamelessFile file, NamelessFile::Create(directory));
-    return EdgeSpool(std::move(file), std::move(stop));
-  }
-
-  // Takes in all edges and counts the degrees of their sources.
-  absl::Status Fill(EdgeSorter<Record>& sorted, bool coalesce, OutDegrees& degrees) {
-    std::optional<EdgeKey> last;
-    for (;;) {
-      PF_ASSIGN_OR_RETURN(const std::span<const Record> edges, sorted.Next());
-      if (edges.empty()) return absl::OkStatus();
-      for (const Record& edge : edges) {
-        if (coalesce && last == edge.key) continue;
-        last = edge.key;
-        uint32_t& degree = degrees[MinorOf(edge.key)];
-        degree += degree != std::numeric_limits<uint32_t>::max();
-      }
-      PF_RETURN_IF_ERROR(file_.Append(std::as_bytes(edges), stop_));
+absl::Status Fill(EdgeSpool<Record>& spool, EdgeSorter<Record>& sorted, bool coalesce, OutDegrees& degrees) {
+  std::optional<EdgeKey> last;
+  for (;;) {
+    PF_ASSIGN_OR_RETURN(const std::span<const Record> edges, sorted.Next());
+    if (edges.empty()) return absl::OkStatus();
+    for (const Record& edge : edges) {
+      if (coalesce && last == edge.key) continue;
+      last = edge.key;
+      uint32_t& degree = degrees[MinorOf(edge.key)];
+      degree += degree != std::numeric_limits<uint32_t>::max();
     }
+    PF_RETURN_IF_ERROR(spool.Append(edges));
   }
+}
 
-  template <class Take>
-  absl::Status ForEach(const Take& take) const {
-    constexpr uint64_t kAtOnce = uint64_t{1} << 16;
-    std::vector<Record> edges;
-    for (uint64_t at = 0; at < file_.size(); at += edges.size() * sizeof(Record)) {
-      PF_RETURN_IF_ERROR(CheckStop(stop_));
-      edges.resize(std::min(kAtOnce, (file_.size() - at) / sizeof(Record)));
-      PF_RETURN_IF_ERROR(file_.Read(at, std::as_writable_bytes(std::span(edges))));
-      PF_RETURN_IF_ERROR(take(std::span(edges)));
+// As EdgeLists.
+template <class Record>
+absl::Status VisitLists(const EdgeSpool<Record>& spool,
+                        const std::function<void(NodeId, std::span<const NodeId>)>& visit) {
+  std::vector<NodeId> sources;
+  NodeId node = 0;
+  PF_RETURN_IF_ERROR(spool.ForEach([&](std::span<const Record> edges) {
+    for (const Record& edge : edges) {
+      if (MajorOf(edge.key) != node) {
+        if (!sources.empty()) visit(node, sources);
+        sources.clear();
+        node = MajorOf(edge.key);
+      }
+      if (sources.size() < kMostAsked) sources.push_back(MinorOf(edge.key));
     }
     return absl::OkStatus();
-  }
-
-  // As EdgeLists.
-  absl::Status VisitLists(const std::function<void(NodeId, std::span<const NodeId>)>& visit) const {
-    std::vector<NodeId> sources;
-    NodeId node = 0;
-    PF_RETURN_IF_ERROR(ForEach([&](std::span<const Record> edges) {
-      for (const Record& edge : edges) {
-        if (MajorOf(edge.key) != node) {
-          if (!sources.empty()) visit(node, sources);
-          sources.clear();
-          node = MajorOf(edge.key);
-        }
-        if (sources.size() < kMostAsked) sources.push_back(MinorOf(edge.key));
-      }
-      return absl::OkStatus();
-    }));
-    if (!sources.empty()) visit(node, sources);
-    return absl::OkStatus();
-  }
-
- private:
-  EdgeSpool(NamelessFile file, std::stop_token stop) : file_(std::move(file)), stop_(std::move(stop)) {}
-  NamelessFile file_;
-  std::stop_token stop_;
-};
+  }));
+  if (!sources.empty()) visit(node, sources);
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -88,15 +63,15 @@ absl::StatusOr<std::unique_ptr<EdgeSorter<Record>>> RenumberEdges(std::unique_pt
   PF_ASSIGN_OR_RETURN(auto spool, EdgeSpool<Record>::Create(sorting.directory, monitor.stop()));
   {
     OutDegrees degrees(options.nodes);
-    PF_RETURN_IF_ERROR(spool.Fill(*sorted, options.coalesce, degrees));
+    PF_RETURN_IF_ERROR(Fill(spool, *sorted, options.coalesce, degrees));
     sorted.reset();
     PF_RETURN_IF_ERROR(monitor.Advance("ordering nodes", 0));
     std::vector<NodeId> order;
     if (options.order == NodeOrder::kDegree) {
       order = OrderByDegree(degrees);
     } else {
-      PF_ASSIGN_OR_RETURN(order,
-                          OrderByCommunity(degrees, [&spool](const auto& visit) { return spool.VisitLists(visit); }));
+      PF_ASSIGN_OR_RETURN(
+          order, OrderByCommunity(degrees, [&spool](const auto& visit) { return VisitLists<Record>(spool, visit); }));
     }
     OutDegrees().swap(degrees);
     renumbering = Renumbering::FromOrder(order);

@@ -39,7 +39,7 @@ constexpr uint64_t kBytesPerSeenEdge = 40;
 constexpr uint64_t kBytesPerDegree = sizeof(int64_t);
 
 ImportOptions AsTheyStand(ImportOptions options) {
-  options.add_inverse_edges = false;
+  options.inverse_edges = InverseEdges::kKeep;
   return options;
 }
 
@@ -126,7 +126,7 @@ class TuImport {
     for (bool done = false; !done;) {
       PF_ASSIGN_OR_RETURN(done, CountEdges());
     }
-    return builder_.FinishSizes();
+    return builder_.FinishSizes(/*inverses=*/false);
   }
 
   // The nodes of each graph stand together, the graphs in their order.

@@ -38,6 +38,10 @@ class EdgeSorter {
  public:
   EdgeSorter(EdgeSorterOptions options, std::stop_token stop);
 
+  // Edges that can be added before a run is written. Most before any was.
+  uint64_t room() const { return capacity_ - buffered_; }
+  // Edges come without inverses after all. Before the first run is written, and before Finish.
+  void DropInverses() { options_.add_inverses = false; }
   // Appends edges. Errors: Cancelled; ResourceExhausted where a run does not fit the disk.
   absl::Status Add(std::span<const Record> edges);
   // After the last edge, once.
@@ -55,7 +59,7 @@ class EdgeSorter {
   void SortBuffered();
   absl::Status Spill();
 
-  const EdgeSorterOptions options_;
+  EdgeSorterOptions options_;
   std::stop_token stop_;
   const uint64_t capacity_;  // edges buffered before a run is written
   const uint64_t chunk_;     // edges of a chunk

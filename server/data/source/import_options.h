@@ -29,6 +29,15 @@ inline constexpr EnumNames<ImportFormat, 6> kImportFormatNames{{{{ImportFormat::
                                                                  {ImportFormat::kNpy, "npy"},
                                                                  {ImportFormat::kTu, "tu"}}}};
 
+// Whether each edge is stored with its inverse.
+enum class InverseEdges {
+  kAuto,  // where the source lists some edges in one direction alone
+  kAdd,   // as OGB's reader does
+  kKeep,  // edges stay as they stand
+};
+inline constexpr EnumNames<InverseEdges, 3> kInverseEdgesNames{
+    {{{InverseEdges::kAuto, "auto"}, {InverseEdges::kAdd, "add"}, {InverseEdges::kKeep, "keep"}}}};
+
 // How the cells of an edge list name nodes.
 enum class NodeIds {
   kRows,     // 0-based rows; the largest one, or num_nodes, sets the number of nodes
@@ -120,13 +129,14 @@ struct TuOptions {
 struct ImportOptions {
   std::filesystem::path source;
   ImportFormat format = ImportFormat::kAuto;
-  // Store each edge with its inverse, as OGB's reader does. In one large graph a self-loop is its own inverse. A
-  // TUDataset has both directions of its edges, which stay as they stand.
-  bool add_inverse_edges = true;
+  // A list has both directions where every (u, v), u != v, stands in it as often as (v, u); kAuto then adds nothing. In
+  // one large graph a self-loop is its own inverse. A TUDataset has both directions of its edges, which stay as they
+  // stand.
+  InverseEdges inverse_edges = InverseEdges::kAuto;
   // One large graph: of several edges with equal ends one is kept, their weights added, the latest timestamp kept. Of a
   // TUDataset the first is kept, with its features.
   bool coalesce = false;
-  // One large graph, directed: keep the edges in both orders (walks need the second). Ignored for symmetric ones.
+  // One large graph, directed: keep the edges in both orders (walks need the second). Symmetric ones have both anyway.
   bool keep_out_edges = true;
   // One large graph, of the OGB layout.
   NodeFeatureChoice node_features = NodeFeatureChoice::kAuto;
@@ -149,6 +159,7 @@ struct ImportOptions {
 };
 
 // Ok, or InvalidArgument with a violation for each option that cannot be, as "options.train_fraction".
+// An option that the format does not use is refused (format_options.h); of kAuto once the format is found.
 absl::Status CheckImportOptions(const ImportOptions& options);
 
 struct ImportProgress {
@@ -157,7 +168,6 @@ struct ImportProgress {
   int64_t bytes_total = 0;
 };
 
-// An option that the format does not use is refused (format_options.h); of kAuto once the format is found.
 // Called often, on the importing thread; must not block.
 using ImportObserver = std::function<void(const ImportProgress&)>;
 

@@ -124,14 +124,17 @@ struct GivenLinksSummary {
 
 struct GraphSummary {
   int64_t nodes = 0, edges = 0;
-  bool symmetric = false;  // every edge has its inverse, by construction
+  // Every edge has its inverse, with an equal weight and timestamp: both are one edge without a direction.
+  bool symmetric = false;
   bool inverse_edges_added = false;
+  EdgeDirections directions = EdgeDirections::kUnknown;
   bool weighted = false, timestamped = false;
   bool node_times = false;
   bool named = false;                                          // source ids that are not the rows; text or numbers
   NodeOrder order = NodeOrder::kNone;                          // other than kNone: named
   int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;  // degrees are of `in`
   int64_t duplicate_edges = 0;                                 // dropped by the import, where it was asked to
+  int64_t equal_edges = 0;                                     // kept, beyond the first with equal ends
   FeatureSummary node_features, edge_features;
   int64_t node_feature_nonzeros = 0;  // of sparse ones
   int64_t num_targets = 0, num_missing_labels = 0;

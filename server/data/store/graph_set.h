@@ -40,7 +40,8 @@ struct GraphSetSummary {
   std::vector<int64_t> class_values;
   // What the features were made of, where the source's table is not simply taken over: "labels", "degree".
   std::string node_feature_origin, edge_feature_origin;
-  // Edges beyond the first with equal ends, where the import counted them: dropped by `coalesce`, else kept.
+  // Edges beyond the first with equal ends, as stored: dropped by `coalesce`, else kept. Older versions counted them
+  // in a TUDataset alone.
   int64_t duplicate_edges = 0;
   // Lines that the import told its user: how it read what can be read in more ways than one, and files that it did not
   // read. Each is one line of UTF-8.
@@ -50,6 +51,7 @@ struct GraphSetSummary {
   uint64_t store_bytes = 0;
   std::string split_name;  // "random" for a seeded one
   bool inverse_edges_added = false;
+  EdgeDirections directions = EdgeDirections::kUnknown;
 };
 
 // An open store. Opening reads the header only and copies nothing; each section's checksum is verified the first time

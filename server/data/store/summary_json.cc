@@ -83,6 +83,7 @@ struct GraphSchema {
     a("edges", s.edges);
     a("symmetric", s.symmetric);
     a("inverse_edges_added", s.inverse_edges_added);
+    a("directions", s.directions, kEdgeDirectionsNames);
     a("weighted", s.weighted);
     a("timestamped", s.timestamped);
     a("node_times", s.node_times);
@@ -92,6 +93,7 @@ struct GraphSchema {
     a("isolated_nodes", s.isolated_nodes);
     a("max_degree", s.max_degree);
     a("duplicate_edges", s.duplicate_edges);
+    a("equal_edges", s.equal_edges);
     a("node_features", s.node_features);
     a("edge_features", s.edge_features);
     a("node_feature_nonzeros", s.node_feature_nonzeros);
@@ -157,6 +159,7 @@ std::string SummaryToJson(const GraphSetSummary& summary) {
             {"num_missing_labels", summary.num_missing_labels},
             {"split_name", summary.split_name},
             {"inverse_edges_added", summary.inverse_edges_added},
+            {"directions", kEdgeDirectionsNames.Name(summary.directions)},
             {"class_values", summary.class_values},
             {"node_feature_origin", summary.node_feature_origin},
             {"edge_feature_origin", summary.edge_feature_origin},
@@ -199,6 +202,13 @@ absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text) {
     read("class_values", summary.class_values);
     read("node_feature_origin", summary.node_feature_origin);
     read("edge_feature_origin", summary.edge_feature_origin);
+    if (const auto found = j.find("directions"); found != j.end()) {
+      const auto directions = kEdgeDirectionsNames.Parse(found->get<std::string>());
+      if (!directions) {
+        return absl::DataLossError(absl::StrCat("directions is none of ", kEdgeDirectionsNames.Accepted()));
+      }
+      summary.directions = *directions;
+    }
     read("duplicate_edges", summary.duplicate_edges);
     read("notes", summary.notes);
     read("categories_known", summary.categories_known);

@@ -75,6 +75,20 @@ enum class NodeOrder : uint32_t {
 inline constexpr EnumNames<NodeOrder, 3> kNodeOrderNames{
     {{{NodeOrder::kNone, "none"}, {NodeOrder::kDegree, "degree"}, {NodeOrder::kCommunity, "community"}}}};
 
+// Which directions of its edges a store holds, and why.
+enum class EdgeDirections : uint32_t {
+  kUnknown,   // an older version imported it and did not look
+  kAdded,     // the import stored an inverse with each edge
+  kListed,    // the import would have added inverses, but the source lists both directions of every edge
+  kKept,      // edges were to be kept as they stand; some are listed in one direction alone
+  kKeptBoth,  // the same, but the source lists both directions of every edge
+};
+inline constexpr EnumNames<EdgeDirections, 5> kEdgeDirectionsNames{{{{EdgeDirections::kUnknown, "unknown"},
+                                                                     {EdgeDirections::kAdded, "added"},
+                                                                     {EdgeDirections::kListed, "listed"},
+                                                                     {EdgeDirections::kKept, "kept"},
+                                                                     {EdgeDirections::kKeptBoth, "kept-both"}}}};
+
 // Sizes of a set's or a split's graphs; standard deviations are over the population.
 struct SizeStatistics {
   int64_t graphs = 0, nodes = 0, edges = 0;

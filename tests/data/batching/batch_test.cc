@@ -26,7 +26,8 @@ using ::testing::IsEmpty;
 class BatcherTest : public ::testing::Test {
  protected:
   // Without inverses, so that the edges are few enough to read.
-  BatcherTest() : set_(MakeStore(temp_.path(), SmallSet(), {.source = {}, .add_inverse_edges = false, .split = {}})) {
+  BatcherTest()
+      : set_(MakeStore(temp_.path(), SmallSet(), {.source = {}, .inverse_edges = InverseEdges::kKeep, .split = {}})) {
     auto batcher = Batcher::Create(set_);
     EXPECT_TRUE(batcher.ok()) << batcher.status();
     batcher_ = *std::move(batcher);

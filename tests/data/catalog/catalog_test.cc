@@ -32,7 +32,7 @@ TEST_F(CatalogTest, ImportsAndKeepsWhatItWasAsked) {
     const auto catalog = Open();
     EXPECT_THAT(catalog->List(), IsEmpty());
     ImportOptions options = Options();
-    options.add_inverse_edges = false;
+    options.inverse_edges = InverseEdges::kKeep;
     options.split = "plain";
     options.split_seed = UINT64_MAX;
     options.train_fraction = 0.1;
@@ -56,7 +56,7 @@ TEST_F(CatalogTest, ImportsAndKeepsWhatItWasAsked) {
   EXPECT_EQ(dataset->create_time, accepted.create_time);
   EXPECT_EQ(dataset->uid, accepted.uid);
   EXPECT_EQ(dataset->options.source, source());
-  EXPECT_FALSE(dataset->options.add_inverse_edges);
+  EXPECT_EQ(dataset->options.inverse_edges, InverseEdges::kKeep);
   EXPECT_EQ(dataset->options.split, "plain");
   EXPECT_EQ(dataset->options.split_seed, UINT64_MAX);
   EXPECT_EQ(dataset->options.train_fraction, 0.1);

@@ -16,7 +16,7 @@ TEST(ImportRecord, ComesBackWhole) {
   ImportOptions& o = record.options;
   o.source = "/data/a file";
   o.format = ImportFormat::kEdgeList;
-  o.add_inverse_edges = false;
+  o.inverse_edges = InverseEdges::kKeep;
   o.coalesce = true;
   o.keep_out_edges = false;
   o.split = "time";
@@ -43,7 +43,7 @@ TEST(ImportRecord, ComesBackWhole) {
   EXPECT_EQ(read->starts, 2);
   EXPECT_EQ(read->options.source, o.source);
   EXPECT_EQ(read->options.format, o.format);
-  EXPECT_EQ(read->options.add_inverse_edges, o.add_inverse_edges);
+  EXPECT_EQ(read->options.inverse_edges, o.inverse_edges);
   EXPECT_EQ(read->options.coalesce, o.coalesce);
   EXPECT_EQ(read->options.keep_out_edges, o.keep_out_edges);
   EXPECT_EQ(read->options.split, o.split);
@@ -67,7 +67,7 @@ TEST(ImportRecord, AnOlderRecordTakesDefaults) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->uid, "1767323045000000") << "its time, in microseconds, as older versions told datasets apart";
   EXPECT_EQ(read->options.source, "/data/zinc");
-  EXPECT_FALSE(read->options.add_inverse_edges);
+  EXPECT_EQ(read->options.inverse_edges, InverseEdges::kKeep);
   EXPECT_EQ(read->options.split, "plain");
   EXPECT_EQ(read->options.split_seed, 7u);
   EXPECT_EQ(read->options.valid_fraction, 0.25);

@@ -39,7 +39,7 @@ class EdgeListColumns : public ::testing::Test {
   ImportOptions Options(std::string_view text, EdgeListOptions edge_list = {}) {
     WriteText(temp_.path() / "edges.csv", text);
     ImportOptions options{.source = temp_.path() / "edges.csv", .edge_list = std::move(edge_list)};
-    options.add_inverse_edges = false;
+    options.inverse_edges = InverseEdges::kKeep;
     return options;
   }
   std::shared_ptr<const Graph> Make(const ImportOptions& options) { return MakeGraph(temp_.path() / "store", options); }
@@ -73,7 +73,7 @@ TEST_F(EdgeListColumns, ReadTheTrialsRight) {
   for (const auto& c : kCases) {
     ImportOptions options{.source = trials / c.file, .format = ImportFormat::kEdgeList};
     options.edge_list.node_ids = c.ids;
-    options.add_inverse_edges = false;
+    options.inverse_edges = InverseEdges::kKeep;
     const auto graph = Make(options);
     ASSERT_NE(graph, nullptr) << c.file;
     EXPECT_EQ(NamedEdgesOf(*graph), c.edges) << c.file;
@@ -84,7 +84,7 @@ TEST_F(EdgeListColumns, ReadTheTrialsRight) {
   EXPECT_THAT(Refusal(options), HasSubstr("q5.csv:1:1: source: \"x,1\" is not a node id"));
   options = {.source = trials / "hash.csv", .format = ImportFormat::kEdgeList};
   options.edge_list = {.node_ids = NodeIds::kText, .comment = '\0'};
-  options.add_inverse_edges = false;
+  options.inverse_edges = InverseEdges::kKeep;
   const auto graph = Make(options);
   ASSERT_NE(graph, nullptr);
   EXPECT_THAT(NamedEdgesOf(*graph), ElementsAre("#1>#2", "#2>#3", "4>5"));

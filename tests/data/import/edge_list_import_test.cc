@@ -25,7 +25,7 @@ class EdgeListImport : public ::testing::Test {
   ImportOptions Options(std::string_view text) {
     WriteText(temp_.path() / "edges.csv", text);
     ImportOptions options{.source = temp_.path() / "edges.csv"};
-    options.add_inverse_edges = false;
+    options.inverse_edges = InverseEdges::kKeep;
     return options;
   }
   std::shared_ptr<const Graph> Make(const ImportOptions& options) { return MakeGraph(temp_.path() / "store", options); }
@@ -162,7 +162,7 @@ TEST_F(EdgeListImport, InversesAndCoalescing) {
   };
   for (const auto& c : kCases) {
     ImportOptions options = Options(text);
-    options.add_inverse_edges = c.inverses;
+    options.inverse_edges = c.inverses ? InverseEdges::kAdd : InverseEdges::kKeep;
     options.coalesce = c.coalesce;
     const auto graph = Make(options);
     ASSERT_NE(graph, nullptr) << c.why;

@@ -217,7 +217,7 @@ TEST_F(FeatureTypes, OnlyDenseFeaturesOfOneLargeGraphAreConverted) {
             "options.feature_type: int8, but the node features are sparse, and only dense ones are converted; as-is is "
             "accepted");
   EXPECT_EQ(Error(SmallSet(), FeatureType::kInt8),
-            "options.feature_type: int8 is for one large graph, and this is a set of graphs; as-is is accepted");
+            "options.feature_type: the format ogb-graphs does not use it; accepted with ogb-nodes, npy");
   ImportOptions options{.source = "x", .format = ImportFormat::kOgbGraphs, .feature_type = FeatureType::kInt8};
   options.order = NodeOrder::kDegree;
   const auto violations = GetViolations(CheckImportOptions(options));

@@ -41,9 +41,11 @@ TEST(ImportMemory, Started) {
   fs::path source, store;
   ImportOptions options;
   int killed_at = 0, sorts = 0, order = 0;
-  words >> source >> store >> options.memory_bytes >> options.add_inverse_edges >> killed_at >> order;
+  std::string inverse_edges;
+  words >> source >> store >> options.memory_bytes >> inverse_edges >> killed_at >> order;
   options.source = source;
   options.order = static_cast<NodeOrder>(order);
+  options.inverse_edges = kInverseEdgesNames.Parse(inverse_edges).value();
   const uint64_t bare = PeakBytes();
   const auto observer = [&](const ImportProgress& progress) {
     if (progress.current_file == "sorting" && ++sorts == killed_at) kill(getpid(), SIGKILL);
@@ -76,12 +78,12 @@ class ImportMemoryOfAProcess : public ::testing::Test {
     std::ofstream out(source_);
     for (int e = 0; e < 4'000'000; ++e) out << random.Below(200'000) << ',' << random.Below(200'000) << '\n';
   }
-  std::string Job(uint64_t memory_bytes, bool add_inverse_edges, int killed_at = 0,
+  std::string Job(uint64_t memory_bytes, InverseEdges inverse_edges, int killed_at = 0,
                   NodeOrder order = NodeOrder::kNone) {
     fs::remove_all(store_);
     fs::create_directories(store_);
-    return source_.string() + " " + store_.string() + " " + std::to_string(memory_bytes) +
-           (add_inverse_edges ? " 1 " : " 0 ") + std::to_string(killed_at) + " " +
+    return source_.string() + " " + store_.string() + " " + std::to_string(memory_bytes) + " " +
+           std::string(kInverseEdgesNames.Name(inverse_edges)) + " " + std::to_string(killed_at) + " " +
            std::to_string(static_cast<int>(order));
   }
   uint64_t Peak() {
@@ -97,20 +99,20 @@ TEST_F(ImportMemoryOfAProcess, StaysNearItsCapForAGraphSeveralTimesLarger) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer takes memory of its own";
 #endif
-  ASSERT_EQ(Start(Job(256 * kMiB, true)), 0);
+  ASSERT_EQ(Start(Job(256 * kMiB, InverseEdges::kAdd)), 0);
   EXPECT_GT(Peak(), 80 * kMiB) << "the graph is too small to show anything";
-  for (const bool add_inverse_edges : {true, false}) {
-    ASSERT_EQ(Start(Job(16 * kMiB, add_inverse_edges)), 0);
+  for (const auto& [inverse_edges, name] : kInverseEdgesNames.rows) {
+    ASSERT_EQ(Start(Job(16 * kMiB, inverse_edges)), 0);
     // Offsets, threads, and what the C library keeps.
     constexpr uint64_t kBeside = 12 * kMiB;
-    EXPECT_LT(Peak(), 16 * kMiB + kBeside) << (add_inverse_edges ? "with inverses" : "both ways");
-    ASSERT_EQ(Start(Job(16 * kMiB, add_inverse_edges, 0, NodeOrder::kCommunity)), 0);
+    EXPECT_LT(Peak(), 16 * kMiB + kBeside) << name;
+    ASSERT_EQ(Start(Job(16 * kMiB, inverse_edges, 0, NodeOrder::kCommunity)), 0);
     EXPECT_LT(Peak(), 16 * kMiB + kBeside) << "in another order";
   }
 }
 
 TEST_F(ImportMemoryOfAProcess, KilledLeavesNothingButItsDirectory) {
-  const int status = Start(Job(16 * kMiB, true, /*killed_at=*/1));
+  const int status = Start(Job(16 * kMiB, InverseEdges::kAdd, /*killed_at=*/1));
   ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "the import ended before its runs were merged";
   for (const auto& entry : fs::directory_iterator(store_)) {
     EXPECT_EQ(entry.path().filename(), std::string(Graph::kFileName) + ".part");

@@ -48,7 +48,7 @@ class NpyImport : public ::testing::Test {
     fs::remove_all(temp_.path() / "source");
     WriteFiles(temp_.path() / "source", files);
     ImportOptions options{.source = temp_.path() / "source"};
-    options.add_inverse_edges = false;
+    options.inverse_edges = InverseEdges::kKeep;
     return options;
   }
   std::shared_ptr<const Graph> Make(const Files& files) { return MakeGraph(temp_.path() / "store", Options(files)); }

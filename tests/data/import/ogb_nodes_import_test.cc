@@ -69,7 +69,7 @@ TEST_F(OgbNodesImport, ReadsAllThereIs) {
 
 TEST_F(OgbNodesImport, DirectedEdgesKeepTheirFeaturesBothWays) {
   ImportOptions options = Options(SmallGraph());
-  options.add_inverse_edges = false;
+  options.inverse_edges = InverseEdges::kKeep;
   const auto graph = Make(options);
   ASSERT_NE(graph, nullptr);
   EXPECT_THAT(Values(graph->view().in.edge_ids), ElementsAre(0, 1, 2));

@@ -233,7 +233,7 @@ TEST_F(Renumbered, EveryFormatUndoneByItsMapIsTheSourcesOrder) {
                      {"directed, in-edges only", false, false, false}};
   for (const auto& c : kEdgesCases) {
     const auto check = [&](ImportOptions options, const std::string& what) {
-      options.add_inverse_edges = c.inverses;
+      options.inverse_edges = c.inverses ? InverseEdges::kAdd : InverseEdges::kKeep;
       options.coalesce = c.coalesce;
       options.keep_out_edges = c.out;
       ExpectSame(options, absl::StrCat(what, ", ", c.why));
@@ -280,7 +280,7 @@ TEST_F(Renumbered, ErrorsSpeakOfTheSourcesNodes) {
   EXPECT_THAT(ImportGraphInto(temp_.path() / "store", options).status().message(),
               HasSubstr("node 2: feature 5 stands twice"));
   options = Options("2,0,1\n2,1,3e38\n2,1,3e38\n", NodeIds::kRows);
-  options.add_inverse_edges = false;
+  options.inverse_edges = InverseEdges::kKeep;
   options.order = NodeOrder::kDegree;
   options.coalesce = true;
   EXPECT_THAT(ImportGraphInto(temp_.path() / "store", options).status().message(), HasSubstr("between nodes 1 and 2"));
@@ -300,7 +300,7 @@ TEST_F(Renumbered, TooManyNodesForTheirOrderAreRefused) {
 
 TEST_F(Renumbered, SamplesAreAskedForAndToldByTheSourcesNames) {
   ImportOptions options = Options("7,9\n7,8\n7,6\n6,9\n", NodeIds::kRows);
-  options.add_inverse_edges = false;
+  options.inverse_edges = InverseEdges::kKeep;
   options.order = NodeOrder::kDegree;
   const auto graph = MakeGraph(temp_.path() / "store", options);
   ASSERT_NE(graph, nullptr);

@@ -25,7 +25,7 @@ Files BareSet() {
 
 TEST(FeaturedSet, ADegreeIsACategory) {
   TempDir temp;
-  const auto set = MakeStore(temp.path(), BareSet(), {.add_inverse_edges = false});
+  const auto set = MakeStore(temp.path(), BareSet(), {.inverse_edges = InverseEdges::kKeep});
   ASSERT_NE(set, nullptr);
   const auto made = WithFeatures(set, MadeFeatures::kDegree);
   ASSERT_TRUE(made.ok()) << made.status();

@@ -14,6 +14,7 @@ from permafrost import fields
 from permafrost.connection import Connection
 from permafrost.errors import ImportFailed, InputError, NotFound, PermissionDenied, needs
 from permafrost.html import table
+from permafrost.inverses import inverse_options, take_inverses
 from permafrost.public import own_errors
 from permafrost.uploads import Upload, upload_folder
 from permafrost.v1 import dataset_pb2, server_pb2
@@ -109,7 +110,7 @@ class Datasets:
     The imports that take data from Python write files of a format that the server reads. `via` says how these come to
     it: "folder" writes them below an import root of a server on this machine, "upload" sends them, "auto" (the default)
     is the first where that is possible, and else the second. All imports take the fields of ImportOptions as further
-    keyword arguments (split_seed=7, train_fraction=0.8, feature_type="bfloat16" ...), return when the dataset is READY,
+    keyword arguments (split_seed=7, inverse_edges="keep", order="degree" ...), return when the dataset is READY,
     and raise AlreadyExists, InvalidArgument, or ImportFailed with what the server found wrong. With
     `validate_only=True` nothing is imported: the source is found, no row of it is read, and the Dataset that comes back
     has no uid.
@@ -196,11 +197,11 @@ class Datasets:
         names: what one large graph's nodes are called, one a row: numbers, or texts. Predictions and samples speak by
             them. Without it: what OGB's mapping/nodeidx2*.csv.gz says, where the dataset has it; else their rows.
 
-        Edges are kept as they stand. Errors: InputError, for a HeteroData too.
+        Edges are kept as they stand, unless inverse_edges is "add" or "auto". Errors: InputError, for a HeteroData too.
         """
         from permafrost.sources import pyg
 
-        options.setdefault("no_inverse_edges", True)
+        options.update(inverse_options(take_inverses(options) or "keep"))
         return self._from_files(
             name, lambda folder: pyg.write(dataset, folder, splits, mask, link_split, names), via, progress, options
         )
@@ -225,16 +226,17 @@ class Datasets:
         node_attributes, edge_attributes: names of numeric attributes, which become features in this order: categories
             where all are ints or bools.
         weight: an edge attribute of one graph.
-        An undirected edge is stored in both directions (a loop once), a directed one as it is.
+        An undirected edge is stored in both directions (a loop once), a directed one as it is. inverse_edges="add",
+            "keep" or "auto" says otherwise.
         Rows are in the order of `graph.nodes`; the nodes of one graph keep their names, as `str` makes texts of what is
             no integer.
         """
         from permafrost.sources import networkx as source
 
-        as_they_stand = options.pop("no_inverse_edges", None)
+        asked = take_inverses(options)
 
         def write(folder: pathlib.Path) -> Mapping[str, Any]:
-            return source.write(graphs, folder, node_attributes, edge_attributes, label, weight, splits, as_they_stand)
+            return source.write(graphs, folder, node_attributes, edge_attributes, label, weight, splits, asked)
 
         return self._from_files(name, write, via, progress, options)
 
@@ -260,7 +262,7 @@ class Datasets:
         except ImportError as error:
             raise needs("import_smiles", "smiles", error) from None
         wanted = [targets] if isinstance(targets, str) else list(targets)
-        options.setdefault("no_inverse_edges", False)
+        options.update(inverse_options(take_inverses(options) or "add"))
         return self._from_files(
             name, lambda folder: smiles.write(pathlib.Path(csv), folder, column, wanted, splits), via, progress, options
         )
@@ -313,7 +315,7 @@ class Datasets:
             split=split,
             edge_features=edge_features,
         )
-        options.setdefault("no_inverse_edges", True)
+        options.update(inverse_options(take_inverses(options) or "keep"))
         return self._from_files(name, lambda folder: parquet.write(tables, folder), via, progress, options)
 
     def _from_files(self, name: str, write: _Write, via: str, progress: bool, options: dict[str, Any]) -> Dataset:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from permafrost.errors import InputError, needs
+from permafrost.inverses import inverse_options
 from permafrost.sources.files import GraphArrays, check_splits, rows_of, write_graph, write_set
 
 
@@ -20,9 +21,10 @@ def write(
     label: str,
     weight: str | None,
     splits: Mapping[str, Any] | None,
-    no_inverse_edges: bool | None = None,
+    inverse_edges: str | None = None,
 ) -> dict[str, Any]:
-    """Returns ImportOptions. no_inverse_edges: keeps each edge as it stands; None: where the graphs are directed."""
+    """Returns ImportOptions. inverse_edges: as that of ImportOptions; None: "keep" where the graphs are directed, else
+    "add"."""
     try:
         import networkx
     except ImportError as error:
@@ -38,7 +40,7 @@ def write(
         graph.names = list(graphs.nodes)
         rows = None if splits is None else check_splits(splits, graph.num_nodes, what)
         options = write_graph(folder, graph, rows, what)
-        return {**options, "no_inverse_edges": graphs.is_directed() if no_inverse_edges is None else no_inverse_edges}
+        return {**options, **inverse_options(inverse_edges or ("keep" if graphs.is_directed() else "add"))}
     if not isinstance(graphs, Iterable):
         raise InputError(f"{what}: is a {type(graphs).__name__}, expected a networkx.Graph or several")
     directed: set[bool] = set()
@@ -52,7 +54,8 @@ def write(
             if len(directed) > 1:
                 raise InputError(f"{where}: is {'' if graph.is_directed() else 'un'}directed, unlike graph 0")
             arrays = _arrays(graph, node_attributes, edge_attributes, None, where)
-            if not (graph.is_directed() if no_inverse_edges is None else no_inverse_edges):
+            # The server would store a loop twice in a set.
+            if inverse_edges == "add" or (inverse_edges is None and not graph.is_directed()):
                 _add_inverses(arrays)
             if label not in graph.graph and label not in node_attributes:
                 _check_no_node_labels(graph, label, where)
@@ -60,7 +63,7 @@ def write(
                 arrays.y = rows_of([label], [graph.graph], f"{where}: graph attributes")
             yield arrays
 
-    return {**write_set(folder, each(), splits, what), "no_inverse_edges": True}
+    return {**write_set(folder, each(), splits, what), **inverse_options("auto" if inverse_edges == "auto" else "keep")}
 
 
 def _check_no_node_labels(graph: Any, label: str, where: str) -> None:
@@ -73,7 +76,7 @@ def _check_no_node_labels(graph: Any, label: str, where: str) -> None:
 
 
 def _add_inverses(graph: GraphArrays) -> None:
-    """After each edge its inverse, and after a loop nothing: the server would store that twice in a set."""
+    """After each edge its inverse, and after a loop nothing."""
     edges = np.repeat(graph.edge_index, 2, axis=1)
     edges[:, 1::2] = graph.edge_index[::-1]
     kept = np.ones(edges.shape[1], dtype=bool)

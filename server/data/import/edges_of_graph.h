@@ -13,11 +13,11 @@
 
 namespace permafrost::data {
 
-class SetEdgeRows {
+class EdgesOfGraph {
  public:
-  // add_inverses: file order is then e0, inverse(e0), e1, inverse(e1), ... as OGB's reader makes it; self-loops too.
-  explicit SetEdgeRows(bool add_inverses) : add_inverses_(add_inverses) {}
-
+  // From the next graph on. Added: file order is then e0, inverse(e0), e1, inverse(e1), ... as OGB's reader makes it;
+  // self-loops too.
+  void SetAddInverses(bool add_inverses) { add_inverses_ = add_inverses; }
   // Forgets the edges; those that follow are of graph `graph` with `num_nodes` nodes.
   void BeginGraph(int64_t graph, int64_t num_nodes);
   // Takes in "source,target". InvalidArgument for what is no two node ids of the graph.
@@ -26,6 +26,10 @@ class SetEdgeRows {
   void Add(uint32_t source, uint32_t target);
   // Edges taken in, with inverses.
   size_t count() const { return file_target_.size(); }
+  // After the graph's last edge: edges beyond the first with equal ends; and whether every (u, v) stands as often as
+  // (v, u).
+  size_t CountEqual();
+  bool HasBothDirections();
   // After the graph's last edge.
   void Sort();
 
@@ -37,10 +41,13 @@ class SetEdgeRows {
  private:
   absl::Status ParseEnd(const CsvRows& rows, std::string_view field, std::string_view cell, uint32_t& end) const;
 
-  const bool add_inverses_;
+  // Sets keys_ to the edges by target and source, sorted.
+  void SortEnds();
+
+  bool add_inverses_ = false;
   int64_t graph_ = 0, num_nodes_ = 0;
   std::vector<uint32_t> file_source_, file_target_;  // file order
-  std::vector<uint64_t> keys_;
+  std::vector<uint64_t> keys_, inverses_;
   std::vector<uint32_t> source_, target_, file_row_;
 };
 

@@ -1,4 +1,4 @@
-#include "data/import/edge_rows.h"
+#include "data/import/edges_of_graph.h"
 
 #include <algorithm>
 
@@ -6,18 +6,19 @@
 #include "base/quote.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/sort/edge_records.h"
 #include "data/source/cell_number.h"
 
 namespace permafrost::data {
 
-void SetEdgeRows::BeginGraph(int64_t graph, int64_t num_nodes) {
+void EdgesOfGraph::BeginGraph(int64_t graph, int64_t num_nodes) {
   graph_ = graph;
   num_nodes_ = num_nodes;
   file_source_.clear();
   file_target_.clear();
 }
 
-absl::Status SetEdgeRows::Parse(const CsvRows& rows, std::string_view line) {
+absl::Status EdgesOfGraph::Parse(const CsvRows& rows, std::string_view line) {
   Cells cells(line);
   std::string_view source_cell, target_cell, extra;
   cells.Next(source_cell);
@@ -29,7 +30,7 @@ absl::Status SetEdgeRows::Parse(const CsvRows& rows, std::string_view line) {
   return absl::OkStatus();
 }
 
-void SetEdgeRows::Add(uint32_t source, uint32_t target) {
+void EdgesOfGraph::Add(uint32_t source, uint32_t target) {
   file_source_.push_back(source);
   file_target_.push_back(target);
   if (add_inverses_) {
@@ -38,8 +39,8 @@ void SetEdgeRows::Add(uint32_t source, uint32_t target) {
   }
 }
 
-absl::Status SetEdgeRows::ParseEnd(const CsvRows& rows, std::string_view field, std::string_view cell,
-                                   uint32_t& end) const {
+absl::Status EdgesOfGraph::ParseEnd(const CsvRows& rows, std::string_view field, std::string_view cell,
+                                    uint32_t& end) const {
   int64_t value = 0;
   const IntegerCell parsed = ParseInteger(cell, value);
   if (parsed == IntegerCell::kNotInteger) return rows.Error(field, absl::StrCat(Quote(cell), " is not an integer"));
@@ -53,7 +54,28 @@ absl::Status SetEdgeRows::ParseEnd(const CsvRows& rows, std::string_view field, 
   return absl::OkStatus();
 }
 
-void SetEdgeRows::Sort() {
+void EdgesOfGraph::SortEnds() {
+  keys_.clear();
+  for (size_t i = 0; i < file_target_.size(); ++i) keys_.push_back(MakeEdgeKey(file_target_[i], file_source_[i]));
+  std::sort(keys_.begin(), keys_.end());
+}
+
+size_t EdgesOfGraph::CountEqual() {
+  SortEnds();
+  size_t equal = 0;
+  for (size_t i = 1; i < keys_.size(); ++i) equal += keys_[i] == keys_[i - 1];
+  return equal;
+}
+
+bool EdgesOfGraph::HasBothDirections() {
+  SortEnds();
+  inverses_.clear();
+  for (const uint64_t key : keys_) inverses_.push_back(SwapEnds(key));
+  std::sort(inverses_.begin(), inverses_.end());
+  return keys_ == inverses_;
+}
+
+void EdgesOfGraph::Sort() {
   // The index in the low half makes keys distinct, and so the sort a stable one.
   keys_.clear();
   for (size_t i = 0; i < file_target_.size(); ++i) keys_.push_back(uint64_t{file_target_[i]} << 32 | i);
