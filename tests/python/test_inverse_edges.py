@@ -68,5 +68,5 @@ def test_files_that_are_not_read_are_told(client, tmp_path):
     np.savez(tmp_path / "node_label.npz", np.zeros(4))
     with pytest.raises(permafrost.ImportFailed, match="node_label.npz: no file of this name is read; accepted: node_label.npy"):
         client.datasets.upload_path(tmp_path, "refused", progress=False)
-    with pytest.raises(permafrost.ImportFailed, match="RST2_A.txt: node ids: none is above 3"):
+    with pytest.raises(permafrost.ImportFailed, match="RST2_A.txt: node ids: all edges are among the first 3 nodes"):
         client.datasets.upload_path(TRIALS / "tu-restarted" / "RST2", "restarted", progress=False)

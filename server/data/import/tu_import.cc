@@ -229,12 +229,13 @@ class TuImport {
     }
     const bool begins_anew = duplicates > 0 || edges_.descents() >= with_edges + without - 1;
     if (with_edges == 0 || without == 0 || edges_.largest_node() > largest || !begins_anew) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        files_.edges.name, ": node ids: none is above ", edges_.largest_node(), ", and the largest of ", num_graphs_,
-        " graphs has ", largest, " nodes; ", duplicates, " edges stand there before, and ", without,
-        " graphs of two or more nodes would have no edge: ids seem to begin anew in each graph; accepted: ids that go "
-        "on through all graphs, as rows of ",
-        files_.graph_of_node.name));
+    return absl::InvalidArgumentError(
+        absl::StrCat(files_.edges.name, ": node ids: all edges are among the first ", edges_.largest_node(),
+                     " nodes of the set, and the largest of its ", num_graphs_, " graphs has ", largest, "; ",
+                     duplicates, " edges are repeated, and ", without,
+                     " graphs of two or more nodes would have none: ids seem to begin anew in "
+                     "each graph; accepted: ids that go on through all graphs, as the rows of ",
+                     files_.graph_of_node.name));
   }
 
   absl::Status ReadNodeFeatures() {
