@@ -17,10 +17,6 @@ const Endings& OfTextOrArray() {
   static const auto& endings = *new Endings{".csv", ".csv.gz", ".csv.zst", ".npy"};
   return endings;
 }
-const Endings& OfTextOrArchive() {
-  static const auto& endings = *new Endings{".csv", ".csv.gz", ".csv.zst", ".npz"};
-  return endings;
-}
 
 void AddNames(std::string_view folder, std::initializer_list<std::string_view> names, const Endings& endings,
               std::vector<KnownName>& known) {
@@ -58,7 +54,9 @@ std::vector<KnownName> OgbNodesNames(std::string_view split) {
   // By the last one a set is told from one graph.
   AddNames("raw/", {"num-node-list", "num-edge-list", "edge", "graph-label"}, OfText(), known);
   AddNames("raw/", {"node-feat", "node-label", "edge-weight", "edge-feat"}, OfTextOrArray(), known);
-  AddNames("raw/", {"node-feat-sparse"}, OfTextOrArchive(), known);
+  // Distributed sets hold both, made of the same values; the archive is read.
+  AddNames("raw/", {"node-feat-sparse"}, OfText(), known);
+  known.push_back({.stem = "raw/node-feat-sparse", .endings = {".npz"}, .table = "raw/node-feat-sparse.npz"});
   AddSplit(split, /*or_masks=*/true, known);
   AddLinks(known);
   return known;

@@ -99,15 +99,16 @@ class UnreadFiles {
     const size_t dot = ending.rfind('.');
     const std::string_view last = dot == ending.npos ? std::string_view() : std::string_view(ending).substr(dot);
     if (std::ranges::find(kBesideData, last) != kBesideData.end() || path.ends_with('~')) return absl::OkStatus();
+    for (const KnownName& known : contents_.known) {
+      if (!IsExact(parts, known)) continue;
+      const std::string read = ReadOf(known.table);
+      // Else a table that the options leave out.
+      return read.empty() ? absl::OkStatus() : SecondForm(path, read);
+    }
     const std::vector<std::string> words = WordsOf(parts.stem);
-    // The nearest known name first: an exact one may be within two edits of another.
+    // The nearest known name first: one of the same words may be within two edits of another.
     for (const KnownName& known : contents_.known) {
       if (const absl::Status status = CheckSame(path, parts, words, known); !status.ok()) return status;
-    }
-    for (const KnownName& known : contents_.known) {
-      const NameParts of_known = PartsOf(known.stem);
-      const bool exact = parts.folder == of_known.folder && parts.stem == of_known.stem;
-      if (exact) return absl::OkStatus();
     }
     for (const KnownName& known : contents_.known) {
       const NameParts of_known = PartsOf(known.stem);
@@ -130,9 +131,17 @@ class UnreadFiles {
           (parts.folder.empty() || parts.folder == "raw/") && parts.stem == of_known.stem && has_ending && read.empty();
       return misplaced ? WrongName(path, parts.ending, known) : absl::OkStatus();
     }
-    // A table that the options leave out.
-    if (parts.stem == of_known.stem && has_ending && read.empty()) return absl::OkStatus();
-    if (read.empty()) return WrongName(path, absl::AsciiStrToLower(AbslView(parts.ending)), known);
+    return read.empty() ? WrongName(path, absl::AsciiStrToLower(AbslView(parts.ending)), known)
+                        : SecondForm(path, read);
+  }
+
+  static bool IsExact(const NameParts& parts, const KnownName& known) {
+    const NameParts of_known = PartsOf(known.stem);
+    return parts.folder == of_known.folder && parts.stem == of_known.stem &&
+           std::ranges::find(known.endings, parts.ending) != known.endings.end();
+  }
+
+  static absl::Status SecondForm(const std::string& path, const std::string& read) {
     return absl::InvalidArgumentError(
         absl::StrCat(ShownName(path), ": stands beside ", ShownName(read), ", which is read; one of them is accepted"));
   }

@@ -31,7 +31,7 @@ struct SourceContents {
 // begin with "." are passed over, and so is what lies deeper than four folders or beyond the first 10,000 entries.
 // Errors: InvalidArgument, naming the file and the right name, for
 // - a second form of a table that is read, such as raw/edge.csv beside raw/edge.csv.gz, or node_label.npz beside
-//   node_label.npy,
+//   node_label.npy; but of sparse features text beside the .npz is only named,
 // - a known name in another case, with '_' for '-', with "features" for "feat", in the wrong folder, or with an ending
 //   that is not read,
 // - a name within two edits of a known one whose table is not there: one in a word of three or four letters, two in a

@@ -41,8 +41,8 @@ TEST(TuImport, IdsThatBeginAnewInEachGraphAreRefused) {
   const auto restarted = ImportTu(trial, temp.path() / "store");
   EXPECT_EQ(restarted.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(restarted.status().message()),
-            "RST2_A.txt: node ids: all edges are among the first 3 nodes of the set, and the largest of its 3 graphs "
-            "has 3; 4 edges are repeated, and 2 graphs of two or more nodes would have none: ids seem to begin anew in "
+            "RST2_A.txt: node ids: all edges are among the first 3 nodes of the set, and the largest of its 4 graphs "
+            "has 3; 8 edges are repeated, and 3 graphs of two or more nodes would have none: ids seem to begin anew in "
             "each graph; accepted: ids that go on through all graphs, as the rows of RST2_graph_indicator.txt");
   const auto import = [&temp](const std::string& edges, const std::string& indicator) {
     fs::remove_all(temp.path() / "source");
