@@ -58,6 +58,14 @@ absl::StatusOr<Importer> FindImporter(const ImportOptions& options) {
                                                  " is none of ", kImportFormatNames.Accepted()));
 }
 
+absl::StatusOr<std::unique_ptr<FoundSource>> FindSource(const ImportOptions& options, const ImportLimits& limits) {
+  PF_ASSIGN_OR_RETURN(const Importer importer, FindImporter(options));
+  Violations unused;
+  CheckFormatOptions(importer.format, options, unused);
+  PF_RETURN_IF_ERROR(unused.ToStatus());
+  return importer.find(options, limits);
+}
+
 }  // namespace
 
 absl::StatusOr<ImportedSummary> FoundGraph::Run(const fs::path& directory, ImportMonitor& monitor) {
@@ -75,19 +83,17 @@ absl::StatusOr<ImportedSummary> FoundGraph::Run(const fs::path& directory, Impor
 absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const fs::path& directory,
                                        const ImportObserver& observer, std::stop_token stop,
                                        const ImportLimits& limits) {
-  PF_ASSIGN_OR_RETURN(const Importer importer, FindImporter(options));
-  Violations unused;
-  CheckFormatOptions(importer.format, options, unused);
-  PF_RETURN_IF_ERROR(unused.ToStatus());
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<FoundSource> source, importer.find(options, limits));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<FoundSource> source, FindSource(options, limits));
   ImportMonitor monitor(source->bytes(), observer, std::move(stop), limits);
   PF_RETURN_IF_ERROR(TellUnreadFiles(source->contents(), monitor));
   return source->Run(directory, monitor);
 }
 
 absl::Status CheckSource(const ImportOptions& options, const ImportLimits& limits) {
-  PF_ASSIGN_OR_RETURN(const Importer importer, FindImporter(options));
-  return importer.find(options, limits).status();
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<FoundSource> source, FindSource(options, limits));
+  const ImportObserver nobody;
+  ImportMonitor monitor(/*bytes_total=*/0, nobody, std::stop_token(), limits);
+  return TellUnreadFiles(source->contents(), monitor);
 }
 
 }  // namespace permafrost::data

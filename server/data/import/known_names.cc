@@ -35,6 +35,12 @@ void AddSplit(std::string_view split, bool or_masks, std::vector<KnownName>& kno
   }
 }
 
+// One table in two forms: an array of numbers, and text.
+void AddNodeNames(std::string_view ids, std::string_view names, std::vector<KnownName>& known) {
+  known.push_back({.stem = std::string(ids), .endings = {".npy"}, .table = std::string(names)});
+  known.push_back({.stem = std::string(names), .endings = OfText(), .table = std::string(names)});
+}
+
 void AddLinks(std::vector<KnownName>& known) {
   AddNames("split/links/", {"train", "valid", "test", "valid_negatives", "test_negatives"}, {".npy"}, known);
 }
@@ -57,6 +63,7 @@ std::vector<KnownName> OgbNodesNames(std::string_view split) {
   // Distributed sets hold both, made of the same values; the archive is read.
   AddNames("raw/", {"node-feat-sparse"}, OfText(), known);
   known.push_back({.stem = "raw/node-feat-sparse", .endings = {".npz"}, .table = "raw/node-feat-sparse.npz"});
+  AddNodeNames("raw/node-ids", "raw/node-names", known);
   AddSplit(split, /*or_masks=*/true, known);
   AddLinks(known);
   return known;
@@ -66,6 +73,7 @@ std::vector<KnownName> NpyNames() {
   std::vector<KnownName> known;
   AddNames("", {"edge_index", "edge_weight", "edge_time", "edge_feat", "node_label", "node_time"}, {".npy"}, known);
   AddNames("", {"adj"}, {".npz"}, known);
+  AddNodeNames("node_ids", "node_names", known);
   known.push_back({.stem = "node_feat", .endings = {".npy", ".npz"}, .table = "node_feat"});
   known.push_back({.stem = "node_feat_bf16", .endings = {".npy"}, .table = "node_feat"});
   for (const auto& [kind, name] : kSplitNames.rows) {

@@ -171,14 +171,17 @@ absl::StatusOr<std::optional<NameFile>> FindMapping(const fs::path& source) {
   fs::directory_iterator entry(folder, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (absl::StartsWith(name, "nodeidx2") && (absl::EndsWith(name, ".csv") || absl::EndsWith(name, ".csv.gz"))) {
+    if (absl::StartsWith(name, "nodeidx2") &&
+        (absl::EndsWith(name, ".csv") || absl::EndsWith(name, ".csv.gz") || absl::EndsWith(name, ".csv.zst"))) {
       found.push_back(name);
     }
   }
   PF_RETURN_IF_ERROR(CheckListed(error, "mapping"));
   if (found.size() != 1) return std::nullopt;
   const std::string name = absl::StrCat("mapping/", found[0]);
-  const Packing packing = absl::EndsWith(name, ".gz") ? Packing::kGzip : Packing::kPlain;
+  const Packing packing = absl::EndsWith(name, ".gz")    ? Packing::kGzip
+                          : absl::EndsWith(name, ".zst") ? Packing::kZstd
+                                                         : Packing::kPlain;
   PF_ASSIGN_OR_RETURN(auto file, FindFileAt(source / name, name, packing));
   if (!file) return std::nullopt;
   return NameFile{*std::move(file), NameFile::Kind::kMapping};

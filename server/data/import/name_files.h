@@ -28,8 +28,8 @@ struct NameFile {
   Kind kind = Kind::kRows;
 };
 
-// `ids`.npy, else `names`.csv[.gz], else the only mapping/nodeidx2*.csv[.gz]; nullopt if there is none of them.
-// Errors: as FindSourceFile; InvalidArgument where the first two stand side by side.
+// `ids`.npy, else `names`.csv[.gz|.zst], else the only mapping/nodeidx2*.csv[.gz|.zst]; nullopt if there is none of
+// them. Errors: as FindSourceFile; InvalidArgument where the first two stand side by side.
 absl::StatusOr<std::optional<NameFile>> FindNameFile(const std::filesystem::path& source, std::string_view ids,
                                                      std::string_view names);
 

@@ -291,6 +291,7 @@ SourceContents NpyFiles::contents(const fs::path& source) const {
     for (const SourceFile& file : *split) all.Add(file);
   }
   if (links) links->AddTo(all);
+  if (names) all.Add(names->file);
   return all;
 }
 

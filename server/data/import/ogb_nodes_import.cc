@@ -343,6 +343,7 @@ SourceContents OgbNodeFiles::contents(const fs::path& source) const {
     for (const SourceFile& file : split->files) all.Add(file);
   }
   if (links) links->AddTo(all);
+  if (names) all.Add(names->file);
   return all;
 }
 

@@ -67,6 +67,7 @@ const FormatOption kFormatOptions[] = {
     {"options.edge_list.header", kEdgeList, &EdgeListDiffers<&E::header>},
     {"options.edge_list.delimiter", kEdgeList, &EdgeListDiffers<&E::delimiter>},
     {"options.edge_list.comment", kEdgeList, &EdgeListDiffers<&E::comment>},
+    {"options.edge_list.quote", kEdgeList, &EdgeListDiffers<&E::quote>},
     {"options.edge_list.num_nodes", kEdgeListAndNpy, &EdgeListDiffers<&E::num_nodes>},
     {"options.tu.node_features", kTu, &TuDiffers<&TuOptions::node_features>},
     {"options.tu.one_hot", kTu, &TuDiffers<&TuOptions::one_hot>},

@@ -124,14 +124,14 @@ TEST_F(UnreadFilesTest, WhatWasSurelyMeantIsRefusedWithTheRightName) {
 
 TEST_F(UnreadFilesTest, OtherFilesAreNamed) {
   Files graph = OneGraph();
-  for (const char* name : {"README.md", "LICENSE", "SOURCE.md", "RELEASE_v1.txt", "mapping/nodeidx2paperid.csv.gz",
+  for (const char* name : {"README.md", "LICENSE", "SOURCE.md", "RELEASE_v1.txt", "mapping/labelidx2category.csv.gz",
                            "raw/node_year.csv.gz", "raw/node_species.csv", "raw/edge-feat.md5", "processed/data.pt",
                            "train.csv", "valid.csv", ".hidden/x.csv", "raw/.node-feat.csv.swp"}) {
     graph[name] = "1\n";
   }
   EXPECT_THAT(NotesOf(ImportOf(graph)),
               Contains("files that were not read: LICENSE, README.md, RELEASE_v1.txt, SOURCE.md, "
-                       "mapping/nodeidx2paperid.csv.gz, processed/data.pt, raw/edge-feat.md5, raw/node_species.csv, "
+                       "mapping/labelidx2category.csv.gz, processed/data.pt, raw/edge-feat.md5, raw/node_species.csv, "
                        "raw/node_year.csv.gz, train.csv and 1 others"));
   Files arrays = ArrayGraph();
   for (const char* name : {"node_type.npy", "edge_type.npy", "node_year.npy", "edge_label.npy"}) arrays[name] = "1\n";
