@@ -117,10 +117,8 @@ data::ImportOptions OptionsFromWire(const v1::ImportOptions& wire, Violations& v
   Orders::Read(wire.order(), "options.order", options.order, violations);
   options.split = wire.split();
   options.split_seed = wire.split_seed();
-  if (wire.train_fraction() != 0 || wire.valid_fraction() != 0) {
-    options.train_fraction = wire.train_fraction();
-    options.valid_fraction = wire.valid_fraction();
-  }
+  if (wire.has_train_fraction()) options.train_fraction = wire.train_fraction();
+  if (wire.has_valid_fraction()) options.valid_fraction = wire.valid_fraction();
   options.edge_list = EdgeListFromWire(wire.edge_list(), violations);
   options.tu = TuFromWire(wire.tu(), violations);
   if (wire.memory_bytes() < 0) {

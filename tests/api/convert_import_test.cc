@@ -81,6 +81,27 @@ data::ImportOptions RoundTrip(const data::ImportOptions& options) {
   return got.ok() ? got->options : data::ImportOptions();
 }
 
+// Each has its own default; 0 is a value like any other.
+TEST(ImportOptions, AFractionAloneLeavesTheOtherItsDefault) {
+  const struct {
+    std::optional<double> train, valid;
+    double want_train, want_valid;
+  } kCases[] = {{0.6, std::nullopt, 0.6, 0.1}, {std::nullopt, 0.2, 0.8, 0.2}, {0.0, 0.0, 0, 0}, {0.5, 0.0, 0.5, 0},
+                {0.0, std::nullopt, 0, 0.1},   {std::nullopt, 0.0, 0.8, 0}};
+  for (const auto& c : kCases) {
+    v1::ImportDatasetRequest request = MinimalImport();
+    if (c.train) request.mutable_options()->set_train_fraction(*c.train);
+    if (c.valid) request.mutable_options()->set_valid_fraction(*c.valid);
+    const auto got = ImportRequestFromWire(request);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(got->options.train_fraction, c.want_train);
+    EXPECT_EQ(got->options.valid_fraction, c.want_valid);
+    const data::ImportOptions again = RoundTrip(got->options);
+    EXPECT_EQ(again.train_fraction, c.want_train);
+    EXPECT_EQ(again.valid_fraction, c.want_valid);
+  }
+}
+
 TEST(ImportOptions, RoundTripEveryField) {
   data::ImportOptions options;
   options.source = "/s";
@@ -192,6 +213,9 @@ TEST(ImportRequestFromWire, NamesTheBadFields) {
          r.mutable_options()->set_train_fraction(0.8);
          r.mutable_options()->set_valid_fraction(0.3);
        },
+       {"options.valid_fraction"}},
+      {"too much for the default of the other",
+       [](auto& r) { r.mutable_options()->set_train_fraction(0.95); },
        {"options.valid_fraction"}},
       {"a format of a newer version",
        [](auto& r) { r.mutable_options()->set_format(static_cast<v1::ImportOptions::Format>(99)); },

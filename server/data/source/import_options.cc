@@ -32,8 +32,13 @@ void CheckSplit(const ImportOptions& options, Violations& violations) {
   check_fraction("options.valid_fraction", options.valid_fraction);
   constexpr double kRounding = 1e-9;
   if (const double sum = options.train_fraction + options.valid_fraction; fractions_hold && sum > 1 + kRounding) {
-    violations.Add("options.valid_fraction",
-                   absl::StrCat("with options.train_fraction it makes ", sum, ", more than 1"));
+    violations.Add(
+        "options.valid_fraction",
+        absl::StrCat(options.valid_fraction, " and options.train_fraction ", options.train_fraction, " make ", sum,
+                     ", more than 1; accepted: both given, together at most 1 (each that is "
+                     "not given is its default, ",
+                     ImportOptions().train_fraction, " of train_fraction and ", ImportOptions().valid_fraction,
+                     " of valid_fraction)"));
   }
 }
 
