@@ -15,6 +15,7 @@
 #include "graphcache/most_executables.h"
 #include "nn/models/registry.h"
 #include "train/batch_schedule.h"
+#include "train/index_limits.h"
 #include "train/node_features.h"
 #include "train/shape_schedule.h"
 
@@ -121,6 +122,7 @@ absl::StatusOr<graphcache::ShapePlan> PlanJob(const TrainOptions& options, const
   CheckFits(memory, context.limits,
             absl::StrCat("batches of up to ", largest.nodes, " nodes and ", largest.edges, " edges"), prefix,
             violations);
+  CheckBatchIndex(largest, context.limits, prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return plan;
 }

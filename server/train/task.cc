@@ -7,6 +7,7 @@
 #include "data/store/node_names.h"
 #include "train/graph_labels.h"
 #include "train/graph_set_task.h"
+#include "train/index_limits.h"
 #include "train/initial_weights.h"
 #include "train/model_for.h"
 #include "train/node2vec_task.h"
@@ -79,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Task>> MakeTask(const TrainOptions& options, cons
     return GraphSetTask::Create(options, std::move(folded), device, keep_going, context);
   }
   PF_ASSIGN_OR_RETURN(auto graph, WithNodeInputs(own.model, *stored));
-  if (!samples) return WholeGraphTask::Create(own, std::move(graph), device, keep_going);
+  if (!samples) return WholeGraphTask::Create(own, std::move(graph), device, context.limits.trains, keep_going);
   PlanContext own_context = context;
   if (!reads) own_context.rows = nullptr;
   return NodeTask::Create(own, std::move(graph), device, threads, keep_going, own_context);
@@ -102,7 +103,9 @@ absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummar
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
     return GraphModelFor(options, *set, prefix).status();
   }
-  return NodeModelFor(options, std::get<data::GraphSummary>(summary), limits, prefix).status();
+  const auto& graph = std::get<data::GraphSummary>(summary);
+  PF_RETURN_IF_ERROR(NodeModelFor(options, graph, limits, prefix).status());
+  return CheckWholeGraphIndex(options, graph, limits, prefix);
 }
 
 absl::Status Task::CheckFits(const TrainOptions& options, const data::OpenedDataset& dataset,

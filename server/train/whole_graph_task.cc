@@ -93,7 +93,7 @@ graphcache::StepInputs WholeLinkBatch::Inputs(const int64_t& step, c10::Device d
 
 absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const TrainOptions& options,
                                                                        std::shared_ptr<const data::Graph> graph,
-                                                                       c10::Device device,
+                                                                       c10::Device device, bool trains,
                                                                        const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   std::unique_ptr<Links> links;
@@ -104,11 +104,11 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const Tra
   std::unique_ptr<WholeGraphTask> task(new WholeGraphTask(
       options, std::move(graph), std::move(links), model.num_outputs, nn::MakeNodeModel(model, options.seed, device)));
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
-  PF_RETURN_IF_ERROR(task->Read(device));
+  PF_RETURN_IF_ERROR(task->Read(device, trains));
   return task;
 }
 
-absl::Status WholeGraphTask::Read(c10::Device device) {
+absl::Status WholeGraphTask::Read(c10::Device device, bool trains) {
   const uint64_t nodes = graph_->view().nodes;
   const bool weights = UsesEdgeWeights(options_, *graph_);
   PF_ASSIGN_OR_RETURN(const nn::NodeModel::InputRows rows, ReadFeatureRows(*graph_, 0, nodes));
@@ -131,7 +131,7 @@ absl::Status WholeGraphTask::Read(c10::Device device) {
   other_block_.sources = at::zeros_like(block_.sources);
   if (block_.edge_features.defined()) other_block_.edge_features = at::zeros_like(block_.edge_features);
   for (nn::NodeBlock* block : {&block_, &other_block_}) {
-    block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
+    if (trains) block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
   }
   plan_.train_rungs = {ShapeOfWhole(block_)};
   plan_.train_ceiling = plan_.train_rungs.front();

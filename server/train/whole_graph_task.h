@@ -71,7 +71,7 @@ class WholeGraphTask final : public Task {
   // Errors: as Task::Create.
   static absl::StatusOr<std::unique_ptr<WholeGraphTask>> Create(const TrainOptions& options,
                                                                 std::shared_ptr<const data::Graph> graph,
-                                                                c10::Device device,
+                                                                c10::Device device, bool trains,
                                                                 const std::function<bool()>& keep_going);
 
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override {
@@ -105,7 +105,8 @@ class WholeGraphTask final : public Task {
         links_(std::move(links)),
         num_outputs_(num_outputs),
         model_(std::move(model)) {}
-  absl::Status Read(c10::Device device);
+  // trains: whether gradients are made, which are gathered by the edges' transpose.
+  absl::Status Read(c10::Device device, bool trains);
   absl::Status ReadLabelsOf(std::array<std::vector<data::NodeId>, 3> splits);
   // A capture's probes of a job that predicts links.
   absl::Status MakeLinkProbes();
