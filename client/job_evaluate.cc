@@ -54,6 +54,9 @@ std::string RenderEvaluation(const v1::JobEvaluation& evaluation, const RenderSt
       {"rows", absl::StrCat(EnumShortName(*v1::EvaluateJobRequest::Rows_descriptor(), evaluation.rows()), ", ",
                             CountText(evaluation.num_rows()))},
       {"loss", MetricText(evaluation.loss())}};
+  if (evaluation.unranked_links() > 0) {
+    fields.push_back({"without a rank", absl::StrCat(CountText(evaluation.unranked_links()), " links, no negatives")});
+  }
   fields.reserve(fields.size() + static_cast<size_t>(evaluation.metrics_size()));
   for (const v1::MetricValue& metric : evaluation.metrics()) {
     fields.push_back({MetricName(metric.metric()), MetricText(metric.value())});

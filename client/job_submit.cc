@@ -43,6 +43,10 @@ ExitCode Submit(Session& session, const SubmitFlags& flags) {
     return session.Fail(failure);
   }
   if (!status.ok()) return session.Fail(status);
+  // JSON has them as a field.
+  if (!session.json()) {
+    for (const std::string& note : job.notes()) session.terminal().Note(absl::StrCat("warning: ", OneLine(note)));
+  }
   if (flags.watch && !flags.validate_only) {
     if (!session.json())
       session.terminal().Line(absl::StrCat("job ", OneLine(StripCollection("jobs", job.name())), " submitted"));

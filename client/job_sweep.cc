@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,12 @@ class Sweep {
         return NotMade(j, status, /*validate_only=*/false);
       }
       jobs_.push_back(created_);
+      // Most jobs of a sweep have the same ones.
+      for (const std::string& note : created_.notes()) {
+        if (!session_.json() && notes_.insert(note).second) {
+          session_.terminal().Note(absl::StrCat("warning: ", OneLine(note)));
+        }
+      }
     }
     if (!session_.json()) {
       session_.terminal().Line(absl::StrCat("sweep ", OneLine(id_), ": ", plan_.size(), " jobs submitted"));
@@ -196,6 +203,7 @@ class Sweep {
   WireLabels labels_;
   std::vector<SweepAxis> axes_;
   std::vector<SweepJob> plan_;
+  std::set<std::string> notes_;  // that were told
   v1::Job created_;
   std::vector<v1::Job> jobs_;
 };

@@ -337,6 +337,7 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
   }
   if (job.resumes() > 0) fields.push_back({"resumes", absl::StrCat(job.resumes())});
   AddProgress(job, fields);
+  for (const std::string& note : job.notes()) fields.push_back({"note", {OneLine(note), Tone::kWarn}});
   if (!job.error().empty()) fields.push_back({"error", {job.error(), Tone::kBad}});
   if (const std::string reason = ErrorReason(job); !reason.empty()) fields.push_back({"reason", OneLine(reason)});
   if (!job.last_error().empty()) fields.push_back({"last error", {job.last_error(), Tone::kWarn}});
@@ -368,6 +369,11 @@ std::string RenderResult(const v1::Job& job, const RenderStyle& style) {
     add(absl::StrCat("validation ", other), result.best_valid_metrics(), i);
     add(absl::StrCat("test ", other, ", best epoch"), result.best_test_metrics(), i);
     add(absl::StrCat("test ", other, ", last epoch"), result.final_test_metrics(), i);
+  }
+  if (result.unranked_valid_links() > 0 || result.unranked_test_links() > 0) {
+    fields.push_back(
+        {"links without a rank", absl::StrCat(CountText(result.unranked_valid_links()), " to validate on, ",
+                                              CountText(result.unranked_test_links()), " to test on")});
   }
   fields.push_back({"parameters", CountText(result.num_parameters())});
   fields.push_back({"step", absl::StrFormat("%.2f ms", result.mean_step_milliseconds())});

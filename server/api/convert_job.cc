@@ -327,6 +327,7 @@ v1::Job JobToWire(const jobs::Job& job) {
   for (const train::EpochMetrics& epoch : job.epochs) EpochToWire(epoch, metrics, *wire.add_epochs());
   if (job.result) ResultToWire(*job.result, metrics, *wire.mutable_result());
   wire.set_resumes(job.resumes);
+  for (const std::string& note : job.notes) wire.add_notes(ValidUtf8(note));
   wire.set_last_error(ValidUtf8(job.trouble.error));
   SetTime(job.trouble.retry_time, [&wire] { return wire.mutable_retry_time(); });
   return wire;

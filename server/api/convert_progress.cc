@@ -105,6 +105,8 @@ void ResultToWire(const train::RunResult& result, const std::vector<nn::Metric>&
   MetricsToWire(metrics, result.best_valid_metrics, result.best_valid_metric, *wire.mutable_best_valid_metrics());
   MetricsToWire(metrics, result.best_test_metrics, result.best_test_metric, *wire.mutable_best_test_metrics());
   MetricsToWire(metrics, result.final_test_metrics, result.final_test_metric, *wire.mutable_final_test_metrics());
+  wire.set_unranked_valid_links(result.unranked_valid_links);
+  wire.set_unranked_test_links(result.unranked_test_links);
 }
 
 }  // namespace permafrost::api

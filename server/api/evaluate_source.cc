@@ -58,6 +58,7 @@ v1::JobEvaluation EvaluationToWire(const jobs::JobEvaluation& evaluation) {
   wire.set_dataset(FormatDatasetName(evaluation.dataset));
   wire.set_rows(EvaluatedRowsOnWire::ToWire(evaluation.rows));
   wire.set_num_rows(evaluation.result.rows);
+  wire.set_unranked_links(evaluation.result.unranked);
   wire.set_loss(evaluation.result.loss);
   if (!evaluation.result.metrics.empty()) {
     MetricsToWire(evaluation.metrics, evaluation.result.metrics, /*first=*/0, *wire.mutable_metrics());

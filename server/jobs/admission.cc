@@ -74,7 +74,7 @@ absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::St
   // Its dataset must not go meanwhile.
   book_.Reserve(job);
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
-  PF_RETURN_IF_ERROR(CheckDataset(job.spec));
+  PF_ASSIGN_OR_RETURN(job.notes, CheckDataset(job.spec));
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(job.spec.train.dataset));
   job.dataset_uid = dataset.uid;
   PF_ASSIGN_OR_RETURN(const std::string initial_weights, TakeInitialWeights(job.spec, std::move(beginning)));
@@ -88,7 +88,7 @@ absl::Status Admission::Check(const JobSpec& spec) const {
   Violations violations;
   Validate(spec, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  return CheckDataset(spec);
+  return CheckDataset(spec).status();
 }
 
 absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request) {
@@ -108,7 +108,7 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request)
   // Its dataset must not go meanwhile.
   book_.Reserve(std::move(ended));
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
-  PF_RETURN_IF_ERROR(CheckDataset(spec));
+  PF_RETURN_IF_ERROR(CheckDataset(spec).status());
   return book_.Requeue(id, request);
 }
 
@@ -205,7 +205,7 @@ std::optional<DatasetTraits> Admission::TraitsOf(const DatasetId& id) const {
                        .create_time = dataset->create_time};
 }
 
-absl::Status Admission::CheckDataset(const JobSpec& spec) const {
+absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const JobSpec& spec) const {
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (dataset.state != data::DatasetState::kReady || !dataset.summary) {
     // What the machine keeps from being opened just now is opened again by itself: nobody needs to mend anything.
@@ -229,11 +229,12 @@ absl::Status Admission::CheckDataset(const JobSpec& spec) const {
                       "DATASET_NOT_READY", {{"dataset", dataset.id.value()}});
   }
   // Whatever else is wrong with the file, the run tells.
-  if (!opened.ok()) return absl::OkStatus();
-  const absl::Status fits =
+  if (!opened.ok()) return std::vector<std::string>();
+  absl::StatusOr<std::vector<std::string>> fits =
       runner_.CheckFits({.options = spec.train, .dataset = *opened}, "spec.", [this] { return !book_.draining(); });
-  if (absl::IsCancelled(fits)) return DrainingError();
-  return absl::IsInvalidArgument(fits) ? fits : absl::OkStatus();
+  if (absl::IsCancelled(fits.status())) return DrainingError();
+  if (!fits.ok() && !absl::IsInvalidArgument(fits.status())) return std::vector<std::string>();
+  return fits;
 }
 
 absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const JobSpec& spec) const {
@@ -309,6 +310,7 @@ absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const st
   {
     PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log, book_.OpenLog(job.id));
     log->Write(telemetry::Severity::kInfo, SubmittedLine(job));
+    for (const std::string& note : job.notes) log->Write(telemetry::Severity::kWarning, note);
   }
   PF_RETURN_IF_ERROR(book_.Insert(job, asked));
   std::move(remove_directory).Cancel();

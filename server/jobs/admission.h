@@ -73,7 +73,8 @@ class Admission {
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status CheckCount() const;
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
-  absl::Status CheckDataset(const JobSpec& spec) const;
+  // What the job's user should know, a line each.
+  absl::StatusOr<std::vector<std::string>> CheckDataset(const JobSpec& spec) const;
   // What the spec's init_from leads to, one that is given. Errors: of finding and reading it.
   absl::StatusOr<Beginning> ReadBeginning(const JobSpec& spec) const ABSL_LOCKS_EXCLUDED(mu_);
   // Whether the weights fit the dataset, which has a summary.

@@ -64,6 +64,7 @@ Job JobBook::Snapshot(const ActiveJob& active, int64_t after_epoch, size_t most)
   job.request_id = from.request_id;
   job.spec = from.spec;
   job.dataset_uid = from.dataset_uid;
+  job.notes = from.notes;
   job.labels = from.labels;
   job.state = from.state;
   job.history = from.history;

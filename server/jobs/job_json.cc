@@ -176,6 +176,7 @@ struct Schema {
   static void Fields(A& a, typename A::template Visited<SpecColumn>& c) {
     Fields(a, c.spec);
     a("dataset_uid", c.dataset_uid);
+    a("notes", c.notes);
   }
 
   template <class A>
@@ -333,6 +334,8 @@ struct Schema {
     a("best_valid_metrics", r.best_valid_metrics);
     a("best_test_metrics", r.best_test_metrics);
     a("final_test_metrics", r.final_test_metrics);
+    a("unranked_valid_links", r.unranked_valid_links);
+    a("unranked_test_links", r.unranked_test_links);
   }
 };
 

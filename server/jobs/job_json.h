@@ -15,6 +15,7 @@ namespace permafrost::jobs {
 struct SpecColumn {
   JobSpec spec;
   std::string dataset_uid;
+  std::vector<std::string> notes;
 };
 
 struct ProgressColumn {

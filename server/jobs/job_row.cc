@@ -49,6 +49,7 @@ absl::Status ReadState(SQLite::Statement& row, Job& job) {
   PF_ASSIGN_OR_RETURN(SpecColumn spec, SpecFromJson(row.getColumn(7).getString()));
   job.spec = std::move(spec.spec);
   job.dataset_uid = std::move(spec.dataset_uid);
+  job.notes = std::move(spec.notes);
   PF_ASSIGN_OR_RETURN(const ProgressColumn progress, ProgressFromJson(row.getColumn(8).getString()));
   job.progress = progress.progress;
   job.deaths = progress.deaths;
@@ -115,7 +116,7 @@ void BindInsert(SQLite::Statement& insert, const Job& job) {
     insert.bind(2, job.request_id);
   }
   BindTime(insert, 3, job.create_time);
-  insert.bind(4, ToJson(SpecColumn{.spec = job.spec, .dataset_uid = job.dataset_uid}));
+  insert.bind(4, ToJson(SpecColumn{.spec = job.spec, .dataset_uid = job.dataset_uid, .notes = job.notes}));
   insert.bind(5, ToJson(job.labels));
   BindLiveColumns(insert, 6, job);
 }

@@ -174,7 +174,7 @@ class SqliteJobStore : public JobStore {
     return WithConnection([&](Connection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       Use describe(c.describe);
-      describe->bind(1, ToJson(SpecColumn{.spec = job.spec, .dataset_uid = job.dataset_uid}));
+      describe->bind(1, ToJson(SpecColumn{.spec = job.spec, .dataset_uid = job.dataset_uid, .notes = job.notes}));
       describe->bind(2, ToJson(job.labels));
       describe->bind(3, job.id.value());
       if (describe->exec() != 1) return NotFound(job.id);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -59,8 +60,11 @@ void AppendCsvRow(const NamedRows& rows, size_t i, std::span<const float> predic
   std::array<char, 32> digits;
   for (size_t c = 0; c < columns; ++c) absl::StrAppend(&csv, c == 0 ? "" : ",", CsvCell(rows.names[i * columns + c]));
   for (size_t t = 0; t < width; ++t) {
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), predictions[i * width + t]).ptr;
-    absl::StrAppend(&csv, ",", absl::string_view(digits.data(), static_cast<size_t>(end - digits.data())));
+    const float value = predictions[i * width + t];
+    absl::StrAppend(&csv, ",");
+    if (t >= rows.empty_nan && std::isnan(value)) continue;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    absl::StrAppend(&csv, absl::string_view(digits.data(), static_cast<size_t>(end - digits.data())));
   }
   csv += '\n';
 }

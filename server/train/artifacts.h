@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,9 +24,11 @@ absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesy
 
 // What the rows of a table of predictions are of: values of `names` stand in front of those predicted.
 struct NamedRows {
-  std::vector<std::string> columns;  // "graph", or "node", or "source" and "target"
+  std::vector<std::string> columns;  // "graph", or "node", or "source", "target" and their "time"
   std::vector<std::string> names;    // [rows * columns]
   std::vector<std::string> values;   // "prediction_0", ...
+  // From this value on a cell of NaN is left empty: there is none.
+  size_t empty_nan = std::numeric_limits<size_t>::max();
 };
 
 // CSV of columns and values, quoted where they need it (RFC 4180); floats with the digits that give them back exactly.

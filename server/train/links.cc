@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -96,22 +97,56 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options
   if (options.model.node_inputs == nn::NodeInputs::kDegree) {
     PF_ASSIGN_OR_RETURN(split.messages, WithNodeInputs(options.model, std::move(split.messages)));
   }
-  return std::unique_ptr<Links>(new Links(options, graph, std::move(split)));
+  PF_ASSIGN_OR_RETURN(std::vector<uint32_t> non_neighbors, data::CountNonNeighbors(graph->view(), keep_going));
+  return std::unique_ptr<Links>(new Links(options, graph, std::move(split), std::move(non_neighbors)));
 }
 
-Links::Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split)
+Links::Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
+             std::vector<uint32_t> non_neighbors)
     : options_(options),
       graph_(std::move(graph)),
       messages_(std::move(split.messages)),
       links_(std::move(split.links)),
       times_(std::move(split.times)),
       given_(options.links.given ? graph_->view().given_links : data::GivenLinks()),
+      non_neighbors_(std::make_shared<const std::vector<uint32_t>>(std::move(non_neighbors))),
       pairs_((options.nodes.fan_outs.empty() ? size(data::Split::kTrain)
                                              : std::min(options.batch_size, size(data::Split::kTrain))) *
              (1 + options.links.negatives)),
-      batcher_(std::make_unique<data::LinkBatcher>(links(data::Split::kTrain),
-                                                   data::NegativeDraw(graph_, options.links.sampling, options.seed),
-                                                   options.links.negatives, times_.front())) {}
+      batcher_(std::make_unique<data::LinkBatcher>(
+          links(data::Split::kTrain), data::NegativeDraw(graph_, options.links.sampling, options.seed, non_neighbors_),
+          options.links.negatives, times_.front())) {}
+
+int64_t Links::unranked(data::Split split) const {
+  return std::ranges::count_if(links(split), [&](const data::Link& link) { return !IsRanked(split, link); });
+}
+
+std::vector<std::string> Links::notes() const {
+  std::vector<std::string> notes;
+  for (const auto& [split, what] :
+       {std::pair(data::Split::kTrain, "train on"), std::pair(data::Split::kValid, "validate on"),
+        std::pair(data::Split::kTest, "test on")}) {
+    const bool trains = split == data::Split::kTrain;
+    // Those that the source gives are as many as it says.
+    if (!trains && !given_negatives(split).empty()) continue;
+    const int64_t each = trains ? options_.links.negatives : options_.links.eval_negatives;
+    const auto none = std::ranges::count_if(links(split), [&](const data::Link& l) { return TargetsOf(l) == 0; });
+    const auto few = std::ranges::count_if(
+        links(split), [&](const data::Link& l) { return TargetsOf(l) > 0 && TargetsOf(l) < each; });
+    const std::string of = absl::StrCat(" of the ", size(split), " links to ", what);
+    if (none > 0) {
+      notes.push_back(absl::StrCat(none, of,
+                                   " begin at a node that has an edge to every other node: they have no "
+                                   "negatives",
+                                   trains ? "" : " and are not ranked"));
+    }
+    if (few > 0) {
+      notes.push_back(absl::StrCat(few, of, " begin at a node with fewer than ", each,
+                                   " nodes that it has no edge to: their ", each, " negatives repeat some"));
+    }
+  }
+  return notes;
+}
 
 std::vector<uint32_t> Links::train_ids() const {
   std::vector<uint32_t> ids(links(data::Split::kTrain).size());
@@ -160,12 +195,13 @@ absl::Status Links::ForEachNegative(data::Split split, const std::function<bool(
     }
     return absl::OkStatus();
   }
-  const data::NegativeDraw draw(graph_, options_.links.sampling, options_.links.split.seed);
+  const data::NegativeDraw draw(graph_, options_.links.sampling, options_.links.split.seed, non_neighbors_);
   std::vector<data::NodeId> targets(each);
   for (size_t i = 0; i < of.size(); ++i) {
     if (i % kLinksAsked == 0 && !keep_going()) return absl::CancelledError("evaluation stopped");
     if (given.empty()) {
-      PF_RETURN_IF_ERROR(draw.Draw(of[i].source, EvalKey(split, i), targets));
+      PF_ASSIGN_OR_RETURN(const bool any, draw.Draw(of[i].source, EvalKey(split, i), targets));
+      if (!any) continue;
     } else {
       std::copy_n(given.data() + i * each, each, targets.begin());
     }
@@ -192,7 +228,7 @@ absl::StatusOr<Evaluation> Links::Evaluate(const at::Tensor& rows, data::Split s
   return Judge({.links = {scores.begin(), end_of_links},
                 .negatives = {end_of_links, scores.end()},
                 .each = NegativesOfEach(split)},
-               keep_predictions);
+               split, keep_predictions);
 }
 
 int64_t Links::eval_links() const {
@@ -201,9 +237,9 @@ int64_t Links::eval_links() const {
 }
 
 absl::Status Links::MakeEvalBatch(data::Split split, int64_t begin, data::LinkBatch& out) const {
-  const data::LinkBatcher batcher(links(split),
-                                  data::NegativeDraw(graph_, options_.links.sampling, options_.links.split.seed),
-                                  options_.links.eval_negatives, times_[static_cast<size_t>(split)]);
+  const data::LinkBatcher batcher(
+      links(split), data::NegativeDraw(graph_, options_.links.sampling, options_.links.split.seed, non_neighbors_),
+      options_.links.eval_negatives, times_[static_cast<size_t>(split)]);
   std::vector<uint32_t> ids(static_cast<size_t>(std::min(eval_links(), size(split) - begin)));
   std::iota(ids.begin(), ids.end(), static_cast<uint32_t>(begin));
   // As the batches of an epoch that no job comes to.
@@ -229,14 +265,15 @@ absl::StatusOr<Evaluation> Links::EvaluateSampled(const Score& score, data::Spli
     for (size_t i = 0; i < pairs.links; ++i) {
       const float* const negatives = of_pairs + pairs.links + i * each;
       scored.links.push_back(of_pairs[i]);
+      if (!IsRanked(split, links(split)[static_cast<size_t>(begin) + i])) continue;
       scored.negatives.insert(scored.negatives.end(), negatives, negatives + each);
     }
   }
   PF_RETURN_IF_ERROR(graph_->CheckIntact());
-  return Judge(scored, keep_predictions);
+  return Judge(scored, split, keep_predictions);
 }
 
-Evaluation Links::Judge(const Scored& scored, bool keep_predictions) const {
+Evaluation Links::Judge(const Scored& scored, data::Split split, bool keep_predictions) const {
   // The loss is of as many negatives a link as training has, where there are as many.
   std::vector<float> compared = scored.links;
   const int64_t own = std::ssize(scored.links);
@@ -252,7 +289,11 @@ Evaluation Links::Judge(const Scored& scored, bool keep_predictions) const {
   std::vector<float> labels(compared.size(), 0.0F);
   std::fill_n(labels.begin(), own, 1.0F);
   Evaluation result;
-  const nn::LinkScores all{.links = scored.links, .negatives = scored.negatives, .share = scored.each == 0};
+  std::vector<float> ranked;
+  for (size_t i = 0; i < scored.links.size(); ++i) {
+    if (IsRanked(split, links(split)[i])) ranked.push_back(scored.links[i]);
+  }
+  const nn::LinkScores all{.links = ranked, .negatives = scored.negatives, .share = scored.each == 0};
   for (const nn::Metric metric : MetricsOf(options_)) result.metrics.push_back(nn::ComputeLinkMetric(metric, all));
   at::Tensor weights;
   if (!options_.class_weights.empty()) weights = at::tensor(options_.class_weights, at::kFloat);
@@ -263,9 +304,12 @@ Evaluation Links::Judge(const Scored& scored, bool keep_predictions) const {
   result.loss = count > 0 ? loss.sum.item<double>() / count : std::numeric_limits<double>::quiet_NaN();
   if (!keep_predictions) return result;
   const std::vector<float> ranks = nn::RanksOf(all);
-  for (size_t i = 0; i < ranks.size(); ++i) {
+  auto rank = ranks.begin();
+  for (size_t i = 0; i < scored.links.size(); ++i) {
     result.ids.push_back(static_cast<uint32_t>(i));
-    result.predictions.insert(result.predictions.end(), {scored.links[i], ranks[i]});
+    const bool is_ranked = IsRanked(split, links(split)[i]);
+    result.predictions.insert(result.predictions.end(),
+                              {scored.links[i], is_ranked ? *rank++ : std::numeric_limits<float>::quiet_NaN()});
   }
   return result;
 }
@@ -279,8 +323,13 @@ absl::StatusOr<NamedRows> Links::NameRows(data::Split split, std::span<const uin
   }
   PF_ASSIGN_OR_RETURN(const std::vector<std::string> from, NamesOfNodes(*graph_, sources));
   PF_ASSIGN_OR_RETURN(const std::vector<std::string> to, NamesOfNodes(*graph_, targets));
-  NamedRows rows{.columns = {"source", "target"}, .names = {}, .values = {"score", "rank"}};
-  for (size_t i = 0; i < ids.size(); ++i) rows.names.insert(rows.names.end(), {from[i], to[i]});
+  NamedRows rows{.columns = {"source", "target"}, .names = {}, .values = {"score", "rank"}, .empty_nan = 1};
+  const std::vector<int64_t>& times = times_[static_cast<size_t>(split)];
+  if (!times.empty()) rows.columns.emplace_back("time");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    rows.names.insert(rows.names.end(), {from[i], to[i]});
+    if (!times.empty()) rows.names.push_back(absl::StrCat(times[ids[i]]));
+  }
   return rows;
 }
 
@@ -318,7 +367,8 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   const double scores =
       kScoreBytes * (evaluated + negatives) + 2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));
   // Ids of the links, as many again shuffled, beside the split.
-  const double ids = 2 * sizeof(uint32_t) * links;
+  // Of each node the targets of its negatives, counted.
+  const double ids = 2 * sizeof(uint32_t) * links + sizeof(uint32_t) * static_cast<double>(graph.nodes);
   if (options.nodes.is_temporal()) {
     return {.host = static_cast<double>(data::TimedLinkSplitBytes(graph)) + ids, .result = scores};
   }

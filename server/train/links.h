@@ -47,6 +47,11 @@ class Links {
     return batcher_->MakeOfNodes(train_ids(), epoch, pairs_, out);
   }
 
+  // Links of a split that no evaluation ranks: their source has an edge to every other node, and so no negative.
+  int64_t unranked(data::Split split) const;
+  // What a user should know of the links and of their negatives, a line each.
+  std::vector<std::string> notes() const;
+
   // Once: adds the decoder's parameters to those of `model`.
   void AddDecoder(nn::NodeModel& model, uint64_t seed, c10::Device device);
   // A model's description with the decoder's name.
@@ -56,7 +61,8 @@ class Links {
 
   // A split's links and their negatives, scored by what the model gives for all nodes, [nodes, channels] on the device.
   // The loss is that of as many negatives a link as training takes. Predictions: of each link its score and its rank
-  // among its negatives. `keep_going` is asked now and then; false ends with Cancelled. Errors: DataLoss.
+  // among its negatives, which is NaN for one that is not ranked; such links count in no metric. `keep_going` is asked
+  // now and then; false ends with Cancelled. Errors: DataLoss.
   absl::StatusOr<Evaluation> Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                       const std::function<bool()>& keep_going) const;
   // The same of links with times, whose ends are scored by blocks of their own: `score` gives the [pairs, 1] logits of
@@ -68,18 +74,25 @@ class Links {
   absl::Status MakeEvalBatch(data::Split split, int64_t begin, data::LinkBatch& out) const;
   // Links that EvaluateSampled scores at once: about as many seeds as a training batch has.
   int64_t eval_links() const;
-  // Of links of a split. Errors: DataLoss.
+  // Source and target of links of a split, and of temporal jobs the time of each. Errors: DataLoss.
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const;
 
  private:
-  Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split);
+  Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
+        std::vector<uint32_t> non_neighbors);
   const std::vector<data::Link>& links(data::Split split) const { return links_[static_cast<size_t>(split)]; }
   // Pairs of a split, scored: first all links, then all negatives, of each link `each` after another; 0: shared by all.
+  // Links that are not ranked have none.
   struct Scored {
     std::vector<float> links, negatives;
     int64_t each = 0;
   };
-  Evaluation Judge(const Scored& scored, bool keep_predictions) const;
+  Evaluation Judge(const Scored& scored, data::Split split, bool keep_predictions) const;
+  // How many targets of negatives the link's source has.
+  uint32_t TargetsOf(const data::Link& link) const { return (*non_neighbors_)[link.source]; }
+  bool IsRanked(data::Split split, const data::Link& link) const {
+    return !given_negatives(split).empty() || TargetsOf(link) > 0;
+  }
   // Negatives of a split as the dataset gives them; empty: they are drawn.
   const data::Column<data::NodeId>& given_negatives(data::Split split) const {
     return given_.negatives[static_cast<size_t>(split)];
@@ -97,8 +110,9 @@ class Links {
   const std::shared_ptr<const data::Graph> graph_;
   const std::shared_ptr<const data::Graph> messages_;
   const std::array<std::vector<data::Link>, 3> links_;
-  const std::array<std::vector<int64_t>, 3> times_;  // of temporal jobs, else empty
-  const data::GivenLinks given_;                     // none where links are drawn
+  const std::array<std::vector<int64_t>, 3> times_;                   // of temporal jobs, else empty
+  const data::GivenLinks given_;                                      // none where links are drawn
+  const std::shared_ptr<const std::vector<uint32_t>> non_neighbors_;  // data::CountNonNeighbors of the graph
   const int64_t pairs_;
   std::unique_ptr<data::LinkBatcher> batcher_;  // of the train split
   std::unique_ptr<nn::LinkDecoder> decoder_;

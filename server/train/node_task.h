@@ -38,6 +38,9 @@ class NodeTask final : public Task {
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return links_ != nullptr ? links_->Describe(*model_) : model_->Describe(); }
   std::string_view reading() const override { return features_.line; }
+  std::vector<std::string> notes() const override {
+    return links_ != nullptr ? links_->notes() : std::vector<std::string>();
+  }
   int64_t num_outputs() const override { return links_ != nullptr ? 1 : num_outputs_; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
@@ -48,6 +51,7 @@ class NodeTask final : public Task {
   void Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& ladder) override;
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override;
+  int64_t unranked(data::Split split) const override { return links_ != nullptr ? links_->unranked(split) : 0; }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,

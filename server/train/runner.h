@@ -82,6 +82,8 @@ struct RunResult {
   int64_t num_parameters = 0;
   // MetricsOf the job, as valid_metrics of an epoch.
   std::vector<double> best_valid_metrics, best_test_metrics, final_test_metrics;
+  // Links of these splits that were not ranked, since they have no negatives; the metrics are of the others.
+  int64_t unranked_valid_links = 0, unranked_test_links = 0;
 };
 
 enum class StopRequest { kNone, kCancel, kDrain };
@@ -161,6 +163,7 @@ struct EvaluateRequest {
 
 struct RowsEvaluation {
   int64_t rows = 0;
+  int64_t unranked = 0;         // links of these that have no negatives, and count in no metric
   double loss = 0;              // mean over present labels; NaN where there are none
   std::vector<double> metrics;  // MetricsOf the options; empty where no row has a label
   std::string predictions;      // CSV as of kTestPredictionsFile; empty unless asked for
@@ -224,11 +227,12 @@ class Runner {
   virtual absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
                                            std::string_view file, std::string_view prefix,
                                            const WeightsTarget& target = {}) const = 0;
-  // Ok if there is memory for the run of a job that is compatible, as far as its plan tells, and labels that it learns
-  // from; a set's plan is kept for the run. The request's `measure` is not read. Errors: InvalidArgument with
-  // violations under `prefix`; Cancelled where `keep_going`, asked now and then, says so; DataLoss.
-  virtual absl::Status CheckFits(const PlanRequest& request, std::string_view prefix,
-                                 const std::function<bool()>& keep_going) = 0;
+  // Whether there is memory for the run of a job that is compatible, as far as its plan tells, and what it learns from;
+  // a set's plan is kept for the run. The request's `measure` is not read. Returns what the job's user should know, a
+  // line each. Errors: InvalidArgument with violations under `prefix`; Cancelled where `keep_going`, asked now and
+  // then, says so; DataLoss.
+  virtual absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
+                                                             const std::function<bool()>& keep_going) = 0;
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;
   virtual std::string_view torch_version() const = 0;

@@ -4,11 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "data/store/node_names.h"
 #include "train/graph_labels.h"
 #include "train/graph_set_task.h"
 #include "train/index_limits.h"
 #include "train/initial_weights.h"
+#include "train/link_check.h"
 #include "train/model_for.h"
 #include "train/node2vec_task.h"
 #include "train/node_features.h"
@@ -108,14 +110,32 @@ absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummar
   return CheckWholeGraphIndex(options, graph, limits, prefix);
 }
 
-absl::Status Task::CheckFits(const TrainOptions& options, const data::OpenedDataset& dataset,
-                             const PlanContext& context, std::string_view prefix,
-                             const std::function<bool()>& keep_going) {
+namespace {
+
+// What a job without rows to validate on comes to.
+std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t validate) {
+  if (validate > 0) return {};
+  return {
+      absl::StrCat("the job has no ", AbslView(rows),
+                   " to validate on: its validation loss and metrics are nan, and the last epoch counts as the best")};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> Task::CheckFits(const TrainOptions& options,
+                                                         const data::OpenedDataset& dataset, const PlanContext& context,
+                                                         std::string_view prefix,
+                                                         const std::function<bool()>& keep_going) {
   const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset);
   if (set == nullptr) {
-    const data::Graph& graph = *std::get<std::shared_ptr<const data::Graph>>(dataset);
-    if (Walks(options)) return CheckWalkable(graph, prefix);
-    return options.links.enabled ? absl::OkStatus() : CheckTrainLabels(graph, prefix);
+    const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
+    if (Walks(options)) {
+      PF_RETURN_IF_ERROR(CheckWalkable(*graph, prefix));
+      return std::vector<std::string>();
+    }
+    if (options.links.enabled) return CheckLinks(options, graph, prefix, keep_going);
+    PF_RETURN_IF_ERROR(CheckTrainLabels(*graph, prefix));
+    return NotesOfValidation("nodes", graph->summary().split_nodes[static_cast<size_t>(data::Split::kValid)]);
   }
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), prefix));
   PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
@@ -123,8 +143,10 @@ absl::Status Task::CheckFits(const TrainOptions& options, const data::OpenedData
   if (options.loss == nn::Loss::kBce && !folded->summary().labels_known) {
     PF_RETURN_IF_ERROR(CheckBinary(*folded, prefix));
   }
+  const int64_t validate = folded->summary().splits[static_cast<size_t>(data::Split::kValid)].graphs;
   PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(std::move(folded)));
-  return PlanJob(options, model, graphs, context, prefix, keep_going).status();
+  PF_RETURN_IF_ERROR(PlanJob(options, model, graphs, context, prefix, keep_going).status());
+  return NotesOfValidation("graphs", validate);
 }
 
 }  // namespace permafrost::train

@@ -113,11 +113,13 @@ class Task {
   static absl::Status Check(const TrainOptions& options, const data::ImportedSummary& summary,
                             const MemoryLimits& limits, std::string_view prefix);
   // Ok if a job on a set of small graphs fits in memory, by its plan; if one that reads labels finds some that go with
-  // its loss in the train split; and if one that walks finds what it walks along. Errors: InvalidArgument with
-  // violations under `prefix`; as PlanJob; DataLoss from the dataset.
-  static absl::Status CheckFits(const TrainOptions& options, const data::OpenedDataset& dataset,
-                                const PlanContext& context, std::string_view prefix,
-                                const std::function<bool()>& keep_going);
+  // its loss in the train split; if one that walks finds what it walks along; and if one that predicts links has some
+  // to rank. Returns what the job's user should know, a line each. Errors: InvalidArgument with violations under
+  // `prefix`; as PlanJob; DataLoss from the dataset.
+  static absl::StatusOr<std::vector<std::string>> CheckFits(const TrainOptions& options,
+                                                            const data::OpenedDataset& dataset,
+                                                            const PlanContext& context, std::string_view prefix,
+                                                            const std::function<bool()>& keep_going);
   virtual ~Task() = default;
 
   // What a user calls these graphs, nodes or links of an evaluation of `split`: their names in the source, where they
@@ -129,6 +131,8 @@ class Task {
   virtual std::string Describe() const = 0;
   // How the features are read and why so, one line; empty: there is nothing to say.
   virtual std::string_view reading() const { return ""; }
+  // What its user should know of how it is trained and evaluated, a line each.
+  virtual std::vector<std::string> notes() const { return {}; }
   virtual int64_t num_outputs() const = 0;
 
   struct Output {
@@ -172,6 +176,8 @@ class Task {
   virtual int64_t batches_per_epoch() const = 0;
   // Graphs, nodes or links of a split.
   virtual int64_t size(data::Split split) const = 0;
+  // Links of a split that no evaluation ranks, since they have no negatives; metrics are of the others.
+  virtual int64_t unranked(data::Split /*split*/) const { return 0; }
   // Batches first_batch.. of training epoch `epoch` (from 0). Streams end before the task.
   virtual std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) = 0;
   // Of tasks that are evaluated by steps: for which EvaluateWhole gives nothing.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -123,8 +124,8 @@ class TorchRunner final : public Runner {
     return CatchTorch([&] { return train::CheckInitialWeights(options, summary, file, prefix, target); });
   }
 
-  absl::Status CheckFits(const PlanRequest& request, std::string_view prefix,
-                         const std::function<bool()>& keep_going) override {
+  absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
+                                                     const std::function<bool()>& keep_going) override {
     return Task::CheckFits(request.options, request.dataset, Context(), prefix, keep_going);
   }
 

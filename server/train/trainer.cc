@@ -63,6 +63,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
                           request.options, request.dataset, backend.device(), threads,
                           [&context] { return context.stop_requested() == StopRequest::kNone; }, plan_context));
   if (!task->reading().empty()) context.Log(LogLevel::kInfo, task->reading());
+  for (const std::string& note : task->notes()) context.Log(LogLevel::kWarning, note);
   if (const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset)) {
     const std::string inputs = TellNodeInputs(request.options.model, (*graph)->summary());
     if (!inputs.empty()) context.Log(LogLevel::kInfo, inputs);
@@ -192,6 +193,8 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
   result.train_seconds = seconds_before_ + Seconds(run_.Elapsed());
   result.mean_step_milliseconds = run_steps_ > 0 ? 1e3 * step_seconds_ / static_cast<double>(run_steps_) : 0;
   result.num_parameters = task_->tensors().num_parameter_values();
+  result.unranked_valid_links = task_->unranked(data::Split::kValid);
+  result.unranked_test_links = task_->unranked(data::Split::kTest);
   return RunOutcome{.end = RunEnd::kSucceeded, .result = result};
 }
 

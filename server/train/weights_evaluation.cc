@@ -280,8 +280,20 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
       Evaluate(steps, *task, split,
                {.loss = options.loss, .metrics = MetricsOf(options), .keep_predictions = request.predictions},
                keep_going));
-  RowsEvaluation result{
-      .rows = total, .loss = evaluation.loss, .metrics = {}, .predictions = std::string(), .notes = std::move(notes)};
+  const int64_t unranked = task->unranked(split);
+  if (unranked == total) {
+    Violations violations;
+    violations.Add("rows", absl::StrCat(AbslView(kEvaluatedRowsNames.Name(request.rows)), ": none of the ", total,
+                                        " links can be ranked: each begins at a node that has an edge to every other "
+                                        "node; accepted: a dataset with other links"));
+    return violations.ToStatus();
+  }
+  RowsEvaluation result{.rows = total,
+                        .unranked = unranked,
+                        .loss = evaluation.loss,
+                        .metrics = {},
+                        .predictions = std::string(),
+                        .notes = std::move(notes)};
   if (evaluation.has_labels) result.metrics = evaluation.metrics;
   if (request.predictions) {
     PF_ASSIGN_OR_RETURN(const NamedRows rows, task->NameRows(split, evaluation.ids));

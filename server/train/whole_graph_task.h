@@ -79,6 +79,9 @@ class WholeGraphTask final : public Task {
   }
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return links_ != nullptr ? links_->Describe(*model_) : model_->Describe(); }
+  std::vector<std::string> notes() const override {
+    return links_ != nullptr ? links_->notes() : std::vector<std::string>();
+  }
   int64_t num_outputs() const override { return links_ != nullptr ? 1 : num_outputs_; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
@@ -88,6 +91,7 @@ class WholeGraphTask final : public Task {
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
   std::string NoDynamicReason() const override { return "there is one shape, that of the whole graph"; }
   int64_t batches_per_epoch() const override { return 1; }
+  int64_t unranked(data::Split split) const override { return links_ != nullptr ? links_->unranked(split) : 0; }
   int64_t size(data::Split split) const override {
     return links_ != nullptr ? links_->size(split) : std::ssize(batch(split).ids());
   }

@@ -175,6 +175,21 @@ TEST_F(JobCommandTest, FlagsOverrideTheFile) {
   EXPECT_EQ(sent.spec().graph_cache().ShortDebugString(), "freeze_at: 0 on_miss: ON_MISS_EAGER");
 }
 
+TEST_F(JobCommandTest, SubmitWarnsOfWhatAUserShouldKnow) {
+  fake_.jobs.create = [&](const v1::CreateJobRequest&, v1::Job& job) {
+    job = QueuedJob();
+    job.add_notes("the job has no graphs to validate on");
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const ProgramResult told = Run({"job", "submit", "--dataset", "zinc"});
+  EXPECT_EQ(told.exit_code, 0);
+  EXPECT_EQ(told.err, "warning: the job has no graphs to validate on\n");
+  const ProgramResult json = Run({"--output", "json", "job", "submit", "--dataset", "zinc"});
+  EXPECT_THAT(json.err, IsEmpty());
+  EXPECT_THAT(json.out, HasSubstr("the job has no graphs to validate on"));
+}
+
 TEST_F(JobCommandTest, SubmitTriesAgainWithTheSameRequestId) {
   Recorder<std::string> ids;
   fake_.jobs.create = [&](const v1::CreateJobRequest& request, v1::Job& job) {

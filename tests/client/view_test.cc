@@ -242,6 +242,14 @@ TEST(JobView, ShowOfAFailedJobNamesTheError) {
       << RenderJob(job, kTime, {});
 }
 
+TEST(JobView, TellsNotesAndLinksWithoutARank) {
+  v1::Job job = SucceededJob();
+  job.add_notes("3 of the 9 links to test on are not ranked");
+  job.mutable_result()->set_unranked_test_links(3);
+  EXPECT_THAT(RenderResult(job, {}), testing::HasSubstr("links without a rank  0 to validate on, 3 to test on\n"));
+  EXPECT_THAT(RenderJob(job, kTime, {}), testing::HasSubstr("3 of the 9 links to test on are not ranked\n"));
+}
+
 TEST(JobView, Result) {
   EXPECT_EQ(RenderResult(SucceededJob(), {}),
             "job zinc-1 succeeded\n"

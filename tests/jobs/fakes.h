@@ -215,9 +215,13 @@ class FakeRunner : public train::Runner {
   // Whether the weights checked last were told to be of another dataset.
   bool weights_of_other_dataset() const { return weights_of_other_dataset_; }
   void SetFits(absl::Status status) { fits_ = std::move(status); }
-  absl::Status CheckFits(const train::PlanRequest&, std::string_view,
-                         const std::function<bool()>& keep_going) override {
-    return keep_going() ? fits_ : absl::CancelledError("stopped");
+  // What CheckFits tells of a job that fits.
+  void SetNotes(std::vector<std::string> notes) { notes_ = std::move(notes); }
+  absl::StatusOr<std::vector<std::string>> CheckFits(const train::PlanRequest&, std::string_view,
+                                                     const std::function<bool()>& keep_going) override {
+    if (!keep_going()) return absl::CancelledError("stopped");
+    if (!fits_.ok()) return fits_;
+    return notes_;
   }
   absl::StatusOr<graphcache::CachePlan> PlanCache(const train::PlanRequest& request,
                                                   const std::function<bool()>& keep_going) override {
@@ -317,6 +321,7 @@ class FakeRunner : public train::Runner {
   std::atomic<DeviceKind> device_ = DeviceKind::kCpu;
   Check check_;
   absl::Status fits_, evaluate_error_;
+  std::vector<std::string> notes_;
 };
 
 inline absl::StatusOr<train::RunOutcome> FakeRunner::Train(const train::RunRequest& request,

@@ -82,14 +82,14 @@ def test_links(client):
     client.datasets.import_pyg(data, "linked", progress=False)
     job = client.jobs.submit("linked", "sage", epochs=5, hidden_channels=8, decoder="mlp", valid_part=0, eval_negatives=9).wait()
     stored = job.predict()
-    pairs = torch.tensor([[int(source), int(target)] for source, target in stored]).T
+    pairs = torch.tensor([[int(link.source), int(link.target)] for link in stored]).T
     held_out = {pair for source, target in pairs.T.tolist() for pair in ((source, target), (target, source))}
     kept = [tuple(edge) not in held_out for edge in data.edge_index.T.tolist()]
     assert 0 < pairs.size(1) < sum(kept)
     messages = data.edge_index[:, torch.tensor(kept)]
-    assert all(1 <= rank <= 10 for _, rank in stored.values())
+    assert all(1 <= link.rank <= 10 for link in stored)
     made = job.predict(Data(x=data.x, edge_index=messages), pairs)
-    assert (made - torch.tensor([score for score, _ in stored.values()])).abs().max() < TOLERANCE
+    assert (made - torch.tensor([link.score for link in stored])).abs().max() < TOLERANCE
     with pytest.raises(permafrost.InputError, match="pairs are given without data"):
         job.predict(pairs=pairs)
     with pytest.raises(permafrost.InputError, match="the model does not predict links"):

@@ -1,5 +1,7 @@
 """Links that a dataset divides, against a plain computation of what a job says of them."""
 
+import pathlib
+
 import numpy as np
 import permafrost
 import pytest
@@ -9,6 +11,7 @@ from torch_geometric.transforms import RandomLinkSplit
 
 from tests.python.data import citations
 
+TRIALS = pathlib.Path(__file__).resolve().parent.parent / "trials"
 METRICS = ["mrr", "hits_at_10", "hits_at_20", "hits_at_50", "roc_auc", "average_precision"]
 
 
@@ -90,8 +93,42 @@ def test_a_datasets_split_and_negatives(client, shared, fields):
         loss = torch.nn.functional.binary_cross_entropy_with_logits(torch.cat([of_links, first]), labels)
         assert abs(found["loss"] - loss.item()) < 1e-5
         stored = job.predictions(rows=part)
-        assert [(int(a), int(b)) for a, b in stored] == [tuple(link) for link in links[part].tolist()]
-        assert np.allclose([rank for _, rank in stored.values()], ranks)
+        assert [(int(link.source), int(link.target)) for link in stored] == [tuple(link) for link in links[part].tolist()]
+        assert np.allclose([link.rank for link in stored], ranks)
+        assert {link.time for link in stored} == {None}
+
+
+def test_every_link_in_time_is_a_row(client, tmp_path):
+    """Two nodes have several links, which a dict of pairs would make one."""
+    client.datasets.upload_path(TRIALS / "temporal" / "t.csv", "in-time", no_inverse_edges=True, progress=False)
+    job = client.jobs.submit("in-time", "sage", epochs=1, hidden_channels=8, fan_outs=[2, 2], temporal="last", eval_negatives=3, test_part=0.2,
+                             node_inputs="learned", link_prediction={}).wait()
+    stored = job.predict()
+    assert [link.time for link in stored] == list(range(48, 60))
+    assert [(link.source, link.target) for link in stored] == [(str(t % 4), str(4 + t % 2)) for t in range(48, 60)]
+    assert job.predictions() == stored
+    lines = job.export(tmp_path / "test.csv", "test_predictions").read_text().splitlines()
+    assert lines[0] == "source,target,time,score,rank"
+    assert len(lines) == 13
+
+
+def test_links_of_hubs_are_not_ranked(client, recwarn):
+    for name in ("k4", "star"):
+        client.datasets.upload_path(TRIALS / "links-full" / name, f"full-{name}", progress=False)
+    with pytest.raises(permafrost.InvalidArgument, match="none of the . links to .* can be ranked: each begins at a node that has an edge to every"):
+        client.jobs.submit("full-k4", "sage", epochs=1, hidden_channels=8, valid_part=0.3, test_part=0.3)
+    job = client.jobs.submit("full-star", "sage", epochs=2, hidden_channels=8, valid_part=0.3, test_part=0.4, eval_negatives=5).wait()
+    told = [note for note in job.notes if "they have no negatives and are not ranked" in note]
+    assert told, job.notes
+    assert all(any(note in str(warning.message) for warning in recwarn) for note in told)
+    assert all(note in job.logs() for note in told)
+    stored = job.predictions()
+    unranked = [link for link in stored if link.rank is None]
+    assert {link.source for link in unranked} == {"0"}
+    assert job.result["unranked_test_links"] == len(unranked) == job.evaluate()["unranked_links"]
+    assert 0 < job.result["best_test_metric"] <= 1
+    ranks = [link.rank for link in stored if link.rank is not None]
+    assert abs(job.result["best_test_metric"] - sum(1 / rank for rank in ranks) / len(ranks)) < 1e-6
 
 
 def test_random_link_split(client):

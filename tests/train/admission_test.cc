@@ -268,7 +268,7 @@ TEST(Admission, AnAdmittedJobFits) {
           if (level == nn::ModelLevel::kGraph) {
             options.batch_size = 1000;
             ExpectJudgedByWhatItTakes(why + ", of graphs", MeasuredPeak(options, set), [&](uint64_t limit) {
-              return Task::CheckFits(options, set, {.limits = {limit}}, "", [] { return true; });
+              return Task::CheckFits(options, set, {.limits = {limit}}, "", [] { return true; }).status();
             });
             continue;
           }

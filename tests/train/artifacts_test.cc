@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
@@ -52,6 +53,16 @@ class PredictionsFileTest : public testing::Test {
   std::vector<uint32_t> ids_;
   std::vector<float> values_;
 };
+
+TEST(PredictionsCsv, LeavesACellEmptyWhereAValueMayBeMissing) {
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  const NamedRows rows{.columns = {"source", "target", "time"},
+                       .names = {"a", "b", "7", "c", "d", "-8"},
+                       .values = {"score", "rank"},
+                       .empty_nan = 1};
+  EXPECT_EQ(PredictionsCsv(rows, std::vector<float>{0.5, none, none, 2}),
+            "source,target,time,score,rank\na,b,7,0.5,\nc,d,-8,nan,2\n");
+}
 
 TEST_F(PredictionsFileTest, IsThatOfAllRowsTogetherThoughFewHaveNamesAtOnce) {
   for (const size_t rows : {size_t{0}, size_t{1}, kNamedAtOnce, 3 * kNamedAtOnce + 5}) {

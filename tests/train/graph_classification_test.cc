@@ -171,7 +171,8 @@ TEST_F(GraphClassificationTest, ABinaryLossOnClassesOfAnOlderImportIsRefusedToo)
   options.loss = nn::Loss::kBce;
   options.metrics = {nn::Metric::kAccuracy};
   EXPECT_TRUE(runner_->CheckCompatible(options, data::SummaryOf(*set), "spec.").ok());
-  const absl::Status fits = runner_->CheckFits({.options = options, .dataset = *set}, "spec.", [] { return true; });
+  const absl::Status fits =
+      runner_->CheckFits({.options = options, .dataset = *set}, "spec.", [] { return true; }).status();
   ASSERT_EQ(GetViolations(fits).size(), 1U) << fits;
   EXPECT_EQ(GetViolations(fits)[0].field, "spec.loss");
   EXPECT_THAT(GetViolations(fits)[0].description, HasSubstr("bce takes labels 0 and 1, and graph "));

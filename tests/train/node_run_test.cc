@@ -274,7 +274,7 @@ TEST_F(NodeRunTest, ATrainSplitWithoutALabelIsRefused) {
   const std::vector<uint32_t> unlabelled{18, 37, 56};
   const auto bare = data::WithSplits(graph, {.rows = {unlabelled, {1}, {2}}, .name = "bare"}, graph->summary());
   const auto fits = [&](const TrainOptions& options) {
-    return runner_->CheckFits({.options = options, .dataset = bare}, "spec.", [] { return true; });
+    return runner_->CheckFits({.options = options, .dataset = bare}, "spec.", [] { return true; }).status();
   };
   TrainOptions options = SampledJob(nn::Architecture::kSage);
   const absl::Status refused = fits(options);
@@ -284,7 +284,8 @@ TEST_F(NodeRunTest, ATrainSplitWithoutALabelIsRefused) {
             "none of the 3 nodes of its train split has a label; at least one is needed");
   const auto one =
       data::WithSplits(graph, {.rows = {std::vector<uint32_t>{18, 20}, {1}, {2}}, .name = "one"}, graph->summary());
-  EXPECT_EQ(runner_->CheckFits({.options = options, .dataset = one}, "spec.", [] { return true; }), absl::OkStatus());
+  EXPECT_EQ(runner_->CheckFits({.options = options, .dataset = one}, "spec.", [] { return true; }).status(),
+            absl::OkStatus());
   options.links.enabled = true;
   options.loss = nn::Loss::kBce;
   EXPECT_EQ(fits(options), absl::OkStatus()) << "links are learned without labels";

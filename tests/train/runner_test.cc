@@ -261,10 +261,11 @@ TEST_F(RunnerTest, WhatIsBeyondTheMachinesMemoryIsRefused) {
   TrainOptions giant = Options();
   giant.model = {.hidden_channels = 4096, .num_layers = 64};
   const auto always = [] { return true; };
-  EXPECT_EQ(runner_->CheckFits({.options = Options(), .dataset = graphs_}, "spec.", always), absl::OkStatus());
+  EXPECT_EQ(runner_->CheckFits({.options = Options(), .dataset = graphs_}, "spec.", always).status(), absl::OkStatus());
   Recorder told;
-  for (const absl::Status& status : {runner_->CheckFits({.options = giant, .dataset = graphs_}, "spec.", always),
-                                     Run(giant, "job", told).status()}) {
+  for (const absl::Status& status :
+       {runner_->CheckFits({.options = giant, .dataset = graphs_}, "spec.", always).status(),
+        Run(giant, "job", told).status()}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     ASSERT_EQ(GetViolations(status).size(), 1U);
     EXPECT_EQ(GetViolations(status)[0].field, "spec.model");

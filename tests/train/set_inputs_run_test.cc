@@ -102,7 +102,8 @@ TEST_F(SetInputsTest, WhatThereIsNotIsRefused) {
   const auto always = [] { return true; };
   const auto told = [&](nn::NodeInputs inputs) {
     const TrainOptions options = Job(nn::Architecture::kGin, inputs);
-    return std::string(runner_->CheckFits({.options = options, .dataset = graphs_}, "spec.", always).message());
+    return std::string(
+        runner_->CheckFits({.options = options, .dataset = graphs_}, "spec.", always).status().message());
   };
   EXPECT_EQ(told(nn::NodeInputs::kDegree), "");
   EXPECT_EQ(told(nn::NodeInputs::kAuto), "") << "of a job of a server that knew no inputs of sets";
@@ -121,8 +122,10 @@ TEST_F(SetInputsTest, WhatThereIsNotIsRefused) {
 TEST_F(SetInputsTest, ATrainSplitWithoutALabelIsRefused) {
   graphs_ = Bare("unlabelled", /*labelled=*/false);
   const auto fits =
-      runner_->CheckFits({.options = Job(nn::Architecture::kGin, nn::NodeInputs::kDegree), .dataset = graphs_}, "spec.",
-                         [] { return true; });
+      runner_
+          ->CheckFits({.options = Job(nn::Architecture::kGin, nn::NodeInputs::kDegree), .dataset = graphs_}, "spec.",
+                      [] { return true; })
+          .status();
   EXPECT_EQ(fits.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(fits.message()),
               HasSubstr("spec.dataset: none of the 80 graphs of its train split has a label; "

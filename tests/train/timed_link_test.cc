@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -133,7 +134,19 @@ TEST_F(TimedLinkTest, TrainsInTheGraphCacheAndGoesOnToTheBitAfterAStop) {
   ASSERT_TRUE(Run(options, "parts", second).ok());
   EXPECT_EQ(Artifact("parts", kLastWeightsFile), Artifact("through", kLastWeightsFile));
   EXPECT_EQ(Artifact("parts", kTestPredictionsFile), Artifact("through", kTestPredictionsFile));
-  EXPECT_THAT(Artifact("through", kTestPredictionsFile), HasSubstr("source,target,score,rank\n"));
+  const std::string csv = Artifact("through", kTestPredictionsFile);
+  EXPECT_THAT(csv, HasSubstr("source,target,time,score,rank\n"));
+  // A row for each link, the latest of all.
+  const auto split = data::SplitLinksByTime(graph_, options.links.split, [] { return true; });
+  ASSERT_TRUE(split.ok()) << split.status();
+  std::istringstream lines(csv);
+  std::string line;
+  std::getline(lines, line);
+  for (const int64_t time : split->times[2]) {
+    ASSERT_TRUE(std::getline(lines, line));
+    EXPECT_THAT(line, HasSubstr("," + std::to_string(time) + ","));
+  }
+  EXPECT_FALSE(std::getline(lines, line));
 }
 
 // Without a time of its own each end of a link is apart all the same.

@@ -23,12 +23,13 @@ absl::Status LinkBatcher::MakeOfNodes(std::span<const uint32_t> ids, int64_t epo
     out.sources[i] = link.source;
     out.targets[i] = link.target;
     out.labels[i] = 1;
-    PF_RETURN_IF_ERROR(draw_.Draw(link.source, static_cast<uint64_t>(epoch) * links_.size() + ids[i], negatives));
+    PF_ASSIGN_OR_RETURN(const bool any,
+                        draw_.Draw(link.source, static_cast<uint64_t>(epoch) * links_.size() + ids[i], negatives));
     for (size_t k = 0; k < each; ++k) {
       const size_t place = links + i * each + k;
       out.sources[place] = link.source;
       out.targets[place] = negatives[k];
-      out.labels[place] = 0;
+      if (any) out.labels[place] = 0;
     }
   }
   return absl::OkStatus();

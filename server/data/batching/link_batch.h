@@ -15,7 +15,8 @@
 
 namespace permafrost::data {
 
-// First its links, then the negatives of each link, in the order of the links: they share its source.
+// First its links, then the negatives of each link, in the order of the links: they share its source. A link whose
+// source has an edge to every other node has none: padding takes their place, from the source to itself.
 struct LinkBatch {
   std::vector<NodeId> seeds;                // the distinct nodes of its pairs, rising; or empty
   std::vector<int64_t> times;               // of links with times [seeds]: the link's, of each node once for each time

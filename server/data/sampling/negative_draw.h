@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/enum_names.h"
 #include "data/store/graph.h"
 
@@ -18,15 +21,26 @@ enum class NegativeSampling { kUniform, kDegree };
 inline constexpr EnumNames<NegativeSampling, 2> kNegativeSamplingNames{
     {{{NegativeSampling::kUniform, "uniform"}, {NegativeSampling::kDegree, "degree"}}}};
 
+// For each node the number of others that it has no edge to: those that can be targets of its negatives. Reads all
+// edges once. `keep_going` is asked now and then. Errors: Cancelled when it says no; DataLoss.
+absl::StatusOr<std::vector<uint32_t>> CountNonNeighbors(const GraphView& view, const std::function<bool()>& keep_going);
+
+// The nodes with an edge to every other node, rising: they have no negatives. Reads the in-edges of few nodes where
+// there is none, else of all. Errors: as CountNonNeighbors.
+absl::StatusOr<std::vector<NodeId>> NodesLinkedToAll(const GraphView& view, const std::function<bool()>& keep_going);
+
 class NegativeDraw {
  public:
   // `graph`: with all of its edges, those held out too; at least one node, of kDegree at least one edge.
-  NegativeDraw(std::shared_ptr<const Graph> graph, NegativeSampling sampling, uint64_t seed);
+  // `non_neighbors`: CountNonNeighbors of it; null: a draw finds out by itself, which takes long for a source without
+  // any.
+  NegativeDraw(std::shared_ptr<const Graph> graph, NegativeSampling sampling, uint64_t seed,
+               std::shared_ptr<const std::vector<uint32_t>> non_neighbors = nullptr);
 
   // Draws targets that `source` has no edge to and is not itself. key: which draw this is. A target that is an edge is
-  // drawn anew; after kTries of them the next row that is none is taken, and only where there is no such row the last
-  // draw. Errors: DataLoss.
-  absl::Status Draw(NodeId source, uint64_t key, std::span<NodeId> targets) const;
+  // drawn anew; after kTries of them the next row that is none is taken. Returns false, with `source` in their place,
+  // where there is no such row. Errors: DataLoss.
+  absl::StatusOr<bool> Draw(NodeId source, uint64_t key, std::span<NodeId> targets) const;
 
   static constexpr int kTries = 16;
 
@@ -35,6 +49,7 @@ class NegativeDraw {
   const GraphView& view_ = graph_->view();
   const NegativeSampling sampling_;
   const uint64_t seed_;
+  const std::shared_ptr<const std::vector<uint32_t>> non_neighbors_;  // or null
 };
 
 }  // namespace permafrost::data

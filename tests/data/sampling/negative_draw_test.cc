@@ -13,8 +13,9 @@ namespace {
 
 std::vector<NodeId> DrawOf(const NegativeDraw& draw, NodeId source, uint64_t key, size_t count) {
   std::vector<NodeId> targets(count);
-  const absl::Status status = draw.Draw(source, key, targets);
-  EXPECT_TRUE(status.ok()) << status;
+  const absl::StatusOr<bool> any = draw.Draw(source, key, targets);
+  EXPECT_TRUE(any.ok()) << any.status();
+  EXPECT_TRUE(any.ok() && *any);
   return targets;
 }
 
@@ -66,18 +67,50 @@ TEST(NegativeDraw, FindsTheOneNodeThatASourceHasNoEdgeTo) {
   }
 }
 
-TEST(NegativeDraw, OfASourceWithEdgesToAllEnds) {
+TEST(NegativeDraw, ASourceWithEdgesToAllHasNone) {
   std::vector<TestEdge> edges;
   for (NodeId target = 0; target < 50; ++target) edges.push_back({7, target});
   const auto graph = std::make_shared<MemoryGraph>(50, edges);
-  for (const NodeId target : DrawOf({graph, NegativeSampling::kUniform, 1}, 7, 5, 3)) EXPECT_LT(target, 50u);
+  const auto counts = CountNonNeighbors(graph->view(), [] { return true; });
+  ASSERT_TRUE(counts.ok());
+  const auto shared = std::make_shared<const std::vector<uint32_t>>(*counts);
+  for (const NegativeSampling sampling : {NegativeSampling::kUniform, NegativeSampling::kDegree}) {
+    for (const auto& known : {decltype(shared)(), shared}) {
+      const NegativeDraw draw(graph, sampling, 1, known);
+      std::vector<NodeId> targets(3);
+      const auto any = draw.Draw(7, 5, targets);
+      ASSERT_TRUE(any.ok()) << any.status();
+      EXPECT_FALSE(*any);
+      EXPECT_EQ(targets, std::vector<NodeId>(3, 7));
+      EXPECT_TRUE(*draw.Draw(8, 5, targets));
+    }
+  }
+}
+
+TEST(NegativeDraw, CountsTheNodesWithoutAnEdgeFromEach) {
+  // Parallel edges and self-loops count once, and not.
+  const MemoryGraph graph(4, {{0, 1}, {0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 0}, {3, 2}});
+  EXPECT_EQ(*CountNonNeighbors(graph.view(), [] { return true; }), (std::vector<uint32_t>{0, 2, 3, 2}));
+  EXPECT_EQ(*NodesLinkedToAll(graph.view(), [] { return true; }), std::vector<NodeId>{0});
+  EXPECT_TRUE(absl::IsCancelled(CountNonNeighbors(graph.view(), [] { return false; }).status()));
+  EXPECT_TRUE(absl::IsCancelled(NodesLinkedToAll(graph.view(), [] { return false; }).status()));
+  const auto random = RandomGraph(40, 900, 4);
+  const auto counts = *CountNonNeighbors(random->view(), [] { return true; });
+  for (NodeId source = 0; source < 40; ++source) {
+    uint32_t without = 0;
+    bool ok = true;
+    for (NodeId target = 0; target < 40; ++target) {
+      without += target != source && !HasEdge(random->view(), source, target, ok) ? 1 : 0;
+    }
+    EXPECT_EQ(counts[source], without) << source;
+  }
 }
 
 TEST(NegativeDraw, TellsOfDamage) {
   const auto graph = RandomGraph(300, 2500, 4);
   graph->view().in.neighbors = graph->KeepDamaged(graph->in().neighbors);
   std::vector<NodeId> targets(5);
-  EXPECT_TRUE(absl::IsDataLoss(NegativeDraw(graph, NegativeSampling::kUniform, 1).Draw(0, 0, targets)));
+  EXPECT_TRUE(absl::IsDataLoss(NegativeDraw(graph, NegativeSampling::kUniform, 1).Draw(0, 0, targets).status()));
 }
 
 }  // namespace

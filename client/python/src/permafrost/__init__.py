@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from permafrost.artifacts import LinkPrediction
     from permafrost.cache import Cache
     from permafrost.client import Client
     from permafrost.datasets import Dataset, Datasets
@@ -46,6 +47,7 @@ _HOMES = {
     "Datasets": "datasets",
     "Job": "job",
     "Jobs": "jobs",
+    "LinkPrediction": "artifacts",
     "Upload": "uploads",
     "Uploads": "uploads",
     **dict.fromkeys(
@@ -92,6 +94,7 @@ __all__ = [
     "Job",
     "JobFailed",
     "Jobs",
+    "LinkPrediction",
     "NotFound",
     "PermafrostError",
     "PermissionDenied",

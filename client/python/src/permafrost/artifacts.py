@@ -10,6 +10,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import xxhash
 
@@ -52,8 +53,33 @@ def receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib
     return target
 
 
-def read_predictions(path: pathlib.Path) -> dict[str | tuple[str, str], list[float]]:
+class LinkPrediction(NamedTuple):
+    """What a job predicts for one link."""
+
+    source: str
+    target: str
+    # Of a temporal job: when the link is. Two nodes may have several links then.
+    time: int | None
+    score: float
+    # Its place among its negatives, from 1; None: it has none, since its source has an edge to every other node.
+    rank: float | None
+
+
+def read_predictions(path: pathlib.Path) -> dict[str, list[float]] | list[LinkPrediction]:
+    """{name: [values]} of graphs or nodes; a row for each link. Errors: DataLoss where two rows have one name."""
     rows = csv.reader(io.StringIO(path.read_text()))
-    if next(rows)[:2] == ["source", "target"]:
-        return {(row[0], row[1]): [float(value) for value in row[2:]] for row in rows}
-    return {row[0]: [float(value) for value in row[1:]] for row in rows}
+    columns = next(rows)
+    if columns[:2] == ["source", "target"]:
+        return [_link(dict(zip(columns, row, strict=True))) for row in rows]
+    predictions: dict[str, list[float]] = {}
+    for name, *values in rows:
+        if name in predictions:
+            raise DataLoss(f"predictions: two rows are named {name!r}; accepted: path=FILE, which keeps both")
+        predictions[name] = [float(value) for value in values]
+    return predictions
+
+
+def _link(row: dict[str, str]) -> LinkPrediction:
+    time = int(row["time"]) if "time" in row else None
+    rank = float(row["rank"]) if row["rank"] else None
+    return LinkPrediction(row["source"], row["target"], time, float(row["score"]), rank)

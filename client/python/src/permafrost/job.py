@@ -60,6 +60,11 @@ class Job:
         return dict(self.proto.labels)
 
     @property
+    def notes(self) -> list[str]:
+        """What its user should know of it, found as it was submitted, as that it has no rows to validate on."""
+        return list(self.proto.notes)
+
+    @property
     def error(self) -> str:
         """Why it failed, or what the machine keeps it from; one line."""
         return str(self.proto.error or self.proto.last_error)
@@ -274,8 +279,8 @@ class Job:
         allow_unknown_categories: bool = False,
     ) -> Any:
         """As `evaluate`, what the server predicts for each of the rows: {id: [values]}, ids as the server names graphs
-        or nodes; of links {(source, target): [score, rank]}. With `path` they are written there as CSV instead, whole
-        or not at all, and the path is returned."""
+        or nodes; of links a list of `permafrost.LinkPrediction`: source, target, time (of temporal jobs), score and
+        rank. With `path` they are written there as CSV instead, whole or not at all, and the path is returned."""
         given = {
             "dataset": dataset,
             "rows": rows,
@@ -329,7 +334,7 @@ class Job:
 
     def predict(self, data: Any = None, pairs: Any = None) -> Any:
         """Without `data`: the stored predictions of the test split, {id: [values]}, ids as the server names graphs or
-        nodes; of links {(source, target): [score, rank]}. With a PyG Data or a list of Data: a tensor [nodes or graphs,
+        nodes; of links a list of `permafrost.LinkPrediction`. With a PyG Data or a list of Data: a tensor [nodes or graphs,
         outputs] computed here by `to_pyg()`. Of a job that predicts links, with `pairs` [2, pairs] of nodes of `data`:
         their logits [pairs]."""
         if data is None and pairs is not None:

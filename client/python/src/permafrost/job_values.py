@@ -37,7 +37,8 @@ def result(proto: Any) -> dict[str, Any]:
         for f in proto.DESCRIPTOR.fields
     }
     shown["metric"] = fields.enum_name(_METRICS, proto.metric)
-    return shown
+    # Of jobs that predict links only.
+    return {k: v for k, v in shown.items() if v or not k.startswith("unranked_")}
 
 
 def epoch(proto: Any) -> dict[str, Any]:
@@ -58,4 +59,6 @@ def evaluation(proto: Any) -> dict[str, Any]:
     told: dict[str, Any] = {"dataset": proto.dataset.removeprefix("datasets/"), "rows": rows}
     if proto.notes:
         told["notes"] = list(proto.notes)
+    if proto.unranked_links:
+        told["unranked_links"] = proto.unranked_links
     return told | {"num_rows": proto.num_rows, "loss": proto.loss} | fields.metric_values(proto.metrics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +54,14 @@ class Jobs:
             init_from=another job or its id,
             max_runtime=timedelta(hours=2), deadline=timedelta(days=1) from now on, or a datetime ...
 
+        What its user should know of it (`Job.notes`), as that it has no rows to validate on, is a warning.
         Errors: InputError for a field that there is not, naming the nearest; InvalidArgument with a violation for each
         value that the server refuses; NotFound, FailedPrecondition for the dataset.
         """
-        return Job(self._connection, self._create(dataset, model, id, spec, labels, validate_only=False))
+        job = Job(self._connection, self._create(dataset, model, id, spec, labels, validate_only=False))
+        for note in job.notes:
+            warnings.warn(f"job {job.id}: {note}", stacklevel=2)
+        return job
 
     def validate(self, dataset: Dataset | str, model: Any = None, **spec: Any) -> None:
         """Checks what `submit` checks, and creates nothing."""
