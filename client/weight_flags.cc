@@ -55,7 +55,10 @@ void AddUpdateOptions(CLI::App& command, UpdateFlags& flags) {
 }
 
 void AddWeightOptions(CLI::App& command, WeightFlags& flags) {
-  command.add_option("--init-from", flags.job, "Begin with the weights of this job")->type_name("JOB");
+  command
+      .add_option("--init-from", flags.job,
+                  "Begin with the weights of this job; rows of single nodes go to the nodes of the same names")
+      ->type_name("JOB");
   command
       .add_option("--init-weights", flags.weights,
                   "With --init-from: those of its best epoch, or its last ones (default best)")

@@ -15,6 +15,7 @@
 #include "jobs/job_id.h"
 #include "jobs/job_log_text.h"
 #include "jobs/limits.h"
+#include "jobs/trained_dataset.h"
 #include "telemetry/log.h"
 
 namespace permafrost::jobs {
@@ -237,24 +238,38 @@ absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const JobSpec& 
   return fits;
 }
 
+absl::Status Admission::Fit(const JobSpec& spec, const data::Dataset& dataset, const Job* from,
+                            Beginning& beginning) const {
+  const absl::StatusOr<data::OpenedDataset> opened = catalog_.Open(dataset.id);
+  // Where it cannot be opened, CheckDataset or the run tells.
+  if (opened.ok()) {
+    train::NodeRowsRequest request{
+        .options = spec.train, .dataset = *opened, .trained = std::nullopt, .weights = std::move(beginning.weights)};
+    if (from != nullptr) request.trained = OpenTrainedDataset(*from, catalog_, book_.files());
+    PF_ASSIGN_OR_RETURN(beginning.weights, runner_.MapNodeRows(std::move(request), "spec."));
+  }
+  return CheckInitialWeights(spec, dataset, beginning);
+}
+
 absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const JobSpec& spec) const {
   const train::InitialWeights& from = spec.train.init_from;
   Beginning beginning;
+  std::optional<Job> origin;
   if (from.job.empty()) {
     PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsFile(from.file, catalog_));
     PF_ASSIGN_OR_RETURN(beginning.weights, ReadWeightsFile(path, from.file));
   } else {
     // Before its weights, so that those of a job which takes its id meanwhile are known as such.
-    PF_ASSIGN_OR_RETURN(const Job job, book_.Get(from.job, kNoEpochs));
-    beginning.job_sequence = job.sequence;
-    beginning.trained_uid = job.dataset_uid;
+    PF_ASSIGN_OR_RETURN(origin, book_.Get(from.job, kNoEpochs));
+    beginning.job_sequence = origin->sequence;
+    beginning.trained_uid = origin->dataset_uid;
     PF_ASSIGN_OR_RETURN(const std::filesystem::path path, FindWeightsOfJob(from.job, from.weights, book_));
     PF_ASSIGN_OR_RETURN(beginning.weights, ReadFile(path));
   }
   const absl::StatusOr<data::Dataset> dataset = catalog_.Get(spec.train.dataset);
   // What is wrong with the dataset is told first, under the lock.
   if (dataset.ok() && dataset->summary && runner_.CheckCompatible(spec.train, *dataset->summary, "spec.").ok()) {
-    beginning.fits = CheckInitialWeights(spec, *dataset, beginning);
+    beginning.fits = Fit(spec, *dataset, origin ? &*origin : nullptr, beginning);
     beginning.dataset_uid = dataset->uid;
   }
   return beginning;
@@ -280,11 +295,12 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const JobSpec& spec,
                                                           absl::StatusOr<Beginning> beginning) const {
   const train::InitialWeights& from = spec.train.init_from;
   if (!from.given()) return "";
+  std::optional<Job> origin;
   if (!from.job.empty()) {
     // First: what could not be read since the job is deleted is told as that. Weights that it has made since are left;
     // those that were read are whole.
-    PF_ASSIGN_OR_RETURN(const Job job, book_.Get(from.job, kNoEpochs));
-    if (beginning.ok() && job.sequence != beginning->job_sequence) {
+    PF_ASSIGN_OR_RETURN(origin, book_.Get(from.job, kNoEpochs));
+    if (beginning.ok() && origin->sequence != beginning->job_sequence) {
       return WithReason(
           absl::NotFoundError(absl::StrCat("job ", from.job.value(), " was deleted while its weights were read")),
           "JOB_NOT_FOUND", {{"job", from.job.value()}});
@@ -293,7 +309,7 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const JobSpec& spec,
   PF_RETURN_IF_ERROR(beginning.status());
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (beginning->dataset_uid != dataset.uid) {
-    beginning->fits = CheckInitialWeights(spec, dataset, *beginning);
+    beginning->fits = Fit(spec, dataset, origin ? &*origin : nullptr, *beginning);
   }
   PF_RETURN_IF_ERROR(beginning->fits);
   return std::move(beginning->weights);

@@ -67,6 +67,9 @@ class Admission {
     absl::Status fits;
     std::optional<std::string> dataset_uid;
   };
+  // Gives rows of nodes in the weights to the nodes of the same names in the spec's dataset, and checks that they fit
+  // it. `from`: the job that they are of; null: they are of a file.
+  absl::Status Fit(const JobSpec& spec, const data::Dataset& dataset, const Job* from, Beginning& beginning) const;
   // Create of a request whose own values are right. `beginning`: what ReadBeginning came to, which is told in the order
   // of the other checks; not read where the job begins with drawn weights.
   absl::StatusOr<Job> CreateWith(const CreateRequest& request, absl::StatusOr<Beginning> beginning)

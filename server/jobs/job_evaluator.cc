@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/initial_weights.h"
+#include "jobs/trained_dataset.h"
 #include "train/checkpoint_files.h"
 
 namespace permafrost::jobs {
@@ -48,22 +49,6 @@ std::optional<uint64_t> NamesOf(const absl::StatusOr<data::OpenedDataset>& datas
 
 }  // namespace
 
-// A name may have other data since.
-bool JobEvaluator::IsOfSameData(const Job& job, const data::Dataset& dataset) const {
-  // Jobs of older versions do not tell.
-  if (job.dataset_uid.empty() || dataset.uid == job.dataset_uid) return true;
-  const auto checkpoints =
-      train::ListCheckpoints(book_.files().Directory(job.id) / train::kCheckpointsFolder, /*verify=*/false);
-  if (!checkpoints.ok()) return false;
-  for (const train::CheckpointInfo& info : *checkpoints) {
-    if (!info.damage.empty() || info.dataset_checksum == 0) continue;
-    const auto opened = catalog_.Open(dataset.id);
-    return opened.ok() && (info.dataset_checksum == data::ContentChecksumOf(*opened) ||
-                           info.dataset_checksum == data::ChecksumOf(*opened));
-  }
-  return false;
-}
-
 absl::StatusOr<fs::path> JobEvaluator::FindWeights(const EvaluationRequest& request) const {
   if (request.checkpoint_step) {
     return FindCheckpointWeights(book_.files().Directory(request.job) / train::kCheckpointsFolder,
@@ -78,7 +63,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   PF_ASSIGN_OR_RETURN(const Job job, book_.Get(request.job, kNoEpochs));
   const DatasetId& trained = job.spec.train.dataset;
   const absl::StatusOr<data::Dataset> known = catalog_.Get(trained);
-  const bool is_known = known.ok() && IsOfSameData(job, *known);
+  const bool is_known = known.ok() && IsOfSameData(job, *known, catalog_, book_.files());
   // Of one that is imported at the moment nobody knows; that it cannot be opened is told below.
   const bool is_other = known.ok() && known->state == data::DatasetState::kReady && !is_known;
   if (request.dataset.empty() && is_other) {

@@ -26,8 +26,6 @@ class JobEvaluator {
 
  private:
   absl::StatusOr<std::filesystem::path> FindWeights(const EvaluationRequest& request) const;
-  // Whether the dataset that has the name of the job's holds what the job was trained on.
-  bool IsOfSameData(const Job& job, const data::Dataset& dataset) const;
 
   JobBook& book_;
   DeviceThread& device_;

@@ -23,6 +23,7 @@
 #include "train/model_for.h"
 #include "train/node2vec_task.h"
 #include "train/node_model_for.h"
+#include "train/node_rows.h"
 
 namespace permafrost::train {
 namespace {
@@ -203,10 +204,11 @@ absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeig
     of_categories = absl::StrCat("; ", known ? "the dataset is of an older version and does" : "they do",
                                  " not say what categories stand for: their rows are taken as they stand");
   }
+  PF_ASSIGN_OR_RETURN(const std::string node_rows, PlaceNodeRows(tensors, decoded));
   const Matches matches = Match(decoded.tensors, tensors.All());
   if (!how.by_name) {
     PF_RETURN_IF_ERROR(CopyAll(matches, source, " (by_name takes those that fit)"));
-    return absl::StrCat(begins, matches.taken.size(), " tensors taken", of_categories);
+    return absl::StrCat(begins, matches.taken.size(), " tensors taken", of_categories, node_rows);
   }
   if (matches.taken.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("none of the ", decoded.tensors.size(), " tensors of ", source,
@@ -217,7 +219,7 @@ absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeig
   if (!matches.left.empty()) absl::StrAppend(&line, " (", FirstOf(matches.left), ")");
   absl::StrAppend(&line, ", ", matches.missing.size(), " of the model missing");
   if (!matches.missing.empty()) absl::StrAppend(&line, " (", FirstOf(matches.missing), ")");
-  return absl::StrCat(line, of_categories);
+  return absl::StrCat(line, of_categories, node_rows);
 }
 
 absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,

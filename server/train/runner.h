@@ -138,6 +138,14 @@ struct CensusRequest {
   graphcache::TorchRelease release = graphcache::TorchRelease::k2_13;
 };
 
+// Weights that a job of these options is to begin with.
+struct NodeRowsRequest {
+  TrainOptions options;
+  data::OpenedDataset dataset;                 // of the job
+  std::optional<data::OpenedDataset> trained;  // that the weights were trained on, where that is known
+  std::string weights;                         // a safetensors file
+};
+
 // Which rows of a dataset an evaluation is over: graphs, nodes or links of a split, or all graphs or nodes.
 enum class EvaluatedRows { kTrain, kValid, kTest, kAll };
 inline constexpr EnumNames<EvaluatedRows, 4> kEvaluatedRowsNames{{{{EvaluatedRows::kTrain, "train"},
@@ -222,6 +230,11 @@ class Runner {
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
+  // The request's weights, in which each row of a node is given to the node of the same name in the dataset of a job of
+  // these options, where the names tell that rows differ; as they are where the model has no rows of nodes, or none is
+  // among the weights. Such a file is for this job alone. Errors: InvalidArgument with a violation under `prefix`: no
+  // node has the name of one that was trained; it cannot be told whose the rows are; not a safetensors file. DataLoss.
+  virtual absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const = 0;
   // Ok if a job of these options, compatible ones, can begin with the weights of this safetensors file; else
   // InvalidArgument with a violation under `prefix`.
   virtual absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,

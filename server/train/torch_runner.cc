@@ -19,6 +19,7 @@
 #include "train/census.h"
 #include "train/guard.h"
 #include "train/initial_weights.h"
+#include "train/node_rows.h"
 #include "train/plan_store.h"
 #include "train/precision.h"
 #include "train/trainer.h"
@@ -122,6 +123,10 @@ class TorchRunner final : public Runner {
                                    std::string_view file, std::string_view prefix,
                                    const WeightsTarget& target) const override {
     return CatchTorch([&] { return train::CheckInitialWeights(options, summary, file, prefix, target); });
+  }
+
+  absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const override {
+    return CatchTorch([&] { return train::MapNodeRows(std::move(request), prefix); });
   }
 
   absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,

@@ -15,6 +15,7 @@
 #include "train/categories.h"
 #include "train/checkpoint_files.h"
 #include "train/node_features.h"
+#include "train/node_rows.h"
 #include "train/parked_state.h"
 
 namespace permafrost::train {
@@ -40,8 +41,11 @@ void TakeCacheTotals(const graphcache::Snapshot& cache, EpochMetrics& metrics) {
 }
 
 // Of the weights' files, for who takes them home.
-std::map<std::string, std::string> MetadataOf(const Task& task, const std::optional<data::Categories>& categories) {
-  std::map<std::string, std::string> metadata{{"format", "pt"}, {"permafrost.model", task.Describe()}};
+std::map<std::string, std::string> MetadataOf(const RunRequest& request, const Task& task,
+                                              const std::optional<data::Categories>& categories) {
+  std::map<std::string, std::string> metadata = NodeNamesMetadata(request.options, request.dataset);
+  metadata["format"] = "pt";
+  metadata["permafrost.model"] = task.Describe();
   if (categories) metadata.emplace(kCategoriesKey, data::CategoriesToJson(*categories));
   return metadata;
 }
@@ -93,7 +97,8 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       optimizer_(options_.optimizer, task_->tensors().parameters()),
       averaged_(task_->tensors(), optimizer_),
       engine_(options_, *task_, optimizer_, backend, context),
-      checkpoints_(job_directory_ / kCheckpointsFolder, options_.checkpoint.keep, MetadataOf(*task_, categories_),
+      checkpoints_(job_directory_ / kCheckpointsFolder, options_.checkpoint.keep,
+                   MetadataOf(request, *task_, categories_),
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
       best_(nn::Clone(task_->tensors().All())),
       schedule_(options_.checkpoint) {

@@ -1,6 +1,7 @@
 #include "train/weights_evaluation.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "base/resident_memory.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "nn/safetensors.h"
 #include "train/artifacts.h"
 #include "train/batch_schedule.h"
 #include "train/categories.h"
@@ -22,6 +24,7 @@
 #include "train/node2vec_task.h"
 #include "train/node_features.h"
 #include "train/node_model_for.h"
+#include "train/node_rows.h"
 #include "train/step_programs.h"
 #include "train/task.h"
 
@@ -67,6 +70,20 @@ absl::Status CheckSameOrder(const EvaluateRequest& request, const data::Imported
                    "that the weights were trained on",
                    request.trained_names ? "" : ", which are there no more",
                    ": rows would be other nodes; accepted: a dataset of the same nodes in the same order"));
+  return violations.ToStatus();
+}
+
+// The same where the dataset that they were trained on is not known any more, or is this one: their file may tell.
+absl::Status CheckSaidOrder(const EvaluateRequest& request) {
+  if (!HasNodeRows(request.options, request.dataset)) return absl::OkStatus();
+  const std::map<std::string, std::string> metadata = nn::ReadSafetensorsMetadata(request.weights);
+  if (!SaysOtherNodes(metadata, *std::get<std::shared_ptr<const data::Graph>>(request.dataset))) {
+    return absl::OkStatus();
+  }
+  Violations violations;
+  violations.Add("dataset",
+                 "each node has weights of its own, and those are of other nodes than its own, or of these in another "
+                 "order: rows would be other nodes; accepted: a dataset of the same nodes in the same order");
   return violations.ToStatus();
 }
 
@@ -227,6 +244,7 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
     own = data::SummaryOf(dataset);
   }
   if (request.trained_on) PF_RETURN_IF_ERROR(CheckSameOrder(request, trained));
+  if (!request.trained_on) PF_RETURN_IF_ERROR(CheckSaidOrder(request));
   if (links) {
     PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));
     // Categories that this graph has fewer of have rows of weights all the same.

@@ -99,6 +99,43 @@ TEST_F(AdmissionTest, WeightsToBeginWithAreCopiedSoThatTheirSourceMayGo) {
   server_.AwaitEnd("second");
 }
 
+// Each node's row goes to the node of the same name, and the copy holds it so.
+TEST_F(AdmissionTest, RowsOfNodesAreMappedFromTheDatasetOfTheirJob) {
+  server_.catalog().Put("other");
+  server_.Create("first");
+  server_->Start();
+  server_.AwaitEnd("first");
+  server_.runner().Hold();
+  server_.runner().SetMapped("mapped ");
+  CreateRequest request = BeginningWith("second", {.job = JobId("first")});
+  request.spec.train.dataset = DatasetId("other");
+  const auto made = server_->Create(request);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(*ReadFile(dir_.path() / "jobs/second" / train::kInitialWeightsFile), "mapped weights");
+  EXPECT_TRUE(server_.runner().mapped()->trained.has_value());
+  EXPECT_EQ(server_.runner().mapped()->options.dataset, DatasetId("other"));
+  // The dataset of the first job has other data since.
+  server_.catalog().Put("zinc");
+  request.id = JobId("third");
+  ASSERT_TRUE(server_->Create(request).ok());
+  EXPECT_FALSE(server_.runner().mapped()->trained.has_value());
+  server_.runner().Release();
+}
+
+TEST_F(AdmissionTest, WhatAUserShouldKnowStaysWithTheJob) {
+  server_.runner().SetNotes({"the job has no graphs to validate on"});
+  const Job job = server_.Create("job-a");
+  EXPECT_THAT(job.notes, ElementsAre("the job has no graphs to validate on"));
+  EXPECT_THAT(server_.Log("job-a"), HasSubstr("the job has no graphs to validate on"));
+  EXPECT_EQ(server_->Get(JobId("job-a"))->notes, job.notes);
+  JobUpdate update;
+  update.priority = 3;
+  ASSERT_TRUE(server_->Update(JobId("job-a"), update).ok());
+  const auto store = JobStore::Open(dir_.path() / "permafrost.db");
+  ASSERT_TRUE(store.ok());
+  EXPECT_EQ((*store)->Get(JobId("job-a"))->notes, job.notes);
+}
+
 TEST_F(AdmissionTest, WeightsToBeginWithAreCheckedBeforeTheJobIsMade) {
   server_.Create("waiting");
   const auto of_job = [&](const char* id, train::JobWeights weights = train::JobWeights::kBest) {

@@ -214,6 +214,17 @@ class FakeRunner : public train::Runner {
   }
   // Whether the weights checked last were told to be of another dataset.
   bool weights_of_other_dataset() const { return weights_of_other_dataset_; }
+  // What MapNodeRows was asked for last, and what it puts before the weights.
+  std::optional<train::NodeRowsRequest> mapped() const {
+    absl::MutexLock lock(&mapped_mu_);
+    return mapped_;
+  }
+  void SetMapped(std::string before) { map_before_ = std::move(before); }
+  absl::StatusOr<std::string> MapNodeRows(train::NodeRowsRequest request, std::string_view) const override {
+    absl::MutexLock lock(&mapped_mu_);
+    mapped_ = request;
+    return map_before_ + request.weights;
+  }
   void SetFits(absl::Status status) { fits_ = std::move(status); }
   // What CheckFits tells of a job that fits.
   void SetNotes(std::vector<std::string> notes) { notes_ = std::move(notes); }
@@ -321,6 +332,9 @@ class FakeRunner : public train::Runner {
   std::atomic<DeviceKind> device_ = DeviceKind::kCpu;
   Check check_;
   absl::Status fits_, evaluate_error_;
+  std::string map_before_;
+  mutable absl::Mutex mapped_mu_;
+  mutable std::optional<train::NodeRowsRequest> mapped_ ABSL_GUARDED_BY(mapped_mu_);
   std::vector<std::string> notes_;
 };
 

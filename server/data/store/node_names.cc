@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "base/string_view.h"
 
@@ -61,7 +62,54 @@ absl::Status ForEachNamed(const Graph& graph, const std::unordered_map<std::stri
   return absl::OkStatus();
 }
 
+bool HasText(const NodeNames& names) { return names.numbers.empty() && !names.offsets.empty(); }
+
+// What equal names have in common: the number, or a hash of the name as text.
+struct KeyedRow {
+  uint64_t key = 0;
+  NodeId row = 0;
+  auto operator<=>(const KeyedRow&) const = default;
+};
+
+absl::StatusOr<uint64_t> KeyOf(const NodeNames& names, NodeId row, bool as_text) {
+  if (as_text) {
+    PF_ASSIGN_OR_RETURN(const std::string name, NameOf(names, row));
+    return Hash64(name);
+  }
+  if (names.numbers.empty()) return row;
+  if (!names.numbers.Touch(row, uint64_t{row} + 1)) return Damage(names);
+  return names.numbers[row];
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<int64_t>> MatchNames(const Graph& from, const Graph& to) {
+  const bool as_text = HasText(from.names()) || HasText(to.names());
+  std::vector<KeyedRow> known(from.view().nodes);
+  for (uint64_t row = 0; row < known.size(); ++row) {
+    const auto id = static_cast<NodeId>(row);
+    PF_ASSIGN_OR_RETURN(const uint64_t key, KeyOf(from.names(), id, as_text));
+    known[row] = {key, id};
+  }
+  std::ranges::sort(known);
+  std::vector<int64_t> rows(to.view().nodes, kNoRow);
+  for (uint64_t row = 0; row < rows.size(); ++row) {
+    const auto id = static_cast<NodeId>(row);
+    PF_ASSIGN_OR_RETURN(const uint64_t key, KeyOf(to.names(), id, as_text));
+    auto found = std::ranges::lower_bound(known, key, {}, &KeyedRow::key);
+    for (; found != known.end() && found->key == key && rows[row] == kNoRow; ++found) {
+      if (as_text) {
+        PF_ASSIGN_OR_RETURN(const std::string a, NameOf(from.names(), found->row));
+        PF_ASSIGN_OR_RETURN(const std::string b, NameOf(to.names(), id));
+        if (a != b) continue;
+      }
+      rows[row] = found->row;
+    }
+  }
+  PF_RETURN_IF_ERROR(from.CheckIntact());
+  PF_RETURN_IF_ERROR(to.CheckIntact());
+  return rows;
+}
 
 absl::StatusOr<std::string> NameOf(const NodeNames& names, NodeId row) {
   if (!names.numbers.empty()) {

@@ -2,6 +2,7 @@
 // Threads: safe anywhere.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,11 @@ namespace permafrost::data {
 
 // Of a row of the graph: its text or its number; the row itself where there are no names. Errors: DataLoss.
 absl::StatusOr<std::string> NameOf(const NodeNames& names, NodeId row);
+
+// For each row of `to` the row of `from` with the same name; kNoRow where `from` has none. Looks through all names of
+// both, with 16 bytes of memory a node. Errors: DataLoss.
+inline constexpr int64_t kNoRow = -1;
+absl::StatusOr<std::vector<int64_t>> MatchNames(const Graph& from, const Graph& to);
 
 // The rows of these names. Looks through all names: for what a person asks. Errors: InvalidArgument with a violation
 // "names[i]" for each that is none; DataLoss.

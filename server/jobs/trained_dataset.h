@@ -1,0 +1,21 @@
+// Whether the dataset that a job was made of is still there.
+// Threads: safe anywhere.
+#pragma once
+
+#include <optional>
+
+#include "data/catalog/catalog.h"
+#include "jobs/job.h"
+#include "jobs/job_files.h"
+
+namespace permafrost::jobs {
+
+// Whether `dataset`, which has the name of the job's, has the data that the job was made of: another may have the name
+// since.
+bool IsOfSameData(const Job& job, const data::Dataset& dataset, const data::Catalog& catalog, const JobFiles& files);
+
+// The dataset that the job was made of; nullopt: it is not known any more, or cannot be opened.
+std::optional<data::OpenedDataset> OpenTrainedDataset(const Job& job, const data::Catalog& catalog,
+                                                      const JobFiles& files);
+
+}  // namespace permafrost::jobs
