@@ -4,18 +4,18 @@
 
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "data/import/import.h"
 #include "recorder.h"
 #include "step_cases.h"
 #include "temp_dir.h"
 #include "train/links.h"
-#include "train/node_inputs.h"
 #include "train/torch_runner.h"
 
 namespace permafrost::train {

@@ -334,9 +334,9 @@ class Job:
 
     def predict(self, data: Any = None, pairs: Any = None) -> Any:
         """Without `data`: the stored predictions of the test split, {id: [values]}, ids as the server names graphs or
-        nodes; of links a list of `permafrost.LinkPrediction`. With a PyG Data or a list of Data: a tensor [nodes or graphs,
-        outputs] computed here by `to_pyg()`. Of a job that predicts links, with `pairs` [2, pairs] of nodes of `data`:
-        their logits [pairs]."""
+        nodes; of links a list of `permafrost.LinkPrediction`. With a PyG Data or a list of Data: a tensor [nodes or
+        graphs, outputs] computed here by `to_pyg()`. Of a job that predicts links, with `pairs` [2, pairs] of nodes of
+        `data`: their logits [pairs]."""
         if data is None and pairs is not None:
             raise InputError("predict: pairs are given without data; accepted: both")
         if data is None:
