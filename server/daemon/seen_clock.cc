@@ -69,7 +69,7 @@ absl::StatusOr<std::optional<SeenTime>> ReadSeen(const std::filesystem::path& fi
   const absl::StatusOr<std::string> text = ReadFile(file);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   PF_RETURN_IF_ERROR(text.status());
-  const absl::StatusOr<ClockRecord> record = ReadJson<ClockSchema, ClockRecord>(file.string(), *text);
+  const absl::StatusOr<ClockRecord> record = ReadJson<ClockSchema, ClockRecord>(file.c_str(), *text);
   if (!record.ok() || record->kind != kKind) {
     warn(absl::StrCat(file.string(), ": cannot be read, so that the wall clock is believed as it is",
                       record.ok() ? "" : ": ", record.ok() ? "" : record.status().message()));
