@@ -2,6 +2,7 @@
 # A CUDA build of it, as pip installs on Linux, wants the CUDA toolkit from its own CMake files. Where that is missing or
 # only a part of it is there, the CPU half is linked by itself.
 set(cpu_half FALSE)
+get_filename_component(torch_root ${Torch_DIR}/../../.. ABSOLUTE)
 if(Torch_DIR AND EXISTS ${Torch_DIR}/../../../lib/libtorch_cuda.so)
   find_package(CUDAToolkit QUIET)
   if(NOT (TARGET CUDA::cudart AND TARGET CUDA::cublas AND TARGET CUDA::nvrtc))
@@ -10,7 +11,6 @@ if(Torch_DIR AND EXISTS ${Torch_DIR}/../../../lib/libtorch_cuda.so)
 endif()
 
 if(cpu_half)
-  get_filename_component(torch_root ${Torch_DIR}/../../.. ABSOLUTE)
   include(${Torch_DIR}/TorchConfigVersion.cmake)
   set(Torch_VERSION ${PACKAGE_VERSION})
   set(TORCH_INCLUDE_DIRS ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)
@@ -25,7 +25,15 @@ else()
   find_package(Torch CONFIG REQUIRED)
 endif()
 
-if(NOT Torch_VERSION MATCHES "^2\\.13\\.")
-  message(FATAL_ERROR "libtorch ${Torch_VERSION} at ${Torch_DIR} was not tested with Permafrost; use 2.13.x "
+# What the module for CUDA (server/device/cuda/module) is made of: libtorch's CUDA half, and headers of the CUDA runtime,
+# which the wheels nvidia-cuda-runtime and nvidia-cuda-crt put beside torch. Nothing of it is a kernel, so that no nvcc is
+# needed.
+find_library(PERMAFROST_TORCH_CUDA torch_cuda HINTS ${torch_root}/lib NO_DEFAULT_PATH)
+find_library(PERMAFROST_C10_CUDA c10_cuda HINTS ${torch_root}/lib NO_DEFAULT_PATH)
+find_path(PERMAFROST_CUDA_INCLUDE crt/host_config.h
+          HINTS ${torch_root}/../nvidia/cu13/include /usr/local/cuda/include NO_DEFAULT_PATH)
+
+if(NOT Torch_VERSION MATCHES "^2\\.(11|13)\\.")
+  message(FATAL_ERROR "libtorch ${Torch_VERSION} at ${Torch_DIR} was not tested with Permafrost; use 2.13.x or 2.11.x "
                       "(deploy/install-deps installs it into .deps/venv)")
 endif()

@@ -34,9 +34,15 @@ constexpr char kNoRoot[] = "none";
 
 absl::Status ReadSelfTestDevice(const std::string& value, Options& out) {
   if (value == kNoSelfTest) return absl::OkStatus();
-  out.self_test_device = kDeviceNames.Parse(value);
-  return out.self_test_device ? absl::OkStatus()
-                              : Refuse(value, absl::StrCat(kNoSelfTest, ", ", kDeviceNames.Accepted()));
+  out.self_test_device = ParseDevice(value);
+  return out.self_test_device ? absl::OkStatus() : Refuse(value, absl::StrCat(kNoSelfTest, ", ", AcceptedDevices()));
+}
+
+absl::Status ReadDevice(const std::string& value, Options& out) {
+  const std::optional<DeviceChoice> parsed = ParseDevice(value);
+  if (!parsed) return Refuse(value, AcceptedDevices());
+  out.device = *parsed;
+  return absl::OkStatus();
 }
 
 absl::Status ReadImportRoot(const std::string& value, Options& out) {
@@ -70,11 +76,11 @@ std::vector<Setting> MakeSettings() {
                       .show = [](const Options& o) { return o.state_dir.string(); }});
   settings.push_back({.name = "device",
                       .metavar = "NAME",
-                      .help = absl::StrCat("Device that trains: ", kDeviceNames.Accepted(),
-                                           ". auto is mps where there is one, else cuda, else cpu."),
+                      .help = absl::StrCat("Device that trains: ", AcceptedDevices(),
+                                           ".\nauto is mps where there is one, else cuda, else cpu."),
                       .is_list = false,
-                      .read = [](const std::string& v, Options& o) { return ReadName(v, kDeviceNames, o.device); },
-                      .show = [](const Options& o) { return std::string(kDeviceNames.Name(o.device)); }});
+                      .read = ReadDevice,
+                      .show = [](const Options& o) { return DeviceText(o.device); }});
   settings.push_back({.name = "threads",
                       .metavar = "N",
                       .help = absl::StrCat("Threads of the device's math and of imports, 0 to ", kMaxThreads,
@@ -135,12 +141,12 @@ std::vector<Setting> MakeSettings() {
        .metavar = "NAME",
        .help = absl::StrCat("Serve nothing: train under each cache policy on this device, hold every step\n"
                             "to the CPU's, print a table, and exit with 0 where a sealed job added no\n"
-                            "entry, an unbounded one did, and no step differs. off, or ",
-                            kDeviceNames.Accepted(), "."),
+                            "entry, an unbounded one did, and no step differs. off, or\n",
+                            AcceptedDevices(), "."),
        .is_list = false,
        .read = ReadSelfTestDevice,
        .show = [](const Options& o) {
-         return o.self_test_device ? std::string(kDeviceNames.Name(*o.self_test_device)) : std::string(kNoSelfTest);
+         return o.self_test_device ? DeviceText(*o.self_test_device) : std::string(kNoSelfTest);
        }});
   settings.push_back(
       {.name = "self-test-steps",

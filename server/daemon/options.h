@@ -14,7 +14,7 @@
 #include "access/certificate_files.h"
 #include "access/gate.h"
 #include "access/role.h"
-#include "base/device_kind.h"
+#include "base/device_choice.h"
 #include "base/device_state.h"
 #include "data/rows/row_caches.h"
 #include "graphcache/policy.h"
@@ -29,7 +29,7 @@ struct Options {
   std::string metrics = "127.0.0.1:9464";
   // Database, datasets and jobs. One daemon at a time.
   std::filesystem::path state_dir = "./permafrost-state";
-  DeviceKind device = DeviceKind::kAuto;
+  DeviceChoice device;
   // Threads of the device's math and of imports. 0: the cores this process may use.
   int threads = 0;
   // Directories that imports may read; none: only uploads are imported.
@@ -83,7 +83,7 @@ struct Options {
   // How the log on stderr is written.
   telemetry::LogFormat log_format = telemetry::LogFormat::kText;
   // Serve nothing: show that this device keeps its promises, and exit.
-  std::optional<DeviceKind> self_test_device;
+  std::optional<DeviceChoice> self_test_device;
   // Steps of its sealed job, 20..1,000,000.
   int64_t self_test_steps = 1'000;
   // What it trains on: a folder of small graphs that imports read.

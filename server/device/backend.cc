@@ -2,13 +2,11 @@
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
 #include "base/cores.h"
 #include "base/status.h"
-#include "base/string_view.h"
 #include "device/cpu/cpu_backend.h"
 #include "device/cuda/cuda_backend.h"
 #include "device/mps/mps_backend.h"
@@ -19,17 +17,23 @@ namespace {
 
 struct Row {
   DeviceKind kind;
-  bool (*present)();
-  absl::StatusOr<std::unique_ptr<Backend>> (*open)(const BackendOptions& options);
+  // Ok, or what of the device is missing here, in one line. `index`: which card.
+  absl::Status (*find)(int index);
+  absl::StatusOr<std::unique_ptr<Backend>> (*open)(int index, const BackendOptions& options);
 };
-template <std::unique_ptr<Backend> (*make)()>
-absl::StatusOr<std::unique_ptr<Backend>> Plain(const BackendOptions& /*options*/) {
-  return make();
+absl::Status FindCpu(int /*index*/) { return absl::OkStatus(); }
+absl::Status FindMps(int /*index*/) {
+  return HasMps() ? absl::OkStatus() : absl::FailedPreconditionError("this machine or this libtorch has no MPS");
 }
 // In the order in which kAuto takes them.
-constexpr std::array<Row, 3> kBackends{{{DeviceKind::kMps, HasMps, MakeMpsBackend},
-                                        {DeviceKind::kCuda, HasCuda, Plain<MakeCudaBackend>},
-                                        {DeviceKind::kCpu, [] { return true; }, Plain<MakeCpuBackend>}}};
+constexpr std::array<Row, 3> kBackends{
+    {{DeviceKind::kMps, FindMps, [](int, const BackendOptions& options) { return MakeMpsBackend(options); }},
+     {DeviceKind::kCuda, FindCuda,
+      [](int index, const BackendOptions&) -> absl::StatusOr<std::unique_ptr<Backend>> {
+        return MakeCudaBackend(index);
+      }},
+     {DeviceKind::kCpu, FindCpu,
+      [](int, const BackendOptions&) -> absl::StatusOr<std::unique_ptr<Backend>> { return MakeCpuBackend(); }}}};
 
 }  // namespace
 
@@ -39,14 +43,18 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capturer::CaptureRung(co
   return absl::UnimplementedError("this device records no steps");
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, const BackendOptions& options) {
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& choice, const BackendOptions& options) {
   PF_RETURN_IF_ERROR(CheckTorchVersion());
-  const auto found = std::ranges::find_if(
-      kBackends, [kind](const Row& row) { return (kind == DeviceKind::kAuto || kind == row.kind) && row.present(); });
-  if (found != kBackends.end()) return found->open(options);
-  return absl::FailedPreconditionError(absl::StrCat("device: ", AbslView(kDeviceNames.Name(kind)),
-                                                    " is not present here, or this libtorch was built without it; cpu "
-                                                    "is always there, auto takes the best present"));
+  for (const Row& row : kBackends) {
+    if (choice.kind != DeviceKind::kAuto && choice.kind != row.kind) continue;
+    const absl::Status found = row.find(choice.index);
+    if (found.ok()) return row.open(choice.index, options);
+    if (choice.kind == DeviceKind::kAuto) continue;
+    return absl::FailedPreconditionError(absl::StrCat("device: ", DeviceText(choice),
+                                                      " is not present here: ", found.message(),
+                                                      "; cpu is always there, auto takes the best present"));
+  }
+  return absl::InternalError("device: no row of the table is always present");
 }
 
 int UseThreads(int threads) {

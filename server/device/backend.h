@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/device_kind.h"
+#include "base/device_choice.h"
 #include "base/device_state.h"
 #include "base/storage_use.h"
 #include "device/step_program.h"
@@ -102,9 +102,12 @@ struct BackendOptions {
 };
 
 // kAuto: MPS, else CUDA, else CPU, whichever is present. Errors: FailedPrecondition for a device that this machine or
-// this libtorch lacks, for a libtorch that was not tested (CheckTorchVersion), and for an environment that the device
-// would refuse later.
-absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, const BackendOptions& options = {});
+// this libtorch lacks, with what is missing; for a libtorch that was not tested (CheckTorchVersion); and for an
+// environment that the device would refuse later.
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& choice, const BackendOptions& options = {});
+inline absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, const BackendOptions& options = {}) {
+  return OpenBackend(DeviceChoice{.kind = kind}, options);
+}
 
 // Threads of the math library on the calling thread, whatever the device: every backend has work on the host. 0:
 // AvailableCores(). Returns how many they are.

@@ -34,6 +34,9 @@ namespace permafrost::device {
 struct StateTensor {
   std::string name;
   at::Tensor value;
+  // Tensors of one group change by amounts of one size: parameters, first moments, running statistics. A proof to
+  // rounding (cuda/replay_proof.h) takes the largest change in a group for its scale.
+  std::string group;
 };
 
 struct StepProgram {
@@ -43,6 +46,10 @@ struct StepProgram {
   std::vector<StateTensor> state;
   // Called by a replay at each place where the step calls MarkPhase; may be empty.
   std::function<void(int phase)> on_phase;
+  // Puts `state` where rounding in a gradient moves no parameter by more than in proportion, for a proof to rounding.
+  // Adam divides a gradient by its size: where that is rounding alone, it moves the parameter by a whole learning rate.
+  // Empty: any state will do.
+  std::function<void()> steady_state;
 };
 
 // The inputs of probe 0..kDynamicProbes - 1 of a dynamic capture, valid until the next call. Asked for any of them

@@ -14,7 +14,7 @@ namespace permafrost::device {
 namespace {
 
 // Build suffixes ("+cpu") apart.
-constexpr std::array<std::string_view, 1> kTestedVersions{"2.13.0"};
+constexpr std::array<std::string_view, 2> kTestedVersions{"2.11.0", "2.13.0"};
 
 }  // namespace
 

@@ -233,6 +233,14 @@ void Optimizer::SetEndsGroup(bool ends) {
   if (accumulates()) ends_group_.fill_(ends ? 1 : 0);
 }
 
+void Optimizer::MakeUpdatesProportional() {
+  // A gradient of 1e-3 counts as one of the usual size: an update is then learning rate * gradient / 1e-3, up to the
+  // correction of the first steps.
+  constexpr double kUsualSquare = 1e-6;
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& square : exp_avg_sqs_) square.fill_(kUsualSquare);
+}
+
 void Optimizer::SetLearningRate(double learning_rate) { learning_rate_.fill_(learning_rate); }
 
 double Optimizer::learning_rate() const { return learning_rate_.item().toDouble(); }

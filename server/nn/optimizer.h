@@ -52,6 +52,10 @@ class Optimizer {
   // Whether the next Step is the last one of a group of batches; takes effect as the learning rate does. Of no meaning
   // where accumulate_steps is 1.
   void SetEndsGroup(bool ends);
+  // Puts second moments where an update is in proportion to its gradient, whatever the size of that: a gradient that is
+  // rounding alone then moves no parameter by more than rounding. For a comparison of two runs of a step, not for
+  // training. Does nothing where there are no second moments.
+  void MakeUpdatesProportional();
   // Running averages of the parameters after each update, in their order: of the first update the parameters
   // themselves, then average += (1 - ema_decay) * (parameter - average). Empty where ema_decay is 0.
   const std::vector<at::Tensor>& averages() const { return averages_; }

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/device_kind.h"
+#include "base/device_choice.h"
 #include "base/device_state.h"
 #include "data/store/dataset.h"
 
 namespace permafrost::train {
 
 struct SelfTestOptions {
-  DeviceKind device = DeviceKind::kAuto;
+  DeviceChoice device;
   int threads = 0;  // as RunnerOptions
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
   // Steps of the sealed job, >= 20; the others have a tenth of it, at least 50.

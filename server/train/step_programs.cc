@@ -15,9 +15,18 @@
 namespace permafrost::train {
 namespace {
 
+// Parameters and buffers.
+void Declare(const nn::TensorSet& tensors, std::vector<device::StateTensor>& state) {
+  for (const nn::NamedTensor& t : tensors.parameters()) state.push_back({t.name, t.value, "parameter"});
+  for (const nn::NamedTensor& t : tensors.buffers()) state.push_back({t.name, t.value, "buffer"});
+}
+
+// Other tensors, whose names begin with what they are: "exp_avg.NAME".
 void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tensors,
              std::vector<device::StateTensor>& state) {
-  for (const nn::NamedTensor& t : tensors) state.push_back({prefix + t.name, t.value});
+  for (const nn::NamedTensor& t : tensors) {
+    state.push_back({prefix + t.name, t.value, prefix + t.name.substr(0, t.name.find('.'))});
+  }
 }
 
 // While it lives, a backward runs on the thread that calls it. Autograd would run that of another device than the CPU
@@ -37,7 +46,7 @@ class SingleThreadedBackward {
 
 // A step only reads them, but they outlive it.
 void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
-  if (loss.class_weights.defined()) state.push_back({"loss.class_weights", loss.class_weights});
+  if (loss.class_weights.defined()) state.push_back({"loss.class_weights", loss.class_weights, "loss"});
 }
 
 }  // namespace
@@ -56,10 +65,11 @@ LossOptions LossOf(const TrainOptions& options, c10::Device device) {
 device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const LossOptions& loss, ErrorSums& losses,
                                  std::function<void(int)> on_phase) {
   device::StepProgram program;
-  Declare("", task.tensors().All(), program.state);
+  Declare(task.tensors(), program.state);
   Declare("optimizer.", optimizer.state(), program.state);
   Declare("train.", losses.tensors(), program.state);
   Declare(loss, program.state);
+  program.steady_state = [&optimizer] { optimizer.MakeUpdatesProportional(); };
   program.on_phase = on_phase;
   program.run = [&task, &optimizer, loss, &losses,
                  on_phase = std::move(on_phase)](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
@@ -90,7 +100,7 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
 
 device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& losses, ErrorSums& errors) {
   device::StepProgram program;
-  Declare("", task.tensors().All(), program.state);
+  Declare(task.tensors(), program.state);
   Declare("eval.", losses.tensors(), program.state);
   Declare("eval.absolute_", errors.tensors(), program.state);
   Declare(loss, program.state);

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "base/device_kind.h"
+#include "base/device_choice.h"
 #include "base/device_state.h"
 #include "base/disk_reserve.h"
 #include "data/rows/row_caches.h"
@@ -16,7 +16,7 @@
 namespace permafrost::train {
 
 struct RunnerOptions {
-  DeviceKind device = DeviceKind::kAuto;
+  DeviceChoice device;
   // Threads of the math library; 0: the cores this process may use.
   int threads = 0;
   // Where the shape plans of jobs are kept (plan_store.h); empty: nowhere.

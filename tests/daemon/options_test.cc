@@ -83,15 +83,24 @@ TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
 TEST(ParseOptions, OfDevices) {
   EXPECT_EQ(Parsed({"--mps-driver-threshold", "0"}).mps_driver_threshold, 0);
   EXPECT_EQ(Parsed({}, {{"PERMAFROST_MPS_DRIVER_THRESHOLD", "1.5"}}).mps_driver_threshold, 1.5);
-  EXPECT_EQ(Parsed({"--self-test-device", "mps"}).self_test_device, DeviceKind::kMps);
+  EXPECT_EQ(Parsed({"--self-test-device", "mps"}).self_test_device, DeviceChoice{.kind = DeviceKind::kMps});
+  EXPECT_EQ(Parsed({"--device", "cuda:1"}).device, (DeviceChoice{.kind = DeviceKind::kCuda, .index = 1}));
+  EXPECT_EQ(Parsed({"--device", "cuda"}).device, DeviceChoice{.kind = DeviceKind::kCuda});
   EXPECT_EQ(Parsed({"--self-test-device", "off"}).self_test_device, std::nullopt);
   const struct {
     const char* flag;
     const char* value;
     const char* accepted;
-  } kBad[] = {{"--mps-driver-threshold", "2.1", "0 to 2"},  {"--mps-driver-threshold", "nan", "0 to 2"},
-              {"--mps-driver-threshold", "most", "0 to 2"}, {"--self-test-device", "gpu", "off, auto, cpu, mps, cuda"},
-              {"--self-test-steps", "19", "20 to 1000000"}, {"--self-test-data", "", "a directory"}};
+  } kBad[] = {{"--mps-driver-threshold", "2.1", "0 to 2"},
+              {"--mps-driver-threshold", "nan", "0 to 2"},
+              {"--device", "cuda:", "cuda:N for the card N, from 0"},
+              {"--device", "cuda:-1", "cuda:N for the card N, from 0"},
+              {"--device", "cuda:64", "cuda:N for the card N, from 0"},
+              {"--device", "cpu:1", "cuda:N for the card N, from 0"},
+              {"--mps-driver-threshold", "most", "0 to 2"},
+              {"--self-test-device", "gpu", "off, auto, cpu, mps, cuda"},
+              {"--self-test-steps", "19", "20 to 1000000"},
+              {"--self-test-data", "", "a directory"}};
   for (const auto& c : kBad) {
     const ParsedOptions parsed = Parse({c.flag, c.value});
     EXPECT_EQ(parsed.exit_code, kExitUsage) << c.flag;

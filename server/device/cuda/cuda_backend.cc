@@ -1,69 +1,144 @@
 #include "device/cuda/cuda_backend.h"
 
 #include <ATen/Context.h>
-#include <ATen/core/GraphImplInterface.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
 
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "base/resident_memory.h"
+#include "base/status.h"
+#include "device/cuda/cuda_module.h"
 #include "device/cuda/graph_capturer.h"
-#include "device/shaped_program.h"
+#include "device/owner_thread.h"
 
 namespace permafrost::device {
 namespace {
 
 using c10::CachingAllocator::StatType;
+// How old what others see of the device may be while it trains.
+constexpr std::chrono::milliseconds kPublishInterval(200);
+constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
 
 class CudaBackend final : public Backend {
  public:
+  CudaBackend(int index, const CudaModule& module)
+      : device_(c10::kCUDA, static_cast<c10::DeviceIndex>(index)), module_(module) {
+    const auto [free, total] = Allocator().getMemoryInfo(device_.index());
+    total_ = static_cast<int64_t>(total);
+    Publish();
+  }
+
   DeviceKind kind() const override { return DeviceKind::kCuda; }
-  c10::Device device() const override { return {c10::kCUDA, 0}; }
-  void Synchronize() const override { at::detail::getCUDAHooks().deviceSynchronize(device().index()); }
+  c10::Device device() const override { return device_; }
+  void Synchronize() const override { at::detail::getCUDAHooks().deviceSynchronize(device_.index()); }
   absl::Status CheckCapture() const override { return absl::OkStatus(); }
   bool records() const override { return false; }
   std::unique_ptr<Capturer> MakeCapturer() const override {
-    if (!HasGraphs()) return std::make_unique<ShapedCapturer>();
-    return std::make_unique<GraphCapturer>(device());
+    return std::make_unique<GraphCapturer>(
+        GraphDevice{.device = device_,
+                    .make_graph = [this] { return std::unique_ptr<DeviceGraph>(module_.make_graph()); },
+                    .new_pool = module_.new_pool,
+                    .empty_cache = [] { Allocator().emptyCache(); }});
   }
+
+  absl::Status Enter() const override {
+    PF_RETURN_IF_ERROR(owner_.Claim("cuda"));
+    // The current device is the thread's own.
+    at::detail::getCUDAHooks().setCurrentDevice(device_.index());
+    return absl::OkStatus();
+  }
+  absl::Status Within(const std::function<absl::Status()>& step) const override {
+    PF_RETURN_IF_ERROR(owner_.Claim("a step"));
+    return step();
+  }
+  absl::StatusOr<bool> EndStep() const override {
+    PF_RETURN_IF_ERROR(owner_.Claim("EndStep"));
+    // Asking the driver takes longer than a small step.
+    if (const auto now = std::chrono::steady_clock::now(); now >= next_publication_) {
+      next_publication_ = now + kPublishInterval;
+      Publish();
+    }
+    return false;
+  }
+  absl::Status EmptyCaches(EmptyReason /*reason*/) const override {
+    PF_RETURN_IF_ERROR(owner_.Claim("EmptyCaches"));
+    Allocator().emptyCache();
+    Publish();
+    return absl::OkStatus();
+  }
+
+  // The allocator's counts are its own, under its own lock: no call of the device.
   StorageUse storage() const override {
-    const auto stats = allocator().getDeviceStats(device().index());
-    constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
+    const auto stats = Allocator().getDeviceStats(device_.index());
     return {.bytes = stats.allocated_bytes[kAll].current,
             .peak_bytes = stats.allocated_bytes[kAll].peak,
             .allocations = stats.allocation[kAll].allocated};
   }
-  void RestartStoragePeak() const override { allocator().resetPeakStats(device().index()); }
-  // The driver tells of the device, whoever uses it.
+  void RestartStoragePeak() const override { Allocator().resetPeakStats(device_.index()); }
   DeviceState Observe() const override {
-    constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
-    const auto stats = allocator().getDeviceStats(device().index());
-    const auto [free, total] = allocator().getMemoryInfo(device().index());
     DeviceState state;
-    state.memory.allocated = stats.allocated_bytes[kAll].current;
-    state.memory.reserved = stats.reserved_bytes[kAll].current;
-    state.memory.driver = static_cast<int64_t>(total - free);
-    state.memory.recommended_max = static_cast<int64_t>(total);
+    {
+      const absl::MutexLock lock(&mutex_);
+      state = state_;
+    }
     state.memory.resident = static_cast<int64_t>(ResidentBytes());
-    if (!HasGraphs()) state.warnings.emplace_back("this libtorch has no CUDA graphs: steps run as they are");
-    state.no_graph_entries_reason = "CUDA keeps no compiled graphs but the executables of jobs";
     return state;
   }
-  int64_t memory_bytes() const override {
-    return static_cast<int64_t>(allocator().getMemoryInfo(device().index()).second);
-  }
+  int64_t memory_bytes() const override { return total_; }
 
  private:
-  static bool HasGraphs() { return at::has_graph_impl(c10::kCUDA); }
-  static c10::DeviceAllocator& allocator() {
+  static c10::DeviceAllocator& Allocator() {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     return *at::getDeviceAllocator(c10::kCUDA);
   }
+  // Reads what only the device's thread may read: asking the driver for free memory would invalidate a capture.
+  void Publish() const {
+    const auto stats = Allocator().getDeviceStats(device_.index());
+    DeviceState state;
+    state.memory.allocated = stats.allocated_bytes[kAll].current;
+    state.memory.reserved = stats.reserved_bytes[kAll].current;
+    // The driver tells of the card, whoever uses it.
+    state.memory.driver = total_ - static_cast<int64_t>(Allocator().getMemoryInfo(device_.index()).first);
+    state.memory.recommended_max = total_;
+    state.no_graph_entries_reason = "CUDA keeps no compiled graphs but the executables of jobs";
+    const absl::MutexLock lock(&mutex_);
+    state_ = std::move(state);
+  }
+
+  const c10::Device device_;
+  const CudaModule& module_;
+  int64_t total_ = 0;
+  mutable OwnerThread owner_;
+  mutable std::chrono::steady_clock::time_point next_publication_;  // of the owner
+
+  mutable absl::Mutex mutex_;
+  mutable DeviceState state_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-bool HasCuda() { return at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0; }
+absl::Status FindCuda(int index) {
+  PF_RETURN_IF_ERROR(LoadCudaModule().status());
+  if (!at::hasCUDA()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(kCudaModuleFile, " is loaded, but libtorch was asked for CUDA before and keeps that it has none"));
+  }
+  const int cards = at::detail::getCUDAHooks().deviceCount();
+  if (cards == 0) return absl::FailedPreconditionError("libtorch's CUDA half finds no driver, or no card (nvidia-smi)");
+  if (index >= cards) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "there ", cards == 1 ? "is 1 card" : absl::StrCat("are ", cards, " cards"), ", counted from cuda:0"));
+  }
+  return absl::OkStatus();
+}
 
-std::unique_ptr<Backend> MakeCudaBackend() { return std::make_unique<CudaBackend>(); }
+std::unique_ptr<Backend> MakeCudaBackend(int index) { return std::make_unique<CudaBackend>(index, **LoadCudaModule()); }
 
 }  // namespace permafrost::device

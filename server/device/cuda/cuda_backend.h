@@ -1,15 +1,19 @@
-// An NVIDIA GPU, the first one. Executables are CUDA graphs, one a shape (graph_capturer.h).
+// An NVIDIA GPU. Executables are CUDA graphs, one a shape (graph_capturer.h).
+// Threads: as Backend; only the device's thread calls the device, and others see what it published at the end of its
+// last step.
 #pragma once
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "device/backend.h"
 
 namespace permafrost::device {
 
-// Whether this machine has one and this libtorch was built for it.
-bool HasCuda();
-// Only where HasCuda().
-std::unique_ptr<Backend> MakeCudaBackend();
+// Ok where card `index` can be used. Errors: FailedPrecondition with what is missing: the module, a library that it
+// needs, the driver, or the card.
+absl::Status FindCuda(int index);
+// Only where FindCuda(index) is Ok.
+std::unique_ptr<Backend> MakeCudaBackend(int index);
 
 }  // namespace permafrost::device

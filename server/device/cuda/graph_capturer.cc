@@ -1,12 +1,10 @@
 #include "device/cuda/graph_capturer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/GraphImplInterface.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "base/status.h"
 #include "device/cpu/step_state.h"
 #include "device/cpu/tape.h"
+#include "device/cuda/replay_proof.h"
 #include "device/fault.h"
 
 namespace permafrost::device {
@@ -24,18 +23,16 @@ using Tensors = std::vector<at::Tensor>;
 
 // Runs of a step on the side stream before it is captured: libraries choose their kernels and allocate in the first.
 constexpr int kWarmUps = 2;
-// How far a replay may be from the step.
-constexpr double kRelativeTolerance = 1e-3, kAbsoluteTolerance = 1e-5;
 
-// A stream of the device's own while it lives: no capture is allowed on the default one.
-class SideStream {
+// While it lives, work goes to `side`: no capture is allowed on the default stream.
+class OnSideStream {
  public:
-  explicit SideStream(c10::Device device)
-      : guard_(device.type()), before_(guard_.getStream(device)), side_(guard_.getNewStream(device)), scope_(side_) {
+  explicit OnSideStream(c10::Stream side)
+      : before_(c10::impl::VirtualGuardImpl(side.device_type()).getStream(side.device())), side_(side), scope_(side) {
     WaitFor(before_, side_);
   }
-  SideStream(const SideStream&) = delete;
-  ~SideStream() {
+  OnSideStream(const OnSideStream&) = delete;
+  ~OnSideStream() {
     UnlessFatal([this] { WaitFor(side_, before_); });
   }
 
@@ -48,7 +45,6 @@ class SideStream {
     event.block(later);
   }
 
-  const c10::impl::VirtualGuardImpl guard_;
   const c10::Stream before_, side_;
   const c10::StreamGuard scope_;
 };
@@ -60,43 +56,30 @@ Tensors Clones(const Tensors& tensors) {
   return clones;
 }
 
-Tensors ValuesOf(const StepProgram& program) {
-  Tensors values;
-  for (const StateTensor& s : program.state) values.push_back(s.value);
-  return Clones(values);
-}
-
-bool IsClose(const at::Tensor& a, const at::Tensor& b) {
-  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  if (!a.is_floating_point()) return a.equal(b);
-  return a.allclose(b, kRelativeTolerance, kAbsoluteTolerance, /*equal_nan=*/true);
-}
-
 class GraphExecutable final : public graphcache::Executable {
  public:
   // Borrows the program.
-  GraphExecutable(c10::Device device, const StepProgram& program, const graphcache::StepInputs& inputs,
-                  const std::vector<Tape::Mark>& marks)
-      : device_(device),
+  GraphExecutable(const GraphDevice& device, std::shared_ptr<const c10::MempoolId_t> pool, const StepProgram& program,
+                  const graphcache::StepInputs& inputs, const std::vector<Tape::Mark>& marks)
+      : pool_(std::move(pool)),
         program_(program),
         buffers_{Clones(inputs.tensors)},
         marks_(marks),
-        graph_(at::create_graph_impl(device.type())) {}
+        graph_(device.make_graph()) {}
 
   // Exceptions of the device pass through; the state is then anything.
-  void Record(c10::MempoolId_t& pool) {
+  void Record(c10::Stream side) {
     const SilentPhases silent;
-    const SideStream side(device_);
+    const OnSideStream on_side(side);
     for (int run = 0; run < kWarmUps; ++run) program_.run(buffers_);
-    graph_->capture_begin(pool);
+    graph_->BeginCapture(*pool_);
     try {
       outputs_ = std::make_shared<const graphcache::StepOutputs>(program_.run(buffers_));
     } catch (...) {
       EndQuietly();
       throw;
     }
-    graph_->capture_end();
-    pool = graph_->pool();
+    graph_->EndCapture();
   }
 
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override {
@@ -108,10 +91,10 @@ class GraphExecutable final : public graphcache::Executable {
     }
     // A graph is one call, and the time of all of it is that of its first phase.
     for (size_t m = 0; m < marks_.size(); ++m) {
-      if (m == 1) graph_->replay();
+      if (m == 1) graph_->Replay();
       MarkPhase(marks_[m].phase, program_.on_phase);
     }
-    if (marks_.size() < 2) graph_->replay();
+    if (marks_.size() < 2) graph_->Replay();
     return outputs_;
   }
 
@@ -122,44 +105,52 @@ class GraphExecutable final : public graphcache::Executable {
   }
 
  private:
-  // A capture that failed has an end, too, or the stream stays captured; its own error adds nothing.
+  // A capture that failed has an end, too, or the stream stays captured; the error of the end adds nothing.
   void EndQuietly() {
     try {
-      graph_->capture_end();
+      graph_->EndCapture();
     } catch (const std::exception&) {
-      graph_->reset();
     }
   }
 
-  const c10::Device device_;
+  const std::shared_ptr<const c10::MempoolId_t> pool_;
   const StepProgram& program_;
   const graphcache::StepInputs buffers_;
   const std::vector<Tape::Mark> marks_;
-  const std::unique_ptr<at::GraphImplInterface> graph_;
   graphcache::StepResult outputs_;
+  const std::unique_ptr<DeviceGraph> graph_;
 };
 
+// Puts the state back, and makes it one that a proof can be made from.
+void BeginProof(const StepProgram& program, SavedState& saved) {
+  saved.Rewind();
+  if (program.steady_state) program.steady_state();
+}
+
 // The first thing that a replay of `inputs` leaves otherwise than the step does.
-absl::StatusOr<std::optional<std::string>> FindDifference(const StepProgram& program,
-                                                          const graphcache::StepInputs& inputs,
-                                                          GraphExecutable& executable, SavedState& saved) {
+absl::StatusOr<std::optional<std::string>> ProveReplay(const StepProgram& program, const graphcache::StepInputs& inputs,
+                                                       GraphExecutable& executable, SavedState& saved) {
   const SilentPhases silent;
-  saved.Rewind();
-  const Tensors want_outputs = Clones(program.run(inputs)), want_state = ValuesOf(program);
-  saved.Rewind();
+  BeginProof(program, saved);
+  const HostValues start = ValuesOf(program, {});
+  const HostValues run = ValuesOf(program, program.run(inputs));
+  BeginProof(program, saved);
+  const HostValues again = ValuesOf(program, program.run(inputs));
+  BeginProof(program, saved);
   PF_ASSIGN_OR_RETURN(const graphcache::StepResult replayed, executable.Replay(inputs));
-  for (size_t i = 0; i < program.state.size(); ++i) {
-    if (!IsClose(program.state[i].value, want_state[i])) return program.state[i].name;
-  }
-  for (size_t i = 0; i < want_outputs.size(); ++i) {
-    if (i >= replayed->tensors.size() || !IsClose(replayed->tensors[i], want_outputs[i])) {
-      return absl::StrCat("output ", i);
-    }
-  }
-  return std::nullopt;
+  return FindDifference(program.state, start, run, again, ValuesOf(program, replayed->tensors));
 }
 
 }  // namespace
+
+std::shared_ptr<const c10::MempoolId_t> GraphPool::Current() {
+  auto pool = current_.lock();
+  if (pool == nullptr) {
+    pool = std::make_shared<const c10::MempoolId_t>(make_());
+    current_ = pool;
+  }
+  return pool;
+}
 
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> GraphCapturer::Capture(const StepProgram& program,
                                                                                const graphcache::StepInputs& first,
@@ -172,15 +163,21 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> GraphCapturer::Capture(c
   if (tape.broken()) return BreakStatus(*tape.broken());
   saved.Rewind();
 
-  auto executable = std::make_unique<GraphExecutable>(device_, program, first, tape.marks());
+  device_.empty_cache();
+  if (!side_) side_ = c10::impl::VirtualGuardImpl(device_.device.type()).getNewStream(device_.device);
+  auto executable = std::make_unique<GraphExecutable>(device_, pool_.Current(), program, first, tape.marks());
   try {
-    executable->Record(pool_);
+    executable->Record(*side_);
+  } catch (const c10::OutOfMemoryError&) {
+    pool_.Abandon();
+    throw;
   } catch (const c10::Error& error) {
+    pool_.Abandon();
     // Such a fault is no property of the step.
     if (IsFatalToDevice(error)) throw;
     return BreakStatus({"", absl::StrCat("the device refuses it: ", error.what_without_backtrace())});
   }
-  PF_ASSIGN_OR_RETURN(const auto difference, FindDifference(program, second, *executable, saved));
+  PF_ASSIGN_OR_RETURN(const auto difference, ProveReplay(program, second, *executable, saved));
   if (difference) {
     return BreakStatus({"", absl::StrCat("a replay leaves ", *difference, " otherwise than the step did")});
   }

@@ -1,28 +1,46 @@
 // Executables that are graphs of the device: a whole step, captured while it ran on a stream of its own and replayed by
-// one call, on inputs copied into the buffers that it was captured with. Written against libtorch's accelerator graphs
-// (ATen/core/GraphImplInterface.h), of which CUDA has an implementation, so that it compiles without CUDA.
+// one call, on inputs copied into the buffers that it was captured with. It sees the device through a GraphDevice, so
+// that it compiles and is tested without CUDA.
 // Threads: the device thread.
 #pragma once
 
 #include <c10/core/Allocator.h>
-#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "device/backend.h"
+#include "device/cuda/device_graph.h"
 
 namespace permafrost::device {
 
+// The memory that all live graphs of a capturer share: replays run one after the other.
+// Invariant: an id that is handed out is not that of a pool whose last graph is gone.
+class GraphPool {
+ public:
+  explicit GraphPool(std::function<c10::MempoolId_t()> make) : make_(std::move(make)) {}
+  // The pool of the live graphs, or a new one where there are none. It is of use while a copy of the pointer lives.
+  std::shared_ptr<const c10::MempoolId_t> Current();
+  // Graphs made from now on get another pool.
+  void Abandon() { current_.reset(); }
+
+ private:
+  const std::function<c10::MempoolId_t()> make_;
+  std::weak_ptr<const c10::MempoolId_t> current_;
+};
+
 class GraphCapturer final : public Capturer {
  public:
-  // `device`: one that has a graph implementation (at::has_graph_impl).
-  explicit GraphCapturer(c10::Device device) : device_(device) {}
+  explicit GraphCapturer(GraphDevice device) : device_(std::move(device)), pool_(device_.new_pool) {}
 
   // A step is recorded first, which finds what cannot be captured, by operator; then it warms up on a stream of its
-  // own, is captured there, and proven: a replay of `second` leaves what the step leaves, to float tolerance, since
-  // sums by atomic operations differ from run to run. All graphs of a capturer share one pool of memory, so that
-  // replays run one after the other and each invalidates what the one before returned. Errors: as Capturer; what the
-  // device itself refuses is a graph break without an operator.
+  // own, is captured there, and proven on `second` to rounding (replay_proof.h). The allocator's free blocks go back to
+  // the driver first, since a capture takes memory from nowhere else. All graphs of a capturer share one pool of
+  // memory, so that replays run one after the other and each invalidates what the one before returned. Errors: as
+  // Capturer; what the device itself refuses is a graph break without an operator. c10::OutOfMemoryError passes
+  // through.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
                                                                   const graphcache::StepInputs& second) override;
@@ -33,8 +51,10 @@ class GraphCapturer final : public Capturer {
   int64_t shared_bytes() const override { return 0; }
 
  private:
-  const c10::Device device_;
-  c10::MempoolId_t pool_{0, 0};  // of the first graph; until then none
+  const GraphDevice device_;
+  GraphPool pool_;
+  // Where captures run; made once, as each stream has a workspace of the math library.
+  std::optional<c10::Stream> side_;
 };
 
 }  // namespace permafrost::device

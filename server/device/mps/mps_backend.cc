@@ -20,7 +20,7 @@
 #include "device/mps/environment.h"
 #include "device/mps/graph_cache_calls.h"
 #include "device/mps/graph_entries.h"
-#include "device/mps/owner_thread.h"
+#include "device/owner_thread.h"
 #include "device/shaped_program.h"
 
 namespace permafrost::device {

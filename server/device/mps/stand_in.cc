@@ -48,7 +48,8 @@ struct StandInHooks final : at::MPSHooksInterface {
 // Gives way to others, such as a test's.
 const bool kHooksRegistered = [] {
   at::MPSHooksRegistry()->Register(
-      "MPSHooks", [] { return std::make_unique<StandInHooks>(); }, c10::REGISTRY_FALLBACK);
+      "MPSHooks", [](const auto&... /*libtorch 2.11 passes one*/) { return std::make_unique<StandInHooks>(); },
+      c10::REGISTRY_FALLBACK);
   return true;
 }();
 

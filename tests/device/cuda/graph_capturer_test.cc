@@ -1,9 +1,8 @@
-// The capture of device graphs, without a device that has them: tensors of the stand-in for MPS, and a graph
-// implementation that runs again what ran while it was captured.
+// The capture of device graphs, without a device that has them: tensors of the stand-in for MPS, and graphs that run
+// again what ran while they were captured.
 #include "device/cuda/graph_capturer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/GraphImplInterface.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,57 +15,45 @@
 #include "base/status.h"
 #include "device/mps/stand_in.h"
 
-namespace at {
+namespace permafrost::device {
+namespace {
 
 // What was called, in order; shared by all graphs of a test.
 struct FakeGraphs {
   std::vector<std::string> calls;
   bool capturing = false;
+  bool refuses_to_end = false;
   std::function<void()> step;  // what the step that is captured does
   int made = 0;
+  unsigned long long pools = 70;
 };
-static FakeGraphs& Fakes() {
-  static FakeGraphs fakes;
-  return fakes;
-}
 
-class FakeGraph final : public GraphImplInterface {
+class FakeGraph final : public DeviceGraph {
  public:
-  explicit FakeGraph(const GraphImplArgs& /*args*/) : number_(++Fakes().made) {}
-  void capture_begin(MempoolId_t pool, GraphCaptureMode /*mode*/) override {
+  explicit FakeGraph(FakeGraphs& device) : device_(device), number_(++device.made) {}
+  ~FakeGraph() override { Call("is gone"); }
+  void BeginCapture(c10::MempoolId_t pool) override {
     Call("begins in pool " + std::to_string(pool.second));
-    pool_ = pool.second == 0 ? MempoolId_t{0, static_cast<CaptureId_t>(70 + number_)} : pool;
-    Fakes().capturing = true;
+    device_.capturing = true;
   }
-  void capture_end() override {
+  void EndCapture() override {
     Call("ends");
-    Fakes().capturing = false;
-    step_ = std::exchange(Fakes().step, nullptr);
+    device_.capturing = false;
+    TORCH_CHECK(!device_.refuses_to_end, "capture invalidated");
+    step_ = std::exchange(device_.step, nullptr);
   }
-  void instantiate() override {}
-  void replay() override {
+  void Replay() override {
     Call("replays");
     step_();
   }
-  void reset() override { Call("is reset"); }
-  MempoolId_t pool() const override { return pool_; }
-  void enable_debug_mode() override {}
-  void debug_dump(const std::string& /*path*/) override {}
 
  private:
-  void Call(const std::string& what) const { Fakes().calls.push_back("graph " + std::to_string(number_) + " " + what); }
+  void Call(const std::string& what) const { device_.calls.push_back("graph " + std::to_string(number_) + " " + what); }
 
+  FakeGraphs& device_;
   const int number_;
-  MempoolId_t pool_{0, 0};
   std::function<void()> step_;
 };
-
-REGISTER_GRAPH_IMPL(MPS, FakeGraph);
-
-}  // namespace at
-
-namespace permafrost::device {
-namespace {
 
 using at::Tensor;
 using graphcache::StepInputs;
@@ -78,11 +65,10 @@ class GraphCapturerTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!MpsStandIn::present()) GTEST_SKIP() << "MPS is real here";
-    at::Fakes() = {};
     within_ = std::make_unique<MpsStandIn>();
     weight_ = at::tensor({0.5F, -1.0F, 2.0F}).reshape({3, 1}).to(at::kMPS);
     program_.state = {{"weight", weight_}};
-    program_.on_phase = [](int phase) { at::Fakes().calls.push_back("phase " + std::to_string(phase)); };
+    program_.on_phase = [this](int phase) { fake_.calls.push_back("phase " + std::to_string(phase)); };
     program_.run = [this](const StepInputs& in) { return Step(in); };
   }
   static StepInputs Inputs(int64_t rows, float first) {
@@ -94,8 +80,8 @@ class GraphCapturerTest : public testing::Test {
     const auto update = [this](const Tensor& x, const Tensor& by) { weight_.sub_(x.t().mm(by).mul(0.01)); };
     update(in.tensors[0], out);
     MarkPhase(2, program_.on_phase);
-    if (at::Fakes().capturing) {
-      at::Fakes().step = [this, x = in.tensors[0], out, update] {
+    if (fake_.capturing) {
+      fake_.step = [this, x = in.tensors[0], out, update] {
         out.copy_(x.mm(weight_).add(error_));
         update(x, out);
       };
@@ -115,7 +101,14 @@ class GraphCapturerTest : public testing::Test {
   Tensor weight_;
   StepProgram program_;
   float error_ = 0;  // of a replay
-  GraphCapturer capturer_{{c10::kMPS, 0}};
+  FakeGraphs fake_;
+  GraphCapturer capturer_{{.device = {c10::kMPS, 0},
+                           .make_graph = [this] { return std::make_unique<FakeGraph>(fake_); },
+                           .new_pool =
+                               [this] {
+                                 return c10::MempoolId_t{0, ++fake_.pools};
+                               },
+                           .empty_cache = [this] { fake_.calls.emplace_back("cache emptied"); }}};
 };
 
 TEST_F(GraphCapturerTest, AReplayIsTheStepOnTheInputsThatItIsGiven) {
@@ -123,8 +116,8 @@ TEST_F(GraphCapturerTest, AReplayIsTheStepOnTheInputsThatItIsGiven) {
   const auto four = Capture(4), five = Capture(5);
   ASSERT_TRUE(four.ok() && five.ok()) << four.status() << five.status();
   EXPECT_EQ(Host(weight_), before) << "a capture leaves no trace";
-  EXPECT_THAT(at::Fakes().calls, ElementsAre("graph 1 begins in pool 0", "graph 1 ends", "graph 1 replays",
-                                             "graph 2 begins in pool 71", "graph 2 ends", "graph 2 replays"))
+  EXPECT_THAT(fake_.calls, ElementsAre("cache emptied", "graph 1 begins in pool 71", "graph 1 ends", "graph 1 replays",
+                                       "cache emptied", "graph 2 begins in pool 71", "graph 2 ends", "graph 2 replays"))
       << "graphs share one pool, and phases of captures are none of a step";
   EXPECT_EQ((*four)->bytes(), 4 * 3 * 4);
 
@@ -133,12 +126,12 @@ TEST_F(GraphCapturerTest, AReplayIsTheStepOnTheInputsThatItIsGiven) {
     weight_.copy_(start);
     const std::string want_out = Host(Step(Inputs(4, first))[0]), want_weight = Host(weight_);
     weight_.copy_(start);
-    at::Fakes().calls.clear();
+    fake_.calls.clear();
     const auto replayed = (*four)->Replay(Inputs(4, first));
     ASSERT_TRUE(replayed.ok());
     EXPECT_EQ(Host((*replayed)->tensors[0]), want_out);
     EXPECT_EQ(Host(weight_), want_weight);
-    EXPECT_THAT(at::Fakes().calls, ElementsAre("phase 1", "graph 1 replays", "phase 2"));
+    EXPECT_THAT(fake_.calls, ElementsAre("phase 1", "graph 1 replays", "phase 2"));
   }
 }
 
@@ -151,7 +144,7 @@ TEST_F(GraphCapturerTest, AValueReadBackIsAGraphBreakBeforeAnythingIsCaptured) {
   const absl::Status refused = Capture().status();
   EXPECT_EQ(GetReason(refused).reason, graphcache::kGraphBreakReason);
   EXPECT_EQ(GetReason(refused).metadata.at("op"), "aten::_local_scalar_dense") << refused;
-  EXPECT_EQ(at::Fakes().made, 0);
+  EXPECT_EQ(fake_.made, 0);
 }
 
 TEST_F(GraphCapturerTest, AHostValueThatChangesIsAGraphBreak) {
@@ -162,22 +155,92 @@ TEST_F(GraphCapturerTest, AHostValueThatChangesIsAGraphBreak) {
   };
   const absl::Status refused = Capture().status();
   EXPECT_EQ(GetReason(refused).reason, graphcache::kGraphBreakReason) << refused;
-  EXPECT_EQ(at::Fakes().made, 0);
+  EXPECT_EQ(fake_.made, 0);
 }
 
 TEST_F(GraphCapturerTest, WhatTheDeviceRefusesIsAGraphBreakAndTheCaptureEnds) {
   const std::string before = Host(weight_);
   program_.run = [this](const StepInputs& in) {
     auto out = Step(in);
-    TORCH_CHECK(!at::Fakes().capturing, "operation not permitted when stream is capturing");
+    TORCH_CHECK(!fake_.capturing, "operation not permitted when stream is capturing");
     return out;
   };
   const absl::Status refused = Capture().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("operation not permitted when stream is capturing"));
   EXPECT_EQ(GetReason(refused).metadata.at("op"), "");
-  EXPECT_THAT(at::Fakes().calls, ElementsAre("graph 1 begins in pool 0", "graph 1 ends"));
+  EXPECT_THAT(fake_.calls,
+              ElementsAre("cache emptied", "graph 1 begins in pool 71", "graph 1 ends", "graph 1 is gone"));
   EXPECT_EQ(Host(weight_), before);
+}
+
+// libtorch refuses a pool whose last graph is gone.
+TEST_F(GraphCapturerTest, APoolEndsWithItsLastGraph) {
+  auto first = Capture();
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto second = Capture();
+  ASSERT_TRUE(second.ok()) << second.status();
+  first->reset();
+  EXPECT_TRUE(Capture().ok());
+  second->reset();
+  EXPECT_TRUE(Capture().ok());
+  std::vector<std::string> begins;
+  for (const std::string& call : fake_.calls) {
+    if (call.find("begins") != call.npos) begins.push_back(call);
+  }
+  EXPECT_THAT(begins, ElementsAre("graph 1 begins in pool 71", "graph 2 begins in pool 71", "graph 3 begins in pool 71",
+                                  "graph 4 begins in pool 72"));
+}
+
+TEST_F(GraphCapturerTest, AProofThatFailsEndsItsPool) {
+  error_ = 0.5F;
+  EXPECT_FALSE(Capture().ok());
+  error_ = 0;
+  EXPECT_TRUE(Capture().ok());
+  EXPECT_EQ(fake_.pools, 72U);
+}
+
+// What the allocator makes of the pool of a capture that the device ended is not known.
+TEST_F(GraphCapturerTest, ACaptureThatFailsLeavesItsPoolToTheGraphsThatLive) {
+  const auto lives = Capture();
+  ASSERT_TRUE(lives.ok()) << lives.status();
+  fake_.refuses_to_end = true;
+  const absl::Status refused = Capture().status();
+  EXPECT_EQ(GetReason(refused).reason, graphcache::kGraphBreakReason);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("capture invalidated"));
+  fake_.refuses_to_end = false;
+  EXPECT_TRUE(Capture().ok());
+  EXPECT_EQ(fake_.pools, 72U);
+  EXPECT_TRUE((*lives)->Replay(Inputs(4, 3)).ok());
+}
+
+TEST_F(GraphCapturerTest, OutOfMemoryIsNoGraphBreak) {
+  const std::string before = Host(weight_);
+  program_.run = [this](const StepInputs& in) {
+    auto out = Step(in);
+    TORCH_CHECK_WITH(OutOfMemoryError, !fake_.capturing, "CUDA out of memory");
+    return out;
+  };
+  EXPECT_THROW(Capture().IgnoreError(), c10::OutOfMemoryError);
+  EXPECT_EQ(Host(weight_), before);
+}
+
+// As a gradient of rounding alone does with Adam, unless the proof is made from a steady state.
+TEST_F(GraphCapturerTest, AProofBeginsInTheSteadyState) {
+  std::vector<std::string> at_replay;
+  program_.steady_state = [this] { weight_.fill_(0.25); };
+  const std::string before = Host(weight_);
+  const auto inner = program_.run;
+  program_.run = [&, inner](const StepInputs& in) {
+    at_replay.push_back(Host(weight_));
+    return inner(in);
+  };
+  ASSERT_TRUE(Capture().ok());
+  ASSERT_GE(at_replay.size(), 2U);
+  weight_.fill_(0.25);
+  EXPECT_EQ(at_replay.back(), Host(weight_));
+  EXPECT_EQ(at_replay[at_replay.size() - 2], Host(weight_));
+  EXPECT_EQ(at_replay.front(), before);
 }
 
 TEST_F(GraphCapturerTest, AReplayThatDiffersIsAGraphBreak) {

@@ -5,7 +5,7 @@
 
 #include "device/mps/autorelease_pool.h"
 #include "device/mps/driver_threshold.h"
-#include "device/mps/owner_thread.h"
+#include "device/owner_thread.h"
 
 namespace permafrost::device {
 namespace {

@@ -1,0 +1,83 @@
+// libpermafrost_cuda.so: graphs by libtorch's CUDA half. Loaded by device/cuda/cuda_module.
+#include "device/cuda/cuda_module.h"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <exception>
+#include <memory>
+
+#include "device/cuda/cuda_module_version.h"
+#include "device/cuda/device_graph.h"
+
+namespace permafrost::device {
+namespace {
+
+// libtorch's graph, which after a failed capture leaves the allocator recording to its pool, by a filter that refers to
+// the graph, and a use of the pool that nobody gives back.
+class CapturedGraph final : public at::cuda::CUDAGraph {
+ public:
+  void Begin(c10::MempoolId_t pool) {
+    try {
+      // Of this thread alone: others go on to call the device, as the one that gathers batches does.
+      capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    } catch (...) {
+      // Where nothing records yet, the pool was refused and has no use by this graph.
+      if (StopRecording()) GiveUpPool();
+      throw;
+    }
+  }
+  void End() {
+    try {
+      capture_end();
+    } catch (...) {
+      StopRecording();
+      if (!capture_ended_) GiveUpPool();  // else the destructor does
+      throw;
+    }
+  }
+
+ private:
+  // False: there was nothing to undo, for which the allocators throw.
+  template <class Undo>
+  static bool Try(const Undo& undo) {
+    try {
+      undo();
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  // Whether the device's allocator recorded.
+  bool StopRecording() {
+    Try([this] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_); });
+    return Try([this] { c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_); });
+  }
+  void GiveUpPool() {
+    Try([this] { c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_); });
+    Try([this] { at::getHostAllocator(at::kCUDA)->release_pool(mempool_id_); });
+  }
+};
+
+class CudaGraph final : public DeviceGraph {
+ public:
+  void BeginCapture(c10::MempoolId_t pool) override { graph_.Begin(pool); }
+  void EndCapture() override { graph_.End(); }
+  void Replay() override { graph_.replay(); }
+
+ private:
+  CapturedGraph graph_;
+};
+
+DeviceGraph* MakeGraph() { return std::make_unique<CudaGraph>().release(); }
+
+}  // namespace
+}  // namespace permafrost::device
+
+extern "C" {
+extern const permafrost::device::CudaModule permafrost_cuda_module;
+const permafrost::device::CudaModule permafrost_cuda_module{.version = permafrost::device::kCudaModuleVersion,
+                                                            .make_graph = permafrost::device::MakeGraph,
+                                                            .new_pool = at::cuda::graph_pool_handle};
+}
