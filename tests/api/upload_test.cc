@@ -229,7 +229,9 @@ TEST_F(UploadTest, AListTellsWhatIsThereAPageAtATime) {
   for (const char* name : {"uploads/a", "uploads/b"}) {
     const auto call = Open();
     ASSERT_TRUE(call->Start(name));
-    if (std::string(name) == "uploads/a") EXPECT_TRUE(call->Send("hello"));
+    if (std::string(name) == "uploads/a") {
+      EXPECT_TRUE(call->Send("hello"));
+    }
     EXPECT_TRUE(call->End().ok());
   }
   const v1::ListUploadsResponse first = list(1, "");

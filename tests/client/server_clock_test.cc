@@ -19,8 +19,9 @@ std::string Shown(int64_t seconds) {
 
 TEST(ServerView, AClockThatJumpedIsToldWithWhatToDo) {
   EXPECT_THAT(Shown(0), Not(HasSubstr("clock")));
-  EXPECT_THAT(Shown(400 * 24 * 3600), HasSubstr("ahead of the time that it saw pass: nothing is deleted for its age until "
-                                                "`permafrost server confirm-clock` says that it is right"));
+  EXPECT_THAT(Shown(400 * 24 * 3600),
+              HasSubstr("ahead of the time that it saw pass: nothing is deleted for its age until "
+                        "`permafrost server confirm-clock` says that it is right"));
   EXPECT_THAT(Shown(-2 * 24 * 3600), HasSubstr("behind the time that it saw pass"));
 }
 

@@ -162,7 +162,7 @@ TEST(ParseOptions, ReadsEveryFlag) {
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
   EXPECT_EQ(got.state_dir, "/s");
-  EXPECT_EQ(got.device, DeviceKind::kCpu);
+  EXPECT_EQ(got.device.kind, DeviceKind::kCpu);
   EXPECT_EQ(got.threads, 3);
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b:c"));
   EXPECT_TRUE(got.quarantine_unknown_jobs);
@@ -197,7 +197,7 @@ TEST(ParseOptions, ReadsEveryVariable) {
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
   EXPECT_EQ(got.state_dir, "/s");
-  EXPECT_EQ(got.device, DeviceKind::kCpu);
+  EXPECT_EQ(got.device.kind, DeviceKind::kCpu);
   EXPECT_EQ(got.threads, 3);
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);
@@ -234,7 +234,7 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
   EXPECT_EQ(got.state_dir, "/with a space");
-  EXPECT_EQ(got.device, DeviceKind::kCpu);
+  EXPECT_EQ(got.device.kind, DeviceKind::kCpu);
   EXPECT_EQ(got.threads, 3);
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);

@@ -32,7 +32,7 @@ class LinkHubsTest : public testing::Test {
     fs::create_directories(store);
     data::ImportOptions import;
     import.source = fs::path(PERMAFROST_SOURCE_DIR) / "tests/trials/links-full" / trial;
-    import.add_inverse_edges = inverse;
+    import.inverse_edges = inverse ? data::InverseEdges::kAdd : data::InverseEdges::kKeep;
     const auto summary = data::Import(import, store, [](const auto&) {}, {});
     EXPECT_TRUE(summary.ok()) << summary.status();
     return *data::Graph::Open(store);
