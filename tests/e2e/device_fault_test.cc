@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 constexpr int kExitDeviceFault = 75;
 
-std::string TextOf(const fs::path& file) {
+std::string ContentsOf(const fs::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -51,7 +51,7 @@ TEST(DeviceFault, EndsTheDaemonAndCostsNoJob) {
 
   std::ofstream(gate) << "failed";
   EXPECT_EQ(daemon->process().Wait(absl::Minutes(1)), kExitDeviceFault);
-  EXPECT_THAT(TextOf(state.string() + ".stderr"), HasSubstr("CUDA error: an illegal memory access was encountered"));
+  EXPECT_THAT(ContentsOf(state.string() + ".stderr"), HasSubstr("CUDA error: an illegal memory access was encountered"));
 
   // As a supervisor does.
   daemon = std::make_unique<Daemon>(state, ShippedSample());
@@ -76,7 +76,7 @@ TEST(DeviceFault, EndsTheDaemonAndCostsNoJob) {
 
 // As if the wall clock had been set forward while no daemon ran.
 void SetBack(const fs::path& file, absl::Duration by) {
-  nlohmann::json record = nlohmann::json::parse(TextOf(file));
+  nlohmann::json record = nlohmann::json::parse(ContentsOf(file));
   for (const char* name : {"wall", "expected"}) {
     absl::Time time;
     std::string error;
@@ -112,7 +112,7 @@ TEST(ClockJump, KeepsFinishedJobsUntilAnOperatorConfirmsIt) {
     return Metric(HttpGet(daemon.metrics(), "/metrics"), "permafrost_jobs_expired_total") == 1;
   }));
   EXPECT_EQ(Metric(HttpGet(daemon.metrics(), "/metrics"), "permafrost_clock_jump_seconds"), 0);
-  EXPECT_THAT(TextOf(state / "audit.jsonl"), HasSubstr("ServerService/ConfirmClock"));
+  EXPECT_THAT(ContentsOf(state / "audit.jsonl"), HasSubstr("ServerService/ConfirmClock"));
   EXPECT_THAT(daemon.Client({"server", "confirm-clock"}).out, HasSubstr("nothing to confirm"));
 }
 

@@ -15,7 +15,8 @@ constexpr int kIllegalAddress = 700;  // cudaErrorIllegalAddress
 
 // In place of libtorch's, which the daemon finds by this symbol.
 at::Scalar at::_ops::item::call(const at::Tensor& self) {
-  const char* path = std::getenv("PERMAFROST_TEST_FAIL_DEVICE");
+  // `std` names an operator in this scope.
+  const char* path = ::std::getenv("PERMAFROST_TEST_FAIL_DEVICE");
   if (path != nullptr && access(path, F_OK) == 0) {
     throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kIllegalAddress,
                                 "CUDA error: an illegal memory access was encountered\nand a page of advice");
