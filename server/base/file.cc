@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -93,15 +94,17 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) {
     data.reserve(static_cast<std::size_t>(std::min(status.st_size, kMostReserved)));
   }
-  char buffer[1 << 16];
+  // Not on the stack: that of a thread which answers HTTP has 100 KB.
+  constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kBufferBytes);
   for (;;) {
-    const ssize_t n = read(file.get(), buffer, sizeof buffer);
+    const ssize_t n = read(file.get(), buffer.get(), kBufferBytes);
     if (n == 0) return data;
     if (n < 0) {
       if (errno == EINTR) continue;
       return SystemError(errno, path, "read");
     }
-    data.append(buffer, static_cast<std::size_t>(n));
+    data.append(buffer.get(), static_cast<std::size_t>(n));
   }
 }
 

@@ -242,12 +242,12 @@ TEST_F(ServerTest, AMethodThatDoesNotExistMakesNoSeries) {
 
 TEST(RequestMethods, AreEveryMethodOfTheContractAndHealth) {
   const std::vector<std::string> methods = RequestMethods();
-  EXPECT_EQ(methods.size(), 43u);
+  EXPECT_EQ(methods.size(), 45u);
   for (const char* method :
        {"JobService/CreateJob", "JobService/ExportJob", "GraphCacheService/GetGraphCache",
         "GraphCacheService/WatchGraphCache", "PlanService/PlanGraphCache", "CensusService/CensusGraphCache",
-        "DatasetService/WatchDataset", "DatasetService/PlanDataset", "ServerService/WatchServer", "Health/Check",
-        "Health/Watch"}) {
+        "DatasetService/WatchDataset", "DatasetService/PlanDataset", "DatasetService/ListUploads",
+        "ServerService/ConfirmClock", "ServerService/WatchServer", "Health/Check", "Health/Watch"}) {
     EXPECT_THAT(methods, Contains(method));
   }
 }

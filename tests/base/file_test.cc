@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <string>
@@ -29,6 +32,23 @@ std::vector<std::string> Names(const fs::path& directory) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename());
   return names;
+}
+
+// As that which answers HTTP: a scrape of the metrics reads a file.
+TEST(File, IsReadByAThreadOfASmallStack) {
+  pthread_attr_t small;
+  ASSERT_EQ(pthread_attr_init(&small), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&small, std::max<size_t>(PTHREAD_STACK_MIN, size_t{64} << 10)), 0);
+  const auto read = [](void* text) -> void* {
+    *static_cast<std::string*>(text) = ReadFile("/proc/self/comm").value_or("none");
+    return nullptr;
+  };
+  std::string text;
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &small, read, &text), 0);
+  pthread_join(thread, nullptr);
+  EXPECT_NE(text, "");
+  EXPECT_EQ(pthread_attr_destroy(&small), 0);
 }
 
 TEST(File, AtomicWriteReplacesALinkAndLeavesWhatItLeadsTo) {

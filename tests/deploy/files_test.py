@@ -219,7 +219,7 @@ class Alerts(unittest.TestCase):
     def test_commands_exist(self):
         for path in (ALERTS, RUNBOOK, DOCKER, KUBERNETES):
             text = " ".join(path.read_text().split())
-            for group, name in re.findall(r"\bpermafrost (?:--\S+ )?(job|dataset|cache|server) ([a-z]+)", text):
+            for group, name in re.findall(r"\bpermafrost (?:--\S+ )?(job|dataset|cache|server|upload) ([a-z]+(?:-[a-z]+)*)", text):
                 self.assertRegex(help_of("permafrost", group), rf"(?m)^  {name} ", f"{path}: {group} {name}")
 
 

@@ -64,7 +64,7 @@ def test_files_that_are_not_read_are_told(client, tmp_path):
         client.datasets.upload_path(TRIALS / "stale", "stale", progress=False)
     np.save(tmp_path / "edge_index.npy", np.array(BOTH))
     np.save(tmp_path / "other.npy", np.zeros(4))
-    assert "files that were not read: other.npy" in client.datasets.upload_path(tmp_path, "told", progress=False).import_notes
+    assert "files that were not read: other.npy" in client.datasets.upload_path(tmp_path, "beside", progress=False).import_notes
     np.savez(tmp_path / "node_label.npz", np.zeros(4))
     with pytest.raises(permafrost.ImportFailed, match="node_label.npz: no file of this name is read; accepted: node_label.npy"):
         client.datasets.upload_path(tmp_path, "refused", progress=False)
