@@ -16,7 +16,7 @@ using at::Tensor;
 Tensor ScatteredBatchNormRelu(const Tensor& x, const Tensor& mask, const Tensor& weight, const Tensor& bias,
                               Tensor& running_mean, Tensor& running_var, const Tensor& batches) {
   const BatchNormOptions norm;
-  const Tensor rows = mask.sum(), count = rows.clamp_min(1), follows = rows.ge(kLeastNormRows);
+  const Tensor rows = mask.sum(), count = rows.clamp_min(1), follows = rows.gt(kLeastNormRows - 1);
   const Tensor mean = at::where(follows, (x * mask).sum(0) / count, running_mean);
   const Tensor centered = (x - mean) * mask;
   const Tensor squares = (centered * centered).sum(0);

@@ -174,7 +174,7 @@ std::tuple<Tensor, Tensor, Tensor> NormForwardComposite(const Tensor& x, const T
                                                         double momentum, double eps) {
   const Tensor mask = RealMask(x, real_rows), zero = at::zeros({}, x.options());
   const Tensor count = real_rows.to(x.scalar_type()).clamp_min(1);
-  const Tensor follows = real_rows.ge(kLeastNormRows);
+  const Tensor follows = real_rows.gt(kLeastNormRows - 1);
   const Tensor mean = at::where(follows, at::where(mask, x, zero).sum(0) / count, running_mean);
   const Tensor centered = at::where(mask, x - mean, zero);
   const Tensor squares = (centered * centered).sum(0);
@@ -194,7 +194,7 @@ std::tuple<Tensor, Tensor, Tensor> NormBackwardComposite(const Tensor& grad, con
   const Tensor g = at::where(at::bitwise_and(mask, y > 0), grad, zero);
   const Tensor centered = at::where(mask, x - mean, zero);
   const Tensor sum = g.sum(0), dot = (g * centered).sum(0);
-  const Tensor follows = real_rows.ge(kLeastNormRows);
+  const Tensor follows = real_rows.gt(kLeastNormRows - 1);
   const Tensor mean_grad = at::where(follows, sum / count, zero);
   const Tensor mean_dot = at::where(follows, dot * invstd * invstd / count, zero);
   const Tensor gx = (weight * invstd) * (g - mean_grad - centered * mean_dot);
@@ -233,7 +233,7 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 }
 
 void CountNormBatch(const Tensor& batches, const Tensor& real_rows) {
-  batches.add_(real_rows.reshape({}).ge(kLeastNormRows).to(at::kLong));
+  batches.add_(real_rows.reshape({}).gt(kLeastNormRows - 1).to(at::kLong));
 }
 
 Tensor MaskedBatchNormRelu(const Tensor& x, const Tensor& real_rows, const Tensor& weight, const Tensor& bias,
