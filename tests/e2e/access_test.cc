@@ -44,7 +44,7 @@ struct Method {
 
 // Every method of the contract and reflection.
 std::vector<Method> AllMethods() {
-  const std::set<std::string> admins = {"Backup", "Drain", "CreateToken", "ListTokens", "RevokeToken"};
+  const std::set<std::string> admins = {"Backup", "ConfirmClock", "Drain", "CreateToken", "ListTokens", "RevokeToken"};
   const std::set<std::string> operators = {"Cancel", "Create", "Delete", "Import", "Upload", "Update",  "Pause",
                                            "Resume", "Retry",  "Freeze", "Thaw",   "Clear",  "Evaluate"};
   std::vector<Method> methods = {{kReflection, "", "viewer"}};

@@ -51,7 +51,8 @@ TEST(DeviceFault, EndsTheDaemonAndCostsNoJob) {
 
   std::ofstream(gate) << "failed";
   EXPECT_EQ(daemon->process().Wait(absl::Minutes(1)), kExitDeviceFault);
-  EXPECT_THAT(ContentsOf(state.string() + ".stderr"), HasSubstr("CUDA error: an illegal memory access was encountered"));
+  EXPECT_THAT(ContentsOf(state.string() + ".stderr"),
+              HasSubstr("CUDA error: an illegal memory access was encountered"));
 
   // As a supervisor does.
   daemon = std::make_unique<Daemon>(state, ShippedSample());

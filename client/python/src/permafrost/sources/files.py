@@ -100,9 +100,9 @@ def check_edges(graph: GraphArrays, what: str) -> None:
     if graph.edge_weight is not None:
         weights = graph.edge_weight
         # Not a comparison that NaN would pass.
-        bad = np.argwhere(~((weights >= 0) & (weights < np.inf)))
-        if bad.size:
-            edge = int(bad[0][0])
+        unfit = np.argwhere(~((weights >= 0) & (weights < np.inf)))
+        if unfit.size:
+            edge = int(unfit[0][0])
             raise InputError(
                 f"{what}: edge_weight: edge {edge} has {weights[edge]}; finite weights of at least 0 are accepted"
             )
