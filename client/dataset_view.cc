@@ -156,7 +156,7 @@ std::string GivenLinksText(const v1::GivenLinks& links) {
                       CountText(links.num_test()), NegativesText(links.test_negatives(), links.test_negative_pairs()));
 }
 
-// What the categories stand for in the source: "label 1: 3 values, 0, 1, 2".
+// Adds a field that tells what the categories stand for in the source: "label 1: 3 values, 0, 1, 2".
 void AddCategories(const char* name, const v1::FeatureSummary& features, std::vector<Field>& fields) {
   constexpr int kColumns = 4;
   std::string text;

@@ -1,4 +1,4 @@
-// What of a request is too large for a server.
+// Finds the field that makes a request too large for a server.
 // Threads: pure functions.
 #pragma once
 

@@ -50,7 +50,7 @@ absl::StatusOr<Named> FindFiles(const fs::path& source) {
     const bool hidden = at->path().filename().string().front() == '.';
     std::error_code ignored;
     if (hidden && at->is_directory(ignored)) at.disable_recursion_pending();
-    // What a file manager leaves, such as .DS_Store; the server takes no such names.
+    // Hidden files are those that a file manager leaves, such as .DS_Store. The server takes no such names.
     if (hidden || !at->is_regular_file(ignored)) continue;
     found.emplace_back(at->path().lexically_relative(source).generic_string(), at->path());
   }

@@ -29,7 +29,7 @@ void SetDuration(absl::Duration duration, Out out) {
   wire->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
 }
 
-// Of either sign; 0 too. Finite.
+// Converts a finite duration of either sign, or 0.
 inline google::protobuf::Duration SignedDuration(absl::Duration duration) {
   google::protobuf::Duration wire;
   absl::Duration rest;

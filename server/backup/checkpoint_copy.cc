@@ -127,7 +127,7 @@ class CheckpointCopier {
   absl::StatusOr<bool> CopyStep(int64_t step) {
     const fs::path checkpoint = from_ / absl::StrCat(step), hold = from_ / kHold;
     const std::string target = absl::StrCat(path_, "/", step);
-    // What a backup left whose daemon died.
+    // A backup whose daemon died may have left this folder.
     RemoveAll(hold).IgnoreError();
     const absl::Cleanup let_go = [&hold] { RemoveAll(hold).IgnoreError(); };
     const Held held = HoldFiles(checkpoint, hold);

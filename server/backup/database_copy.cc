@@ -36,7 +36,7 @@ std::string TextOf(const nlohmann::json& object, const char* name) {
   return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>() : "";
 }
 
-// What a backup needs of a job's columns `spec` and `progress`; what cannot be read is left as it is.
+// Reads what a backup needs from a job's columns `spec` and `progress`. Fields that cannot be read are left empty.
 void ReadColumns(const std::string& spec_text, const std::string& progress_text, JobRow& row) {
   const nlohmann::json spec = nlohmann::json::parse(spec_text, nullptr, /*allow_exceptions=*/false);
   row.dataset = DatasetId(TextOf(spec, "dataset"));

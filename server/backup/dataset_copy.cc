@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 constexpr char kDatasetsFolder[] = "datasets", kRecordFile[] = "dataset.json";
 constexpr int kDatasetTries = 20;
 
-// Of the dataset in a folder; empty: its record is not there, cannot be read, or is of a version without uids.
+// Returns the uid of the dataset in a folder. It is empty where the dataset's record is not there, cannot be read, or
+// comes from a version without uids.
 std::string UidIn(const fs::path& folder) {
   const absl::StatusOr<std::string> text = ReadFile(folder / kRecordFile);
   if (!text.ok()) return "";

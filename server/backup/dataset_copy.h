@@ -21,8 +21,8 @@ class DatasetCopies {
   // All that are there. Errors, here and below: Unavailable where one is replaced faster than it can be copied; the
   // copier's.
   absl::Status CopyAll();
-  // Whether the copy of this name is of the dataset with this uid. Where it is not, the dataset is copied again as it
-  // is now. An empty uid, and one that the dataset's record does not tell: the name alone pairs them.
+  // Tells whether the copy with this name belongs to the dataset with this uid. If it does not, the dataset is first
+  // copied again as it is now. If the uid is empty, or the dataset's record tells none, the name alone pairs them.
   absl::StatusOr<bool> Pair(const std::string& name, const std::string& uid);
 
  private:

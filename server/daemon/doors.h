@@ -21,7 +21,7 @@ class Registry;
 
 namespace permafrost {
 
-// Of one daemon.
+// Holds what guards the doors of one daemon.
 struct Access {
   std::unique_ptr<access::TokenStore> tokens;
   std::unique_ptr<access::AuditLog> audit;

@@ -88,7 +88,7 @@ absl::Status WithNewestBackup(const absl::Status& status, const fs::path& root) 
   return absl::DataLossError(absl::StrCat(status.message(), "; the newest backup is ", newest.string()));
 }
 
-// What ended the device, told by its thread.
+// Keeps the fault that ended the device, which the device's thread reports.
 // Threads: all methods are safe anywhere.
 class DeviceFault {
  public:

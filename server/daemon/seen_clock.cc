@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kKind[] = "permafrost clock 1";
 
-// What the file holds.
+// The file holds one such record.
 struct ClockRecord {
   std::string kind;
   absl::Time wall, expected;

@@ -1,8 +1,9 @@
-// What of the wall clock can be believed. Whoever sets the clock wrong, and a machine whose clock is dead, must not
-// make finished jobs look old enough to be deleted. So the time is followed that the machine itself counts since its
-// boot, which nobody sets, across restarts of the daemon too (FILE). Where the two differ by more than kMostDrift, the
-// clock has jumped, and nothing is deleted for its age until an operator confirms that the clock is right. A daemon
-// that starts after a boot of the machine does not know what passed: up to kMostDrift is believed, more is a jump.
+// SeenClock decides how far the wall clock can be believed. A clock that someone set wrong, or that is dead, must not
+// make finished jobs look old enough to be deleted. So SeenClock follows the time that the machine itself counts since
+// its boot, which nobody sets. It does so across restarts of the daemon too (FILE). Where the two differ by more than
+// kMostDrift, the clock has jumped. Then nothing is deleted for its age until an operator confirms that the clock is
+// right. A daemon that starts after a boot of the machine does not know how much time passed. It believes up to
+// kMostDrift; more is a jump.
 // Threads: all methods are safe anywhere; a thread of its own looks once a second and saves once a minute.
 #pragma once
 
@@ -35,7 +36,7 @@ ClockReading ReadClocks();
 // What SeenClock keeps on disk, and all that it decides by.
 struct SeenTime {
   ClockReading last;
-  // What the wall clock would show if nobody had set it since it was last believed.
+  // The wall clock would show this time if nobody had set it since it was last believed.
   absl::Time expected;
 
   // The time that passed until `now`, as far as that is known.

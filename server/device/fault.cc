@@ -33,7 +33,8 @@ constexpr std::array<int32_t, 15> kFatalCodes = {
     999,  // cudaErrorUnknown
 };
 
-// What cudaGetErrorString says for these, and what Metal's command buffers and CUDA's libraries say instead.
+// cudaGetErrorString gives the first of these texts for the codes above. Metal's command buffers and CUDA's libraries
+// give the others instead.
 constexpr std::array<absl::string_view, 22> kFatalTexts = {
     "an illegal memory access was encountered",
     "device-side assert triggered",

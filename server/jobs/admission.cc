@@ -277,7 +277,8 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const JobSpec& spe
 
 absl::Status Admission::CheckInitialWeights(const JobSpec& spec, const data::Dataset& dataset,
                                             const Beginning& beginning) const {
-  // Of a file, and of jobs that do not tell, nobody knows.
+  // Nobody knows which dataset a file of weights was trained on, nor that of a job which does not tell. Neither counts
+  // as another dataset.
   train::WeightsTarget target{.categories = std::nullopt,
                               .other_dataset = !beginning.trained_uid.empty() && beginning.trained_uid != dataset.uid};
   const auto opened = catalog_.Open(dataset.id);
@@ -285,7 +286,7 @@ absl::Status Admission::CheckInitialWeights(const JobSpec& spec, const data::Dat
   if (opened.ok() && categories.ok()) {
     target.categories = *std::move(categories);
   } else {
-    // What is wrong with the file the run tells.
+    // The run tells what is wrong with the dataset's file, so categories that are not known refuse nothing here.
     target.other_dataset = false;
   }
   return runner_.CheckInitialWeights(spec.train, *dataset.summary, beginning.weights, "spec.", target);

@@ -76,11 +76,11 @@ class Admission {
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status CheckCount() const;
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
-  // What the job's user should know, a line each.
+  // Returns what the job's user should know, a line each.
   absl::StatusOr<std::vector<std::string>> CheckDataset(const JobSpec& spec) const;
   // What the spec's init_from leads to, one that is given. Errors: of finding and reading it.
   absl::StatusOr<Beginning> ReadBeginning(const JobSpec& spec) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether the weights fit the dataset, which has a summary.
+  // Checks that the weights fit the dataset, which has a summary.
   absl::Status CheckInitialWeights(const JobSpec& spec, const data::Dataset& dataset, const Beginning& beginning) const;
   // The weights that the job begins with; empty: drawn ones. What may have changed since they were read is asked again:
   // whether the job that they are of is still there, and whether they fit where the dataset is another one.

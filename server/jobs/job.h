@@ -93,7 +93,7 @@ struct Job {
   // data::Dataset's, of the dataset that the job was made of: another may have the name since. Empty: a version made
   // the job that did not note it, and only the times tell.
   std::string dataset_uid;
-  // What its user should know of it, found as it was submitted, a line each.
+  // Each line tells the job's user something to know about it, found when it was submitted.
   std::vector<std::string> notes;
   Labels labels;
   JobState state = JobState::kQueued;

@@ -261,7 +261,7 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) 
       return next;
     }
     Move(next, JobState::kCancelled, why::kCancelRequested);
-    // Of no run: what kept its start from being stored.
+    // Where no run ended by an error, the error only tells what kept the job's start from being stored.
     if (next.trouble.runs == 0) next.trouble.error.clear();
     next.end_time = absl::Now();
     next.trouble.retry_time = absl::InfinitePast();

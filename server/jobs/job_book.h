@@ -93,7 +93,7 @@ class JobBook {
   absl::Status Recover(bool quarantine_unknown);
 
   const JobFiles& files() const { return files_; }
-  // What deadlines and ages are measured by.
+  // Tells the time by which deadlines and ages are measured.
   absl::Time Now() const { return options_.now(); }
   JobStore& store() const { return *store_; }
   ChangeHub& hub() { return hub_; }
@@ -147,8 +147,8 @@ class JobBook {
   // nothing changes. False: the store could not take it, and nothing has changed; the run goes on, and tells it again
   // later.
   bool Advance(const JobId& id, JobState state);
-  // Of its LiveRun, with the graph cache and the epochs recorded since. On an error some of it is not stored, and a
-  // later call brings it up to date. Safe beside the device thread's own methods.
+  // Stores the progress that the job's LiveRun tells, with the graph cache and the epochs recorded since. On an error
+  // some of it is not stored, and a later call brings it up to date. Safe beside the device thread's own methods.
   absl::Status StoreProgress(const JobId& id);
   // The epochs recorded so far are in the store when Ok. Takes no turn.
   absl::Status StoreEpochs(const JobId& id) ABSL_LOCKS_EXCLUDED(save_mu_, mu_);

@@ -109,11 +109,11 @@ struct JobManagerOptions {
   absl::Duration attend_every = absl::Seconds(1);
   // Most jobs that have not ended; one more is refused. 0: any number.
   int64_t max_jobs = 0;
-  // What ages and deadlines are measured by: the wall clock, as far as it is believed. Called under locks and at each
-  // step of a job with a deadline; it must not wait for a disk.
+  // The clock that ages and deadlines are measured by: the wall clock, as far as it is believed. It is called under
+  // locks and at each step of a job with a deadline, so it must not wait for a disk.
   std::function<absl::Time()> now = [] { return absl::Now(); };
-  // Whether ended jobs may be deleted for --keep-finished-jobs: not while the clock is in doubt, by which they are put
-  // in order.
+  // Tells whether ended jobs may be deleted for --keep-finished-jobs. They may not while the clock is in doubt, since
+  // it puts them in order.
   std::function<bool()> may_expire = [] { return true; };
   // Told once, on the device thread, that the device is unusable until the process ends (base/device_fault.h): its job
   // goes back to the queue, and the manager drains. It must not block, nor call back.

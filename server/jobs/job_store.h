@@ -68,7 +68,7 @@ class JobStore {
       const std::filesystem::path& path, std::function<void()> on_error = [] {});
   virtual ~JobStore() = default;
 
-  // Whether some call waits just now for another process that writes to the file.
+  // True while some call waits for another process that writes to the file.
   virtual bool waits_for_lock() const { return false; }
 
   // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id. The job's request_id is on record too,

@@ -123,7 +123,7 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   }
   if (IsOnDevice(was)) return RecoverRunning(active);
   if (was == JobState::kQueued && active.job.trouble.retry_time != absl::InfinitePast()) {
-    // What is left of its wait. The wall clock may have been set back since.
+    // The job waits for the rest of its time, which is clamped: the wall clock may have been set back since.
     const absl::Duration left = active.job.trouble.retry_time - absl::Now();
     active.not_before = clock_.Elapsed() + std::clamp(left, absl::ZeroDuration(), kLongestRetry);
   }

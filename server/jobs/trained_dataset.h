@@ -1,4 +1,4 @@
-// Whether the dataset that a job was made of is still there.
+// Finds out whether the dataset that a job was made of is still there.
 // Threads: safe anywhere.
 #pragma once
 

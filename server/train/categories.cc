@@ -120,7 +120,7 @@ class Translator {
  private:
   void Add(const std::string& what) { violations_.Add(kDatasetField, what); }
 
-  // Whether there are tables on both sides, or nothing that they are needed for.
+  // Returns true if both sides have tables, or if nothing needs them; else adds a violation.
   bool CheckKnown() {
     const bool needed = ReadsCategories(pass_.options, own_summary_) ||
                         (pass_.trained_on && ReadsCategories(pass_.options, *pass_.trained_on));
@@ -135,7 +135,8 @@ class Translator {
     return false;
   }
 
-  // Of the weights; of older ones without categories as their dataset says.
+  // Returns the categories that the weights know. Older weights have none: then the dataset that they were trained on
+  // tells the type and the width.
   std::optional<FeatureCategories> Known(bool of_edges) const {
     if (pass_.known) return of_edges ? pass_.known->edge : pass_.known->node;
     if (!pass_.trained_on) return std::nullopt;
@@ -151,7 +152,7 @@ class Translator {
     if (own_) own.tables = of_edges ? own_->edge.tables : own_->node.tables;
     data::FeatureTranslation translation{.own = std::move(own), .known = *known, .maps = {}};
     if (RowsOf(own_summary_, of_edges) == 0) {
-      // Of what is empty there are no columns to compare.
+      // A table without rows has no columns to compare.
       translation.own.tables.clear();
       if (translation.own.type != known->type || translation.own.width != known->width) out = std::move(translation);
       return absl::OkStatus();
@@ -168,7 +169,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Whether each table has one that it can be read as. Numbers of columns and types that differ are told elsewhere.
+  // Returns true if each table of the dataset can be read as the weights' table in its place. Numbers of columns and
+  // types that differ are told elsewhere.
   bool ArePairs(bool of_edges, const data::FeatureTranslation& translation) {
     const FeatureCategories &own = translation.own, &known = translation.known;
     if (data::IsCategorical(own.type) != data::IsCategorical(known.type)) return false;
@@ -219,7 +221,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Of older weights, and datasets, as their summaries say where classes were renumbered.
+  // Returns the table of classes. For older weights and datasets it comes from their summaries, which tell it where
+  // classes were renumbered.
   static std::optional<CategoryTable> ClassesOf(const std::optional<Categories>& categories,
                                                 const data::ImportedSummary* summary) {
     if (categories && categories->classes) return categories->classes;
@@ -261,7 +264,7 @@ class Translator {
     const std::optional<data::FeatureTranslation> node = translation.node, edge = translation.edge;
     const bool classes = translation.classes.has_value();
     result_.dataset = pass_.dataset;
-    // What is told as an error needs nothing made.
+    // A violation ends in an error, which needs no dataset.
     const bool makes = violations_.empty();
     if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&pass_.dataset)) {
       if (makes && (node || edge || classes)) {

@@ -1,5 +1,5 @@
-// What the weights of a job know of the categories of its dataset, and how they are given another one: by the source's
-// values, whatever numbers the two imports gave them.
+// Tells what a job's weights know about the categories of its dataset, and gives the weights another dataset.
+// Categories then match by the source's values, whatever numbers the two imports gave them.
 // Threads: pure functions.
 #pragma once
 
@@ -22,11 +22,11 @@ namespace permafrost::train {
 // version made the weights, or imported their dataset.
 inline constexpr char kCategoriesKey[] = "permafrost.categories";
 
-// Those of the tables that a model of these options has weights for: none of features that it does not read, or that
-// are made, and classes where its loss is over classes or they are renumbered.
+// Returns only the tables that a model with these options has weights for. Features that the model does not read, or
+// that are made, have none. Classes stay where its loss is over classes or where they are renumbered.
 data::Categories CategoriesRead(const TrainOptions& options, const data::ImportedSummary& summary,
                                 data::Categories all);
-// Whether the model reads columns that are categories, which an older version's dataset has no tables for.
+// True if the model reads columns that are categories. An older version's dataset has no tables for these.
 bool ReadsCategories(const TrainOptions& options, const data::ImportedSummary& summary);
 
 // What EvaluateWeights is given to read a dataset by, other than the one that the weights were trained on.
@@ -34,7 +34,7 @@ struct CategoryPass {
   const TrainOptions& options;
   const data::OpenedDataset& dataset;
   const std::optional<data::Categories>& known;  // of the weights
-  // Of the dataset that they were trained on, where it is still known.
+  // Summary of the dataset that the weights were trained on, where it is still known.
   const std::optional<data::ImportedSummary>& trained_on;
   // A value that the weights do not know is one that contributes nothing, rather than refused.
   bool allow_unknown = false;
@@ -43,7 +43,7 @@ struct CategoryPass {
 };
 struct TranslatedDataset {
   data::OpenedDataset dataset;
-  // Of the dataset that the weights were trained on, with the ranges that the model is made for now.
+  // Summary of the dataset that the weights were trained on, with the ranges that the model is made for now.
   data::ImportedSummary trained;
   // Tables of weights with one row more than the weights have: zeros, for unknown values.
   std::vector<std::string> zero_rows;

@@ -1,4 +1,4 @@
-// What the CPU's operators can index: nodes and edges of a step by 32 bits.
+// Checks that the CPU's operators can index a step: they index its nodes and edges by 32 bits.
 // Threads: pure functions.
 #pragma once
 

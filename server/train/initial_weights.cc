@@ -147,7 +147,8 @@ bool HasEmbeddings(const nn::TensorSet& tensors) {
   });
 }
 
-// Of weights that are known to be of another dataset both must say what their categories stand for.
+// Where weights are known to be of another dataset, they and the job's dataset must both say what their categories
+// stand for.
 absl::Status CheckTables(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view file,
                          const WeightsTarget& target) {
   if (!target.other_dataset || !ReadsCategories(options, summary)) return absl::OkStatus();

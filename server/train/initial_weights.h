@@ -19,9 +19,9 @@ namespace permafrost::train {
 // Copies tensors of `file`, a safetensors file, into the model's. Returns what was taken and left, one line. Errors:
 // InvalidArgument: not a safetensors file; strict: the first tensor that differs, and how many do; by name: none fits.
 // Nothing is copied then.
-// What the file says of categories is compared with `own`, those that the model reads: a row of weights goes where its
-// value is, and those of values that the file has not stay as they are, which the line counts. Where one of the two is
-// not known, rows are taken as they stand.
+// The file's categories are compared with `own`, those that the model reads: a row of weights goes where its value is.
+// Rows for values that the file does not have stay as they are, and the line counts them. Where one of the two is not
+// known, rows are taken as they stand.
 absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors,
                                         const std::optional<data::Categories>& own = std::nullopt);
 
@@ -31,7 +31,7 @@ absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeig
 absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors,
                             const std::vector<std::string>& zero_rows = {});
 
-// What a file of weights says of the categories that they were trained on; nullopt: an older version wrote it. Errors:
+// Reads from a file of weights which categories they were trained on; nullopt: an older version wrote it. Errors:
 // InvalidArgument where that does not add up.
 absl::StatusOr<std::optional<data::Categories>> CategoriesOfWeights(std::string_view file, std::string_view source);
 

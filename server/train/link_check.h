@@ -1,4 +1,4 @@
-// Whether a job that predicts links has some to learn and to rank, before it is made.
+// Checks, before a job that predicts links is made, that it has some to learn and to rank.
 // Threads: safe anywhere.
 #pragma once
 

@@ -127,7 +127,7 @@ std::vector<std::string> Links::notes() const {
        {std::pair(data::Split::kTrain, "train on"), std::pair(data::Split::kValid, "validate on"),
         std::pair(data::Split::kTest, "test on")}) {
     const bool trains = split == data::Split::kTrain;
-    // Those that the source gives are as many as it says.
+    // Negatives that the source gives are as many as it says, so there is nothing to note.
     if (!trains && !given_negatives(split).empty()) continue;
     const int64_t each = trains ? options_.links.negatives : options_.links.eval_negatives;
     const auto none = std::ranges::count_if(links(split), [&](const data::Link& l) { return TargetsOf(l) == 0; });
@@ -366,8 +366,8 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   constexpr double kScoreBytes = 6 * sizeof(float);
   const double scores =
       kScoreBytes * (evaluated + negatives) + 2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));
-  // Ids of the links, as many again shuffled, beside the split.
-  // Of each node the targets of its negatives, counted.
+  // The ids of the links, and as many again shuffled, lie beside the split. Each node has a count of the targets that
+  // its negatives may have.
   const double ids = 2 * sizeof(uint32_t) * links + sizeof(uint32_t) * static_cast<double>(graph.nodes);
   if (options.nodes.is_temporal()) {
     return {.host = static_cast<double>(data::TimedLinkSplitBytes(graph)) + ids, .result = scores};

@@ -49,7 +49,7 @@ class Links {
 
   // Links of a split that no evaluation ranks: their source has an edge to every other node, and so no negative.
   int64_t unranked(data::Split split) const;
-  // What a user should know of the links and of their negatives, a line each.
+  // Returns notes for the user about the links and their negatives, a line each.
   std::vector<std::string> notes() const;
 
   // Once: adds the decoder's parameters to those of `model`.

@@ -46,7 +46,7 @@ std::string SourceOf(const TrainOptions& options) {
   return from.job.empty() ? from.file : absl::StrCat("jobs/", from.job.value());
 }
 
-// Of weights whose dataset is not known any more: whether their rows are those of the graph.
+// Checks, for weights whose dataset is not known any more, that their rows are those of the graph.
 absl::Status CheckSaidNodes(const TrainOptions& options, const std::map<std::string, std::string>& metadata,
                             const data::Graph& graph, std::string_view prefix) {
   const bool is_file = options.init_from.job.empty();
@@ -126,7 +126,7 @@ absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::Safe
   const auto table = Find(file.tensors, kRowsTensor);
   std::vector<NamedTensor> model = tensors.All();
   const auto own = Find(model, kRowsTensor);
-  // What does not fit is told by the shapes.
+  // The caller's check of the shapes reports weights that do not fit.
   if (table == file.tensors.end() || own == model.end() || table->value.dim() != 2 ||
       own->value.size(1) != table->value.size(1) || own->value.scalar_type() != table->value.scalar_type() ||
       places.sizes() != at::IntArrayRef{own->value.size(0)}) {

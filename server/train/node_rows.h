@@ -17,20 +17,20 @@
 
 namespace permafrost::train {
 
-// Whether a job of these options on this dataset has a row of weights for each node.
+// True where a job with these options on this dataset has a row of weights for each node.
 bool HasNodeRows(const TrainOptions& options, const data::OpenedDataset& dataset);
 
-// What weights with such rows tell in their file of whose the rows are; nothing for others.
+// Returns the metadata by which a file of weights with such rows tells whose the rows are. Empty for other weights.
 std::map<std::string, std::string> NodeNamesMetadata(const TrainOptions& options, const data::OpenedDataset& dataset);
 
-// Whether the metadata of a weights file says that its rows are those of other nodes than this graph's, or in another
-// order. False where it says nothing.
+// True where a weights file says in its metadata that its rows belong to other nodes than this graph's, or are in
+// another order. False where it says nothing.
 bool SaysOtherNodes(const std::map<std::string, std::string>& metadata, const data::Graph& graph);
 
 // As Runner::MapNodeRows.
 absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix);
 
-// Of a file that MapNodeRows made: puts each node's row in its place, and into the rows of other nodes those of
+// Puts each node's row in its place in a file that MapNodeRows made. Nodes without a row in the file get theirs from
 // `tensors`, the model's. Returns what was done, as the end of a line; empty for any other file. Errors:
 // InvalidArgument for rows that the file does not have.
 absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::SafetensorsFile& file);

@@ -175,12 +175,12 @@ struct RowsEvaluation {
   double loss = 0;              // mean over present labels; NaN where there are none
   std::vector<double> metrics;  // MetricsOf the options; empty where no row has a label
   std::string predictions;      // CSV as of kTestPredictionsFile; empty unless asked for
-  // What of the rows contributed nothing, since the weights do not know it: a line for each column.
+  // Each line tells, for one column, which values contributed nothing since the weights do not know them.
   std::vector<std::string> notes;
 };
 
-// Of a job that begins with weights: what the categories of its dataset stand for, where that is known, and whether the
-// weights are known to have been trained on another dataset.
+// Describes the dataset of a job that begins with weights. `categories` tell what its categories stand for, where that
+// is known. `other_dataset`: the weights are known to have been trained on another dataset.
 struct WeightsTarget {
   std::optional<data::Categories> categories;
   bool other_dataset = false;
@@ -240,10 +240,10 @@ class Runner {
   virtual absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
                                            std::string_view file, std::string_view prefix,
                                            const WeightsTarget& target = {}) const = 0;
-  // Whether there is memory for the run of a job that is compatible, as far as its plan tells, and what it learns from;
-  // a set's plan is kept for the run. The request's `measure` is not read. Returns what the job's user should know, a
-  // line each. Errors: InvalidArgument with violations under `prefix`; Cancelled where `keep_going`, asked now and
-  // then, says so; DataLoss.
+  // Checks that there is memory to run a compatible job, as far as its plan tells, and that it has something to learn
+  // from. A set's plan is kept for the run. The request's `measure` is not read. Returns what the job's user should
+  // know, a line each. Errors: InvalidArgument with violations under `prefix`; Cancelled where `keep_going`, asked now
+  // and then, says so; DataLoss.
   virtual absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
                                                              const std::function<bool()>& keep_going) = 0;
   virtual DeviceKind device() const = 0;  // never kAuto

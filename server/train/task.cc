@@ -112,7 +112,7 @@ absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummar
 
 namespace {
 
-// What a job without rows to validate on comes to.
+// Returns a note that tells what follows for a job without rows to validate on.
 std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t validate) {
   if (validate > 0) return {};
   return {

@@ -131,7 +131,7 @@ class Task {
   virtual std::string Describe() const = 0;
   // How the features are read and why so, one line; empty: there is nothing to say.
   virtual std::string_view reading() const { return ""; }
-  // What its user should know of how it is trained and evaluated, a line each.
+  // Returns notes for its user about how it is trained and evaluated, a line each.
   virtual std::vector<std::string> notes() const { return {}; }
   virtual int64_t num_outputs() const = 0;
 

@@ -40,7 +40,7 @@ void TakeCacheTotals(const graphcache::Snapshot& cache, EpochMetrics& metrics) {
   metrics.cache_bytes = train.entry_bytes + cache.of(Mode::kEval).entry_bytes + cache.shared_bytes;
 }
 
-// Of the weights' files, for who takes them home.
+// Returns the metadata in the weights' files, for users who take the files home.
 std::map<std::string, std::string> MetadataOf(const RunRequest& request, const Task& task,
                                               const std::optional<data::Categories>& categories) {
   std::map<std::string, std::string> metadata = NodeNamesMetadata(request.options, request.dataset);

@@ -162,7 +162,7 @@ absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, 
     return violations.ToStatus();
   }
   TrainOptions own = options;
-  // Of a dataset that is there no more the weights tell what they read of edges.
+  // The weights tell whether they read features of edges where the dataset that they were trained on is gone.
   if (*known && (*known)->edge.width > 0 && own.model.edge_inputs != nn::EdgeInputs::kFeatures &&
       std::holds_alternative<std::shared_ptr<const data::Graph>>(request.dataset)) {
     own.model.edge_inputs = nn::EdgeInputs::kFeatures;

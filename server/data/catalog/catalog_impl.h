@@ -59,11 +59,12 @@ class CatalogImpl final : public Catalog {
   void StopImports() override;
 
  private:
-  // What an import is refused for whatever lies under its name; `options` then have the source as imports read it.
+  // Refuses an import for faults that do not depend on what lies under its name. When Ok, `options` have the source as
+  // imports read it.
   absl::Status Admit(const DatasetId& id, ImportOptions& options) const;
-  // What an importer may take and read.
+  // Tells what an importer may take and read.
   ImportLimits Limits() const;
-  // Whether an import may begin under this name. True: in place of what is there.
+  // Checks that an import may begin under this name. True: it takes the place of what is there.
   absl::StatusOr<bool> CheckName(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   struct Entry {
     Dataset dataset;
@@ -77,7 +78,7 @@ class CatalogImpl final : public Catalog {
   void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record, int tries = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Of an import that waited when the process before this one ended: as it waited then.
+  // Makes the import of `entry` wait as it did when the process before this one ended.
   static void SetWait(const ImportWait& wait, Entry& entry);
   // When an import of this record may begin, by clock_.
   absl::Duration NotBefore(const absl::StatusOr<ImportRecord>& record) const;

@@ -22,7 +22,7 @@ struct RecordSchema {
     a("source", source);
     if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) options.source = source;
     a("format", options.format, kImportFormatNames);
-    // Of older versions, which always added them or never.
+    // Older versions wrote this field: they always added inverse edges or never did.
     std::optional<bool> add_inverse_edges;
     if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) {
       a("add_inverse_edges", add_inverse_edges);

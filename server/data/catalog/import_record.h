@@ -11,7 +11,7 @@
 
 namespace permafrost::data {
 
-// Of an import that the machine ended and that is tried again.
+// Tells how an import waits for its next try after the machine ended it.
 struct ImportWait {
   int tries = 0;                                 // in a row; 0: it does not wait
   std::string error;                             // the newest, one line

@@ -1,6 +1,7 @@
-// What each upload takes of the bytes that all of them may take. Room for what is still to come is kept for an upload
-// while a call sends to it and for a while after its last byte; then only what came counts, so that a client that died
-// holds nothing that it does not use. Threads: all methods are safe anywhere, and wait for no disk.
+// Counts the bytes that each upload takes from those that all uploads together may take. An upload keeps room for its
+// bytes still to come while a call sends to it, and for a while after its last byte. Then only the bytes that came
+// count, so that a client that died holds nothing that it does not use.
+// Threads: all methods are safe anywhere, and wait for no disk.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace permafrost::data {
 
 class UploadAccount {
  public:
-  // As of a moment.
+  // The state of one upload at one moment.
   struct Entry {
     uint64_t declared = 0, received = 0;
     uint64_t counted = 0;  // of the two: `declared` while room is kept
@@ -36,7 +37,7 @@ class UploadAccount {
   // An upload that is there from now on.
   void Put(const UploadId& id, uint64_t declared, uint64_t received);
   void Erase(const UploadId& id);
-  // What follows does nothing for an upload that is not there.
+  // SetReceived, SetSending and Use do nothing for an upload that is not there.
   void SetReceived(const UploadId& id, uint64_t received);  // a byte of it came
   void SetSending(const UploadId& id, bool sending);        // as a byte
   void Use(const UploadId& id);
@@ -44,7 +45,7 @@ class UploadAccount {
   std::optional<Entry> Find(const UploadId& id) const;
   std::map<UploadId, Entry> All() const;
   Totals totals() const;
-  // What all others take together.
+  // Returns the bytes that all other uploads take together.
   uint64_t CountedBeside(const UploadId& id) const;
 
  private:

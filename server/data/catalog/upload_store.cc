@@ -138,7 +138,7 @@ absl::Status UploadStore::TakeUp(const UploadId& id) {
   if (files.ok()) {
     uint64_t received = 0;
     for (const UploadFile& file : *files) {
-      // What the machine does not tell now is found when the upload goes on.
+      // A file whose size the machine does not tell now counts as empty. Its size is found when the upload goes on.
       const auto bytes = BytesAt(FolderOf(id) / kUploadFiles / file.path);
       received += static_cast<uint64_t>(std::min(bytes.value_or(0), file.bytes));
     }

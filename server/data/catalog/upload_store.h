@@ -45,15 +45,15 @@ absl::Status CheckUpload(const std::vector<UploadFile>& files);
 
 struct UploadOptions {
   std::filesystem::path directory;  // state_dir/uploads
-  // Of all uploads together, as UploadAccount counts them. 0: all uploads are refused.
+  // All uploads together may take this many bytes, as UploadAccount counts them. 0: all uploads are refused.
   uint64_t max_bytes = uint64_t{16} << 30;
   // Since its last byte; then room is kept no more for what an upload has not sent.
   absl::Duration keep_room = absl::Minutes(15);
   // Since something was last done with it; then an upload goes when the next one begins, when they are listed, or at a
   // start.
   absl::Duration max_age = absl::Hours(24);
-  // What the times of files are compared with; nullopt: the wall clock is in doubt, and only what this process has seen
-  // pass counts.
+  // Returns the time that the times of files are compared with. nullopt: the wall clock is in doubt, and only the time
+  // that this process has seen pass counts.
   std::function<std::optional<absl::Time>()> now = [] { return absl::Now(); };
   // Told in one line of each upload that is removed for its age, and of what cannot be proven to be one.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
@@ -110,10 +110,10 @@ class UploadStore {
   // Finds the uploads that are there, and removes the old ones.
   static absl::StatusOr<std::unique_ptr<UploadStore>> Create(UploadOptions options);
 
-  // Of a new upload, or of one with equal files, to go on with: room is kept for all of it from then on. Errors:
-  // CheckUpload's, AlreadyExists for other files, ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata `limit`),
-  // Unavailable while another writer is there, those of SystemError, also where the machine does not tell just now
-  // whether there is one.
+  // Opens a writer for a new upload, or goes on with one that has equal files. Room is kept for all of it from then on.
+  // Errors: CheckUpload's, AlreadyExists for other files, ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata
+  // `limit`), Unavailable while another writer is there, those of SystemError, also where the machine does not tell
+  // just now whether there is one.
   absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
   // The folder of a complete upload's files, from now on as young as a new one. Errors: NotFound, FailedPrecondition
   // for one that is not complete, those of SystemError.

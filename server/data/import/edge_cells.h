@@ -24,11 +24,11 @@ class EdgeCells {
   bool Next(std::string_view& cell);
   // The cell given out last held quotes and stands in this object.
   bool in_scratch() const { return in_scratch_; }
-  // What is wrong with the quotes of the cell given out last. Empty: nothing.
+  // Tells what is wrong with the quotes of the cell given out last. Empty: nothing.
   const std::string& fault() const { return fault_; }
 
  private:
-  // Of a cell that begins with a quote. Returns what it holds; `rest_` begins after the closing quote.
+  // Takes a cell that begins with a quote, and returns what it holds. `rest_` then begins after the closing quote.
   std::string_view TakeQuoted();
 
   std::string_view rest_;

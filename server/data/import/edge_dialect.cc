@@ -112,14 +112,14 @@ absl::Status SplitHeadLine(std::string_view name, const CellMarks& marks, HeadLi
   return absl::OkStatus();
 }
 
-// What looks like a number is meant as one, if a wrong one.
+// A cell that looks like a number is meant as one, even if it is a wrong one.
 bool LooksLikeNumber(std::string_view cell) {
   if (cell.empty()) return false;
   const char first = cell[0];
   return absl::ascii_isdigit(static_cast<unsigned char>(first)) || first == '-' || first == '+' || first == '.';
 }
 
-// Whether no cell of the first line is a number, and a column of the lines after it is all numbers.
+// True if no cell of the first line looks like a number, and some column holds only numbers in the lines after it.
 bool IsTextAboveNumbers(const HeadLine& first, HeadLines rest, const CellMarks& marks) {
   const auto& names = first.cells;
   if (std::ranges::any_of(names, LooksLikeNumber)) return false;

@@ -34,12 +34,13 @@ struct EdgeDialect {
   bool Has(EdgeColumn column) const;
 };
 
-// Whether a line is empty or a comment, and whether it is a comment.
+// IsPassedOver is true for a line that is empty or a comment, IsComment only for a comment.
 bool IsPassedOver(std::string_view line, const EdgeDialect& dialect);
 bool IsComment(std::string_view line, const EdgeDialect& dialect);
 
-// What the first line that is no comment, those after it and the options make of a file. nullopt: there is none among
-// `head`, which is whole lines after `lines_before` others. Errors: InvalidArgument, "NAME:LINE: what".
+// Finds how a file is to be read, from the options, its first line that is no comment and the lines after that.
+// `head` is whole lines that come after `lines_before` others. nullopt: every line of `head` is empty or a comment.
+// Errors: InvalidArgument, "NAME:LINE: what".
 absl::StatusOr<std::optional<EdgeDialect>> FindDialect(std::string_view name, int64_t lines_before,
                                                        std::string_view head, const EdgeListOptions& options);
 

@@ -14,7 +14,7 @@ uint64_t RandomKey() {
   return std::uniform_int_distribution<uint64_t>()(random);
 }
 
-// What is hashed of an edge; without padding.
+// EdgeSymmetry hashes the bytes of these structs for each edge, so they have no padding.
 struct UnorderedEnds {
   uint64_t key = 0;
   EdgeKey ends = 0;  // the smaller row above

@@ -1,8 +1,8 @@
-// Whether a list of edges has both directions of each: every (u, v), u != v, as often as (v, u). Equal edges count; a
-// self-loop is its own inverse.
-// The list is read once, in any order, in constant memory: each edge adds a 128-bit hash of its unordered ends to one
-// sum or another, by its direction, and the sums are compared. A list without both directions passes by a chance below
-// 2^-80; the hash has a random key of this process's, so that no list can be made to pass.
+// Tells whether a list of edges has both directions of each: every (u, v), u != v, as often as (v, u). Equal edges
+// count; a self-loop is its own inverse.
+// The list is read once, in any order, in constant memory. Each edge adds a 128-bit hash of its unordered ends to one
+// of two sums, by its direction; then the sums are compared. A list without both directions passes by a chance below
+// 2^-80. The hash has a random key that this process chose, so that no list can be made to pass.
 // Threads: one at a time.
 #pragma once
 
@@ -22,9 +22,9 @@ class EdgeSymmetry {
   template <class Record>
   void Add(std::span<const Record> edges);
 
-  // Whether both directions are there, so far.
+  // True if the edges so far have both directions.
   bool ends_match() const { return ends_[0] == ends_[1]; }
-  // Whether they are with equal weights and timestamps.
+  // True if both directions also have equal weights and timestamps.
   bool values_match() const { return ends_match() && values_[0] == values_[1]; }
 
  private:

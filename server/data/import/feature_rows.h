@@ -30,7 +30,7 @@ class FeatureRows {
   std::span<const std::byte> row() const;
   // After the last row.
   absl::Status Finish() const { return out_of_range_; }
-  // Of integers: what occurs in each column.
+  // Returns the values that occur in each column of a table of integers; empty for floats.
   std::vector<CategoryTable> categories() const;
   // kNone where there was no row.
   FeatureSummary summary() const;

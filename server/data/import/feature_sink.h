@@ -77,7 +77,7 @@ class FeatureSink {
   std::vector<ColumnError> errors_;
   std::vector<float> scales_;
   std::vector<std::byte> converted_;
-  // Of edges' integers, which models read as categories.
+  // True for integer features of edges: models read those as categories, so `values_` keeps their values.
   bool keeps_values_ = false;
   ValueSets values_;
 };

@@ -22,7 +22,7 @@ namespace permafrost::data {
 
 namespace {
 
-// What the list of edges was found to be.
+// Tells which kind of list the edges were found to be.
 struct FoundDirections {
   EdgeDirections directions = EdgeDirections::kUnknown;
   bool symmetric = false;  // each edge and its inverse are one

@@ -25,7 +25,7 @@ class FoundSource {
   virtual ~FoundSource() = default;
   // What Run reads in all, each reading of a file counted: the end of the progress that the monitor tells.
   virtual int64_t bytes() const = 0;
-  // What there is and what Run reads of it. A source that is one file: nothing.
+  // Returns the files that the source has, and those that Run reads. A source that is one file returns nothing.
   virtual SourceContents contents() const { return {}; }
   // Reads the files once through and writes a complete, synced store into `directory`, which exists and is empty; it
   // may hold temporary files meanwhile. Errors: as data::Import.

@@ -88,7 +88,7 @@ std::vector<KnownName> NpyNames() {
 
 std::vector<KnownName> TuNames(std::string_view stem) {
   std::vector<KnownName> known;
-  // What follows a dot is taken for an ending.
+  // A stem with a dot has no known names, since the text after the dot is taken for an ending.
   if (stem.find('.', stem.rfind('/') + 1) != stem.npos) return known;
   AddNames(absl::StrCat(AbslView(stem), "_"),
            {"A", "graph_indicator", "graph_labels", "graph_attributes", "node_labels", "node_attributes", "edge_labels",

@@ -1,4 +1,5 @@
-// What a folder calls the nodes of one large graph: a file of names or numbers beside the graph, or OGB's mapping.
+// Imports the names that a folder gives to the nodes of one large graph. They are in a file of names or numbers beside
+// the graph, or in OGB's mapping.
 // Threads: one at a time. Memory: 16 bytes a node of numbers; of texts what TextTable takes.
 #pragma once
 

@@ -40,7 +40,7 @@ class TuFeatures {
   const FeatureSummary& summary() const { return summary_; }
   // For errors about the row read last.
   const CsvRows& rows() const { return labels_ ? *labels_ : *attributes_; }
-  // What the labels' columns stand for.
+  // Returns the tables that say what the labels' columns stand for.
   std::vector<CategoryTable> categories() const;
   // "labels", "attributes and one-hot labels", ...
   std::string origin() const;

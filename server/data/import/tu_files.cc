@@ -168,7 +168,7 @@ int64_t TuFiles::bytes() const {
 SourceContents TuFiles::contents(const fs::path& source) const {
   SourceContents contents{.all = std::nullopt, .folder = source, .read = {}, .known = TuNames(stem)};
   if (!all_of_archive.empty()) contents.all = all_of_archive;
-  // Of an archive messages show the names escaped.
+  // For an archive the name of the member is listed: `name` has it escaped, as messages show it.
   const auto add = [&contents](const SourceFile& file) {
     contents.read.push_back(file.member.empty() ? file.name : file.member);
   };

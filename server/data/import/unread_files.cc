@@ -119,7 +119,7 @@ class UnreadFiles {
   }
 
  private:
-  // Of a file with the words of a known name.
+  // Checks a file whose name has the words of a known name; Ok for a name with other words.
   absl::Status CheckSame(const std::string& path, const NameParts& parts, const std::vector<std::string>& words,
                          const KnownName& known) const {
     const NameParts of_known = PartsOf(known.stem);

@@ -30,8 +30,8 @@ class ValueSets {
     }
     AddBeyond(into, value);
   }
-  // Of a column that holds no more values than categories may have; `table` gets them, or is told that there are too
-  // many.
+  // Puts the values of a column into `table`. Where they are more than categories may have, `table` is told that there
+  // are too many.
   void Take(size_t column, CategoryTable& table) const;
   // Tables of columns taken over as they stand, one for each.
   std::vector<CategoryTable> TakeColumns(int64_t width) const;

@@ -18,7 +18,8 @@ class EdgeDraw {
 
   // A node of so many edges at most gives all of them, in their order, without a draw.
   uint64_t MostTakenWhole(int64_t fan_out) const;
-  // As many of the edges with a weight above 0, each as likely, without replacement and in no order.
+  // Draws `fan_out` of the edges with a weight above 0, or all of them where there are no more. Each is as likely as
+  // any other. They are drawn without replacement and in no order.
   int64_t DrawEvenly(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
                      std::span<uint64_t> places);
   // Writes the places of the edges drawn to `places` and returns their number, at most MaxDrawn. weights: of the edges

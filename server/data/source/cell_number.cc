@@ -49,7 +49,7 @@ std::string_view WhyNotFinite(std::string_view cell) {
   double value = 0;
   const char* end = cell.data() + cell.size();
   const auto [stop, error] = fast_float::from_chars(cell.data(), end, value);
-  // Of letters alone is what says that it is infinite.
+  // A cell of letters alone says itself that it is infinite, so it holds no number that is out of range.
   const bool has_digits = cell.find_first_of("0123456789") != cell.npos;
   return stop == end && has_digits && error != std::errc::invalid_argument ? kBeyondFloat32 : "is not a finite number";
 }

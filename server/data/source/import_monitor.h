@@ -1,5 +1,5 @@
-// What the parts of one import report to and obey: its progress, its notes, the
-// wish to stop it, its limits.
+// The parts of one import report its progress and its notes to a monitor. They obey the wish to stop it and its limits,
+// which the monitor tells them.
 // Threads: the importing thread. Borrows the observer and the limits.
 #pragma once
 

@@ -29,7 +29,7 @@ inline constexpr EnumNames<ImportFormat, 6> kImportFormatNames{{{{ImportFormat::
                                                                  {ImportFormat::kNpy, "npy"},
                                                                  {ImportFormat::kTu, "tu"}}}};
 
-// Whether each edge is stored with its inverse.
+// Says whether each edge is stored with its inverse.
 enum class InverseEdges {
   kAuto,  // where the source lists some edges in one direction alone
   kAdd,   // as OGB's reader does
@@ -47,7 +47,7 @@ enum class NodeIds {
 inline constexpr EnumNames<NodeIds, 3> kNodeIdsNames{
     {{{NodeIds::kRows, "rows"}, {NodeIds::kNumbers, "numbers"}, {NodeIds::kText, "text"}}}};
 
-// What a column of an edge list is.
+// Says what a column of an edge list holds.
 enum class EdgeColumn { kSource, kTarget, kWeight, kTimestamp, kIgnore };
 inline constexpr EnumNames<EdgeColumn, 5> kEdgeColumnNames{{{{EdgeColumn::kSource, "source"},
                                                              {EdgeColumn::kTarget, "target"},

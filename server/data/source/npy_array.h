@@ -39,7 +39,8 @@ class NpyArray {
   absl::Status ReadBytes(std::span<std::byte> out);
   // Of integers and truth values. InvalidArgument for other arrays, and for numbers above int64's.
   absl::Status ReadIntegers(std::span<int64_t> out);
-  // Of all numbers, rounded to float. InvalidArgument for finite ones out of its range.
+  // Reads numbers of every type, rounded to float. InvalidArgument for finite ones out of float's range, and for arrays
+  // of anything else.
   absl::Status ReadFloats(std::span<float> out);
   absl::Status Skip(uint64_t elements);
   // Whether bytes follow the last element: then the header does not mean this file.

@@ -1,6 +1,6 @@
-// What the categories of a dataset's columns stand for in its source: a label of -1 and one of 7 may both be category
-// 0 of their datasets. Weights keep the tables of the dataset that they were trained on, so that another one is read
-// by the source's values.
+// These tables tell what the categories of a dataset's columns stand for in its source. A label of -1 and one of 7 may
+// both be category 0 of their datasets. Weights keep the tables of the dataset that they were trained on, so that
+// another one is read by the source's values.
 // Threads: value types and pure functions.
 #pragma once
 
@@ -44,18 +44,18 @@ struct CategoryTable {
   std::vector<int64_t> values;  // those that occur, rising
 
   bool one_hot() const { return columns > 0; }
-  // Whether the categories are other numbers than the source's, or columns.
+  // True where the categories are columns, or other numbers than the source's.
   bool renumbered() const { return ranked || base != 0 || one_hot(); }
   // One more than the largest category that occurs; at least 1.
   int64_t num_categories() const;
   // The category of a value that occurs; nullopt for any other.
   std::optional<int64_t> CategoryOf(int64_t value) const;
-  // Of a category that may occur.
+  // Returns the value that a category stands for. The category must be one that may occur.
   int64_t ValueOf(int64_t category) const;
   bool operator==(const CategoryTable&) const = default;
 };
 
-// Of the features of nodes or of edges. A column in no table is no category but a number.
+// Holds the tables for the features of nodes or of edges. A column in no table is no category but a number.
 struct FeatureCategories {
   DataType type = DataType::kNone;
   int64_t width = 0;
@@ -65,7 +65,7 @@ struct FeatureCategories {
 
 struct Categories {
   FeatureCategories node, edge;
-  // Of the target, where there is one and it is whole numbers.
+  // This is the table for the target, where there is one and it is whole numbers.
   std::optional<CategoryTable> classes;
   bool operator==(const Categories&) const = default;
 };

@@ -12,12 +12,12 @@ namespace permafrost::data {
 
 class CategoryMap {
  public:
-  // As they stand.
+  // Leaves every category as it stands.
   CategoryMap() = default;
   // From `own` to `known`; neither has too many values.
   CategoryMap(const CategoryTable& own, const CategoryTable& known);
 
-  // Whether every category that occurs stays what it is.
+  // True if every category that occurs stays what it is.
   bool as_they_stand() const { return as_they_stand_; }
   // Values of `own` that `known` has not, rising.
   const std::vector<int64_t>& unknown_values() const { return unknown_values_; }

@@ -25,7 +25,7 @@ inline ImportedSummary SummaryOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return ImportedSummary(store->summary()); }, dataset);
 }
 
-// What the categories of its columns stand for; nullopt: an older version imported it. Errors: DataLoss.
+// Returns what the categories of its columns stand for; nullopt: an older version imported it. Errors: DataLoss.
 inline absl::StatusOr<std::optional<Categories>> CategoriesOf(const OpenedDataset& dataset) {
   return std::visit(
       [](const auto& store) {

@@ -92,7 +92,7 @@ struct GraphView {
   Adjacency out;
   Features node_features;
   DenseFeatures edge_features;  // rows as edge_ids say, else in the order of `in`
-  // What the categories of edge_features are read as, one for each column; nullptr: as they stand.
+  // The maps say what the categories of edge_features are read as, one for each column. nullptr: as they stand.
   const std::vector<CategoryMap>* edge_categories = nullptr;
   int64_t num_targets = 0;
   Column<float> labels;                  // [nodes, num_targets], NaN where missing; or absent: all are
@@ -145,7 +145,7 @@ struct GraphSummary {
   GivenLinksSummary links;
   // Lines that the import told its user, as GraphSetSummary's.
   std::vector<std::string> notes;
-  // Whether the import kept what categories stand for (Graph::categories); older versions did not.
+  // True if the import kept what categories stand for (Graph::categories); older versions did not.
   bool categories_known = false;
   uint64_t adjacency_bytes = 0;  // of all sections that hold edges and offsets
   uint64_t store_bytes = 0;
@@ -188,8 +188,8 @@ class Graph {
   // when not.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   virtual uint64_t mapped_bytes() const = 0;
-  // What the categories of its edges' columns and of its labels stand for; those of nodes are numbers. nullopt: an
-  // older version imported it, which did not keep that. Errors: DataLoss.
+  // Returns what the categories of its edges' columns and of its labels stand for; those of nodes are numbers.
+  // nullopt: an older version imported it, which did not keep that. Errors: DataLoss.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
   // Dense node features; nullopt where there are none, or an older store has no checksum for each page.
   virtual std::optional<StoredRows> stored_features() const { return std::nullopt; }

@@ -46,7 +46,7 @@ struct GraphSetSummary {
   // Lines that the import told its user: how it read what can be read in more ways than one, and files that it did not
   // read. Each is one line of UTF-8.
   std::vector<std::string> notes;
-  // Whether the import kept what categories stand for (GraphSet::categories); older versions did not.
+  // True if the import kept what categories stand for (GraphSet::categories); older versions did not.
   bool categories_known = false;
   uint64_t store_bytes = 0;
   std::string split_name;  // "random" for a seeded one
@@ -87,7 +87,8 @@ class GraphSet {
   virtual absl::StatusOr<FeatureTable> edge_features() const = 0;
   // [graphs * num_targets], NaN where missing; or empty: all are.
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
-  // What the categories of its columns stand for; nullopt: an older version imported it, which did not keep that.
+  // Returns what the categories of its columns stand for; nullopt: an older version imported it, which did not keep
+  // that.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
   // Graph ids of a split, in file order.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;

@@ -41,8 +41,8 @@ class GraphSetWriter {
     return Append(kind, values);
   }
 
-  // What the categories of the set's columns stand for; their sections are written by Finish. A set for which nobody
-  // asks for them is as one of an older version, which did not keep them.
+  // Holds what the categories of the set's columns stand for, for the caller to fill in; Finish writes their sections.
+  // If nobody calls this, the set is like one from an older version, which did not keep them.
   Categories& categories() { return categories_ ? *categories_ : categories_.emplace(); }
 
   // Joins all sections with `summary`, whose counts go into the header and whose store_bytes is set. Copies every

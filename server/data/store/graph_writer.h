@@ -35,8 +35,8 @@ class GraphWriter {
     if (absl::Status begun = Begin(kind, type, width); !begun.ok()) return begun;
     return Append(std::as_bytes(values));
   }
-  // What the categories of the graph's columns stand for; their sections are written by Finish. A graph for which
-  // nobody asks for them is as one of an older version, which did not keep them.
+  // Holds what the categories of the graph's columns stand for, for the caller to fill in; Finish writes their
+  // sections. If nobody calls this, the graph is like one from an older version, which did not keep them.
   virtual Categories& categories() = 0;
   // Checks that the sections make up a graph of summary.nodes and summary.edges, writes summary, block checksums and
   // header, syncs, and renames into place. Sets adjacency_bytes and store_bytes. Cancelled soon after the import shall

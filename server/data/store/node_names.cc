@@ -64,7 +64,7 @@ absl::Status ForEachNamed(const Graph& graph, const std::unordered_map<std::stri
 
 bool HasText(const NodeNames& names) { return names.numbers.empty() && !names.offsets.empty(); }
 
-// What equal names have in common: the number, or a hash of the name as text.
+// A row with its key, which equal names share: the number, or a hash of the name as text.
 struct KeyedRow {
   uint64_t key = 0;
   NodeId row = 0;

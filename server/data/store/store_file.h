@@ -51,8 +51,9 @@ class StoreFile {
   const Section* Find(SectionKind kind) const;
   uint64_t size() const { return file_->size(); }
   const std::filesystem::path& path() const { return file_->path(); }
-  // Of kinds, sizes and checksums of all sections but those that say what others hold, which a later version may word
-  // otherwise: the summary, and the categories that stand as they do in the source.
+  // Returns a hash over the kinds, sizes and checksums of the sections. It leaves out the sections that say what others
+  // hold, because a later version may word them otherwise. These are the summary, and the categories that stand as they
+  // do in the source.
   uint64_t ContentChecksum() const;
   // The same of the names of a large graph's nodes alone.
   uint64_t NamesChecksum() const;

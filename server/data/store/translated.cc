@@ -97,7 +97,7 @@ std::vector<float> LabelsOf(std::span<const float> own, const CategoryMap& map, 
   return labels;
 }
 
-// What a summary of either kind says of the labels.
+// Sets what a summary of either kind says about the labels.
 template <class Summary>
 void TakeClasses(const Translation::OfClasses& classes, Summary& summary) {
   summary.integer_labels = true;

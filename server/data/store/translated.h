@@ -17,8 +17,8 @@
 
 namespace permafrost::data {
 
-// Of a table of features. Its columns in no table of `own` stay as they are, in their order, and are as many in
-// `known`.
+// Translates a table of features. Its columns in no table of `own` stay as they are, in their order; `known` has as
+// many of them.
 struct FeatureTranslation {
   FeatureCategories own, known;   // what it is, and what it becomes: tables in pairs
   std::vector<CategoryMap> maps;  // of each pair
@@ -26,7 +26,7 @@ struct FeatureTranslation {
   bool as_it_stands() const;
 };
 
-// What becomes another; nullopt: it stays as it is.
+// Names the parts of a dataset that change; nullopt: the part stays as it is.
 struct Translation {
   std::optional<FeatureTranslation> node, edge;
   struct OfClasses {

@@ -31,12 +31,12 @@ inline constexpr EnumNames<DataType, 9> kDataTypeNames{{{{DataType::kNone, "none
                                                          {DataType::kSparse, "sparse"},
                                                          {DataType::kInt8, "int8"}}}};
 
-// Whether features of this type are categories, but for those of one large graph's nodes, which are numbers.
+// True where features of this type are categories. Those of one large graph's nodes are an exception: they are numbers.
 constexpr bool IsCategorical(DataType type) {
   return type == DataType::kInt32 || type == DataType::kInt64 || type == DataType::kUint8;
 }
 
-// What a column's categories stand for, for people; data/store/categories.h has all of it.
+// Tells people what a column's categories stand for. data/store/categories.h has all of it.
 struct CategorySummary {
   std::string name;     // "label 1", "column 0", "degree"
   int64_t column = 0;   // of the features, the first one
@@ -55,7 +55,7 @@ struct FeatureSummary {
   // What the conversion cost: absolute differences to the source's values, each divided by the largest absolute value
   // of its column. The largest, and the root of the mean square, over all values.
   double largest_error = 0, rms_error = 0;
-  // Of the first columns that are categories; empty where an older version imported them.
+  // Summarizes the first columns that are categories. Empty where an older version imported the features.
   std::vector<CategorySummary> categories;
 };
 

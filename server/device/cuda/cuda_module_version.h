@@ -1,4 +1,4 @@
-// What program and module compare before one calls the other.
+// The program and the module compare this version before one calls the other.
 #pragma once
 
 #include <torch/headeronly/version.h>

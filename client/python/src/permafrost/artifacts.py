@@ -58,7 +58,7 @@ class LinkPrediction(NamedTuple):
 
     source: str
     target: str
-    # Of a temporal job: when the link is. Two nodes may have several links then.
+    # The time of the link; only a temporal job gives it. Two nodes may have several links then.
     time: int | None
     score: float
     # Its place among its negatives, from 1; None: it has none, since its source has an edge to every other node.

@@ -21,7 +21,7 @@ from permafrost.v1 import dataset_pb2_grpc, graph_cache_pb2_grpc, job_pb2_grpc, 
 
 _LOG = logging.getLogger("permafrost")
 DEFAULT_TARGET = "127.0.0.1:7433"
-# Of a request, as the server takes it.
+# The server takes no request that has more bytes than this.
 MOST_BYTES = 1 << 20
 _Response = TypeVar("_Response")
 

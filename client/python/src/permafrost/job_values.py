@@ -37,7 +37,7 @@ def result(proto: Any) -> dict[str, Any]:
         for f in proto.DESCRIPTOR.fields
     }
     shown["metric"] = fields.enum_name(_METRICS, proto.metric)
-    # Of jobs that predict links only.
+    # Only jobs that predict links count unranked links, so counts of zero are left out.
     return {k: v for k, v in shown.items() if v or not k.startswith("unranked_")}
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from permafrost.errors import InputError, PermafrostError
 
 _Class = TypeVar("_Class", bound=type)
-# What bad input makes Python, numpy, torch and pandas raise. Others, as KeyboardInterrupt or MemoryError, pass.
+# Bad input makes Python, numpy, torch and pandas raise these. Others, such as KeyboardInterrupt or MemoryError, pass.
 _OF_INPUT = (OSError, TypeError, ValueError, AttributeError, LookupError, RuntimeError, ArithmeticError, ImportError)
 _MOST = 400
 

@@ -20,7 +20,7 @@ class CapturedGraph final : public at::cuda::CUDAGraph {
  public:
   void Begin(c10::MempoolId_t pool) {
     try {
-      // Of this thread alone: others go on to call the device, as the one that gathers batches does.
+      // Only this thread is captured: other threads go on calling the device, such as the one that gathers batches.
       capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     } catch (...) {
       // Where nothing records yet, the pool was refused and has no use by this graph.
@@ -49,7 +49,7 @@ class CapturedGraph final : public at::cuda::CUDAGraph {
       return false;
     }
   }
-  // Whether the device's allocator recorded.
+  // Returns true if the device's allocator was recording.
   bool StopRecording() {
     Try([this] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_); });
     return Try([this] { c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_); });

@@ -15,7 +15,7 @@ from permafrost.errors import InputError, shown
 
 Array = np.ndarray[Any, Any]
 SPLITS = ("train", "valid", "test")
-# What else splits are called, whatever the case and the spaces around it.
+# Other names that splits go by. Their case and the spaces around them do not matter.
 _SPLIT_NAMES = {"training": "train", "val": "valid", "validation": "valid", "dev": "valid", "testing": "test"}
 SPLITS_ACCEPTED = "train, valid, test, or training, val, validation, dev, testing"
 # Graphs whose rows are formatted together.
@@ -34,7 +34,7 @@ class GraphArrays:
     edge_time: Array | None = None
     node_time: Array | None = None
     y: Array | None = None
-    # What the nodes of one large graph are called; numbers, or what `str` makes texts of.
+    # The names for the nodes of one large graph: numbers, or values that `str` turns into texts.
     names: Sequence[Any] | Array | None = None
 
 
@@ -169,7 +169,7 @@ class _Tables:
         self._pending: dict[str, list[Array]] = {}
         self._columns: dict[str, int] = {}
         self.labelled = True
-        # Whether each graph so far has as many labels as nodes, and one of them has more than one.
+        # _of_nodes tells whether each graph so far has as many labels as nodes; _many, whether one has several labels.
         self._of_nodes, self._many = True, False
 
     def check_labels(self) -> None:

@@ -220,7 +220,7 @@ class _SplitColumn:
     def __init__(self, table: _Table, column: str | None) -> None:
         self._table, self._column = table, column or ""
         self._kinds: list[Array] = []
-        # Of each value that names no split: its first row, and how many rows have it.
+        # Maps each value that names no split to its first row and the number of rows that have it.
         self._strange: dict[Any, tuple[int, int]] = {}
 
     def add(self, first: int, batch: Any) -> None:
