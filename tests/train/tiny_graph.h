@@ -52,7 +52,7 @@ inline EdgeTable EdgeTableOf(const std::vector<std::vector<uint32_t>>& in, const
         table.floats.push_back(static_cast<float>((id * 37 + c * 11) % 23) / 10 - 1);
       }
       for (uint32_t c = 0; c < 2 && options.edge_categories > 0; ++c) {
-        table.ints.push_back(static_cast<int32_t>((id * 5 + c) % static_cast<uint32_t>(options.edge_categories)));
+        table.ints.push_back(static_cast<int32_t>((id * 11 + c) % static_cast<uint32_t>(options.edge_categories)));
       }
     }
   }
