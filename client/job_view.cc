@@ -157,6 +157,14 @@ std::string BatchSizeText(const v1::JobSpec& spec) {
   return HasOnlyBudget(spec) ? "as many graphs as the budget holds" : CountText(spec.batch_size());
 }
 
+// The first one chooses the best epoch.
+std::string MetricsText(const v1::Job& job) {
+  if (job.spec().metrics().empty()) return MetricName(job);
+  return absl::StrJoin(job.spec().metrics(), ", ", [](std::string* out, int metric) {
+    absl::StrAppend(out, MetricName(static_cast<v1::Metric>(metric)));
+  });
+}
+
 }  // namespace
 
 std::string WhenText(const google::protobuf::Timestamp& wire, const ViewTime& time) {
@@ -306,11 +314,18 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
       {"model", ModelText(job)},
       {"optimizer", OptimizerText(spec.optimizer())},
       {"loss", LossText(spec)},
+      {"metrics", MetricsText(job)},
       {"batch size", BatchSizeText(spec)},
       {"seed", absl::StrCat(spec.seed())},
       {"priority", absl::StrCat(spec.priority())},
       {"checkpoints", CheckpointText(job)},
   };
+  if (spec.patience() > 0) {
+    fields.push_back({"patience", absl::StrCat(CountText(spec.patience()), " epochs without a better validation")});
+  }
+  if (spec.non_finite() > v1::JobSpec::NON_FINITE_FAIL) {
+    fields.push_back({"non-finite", EnumShortName(*v1::JobSpec::NonFinite_descriptor(), spec.non_finite())});
+  }
   AddLimits(spec, time, fields);
   if (!job.labels().empty()) fields.push_back({"labels", OneLine(LabelsText(job.labels()))});
   if (spec.has_init_from()) fields.push_back({"begins with", InitText(spec.init_from())});

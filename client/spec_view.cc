@@ -162,7 +162,12 @@ std::string OptimizerText(const v1::OptimizerSpec& optimizer) {
   }
   if (optimizer.schedule() == v1::OptimizerSpec::SCHEDULE_PLATEAU) {
     absl::StrAppend(&text, " (times ", ExactText(optimizer.decay_factor()), " after more than ",
-                    CountText(optimizer.plateau_patience()), " epochs without a better validation)");
+                    CountText(optimizer.plateau_patience()), " epochs without a validation that is better by ",
+                    ExactText(100 * optimizer.plateau_threshold()), " %");
+    if (optimizer.min_learning_rate() > 0) {
+      absl::StrAppend(&text, ", not below ", ExactText(optimizer.min_learning_rate()));
+    }
+    absl::StrAppend(&text, ")");
   }
   if (optimizer.warmup_steps() > 0) {
     absl::StrAppend(&text, ", ", CountText(optimizer.warmup_steps()), " steps of warm-up");

@@ -35,6 +35,7 @@ TEST(JobView, ShowOfARunningJob) {
             "  model          gine, 64 channels, 4 layers, mean pooling\n"
             "  optimizer      adam, learning rate 0.001, weight decay 0\n"
             "  loss           l1\n"
+            "  metrics        MAE\n"
             "  batch size     32\n"
             "  seed           0\n"
             "  priority       0\n"
@@ -160,6 +161,8 @@ TEST(JobView, WhatWeightsBeginWithAndHowTheyChangeIsTold) {
   optimizer.set_schedule(v1::OptimizerSpec::SCHEDULE_PLATEAU);
   optimizer.set_decay_factor(0.25);
   optimizer.set_plateau_patience(3);
+  optimizer.set_plateau_threshold(0.02);
+  optimizer.set_min_learning_rate(0.001);
   optimizer.set_accumulate_steps(4);
   optimizer.set_ema_decay(0.999);
   spec.mutable_init_from()->set_job("jobs/first");
@@ -168,8 +171,8 @@ TEST(JobView, WhatWeightsBeginWithAndHowTheyChangeIsTold) {
   spec.add_fixed_parameters("head");
   std::string text = RenderJob(job, kTime, {});
   EXPECT_THAT(text, testing::HasSubstr("weight decay 0.5 of first-layer, plateau schedule (times 0.25 after more than "
-                                       "3 epochs without a better validation), 4 batches an update, averages of the "
-                                       "weights with decay 0.999\n"));
+                                       "3 epochs without a validation that is better by 2 %, not below 0.001), 4 "
+                                       "batches an update, averages of the weights with decay 0.999\n"));
   EXPECT_THAT(text, testing::HasSubstr("  begins with    the best weights of job first\n"));
   EXPECT_THAT(text, testing::HasSubstr("  not trained    convs.0, head\n"));
   *spec.mutable_init_from() = {};
