@@ -1,0 +1,83 @@
+// Every field of a job's spec, found by reflection: each takes a value that is not its default from the wire into the
+// domain, the database's column and back. A field of the proto that any of them drops fails here by its name.
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "api/convert_job.h"
+#include "fakes.h"
+#include "job_requests.h"
+#include "jobs/job_json.h"
+#include "job_specs.h"
+#include "message_leaves.h"
+
+namespace permafrost::api {
+namespace {
+
+std::optional<jobs::DatasetTraits> TraitsOf(const DatasetId& id) {
+  return jobs::DatasetTraits{.level = id == DatasetId("set") ? nn::ModelLevel::kGraph : nn::ModelLevel::kNode,
+                             .gives_links = id == DatasetId("linked")};
+}
+
+absl::StatusOr<jobs::JobSpec> SpecOf(const v1::JobSpec& wire) {
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = wire;
+  auto made = CreateRequestFromWire(request, kServerDefault, TraitsOf);
+  if (!made.ok()) return made.status();
+  if (const absl::Status fits = jobs::CheckRequest(*made); !fits.ok()) return fits;
+  return std::move(made->spec);
+}
+
+v1::JobSpec WireOf(const jobs::JobSpec& spec) {
+  jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
+  job.spec = spec;
+  return JobToWire(job).spec();
+}
+
+// What the server tells of a job that was made of `text`: every field says its value.
+v1::JobSpec Complete(const std::string& text) {
+  v1::JobSpec wire;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &wire)) << text;
+  const auto spec = SpecOf(wire);
+  EXPECT_TRUE(spec.ok()) << text << ": " << spec.status();
+  return spec.ok() ? WireOf(*spec) : wire;
+}
+
+TEST(SpecFields, EachGoesThroughDomainAndDatabaseAndBack) {
+  std::map<std::string, std::set<std::string>> taken;  // the values of each field that came back
+  for (const std::string& text : kJobSpecs) {
+    const v1::JobSpec base = Complete(text);
+    const auto base_spec = SpecOf(base);
+    ASSERT_TRUE(base_spec.ok()) << base_spec.status();
+    for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
+      taken[leaf.name].insert(leaf.Text(base));
+      for (const auto& change : ChangesOf(base, leaf)) {
+        const auto spec = SpecOf(change);
+        // A value that this spec does not take, another one does; one that makes no difference was not taken.
+        if (!spec.ok() || *spec == *base_spec) continue;
+        SCOPED_TRACE(leaf.name + ": " + leaf.Text(change) + " in " + text);
+        EXPECT_EQ(leaf.Text(WireOf(*spec)), leaf.Text(change)) << "as it is told";
+        const auto stored = jobs::SpecFromJson(jobs::ToJson(jobs::SpecColumn{.spec = *spec}));
+        ASSERT_TRUE(stored.ok()) << stored.status();
+        EXPECT_EQ(stored->spec, *spec) << "as the database keeps it";
+        EXPECT_EQ(leaf.Text(WireOf(stored->spec)), leaf.Text(change)) << "as it is told after a restart";
+        taken[leaf.name].insert(leaf.Text(change));
+      }
+    }
+  }
+  for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
+    const auto* const type = leaf.field()->enum_type();
+    // All values of an enum but the first, which stands for a default.
+    EXPECT_GE(taken[leaf.name].size(), type == nullptr ? 2 : type->value_count() - 1)
+        << leaf.name << ": only " << testing::PrintToString(taken[leaf.name]);
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::api

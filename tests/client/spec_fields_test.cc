@@ -1,0 +1,128 @@
+// Every field of a job's spec, found by reflection: a flag sets it, a job file says it, and `job show` tells it. A
+// field of the proto that one of them does not know fails here by its name.
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "client/job_flags.h"
+#include "client/job_view.h"
+#include "client/spec_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "job_specs.h"
+#include "message_leaves.h"
+#include "permafrost/v1/enum_text.h"
+
+namespace permafrost::client {
+namespace {
+
+using testing::IsEmpty;
+
+// The spec that flags describe; nullopt where one of them is refused.
+std::optional<v1::JobSpec> SpecOfFlags(Session& session, const std::string& line) {
+  CLI::App app;
+  JobFlags flags;
+  AddJobFlags(app, flags);
+  try {
+    app.parse(line);
+  } catch (const CLI::ParseError&) {
+    return std::nullopt;
+  }
+  v1::CreateJobRequest request;
+  ExitCode exit{};
+  if (!ReadJob(flags, session, request, exit, DatasetNeed::kLater)) return std::nullopt;
+  return request.spec();
+}
+
+// One value of each kind that a flag may take, and the short names of all enums.
+std::vector<std::string> FlagValues() {
+  std::vector<std::string> values = {"3", "0.375", "first", "2h", "2033-05-18T03:33:20Z"};
+  std::set<std::string> names;
+  for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
+    if (const auto* type = leaf.field()->enum_type()) {
+      for (const std::string& name : EnumShortNames(*type)) names.insert(name);
+    }
+  }
+  values.insert(values.end(), names.begin(), names.end());
+  return values;
+}
+
+// The fields in which two specs differ.
+std::set<std::string> Differences(const v1::JobSpec& a, const v1::JobSpec& b) {
+  std::set<std::string> fields;
+  for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
+    if (leaf.Text(a) != leaf.Text(b)) fields.insert(leaf.name);
+  }
+  return fields;
+}
+
+TEST(SpecFields, EachHasAFlag) {
+  Session session{GlobalOptions()};
+  std::set<std::string> set_by_flags;
+  const std::vector<std::string> values = FlagValues();
+  // The flags of links and of walks share a name.
+  for (const std::string before : {"", "--model=node2vec", "--link-prediction"}) {
+    const std::optional<v1::JobSpec> base = SpecOfFlags(session, before);
+    ASSERT_TRUE(base) << before;
+    CLI::App app;
+    JobFlags flags;
+    AddJobFlags(app, flags);
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& value : values) {
+        const auto spec = SpecOfFlags(session, before + " " + option->get_name() + "=" + value);
+        if (!spec) continue;
+        set_by_flags.merge(Differences(*base, *spec));
+        break;
+      }
+    }
+  }
+  for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
+    EXPECT_TRUE(set_by_flags.contains(leaf.name)) << leaf.name << ": no flag sets it";
+  }
+}
+
+TEST(SpecFields, EachIsReadFromAJobFile) {
+  for (const std::string& text : kJobSpecs) {
+    v1::JobSpec base;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &base)) << text;
+    for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
+      for (const v1::JobSpec& spec : ChangesOf(base, leaf)) {
+        std::string json;
+        ASSERT_TRUE(google::protobuf::util::MessageToJsonString(spec, &json).ok());
+        for (const SpecSyntax syntax : {SpecSyntax::kJson, SpecSyntax::kYaml}) {
+          const auto read = ParseSpec("job", syntax, json);
+          ASSERT_TRUE(read.ok()) << json << ": " << read.status();
+          EXPECT_THAT(Differences(read->spec(), spec), IsEmpty()) << json;
+        }
+      }
+    }
+  }
+}
+
+TEST(SpecFields, EachIsToldByJobShow) {
+  const ViewTime time{absl::FromUnixSeconds(1'700'000'000), absl::UTCTimeZone()};
+  std::set<std::string> told;
+  for (const std::string& text : kJobSpecs) {
+    v1::Job job;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, job.mutable_spec())) << text;
+    const std::string before = RenderJob(job, time, {});
+    for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
+      for (const v1::JobSpec& spec : ChangesOf(job.spec(), leaf)) {
+        v1::Job changed = job;
+        *changed.mutable_spec() = spec;
+        if (RenderJob(changed, time, {}) != before) told.insert(leaf.name);
+      }
+    }
+  }
+  for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
+    EXPECT_TRUE(told.contains(leaf.name)) << leaf.name << ": job show does not tell it";
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::client

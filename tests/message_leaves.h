@@ -1,0 +1,136 @@
+// The fields of a protobuf message that hold values, found by reflection, and other values for them: tests that no
+// field is forgotten need no list of fields.
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/duration.pb.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/timestamp.pb.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace permafrost {
+
+// `path` from the message down; its last field holds a value: no message, or one of Google's that stands for a value.
+struct Leaf {
+  std::vector<const google::protobuf::FieldDescriptor*> path;
+  std::string name;  // "optimizer.momentum"
+
+  const google::protobuf::FieldDescriptor* field() const { return path.back(); }
+
+  // The message that has the field, or nullptr where one above it is not set.
+  const google::protobuf::Message* HolderIn(const google::protobuf::Message& message) const {
+    const google::protobuf::Message* at = &message;
+    for (size_t i = 0; i + 1 < path.size(); ++i) {
+      if (!at->GetReflection()->HasField(*at, path[i])) return nullptr;
+      at = &at->GetReflection()->GetMessage(*at, path[i]);
+    }
+    return at;
+  }
+  google::protobuf::Message& MutableHolderIn(google::protobuf::Message& message) const {
+    google::protobuf::Message* at = &message;
+    for (size_t i = 0; i + 1 < path.size(); ++i) at = at->GetReflection()->MutableMessage(at, path[i]);
+    return *at;
+  }
+
+  // The field alone, as text: what tells whether two messages have it alike. Empty: it is not set.
+  std::string Text(const google::protobuf::Message& message) const {
+    const google::protobuf::Message* const holder = HolderIn(message);
+    if (holder == nullptr) return "";
+    const std::unique_ptr<google::protobuf::Message> alone(holder->New());
+    alone->CopyFrom(*holder);
+    const google::protobuf::Reflection& reflection = *holder->GetReflection();
+    std::vector<const google::protobuf::FieldDescriptor*> set;
+    reflection.ListFields(*alone, &set);
+    for (const auto* other : set) {
+      if (other != field()) reflection.ClearField(alone.get(), other);
+    }
+    return alone->ShortDebugString();
+  }
+};
+
+inline bool IsValue(const google::protobuf::FieldDescriptor& field) {
+  return field.message_type() == nullptr || field.message_type()->file()->package() == "google.protobuf";
+}
+
+inline void AddLeaves(const google::protobuf::Descriptor* type, const Leaf& above, std::vector<Leaf>& leaves) {
+  for (int i = 0; i < type->field_count(); ++i) {
+    Leaf leaf = above;
+    leaf.path.push_back(type->field(i));
+    leaf.name += (leaf.name.empty() ? "" : ".") + std::string(type->field(i)->name());
+    if (IsValue(*type->field(i)) || type->field(i)->is_repeated()) {
+      leaves.push_back(std::move(leaf));
+    } else {
+      AddLeaves(type->field(i)->message_type(), leaf, leaves);
+    }
+  }
+}
+inline std::vector<Leaf> LeavesOf(const google::protobuf::Descriptor* type) {
+  std::vector<Leaf> leaves;
+  AddLeaves(type, {}, leaves);
+  return leaves;
+}
+
+// Values in protobuf's JSON that a field of this type may have. Several, since a field has bounds of its own: some
+// value is within them.
+inline std::vector<std::string> JsonValuesOf(const google::protobuf::FieldDescriptor& field) {
+  using google::protobuf::FieldDescriptor;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return {"true", "false"};
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return {"0.375", "0.0625", "2.5", "0"};
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return {"\"18446744073709551615\""};
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      std::vector<std::string> values;
+      // The first of every enum stands for the default.
+      for (int i = 1; i < field.enum_type()->value_count(); ++i) {
+        values.push_back("\"" + std::string(field.enum_type()->value(i)->name()) + "\"");
+      }
+      return values;
+    }
+    case FieldDescriptor::CPPTYPE_STRING:
+      return {"\"datasets/other\"", "\"jobs/other\"", "\"/data/other.safetensors\"", "\"convs.1\""};
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return {"\"7.000000005s\"", "\"2033-05-18T03:33:20.000000007Z\""};
+    default:
+      return {"3", "2", "17", "1001", "0"};
+  }
+}
+
+// Copies of `base` that differ in the field alone: one for each of JsonValuesOf that the type takes.
+template <class M>
+std::vector<M> ChangesOf(const M& base, const Leaf& leaf) {
+  std::vector<M> changes;
+  const google::protobuf::FieldDescriptor& field = *leaf.field();
+  for (const std::string& value : JsonValuesOf(field)) {
+    std::string list = value;
+    if (field.is_repeated()) {
+      // As many as there are: some fields have one value for each of something else.
+      const google::protobuf::Message* const at = leaf.HolderIn(base);
+      const int size = at == nullptr ? 1 : std::max(1, at->GetReflection()->FieldSize(*at, &field));
+      for (int i = 1; i < size; ++i) list += ", " + value;
+      list = "[" + list + "]";
+    }
+    M changed = base;
+    google::protobuf::Message& holder = leaf.MutableHolderIn(changed);
+    const std::unique_ptr<google::protobuf::Message> alone(holder.New());
+    const auto parsed = google::protobuf::util::JsonStringToMessage(
+        "{\"" + std::string(field.json_name()) + "\": " + list + "}", alone.get());
+    if (!parsed.ok()) continue;
+    holder.GetReflection()->ClearField(&holder, &field);
+    holder.MergeFrom(*alone);
+    // A zero that a field cannot tell from nothing is no value.
+    if (const std::string text = leaf.Text(changed); !text.empty() && text != leaf.Text(base))
+      changes.push_back(std::move(changed));
+  }
+  return changes;
+}
+
+}  // namespace permafrost
