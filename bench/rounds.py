@@ -4,9 +4,10 @@ import random
 import statistics
 
 
-def interleave(sides, rounds, warm_up=1):
+def interleave(sides, rounds, warm_up=1, after=None):
     """Calls every side once a round, in changing order, and returns what each gave: {name: [value of each round]}.
-    `sides`: {name: callable of the round's number}. The values of the first `warm_up` rounds are thrown away."""
+    `sides`: {name: callable of the round's number}. The values of the first `warm_up` rounds are thrown away. `after` is called
+    with the values so far when a round that counts is over; the rounds end early where it returns false."""
     names = list(sides)
     values = {name: [] for name in names}
     for number in range(warm_up + rounds):
@@ -15,6 +16,8 @@ def interleave(sides, rounds, warm_up=1):
             value = sides[name](number)
             if number >= warm_up:
                 values[name].append(value)
+        if number >= warm_up and after is not None and not after(values):
+            break
     return values
 
 

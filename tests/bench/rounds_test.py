@@ -13,6 +13,12 @@ class Rounds(unittest.TestCase):
         self.assertEqual(calls, [(0, "a"), (0, "b"), (1, "b"), (1, "a"), (2, "a"), (2, "b")])
         self.assertEqual(values, {"a": [10, 20], "b": [10, 20]}, "the warm-up's values are thrown away")
 
+    def test_rounds_end_early_where_they_are_told_to(self):
+        told = []
+        values = interleave({"a": lambda number: number}, rounds=5, after=lambda so_far: told.append(list(so_far["a"])) or len(told) < 2)
+        self.assertEqual(values, {"a": [1, 2]})
+        self.assertEqual(told, [[1], [1, 2]], "the warm-up is no round")
+
     def test_ratio_is_taken_round_by_round(self):
         # Of the medians it would be 20 / 10.
         found = ratio([30.0, 20.0, 2.0], [10.0, 20.0, 1.0])
