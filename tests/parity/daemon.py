@@ -23,10 +23,13 @@ class Daemon:
             [self.bin_dir / "permafrostd", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", state_dir,
              "--import-root", dataset, "--device", device, "--threads", str(threads), *flags],
             stdout=subprocess.PIPE, stderr=self.log, text=True, preexec_fn=prepare)
-        ready = re.search(r"grpc (\S+), metrics (\S+), device (\S+) ", self.process.stdout.readline())
+        try:
+            ready = re.search(r"grpc (\S+), metrics (\S+), device (\S+) ", self.process.stdout.readline())
+        except BaseException:
+            self._kill()
+            raise
         if ready is None:
-            self.process.kill()
-            self.process.wait()
+            self._kill()
             raise RuntimeError(f"permafrostd did not start: {self._log_tail()}")
         self.server, self.metrics_url, self.device = ready.groups()
         try:
@@ -43,6 +46,10 @@ class Daemon:
         code = self.stop()
         if kind is None and code != 0:
             raise RuntimeError(f"permafrostd ended with code {code}: {self._log_tail()}")
+
+    def _kill(self):
+        self.process.kill()
+        self.process.wait()
 
     def _log_tail(self):
         self.log.seek(0)
@@ -71,7 +78,11 @@ class Daemon:
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
     def stop(self):
-        """Idempotent; returns the exit code."""
+        """Idempotent; returns the exit code. A daemon that does not end is killed, and that is an error."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        try:
+            return self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            raise
