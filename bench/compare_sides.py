@@ -32,7 +32,7 @@ class Job:
 
     def __exit__(self, *_):
         # A stopped process would not hear that it is to end.
-        self.daemon.process.send_signal(signal.SIGCONT)
+        self.go_on()
 
     def _look(self):
         page = self.daemon.metrics()
@@ -45,7 +45,8 @@ class Job:
                 "captures": captures("captures", ("train", "eval")), "train_capture_seconds": captures("capture_seconds", ("train",)),
                 "capture_seconds": captures("capture_seconds", ("train", "eval")),
                 "executables": sum(page.get(f'permafrost_graph_cache_entries{{mode="{mode}"}}', 0) for mode in ("train", "eval")),
-                "checkpoints": page["permafrost_checkpoint_seconds_count"]}
+                "checkpoints": page["permafrost_checkpoint_seconds_count"],
+                "device_bytes": page.get('permafrost_device_memory_bytes{kind="reserved"}')}
 
     def _after_steps(self, count):
         """What is seen right after the end of the step so many on."""
@@ -82,8 +83,11 @@ class Job:
     def pause(self):
         self.daemon.process.send_signal(signal.SIGSTOP)
 
-    def turn(self, seconds):
+    def go_on(self):
         self.daemon.process.send_signal(signal.SIGCONT)
+
+    def turn(self, seconds):
+        self.go_on()
         # The step that was under way when it was stopped took as long as that.
         begin = self._after_steps(2)
         time.sleep(seconds)
@@ -98,7 +102,7 @@ class Job:
         since = lambda name: end[name] - begin[name]
         return {"steps": since("steps"), "counted": since("counted"), "compile_seconds": end["capture_seconds"], "rss": rss, "peak": peak,
                 "seconds": since("time") - sum(evaluations) - since("train_capture_seconds"), "executables": end["executables"],
-                "frozen": end["frozen"]}
+                "frozen": end["frozen"], "device_bytes": end["device_bytes"]}
 
     def evaluation_seconds(self):
         """Median, of the first epoch only where no other was over."""
@@ -106,14 +110,14 @@ class Job:
 
 
 class Pyg(Program):
-    """`left_out`: why this side cannot run here; None where it can."""
+    """`left_out`: why this side cannot run here; None where it can. module: what answers, as bench/peer_pyg.py does."""
 
-    def __init__(self, python, settings, threads, scratch):
+    def __init__(self, python, settings, threads, scratch, module="bench.peer_pyg", compile_threads=1):
         self.log = scratch / f"{settings['side']}.log"
         environment = {**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{settings['side']}-inductor"),
-                       "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+                       "TORCHINDUCTOR_COMPILE_THREADS": str(compile_threads)}
         with open(self.log, "w") as log:
-            super().__init__(python, "-m", "bench.peer_pyg", json.dumps(settings), cwd=tools.ROOT, env=environment, stderr=log)
+            super().__init__(python, "-m", module, json.dumps(settings), cwd=tools.ROOT, env=environment, stderr=log)
         self.left_out = None
 
     def __enter__(self):

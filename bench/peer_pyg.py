@@ -141,11 +141,13 @@ class CompileClock:
 
 
 class Peer:
+    DATA = {"graphs": Graphs, "sampled": Sampled, "whole": Whole}
+
     def __init__(self, settings):
         torch.set_num_threads(settings["threads"])
         torch.manual_seed(1)
         self.side = settings["side"]
-        data = {"graphs": Graphs, "sampled": Sampled, "whole": Whole}[settings["kind"]](settings, torch.load(settings["data"]))
+        data = self.DATA[settings["kind"]](settings, torch.load(settings["data"]))
         make = data.loader if self.side == "pyg-loader" else data.collated
         self.train_batches, self.valid_batches = make("train"), make("valid")
         del data
@@ -160,6 +162,13 @@ class Peer:
             self.clock = CompileClock()
             self.call = torch.compile(self.module, dynamic=True, backend=settings["compiler"])
         self.stream = self._forever()
+
+    def commands(self):
+        """What `serve` calls, by its name; words after the name are numbers."""
+        return {"prepare": self.prepare, "train": self.train}
+
+    def _settle(self):
+        """Waits for what was begun. A CPU has done it by the time that a call returns."""
 
     def _forever(self):
         while True:
@@ -216,27 +225,31 @@ class Peer:
     def train(self, seconds):
         """Trains for so long and one step at least. What was compiled meanwhile is taken off."""
         compiled = self.clock.seconds if self.clock else 0
+        self._settle()
         begin, steps, counted = time.perf_counter(), 0, 0
-        while (spent := time.perf_counter() - begin) < seconds or steps == 0:
+        while steps == 0 or time.perf_counter() - begin < seconds:
             batch = next(self.stream)
             self._step(batch)
             steps += 1
             counted += batch.counted
+        self._settle()
+        spent = time.perf_counter() - begin
         now = self.clock.seconds if self.clock else 0
         rss, peak = memory("self")
         return {"steps": steps, "counted": counted, "seconds": spent - (now - compiled), "compile_seconds": now, "rss": rss, "peak": peak,
                 "compiled": self.clock.made() if self.clock else None}
 
 
-def main():
-    peer, settings = None, json.loads(sys.argv[1])
+def serve(make, settings):
+    """Answers the lines of standard input: `load` makes the peer, and all others are its commands."""
+    peer = None
     for line in sys.stdin:
         command, *values = line.split()
         try:
             if command == "load":
-                peer, answer = Peer(settings), {}
+                peer, answer = make(settings), {}
             else:
-                answer = peer.prepare() if command == "prepare" else peer.train(float(values[0]))
+                answer = peer.commands()[command](*map(float, values))
         except LeftOut as why:
             answer = {"left_out": str(why)}
         except Exception as error:
@@ -244,6 +257,10 @@ def main():
             # What the compiler cannot do is a finding; in PyG itself it is a fault of this benchmark.
             answer = {"left_out" if settings["side"] == "pyg-compile" and command == "prepare" else "error": why}
         print("\n" + json.dumps(answer), flush=True)
+
+
+def main():
+    serve(Peer, json.loads(sys.argv[1]))
 
 
 if __name__ == "__main__":
