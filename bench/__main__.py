@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 
-from bench import (compare, disk, folds, graph, imports, links, models, node2vec, nodes, operators, parallel, policies, sampling, sets, sources, steps,
+from bench import (compare, disk, folds, gpu, graph, imports, links, models, node2vec, nodes, operators, parallel, policies, sampling, sets, sources, steps,
                    tools, warm_up)
 
 # Each has NAME, MEASURES and NEEDS (a line each), PROGRAMS (what is built), PACKAGES (Python modules),
 # add_arguments(parser), measure(arguments, tools) -> a JSON object, and show(result) -> text.
-BENCHMARKS = [steps, operators, parallel, compare, folds, sets, links, node2vec, models, policies, warm_up, imports, sources, sampling, nodes, disk, graph]
+BENCHMARKS = [steps, operators, parallel, compare, folds, sets, links, node2vec, models, policies, warm_up, imports, sources, sampling, nodes, disk, graph, gpu]
 MISSING = 77
 
 
@@ -34,7 +34,8 @@ def parse(arguments):
         command.set_defaults(benchmark=benchmark)
         command.add_argument("--output", choices=("text", "json"), default="text")
         command.add_argument("--build-dir", type=tools.path, default=tools.ROOT / "build", help="where the programs are built (default: build)")
-        command.add_argument("--bin-dir", type=tools.path, help="folder of programs that are built already: nothing is built")
+        command.add_argument("--bin-dir", type=tools.path, default=tools.BUNDLED if tools.BUNDLED.is_dir() else None,
+                             help="folder of programs that are built already: nothing is built (default: that of an unpacked bundle)")
         command.add_argument("--work", type=tools.path, help="folder for graphs and stores, which are kept (default: BUILD_DIR/bench)")
         tools.add_numbers(command, threads=2)
         benchmark.add_arguments(command)

@@ -1,0 +1,116 @@
+"""The parts of `bench/run gpu` that show that training on the device is right: self-test, conformance, losses, memory."""
+
+import json
+import math
+import re
+import time
+
+from bench.policies import sample
+
+# Of each part, in seconds; the budget may end it before.
+SELF_TEST_SECONDS, CONFORMANCE_SECONDS, LOSSES_SECONDS, MEMORY_SECONDS = 120, 60, 100, 100
+# Losses of the device and of the CPU are to be so close.
+LOSSES_WITHIN = 0.01
+MEMORY_POLL_SECONDS = 0.05
+MODEL = ("--architecture", "gine", "--hidden", 64, "--layers", 4, "--batch-size", 32, "--seed", 1)
+
+
+def self_test(run, part):
+    a = run.arguments
+    code = run.program(part, SELF_TEST_SECONDS, "the self-test", run.tools.bin_dir / "permafrostd", "--self-test-device", a.device, "--self-test-steps",
+                       a.self_test_steps, "--self-test-data", a.sample, "--threads", run.tools.threads)
+    part |= {"passed": code == 0, "exit_code": code, "steps": a.self_test_steps}
+
+
+def conformance(run, part):
+    """device_test, of a bundle or of a build folder with tests."""
+    bin_dir = run.tools.bin_dir
+    program = next((path for path in (bin_dir / "device_test", bin_dir.parent / "tests" / "device_test") if path.exists()), None)
+    if program is None:
+        part["left_out"] = f"there is no device_test in {bin_dir}; the target device_test makes it"
+        return
+    report = run.scratch / "conformance.json"
+    kind = run.arguments.device.partition(":")[0]
+    code = run.program(part, CONFORMANCE_SECONDS, "conformance", program, f"--gtest_filter=*Conformance*/{kind}", f"--gtest_output=json:{report}",
+                       "--gtest_brief=1")
+    part |= {"exit_code": code, **tests_of(json.loads(report.read_text()))}
+    part["passed"] = code == 0 and part["run"] > 0 and part["skipped"] == 0
+
+
+def tests_of(report):
+    """GoogleTest's JSON report: how many tests ran and were skipped, and the names of those that failed."""
+    tests = [test for suite in report.get("testsuites", []) for test in suite["testsuite"]]
+    skipped = [test for test in tests if test["result"] == "SKIPPED"]
+    return {"run": len(tests) - len(skipped), "skipped": len(skipped), "failures": [test["name"] for test in tests if test.get("failures")]}
+
+
+def trained(run, device, state):
+    """A job of --epochs on `device`: losses by epoch, captures before the first step and after it, and what its steps were."""
+    with run.daemon(run.arguments.sample, state, device) as daemon:
+        job = daemon.train("losses", "--dataset", "set", *MODEL, "--epochs", run.arguments.epochs)
+        cache, log = daemon.json("cache", "show", "losses"), daemon.client("job", "logs", "losses")
+    both = lambda field: sum(int(mode.get(field, 0)) for mode in cache["statistics"])
+    before = re.search(r"graph cache warmed up before step 1: (\d+) captures", log)
+    before = int(before.group(1)) if before else 0
+    return {"train_loss": [epoch["trainLoss"] for epoch in job["epochs"]], "valid_metric": [epoch["validMetric"] for epoch in job["epochs"]],
+            "train_seconds": [epoch["trainSeconds"] for epoch in job["epochs"]], "steps": int(job["progress"]["step"]),
+            "captures_before_step_1": before, "captures_after_step_1": both("captures") - before, "entries": both("entries"),
+            "eager_steps": both("eagerSteps"), "audits": both("audits"), "audit_failures": both("auditFailures"),
+            "graph_breaks": len(cache.get("graphBreaks", []))}
+
+
+def losses(run, part):
+    """Equal jobs on the device and on the CPU."""
+    with run.limit(LOSSES_SECONDS, "the jobs whose losses are compared"):
+        part["device"] = trained(run, run.arguments.device, "losses-device")
+        run.save()
+        part["cpu"] = trained(run, "cpu", "losses-cpu")
+    part["apart"] = [abs(ours - cpu) / abs(cpu) for ours, cpu in zip(part["device"]["train_loss"], part["cpu"]["train_loss"])]
+    part["largest"] = max(part["apart"])
+    part["passed"] = part["largest"] <= LOSSES_WITHIN and part["device"]["captures_after_step_1"] == 0
+
+
+def memory_of(page):
+    """Of a page of /metrics: what must not grow. The device's bytes are absent where it does not tell them."""
+    device = {f"device_{kind}": page[f'permafrost_device_memory_bytes{{kind="{kind}"}}'] for kind in ("allocated", "reserved", "driver")
+              if f'permafrost_device_memory_bytes{{kind="{kind}"}}' in page}
+    found = sample(page)
+    return {"step": found["step"], "rss": found["rss"], "entries": found["entries"], "captures": found["captures"], "cache": found["cache_bytes"], **device}
+
+
+def grown(samples, steps):
+    """Samples over a job's steps -> of each figure its highest in the second and in the last third of the steps. The first third warms up."""
+    between = lambda low, high: [s for s in samples if low * steps <= s["step"] <= high * steps]
+    middle, last = between(1 / 3, 2 / 3), between(2 / 3, math.inf)
+    if not middle or not last:
+        return {}
+    told = [name for name in last[-1] if name != "step" and all(name in s for s in (*middle, *last))]
+    return {name: [max(s[name] for s in middle), max(s[name] for s in last)] for name in told}
+
+
+def memory(run, part):
+    """A job of --memory-steps, whose memory and entries are read while it trains."""
+    a, samples = run.arguments, []
+    part |= {"steps": a.memory_steps, "samples": samples}
+    try:
+        with run.limit(MEMORY_SECONDS, f"{a.memory_steps:,} steps"), run.daemon(a.sample, "memory", a.device) as daemon:
+            graphs = int(daemon.json("dataset", "show", "set")["graphSet"]["train"]["numGraphs"])
+            # Twice as many, so that the last reading is of a job that trains; it ends with the daemon.
+            daemon.client("job", "submit", "--id", "memory", "--dataset", "set", *MODEL, "--epochs", math.ceil(2 * a.memory_steps / math.ceil(graphs / 32)))
+            while not samples or samples[-1]["step"] < a.memory_steps:
+                page = daemon.metrics()
+                if page['permafrost_jobs{state="failed"}'] > 0:
+                    raise RuntimeError(f"the job failed: {daemon.json('job', 'show', 'memory').get('error')}")
+                if page["permafrost_train_steps_total"] > 0:
+                    samples.append(memory_of(page))
+                time.sleep(MEMORY_POLL_SECONDS)
+    finally:
+        part["grown"] = grown(samples, a.memory_steps)
+    part["passed"] = flat(part["grown"])
+
+
+def flat(grown_):
+    """Whether nothing that is bounded grew; None where too little was read. What tensors hold at the moment of a reading, and the process's
+    own memory, are told and not judged."""
+    judged = [name for name in grown_ if name in ("entries", "captures", "cache", "device_reserved")]
+    return all(grown_[name][1] <= grown_[name][0] for name in judged) if judged else None
