@@ -15,6 +15,8 @@ from tests.parity.daemon import Daemon
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "deploy" / "sample" / "zinc"
+# Of an unpacked bundle (bench/gpu-bundle); a repository has none.
+BUNDLED = ROOT / "bin"
 
 # Of Permafrost's programs and of peers with OpenMP: threads wait as they do in permafrostd, which sets this for itself.
 ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", **os.environ}
