@@ -56,6 +56,9 @@ SMOKES = {
     "disk": ([[*GRAPH, "--rounds", "1", "--batch-size", "128", "--hidden", "8", "--limit", "2000000000", "--times", "4", "--disk-seconds", "0.05",
                "--fio-seconds", "1", *peer] for peer in ([], ["--peer", "none"])], ["graphs", "disk_megabytes_a_second"]),
     "graph": ([GRAPH], ["folder"]),
+    "gpu": ([["--device", "cpu", "--sample", SMALL, *GRAPH, "--parts", "self-test,losses,memory,zinc-gine-64,sage", "--compiler", "aot_eager", "--budget", "1000",
+              "--rounds", "1", "--seconds", "0.1", "--epochs", "2", "--self-test-steps", "20", "--memory-steps", "200"]],
+            ["parts", "device", "complete"]),
 }
 # Smoke runs of a benchmark that has more than one.
 BENCHMARK_OF = {"policies-sampled": "policies"}
