@@ -78,11 +78,11 @@ class Daemon:
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
     def stop(self):
-        """Idempotent; returns the exit code. A daemon that does not end is killed, and that is an error."""
+        """Idempotent; returns the exit code. A daemon that does not end, or that is not waited for any longer, is killed."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
+        except BaseException:
             self._kill()
             raise
