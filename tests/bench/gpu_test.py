@@ -150,6 +150,17 @@ class Rounds(InFolder):
         self.assertAlmostEqual(part["ratios"]["pyg-graph"]["median"], 2)
         self.assertEqual((sides["pyg-graph"].turns, sides["pyg-graph"].ended, sides["pyg"].ended), (3, True, False))
 
+    def test_the_result_on_disk_has_every_round_that_is_over(self):
+        rounds = []
+
+        class Reader(Side):
+            def turn(side, seconds):
+                rounds.append(self.stored()["parts"]["zinc-gine-64"]["rounds"] if side.turns > 1 else 0)
+                return super().turn(seconds)
+
+        self.contest({"permafrost": Reader(1)})
+        self.assertEqual(rounds, [0, 0, 1, 2], "as read while the warm-up and each round began")
+
     def test_peers_are_measured_where_permafrost_fails(self):
         sides = {"permafrost": Side(1, fails_in=0), "pyg": Side(6)}
         self.contest(sides)
