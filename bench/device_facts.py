@@ -1,6 +1,6 @@
-"""What a device is and which versions run on it, as torch and the driver tell: `python -m bench.device_facts DEVICE` prints JSON.
+"""Prints as JSON what a device is and which versions run on it, as torch and the driver tell: `python -m bench.device_facts DEVICE`.
 
-A process of its own, so that the benchmark itself holds no memory of the device."""
+It is a process of its own, so that the benchmark itself holds no memory of the device."""
 
 import contextlib
 import importlib.metadata
@@ -23,7 +23,7 @@ def version(package):
 
 
 def of_driver(index):
-    """What nvidia-smi tells of a card; {} where there is none."""
+    """Asks nvidia-smi for a card; {} where there is no nvidia-smi."""
     if shutil.which("nvidia-smi") is None:
         return {}
     done = subprocess.run(["nvidia-smi", f"--id={index}", f"--query-gpu={','.join(ASKED)}", "--format=csv,noheader"], capture_output=True, text=True)

@@ -1,6 +1,6 @@
-"""Training on a GPU: that it is right, and how long a step takes beside PyG's ways to train the same module.
+"""Shows that training on a GPU is right, and measures a step beside PyG's ways to train the same module.
 
-Parts, in order of value, so that a run that ends early has the most important ones:
+The parts come in order of value, so that a run that ends early has the most important ones:
 
   self-test      `permafrostd --self-test-device`: every step held to the CPU's, under each cache policy
   conformance    device_test on the device, where it is in the bundle or in the build folder
@@ -49,7 +49,7 @@ def device_of(text):
 
 
 def positive(flag):
-    """An argparse type."""
+    """Makes an argparse type of the flag's name: seconds above 0."""
 
     def parse(text):
         with contextlib.suppress(ValueError):
@@ -61,7 +61,7 @@ def positive(flag):
 
 
 def programs_of_bundle(text):
-    """--bundle, an unpacked one -> its programs."""
+    """Returns the programs' folder of the unpacked bundle that --bundle names."""
     folder = tools.path(text) / "bin"
     if not folder.is_dir():
         raise SystemExit(f"bench: gpu: --bundle {text}: has no folder bin; accepted: what bench/gpu-bundle wrote")
@@ -83,7 +83,7 @@ def add_arguments(parser):
 
 
 def facts(run):
-    """What the device is, by torch and the driver; why it is not known where that fails."""
+    """Says what the device is, as torch and the driver tell it, or why that is not known."""
     device = run.arguments.device
     try:
         with run.limit(FACTS_SECONDS, "asking torch for the device"):
@@ -94,13 +94,13 @@ def facts(run):
 
 
 def printed(*command):
-    """Exit code and lines of a program; its standard error where it fails."""
+    """Runs a program; returns its exit code, and the lines that it printed. They are those of its standard error where it fails."""
     done = subprocess.run(command, cwd=tools.ROOT, capture_output=True, text=True)
     return done.returncode, ((done.stderr if done.returncode else done.stdout).strip() or "no reason given").splitlines()
 
 
 def complete(part):
-    """Whether all of it was measured that there is on the device."""
+    """Says whether everything was measured that the device has."""
     return not {"failed", "left_out"} & part.keys() and not part.get("sides_failed") and part.get("rounds") != 0
 
 

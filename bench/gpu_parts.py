@@ -7,9 +7,9 @@ import time
 
 from bench.policies import sample
 
-# Of each part, in seconds; the budget may end it before.
+# A part may take so many seconds; the budget may end it before.
 SELF_TEST_SECONDS, CONFORMANCE_SECONDS, LOSSES_SECONDS, MEMORY_SECONDS = 120, 60, 100, 100
-# Losses of the device and of the CPU are to be so close.
+# An epoch's losses on the device and on the CPU may differ by this part of the CPU's.
 LOSSES_WITHIN = 0.01
 MEMORY_POLL_SECONDS = 0.05
 MODEL = ("--architecture", "gine", "--hidden", 64, "--layers", 4, "--batch-size", 32, "--seed", 1)
@@ -23,7 +23,7 @@ def self_test(run, part):
 
 
 def conformance(run, part):
-    """device_test, of a bundle or of a build folder with tests."""
+    """Runs the device's conformance tests with the device_test of a bundle, or of a build folder with tests."""
     bin_dir = run.tools.bin_dir
     program = next((path for path in (bin_dir / "device_test", bin_dir.parent / "tests" / "device_test") if path.exists()), None)
     if program is None:
@@ -38,14 +38,15 @@ def conformance(run, part):
 
 
 def tests_of(report):
-    """GoogleTest's JSON report: how many tests ran and were skipped, and the names of those that failed."""
+    """Counts, in GoogleTest's JSON report, the tests that ran and those that were skipped, and names those that failed."""
     tests = [test for suite in report.get("testsuites", []) for test in suite["testsuite"]]
     skipped = [test for test in tests if test["result"] == "SKIPPED"]
     return {"run": len(tests) - len(skipped), "skipped": len(skipped), "failures": [test["name"] for test in tests if test.get("failures")]}
 
 
 def trained(run, device, state):
-    """A job of --epochs on `device`: losses by epoch, captures before the first step and after it, and what its steps were."""
+    """Trains a job of --epochs on `device`; returns its losses by epoch, its captures before the first step and after it, and how its steps
+    were served."""
     with run.daemon(run.arguments.sample, state, device) as daemon:
         job = daemon.train("losses", "--dataset", "set", *MODEL, "--epochs", run.arguments.epochs)
         cache, log = daemon.json("cache", "show", "losses"), daemon.client("job", "logs", "losses")
@@ -60,7 +61,7 @@ def trained(run, device, state):
 
 
 def losses(run, part):
-    """Equal jobs on the device and on the CPU."""
+    """Trains equal jobs on the device and on the CPU."""
     with run.limit(LOSSES_SECONDS, "the jobs whose losses are compared"):
         part["device"] = trained(run, run.arguments.device, "losses-device")
         run.save()
@@ -71,7 +72,7 @@ def losses(run, part):
 
 
 def memory_of(page):
-    """Of a page of /metrics: what must not grow. The device's bytes are absent where it does not tell them."""
+    """Picks what must not grow from a page of /metrics. The device's bytes are absent where it does not tell them."""
     device = {f"device_{kind}": page[f'permafrost_device_memory_bytes{{kind="{kind}"}}'] for kind in ("allocated", "reserved", "driver")
               if f'permafrost_device_memory_bytes{{kind="{kind}"}}' in page}
     found = sample(page)
@@ -79,7 +80,7 @@ def memory_of(page):
 
 
 def grown(samples, steps):
-    """Samples over a job's steps -> of each figure its highest in the second and in the last third of the steps. The first third warms up."""
+    """Returns, for each figure, its highest value in the second and in the last third of the steps. The first third warms up."""
     between = lambda low, high: [s for s in samples if low * steps <= s["step"] <= high * steps]
     middle, last = between(1 / 3, 2 / 3), between(2 / 3, math.inf)
     if not middle or not last:
@@ -89,13 +90,13 @@ def grown(samples, steps):
 
 
 def memory(run, part):
-    """A job of --memory-steps, whose memory and entries are read while it trains."""
+    """Reads memory and entries while a job trains for --memory-steps."""
     a, samples = run.arguments, []
     part |= {"steps": a.memory_steps, "samples": samples}
     try:
         with run.limit(MEMORY_SECONDS, f"{a.memory_steps:,} steps"), run.daemon(a.sample, "memory", a.device) as daemon:
             graphs = int(daemon.json("dataset", "show", "set")["graphSet"]["train"]["numGraphs"])
-            # Twice as many, so that the last reading is of a job that trains; it ends with the daemon.
+            # The job has twice as many steps, so that it still trains when it is read last. It ends with the daemon.
             daemon.client("job", "submit", "--id", "memory", "--dataset", "set", *MODEL, "--epochs", math.ceil(2 * a.memory_steps / math.ceil(graphs / 32)))
             while not samples or samples[-1]["step"] < a.memory_steps:
                 page = daemon.metrics()
@@ -110,7 +111,7 @@ def memory(run, part):
 
 
 def flat(grown_):
-    """Whether nothing that is bounded grew; None where too little was read. What tensors hold at the moment of a reading, and the process's
-    own memory, are told and not judged."""
+    """Says whether all that is bounded stayed; None where too little was read. Bytes of live tensors change within a step, and the
+    process's own memory is the system's affair: the result has them, and they are not judged."""
     judged = [name for name in grown_ if name in ("entries", "captures", "cache", "device_reserved")]
     return all(grown_[name][1] <= grown_[name][0] for name in judged) if judged else None

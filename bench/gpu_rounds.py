@@ -17,9 +17,9 @@ from bench.rounds import interleave, ratio
 
 SIDES = {"permafrost": "Permafrost", "pyg": "PyG, eager", "pyg-graph": "PyG in a CUDA graph", "pyg-reduce-overhead": "PyG, reduce-overhead",
          "pyg-device": "PyG, features on the device", "pyg-pinned": "PyG, features pinned"}
-# By the workload's kind, the quickest to prepare first.
+# The sides of each kind of workload; the quickest to prepare comes first.
 SIDES_OF = {"graphs": ("permafrost", "pyg", "pyg-graph", "pyg-reduce-overhead"), "sampled": ("permafrost", "pyg-device", "pyg-pinned")}
-# Beyond a turn's own seconds: of a side that is hung.
+# A side that takes so many seconds longer than its turn is hung.
 GRACE_SECONDS = 20
 PREPARE_SECONDS = 180
 PROFILED_STEPS = 50
@@ -27,20 +27,20 @@ NEEDS_GPU = {"pyg-graph": "not on this device: CUDA graphs are a GPU's"}
 
 
 class Peer(Pyg):
-    """Killed at the end: a compiler that is still at work would not hear that it is to end."""
+    """A process of `bench.peer_gpu`. It is killed at the end, since a compiler that is still at work would not hear that it is to end."""
 
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
 
     def start(self):
-        """Itself, and what it says of itself."""
+        """Loads and warms up; returns itself, and what it says of itself."""
         self.load()
         return self, self.prepare()
 
 
 class Contest:
-    """One workload: its data, its processes, its rounds. part: what the result says of it."""
+    """Owns the data, the processes and the rounds of one workload, and fills in `part` of the result."""
 
     def __init__(self, workload, run, part):
         self.workload, self.run, self.part, self.arguments = workload, run, part, run.arguments
@@ -61,7 +61,7 @@ class Contest:
             subprocess.run([sys.executable, "-m", "bench.peer_data", w.kind, folder, self.data, settings], cwd=tools.ROOT, check=True)
 
     def _write_weights(self, folder):
-        """What the peers' module is made of: of a job on the CPU, since the device's may fail."""
+        """Writes the weights that the peers' module is made of. A job on the CPU trains them, since the device's may fail."""
         short = dataclasses.replace(self.workload, epochs=1)
         with self.run.daemon(folder, f"{self.workload.name}/weights", "cpu") as daemon:
             daemon.train("weights", "--dataset", "set", *short.job_flags())
@@ -76,7 +76,7 @@ class Contest:
         return job, facts
 
     def _start_peers(self, stack):
-        """Their processes, which import torch and PyG while the data are made. They read files when they are told to load."""
+        """Starts their processes, which import torch and PyG while the data are made, and read no file before they are told to load."""
         w, a, threads = self.workload, self.arguments, self.run.tools.threads
         common = {"kind": w.kind, "data": str(self.data), "weights": str(self.weights), "loss": w.loss, "batch_size": w.batch_size,
                   "fan_outs": w.fan_outs, "threads": threads, "compiler": a.compiler, "device": a.device}
@@ -84,7 +84,7 @@ class Contest:
                 for name in self.names if name != "permafrost"}
 
     def _seconds_of_rounds(self):
-        """What the rounds are expected to take, with as many sides as are planned."""
+        """Estimates the rounds' seconds, with all sides that are planned."""
         return (1 + self.arguments.rounds) * len(self.names) * (self.arguments.seconds + 0.2)
 
     def _prepare(self, stack, folder, peers):
@@ -100,7 +100,7 @@ class Contest:
             self.run.save()
 
     def _prepare_side(self, stack, name, folder, peer):
-        # The rounds' time is left to them.
+        # The rounds need what is left.
         seconds = min(PREPARE_SECONDS, max(GRACE_SECONDS, self.run.left() - self._seconds_of_rounds()))
         # A side that does not come up ends at once.
         with contextlib.ExitStack() as own:
@@ -111,7 +111,7 @@ class Contest:
         self.sides[name], self.part["sides"][name] = side, {"prepared": facts}
 
     def _check(self, name, facts):
-        """All sides train equally many parameters."""
+        """Refuses a side whose model has not as many parameters as the others'."""
         for other, of_other in ((n, s["prepared"]) for n, s in self.part["sides"].items()):
             if facts["parameters"] != of_other["parameters"]:
                 raise RuntimeError(f"{name} trains {facts['parameters']} parameters, {other} {of_other['parameters']}")
@@ -125,7 +125,7 @@ class Contest:
                     return self.sides[name].turn(self.arguments.seconds)
             except Exception as error:
                 self.part["sides_failed"][name] = f"in round {number}: {reason(error)}"
-                # It takes nothing from the others' turns.
+                # From now on it must take nothing from the others' turns.
                 if name == "permafrost":
                     self.sides[name].pause()
                 else:
@@ -135,7 +135,7 @@ class Contest:
         return turn
 
     def _keep(self, turns):
-        """The result of the rounds so far, on disk; whether time is left for another one."""
+        """Writes the result of the rounds so far; says whether time is left for another one."""
         part = self.part
         part["rounds"] = max(map(len, turns.values()))
         for name, found in turns.items():
@@ -155,7 +155,7 @@ class Contest:
         return self.run.left() > self._seconds_of_rounds() / (1 + self.arguments.rounds)
 
     def _inside(self):
-        """What a step is made of: PyG's kernels by the profiler, and what the daemon tells of its own operators."""
+        """Looks into a step: the profiler tells PyG's kernels, and the daemon tells its own operators."""
         for name in [name for name in self.sides if name not in self.part["sides_failed"]]:
             ask = self._explained if name == "permafrost" else lambda name=name: self.sides[name].ask(f"kernels {PROFILED_STEPS}")
             try:
@@ -192,7 +192,7 @@ class Contest:
 
 
 def operators(explained):
-    """Of what `job explain` tells: the training step audited last, as a whole and by the operators that were timed in it."""
+    """Picks the training step that was audited last from what `job explain` tells: its seconds, and those of its operators."""
     for profile in explained.get("profiles", []):
         if profile["mode"].endswith("TRAIN"):
             return {"replay_seconds": profile.get("replaySeconds"), "eager_seconds": profile.get("eagerSeconds"),
@@ -202,5 +202,5 @@ def operators(explained):
 
 
 def measure(workload):
-    """A part of the run."""
+    """Makes a part of the run of a workload."""
     return lambda run, part: Contest(workload, run, part).measure()

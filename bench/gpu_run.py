@@ -10,7 +10,7 @@ import time
 
 from bench import tools
 
-# A part begins with as many seconds at least.
+# Nothing is begun with fewer seconds left.
 LEAST_SECONDS = 5
 # Lines of a program's output that the result keeps.
 KEPT_LINES = 24
@@ -21,7 +21,7 @@ class OverTime(Exception):
 
 
 def reason(error):
-    """An error as one line."""
+    """Tells an error in one line."""
     if isinstance(error, subprocess.CalledProcessError):
         return f"{' '.join(map(str, error.cmd))[-300:]} ended with exit code {error.returncode}"
     lines = str(error).strip().splitlines() or [""]
@@ -49,7 +49,7 @@ class Run:
         return self.end - time.monotonic()
 
     def spent(self):
-        """Why something is left out that the time does not suffice for; None where it does."""
+        """Says why nothing is begun any more; None where time is left."""
         return f"the budget of {self.arguments.budget:g} s is used up" if self.left() < LEAST_SECONDS else None
 
     def say(self, text):
@@ -107,5 +107,5 @@ class Run:
             part["lines"] = log.read_text(errors="replace").splitlines()[-KEPT_LINES:]
 
     def daemon(self, dataset, name, device):
-        """A daemon with a state directory of that name in the scratch folder, and `dataset` imported as `set`."""
+        """Starts a daemon with a state directory of that name in the scratch folder, and imports `dataset` as `set`."""
         return self.tools.daemon(dataset, self.scratch / name, "--exit-timeout", "10", device=device)

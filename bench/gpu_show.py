@@ -13,7 +13,8 @@ def said(passed):
 
 
 def self_test(part):
-    return f"{said(part['passed'])}, {part['steps']} steps"
+    why = "" if part["passed"] or not part["lines"] else f": {part['lines'][-1]}"
+    return f"{said(part['passed'])}, {part['steps']} steps{why}"
 
 
 def conformance(part):
@@ -37,7 +38,7 @@ CHECKS = {"self-test": self_test, "conformance": conformance, "losses": losses, 
 
 
 def inside(side):
-    """What a step is made of, in a few words."""
+    """Says in a few words what a step is made of."""
     found = side.get("inside", {})
     if "kernel_seconds" in found:
         kernels = 1e3 * found["kernel_seconds"]

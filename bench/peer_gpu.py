@@ -10,7 +10,7 @@
   pyg-pinned            sampled: features lie in the host's memory; rows are gathered into one of two pinned buffers, and copied
 
 pyg-graph and pyg-reduce-overhead need one shape: a dummy graph and a dummy node take the padding up to the largest batch, and batches that
-are not full are left out. Their batch norm sees the dummy's rows, so that they are peers in time alone.
+are not full are left out. Their batch norm sees the dummy's rows, so that their times compare and their losses do not.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ import torch_geometric
 
 from bench.peer_pyg import Batch, LeftOut, Peer, Sampled, serve
 
-# Of a side, before its first turn: graphs and compilation are done by then.
+# A side takes so many steps before its first turn, in which it captures and compiles.
 WARM_UP_STEPS = 12
 STATIC = ("pyg-graph", "pyg-reduce-overhead")
 
@@ -42,7 +42,8 @@ def filled(table, rows, value):
 
 
 def of_one_shape(batches):
-    """The full ones of `batches`, padded to the rows and edges of the largest. Sizes: of all graphs, and of one dummy more."""
+    """Pads the full ones of `batches` to the nodes and edges of the largest, and by one dummy node and one dummy graph, which take the
+    padding."""
     graphs = max(batch.counted for batch in batches)
     full = [batch for batch in batches if batch.counted == graphs]
     nodes, edges = (1 + max(b.inputs[0].size(0) for b in full), max(b.inputs[1].size(1) for b in full))
@@ -56,7 +57,7 @@ def of_one_shape(batches):
 
 
 class Pinned:
-    """Rows of a table in the host's memory, on the device. Two buffers, so that one is filled while the other is copied."""
+    """Brings rows of a table in the host's memory to the device. There are two buffers, so that one is filled while the other is copied."""
 
     def __init__(self, table, rows, device):
         pin = device.type == "cuda"
@@ -94,7 +95,7 @@ class DevicePeer(Peer):
         self.train_batches = [self._placed(batch) for batch in self.train_batches]
         self.optimizer = torch.optim.Adam(self.module.parameters(), lr=1e-3, fused=True, capturable=self.side == "pyg-graph")
         if self.side == "pyg-reduce-overhead":
-            # Other backends know no mode: they are for a rehearsal.
+            # Other backends know no mode; they rehearse.
             way = {"mode": "reduce-overhead"} if settings["compiler"] == "inductor" else {"backend": settings["compiler"]}
             self.call = torch.compile(self.module, **way)
 
@@ -106,7 +107,7 @@ class DevicePeer(Peer):
             self.rows = Pinned(x, max(len(batch.inputs[0]) for batch in self.train_batches), self.device).rows
 
     def _placed(self, batch):
-        """On the device; of pinned features the nodes' ids stay where they are looked up."""
+        """Moves a batch to the device. Ids that are looked up on the host stay there."""
         to = lambda value: value.to(self.device) if isinstance(value, torch.Tensor) else value
         inputs = [to(value) for value in batch.inputs]
         if self.side == "pyg-pinned":
@@ -126,7 +127,7 @@ class DevicePeer(Peer):
         super()._step(batch)
 
     def _capture(self):
-        """From now on a step is a replay."""
+        """Captures a step; from then on a step is a replay."""
         first = self.train_batches[0]
         kept = dataclasses.replace(first, inputs=tuple(v.clone() if isinstance(v, torch.Tensor) else v for v in first.inputs), y=first.y.clone())
         side = torch.cuda.Stream()
@@ -165,7 +166,7 @@ class DevicePeer(Peer):
         return answer | {"device_bytes": torch.cuda.max_memory_reserved() if self.on_gpu else None}
 
     def kernels(self, steps):
-        """Seconds that the kernels of a step take, one after the other, and those of its copies on and to the device, by CUPTI."""
+        """Sums the seconds of a step's kernels, and those of its copies to the device and on it, as CUPTI tells them."""
         if not self.on_gpu:
             raise LeftOut("not on this device: kernels are a GPU's")
         self._settle()

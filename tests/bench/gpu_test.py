@@ -146,7 +146,7 @@ class Rounds(InFolder):
         self.assertEqual((part["rounds"], part["sides_failed"]), (3, {"pyg-graph": "in round 2: a device fault"}))
         self.assertEqual(len(part["sides"]["pyg"]["ms_by_round"]), 3)
         self.assertAlmostEqual(part["ratios"]["pyg"]["median"], 6)
-        # Of the one round that it had.
+        # One round was over, after the warm-up.
         self.assertAlmostEqual(part["ratios"]["pyg-graph"]["median"], 2)
         self.assertEqual((sides["pyg-graph"].turns, sides["pyg-graph"].ended, sides["pyg"].ended), (3, True, False))
 
