@@ -23,6 +23,11 @@ if(cpu_half)
   message(STATUS "Found Torch: ${torch_root} (a CUDA build without the CUDA toolkit: CPU only)")
 else()
   find_package(Torch CONFIG REQUIRED)
+  if(NOT APPLE)
+    # libtorch.so holds no code, but that of a CUDA build loads the CUDA half, with which the daemon does not start
+    # (server/device/cuda/cuda_module.h). Without it a program runs on both builds of one version.
+    set(TORCH_LIBRARIES torch_cpu_library c10)
+  endif()
 endif()
 
 # What the module for CUDA (server/device/cuda/module) is made of: libtorch's CUDA half, and headers of the CUDA runtime,
