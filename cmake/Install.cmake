@@ -4,6 +4,7 @@
 # component  | is in                           | what
 # permafrost | cmake --install, both packages  | the programs, libtorch, the sample, what operators need, licenses
 # portable   | the tarball                     | every other library that the programs load, but for glibc's
+# wheel      | deploy/wheel                    | the same as both, less libtorch and the compiler's libraries
 # debian     | the Debian package              | the service and its configuration, what Debian's policy asks for
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME permafrost)
 # Otherwise an installation would first build all targets, tests too.
@@ -19,19 +20,33 @@ else()
   target_link_options(permafrost PRIVATE -Wl,--disable-new-dtags)
   set_target_properties(permafrostd permafrost PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/permafrost")
 
-  # Where libtorch is: from a wheel it brings its own OpenMP.
+  # Where libtorch is: from a wheel it brings its own OpenMP, and a CUDA build's loads libraries of the wheels `nvidia` beside it.
   get_filename_component(torch_libraries ${Torch_DIR}/../../../lib ABSOLUTE)
-  string(REGEX REPLACE "([][+.*()^$?|\\])" "\\\\\\1" torch_regex ${torch_libraries}/)
+  get_filename_component(cuda_libraries ${torch_libraries}/../../nvidia ABSOLUTE)
+  set(torch_regex ${torch_libraries} ${cuda_libraries})
+  list(TRANSFORM torch_regex REPLACE "([][+.*()^$?|\\])" "\\\\\\1")
+  list(TRANSFORM torch_regex REPLACE "(.+)" "^\\1/")
   # glibc belongs to the machine, as its loader does.
   set(glibc_regex "^ld-linux" "^lib(c|m|mvec|dl|pthread|rt|resolv|util|anl|nsl)\\.so")
   install(TARGETS permafrostd RUNTIME_DEPENDENCY_SET permafrostd_libraries RUNTIME DESTINATION bin)
   install(TARGETS permafrost RUNTIME_DEPENDENCY_SET permafrost_libraries RUNTIME DESTINATION bin)
   install(RUNTIME_DEPENDENCY_SET permafrostd_libraries PRE_EXCLUDE_REGEXES ${glibc_regex}
-          POST_INCLUDE_REGEXES ^${torch_regex} POST_EXCLUDE_REGEXES "." LIBRARY DESTINATION lib/permafrost)
+          POST_INCLUDE_REGEXES ${torch_regex} POST_EXCLUDE_REGEXES "." LIBRARY DESTINATION lib/permafrost)
   foreach(set permafrostd_libraries permafrost_libraries)
-    install(RUNTIME_DEPENDENCY_SET ${set} PRE_EXCLUDE_REGEXES ${glibc_regex} POST_EXCLUDE_REGEXES ^${torch_regex}
+    install(RUNTIME_DEPENDENCY_SET ${set} PRE_EXCLUDE_REGEXES ${glibc_regex} POST_EXCLUDE_REGEXES ${torch_regex}
             LIBRARY DESTINATION lib/permafrost COMPONENT portable EXCLUDE_FROM_ALL)
   endforeach()
+  # libtorch of another build may need a newer libstdc++ than this build does: the machine's is taken.
+  install(TARGETS permafrostd permafrost RUNTIME_DEPENDENCY_SET programs_libraries
+          RUNTIME DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(RUNTIME_DEPENDENCY_SET programs_libraries PRE_EXCLUDE_REGEXES ${glibc_regex} "^lib(stdc\\+\\+|gcc_s)\\.so"
+          POST_EXCLUDE_REGEXES ${torch_regex} LIBRARY DESTINATION lib/permafrost COMPONENT wheel EXCLUDE_FROM_ALL)
+  if(TARGET permafrost_cuda)
+    # Where the daemon's own path leads. libtorch's CUDA half is in no package: it takes gigabytes.
+    set_target_properties(permafrost_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
+    install(TARGETS permafrost_cuda LIBRARY DESTINATION lib/permafrost)
+    install(TARGETS permafrost_cuda LIBRARY DESTINATION lib/permafrost COMPONENT wheel EXCLUDE_FROM_ALL)
+  endif()
   # A fifth of libtorch is names for debuggers; --strip by itself is for what this build links.
   find_program(STRIP_PROGRAM strip)
   install(CODE "
@@ -39,9 +54,12 @@ else()
       file(GLOB libraries \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/permafrost/lib*.so\")
       execute_process(COMMAND ${STRIP_PROGRAM} --strip-unneeded \${libraries} COMMAND_ERROR_IS_FATAL ANY)
     endif()")
-  install(CODE "
-    set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
-    include(${CMAKE_CURRENT_LIST_DIR}/CopyrightsOfPackages.cmake)" COMPONENT portable EXCLUDE_FROM_ALL)
+  foreach(component portable wheel)
+    install(CODE "
+      set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
+      set(architecture ${CMAKE_LIBRARY_ARCHITECTURE})
+      include(${CMAKE_CURRENT_LIST_DIR}/CopyrightsOfPackages.cmake)" COMPONENT ${component} EXCLUDE_FROM_ALL)
+  endforeach()
 endif()
 
 # Of a wheel; a libtorch from elsewhere has its license at another place.
@@ -55,18 +73,23 @@ foreach(found ${torch_licenses})
 endforeach()
 
 set(deploy ${CMAKE_SOURCE_DIR}/deploy)
-install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${deploy}/RUNBOOK.md DESTINATION share/doc/permafrost)
-install(FILES ${deploy}/INSTALLED.md DESTINATION share/doc/permafrost RENAME README.md)
-install(FILES ${deploy}/man/permafrost.1 DESTINATION share/man/man1)
-install(FILES ${deploy}/man/permafrostd.8 DESTINATION share/man/man8)
-install(FILES ${deploy}/permafrostd.toml DESTINATION share/permafrost)
-install(FILES ${deploy}/systemd/permafrost.service DESTINATION share/permafrost/systemd)
-install(FILES ${deploy}/prometheus/alerts.yml ${deploy}/prometheus/prometheus.yml DESTINATION share/permafrost/prometheus)
-install(FILES ${deploy}/grafana/dashboard.json DESTINATION share/permafrost/grafana)
-install(DIRECTORY ${deploy}/sample/zinc DESTINATION share/permafrost/sample)
-install(FILES ${deploy}/sample/SOURCE.md DESTINATION share/permafrost/sample)
+# install_share(ARGUMENT...): of install(), into both components that stand for themselves.
+function(install_share)
+  install(${ARGN})
+  install(${ARGN} COMPONENT wheel EXCLUDE_FROM_ALL)
+endfunction()
+install_share(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${deploy}/RUNBOOK.md DESTINATION share/doc/permafrost)
+install_share(FILES ${deploy}/INSTALLED.md DESTINATION share/doc/permafrost RENAME README.md)
+install_share(FILES ${deploy}/man/permafrost.1 DESTINATION share/man/man1)
+install_share(FILES ${deploy}/man/permafrostd.8 DESTINATION share/man/man8)
+install_share(FILES ${deploy}/permafrostd.toml DESTINATION share/permafrost)
+install_share(FILES ${deploy}/systemd/permafrost.service DESTINATION share/permafrost/systemd)
+install_share(FILES ${deploy}/prometheus/alerts.yml ${deploy}/prometheus/prometheus.yml DESTINATION share/permafrost/prometheus)
+install_share(FILES ${deploy}/grafana/dashboard.json DESTINATION share/permafrost/grafana)
+install_share(DIRECTORY ${deploy}/sample/zinc DESTINATION share/permafrost/sample)
+install_share(FILES ${deploy}/sample/SOURCE.md DESTINATION share/permafrost/sample)
 
-install(CODE "
+install_share(CODE "
   set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/bash-completion/completions\")
   file(MAKE_DIRECTORY \"\${folder}\")
   execute_process(COMMAND $<TARGET_FILE:permafrost> completion bash OUTPUT_FILE \"\${folder}/permafrost\" COMMAND_ERROR_IS_FATAL ANY)")
