@@ -45,7 +45,7 @@ class Installed(unittest.TestCase):
 
     def test_libtorch_comes_along_and_nothing_else_unless_asked_for(self):
         self.assertIn("libtorch_cpu.so", self.own)
-        self.assertTrue(all(re.match(r"lib(torch|c10|gomp|shm|cu|nv)", name) for name in self.own), self.own)
+        self.assertTrue(all(re.match(r"lib(torch|c10|gomp|shm|cu|nv|permafrost_cuda\.so)", name) for name in self.own), self.own)
         self.assertFalse({"libtorch_python.so", "libtorchbind_test.so"} & self.own)
 
     def test_libraries_are_found_beside_the_programs(self):
