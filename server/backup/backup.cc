@@ -212,7 +212,8 @@ absl::Status Maker::CopyJobs(std::vector<JobRow>& rows) {
 absl::StatusOr<std::set<std::string>> Maker::FindWanted(const std::vector<JobRow>& rows) {
   std::set<std::string> wanted;
   for (const JobRow& row : rows) {
-    if (row.ended) continue;
+    // No server runs a job whose spec cannot be read, so it wants no dataset.
+    if (row.ended || row.dataset.empty()) continue;
     bool there = false;
     // One that was imported, or replaced, after the datasets were copied is copied now.
     if (request_.with_datasets) {

@@ -1,14 +1,17 @@
 // Datasets that are replaced while a backup is made: which one is in it, and which job it is of.
 #include "backup/dataset_copy.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "backup/backup_fixture.h"
+#include "backup/manifest.h"
 
 namespace permafrost::backup {
 namespace {
@@ -65,6 +68,25 @@ TEST_F(DatasetCopyTest, WhereNoUidIsKnownTheNamePairsThem) {
   PutDataset("zinc", "", "graphs");
   AddJobOn("newer", jobs::JobState::kQueued, "u1");
   EXPECT_THAT(MakeOne("two", true)->datasets_wanted, IsEmpty());
+}
+
+TEST_F(DatasetCopyTest, AJobWhoseRecordCannotBeReadWantsNoDataset) {
+  PutDataset("zinc", "u1", "graphs");
+  AddJobOn("damaged", jobs::JobState::kQueued, "u1");
+  SQLite::Database((state_ / "permafrost.db").string(), SQLite::OPEN_READWRITE).exec("UPDATE jobs SET spec = '{'");
+  const auto bare = MakeOne("bare", false);
+  ASSERT_TRUE(bare.ok()) << bare.status();
+  EXPECT_THAT(bare->datasets_wanted, IsEmpty());
+  const auto made = MakeOne("one", true);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_THAT(made->datasets_wanted, IsEmpty());
+  const auto manifest = ReadManifest(root_ / "one");
+  ASSERT_TRUE(manifest.ok() && *manifest) << manifest.status();
+  std::vector<std::string> of_datasets;
+  for (const auto& [path, file] : (*manifest)->files) {
+    if (path.starts_with("datasets/")) of_datasets.push_back(path);
+  }
+  EXPECT_THAT(of_datasets, ElementsAre("datasets/zinc/dataset.json", "datasets/zinc/graphs.pfg")) << "each once";
 }
 
 TEST_F(DatasetCopyTest, NoCopyHasFilesOfTwoDatasets) {
