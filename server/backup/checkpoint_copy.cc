@@ -132,6 +132,7 @@ class CheckpointCopier {
     const absl::Cleanup let_go = [&hold] { RemoveAll(hold).IgnoreError(); };
     const Held held = HoldFiles(checkpoint, hold);
     if (held == Held::kGone) return false;
+    const std::optional<FolderTime> held_at = TimeOf(hold);
     const std::string source = held == Held::kAll ? absl::StrCat(path_, "/", kHold) : target;
     const absl::Status copied = copier_.CopyFolder(source, target);
     if (copied.ok()) {
@@ -142,8 +143,10 @@ class CheckpointCopier {
       return copied;
     }
     PF_RETURN_IF_ERROR(copier_.Drop(path_));
-    // Else some of its files had been removed before they were held.
-    if (copied.ok() && TimeOf(checkpoint)) damaged_.insert(step);
+    // Otherwise files were missing for another reason than damage: the run removed some before they were held, or it
+    // began just now and removed the folder that holds them.
+    const bool held_all_along = held != Held::kAll || TimeOf(hold) == held_at;
+    if (copied.ok() && held_all_along && TimeOf(checkpoint)) damaged_.insert(step);
     return false;
   }
 
