@@ -100,6 +100,23 @@ TEST_F(TokenStoreTest, AnExpiredTokenOpensNothing) {
   EXPECT_EQ(store->List().size(), 1U) << "it is still listed";
 }
 
+// What tokens expire by is the store's clock, which is not the wall clock where that was set back.
+TEST_F(TokenStoreTest, TokensExpireByTheClockThatTheStoreIsGiven) {
+  absl::Time now = absl::FromUnixSeconds(1'700'000'000);
+  const auto store = TokenStore::Open(File(), [&now] { return now; });
+  ASSERT_TRUE(store.ok()) << store.status();
+  const absl::Time expires = now + absl::Hours(1);
+  const auto made = (*store)->Create(Role::kAdmin, "", expires);
+  ASSERT_TRUE(made.ok()) << "by the wall clock this time is past: " << made.status();
+  now = expires - absl::Seconds(1);
+  EXPECT_EQ((*store)->Find(made->secret), made->token);
+  now = expires;
+  EXPECT_EQ((*store)->Find(made->secret), std::nullopt);
+  const absl::Status late = (*store)->Create(Role::kAdmin, "", expires).status();
+  EXPECT_EQ(late.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(late.message()), HasSubstr("is past"));
+}
+
 TEST_F(TokenStoreTest, WhatCannotBeATokenIsRefused) {
   const auto store = Open();
   EXPECT_EQ(store->Create(Role::kViewer, "a\nb", absl::InfiniteFuture()).status().code(),
