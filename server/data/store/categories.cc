@@ -83,7 +83,7 @@ absl::StatusOr<CategoryTable> TableFromJson(const json& j) {
   j.at("open_ended").get_to(table.open_ended);
   j.at("too_many").get_to(table.too_many);
   PF_ASSIGN_OR_RETURN(table.values, ValuesFromText(j.at("values").get<std::string>()));
-  if (table.column < 0 || table.columns < 0) {
+  if (table.column < 0 || table.columns < 0 || (table.open_ended && table.values.empty())) {
     return absl::DataLossError(absl::StrCat("the table of column ", table.column, " does not add up"));
   }
   return table;
@@ -101,6 +101,10 @@ absl::StatusOr<FeatureCategories> CategoriesOfFeatures(const json& j) {
   if (!type) return absl::DataLossError(absl::StrCat("feature type is none of ", kDataTypeNames.Accepted()));
   features.type = *type;
   j.at("width").get_to(features.width);
+  // As many columns as a section of a store may have.
+  if (features.width < 0 || features.width > std::numeric_limits<uint32_t>::max()) {
+    return absl::DataLossError(absl::StrCat("features of ", features.width, " columns do not add up"));
+  }
   int64_t end = 0;
   for (const json& each : j.at("tables")) {
     PF_ASSIGN_OR_RETURN(CategoryTable table, TableFromJson(each));
@@ -131,11 +135,6 @@ std::optional<int64_t> CategoryTable::CategoryOf(int64_t value) const {
   if (found == values.end() || *found != value) return std::nullopt;
   return ranked ? found - values.begin()
                 : static_cast<int64_t>(static_cast<uint64_t>(value) - static_cast<uint64_t>(base));
-}
-
-int64_t CategoryTable::ValueOf(int64_t category) const {
-  if (!ranked) return base + category;
-  return values[std::min(static_cast<size_t>(category), values.size() - 1)];
 }
 
 std::string NameOfTable(const CategoryTable& table, size_t place) {

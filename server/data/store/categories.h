@@ -50,8 +50,6 @@ struct CategoryTable {
   int64_t num_categories() const;
   // The category of a value that occurs; nullopt for any other.
   std::optional<int64_t> CategoryOf(int64_t value) const;
-  // Returns the value that a category stands for. The category must be one that may occur.
-  int64_t ValueOf(int64_t category) const;
   bool operator==(const CategoryTable&) const = default;
 };
 

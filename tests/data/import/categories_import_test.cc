@@ -47,8 +47,7 @@ TEST(CategoriesImport, LabelsOfATuSet) {
   EXPECT_EQ(label.origin, CategoryOrigin::kLabel);
   EXPECT_THAT(label.values, ElementsAre(3, 5, 9));
   EXPECT_EQ(label.num_categories(), 7) << "as many as the stored numbers have";
-  // What is stored says the source's value again.
-  EXPECT_EQ(label.ValueOf(set->node_features()->ints[3]), 9);
+  EXPECT_EQ(label.CategoryOf(9), set->node_features()->ints[3]) << "what is stored says the source's value again";
   EXPECT_THAT(categories.edge.tables[0].values, ElementsAre(7, 8));
   ASSERT_TRUE(categories.classes);
   EXPECT_THAT(categories.classes->values, ElementsAre(-1, 1));

@@ -5,6 +5,8 @@
 
 #include <optional>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "data/store/category_map.h"
 
 namespace permafrost::data {
@@ -65,6 +67,15 @@ TEST(Categories, WhatDoesNotAddUpIsDataLoss) {
   }
   EXPECT_THAT(std::string(CategoriesFromJson(with("0", "1")).status().message()), HasSubstr("none of 1 columns"));
   EXPECT_FALSE(CategoriesFromJson("{").ok());
+  // The largest value stands for all larger ones, so there must be one.
+  const std::string open = absl::StrReplaceAll(with(""), {{R"("open_ended":false)", R"("open_ended":true)"}});
+  EXPECT_THAT(std::string(CategoriesFromJson(open).status().message()), HasSubstr("column 0 does not add up"));
+  EXPECT_TRUE(CategoriesFromJson(absl::StrReplaceAll(open, {{R"("values":"")", R"("values":"7")"}})).ok());
+  for (const char* width : {"-1", "99999999999"}) {
+    const std::string wide = absl::StrReplaceAll(with("0"), {{R"("width":0)", absl::StrCat(R"("width":)", width)}});
+    EXPECT_THAT(std::string(CategoriesFromJson(wide).status().message()),
+                HasSubstr(absl::StrCat("features of ", width, " columns do not add up")));
+  }
 }
 
 TEST(CategoryMap, GoesByTheSourcesValues) {
