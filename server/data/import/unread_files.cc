@@ -35,7 +35,7 @@ std::string ShownName(std::string_view name) {
   return name.size() > kMostNameBytes ? absl::StrCat(escaped, "...") : escaped;
 }
 
-// A path below the source, in parts. What follows the first dot is the ending.
+// A path below the source, in parts. The ending begins at the first dot.
 struct NameParts {
   std::string_view folder, stem, ending;  // "raw/", "node-feat", ".csv.gz"
 };
@@ -174,7 +174,7 @@ class UnreadFiles {
   const std::set<std::string> read_;
 };
 
-// Below the folder. `cut`: there are more.
+// The files below the folder. `cut`: there are more, or the machine did not list the rest.
 std::vector<std::string> ListFiles(const fs::path& folder, bool& cut) {
   std::vector<std::string> names;
   std::error_code error;
@@ -193,6 +193,7 @@ std::vector<std::string> ListFiles(const fs::path& folder, bool& cut) {
     }
     if (!it->is_directory(no_type)) names.push_back(it->path().lexically_relative(folder).generic_string());
   }
+  cut = cut || error;
   return names;
 }
 
@@ -212,9 +213,10 @@ absl::Status TellUnreadFiles(const SourceContents& contents, ImportMonitor& moni
   for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i) {
     absl::StrAppend(&line, i == 0 ? "" : ", ", ShownName(names[i]));
   }
-  if (names.size() > kMostNamed || cut) {
-    absl::StrAppend(&line, " and ", names.size() - std::min(names.size(), kMostNamed), cut ? " or more" : "",
-                    " others");
+  if (names.size() > kMostNamed) {
+    absl::StrAppend(&line, " and ", names.size() - kMostNamed, cut ? " or more" : "", " others");
+  } else if (cut) {
+    absl::StrAppend(&line, " and others");
   }
   monitor.Note(std::move(line));
   return absl::OkStatus();
