@@ -12,6 +12,7 @@ import torch
 from torch_geometric.data import Data
 
 import permafrost
+from permafrost.public import own_errors
 from permafrost.sources import files, parquet, pyg
 from permafrost.sources import networkx as networkx_source
 from tests.python.data import citations
@@ -174,6 +175,28 @@ def test_public_calls_raise_the_packages_own_errors(client, tmp_path):
         assert "\n" not in str(raised.value)
     with pytest.raises(TypeError, match="missing 1 required"):
         client.datasets.get()
+
+
+def test_an_error_has_what_was_raised_first_for_its_cause_and_never_itself():
+    @own_errors
+    class Public:
+        def own(self):
+            raise permafrost.InputError("told")
+
+        def each(self):
+            yield 1
+            raise permafrost.InputError("told")
+
+        def foreign(self):
+            raise ValueError("strange")
+
+    for call in (Public().own, lambda: list(Public().each())):
+        with pytest.raises(permafrost.InputError, match="^told$") as raised:
+            call()
+        assert raised.value.__cause__ is None
+    with pytest.raises(permafrost.InputError, match="^foreign: strange$") as raised:
+        Public().foreign()
+    assert type(raised.value.__cause__) is ValueError
 
 
 def test_a_jobs_calls_raise_the_packages_own_errors(client, tmp_path):

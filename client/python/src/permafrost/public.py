@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from permafrost.errors import InputError, PermafrostError
 
@@ -31,7 +31,7 @@ def _with_own_errors(method: Callable[..., Any], what: str) -> Callable[..., Any
         try:
             result = method(*args, **kwargs)
         except _OF_INPUT as error:
-            raise _own(error, what) from error
+            _raise_own(error, what)
         return _iterate(result, what) if inspect.isgenerator(result) else result
 
     return call
@@ -41,7 +41,15 @@ def _iterate(results: Iterator[Any], what: str) -> Iterator[Any]:
     try:
         yield from results
     except _OF_INPUT as error:
-        raise _own(error, what) from error
+        _raise_own(error, what)
+
+
+def _raise_own(error: BaseException, what: str) -> NoReturn:
+    own = _own(error, what)
+    # An error of this package passes as it is: `from` would make it its own cause.
+    if own is error:
+        raise error
+    raise own from error
 
 
 def _own(error: BaseException, what: str) -> BaseException:

@@ -231,15 +231,17 @@ class _SplitColumn:
         codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
         # A missing value is in none.
         kinds = np.full(len(encoded.dictionary) + 1, -1, np.int8)
-        for code, value in enumerate(encoded.dictionary.to_pylist()):
-            split = split_called(value)
+        names = encoded.dictionary.to_pylist()
+        # Once for each value that the rows have: there may be as many values as rows.
+        for code, row, rows in zip(*np.unique(codes, return_index=True, return_counts=True), strict=True):
+            if code == len(names):
+                continue
+            split = split_called(names[code])
             if split is not None:
                 kinds[code] = SPLITS.index(split)
                 continue
-            rows = np.flatnonzero(codes == code)
-            if rows.size:
-                begin, count = self._strange.get(shown(value), (first + int(rows[0]), 0))
-                self._strange[shown(value)] = (begin, count + int(rows.size))
+            begin, count = self._strange.get(shown(names[code]), (first + int(row), 0))
+            self._strange[shown(names[code])] = (begin, count + int(rows))
         self._kinds.append(kinds[codes])
 
     def kinds(self) -> Array:
