@@ -1,6 +1,7 @@
 // Charts and reports: what they hold, and that nothing of a server's gets out of its place.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -252,6 +253,13 @@ TEST(ReportCommand, WritesTheFileAndDoesWithoutWhatAnOldServerCannotTell) {
   EXPECT_EQ(nlohmann::json::parse(as_json.out), (nlohmann::json{{"file", file}}));
   EXPECT_THAT(RunProgram({"--server", fake.address(), "job", "report", "zinc-1", "-o", "-"}).out,
               testing::StartsWith("<!DOCTYPE html>"));
+  for (const char* flag : {"--to", "--out"}) {
+    const std::string named = (dir.path() / absl::StrCat(flag + 2, ".html")).string();
+    EXPECT_EQ(RunProgram({"--server", fake.address(), "job", "report", "zinc-1", flag, named}).out,
+              absl::StrCat("wrote ", named, "\n"))
+        << flag;
+    EXPECT_GT(std::filesystem::file_size(named), 0U) << flag;
+  }
   EXPECT_EQ(RunProgram({"--server", fake.address(), "job", "report", "none", "-o", file}).exit_code, 4);
   EXPECT_EQ(RunProgram({"--server", fake.address(), "job", "report", "zinc-1", "-o", "/nonexistent/r.html"}).exit_code,
             5);

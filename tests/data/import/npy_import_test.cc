@@ -184,6 +184,10 @@ TEST_F(NpyImport, RefusesMatricesThatDoNotAddUp) {
        "adj.npz: data: shape: is float32 [2], expected [3]"},
       {"a value not finite", "data.npy", Npy<float>("<f4", "(3,)", {1, NAN, 2}),
        "adj.npz: data: element [1]: is not a finite"},
+      {"a weight below 0", "data.npy", Npy<float>("<f4", "(3,)", {0.5f, -1, 2}),
+       "adj.npz: entry (0, 1): weight: -1 is negative; weights of at least 0 are accepted"},
+      {"no other than -1", "data.npy", Npy<float>("<f4", "(3,)", {-1, -1, -1}),
+       "adj.npz: entry (0, 2): weight: -1 is negative; weights of at least 0 are accepted"},
   };
   for (const auto& c : kCases) {
     Files members = MatrixMembers();
