@@ -179,8 +179,8 @@ std::vector<Dataset> CatalogImpl::List() const {
 }
 
 absl::Status CatalogImpl::ClearName(const DatasetId& id) {
-  // A failed import has no directory, but a dataset that could not be opened has one. What does not add up here may be
-  // whole for a newer version, and of what is damaged the rest may be wanted.
+  // A failed import has no directory, but a dataset that could not be opened has one. A store that does not add up here
+  // may be whole for a newer version, and the rest of a damaged one may be wanted.
   const fs::path path = files_.DatasetPath(id);
   std::error_code ignored;
   return fs::exists(path, ignored) ? files_.Quarantine(path, "is replaced by an import") : absl::OkStatus();
@@ -201,7 +201,7 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
       stop_running_.request_stop();
       ++counts_.cancelled;
     } else {
-      // What an earlier attempt could not discard is known for the catalog's own by its record only.
+      // Its record alone tells that the files which an earlier attempt could not discard are the catalog's own.
       if (running_ != id) PF_RETURN_IF_ERROR(files_.DiscardDataset(id));
       PF_RETURN_IF_ERROR(files_.RemoveImport(id));
       if (queue_.Remove(id) && it->second.dataset.state == DatasetState::kImporting) ++counts_.cancelled;
@@ -237,7 +237,7 @@ absl::StatusOr<OpenedDataset> CatalogImpl::Open(const DatasetId& id) const {
     return entry.tries > 0 ? AsTransient(status) : status;
   }
   if (auto store = entry.store.Lock()) {
-    // What the disk did not give one mapping it may give another.
+    // A new mapping may get from the disk what this one did not.
     const absl::Status intact = std::visit([](const auto& s) { return s->CheckIntact(); }, *store);
     if (!IsTransient(intact)) return *std::move(store);
   }

@@ -2,8 +2,8 @@
 // Threads: all methods are safe anywhere; imports run on the catalog's one thread.
 // Invariant: datasets/NAME/ exists only whole; an accepted import is a file in datasets/.imports/ until it has ended,
 // so it begins anew after a crash, but not for ever: one that the process died in three times has failed. A failed one
-// keeps that file with its error until deleted or replaced. What an error of the machine ended (a full disk, too many
-// open files) has not failed: it is tried again after 1, 2, 4 ... 300 s, while other imports go on.
+// keeps that file with its error until deleted or replaced. An import that an error of the machine ended (a full disk,
+// too many open files) has not failed: it is tried again after 1, 2, 4 ... 300 s, while other imports go on.
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ struct Dataset {
   DatasetId id;
   DatasetState state = DatasetState::kImporting;
   absl::Time create_time;
-  // Which of all that ever had this name: given when its import is accepted, and never to another, whatever the clock
-  // says (MakeDatasetUid). It stays with the store, in a backup too.
+  // Tells it from all others that ever had its name: given when its import is accepted, and never to another, whatever
+  // the clock says (MakeDatasetUid). It stays with the store, in a backup too.
   std::string uid;
   ImportOptions options;
   ImportProgress progress;  // while kImporting
@@ -50,15 +50,15 @@ struct Dataset {
   std::optional<ImportedSummary> summary;  // when kReady
 };
 
-// How an import reads its source: data::Import, with its contract.
+// Reads the source of an import: data::Import, with its contract.
 using ImportFunction = std::function<absl::StatusOr<ImportedSummary>(
     const ImportOptions&, const std::filesystem::path&, const ImportObserver&, std::stop_token, const ImportLimits&)>;
 
-// Another one whenever the dataset's uid, state or error is: of one that is READY, whenever its data is.
+// Changes whenever the dataset's uid, state or error does; for one that is READY, whenever its data does.
 std::string EtagOf(const Dataset& dataset);
 
-// What an import is refused for before its source is looked at. Ok, or InvalidArgument with a violation for each bad
-// field: "dataset_id", "options.train_fraction".
+// Checks an import before its source is looked at. Ok, or InvalidArgument with a violation for each bad field:
+// "dataset_id", "options.train_fraction".
 absl::Status CheckImport(const DatasetId& id, const ImportOptions& options);
 
 struct CatalogOptions {
@@ -71,9 +71,9 @@ struct CatalogOptions {
   // it or an import replaced it, of each import that waits for the machine, and of what a deletion could not remove.
   // Called on any thread; it must not call back.
   std::function<void(std::string_view)> warn;
-  // What it throws fails the import, not the process.
+  // An exception that it throws fails the import, not the process.
   ImportFunction importer = data::Import;
-  // How Validate looks at a source: data::CheckSource, with its contract.
+  // Looks at a source for Validate: data::CheckSource, with its contract.
   std::function<absl::Status(const ImportOptions&, const ImportLimits&)> checker = data::CheckSource;
   // Wait before what an error of the machine ended is tried again; it doubles each time.
   absl::Duration first_retry = absl::Seconds(1);
@@ -87,9 +87,9 @@ struct CatalogOptions {
 
 class Catalog {
  public:
-  // Removes what interrupted imports and deletions left, moves to .quarantine/ what has their names and is not proven
-  // theirs, and restarts the accepted imports. A dataset that cannot be opened is listed as kFailed with its error; it
-  // does not stop the daemon. Where it is the machine that keeps it from being opened, that is tried again.
+  // Removes what interrupted imports and deletions left, moves files that have their names and are not proven theirs to
+  // .quarantine/, and restarts the accepted imports. A dataset that cannot be opened is listed as kFailed with its
+  // error; it does not stop the daemon. If it is the machine that keeps it from being opened, that is tried again.
   static absl::StatusOr<std::unique_ptr<Catalog>> Create(CatalogOptions options);
   virtual ~Catalog() = default;
 
@@ -98,8 +98,8 @@ class Catalog {
   // Errors: CheckImport's, AlreadyExists (reason DATASET_ALREADY_EXISTS),
   // PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound (source), Unavailable after StopImports.
   virtual absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) = 0;
-  // What Import would answer just now, without a uid, and nothing is changed. The source is found, and its layout with
-  // it, but no row of it is read. Errors: as Import's; those of the checker.
+  // Returns what Import would answer just now, without a uid, and changes nothing. The source is found, and its layout
+  // with it, but no row of it is read. Errors: as Import's; those of the checker.
   virtual absl::StatusOr<Dataset> Validate(const DatasetId& id, ImportOptions options) const = 0;
   // NotFound, reason DATASET_NOT_FOUND.
   virtual absl::StatusOr<Dataset> Get(const DatasetId& id) const = 0;
@@ -119,7 +119,7 @@ class Catalog {
   virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
   // A file or folder that imports may read, resolved. Errors: as ResolveSource (import_roots.h).
   virtual absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const = 0;
-  // Whether an import that waits or runs reads this folder or something in it.
+  // True if an import that waits or runs reads this folder or something in it.
   bool ImportsFrom(const std::filesystem::path& folder) const;
   // Told on every change of the dataset, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
@@ -128,7 +128,7 @@ class Catalog {
     int64_t succeeded = 0, failed = 0, cancelled = 0;
     int64_t retried = 0;  // tries that the machine ended
   };
-  // What all of it comes to.
+  // Totals of all datasets.
   struct Usage {
     std::array<int64_t, kDatasetStateNames.rows.size()> datasets{};  // by DatasetState
     struct Stores {
@@ -140,7 +140,7 @@ class Catalog {
     ImportCounts imports;
     int64_t imports_waiting = 0;  // wanted, and not the one that runs
   };
-  // As of the last change; waits for no disk, unlike all that is above.
+  // The totals as of the last change. Waits for no disk, unlike all methods above.
   virtual Usage usage() const = 0;
   // Part of the running import's source that is read, 0 to 1; nullopt when none runs. Waits for nothing.
   virtual std::optional<double> import_progress() const { return std::nullopt; }

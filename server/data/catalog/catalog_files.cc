@@ -27,7 +27,7 @@ constexpr char kImports[] = ".imports";
 constexpr char kQuarantine[] = ".quarantine";
 constexpr absl::string_view kTemporaryPrefix = ".tmp-";
 constexpr absl::string_view kDeletedPrefix = ".deleted-";
-// Of versions before, whose names for deleted datasets could be those of imports.
+// Older versions gave deleted datasets this name, which could also be that of an import.
 constexpr absl::string_view kOldDeletedPrefix = ".tmp-deleted-";
 constexpr char kRecordFile[] = "dataset.json";
 constexpr absl::string_view kRecordSuffix = ".json";
@@ -144,7 +144,8 @@ absl::Status CatalogFiles::Prepare() const {
     if (!IsLeaving(name)) {
       PF_RETURN_IF_ERROR(Quarantine(directory_ / name, "has a name of the server's own, which did not make it"));
     } else if (const absl::Status gone = RemoveAll(directory_ / name); !gone.ok()) {
-      // What a deletion left is in nobody's way: that call is answered. What an import left is in the next one's.
+      // Leavings of a deletion are in nobody's way: that call is answered. Leavings of an import are in the way of the
+      // next one.
       if (!absl::StartsWith(name, kDeletedPrefix)) return gone;
       if (warn_) warn_(absl::StrCat("what is left of a deleted dataset cannot be removed: ", gone.message()));
     }
@@ -213,7 +214,7 @@ absl::Status CatalogFiles::MarkImportDeleted(const DatasetId& id) const {
   fs::rename(ImportPath(id), DeletedImportPath(id), error);
   if (error) return SystemError(error.value(), ImportPath(id), "rename");
   const absl::Status synced = SyncDirectory(directory_ / kImports);
-  // What failed must not come about at the next start.
+  // A deletion that failed must not come about at the next start.
   if (!synced.ok()) fs::rename(DeletedImportPath(id), ImportPath(id), error);
   return synced;
 }

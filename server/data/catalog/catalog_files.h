@@ -1,5 +1,5 @@
-// Where a catalog keeps what, and the steps that move a dataset from one state to another on disk. Each step is one
-// rename or one atomic write, so that a crash leaves the state before or after it.
+// The files of a catalog, and the steps that move a dataset from one state to another on disk. Each step is one rename
+// or one atomic write, so that a crash leaves the state before or after it.
 //   NAME/                  a whole dataset: graphs.pfg or graph.pfg, and dataset.json
 //   .imports/NAME.json     an import that is wanted, or has failed
 //   .imports/NAME.deleted  the same file of an import that was deleted while it ran
@@ -39,7 +39,7 @@ class CatalogFiles {
   std::filesystem::path DatasetPath(const DatasetId& id) const { return directory_ / id.value(); }
   // Datasets that are there. The record of one may be unreadable.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadDatasets() const;
-  // Of one of them.
+  // Reads the record of one of them.
   absl::StatusOr<ImportRecord> ReadDataset(const DatasetId& id) const;
   // Imports wanted or failed. One that had published its dataset when the process died has ended: its record is
   // removed. The record of one whose name something else has taken goes to .quarantine/.
@@ -66,7 +66,7 @@ class CatalogFiles {
   std::filesystem::path ImportPath(const DatasetId& id) const;
   std::filesystem::path DeletedImportPath(const DatasetId& id) const;
   std::filesystem::path TemporaryPath(const DatasetId& id) const;
-  // Whether an entry whose name begins with a dot was made here, and is not needed any more.
+  // True if an entry whose name begins with a dot was made here, and is not needed any more.
   bool IsLeaving(const std::string& name) const;
   bool IsImportOf(const DatasetId& id, const std::filesystem::path& record) const;
 

@@ -80,15 +80,15 @@ class CatalogImpl final : public Catalog {
   void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes the import of `entry` wait as it did when the process before this one ended.
   static void SetWait(const ImportWait& wait, Entry& entry);
-  // When an import of this record may begin, by clock_.
+  // Returns when an import of this record may begin, by clock_.
   absl::Duration NotBefore(const absl::StatusOr<ImportRecord>& record) const;
   // Moves whatever has the name of a failed dataset to .quarantine/.
   absl::Status ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether the import that runs is of the dataset that now has this name, and not of a deleted one that had it.
+  // True if the import that runs is of the dataset that now has this name, and not of a deleted one that had it.
   bool IsRunning(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return running_ == id && !running_deleted_;
   }
-  // Whether it is wanted, and waits for the machine.
+  // True if it is wanted, and waits for the machine.
   bool WaitsToRetry(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return entry.dataset.state == DatasetState::kImporting && entry.tries > 0 && !IsRunning(entry.dataset.id);
   }
@@ -100,7 +100,7 @@ class CatalogImpl final : public Catalog {
   absl::StatusOr<ImportedSummary> RunImport(const DatasetId& id, const ImportRecord& record,
                                             const std::stop_token& stop);
   ImportRoom RoomFor(const DatasetId& id) const;
-  // What an earlier try had published when the machine failed; nullopt: none had.
+  // Returns what an earlier try had published when the machine failed; nullopt: none had.
   absl::StatusOr<std::optional<ImportedSummary>> FindPublished(const DatasetId& id, const ImportRecord& record) const;
   absl::StatusOr<ImportedSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                                    const std::stop_token& stop);

@@ -1,5 +1,5 @@
-// Which dataset the catalog's thread takes up next: in the order that they came, but one that has to wait lets others
-// go before it.
+// The queue of datasets that the catalog's thread takes up: in the order that they came, but one that has to wait lets
+// others go before it.
 // Threads: one at a time; the catalog calls it under its lock.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What an import was asked to do, as a JSON file: in datasets/.imports/ while it is wanted or after it failed, and
-// within the dataset's directory once it is whole. Threads: pure.
+// The record of what an import was asked to do, as a JSON file: in datasets/.imports/ while it is wanted or after it
+// failed, and within the dataset's directory once it is whole. Threads: pure.
 #pragma once
 
 #include <string>
@@ -35,14 +35,17 @@ struct ImportRecord {
 // Empty: it is begun.
 std::string WhyNotBegun(const ImportRecord& record);
 
-// Of a dataset that is imported now: 128 random bits, so that neither a clock nor a name makes two datasets one.
+// Makes the uid of a dataset that is imported now: 128 random bits, so that neither a clock nor a name makes two
+// datasets one.
 std::string MakeDatasetUid();
-// Of one that a version imported which gave none: the time, as those versions told datasets apart.
+// Makes the uid of a dataset that an older version imported without one: from the time, as those versions told datasets
+// apart.
 std::string DatasetUidOfTime(absl::Time create_time);
 
 std::string RecordToJson(const ImportRecord& record);
-// DataLoss naming what is of another type or an unknown name, and where the time or the source is missing. Whatever
-// else is missing keeps its default: older records lack what came later. A uid that is missing is that of the time.
+// DataLoss naming a field of another type or with an unknown name, and if the time or the source is missing. Other
+// fields that are missing keep their defaults: older records lack fields that came later. A uid that is missing is that
+// of the time.
 absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
 
 }  // namespace permafrost::data

@@ -25,7 +25,7 @@ absl::Status PathError(const fs::path& path, const std::error_code& error, std::
   return lasts ? absl::InvalidArgumentError(status.message()) : status;
 }
 
-// Of what the path leads to; not_found: to nothing.
+// The type of what the path leads to; not_found: it leads to nothing.
 absl::StatusOr<fs::file_type> TypeOf(const fs::path& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -77,7 +77,7 @@ absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, st
 absl::Status CheckEntry(const fs::path& entry, std::span<const fs::path> roots) {
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(entry));
   std::error_code ignored;
-  // Where a link to nothing leads is not known until something is there.
+  // Nobody knows where a link to nothing leads until something is there.
   if (type == fs::file_type::not_found && fs::is_symlink(fs::symlink_status(entry, ignored))) {
     return Outside(entry, "a link to what does not exist");
   }

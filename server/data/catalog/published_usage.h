@@ -1,4 +1,4 @@
-// What the catalog tells of all datasets together, for who must not wait for its lock, which is held while the disk is
+// The catalog's totals of all datasets, for callers that must not wait for its lock, which is held while the disk is
 // written.
 // Threads: all methods are safe anywhere.
 #pragma once

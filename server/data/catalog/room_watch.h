@@ -1,5 +1,4 @@
-// Whether there is room for the import that runs: looked at while it writes, since nobody knows beforehand what it
-// takes.
+// Watches that there is room for the import that runs, while it writes, since nobody knows beforehand what it takes.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +16,9 @@ namespace permafrost::data {
 
 struct ImportRoom {
   DiskReserve reserve;
-  // Of all datasets together; 0: any number.
+  // Bytes that all datasets together may take; 0: any number.
   uint64_t max_bytes = 0;
-  // Of the others.
+  // Bytes that the other datasets take.
   uint64_t taken_bytes = 0;
 };
 

@@ -1,4 +1,4 @@
-// What stands in an upload's folder, for the store and its writers (upload_store.h). Threads: safe anywhere.
+// The layout of an upload's folder, for the store and its writers (upload_store.h). Threads: safe anywhere.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace permafrost::data {
 inline constexpr char kUploadFiles[] = "files";
 inline constexpr char kUploadComplete[] = "complete";
 
-// Of the file there, no link followed; 0: there is none. Errors: those of SystemError.
+// The bytes of the file there, no link followed; 0: there is none. Errors: those of SystemError.
 absl::StatusOr<int64_t> BytesAt(const std::filesystem::path& path);
-// Whether a file is there, no link followed.
+// True if a file is there, no link followed.
 bool IsRegular(const std::filesystem::path& path);
 
 }  // namespace permafrost::data

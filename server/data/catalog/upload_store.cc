@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr char kDeclaration[] = "upload.json";
 constexpr size_t kHexDigits = 16;
 
-// What upload.json holds.
+// The content of upload.json.
 struct Declaration {
   std::string kind;
   UploadId id;
@@ -265,7 +265,7 @@ absl::Status UploadStore::Remove(const UploadId& id) {
   PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadComplete));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kDeclaration));
   account_.Erase(id);
-  // Whatever else lies there is not the store's.
+  // Other files there are not the store's.
   std::error_code ignored;
   fs::remove(folder, ignored);
   return absl::OkStatus();

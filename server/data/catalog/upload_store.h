@@ -59,8 +59,8 @@ struct UploadOptions {
   std::function<void(std::string_view)> warn = [](std::string_view) {};
   // Kept free on the disk of the directory: a new upload, and each piece of one, is refused where less would be.
   DiskReserve reserve;
-  // Whether something that has not ended still needs this upload's folder: then it does not go for its age. Asked under
-  // the store's lock, from Create on; it must not call back.
+  // Returns true if something that has not ended still needs this upload's folder: then it does not go for its age.
+  // Asked under the store's lock, from Create on; it must not call back.
   std::function<bool(const std::filesystem::path& folder)> in_use = [](const std::filesystem::path&) { return false; };
 };
 
@@ -81,8 +81,8 @@ class UploadWriter {
   // Errors: InvalidArgument for no such file, or more bytes than it has; FailedPrecondition for an `offset` that is not
   // what was received of it; DataLoss where `xxh3` is not that of `data`; those of SystemError.
   absl::Status Append(int64_t file, int64_t offset, std::string_view data, uint64_t xxh3);
-  // Where all bytes have come: checks every file, brings them to disk, and is complete from then on. A file that is not
-  // what its checksum says is emptied: DataLoss naming it.
+  // Call it when all bytes have come: it checks every file and brings them to disk, and the upload is complete from
+  // then on. A file that is not what its checksum says is emptied: DataLoss naming it.
   absl::Status Finish();
 
  private:
@@ -121,7 +121,7 @@ class UploadStore {
   // No error if there is none. Errors: Unavailable while a writer is there, those of SystemError.
   absl::Status Delete(const UploadId& id);
 
-  // By id, after `after`, at most `most`. What has grown old goes first.
+  // Lists uploads by id, after `after`, at most `most`. Old uploads are removed first.
   struct Listed {
     UploadId id;
     int64_t files = 0;
@@ -154,7 +154,7 @@ class UploadStore {
   const UploadOptions options_;
   UploadAccount account_;
   mutable absl::Mutex mu_;
-  // Of which the machine did not tell whether they are there; asked again before a new upload.
+  // Uploads of which the machine did not tell whether they are there. It is asked again before a new upload.
   std::set<UploadId> unread_ ABSL_GUARDED_BY(mu_);
 };
 

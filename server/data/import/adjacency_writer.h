@@ -17,7 +17,7 @@ enum class Direction { kIn, kOut };
 
 struct AdjacencyShape {
   uint64_t nodes = 0;  // more than every row
-  // Of edges with equal ends one is kept: weights added, the latest timestamp, the first row.
+  // Keeps one of several edges with equal ends: weights added, the latest timestamp, the first row.
   bool coalesce = false;
   bool weights = false, timestamps = false, edge_ids = false;  // sections wanted; the records must have them
   const Renumbering* renumbering = nullptr;                    // for messages, which name the source's rows

@@ -44,7 +44,7 @@ absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, Impor
   return true;
 }
 
-// What a type of array is stored as; kNone for those that are not taken.
+// Returns the type that an array is stored as; kNone for arrays that are not taken.
 DataType StoredType(const NpyHeader& header, bool bfloat16) {
   const auto is = [&header](NpyKind kind, uint64_t bytes) { return header.kind == kind && header.item_bytes == bytes; };
   if (bfloat16) return is(NpyKind::kUnsigned, 2) ? DataType::kBfloat16 : DataType::kNone;
@@ -98,7 +98,7 @@ absl::StatusOr<FeatureSummary> WriteFeatureRows(const SourceFile& file, const Du
   FeatureSink sink(due, directory, monitor, writer);
   const auto no_fault = [](uint64_t, std::string_view) { return absl::OkStatus(); };
   if (due.as == FeatureType::kAsIs) {
-    // Whether all are integers is known at the end only.
+    // Only the end tells whether all are integers.
     FeatureRows features(DataType::kInt32);
     WaitingColumn waiting(directory, monitor.stop());
     PF_ASSIGN_OR_RETURN(const bool done, ReadRows(file, due, monitor, features, [&](const CsvRows&, bool) {

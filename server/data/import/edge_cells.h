@@ -7,7 +7,7 @@
 
 namespace permafrost::data {
 
-// How lines are cut into cells.
+// The marks by which lines are cut into cells.
 struct CellMarks {
   char delimiter = ',';  // ' ': any run of spaces and tabs
   char quote = '\0';     // as EdgeListOptions::quote

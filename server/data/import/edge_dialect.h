@@ -1,4 +1,4 @@
-// How the lines of an edge list are to be read: from the options and from the file's first lines.
+// Finds how the lines of an edge list are to be read, from the options and from the file's first lines.
 // Threads: pure.
 #pragma once
 

@@ -27,7 +27,7 @@ struct EdgeLine {
   int64_t timestamp = 0;
 };
 
-// What is wrong with a line: the cell, from 1 (0: the line as a whole), and "field: what".
+// The fault of a line: the cell, from 1 (0: the line as a whole), and "field: what".
 struct LineFault {
   int column = 0;
   std::string what;

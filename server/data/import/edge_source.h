@@ -1,4 +1,4 @@
-// Where the edges of one large graph come from, some at a time.
+// Gives the edges of one large graph, some at a time.
 // Threads: one at a time.
 #pragma once
 

@@ -17,10 +17,10 @@
 
 namespace permafrost::data {
 
-// Of text at once, where an import may take `memory_bytes` and makes a record of each line.
+// Bytes of text that are read at once if an import may take `memory_bytes` and makes a record of each line.
 size_t EdgeBlockBytes(uint64_t memory_bytes, size_t record_bytes);
 
-// How the file's first lines say it is to be read. Reads them only.
+// Finds how the file is to be read from its first lines, and reads them only.
 absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeListOptions& options,
                                             ImportMonitor& monitor);
 

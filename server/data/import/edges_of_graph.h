@@ -15,8 +15,8 @@ namespace permafrost::data {
 
 class EdgesOfGraph {
  public:
-  // From the next graph on. Added: file order is then e0, inverse(e0), e1, inverse(e1), ... as OGB's reader makes it;
-  // self-loops too.
+  // Takes effect from the next graph on. With inverses, file order is e0, inverse(e0), e1, inverse(e1), ... as OGB's
+  // reader makes it; self-loops too.
   void SetAddInverses(bool add_inverses) { add_inverses_ = add_inverses; }
   // Forgets the edges; those that follow are of graph `graph` with `num_nodes` nodes.
   void BeginGraph(int64_t graph, int64_t num_nodes);

@@ -161,7 +161,7 @@ absl::Status FeatureSink::Finish(FeatureSummary& summary) {
   return absl::OkStatus();
 }
 
-// What the store gives back for a value.
+// Returns what the store gives back for a value.
 double FeatureSink::Stored(double value, size_t column) const {
   const auto narrowed = static_cast<float>(value);
   switch (stored_) {

@@ -28,7 +28,7 @@ struct DueTable {
   SectionKind section;
   uint64_t rows = 0;
   std::string why;  // "as raw/num-node-list.csv says"
-  // Of node features only.
+  // For node features only.
   FeatureType as = FeatureType::kAsIs;
   const Renumbering* renumbering = nullptr;  // none where there is none
   uint64_t memory_bytes = 0;                 // for rows that are renumbered
@@ -43,7 +43,7 @@ class FeatureSink {
   FeatureSink(const DueTable& due, const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer)
       : due_(due), directory_(directory), monitor_(monitor), writer_(writer) {}
 
-  // Of finite values of `type`, a dense one.
+  // Begins a table of finite values of `type`, a dense one.
   absl::Status Begin(DataType type, uint64_t width);
   // Whole rows. Errors: what `fault` says for a value that the asked type cannot hold; of the disk; Cancelled.
   absl::Status Append(std::span<const std::byte> rows, const Fault& fault);

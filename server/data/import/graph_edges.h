@@ -22,23 +22,23 @@ struct EdgesPlan {
   std::filesystem::path directory;  // for temporary files
   uint64_t memory_bytes = 0;
   uint64_t least_nodes = 0;  // more where the edges have larger rows
-  // What to keep of the records, which must have it. edge_ids: the rows of the source.
+  // The fields of the records to keep; the records must have them. edge_ids: the rows of the source.
   bool weights = false, timestamps = false, edge_ids = false;
 };
 
 // The line that tells what InverseEdges::kAuto did.
 std::string InverseEdgesNote(bool added);
-// What one large graph's import may take in all for sorting and buffers.
+// Bytes that one large graph's import may take in all for sorting and buffers.
 uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits);
 // Ok where the offsets of `nodes`, or what their order takes, fit limits.memory_bytes; else ResourceExhausted, `source`
 // naming where nodes are from.
 absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits,
                         NodeOrder order = NodeOrder::kNone);
 
-// Writes the sections of edges, and sets of `summary` what they say: nodes, edges, directions, degrees. InverseEdges::
-// kAuto adds inverses unless the source lists both directions of every edge; where these differ in weights or
-// timestamps the graph is directed. Where options.order asks for another order of nodes, it is found here and set in
-// `renumbering`: all that follows must be written by it.
+// Writes the sections of edges, and sets the fields of `summary` that follow from them: nodes, edges, directions,
+// degrees. InverseEdges:: kAuto adds inverses unless the source lists both directions of every edge; where these differ
+// in weights or timestamps the graph is directed. If options.order asks for another order of nodes, it is found here
+// and set in `renumbering`: all that follows must be written by it.
 template <class Record>
 absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, ImportMonitor& monitor, GraphWriter& writer,
                         GraphSummary& summary, Renumbering& renumbering);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kMaxGraphs = std::numeric_limits<uint32_t>::max();
 
-// What the largest moment takes for each graph: two offsets, its place in a split file and its id there, and the room
-// that a vector growing to an unknown length leaves unused.
+// Bytes that the largest moment takes for each graph: two offsets, its place in a split file and its id there, and the
+// room that a vector growing to an unknown length leaves unused.
 constexpr uint64_t kBytesPerGraph = 48;
 // And for each stored edge of one graph, as EdgesOfGraph keeps and sorts them.
 constexpr uint64_t kBytesPerEdge = 72;

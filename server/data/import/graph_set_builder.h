@@ -31,7 +31,8 @@ namespace permafrost::data {
 
 class GraphSetBuilder {
  public:
-  // Of nodes, and of edges before inverses are added, so that an edge's index within its graph fits 32 bits.
+  // Most nodes of a graph, and most edges before inverses are added, so that an edge's index within its graph fits 32
+  // bits.
   static constexpr int64_t kMaxGraphSize = std::numeric_limits<int32_t>::max();
 
   GraphSetBuilder(const ImportOptions& options, const std::filesystem::path& directory, ImportMonitor& monitor);
@@ -47,7 +48,7 @@ class GraphSetBuilder {
   int64_t num_source_edges() const { return static_cast<int64_t>(edge_offsets_.back()) / edge_factor_; }
   int64_t NodesOf(int64_t graph) const { return SizeAt(node_offsets_, graph); }
   int64_t FirstNodeOf(int64_t graph) const { return static_cast<int64_t>(node_offsets_[static_cast<size_t>(graph)]); }
-  // Of a node of the set, counted over all graphs: looks at graph `guess` first.
+  // Returns the graph of a node of the set, counted over all graphs; looks at graph `guess` first.
   int64_t GraphOf(int64_t node, int64_t guess) const;
   int64_t SourceEdgesOf(int64_t graph) const { return SizeAt(edge_offsets_, graph) / edge_factor_; }
 
@@ -87,9 +88,10 @@ class GraphSetBuilder {
     writer_.categories().edge.tables = std::move(tables);
   }
 
-  // What a source's format says beyond that, before Finish: class_values, ..._origin, duplicate_edges.
+  // The fields that a source's format says beyond that, to be set before Finish: class_values, ..._origin,
+  // duplicate_edges.
   GraphSetSummary& summary() { return summary_; }
-  // Whether `count` things of `bytes_each` fit the memory that an import may take.
+  // Ok if `count` things of `bytes_each` fit the memory that an import may take.
   absl::Status CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things, uint64_t bytes_each) const;
 
   // Joins the sections into the store, synced.

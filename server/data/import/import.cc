@@ -41,7 +41,7 @@ absl::StatusOr<Importer> DetectImporter(const fs::path& source) {
       continue;
     }
     if (importer.detect == nullptr) continue;
-    // What cannot be looked at may be of this format: no other is taken in its place.
+    // A source that cannot be looked at may be of this format, so no other is taken in its place.
     PF_ASSIGN_OR_RETURN(const bool is_of, importer.detect(source));
     if (is_of) return importer;
     absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(importer.known_by), " (",
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindSource(const ImportOptions& opt
 absl::StatusOr<ImportedSummary> FoundGraph::Run(const fs::path& directory, ImportMonitor& monitor) {
   GraphSummary summary;
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<GraphWriter> writer, GraphWriter::Create(directory, monitor.stop()));
-  // A graph without any has none, and an older version's may have some that nobody knows.
+  // This tells a graph without categories from one of an older version, whose categories nobody knows.
   writer->categories();
   PF_RETURN_IF_ERROR(Read(directory, monitor, *writer, summary));
   PF_RETURN_IF_ERROR(monitor.Advance("syncing", 0));

@@ -29,8 +29,8 @@ absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const std::
                                        const ImportObserver& observer, std::stop_token stop,
                                        const ImportLimits& limits = {});
 
-// Whether Import would find its source: which format it is, and whether its files are there and go with each other and
-// the options. Reads no rows. Errors: as Import's, as far as they can be told so.
+// Ok if Import would find its source: its format is known, and its files are there and go with each other and the
+// options. Reads no rows. Errors: as Import's, as far as they can be told so.
 absl::Status CheckSource(const ImportOptions& options, const ImportLimits& limits);
 
 }  // namespace permafrost::data

@@ -1,4 +1,4 @@
-// What an importer is: one row of the registry in import.cc. A new format is its own files, a row there, its value of
+// An importer is one row of the registry in import.cc. A new format is its own files, a row there, its value of
 // ImportFormat with the proto's, and its flag.
 // Threads: functions of the importing thread.
 #pragma once
@@ -23,7 +23,7 @@ namespace permafrost::data {
 class FoundSource {
  public:
   virtual ~FoundSource() = default;
-  // What Run reads in all, each reading of a file counted: the end of the progress that the monitor tells.
+  // Bytes that Run reads in all, each reading of a file counted: the end of the progress that the monitor tells.
   virtual int64_t bytes() const = 0;
   // Returns the files that the source has, and those that Run reads. A source that is one file returns nothing.
   virtual SourceContents contents() const { return {}; }
@@ -70,12 +70,13 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindAs(const ImportOptions& options
 
 struct Importer {
   ImportFormat format;
-  // By what kAuto knows a directory of the format, for messages: "raw/edge.csv[.gz]". Empty: the source is a file.
+  // Tells in messages by what kAuto knows a directory of the format: "raw/edge.csv[.gz]". Empty: the source is a file.
   std::string_view known_by;
-  // Whether the directory is of the format; nullptr: the source is a file. Errors: as TypeOfSource
+  // Returns true if the directory is of the format; nullptr: the source is a file. Errors: as TypeOfSource
   // (data/source/source_file.h).
   absl::StatusOr<bool> (*detect)(const std::filesystem::path& directory);
-  // Whether a file is of the format, by its name; nullptr: where `detect` is null too, any file that no other knows.
+  // Returns true if a file is of the format, by its name. If this and `detect` are null, any file that no other format
+  // knows is.
   bool (*detect_file)(const std::filesystem::path& file) = nullptr;
   // Errors: NotFound for missing files, InvalidArgument for files that contradict each other or the options. A file
   // that has to be read for it is asked for as `limits` say.

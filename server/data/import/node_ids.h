@@ -33,7 +33,7 @@ class NumberTable {
   // kNoRow for a number that was never added.
   static constexpr NodeId kNoRow = NodeId{UINT32_MAX};
   NodeId Row(uint64_t number) const;
-  // Whether every row is its own number.
+  // True if every row is its own number.
   bool IsRows() const { return numbers_.empty() || numbers_.back() == numbers_.size() - 1; }
   absl::Status Write(const Renumbering& renumbering, GraphWriter& writer) const;
 

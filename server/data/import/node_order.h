@@ -15,7 +15,7 @@
 namespace permafrost::data {
 
 inline constexpr uint64_t kOrderBytesPerNode = 16;
-// Of a node's in-neighbours the first so many are asked, so that a hub takes no more memory than they do.
+// So many of a node's first in-neighbours are asked, so that a hub takes no more memory than they do.
 inline constexpr size_t kMostAsked = size_t{1} << 16;
 
 // Edges that begin in each node, up to 2^32 - 1: how often it stands among other nodes' in-neighbours, and so is drawn.

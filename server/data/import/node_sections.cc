@@ -18,7 +18,7 @@
 namespace permafrost::data {
 namespace {
 
-// What the summary says of labels, row after row.
+// Collects what the summary says of labels, row after row.
 class LabelSummary {
  public:
   LabelSummary(uint64_t nodes, LabelledNodes& labelled) : labelled_(labelled) { labelled_.assign(nodes, false); }
@@ -58,7 +58,7 @@ class LabelSummary {
   ValueSets classes_;
 };
 
-// Of an integer that a float cannot hold, a class would become another one.
+// Refuses an integer that a float cannot hold: its class would become another one.
 absl::Status ReadLabels(NpyArray& array, std::span<float> labels, std::vector<int64_t>& integers) {
   const uint64_t begin = array.position();
   if (array.header().kind != NpyKind::kFloat) {

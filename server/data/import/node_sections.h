@@ -22,7 +22,7 @@
 
 namespace permafrost::data {
 
-// Which nodes have a label, by row of the source.
+// True for each node that has a label, by row of the source.
 using LabelledNodes = std::vector<bool>;
 
 // Labels that are due: for how many nodes, where that number is from, and how their rows are numbered.
@@ -46,7 +46,8 @@ absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, Impor
 absl::Status WriteTimeArray(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
                             GraphSummary& summary);
 
-// Of arrays of rows, or of masks [nodes] of 0 and 1. Each node stands in one split at most. Memory: a byte a node.
+// Reads splits from arrays of rows, or from masks [nodes] of 0 and 1. Each node stands in one split at most. Memory: a
+// byte a node.
 absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& files, bool masks, uint64_t nodes,
                                             ImportMonitor& monitor);
 // Renumbers, sorts and writes the splits, and sets what the summary says of them.

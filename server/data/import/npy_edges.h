@@ -46,7 +46,7 @@ class NpyEdgeSource final : public EdgeSource<Record> {
   std::vector<int64_t> time_buffer_;
 };
 
-// Of a square matrix: entry (i, j) is an edge from i to j, its value the weight. Zeros are no edges.
+// Edges of a square matrix: entry (i, j) is an edge from i to j, its value the weight. Zeros are no edges.
 template <class Record>
 class MatrixEdgeSource final : public EdgeSource<Record> {
  public:

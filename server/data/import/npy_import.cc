@@ -228,7 +228,7 @@ class NpyImport {
   Renumbering renumbering_;
 };
 
-// Of files that mean the same, all but one are too many.
+// Refuses two files that mean the same.
 absl::Status CheckAtMostOne(std::initializer_list<const std::optional<SourceFile>*> files) {
   const SourceFile* found = nullptr;
   for (const auto* file : files) {

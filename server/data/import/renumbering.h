@@ -1,4 +1,4 @@
-// Which rows the store gives to the source's rows.
+// The rows that the store gives to the source's rows.
 // Threads: const methods are safe anywhere. Memory: 4 bytes a node, or none.
 #pragma once
 

@@ -69,7 +69,7 @@ struct ColumnRanges {
     max[column] = std::max<double>(max[column], value);
     ++entries[column];
   }
-  // What is not stored is zero.
+  // Values that are not stored are zero.
   void TakeZeros(uint64_t rows) {
     for (size_t c = 0; c < min.size(); ++c) {
       if (entries[c] == rows) continue;

@@ -32,7 +32,7 @@ class SparseFeaturesImport {
                                                          const EdgeSorterOptions& sorting, ImportMonitor& monitor);
   // Entries read, zeros apart.
   uint64_t entries() const { return entries_; }
-  // Of a matrix, its width; else one more than the largest feature.
+  // The width of a matrix; else one more than the largest feature.
   uint64_t width() const { return width_; }
 
   // Writes all, once; sets node_features and node_feature_nonzeros. `width`: at least width().

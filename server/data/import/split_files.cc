@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 absl::StatusOr<bool> HoldsPickles(const fs::path& folder) { return HoldsAny(folder, {"train.pt"}); }
 
-// Of a folder that cannot be listed nothing is known: taken for an empty one, it would have a split drawn.
+// Fails for a folder that cannot be listed: taken for an empty one, it would have a split drawn.
 absl::StatusOr<std::vector<std::string>> SplitFolders(const fs::path& source, bool of_links) {
   std::vector<std::string> names;
   std::error_code error;
@@ -84,7 +84,7 @@ absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, cons
 
 absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor,
                                       std::string_view item) {
-  // Where each graph was seen: split, and its row; row 0 is nowhere.
+  // The place where each graph was seen: split, and its row; row 0 is nowhere.
   struct Place {
     uint32_t split = 0;
     uint32_t row = 0;

@@ -33,7 +33,8 @@ class TuEdges {
   enum class Next : uint8_t {
     kEdge,
     kEnd,
-    // What was given so far is void, since the file turned out to number nodes from 0, or to need sorting: Begin again.
+    // The edges given so far are void, since the file turned out to number nodes from 0, or to need sorting: Begin
+    // again.
     kAnew,
   };
 
@@ -54,7 +55,7 @@ class TuEdges {
   // a smaller node than the one before it.
   int64_t largest_node() const { return largest_node_; }
   int64_t descents() const { return descents_; }
-  // Whether edges come in another order than the file's.
+  // True if edges come in another order than the file's.
   bool sorted() const { return sorted_ != nullptr; }
   // For errors about the edge read last; of sorted ones about the file's end.
   const CsvRows& file_rows() const { return *rows_; }
@@ -66,7 +67,7 @@ class TuEdges {
   absl::StatusOr<int64_t> ParseNode(std::string_view field, std::string_view cell) const;
   absl::StatusOr<Next> ReadSorted(Edge& edge);
   absl::StatusOr<Next> End();
-  // Whether the line says that ids begin at 0; they are then taken so.
+  // True if the line says that ids begin at 0; they are then taken so.
   bool FindsZero(std::string_view line);
   // After a row that cannot be: whether a later one says that ids begin at 0, so that it can. Errors: transient, and
   // Cancelled; what is wrong with the rest of the file is none, since the row before it is told first.

@@ -29,7 +29,7 @@ class TuFeatures {
   static absl::StatusOr<TuFeatures> Open(const TuFiles::Features& files, bool one_hot, int64_t rows,
                                          const std::string& why, ImportMonitor& monitor);
 
-  // Whether there is anything to read.
+  // True if there is anything to read.
   bool any() const { return labels_.has_value() || attributes_.has_value(); }
   // Reads the next row. Errors: InvalidArgument naming file, row and cell.
   absl::Status Next();

@@ -27,7 +27,7 @@ constexpr std::string_view kIndicator = "_graph_indicator.txt";
 // Files by the path below which messages name them.
 using FilesByName = std::map<std::string, SourceFile>;
 
-// What macOS puts beside each file of an archive is none of it.
+// macOS puts such a file beside each file of an archive; it is no part of the dataset.
 bool IsResourceFork(std::string_view path) {
   const size_t slash = path.rfind('/');
   return path.substr(slash == path.npos ? 0 : slash + 1).starts_with("._");
@@ -74,7 +74,7 @@ absl::Status ForEachEntry(const fs::path& directory, const F& take) {
   return absl::OkStatus();
 }
 
-// Those of `source` that end as a TUDataset's do.
+// Returns the files of `source` that end as a TUDataset's do.
 absl::StatusOr<FilesByName> FilesOfDirectory(const fs::path& source) {
   FilesByName files;
   const auto take = [&files](const fs::path& path, const std::string& name) -> absl::Status {
@@ -125,7 +125,7 @@ class Finder {
   std::string stem_;
 };
 
-// Of the node's tables those that the options ask for.
+// Keeps the node's tables that the options ask for.
 absl::Status Choose(const TuOptions& options, TuFiles& files) {
   const auto missing = [&](std::string_view table) {
     return absl::InvalidArgumentError(

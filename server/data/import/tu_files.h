@@ -42,9 +42,9 @@ struct TuFiles {
 // say.
 absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLimits& limits);
 
-// Whether the directory, or its raw/, has a NAME_graph_indicator.txt. Errors: as TypeOfSource.
+// True if the directory, or its raw/, has a NAME_graph_indicator.txt. Errors: as TypeOfSource.
 absl::StatusOr<bool> IsTuDirectory(const std::filesystem::path& directory);
-// Whether the file is called NAME.zip.
+// True if the file is called NAME.zip.
 bool IsZipName(const std::filesystem::path& file);
 
 }  // namespace permafrost::data

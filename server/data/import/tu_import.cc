@@ -308,7 +308,7 @@ class TuImport {
     return files_.degrees ? AddDegrees(graph) : absl::OkStatus();
   }
 
-  // How many edges begin in each node of the graph finished last.
+  // Adds the number of edges that begin in each node of the graph finished last.
   absl::Status AddDegrees(int64_t graph) {
     const int64_t most = options_.tu.max_degree;
     std::vector<int64_t> degrees(static_cast<size_t>(builder_.NodesOf(graph)));

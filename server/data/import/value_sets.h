@@ -30,7 +30,7 @@ class ValueSets {
     }
     AddBeyond(into, value);
   }
-  // Puts the values of a column into `table`. Where they are more than categories may have, `table` is told that there
+  // Puts the values of a column into `table`. If there are more than categories may have, `table` is told that there
   // are too many.
   void Take(size_t column, CategoryTable& table) const;
   // Tables of columns taken over as they stand, one for each.

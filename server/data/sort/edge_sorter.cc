@@ -80,7 +80,7 @@ void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, i
   const uint64_t buckets = ((uint64_t{all.most} - all.least) >> shift) + 1;
   const auto bucket_of = [&](NodeId row) { return (row - all.least) >> shift; };
 
-  // Where each piece's edges of each bucket go: after those of the pieces before it, which keeps the order.
+  // The places where each piece's edges of each bucket go: after those of the pieces before it, which keeps the order.
   std::vector<std::vector<uint64_t>> next(in.size());
   ParallelFor(threads, pieces, 1, [&](int64_t piece, int64_t, int) {
     std::vector<uint64_t> counts(buckets);
@@ -134,7 +134,7 @@ void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, i
 
 namespace {
 
-// Of the memory: an eighth each to the scratch of the sort and the buffers of the runs; the rest holds the edges as
+// The scratch of the sort and the buffers of the runs get an eighth of the memory each; the rest holds the edges as
 // they came and as they are sorted.
 constexpr uint64_t kScratchShare = 8, kRunsShare = 8;
 

@@ -38,7 +38,7 @@ class EdgeSorter {
  public:
   EdgeSorter(EdgeSorterOptions options, std::stop_token stop);
 
-  // Edges that can be added before a run is written. Most before any was.
+  // Edges that can be added before a run is written.
   uint64_t room() const { return capacity_ - buffered_; }
   // Edges come without inverses after all. Before the first run is written, and before Finish.
   void DropInverses() { options_.add_inverses = false; }

@@ -58,7 +58,7 @@ class SortedRuns<Record>::Merge {
     return absl::OkStatus();
   }
 
-  // Whether head a's edge goes before head b's; of equal keys the earlier run's.
+  // True if head a's edge goes before head b's; of equal keys the earlier run's goes first.
   bool Wins(size_t a, size_t b) const {
     const Head &x = heads_[a], &y = heads_[b];
     if (x.ended || y.ended) return !x.ended || (y.ended && a < b);

@@ -31,13 +31,13 @@ class CsvRows {
  public:
   static absl::StatusOr<CsvRows> Open(const SourceFile& file, ImportMonitor& monitor);
 
-  // Of a file whose length is known: the next of `due` rows, without its end of line; valid until the next call.
+  // For a file whose length is known: the next of `due` rows, without its end of line; valid until the next call.
   // `why` tells where the number comes from. An empty line is a row only where `empty_is_row`.
   absl::StatusOr<std::string_view> NextDue(int64_t due, std::string_view why, bool empty_is_row = false);
   // After the last due row: error if more follow, empty lines at the end apart.
   absl::Status ExpectEnd(int64_t due, std::string_view why);
 
-  // Of a file whose length is its own: false at its end, empty lines at the end apart.
+  // For a file of any length: false at its end, empty lines at the end apart.
   absl::StatusOr<bool> Next(std::string_view& line);
 
   // InvalidArgument "FILE:ROW: field: what", for the row read last.

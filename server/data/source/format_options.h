@@ -1,4 +1,4 @@
-// Which options of an import each format uses: an option that it does not use is refused, not passed over.
+// The options of an import that each format uses. An option that it does not use is refused, not passed over.
 // Threads: pure.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What an import is asked to do, what it tells, and what it may take.
+// The options of an import, the progress that it tells, and the limits of what it may take.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ enum class InverseEdges {
 inline constexpr EnumNames<InverseEdges, 3> kInverseEdgesNames{
     {{{InverseEdges::kAuto, "auto"}, {InverseEdges::kAdd, "add"}, {InverseEdges::kKeep, "keep"}}}};
 
-// How the cells of an edge list name nodes.
+// The way in which the cells of an edge list name nodes.
 enum class NodeIds {
   kRows,     // 0-based rows; the largest one, or num_nodes, sets the number of nodes
   kNumbers,  // any whole numbers below 2^64; rows are given in rising order, and the numbers kept
@@ -59,7 +59,7 @@ enum class Header { kAuto, kNo, kYes };
 inline constexpr EnumNames<Header, 3> kHeaderNames{
     {{{Header::kAuto, "auto"}, {Header::kNo, "no"}, {Header::kYes, "yes"}}}};
 
-// Which features to take where a source has a dense and a sparse table for its nodes.
+// The features to take if a source has a dense and a sparse table for its nodes.
 enum class NodeFeatureChoice {
   kAuto,    // the sparse one, unless the dense one has as many columns and a tenth or more of them is not zero
   kDense,   // refused where there is none
@@ -69,7 +69,7 @@ inline constexpr EnumNames<NodeFeatureChoice, 3> kNodeFeatureChoiceNames{{{{Node
                                                                            {NodeFeatureChoice::kDense, "dense"},
                                                                            {NodeFeatureChoice::kSparse, "sparse"}}}};
 
-// What dense node features of one large graph are stored as.
+// The type that dense node features of one large graph are stored as.
 enum class FeatureType {
   kAsIs,  // as the source has them; text: int32 where all cells are integers, else float32
   kFloat32,
@@ -103,7 +103,7 @@ struct EdgeListOptions {
   bool operator==(const EdgeListOptions&) const = default;
 };
 
-// Which node features of a TUDataset are taken.
+// The node features of a TUDataset that are taken.
 enum class TuNodeFeatures {
   kAll,     // attributes and labels, whichever there are; where there are neither, degrees
   kLabels,  // refused where there are none; so are the attributes
@@ -120,8 +120,8 @@ struct TuOptions {
   // Labels and degrees as one-hot float32 columns, as they are beside attributes always; false: an int32 column of
   // categories each, which models embed.
   bool one_hot = false;
-  // Of kDegree: a larger degree counts as this one. 1..999,999, or 1..4,095 where
-  // one_hot, which makes no more columns than the set needs.
+  // For kDegree: a larger degree counts as this one. 1..999,999, or 1..4,095 with one_hot, which makes no more columns
+  // than the set needs.
   int64_t max_degree = 1000;
   bool operator==(const TuOptions&) const = default;
 };
@@ -133,7 +133,7 @@ struct ImportOptions {
   // one large graph a self-loop is its own inverse. A TUDataset has both directions of its edges, which stay as they
   // stand.
   InverseEdges inverse_edges = InverseEdges::kAuto;
-  // One large graph: of several edges with equal ends one is kept, their weights added, the latest timestamp kept. Of a
+  // One large graph: of several edges with equal ends one is kept, their weights added, the latest timestamp kept. In a
   // TUDataset the first is kept, with its features.
   bool coalesce = false;
   // One large graph, directed: keep the edges in both orders (walks need the second). Symmetric ones have both anyway.
@@ -146,10 +146,10 @@ struct ImportOptions {
   // One large graph: how rows are numbered. Other than kNone costs a second sort of the edges, and of labels and
   // features a second writing and reading; the source's ids are kept (NodeNames).
   NodeOrder order = NodeOrder::kNone;
-  // Which of split/* to read; empty: the only one; none there: a seeded random one.
+  // The name of the split/* to read; empty: the only one; if none is there, a seeded random one.
   std::string split;
   uint64_t split_seed = 0;
-  // Of the random split; the rest is test.
+  // Fractions of the random split; the rest is test.
   double train_fraction = 0.8;
   double valid_fraction = 0.1;
   EdgeListOptions edge_list;
@@ -174,7 +174,7 @@ using ImportObserver = std::function<void(const ImportProgress&)>;
 // A quarter of the memory that this process may use (base/memory_limit.h).
 uint64_t DefaultImportMemory();
 
-// What an import may take, whatever its source says: a small gzip can hold billions of rows.
+// The limits of what an import may take, whatever its source says: a small gzip can hold billions of rows.
 struct ImportLimits {
   // Many small graphs: bytes of memory that each of these may take: what is kept for every graph, the edges of one
   // graph, their features. One large graph: bytes for sorting and buffers in all.
@@ -188,10 +188,10 @@ struct ImportLimits {
   uint64_t most_expansion = 200;
   // Threads that parse and sort the edges of one large graph, >= 1. The store is the same whatever their number.
   int threads = AvailableCores();
-  // Whether a source file may be read that, now open, turns out to lie at this path, links resolved. Errors end the
-  // import after the file's name: a refusal for good; a transient one (base/status.h), where that cannot be told just
-  // now, until it is tried again. Empty: any may. Asked after opening, so that a link moved since an earlier check
-  // cannot lead elsewhere. Not asked where the system does not tell (no /proc).
+  // Ok if a source file may be read that, now open, turns out to lie at this path, links resolved. Errors end the
+  // import, after the file's name: a refusal for good; a transient one (base/status.h), if that cannot be told just
+  // now, until it is tried again. Empty: any file may be read. It is asked after opening, so that a link moved since an
+  // earlier check cannot lead elsewhere. It is not asked if the system does not tell the path (no /proc).
   std::function<absl::Status(const std::filesystem::path&)> may_read;
 };
 

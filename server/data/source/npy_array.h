@@ -25,8 +25,8 @@ absl::StatusOr<std::optional<SourceFile>> FindNpz(const std::filesystem::path& s
 
 class NpyArray {
  public:
-  // Of `member`.npy in the archive `file`, or of `file` itself where it is empty. Errors name the file and what cannot
-  // be.
+  // Opens `member`.npy in the archive `file`, or `file` itself if `member` is empty. Errors name the file and what
+  // cannot be.
   static absl::StatusOr<NpyArray> Open(const SourceFile& file, const std::string& member, ImportMonitor& monitor);
 
   const NpyHeader& header() const { return header_; }
@@ -37,13 +37,13 @@ class NpyArray {
 
   // The next elements; as many as asked for must be left.
   absl::Status ReadBytes(std::span<std::byte> out);
-  // Of integers and truth values. InvalidArgument for other arrays, and for numbers above int64's.
+  // Reads integers and truth values. InvalidArgument for other arrays, and for numbers above int64's.
   absl::Status ReadIntegers(std::span<int64_t> out);
   // Reads numbers of every type, rounded to float. InvalidArgument for finite ones out of float's range, and for arrays
   // of anything else.
   absl::Status ReadFloats(std::span<float> out);
   absl::Status Skip(uint64_t elements);
-  // Whether bytes follow the last element: then the header does not mean this file.
+  // Ok if no bytes follow the last element; if some do, the header does not mean this file.
   absl::Status ExpectEnd();
   void Rewind() { reader_->Rewind(); }
 
@@ -57,7 +57,7 @@ class NpyArray {
       : name_(std::move(name)), reader_(std::move(reader)) {}
   absl::Status ReadHeader();
   absl::Status ReadFully(std::span<std::byte> out);
-  // After a piece was read: whether a finite double became infinite.
+  // Called after a piece was read. InvalidArgument if a finite double became infinite.
   absl::Status CheckRange(std::span<const std::byte> doubles, std::span<const float> floats) const;
 
   std::string name_;

@@ -25,7 +25,7 @@ struct NpyHeader {
   std::string ToString() const;
 };
 
-// Of the text between the length field and the data: "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }".
+// Parses the text between the length field and the data: "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }".
 // Errors: InvalidArgument saying what cannot be, without the file's name: big-endian, structured or object types,
 // orders other than C's.
 absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view text);

@@ -25,16 +25,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of looking at a source file or opening it. The want of descriptors or memory and a failing disk pass by themselves;
-// what the user put there stays as it is.
+// The error of looking at a source file or opening it. The want of descriptors or memory and a failing disk pass by
+// themselves; a fault of what the user put there stays.
 absl::Status SourceError(int error, const std::string& name, std::string_view action) {
   absl::Status status = SystemError(error, name, action);
   if (absl::IsNotFound(status) || absl::IsResourceExhausted(status) || error == EIO || error == ESTALE) return status;
   return absl::PermissionDeniedError(status.message());
 }
 
-// Where an open file, called `name` in messages, lies, links resolved; nullopt where the system does not tell. Errors:
-// transient, since what is not told just now must not be read unasked.
+// Returns the path of an open file, called `name` in messages, links resolved; nullopt if the system does not tell.
+// Errors: transient, since a file whose path is not told just now must not be read unasked.
 absl::StatusOr<std::optional<fs::path>> OpenedPath(int fd, const std::string& name) {
   std::error_code error;
   fs::path path = fs::read_symlink(absl::StrCat("/proc/self/fd/", fd), error);
@@ -110,7 +110,7 @@ class GzipReader final : public SourceReader {
       if (result == Z_STREAM_END) {
         member_ended_ = true;
       } else if (result != Z_OK && result != Z_BUF_ERROR) {
-        // What was inflated before goes out first, so that the error is reported at the row where it lies.
+        // The text that was inflated before goes out first, so that the error is reported at the row where it lies.
         corrupt_ = absl::InvalidArgumentError(
             absl::StrCat("corrupt gzip: ", stream_.msg != nullptr ? stream_.msg : zError(result)));
       }

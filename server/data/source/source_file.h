@@ -33,11 +33,11 @@ struct SourceFile {
   std::string member;  // of kZip: of the archive at `path`
 };
 
-// What `path`, called `name` in messages, leads to; not_found: to nothing. Errors: PermissionDenied for what can never
-// be looked at, as it lies there; transient: ResourceExhausted without descriptors or memory, Internal where the disk
-// fails.
+// Returns the type of what `path`, called `name` in messages, leads to; not_found: it leads to nothing. Errors:
+// PermissionDenied for what can never be looked at, as it lies there; transient: ResourceExhausted without descriptors
+// or memory, Internal where the disk fails.
 absl::StatusOr<std::filesystem::file_type> TypeOfSource(const std::filesystem::path& path, const std::string& name);
-// Of the error that ended the listing of a directory, called `name` in messages: Ok where there is none, or no such
+// Judges the error that ended the listing of a directory, called `name` in messages. Ok if there is none, or no such
 // directory. Errors: as TypeOfSource.
 absl::Status CheckListed(const std::error_code& error, const std::string& name);
 // `stem`.csv.gz, .csv.zst or .csv, the first of them that there is, below `source`; nullopt if there is none. `stem`:
@@ -46,7 +46,7 @@ absl::Status CheckListed(const std::error_code& error, const std::string& name);
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
 // The same; NotFound where there is neither.
 absl::StatusOr<SourceFile> FindRequiredSourceFile(const std::filesystem::path& source, std::string_view stem);
-// Whether `directory` holds a file of one of these names. Errors: as TypeOfSource.
+// True if `directory` holds a file of one of these names. Errors: as TypeOfSource.
 absl::StatusOr<bool> HoldsAny(const std::filesystem::path& directory, std::initializer_list<std::string_view> names);
 // The file at `path`, called `name` in messages; nullopt if there is none. Errors: as TypeOfSource; InvalidArgument for
 // what is no regular file.
@@ -55,7 +55,7 @@ absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path
 // Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound; as TypeOfSource; what
 // limits.may_read says, after the file's name.
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor);
-// Of an open file, as it is now; 0 where the system does not tell.
+// The bytes of an open file, as it is now; 0 if the system does not tell.
 uint64_t BytesOf(const Descriptor& opened);
 
 class SourceReader {

@@ -1,5 +1,5 @@
-// What a packed file may unpack to: a gzip of one line again and again is a thousandth of its text, and a zstd less.
-// Threads: one at a time.
+// Bounds what a packed file may unpack to: a gzip of one line again and again is a thousandth of its text, and a zstd
+// less. Threads: one at a time.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ inline constexpr char kUnpacksTooFar[] = "UNPACKS_TOO_FAR";
 
 class UnpackBound {
  public:
-  // Of `packed_bytes`, as they lie on disk.
+  // Bounds what `packed_bytes`, as they lie on disk, may unpack to.
   UnpackBound(uint64_t packed_bytes, const ImportLimits& limits);
   // `bytes` more have come out. ResourceExhausted once they are too many; it names no file.
   absl::Status Add(std::size_t bytes);

@@ -24,7 +24,7 @@ absl::StatusOr<std::vector<ZipEntry>> ListZip(const SourceFile& file, const Impo
 
 // Opens `member` of the archive `file`. Borrows the monitor, which learns of the archive's bytes as they are unpacked.
 // Errors: NotFound if there is no such member; InvalidArgument, naming the archive, for what is no ZIP archive or is
-// packed in a way unknown here; what OpenSource says. Those of reading are as SourceReader::Read's.
+// packed in a way unknown here; what OpenSource says. Errors of reading are as SourceReader::Read's.
 absl::StatusOr<std::unique_ptr<SourceReader>> OpenZipMember(const SourceFile& file, const std::string& member,
                                                             ImportMonitor& monitor);
 

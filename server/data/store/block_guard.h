@@ -18,8 +18,8 @@ namespace permafrost::data {
 
 class BlockGuard {
  public:
-  // 64 KiB: checksums take 0.01 % of the bytes, and it is about what a disk reads in one seek. Where rows are read from
-  // all over a section, a block is a page (kPageBytes, 0.2 %).
+  // 64 KiB: checksums take 0.01 % of the bytes, and it is about what a disk reads in one seek. For sections whose rows
+  // are read from all over, a block is a page (kPageBytes, 0.2 %).
   static constexpr uint64_t kBlockBytes = uint64_t{1} << 16;
 
   // Checks what a checksum cannot say about bytes [begin, end) of the section, once their checksum held: ids in range,

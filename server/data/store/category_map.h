@@ -1,4 +1,4 @@
-// How the categories of one dataset's column are read as those of another's, by the source's values.
+// Reads the categories of one dataset's column as those of another's, by the source's values.
 // Threads: values; const methods are safe anywhere.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a checksum cannot say about a section: checks of one block's values, as BlockGuard runs them.
+// Checks of a section's values, which a checksum cannot make: each checks one block, as BlockGuard runs them.
 // Threads: safe anywhere. The checks borrow the values.
 #pragma once
 

@@ -15,7 +15,7 @@
 namespace permafrost::data {
 namespace {
 
-// Of the set with these folds.
+// The checksum of the set with these folds.
 uint64_t ChecksumOf(const GraphSet& set, const CrossValidation& validation) {
   const uint64_t all[] = {set.checksum(), static_cast<uint64_t>(validation.folds),
                           static_cast<uint64_t>(validation.fold), validation.seed};

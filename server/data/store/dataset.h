@@ -13,7 +13,7 @@
 
 namespace permafrost::data {
 
-// What an import made: many small graphs (graphs.pfg) or one large graph (graph.pfg).
+// The result of an import: many small graphs (graphs.pfg) or one large graph (graph.pfg).
 using ImportedSummary = std::variant<GraphSetSummary, GraphSummary>;
 
 using OpenedDataset = std::variant<std::shared_ptr<const GraphSet>, std::shared_ptr<const Graph>>;
@@ -38,8 +38,8 @@ inline uint64_t StoreBytes(const ImportedSummary& summary) {
   return std::visit([](const auto& s) { return s.store_bytes; }, summary);
 }
 
-// Of all that the store holds: stores of one checksum are equal, whatever their names and however often imported. 0: it
-// is of no file.
+// The checksum of all that the store holds: stores with one checksum are equal, whatever their names and however often
+// imported. 0: the dataset is in no file.
 inline uint64_t ChecksumOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return store->checksum(); }, dataset);
 }

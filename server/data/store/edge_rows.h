@@ -1,4 +1,4 @@
-// What models read of each edge of one large graph: its row of features, or its weight as one column.
+// The row that models read for each edge of one large graph: its features, or its weight as one column.
 // Threads: safe anywhere. Borrows the graph.
 #pragma once
 
@@ -37,7 +37,7 @@ class EdgeRows {
 
   // The mapped bytes that say which row is that of an edge; empty: it needs none.
   std::span<const std::byte> ReadsOfId(uint64_t place) const;
-  // Those of the row itself, for which the id is read. Empty where it cannot be.
+  // The bytes of the row itself, for which the id is read. Empty if it cannot be read.
   std::span<const std::byte> ReadsOfRow(uint64_t place) const;
 
  private:

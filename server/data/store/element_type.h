@@ -1,4 +1,4 @@
-// What features are called in a store (ElementType) and to its users (DataType). Threads: pure.
+// Translates between the types of features in a store (ElementType) and to its users (DataType). Threads: pure.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ constexpr DataType DataTypeOf(ElementType type) {
   }
   return DataType::kNone;
 }
-// Of a dense type; kBytes for kNone and kSparse.
+// The element type of a dense type; kBytes for kNone and kSparse.
 constexpr ElementType ElementTypeOf(DataType type) {
   for (const auto& [data, element] : kFeatureTypes) {
     if (data == type) return element;

@@ -10,7 +10,7 @@
 
 namespace permafrost::data {
 
-// What a node's row of features is made of.
+// The ways to make a node's row of features.
 enum class MadeFeatures {
   kOwnColumn,  // 1 in a column of its own
   kDegree,     // 1 in the column, of kDegreeCap + 1, of its in-edges' number, or of kDegreeCap where they are more

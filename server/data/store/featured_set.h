@@ -10,8 +10,8 @@
 
 namespace permafrost::data {
 
-// Of nodes of a set: kDegree, one column of categories 0..kDegreeCap, whatever the set's degrees are, so that weights
-// trained on one set serve another; or kConstant. Nodes of a set have no columns of their own.
+// Features of a set's nodes: kDegree, one column of categories 0..kDegreeCap, whatever the set's degrees are, so that
+// weights trained on one set serve another; or kConstant. Nodes of a set have no columns of their own.
 GraphSetSummary SummaryWith(MadeFeatures features, GraphSetSummary summary);
 
 // Keeps `set` alive. Takes 4 bytes a node. Errors: DataLoss (all edges are read for kDegree).

@@ -108,7 +108,7 @@ enum class SectionKind : uint32_t {
   kTrainGraphs = 9,   // graph set: uint32 [graphs of the split]
   kValidGraphs = 10,  // uint32
   kTestGraphs = 11,   // uint32
-  // Of one large graph from here on; all may be absent but in_offsets and in_neighbors.
+  // The kinds from here on belong to one large graph; all may be absent but in_offsets and in_neighbors.
   kInOffsets = 12,           // uint64 [nodes + 1]
   kInNeighbors = 13,         // uint32 [edges] < nodes
   kInWeights = 14,           // float32 [edges]
@@ -195,7 +195,7 @@ struct SectionEntry {
   uint64_t offset;    // from the start of the file
   uint64_t bytes;     // groups.TotalBytes(rows, width * ElementBytes(type))
   uint64_t checksum;  // of block_checksums: XXH3-64 of those bytes; of others 0, their blocks' stand there
-  // What a checksum stands for: kPageBytes or BlockGuard::kBlockBytes.
+  // Bytes that a checksum stands for: kPageBytes or BlockGuard::kBlockBytes.
   uint32_t block_bytes;
   RowGroups groups;    // with blocks of kPageBytes only; gaps are zero
   uint32_t reserved2;  // 0
@@ -205,7 +205,7 @@ inline constexpr uint64_t kEntryBytesV2 = 48;
 static_assert(offsetof(SectionEntry, block_bytes) == kEntryBytesV2);
 static_assert(sizeof(FileHeader) + kSectionKinds * sizeof(SectionEntry) <= kFirstSection);
 
-// Where a section that comes behind `offset` begins.
+// Returns where a section that comes behind `offset` begins.
 constexpr uint64_t AlignSection(uint64_t offset, uint32_t block_bytes) {
   const uint64_t alignment = block_bytes == kPageBytes ? kPageBytes : kSectionAlignment;
   return (offset + alignment - 1) / alignment * alignment;

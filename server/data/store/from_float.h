@@ -1,4 +1,4 @@
-// Floats as the nearest narrower ones, ties to even. What is too large becomes infinite; NaN stays NaN.
+// Floats as the nearest narrower ones, ties to even. Values that are too large become infinite; NaN stays NaN.
 // Threads: pure functions.
 #pragma once
 

@@ -44,8 +44,8 @@ struct Adjacency {
     uint64_t begin = 0, end = 0;
     uint64_t size() const { return end - begin; }
   };
-  // Where a node's edges are, node < nodes. Never leaves the columns, whatever the file says; empty where the offsets
-  // are damaged (`ok` false then).
+  // Returns the place of a node's edges, node < nodes. Never leaves the columns, whatever the file says; empty where
+  // the offsets are damaged (`ok` false then).
   Extent Of(NodeId node, bool& ok) const {
     if (!offsets.Touch(node, uint64_t{node} + 2)) {
       ok = false;
@@ -108,7 +108,7 @@ struct NodeNames {
   Column<char> text;
 };
 
-// Of each split: its links, and its negatives in one of two forms.
+// For each split: its links, and its negatives in one of two forms.
 struct GivenLinksSummary {
   bool given = false;
   struct Part {
@@ -172,7 +172,8 @@ class Graph {
   virtual ~Graph() = default;
 
   virtual const GraphSummary& summary() const = 0;
-  // Of the header, and through it of all that the file holds: graphs of one checksum are equal. 0: it is of no file.
+  // The checksum of the header, and through it of all that the file holds: graphs with one checksum are equal. 0: the
+  // graph is in no file.
   virtual uint64_t checksum() const { return 0; }
   // The same whatever the summary says.
   virtual uint64_t content_checksum() const { return 0; }
@@ -181,8 +182,8 @@ class Graph {
   virtual const GraphView& view() const = 0;
   virtual const NodeNames& names() const = 0;
   // DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged;
-  // transient, once the disk did not give some of it: who opens it anew may have that. What was read before may be
-  // anything then, and is to be taken for true only where this is Ok after the reading.
+  // transient, once the disk did not give some of it: opening it anew may help. Values that were read before may be
+  // anything then: take them for true only if this is Ok after the reading.
   virtual absl::Status CheckIntact() const = 0;
   // Verifies every block there is. `progress` hears of bytes done and in all and returns whether to go on; Cancelled
   // when not.

@@ -71,7 +71,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // What a section's entry must say: `type` none: any of dense features; `width` and `rows` none: any.
+  // The values that a section's entry must have: `type` none: any of dense features; `width` and `rows` none: any.
   struct Shape {
     std::optional<ElementType> type;
     std::optional<uint32_t> width = 1;

@@ -1,4 +1,4 @@
-// What the sections of a graph's store must be for its summary, as its writer and its reader both check.
+// Checks the sections of a graph's store against its summary, for its writer and its reader alike.
 // Threads: pure.
 #pragma once
 
@@ -16,7 +16,7 @@ const SectionEntry* FindEntry(std::span<const SectionEntry> entries, SectionKind
 // `entries`: block_checksums apart. Ok, or DataLoss naming the section and the field that does not add up.
 absl::Status CheckGraphSections(const GraphSummary& summary, std::span<const SectionEntry> entries);
 
-// Of all sections that hold edges and offsets.
+// The bytes of all sections that hold edges and offsets.
 uint64_t AdjacencyBytes(std::span<const SectionEntry> entries);
 
 }  // namespace permafrost::data

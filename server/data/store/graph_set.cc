@@ -282,7 +282,7 @@ class MappedGraphSet final : public GraphSet {
     return absl::OkStatus();
   }
 
-  // Of a set's file, the first ones.
+  // A set's file has the first kinds alone.
   static constexpr size_t kKinds = static_cast<size_t>(SectionKind::kTestGraphs);
 
   const std::unique_ptr<StoreFile> file_;

@@ -36,9 +36,9 @@ struct GraphSetSummary {
   // Over all labels that are there; known: false in stores of versions that did not look.
   bool labels_known = false, integer_labels = false;
   double min_label = 0, max_label = 0;
-  // What the source called the classes 0, 1, ... where the import renumbered them, rising; else empty.
+  // The names that the source gives the classes 0, 1, ... if the import renumbered them, rising; else empty.
   std::vector<int64_t> class_values;
-  // What the features were made of, where the source's table is not simply taken over: "labels", "degree".
+  // Tells what the features were made of, if the source's table is not simply taken over: "labels", "degree".
   std::string node_feature_origin, edge_feature_origin;
   // Edges beyond the first with equal ends, as stored: dropped by `coalesce`, else kept. Older versions counted them
   // in a TUDataset alone.
@@ -71,7 +71,8 @@ class GraphSet {
 
   // From the header; computed once, at import.
   virtual const GraphSetSummary& summary() const = 0;
-  // Of the header, the sections' table, and through it of all that the file holds: sets of one checksum are equal.
+  // The checksum of the header, the sections' table, and through it of all that the file holds: sets with one checksum
+  // are equal.
   virtual uint64_t checksum() const = 0;
   // The same whatever the summary says. 0: it is of no file.
   virtual uint64_t content_checksum() const { return 0; }
@@ -93,8 +94,8 @@ class GraphSet {
   // Graph ids of a split, in file order.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;
   // DataLoss, naming the file, once it was cut short or written to since Open; transient, once the disk did not give
-  // some of it: who opens it anew may have that. What was read from spans before may be anything then, and is to be
-  // taken for true only where this is Ok after the reading; until then it may be zeros or break the invariant.
+  // some of it: opening it anew may help. Values that were read from spans before may be anything then: take them for
+  // true only if this is Ok after the reading. Until then they may be zeros or break the invariant.
   virtual absl::Status CheckIntact() const = 0;
   // Verifies every section there is. `progress` hears of bytes done and in all and returns whether to go on; Cancelled
   // when not.

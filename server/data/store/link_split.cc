@@ -23,7 +23,7 @@ SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
   return {seed, uint64_t{std::min(a, b)} << 32 | std::max(a, b)};
 }
 
-// Of a symmetric graph: whether this one of an edge and its inverse is their link.
+// For a symmetric graph: true if this one of an edge and its inverse is their link.
 bool IsLinkOfPair(const LinkSplitOptions& options, NodeId source, NodeId target) {
   SplitMix64 draws = DrawsOf(options.seed, source, target);
   draws.Next();
@@ -216,7 +216,7 @@ absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& gra
                                          const std::function<bool()>& keep_going, bool edge_features) {
   const GraphView& view = graph->view();
   LinkSplit split;
-  // Of each held-out link both directions, by the node that they end in.
+  // Both directions of each held-out link, by the node that they end in.
   std::vector<uint64_t> held_out;
   const auto key = [](NodeId source, NodeId target) { return uint64_t{target} << 32 | source; };
   for (size_t of = 0; of < split.links.size(); ++of) {

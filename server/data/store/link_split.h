@@ -31,14 +31,14 @@ struct LinkSplit {
   // over the nodes and features of the store. It has neither labels nor splits; the features of edges only where they
   // were asked for (8 bytes an edge more).
   std::shared_ptr<const Graph> messages;
-  // By Split, in the order of targets, then sources. Of a symmetric graph an edge and its inverse are one link, in a
+  // By Split, in the order of targets, then sources. In a symmetric graph an edge and its inverse are one link, in a
   // direction that the seed decides; parallel edges are one too, and self-loops none.
   std::array<std::vector<Link>, 3> links;
-  // Of links divided by time, [links] the timestamp of each; else empty.
+  // For links divided by time, [links] the timestamp of each; else empty.
   std::array<std::vector<int64_t>, 3> times;
 };
 
-// Which split the edges between two nodes are of, whatever their direction. Stateless: it depends on the pair and the
+// Returns the split of the edges between two nodes, whatever their direction. Stateless: it depends on the pair and the
 // options alone.
 Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b);
 
@@ -65,7 +65,7 @@ uint64_t LinkSplitBytes(const GraphSummary& graph, bool edge_features = false);
 uint64_t GivenLinksBytes(const GraphSummary& graph, bool edge_features = false);
 uint64_t TimedLinkSplitBytes(const GraphSummary& graph);
 
-// Whether the graph has an edge from `source` to `target`, both below its number of nodes. `ok` becomes false where a
+// True if the graph has an edge from `source` to `target`, both below its number of nodes. `ok` becomes false if a
 // touched block is damaged.
 bool HasEdge(const GraphView& view, NodeId source, NodeId target, bool& ok);
 

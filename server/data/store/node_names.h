@@ -1,4 +1,4 @@
-// What the source calls the rows of one large graph.
+// The names that the source gives the rows of one large graph.
 // Threads: safe anywhere.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace permafrost::data {
 
-// Of a row of the graph: its text or its number; the row itself where there are no names. Errors: DataLoss.
+// Returns the name of a row of the graph: its text or its number; the row itself if there are no names. Errors:
+// DataLoss.
 absl::StatusOr<std::string> NameOf(const NodeNames& names, NodeId row);
 
 // For each row of `to` the row of `from` with the same name; kNoRow where `from` has none. Looks through all names of

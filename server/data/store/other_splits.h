@@ -1,4 +1,4 @@
-// A dataset with other splits than its own, or another summary, and all else as it is. Where the summary says another
+// A dataset with other splits than its own, or another summary, and all else as it is. If the summary says another
 // number of targets than the dataset has, all labels are missing: they are absent.
 // Threads: pure functions; what they make is safe anywhere, and keeps the dataset alive.
 #pragma once

@@ -1,12 +1,12 @@
-// Where the rows of a table lie, so that a row is read with as few pages as can be: in groups, each beginning at a
-// page, rows one after the other within a group. Threads: pure functions.
+// Places the rows of a table so that a row is read with as few pages as can be: in groups, each beginning at a page,
+// rows one after the other within a group. Threads: pure functions.
 #pragma once
 
 #include <cstdint>
 
 namespace permafrost::data {
 
-// What disks and page caches read at least, and what sections of row groups have a checksum for.
+// Disks and page caches read at least so much, and sections of row groups have a checksum for each.
 inline constexpr uint64_t kPageBytes = 4096;
 
 struct RowGroups {
@@ -14,13 +14,13 @@ struct RowGroups {
   uint32_t bytes = 0;  // from one group to the next, a multiple of kPageBytes; 0 with `rows`
   bool operator==(const RowGroups&) const = default;
 
-  // Where a row of `row_bytes` begins, from the table's begin on.
+  // Returns where a row of `row_bytes` begins, from the table's begin on.
   uint64_t OffsetOf(uint64_t row, uint64_t row_bytes) const {
     if (rows == 0) return row * row_bytes;
     if (rows == 1) return row * bytes;
     return row / rows * bytes + row % rows * row_bytes;
   }
-  // Of a table of so many rows; nothing follows the last row.
+  // The bytes of a table of so many rows; nothing follows the last row.
   uint64_t TotalBytes(uint64_t count, uint64_t row_bytes) const {
     return count == 0 ? 0 : OffsetOf(count - 1, row_bytes) + row_bytes;
   }

@@ -8,9 +8,9 @@
 
 namespace permafrost::data {
 
-// Of the whole set. offsets: [graphs + 1].
+// The statistics of the whole set. offsets: [graphs + 1].
 SizeStatistics ComputeStatistics(std::span<const uint64_t> node_offsets, std::span<const uint64_t> edge_offsets);
-// Of some of its graphs.
+// The statistics of some of its graphs.
 SizeStatistics ComputeStatistics(std::span<const uint64_t> node_offsets, std::span<const uint64_t> edge_offsets,
                                  std::span<const uint32_t> graphs);
 

@@ -1,4 +1,4 @@
-// How a store's reader says what does not add up. Threads: pure.
+// Errors of a store's reader that say what does not add up. Threads: pure.
 #pragma once
 
 #include <string>

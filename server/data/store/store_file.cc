@@ -19,7 +19,7 @@ uint64_t BlocksOf(const StoreFile::Section& section) {
   return (section.bytes.size() + section.block_bytes - 1) / section.block_bytes;
 }
 
-// Of a file that may be whole, though not for this program.
+// The error for a file that may be whole, though not for this program.
 absl::Status NotReadHere(const absl::Status& mismatch) { return absl::FailedPreconditionError(mismatch.message()); }
 
 }  // namespace

@@ -29,7 +29,7 @@ class StoreFileWriter {
   absl::Status Append(std::span<const std::byte> bytes);
   // Ends the section begun last. Internal error where its bytes are no whole rows.
   absl::Status End();
-  // Of the sections that have ended.
+  // The entries of the sections that have ended.
   std::span<const SectionEntry> entries() const { return entries_; }
 
   // Writes block checksums, table and `header`, whose file_bytes, section_count and what tells the format it sets, and

@@ -195,7 +195,7 @@ absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text) {
     j.at("num_missing_labels").get_to(summary.num_missing_labels);
     j.at("split_name").get_to(summary.split_name);
     j.at("inverse_edges_added").get_to(summary.inverse_edges_added);
-    // What follows is not in stores of older versions.
+    // Stores of older versions do not have the fields that follow.
     const auto read = [&j](const char* field, auto& value) {
       if (const auto found = j.find(field); found != j.end()) found->get_to(value);
     };

@@ -1,4 +1,4 @@
-// What the two kinds of store have in common: types of features, splits, sizes. Threads: value types.
+// Types that the two kinds of store share: types of features, splits, sizes. Threads: value types.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ inline constexpr EnumNames<DataType, 9> kDataTypeNames{{{{DataType::kNone, "none
                                                          {DataType::kSparse, "sparse"},
                                                          {DataType::kInt8, "int8"}}}};
 
-// True where features of this type are categories. Those of one large graph's nodes are an exception: they are numbers.
+// True where features of this type are categories. The features of one large graph's nodes are an exception: they are
+// numbers.
 constexpr bool IsCategorical(DataType type) {
   return type == DataType::kInt32 || type == DataType::kInt64 || type == DataType::kUint8;
 }
@@ -50,10 +51,10 @@ struct FeatureSummary {
   DataType type = DataType::kNone;
   int64_t width = 0;
   std::vector<double> min, max;  // per column; empty for a table without rows
-  // What the source's values were before the import converted them; kNone: they are as the source has them.
+  // The type of the source's values before the import converted them; kNone: they are as the source has them.
   DataType converted_from = DataType::kNone;
-  // What the conversion cost: absolute differences to the source's values, each divided by the largest absolute value
-  // of its column. The largest, and the root of the mean square, over all values.
+  // The error of the conversion: absolute differences to the source's values, each divided by the largest absolute
+  // value of its column. The largest, and the root of the mean square, over all values.
   double largest_error = 0, rms_error = 0;
   // Summarizes the first columns that are categories. Empty where an older version imported the features.
   std::vector<CategorySummary> categories;
@@ -66,7 +67,7 @@ inline constexpr EnumNames<Split, 3> kSplitNames{
 // Node ids are rows, 0-based, and take 32 bits.
 using NodeId = uint32_t;
 
-// How an import numbered the rows of one large graph.
+// The order in which an import numbered the rows of one large graph.
 enum class NodeOrder : uint32_t {
   kNone,       // as the source does
   kDegree,     // by falling number of edges that begin in a node
@@ -75,7 +76,7 @@ enum class NodeOrder : uint32_t {
 inline constexpr EnumNames<NodeOrder, 3> kNodeOrderNames{
     {{{NodeOrder::kNone, "none"}, {NodeOrder::kDegree, "degree"}, {NodeOrder::kCommunity, "community"}}}};
 
-// Which directions of its edges a store holds, and why.
+// The directions of its edges that a store holds, and why.
 enum class EdgeDirections : uint32_t {
   kUnknown,   // an older version imported it and did not look
   kAdded,     // the import stored an inverse with each edge
