@@ -44,7 +44,7 @@ class Batcher {
   const GraphSetSummary& summary() const { return extents_.set().summary(); }
   std::span<const uint32_t> split(Split s) const { return extents_.split(s); }
   BatchShape ShapeOf(std::span<const uint32_t> graphs) const { return extents_.ShapeOf(graphs); }
-  // Whether any label of the graph is there.
+  // Returns whether any label of the graph is there.
   bool HasLabel(uint32_t graph) const;
   // The least padded shape of `real`: one node and one graph more.
   static BatchShape LeastPadded(const BatchShape& real) { return {real.nodes + 1, real.edges, real.graphs + 1}; }

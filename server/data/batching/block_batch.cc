@@ -259,7 +259,7 @@ class GatheringBatcher final : public BlockBatcher {
   const std::unique_ptr<NeighborSampler> sampler_;
   FeatureGather features_;
   const EdgeGather edges_;
-  // Of the batch that is gathered.
+  // The bounds of the batch that is gathered.
   SegmentBounds real_, padded_;
 };
 

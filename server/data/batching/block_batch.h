@@ -21,14 +21,14 @@
 
 namespace permafrost::data {
 
-// Sizes of one subgraph, or of the room for one. Of a last hop apart nothing is counted.
+// Sizes of one subgraph, or of the room for one. A last hop apart is not counted.
 struct BlockSizes {
   std::vector<int64_t> nodes;  // [hops + 1] rows of each segment: the seeds, those first found in hop 1, ...
   int64_t edges = 0;
   int64_t nonzeros = 0;  // entries of sparse feature rows; 0 for dense ones
   bool operator==(const BlockSizes&) const = default;
   int64_t total_nodes() const;
-  // Whether a subgraph of `other` fits.
+  // Returns whether a subgraph of `other` fits.
   bool Holds(const BlockSizes& other) const;
   // The key of the graph cache: (all rows, edges, seed rows).
   BatchShape shape() const { return {total_nodes(), edges, nodes.front()}; }
@@ -64,13 +64,13 @@ struct BlockBatch {
 class BlockBatcher {
  public:
   struct Options {
-    // sampling.last_hop_apart: features are gathered with means, and neither rows nor edges of the last hop. Of dense
-    // features only, and without edge weights or features.
+    // sampling.last_hop_apart: features are gathered with means, and neither rows nor edges of the last hop. This takes
+    // dense features only, and no edge weights or features.
     NeighborSamplingOptions sampling;
     bool edge_weights = false;             // whether batches carry them
     EdgeInputs edges = EdgeInputs::kNone;  // what they carry of each edge beside; not with the last hop apart
     int threads = 1;                       // OpenMP threads within a call
-    // Where dense features are read from; nullptr: through the mapping.
+    // The cache that dense features are read from; nullptr: through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;
   };
   static absl::StatusOr<std::unique_ptr<BlockBatcher>> Create(std::shared_ptr<const Graph> graph, Options options);

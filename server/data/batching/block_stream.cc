@@ -95,7 +95,7 @@ struct BlockStream::Impl {
     return absl::OkStatus();
   }
 
-  // Once a batch sampled. Where nobody was asked for its pages, all are taken to be there.
+  // Called once for each batch sampled. Where nobody was asked for its pages, all are taken to be there.
   void Adapt(const SampledSubgraph& subgraph) {
     const PageCounters now = advisor.counters();
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;
@@ -151,7 +151,7 @@ struct BlockStream::Impl {
       if (state.stopped) return;
       absl::Status status;
       if (SamplesNext(state)) {
-        // Those sampled before it come first.
+        // The batches sampled before it come first.
         sampling_error = RunStep(sampled, [this] { return SampleNext(); });
         TryLeaseAhead();
       } else {
@@ -171,7 +171,7 @@ struct BlockStream::Impl {
   const Fit fit;
   const Options options;
 
-  // Of the stream's thread.
+  // These belong to the stream's thread.
   PageAdvisor advisor;
   PageCounters before;
   struct Waiting {

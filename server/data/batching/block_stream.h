@@ -25,7 +25,7 @@ struct LookAhead {
   int64_t sampled_edges = 0;
   int64_t stalls = 0;  // steps that had to wait for their batch
   PageCounters pages;
-  // Of jobs whose features are not mapped.
+  // Set for jobs whose features are not mapped.
   std::optional<RowReading> rows;
   // Batches whose sample would have passed its bound on rows or edges (SampledSubgraph::cut).
   int64_t cut_batches = 0;
@@ -40,8 +40,8 @@ class BlockStream {
     int64_t max_depth = 8;
     uint64_t budget_bytes = uint64_t{256} << 20;
     bool advise = true;
-    // Whether rows are leased ahead (BlockBatcher::Options::rows). Then all of max_depth is sampled ahead, so that the
-    // cache knows what comes; leases reach as far ahead as their rows have room.
+    // True where rows are leased ahead (BlockBatcher::Options::rows). Then all of max_depth is sampled ahead, so that
+    // the cache knows what comes; leases reach as far ahead as their rows have room.
     bool leases = false;
     // Subgraphs that were sampled and not gathered yet take no more than about this, but for one.
     uint64_t sampled_bytes = uint64_t{64} << 20;
@@ -72,9 +72,9 @@ class BlockStream {
   std::unique_ptr<Impl> impl_;
 };
 
-// How many batches to sample ahead from here on. Pure.
-// stalled: a step waited for its batch since the last decision. resident: part of the pages wanted that were found in
-// memory, 0..1. bytes_per_batch: of advice, a mean.
+// Returns how many batches to sample ahead from here on. Pure. stalled: a step waited for its batch since the last
+// decision. resident: part of the pages wanted that were found in memory, 0..1. bytes_per_batch: the mean bytes of
+// advice.
 int64_t NextDepth(int64_t depth, bool stalled, double resident, uint64_t bytes_per_batch,
                   const BlockStream::Options& options);
 

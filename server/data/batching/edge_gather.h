@@ -16,7 +16,7 @@ class EdgeGather {
  public:
   EdgeGather(const Graph& graph, EdgeInputs inputs, int threads) : rows_(graph, inputs), threads_(threads) {}
 
-  // Whether there is anything to gather.
+  // Returns whether there is anything to gather.
   bool reads() const { return rows_.width() > 0; }
   int64_t int_columns() const { return rows_.categorical() ? rows_.width() : 0; }
   int64_t float_columns() const { return rows_.categorical() ? 0 : rows_.width(); }
@@ -26,7 +26,7 @@ class EdgeGather {
   // Errors: DataLoss.
   absl::Status Gather(std::span<const uint64_t> places, int64_t padded, AlignedVector<int64_t>& ints,
                       AlignedVector<float>& floats) const;
-  // Of a gathered batch, in place: another number of zeros behind its `real` rows.
+  // Gives a gathered batch, in place, another number of zeros behind its `real` rows.
   void Pad(int64_t real, int64_t padded, AlignedVector<int64_t>& ints, AlignedVector<float>& floats) const;
 
  private:

@@ -33,8 +33,8 @@ class FeatureGather {
   // Rows as float32, row i of segments bounded by `real` at its place between `padded`. out: room for all of those.
   absl::Status Dense(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
-  // Of dense features, for a subgraph with its last hop apart: each row's neighbours' mean, which is 0 where there is
-  // none, and its own features after it. Sums are in the order of the edges. out: room for rows of twice the width.
+  // Gathers dense features for a subgraph with its last hop apart: each row's neighbours' mean, which is 0 where there
+  // is none, and its own features after it. Sums are in the order of the edges. out: room for rows of twice the width.
   absl::Status Means(const SampledSubgraph& subgraph, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
   // As CSR, after CountNonzeros. row_begins: begin of each row at its padded place; columns and values: room for all

@@ -1,4 +1,4 @@
-// Where the graphs of a set lie, and so how large a batch of them is: all that planning batches takes.
+// Tells where the graphs of a set lie, and so how large a batch of them is: all that planning batches takes.
 // Threads: all methods are safe anywhere. Keeps the set alive.
 #pragma once
 

@@ -17,7 +17,7 @@ using SegmentBounds = std::vector<int64_t>;
 // Reuses the memory of `bounds`.
 void SetBounds(std::span<const int64_t> rows_of_segments, SegmentBounds& bounds);
 
-// Where a row of segments bounded by `from` stands between the bounds `to`. from.front() <= row < from.back().
+// Returns where a row of segments bounded by `from` stands between the bounds `to`. from.front() <= row < from.back().
 inline int64_t MoveRow(int64_t row, const SegmentBounds& from, const SegmentBounds& to) {
   size_t s = 0;
   while (row >= from[s + 1]) ++s;

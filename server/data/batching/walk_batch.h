@@ -35,7 +35,7 @@ struct WalkBatch {
 
 class WalkBatcher {
  public:
-  // Of a graph with out-edges. Errors: InvalidArgument as RandomWalks.
+  // The graph must have out-edges. Errors: InvalidArgument as RandomWalks.
   static absl::StatusOr<std::unique_ptr<WalkBatcher>> Create(std::shared_ptr<const Graph> graph,
                                                              const WalkBatchOptions& options, int threads);
 

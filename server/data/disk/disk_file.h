@@ -1,4 +1,4 @@
-// What readers of every kind share: the opened file, and what an answer of the system means to a read.
+// The part that readers of every kind share: the opened file, and what an answer of the system means to a read.
 // Threads: DiskFile is safe anywhere once it is open; a PartialRead belongs to one thread at a time.
 #pragma once
 
@@ -44,7 +44,7 @@ class PartialRead {
   PartialRead(const DiskRead& read, uint64_t file_bytes);
 
   const DiskRead& read() const { return read_; }
-  // What is handed over when all of it is there.
+  // The bytes that are handed over when all of them are there.
   uint32_t wanted() const { return wanted_; }
   // The part to ask for next: bytes() at offset(), into the buffer at have().
   uint64_t offset() const { return read_.offset + have_; }

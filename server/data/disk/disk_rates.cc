@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array<int, 7> kDepths = {1, 2, 4, 8, 16, 32, 64};
 constexpr std::array<uint32_t, 3> kReadBytes = {4 << 10, 16 << 10, 64 << 10};
-// Of sequential reads: long enough that a request costs nothing beside its bytes.
+// The size of sequential reads: long enough that a request costs nothing beside its bytes.
 constexpr uint32_t kLongReadBytes = 512 << 10;
 constexpr int kLongReadDepth = 8;
 // A smaller range may lie in the disk's own memory after the first few reads.
@@ -154,7 +154,7 @@ ReadLine FitReads(std::span<const ReadSample> samples) {
   }
   if (w == 0 || wxx == 0) return {};
   const double determinant = w * wxx - wx * wx;
-  // Of one size nothing tells the two parts apart; a part below zero is left out and the other fitted alone.
+  // With one size nothing tells the two parts apart; a part below zero is left out and the other fitted alone.
   const ReadLine by_byte{.seconds_per_read = 0, .seconds_per_byte = wxy / wxx};
   if (determinant <= 1e-9 * w * wxx) return by_byte;
   const double slope = (w * wxy - wx * wy) / determinant;

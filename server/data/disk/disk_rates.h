@@ -1,4 +1,4 @@
-// What a disk does, measured: random reads of a few sizes, many at once, past the page cache.
+// Measures what a disk does: random reads of a few sizes, many at once, past the page cache.
 // Threads: safe anywhere.
 #pragma once
 
@@ -22,8 +22,8 @@ struct DiskRates {
   double sequential_bytes_per_second = 0;
   DiskReaderKind kind = DiskReaderKind::kPread;
   bool direct = false;
-  // How it was measured: "io_uring, 2.05 GB of FILE, 0.4 s". Says so where the range is so small that the disk's own
-  // cache may have answered, and where the reads went through the page cache.
+  // Tells how it was measured: "io_uring, 2.05 GB of FILE, 0.4 s". Says so where the range is so small that the disk's
+  // own cache may have answered, and where the reads went through the page cache.
   std::string how;
 
   // A gap between two reads that costs less to read than a request does. A multiple of kDiskPageBytes.
@@ -58,7 +58,7 @@ struct ReadLine {
   double seconds_per_read = 0;
   double seconds_per_byte = 0;
 };
-// The straight line of least squares of the relative errors, neither part below zero. Of one sample: all is by the
+// The straight line of least squares of the relative errors, neither part below zero. From one sample all is by the
 // byte.
 ReadLine FitReads(std::span<const ReadSample> samples);
 

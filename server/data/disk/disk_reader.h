@@ -86,7 +86,7 @@ class DiskReader {
   // DataLoss of a file that is shorter than it was. It may call Start, in_flight() counting the read until it returns.
   using Done = absl::FunctionRef<void(const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes)>;
   // Waits until a read is done, if any is in flight, and hands over none, so that others can be started first and the
-  // disk works meanwhile. How many are done, which the next Wait hands over. Errors: as Wait's own.
+  // disk works meanwhile. Returns how many are done, which the next Wait hands over. Errors: as Wait's own.
   virtual absl::StatusOr<int> Await() = 0;
   // Waits for at least one read, if any is in flight, and hands over each that is done, in the order of completion.
   // Its own error is of the ring: what is in flight is not handed over any more, and the reader can only be destroyed.

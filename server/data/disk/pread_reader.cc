@@ -64,7 +64,7 @@ class PreadReader final : public SlotReader {
     return absl::OkStatus();
   }
 
-  // Whether there is one more.
+  // Returns whether there is one more.
   bool StartThread() {
     if (threads_.size() >= static_cast<size_t>(std::min(depth(), kMaxReadThreads))) return false;
     try {

@@ -16,7 +16,7 @@ class ReadAhead {
   struct Range {
     uint64_t begin = 0, end = 0;
   };
-  // What cannot be opened or read is left to whoever reads it after all, whose error it then is.
+  // A file that cannot be opened or read is left to whoever reads it after all, who then reports the error.
   ReadAhead(std::filesystem::path path, Range range);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;

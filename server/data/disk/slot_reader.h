@@ -1,4 +1,4 @@
-// What readers of every kind share: a place for each read that may be in flight, with its buffer.
+// The part that readers of every kind share: a place for each read that may be in flight, with its buffer.
 // Threads: DiskReader's, but for a slot that is on its way: that is of whoever reads it.
 #pragma once
 
@@ -39,7 +39,7 @@ class SlotReader : public DiskReader {
   std::byte* Target(int slot) const {
     return pages() + static_cast<size_t>(slot) * options_.max_read_bytes + part(slot).have();
   }
-  // What the system answered to it. True: the slot is done; false: part() tells what is left.
+  // Takes what the system answered to it. True: the slot is done; false: part() tells what is left.
   bool Answered(int slot, int64_t result);
   // To the caller; the slot is free again.
   void HandOver(int slot, Done done);

@@ -143,7 +143,7 @@ class UringReader final : public SlotReader {
     in_kernel_ -= static_cast<int>(answers_.size());
   }
 
-  // Whether the kernel has answered all that it took.
+  // Returns whether the kernel has answered all that it took.
   bool Drain() {
     while (in_kernel_ > 0) {
       io_uring_cqe* answer = nullptr;

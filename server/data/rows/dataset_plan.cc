@@ -56,7 +56,7 @@ class Reading {
     }
   }
 
-  // Of an epoch of which one part in `scale` was added.
+  // Finishes an epoch of which one part in `scale` was added.
   PlannedReading Finish(double scale, const DiskRates& disk) {
     planned_.hit_rate = asked_ > 0 ? 1 - missed_ / asked_ : 0;
     planned_.reads *= scale;
@@ -142,7 +142,7 @@ absl::StatusOr<DatasetPlan> PlanDataset(const Graph& graph, const DatasetPlanQue
   PF_RETURN_IF_ERROR(CheckPlanQuery(query));
   PF_RETURN_IF_ERROR(NeighborSampler::Create(graph.view(), query.sampling, kThreads).status());
   PF_ASSIGN_OR_RETURN(const StoredRows stored, PlannableRows(graph));
-  // Of a few rows the whole file is little enough, and has a page at least.
+  // For a few rows the whole file is little enough, and has a page at least.
   const bool few = stored.bytes < 2 * kPageBytes;
   PF_ASSIGN_OR_RETURN(const DiskRates disk, few ? MeasureDisk(stored.path, 0, UINT64_MAX)
                                                 : MeasureDisk(stored.path, stored.offset, stored.bytes));

@@ -1,7 +1,7 @@
-// What an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
+// Foresees what an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
 // Batches are sampled as training samples them, and each row that a feature cache would not hold is counted with the
-// read that brings it. Of what a running cache gains beside that (rows that batches sampled ahead share, what the
-// epochs before counted) nothing is promised here. Evaluation and the reading of edges are not counted.
+// read that brings it. Nothing is promised here of what a running cache gains beside that (rows that batches sampled
+// ahead share, what the epochs before counted). Evaluation and the reading of edges are not counted.
 // Threads: safe anywhere.
 #pragma once
 
@@ -32,7 +32,7 @@ inline constexpr EnumNames<PlanCase, 4> kPlanCaseNames{
       {PlanCase::kBfloat16, "bfloat16"},
       {PlanCase::kBfloat16TwiceTheMemory, "bfloat16-twice-the-memory"}}}};
 
-// Of one epoch from the second on, when the cache is full.
+// The reading of one epoch from the second on, when the cache is full.
 struct PlannedReading {
   PlanCase what = PlanCase::kAsAsked;
   uint64_t memory_bytes = 0;
@@ -66,7 +66,8 @@ struct DatasetPlan {
 // Sampling stops with the first batch that comes to so many drawn edges.
 inline constexpr int64_t kMaxPlannedEdges = 50'000'000;
 
-// What can be said without the graph: InvalidArgument with violations "memory_bytes", "batch_size", "fan_outs" (none).
+// Checks what can be checked without the graph: InvalidArgument with violations "memory_bytes", "batch_size",
+// "fan_outs" (none).
 absl::Status CheckPlanQuery(const DatasetPlanQuery& query);
 
 // Measures the disk for a moment, and plans with what it does. Errors: those of CheckPlanQuery and NeighborSampler;
@@ -79,8 +80,8 @@ absl::StatusOr<DatasetPlan> PlanDatasetOn(const Graph& graph, const StoredRows& 
                                           const DiskRates& disk, const std::function<bool()>& keep_going,
                                           int64_t max_edges = kMaxPlannedEdges);
 
-// Where the rows lie. FailedPrecondition with the reason DATASET_WITHOUT_DENSE_FEATURES, DATASET_STORE_TOO_OLD or
-// DATASET_WITHOUT_TRAINING_NODES.
+// Returns where the rows lie. FailedPrecondition with the reason DATASET_WITHOUT_DENSE_FEATURES, DATASET_STORE_TOO_OLD
+// or DATASET_WITHOUT_TRAINING_NODES.
 absl::StatusOr<StoredRows> PlannableRows(const Graph& graph);
 
 // The place of each row among all when those wanted most come first; equals in the order of rows.

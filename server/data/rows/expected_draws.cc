@@ -12,7 +12,7 @@ namespace {
 
 constexpr NodeId kAskEvery = 1 << 16;
 
-// Of `draws`, spread over `batches`: the batches with at least one.
+// The number of `batches` with at least one of `draws` that are spread over them.
 float BatchesWith(double draws, double batches) { return static_cast<float>(-batches * std::expm1(-draws / batches)); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// How often neighbour sampling will draw each node, expected: what a feature cache holds before anything was counted.
-// Threads: safe anywhere.
+// Expects how often neighbour sampling will draw each node: by this a feature cache chooses its rows before anything
+// was counted. Threads: safe anywhere.
 #pragma once
 
 #include <cstdint>

@@ -34,8 +34,8 @@ absl::StatusOr<std::unique_ptr<FrameTable>> FrameTable::Create(uint64_t rows, ui
         absl::StrCat("the feature cache: cannot reserve ", bytes, " bytes of addresses: ", std::strerror(errno)));
   }
 #ifdef MADV_NOHUGEPAGE
-  // What is given back of a huge page of which a part is in use stays charged, so that a cache that gives memory back
-  // would see none of it, and give back more.
+  // A part given back of a huge page that is still in use stays charged, so that a cache that gives memory back would
+  // see none of it, and give back more.
   madvise(memory, bytes, MADV_NOHUGEPAGE);
 #endif
   return std::unique_ptr<FrameTable>(new FrameTable(rows, frame_bytes, static_cast<std::byte*>(memory)));
@@ -122,7 +122,7 @@ void FrameTable::SetFrames(uint64_t frames) {
     ++evictions_;
   }
   while (frames_.size() > limit_ && frames_.back().row == kNone) frames_.pop_back();
-  // What is pinned among them stays until its pins go.
+  // A pinned frame among them stays until its pins go.
   uint64_t first = limit_;
   for (uint64_t frame = limit_; frame < frames_.size(); ++frame) {
     if (frames_[frame].row == kNone) continue;

@@ -1,4 +1,4 @@
-// Which rows of a table are in memory: frames, each the memory of one row, given to rows that are asked for and taken
+// Keeps rows of a table in memory: frames, each the memory of one row, are given to rows that are asked for and taken
 // from those that are wanted least.
 // A pin keeps a row in its frame. Of the rows without pins those go first that no announced batch uses
 // (data/rows/use_schedule.h), that of the lowest level before the others, and of one level the one that came into it
@@ -32,8 +32,8 @@ class FrameTable {
   static uint64_t FrameBytes(uint64_t row_bytes);
   static constexpr uint64_t kBytesPerRow = sizeof(uint32_t) + sizeof(uint8_t);
 
-  // How many frames there may be, >= 1. Rows beyond go at once, those that are pinned when their last pin goes; their
-  // memory goes back to the system.
+  // Sets how many frames there may be, >= 1. Rows beyond go at once, pinned ones when their last pin goes; their memory
+  // goes back to the system.
   void SetFrames(uint64_t frames);
   uint64_t frames() const { return limit_; }
   uint64_t used() const { return used_; }
@@ -49,8 +49,8 @@ class FrameTable {
   static constexpr int kLevels = 256;
   void SetLevels(std::vector<uint8_t> levels);
 
-  // Which batch uses a row next; nothing happens where the row has no frame. newest: that of the batch that was
-  // announced last, after which none comes.
+  // Sets which batch uses a row next; nothing happens where the row has no frame. newest: the slot of the batch that
+  // was announced last, after which none comes.
   void SetNextUse(uint32_t row, UseSlot next);
   void SetNewest(UseSlot newest) { newest_ = newest; }
 
@@ -59,7 +59,7 @@ class FrameTable {
   enum class Pinned { kMissing, kPinned, kAgain };
   Pinned Pin(uint32_t row, uint64_t mark);
   bool has(uint32_t row) const { return frame_of_row_[row].load(std::memory_order_relaxed) != 0; }
-  // Whether Take would drop no row that is used as soon as a batch of this slot, or sooner.
+  // Returns whether Take would drop no row that is used as soon as a batch of this slot, or sooner.
   bool CanHold(UseSlot next) const;
   // Gives a frame to a row that has none, with a pin. nullptr: every frame is pinned.
   std::byte* Take(uint32_t row, uint64_t mark);
@@ -90,11 +90,12 @@ class FrameTable {
   std::byte* At(uint32_t frame) const { return memory_ + uint64_t{frame} * frame_bytes_; }
   Frame& frame_of(uint32_t row) { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
   const Frame& frame_of(uint32_t row) const { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
-  // Of frames without pins: by level those that nobody is known to use, the others by the batch that uses them next.
+  // The list of a frame without pins: one for each level of those that nobody is known to use, one for each batch that
+  // uses the others next.
   static size_t ListOf(const Frame& frame) {
     return frame.next == kNoUse ? frame.level : kLevels + size_t{frame.next} - kFirstUse;
   }
-  // How many batches were announced after the one of this slot.
+  // The number of batches that were announced after the one of this slot.
   size_t AnnouncedAfter(UseSlot slot) const { return (newest_ + 2 * kUseSlots - slot) % kUseSlots; }
   void Append(uint32_t frame);
   void Unlink(uint32_t frame);

@@ -1,4 +1,4 @@
-// Which reads bring a batch's missing rows: in the file's order, rows that lie close together by one read.
+// Plans the reads that bring a batch's missing rows: in the file's order, rows that lie close together by one read.
 // Threads: pure.
 #pragma once
 

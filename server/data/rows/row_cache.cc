@@ -170,7 +170,7 @@ absl::Status RowCache::PinPresent(std::span<const NodeId> rows, uint64_t mark, L
         break;
       case FrameTable::Pinned::kPinned:
         lease.rows_.push_back(row);
-        // Who pinned it before has not let go of it yet.
+        // The lease that pinned it before has not let go of it yet.
         if (frames_->spoilt(row)) {
           return failure_.ok() ? absl::ResourceExhaustedError("the feature cache: memory failed before a row was read")
                                : failure_;
@@ -226,7 +226,7 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
   if (broken_) {
     status = failure_;
   } else if (!missing.empty()) {
-    // What another lease brought meanwhile.
+    // Rows that another lease brought meanwhile need no read.
     std::vector<NodeId> still;
     status = PinPresent(missing, mark, lease, still);
     const auto present = std::ssize(lease.rows_);

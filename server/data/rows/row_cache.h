@@ -1,8 +1,8 @@
 // Rows of one table, read from the disk ahead of their use and kept within a budget of memory, so that nobody waits for
 // a page fault. A row is verified against the checksums of its pages each time that it comes from the disk.
-// What is kept: the rows that leases hold, then those that announced batches use, the soonest first, and of the others
-// those that are wanted most: by their expected draws at first, and as they are counted once a whole epoch was drawn.
-// Threads: all methods are safe anywhere but Start and Stop, which come from one thread. Owns its thread and the
+// The cache keeps the rows that leases hold, then those that announced batches use, the soonest first, and of the
+// others those that are wanted most: by their expected draws at first, and as they are counted once a whole epoch was
+// drawn. Threads: all methods are safe anywhere but Start and Stop, which come from one thread. Owns its thread and the
 // memory.
 #pragma once
 
@@ -45,7 +45,7 @@ class RowCache {
     // Waits until all its rows are in memory. Errors: DataLoss for bytes that are not what was written, or a file that
     // was cut; an environment's error (base/status.h) for a read that failed. No row may be used then.
     absl::Status Await();
-    // Whether Await would not wait.
+    // Returns whether Await would return without waiting.
     bool ready() const;
 
    private:
@@ -81,7 +81,7 @@ class RowCache {
   // Errors: those of DiskReader::Open. Stop ends the reading, once no lease lives; rows stay in memory.
   absl::Status Start(std::shared_ptr<const Graph> graph, DiskReader::Options reader, uint64_t gap_bytes);
   void Stop();
-  // Of the reader that runs, or ran last.
+  // The state of the reader that runs, or ran last.
   RowReaderState reader() const;
 
   // Batches announce their rows in the order in which they will pin them. Rows that are none are left to Pin.
@@ -96,7 +96,7 @@ class RowCache {
   // The bytes of a row of a lease whose Await was Ok.
   const std::byte* Find(NodeId row) const { return frames_->Find(row); }
 
-  // How often an epoch draws each row, expected; replaces what was counted. One number a row.
+  // Sets how often an epoch is expected to draw each row; replaces what was counted. One number a row.
   void SetExpectedDraws(std::vector<float> draws);
   // Bytes of memory that it may take in all. Rows beyond are dropped.
   void SetBudget(uint64_t bytes);
@@ -125,7 +125,7 @@ class RowCache {
   RowCache(const StoredRows& table, std::unique_ptr<FrameTable> frames)
       : table_(table), frames_(std::move(frames)), uses_(table.rows) {}
   uint64_t FramesFor(uint64_t bytes) const;
-  // Those of `rows` that are in memory are pinned; the others are added to `missing`.
+  // Pins those of `rows` that are in memory, and adds the others to `missing`.
   absl::Status PinPresent(std::span<const NodeId> rows, uint64_t mark, Lease& lease, std::vector<NodeId>& missing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease)
@@ -135,7 +135,7 @@ class RowCache {
   // place of: a read that is longer by a page or two costs less than another one.
   void TakeAlong(uint64_t mark, Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPlan(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether a lease may have so many rows read beside those of the others.
+  // Returns whether a lease may have so many rows read beside those of the others.
   bool MayRead(uint64_t rows) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndAnnouncement(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Count(std::span<const NodeId> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -157,7 +157,7 @@ class RowCache {
   StoredRows table_;                          // changed by Start and Stop only
   const std::unique_ptr<FrameTable> frames_;  // guarded by mu_, but for Find
 
-  // Of its thread, and of Start and Stop while it does not run.
+  // These belong to the thread, and to Start and Stop while it does not run.
   std::shared_ptr<const Graph> graph_;
   std::unique_ptr<DiskReader> disk_;
   int at_once_ = 1;  // reads that are on their way

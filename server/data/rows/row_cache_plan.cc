@@ -1,4 +1,4 @@
-// What a RowCache reads for a lease: the rows that are missing, and those that lie beside them and are used soon.
+// Plans what a RowCache reads for a lease: the rows that are missing, and those that lie beside them and are used soon.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -86,7 +86,7 @@ void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
   std::vector<Fill> fills;
   fills.reserve(plan.fills.size() + most);
   plan.along.reserve(most);
-  // Whether the row comes along.
+  // Returns whether the row comes along.
   const auto take = [&](NodeId row) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (looks == 0 || plan.along.size() == most) return false;
     --looks;

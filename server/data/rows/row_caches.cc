@@ -29,7 +29,7 @@ constexpr uint64_t kFirstShare = 2;
 constexpr uint64_t kIdleShare = 3;
 constexpr absl::Duration kLookEvery = absl::Milliseconds(100), kReturnEvery = absl::Seconds(1),
                          kGrowEvery = absl::Seconds(2);
-// Where memory cannot be asked for.
+// The bytes taken to be left where the system does not tell.
 constexpr uint64_t kUnknownLeft = uint64_t{1} << 30;
 
 template <class Bytes>
@@ -90,7 +90,7 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
 
   absl::MutexLock lock(&mu_);
   if (open_) return mapped("another job reads past it");
-  // That of another dataset makes room first.
+  // The cache of another dataset makes room first.
   if (key_ != key) Forget();
   const std::optional<MemoryLeft> memory = options_.memory_left();
   const uint64_t limit = memory ? memory->limit : kUnknownLeft;
@@ -181,7 +181,7 @@ void RowCaches::Adapt(RowCache& cache) {
   std::optional<MemoryLeft> memory = options_.memory_left();
   if (!memory) return;
   const double limit = static_cast<double>(memory->limit);
-  // What captures, and the reading of files, left over: once, and where memory is short.
+  // Gives back what captures, and the reading of files, left over: once, and where memory is short.
   const bool is_short = LeftBesideEdges(*memory) < kShort * limit;
   if (!returned_ || (is_short && since_return_.Elapsed() > kReturnEvery)) {
     // What the first steps take is seen before more is taken.

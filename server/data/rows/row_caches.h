@@ -1,4 +1,4 @@
-// How the jobs of this process read the features of large graphs: through the mapping where memory holds them, else
+// Reads the features of large graphs for the jobs of this process: through the mapping where memory holds them, else
 // from the disk through one feature cache a dataset, which is kept over jobs. Threads: all methods are safe anywhere.
 #pragma once
 
@@ -37,14 +37,14 @@ class RowCaches {
  public:
   struct Options {
     FeatureReader reader = FeatureReader::kAuto;
-    // Of a cache, in bytes. 0: what memory leaves, and less when it gets short.
+    // The size of a cache, in bytes. 0: what memory leaves, and less when it gets short.
     uint64_t budget_bytes = 0;
-    // What memory leaves; nullopt: unknown. Other functions in tests.
+    // Returns the memory that is left; nullopt: unknown. Tests give their own.
     std::function<std::optional<MemoryLeft>()> memory_left = GetMemoryLeft;
     std::function<void()> return_free_heap = ReturnFreeHeap;
-    // What of a file is mapped and in memory.
+    // Returns how many bytes of a file are mapped and in memory.
     std::function<uint64_t(const std::filesystem::path&)> mapped_bytes = MappedBytesOf;
-    // What the disk does, where it is not to be measured.
+    // The rates of the disk, where it is not to be measured.
     std::optional<DiskRates> rates = std::nullopt;
     // Hears of each change of a budget, a line.
     std::function<void(std::string_view)> log = [](std::string_view) {};
@@ -55,7 +55,7 @@ class RowCaches {
   struct Session {
     std::shared_ptr<RowCache> cache;  // nullptr: through the mapping
     std::string line;                 // for the job's log: how, and why so
-    // What is read through the mapping, all at once rather than as it is touched, where memory holds it.
+    // The reading of what goes through the mapping, all at once rather than as it is touched, where memory holds it.
     std::vector<std::unique_ptr<ReadAhead>> ahead;
   };
   // One session at a time; while one is open, another reads through the mapping. `job_bytes`: what else the job will
@@ -69,7 +69,7 @@ class RowCaches {
   void Drop();
 
  private:
-  // Which file a cache holds rows of.
+  // Names the file that a cache holds rows of.
   struct Key {
     std::filesystem::path path;
     int64_t modified = 0;
@@ -94,7 +94,7 @@ class RowCaches {
   bool open_ ABSL_GUARDED_BY(mu_) = false;                                 // a session
   std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // by the folder of a store
   Stopwatch since_look_ ABSL_GUARDED_BY(mu_), since_return_ ABSL_GUARDED_BY(mu_), since_change_ ABSL_GUARDED_BY(mu_);
-  // Of the session's edges: bytes that were not mapped when it began. Of all that was mapped then.
+  // The bytes of the session's edges that were not mapped when it began, and all bytes that were mapped then.
   uint64_t edges_to_map_ ABSL_GUARDED_BY(mu_) = 0, mapped_before_ ABSL_GUARDED_BY(mu_) = 0;
   bool returned_ ABSL_GUARDED_BY(mu_) = false;  // the heap, in this session
 };

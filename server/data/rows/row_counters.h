@@ -1,4 +1,4 @@
-// What a feature cache did, for metrics and for people. Threads: values.
+// Counts what a feature cache did, for metrics and for people. Threads: values.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ struct RowCounters {
   int64_t evictions = 0;
   int64_t reads = 0, read_bytes = 0;  // that were done
   int64_t read_errors = 0;
-  // Of single reads, from their start on: counts of those that took at most kReadSeconds[i], the last any.
+  // Single reads, timed from their start on: the numbers of those that took at most kReadSeconds[i], the last any.
   static constexpr std::array<double, 11> kReadSeconds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                                        0.01,   0.025,   0.05,   0.1,   1};
   std::array<int64_t, kReadSeconds.size() + 1> read_seconds{};
@@ -26,7 +26,7 @@ struct RowCounters {
   uint64_t budget_bytes = 0, used_bytes = 0, rows = 0;
 };
 
-// What was counted after `before`; what is as it is now is that of `now`.
+// Returns what was counted after `before`; fields that describe a state are taken from `now`.
 RowCounters Since(const RowCounters& before, RowCounters now);
 
 struct RowReaderState {

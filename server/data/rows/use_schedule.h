@@ -1,6 +1,6 @@
-// Which batch uses a row next, of the batches that were sampled and have not leased their rows yet: what Belady's
-// choice of the row to drop needs. A batch is announced with its rows, and used in the order of announcement; out of
-// that order a row's next use may be taken for unknown, and nothing else happens. Threads: one at a time.
+// Knows which batch uses a row next, of the batches that were sampled and have not leased their rows yet: Belady's
+// choice of the row to drop needs this. A batch is announced with its rows, and used in the order of announcement; out
+// of that order a row's next use may be taken for unknown, and nothing else happens. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +33,12 @@ class UseSchedule {
   // next use is another now. Nothing happens for 0, or a second time.
   void Use(uint64_t number, const Visit& changed);
 
-  // Whether a batch waits.
+  // Returns whether a batch waits.
   bool any() const { return !batches_.empty(); }
   UseSlot NextUse(NodeId row) const { return next_[row]; }
-  // How many announced batches come before that of a slot.
+  // The number of announced batches that come before that of a slot.
   size_t BatchesBefore(UseSlot slot) const { return (slot + kUseSlots - SlotOf(first_)) % kUseSlots; }
-  // That of a batch that is announced.
+  // The slot of a batch that is announced.
   static UseSlot SlotOf(uint64_t number) { return static_cast<UseSlot>(number % kUseSlots + kFirstUse); }
 
  private:
@@ -47,7 +47,7 @@ class UseSchedule {
     std::vector<UseSlot> after;  // of each row: the batch that uses it after this one
     bool used = false;
   };
-  // Of a row's last batch: its slot above, the place among its rows below.
+  // A row's last batch is kept in one number: its slot above, the place among its rows below.
   static constexpr int kPlaceBits = 23;
 
   // nullptr: no batch of that slot waits.

@@ -1,4 +1,4 @@
-// What all samplers need to read an adjacency fast, and to say so where it is damaged.
+// The part that all samplers need to read an adjacency fast, and to say so where it is damaged.
 // Threads: AdjacencyReads belongs to one thread at a time; several may read one adjacency.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace permafrost::data {
 
-// Whether none of `nodes` is greater than `most`.
+// Returns whether none of `nodes` is greater than `most`.
 inline bool AllAtMost(std::span<const NodeId> nodes, NodeId most) {
   // Compared as signed numbers, which all processors do several at a time.
   constexpr NodeId kSign = NodeId{1} << 31;
@@ -26,7 +26,7 @@ inline bool AllAtMost(std::span<const NodeId> nodes, NodeId most) {
   return others == 0;
 }
 
-// What went wrong while threads read one adjacency.
+// The faults met while threads read one adjacency.
 struct ReadFaults {
   std::atomic<bool> damaged{false};       // a Touch said no
   std::atomic<bool> out_of_range{false};  // an id that is no row, though its block was good once: the file changed
@@ -60,7 +60,7 @@ class AdjacencyReads {
   }
   Adjacency::Extent Of(NodeId node) { return adjacency_.Of(node, ok_); }
 
-  // Whether neighbours [begin, end) may be read; false marks the damage.
+  // Returns whether neighbours [begin, end) may be read; false marks the damage.
   bool Touch(uint64_t begin, uint64_t end) {
     const bool touched = adjacency_.neighbors.Touch(begin, end);
     ok_ &= touched;
@@ -88,7 +88,7 @@ class AdjacencyReads {
     out_of_range_ |= node >= nodes_;
     return node;
   }
-  // Whether all of `neighbors`, as they were read, are rows; false marks the damage. nodes() >= 1.
+  // Returns whether all of `neighbors`, as they were read, are rows; false marks the damage. nodes() >= 1.
   bool AreRows(std::span<const NodeId> neighbors) {
     const bool are_rows = AllAtMost(neighbors, static_cast<NodeId>(nodes_ - 1));
     out_of_range_ |= !are_rows;

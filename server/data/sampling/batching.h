@@ -1,4 +1,4 @@
-// How the graphs of a set meet in batches. Threads: values.
+// The rules by which the graphs of a set meet in batches. Threads: values.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ inline constexpr int64_t kMaxBatchSize = 65'536;
 
 struct BatchingOptions {
   BatchingKind kind = BatchingKind::kRandom;
-  // Of kBudget: the most nodes and directed edges of a batch, padding apart, 1..kMaxBudget; 0: no bound. At least one.
+  // The most nodes and directed edges of a batch under kBudget, padding apart, 1..kMaxBudget; 0: no bound. At least one
+  // of the two is bounded.
   int64_t max_nodes = 0, max_edges = 0;
   bool operator==(const BatchingOptions&) const = default;
 };

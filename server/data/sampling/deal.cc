@@ -11,14 +11,14 @@ namespace {
 
 int64_t RowsOf(const GraphSize& size) { return size.nodes + size.edges; }
 
-// Where classes of size begin, rising, up to `largest`. Whole numbers, so that every machine has the same.
+// The sizes at which classes of size begin, rising, up to `largest`. Whole numbers, so that every machine has the same.
 std::vector<int64_t> ClassesUpTo(int64_t largest) {
   std::vector<int64_t> begins{0};
   while (begins.back() < largest) begins.push_back(std::max(begins.back() + 1, begins.back() + begins.back() / 10));
   return begins;
 }
 
-// What a batch holds so far.
+// The graphs, nodes and edges that a batch holds so far.
 struct Load {
   double part = 0;  // of the mean batch
   int64_t graphs = 0;
@@ -95,7 +95,7 @@ int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits)
   const GraphSize total = Total(sizes);
   const auto graphs = static_cast<int64_t>(sizes.size());
   const std::vector<uint32_t> order = LargestOf(sizes);
-  // Of which it is known that they do not suffice, and the first that do: at the latest, a batch for each graph.
+  // `too_few` batches are known not to suffice, `enough` are known to: at the latest, a batch for each graph.
   int64_t too_few = std::max({Parts(graphs, limits.graphs), Parts(total.nodes, limits.nodes),
                               Parts(total.edges, limits.edges), std::min<int64_t>(graphs, 1)}) -
                     1;
@@ -112,7 +112,7 @@ int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits)
 }
 
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits) {
-  // Of the mean batch: what other orders of graphs of nearly equal size need.
+  // A part of the mean batch: what other orders of graphs of nearly equal size need.
   constexpr int64_t kRoom = 256;
   const std::vector<uint32_t> order = LargestOf(sizes);
   const auto batch_of = Deal(sizes, order, batches, limits);

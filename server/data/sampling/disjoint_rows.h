@@ -14,10 +14,10 @@ class DisjointRows {
  public:
   // Forgets all.
   void Clear();
-  // How many pairs have a row.
+  // The number of pairs that have a row.
   uint64_t size() const { return kept_; }
-  // Gives each pair (owners[i], found[i]) its local row in `rows`: the one it has, or the next. Those of new ones are
-  // appended to `nodes` and `node_owners`, both of which have size() entries.
+  // Gives each pair (owners[i], found[i]) its local row in `rows`: the one it has, or the next. New pairs are appended
+  // to `nodes` and `node_owners`, both of which have size() entries.
   void Relabel(std::span<const NodeId> found, std::span<const uint32_t> owners, std::vector<NodeId>& nodes,
                std::vector<uint32_t>& node_owners, std::span<int64_t> rows);
   // The same, but no pair gets a new row once size() is `most`: RowTable::kNoRow stands in `rows` for one that has
@@ -32,7 +32,7 @@ class DisjointRows {
   };
   static uint64_t PairOf(uint32_t owner, NodeId node) { return uint64_t{owner} << 32 | node; }
   size_t SlotOf(uint64_t pair) const;
-  // Where a pair stands, or the free slot where it will.
+  // Returns the slot where a pair stands, or the free slot where it will.
   size_t Find(uint64_t pair) const;
   void Reserve(uint64_t rows, std::span<const NodeId> nodes, std::span<const uint32_t> node_owners);
 

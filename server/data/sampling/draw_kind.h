@@ -1,4 +1,4 @@
-// How the neighbours of sampled nodes are chosen. Threads: values. Includes no other room, as fan_out.h.
+// The ways to choose the neighbours of sampled nodes. Threads: values. Includes no other room, as fan_out.h.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ enum class TemporalSampling {
 inline constexpr EnumNames<TemporalSampling, 3> kTemporalSamplingNames{
     {{{TemporalSampling::kNone, "none"}, {TemporalSampling::kUniform, "uniform"}, {TemporalSampling::kLast, "last"}}}};
 
-// What of a sample stands against the rest of it. The field is named as in NeighborSamplingOptions.
+// The option of a sample that contradicts its other options. The field is named as in NeighborSamplingOptions.
 struct DrawConflict {
   std::string field, description;
 };

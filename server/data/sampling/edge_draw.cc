@@ -29,7 +29,7 @@ void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& 
   }
 }
 
-// What an edge counts: 0 for what is never drawn.
+// The weight that an edge counts with: 0 for one that is never drawn.
 double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 0; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which of one node's edges a hop takes. A draw depends only on the generator that it is given.
+// Chooses which of one node's edges a hop takes. A draw depends only on the generator that it is given.
 // Threads: one at a time (it keeps scratch memory).
 #pragma once
 

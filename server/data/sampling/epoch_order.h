@@ -47,9 +47,9 @@ class EpochOrder {
   // `graphs`: ids of a split; copied. `sizes`: theirs, in their order; not needed for kRandom.
   EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions options, std::vector<GraphSize> sizes = {});
 
-  // Of this rank, the same in every epoch.
+  // The number of batches of this rank, the same in every epoch.
   int64_t batches_per_epoch() const { return batches_ / options_.world_size; }
-  // Of kBalanced and kBudget: no batch of any epoch holds more; graphs, nodes and edges are all bounded.
+  // Under kBalanced and kBudget no batch of any epoch holds more; graphs, nodes and edges are all bounded.
   const DealLimits& limits() const { return limits_; }
   // The same for equal (seed, epoch, graphs, sizes) on every machine.
   EpochBatches Of(int64_t epoch) const;
@@ -60,7 +60,7 @@ class EpochOrder {
   bool is_dealt() const { return options_.shuffle && options_.batching.kind != BatchingKind::kRandom; }
   // Of kBalanced and kBudget.
   EpochBatches DealOut(SplitMix64& random) const;
-  // Of kBudget in the split's order: the end of each batch.
+  // Returns the end of each batch under kBudget in the split's order.
   std::vector<size_t> Cut() const;
 
   const std::vector<uint32_t> graphs_;

@@ -8,7 +8,7 @@ namespace permafrost::data {
 
 namespace {
 
-// Of a disjoint subgraph, in which a seed stands in other seeds' parts too.
+// For a disjoint subgraph, in which a seed stands in other seeds' parts too.
 void ExcludeNodes(const SeedPairs& pairs, SampledSubgraph& subgraph) {
   std::vector<std::pair<NodeId, NodeId>> gone;  // (target, source)
   gone.reserve(2 * pairs.sources.size());

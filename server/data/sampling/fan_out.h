@@ -1,4 +1,4 @@
-// How many neighbours a hop of sampling draws: what may be asked for, and what a node can give.
+// The number of neighbours that a hop of sampling draws: what may be asked for, and what a node can give.
 // Threads: pure functions. Includes no other room, so that options are checked by the same bounds.
 #pragma once
 

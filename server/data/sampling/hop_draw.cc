@@ -13,7 +13,7 @@ namespace {
 
 // Targets ahead whose offsets are asked for.
 constexpr size_t kTargetsAhead = 24;
-// Of a list that is taken whole; the processor sees by itself where a longer one goes on.
+// The part asked for of a list that is taken whole; the processor sees by itself where a longer one goes on.
 constexpr uint64_t kPrefetchedOfAll = 256;
 
 }  // namespace
@@ -80,7 +80,7 @@ void HopDraw::Request(PageAdvisor& advisor, ReadFaults& faults) {
   advisor.Flush();
 }
 
-// The places of the edges drawn for target `i`, written to the worker's from `at` on. What it reads is touched.
+// Returns the places of the edges drawn for target `i`, written to the worker's from `at` on. What it reads is touched.
 std::span<const uint64_t> HopDraw::DrawPlaces(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker,
                                               size_t at) const {
   const auto most = static_cast<size_t>(hop_.of_all ? MaxDrawn(extent.size(), hop_.fan_out, /*replace=*/false)
@@ -148,15 +148,15 @@ void HopDraw::Draw(int64_t p, int worker_index, ReadFaults& faults) {
   if (hop_.with_edge_places) CopyPlaces(worker, piece);
 }
 
-// How many edges are taken of a target that is taken whole; they are asked for.
+// Returns how many edges are taken of a target that is taken whole, and asks for them.
 size_t HopDraw::TakeWhole(Adjacency::Extent extent, AdjacencyReads& reads) const {
   if (extent.size() == 0 || !reads.Touch(extent.begin, extent.end)) return 0;
   reads.PrefetchNeighbors({extent.begin, std::min(extent.end, extent.begin + kPrefetchedOfAll)});
   return static_cast<size_t>(extent.size());
 }
 
-// How many edges are drawn for target `i`, which has some and is not taken whole; they are asked for, and their places
-// written to the worker's from `at` on.
+// Returns how many edges are drawn for target `i`, which has some and is not taken whole; asks for them, and writes
+// their places to the worker's from `at` on.
 size_t HopDraw::DrawSome(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker, size_t at) const {
   const bool whole = IsReadWhole(extent);
   if (whole && !reads.Touch(extent.begin, extent.end)) return 0;
@@ -196,7 +196,7 @@ void HopDraw::ReadFound(std::span<const NodeId> targets, const Worker& worker, A
   }
 }
 
-// Where the edges of a piece are among the columns.
+// Writes where the edges of a piece are among the columns.
 void HopDraw::CopyPlaces(const Worker& worker, Piece& piece) const {
   Enlarge(piece.found_places, piece.edges);
   uint64_t* found = piece.found_places.data();

@@ -40,7 +40,7 @@ class HopDraw {
     uint64_t key = 0;
     bool with_edge_places = false;
   };
-  // What was drawn for up to kPiece targets. Vectors are as large as they ever had to be.
+  // The edges drawn for up to kPiece targets. Its vectors are as large as they ever had to be.
   struct Piece {
     size_t targets = 0, edges = 0;
     std::array<size_t, kPiece> counts{};  // edges of each target
@@ -51,8 +51,8 @@ class HopDraw {
   // Borrows both.
   HopDraw(const GraphView& view, const NeighborSamplingOptions& options, int threads);
 
-  // What each target draws at most, so that `drawn` edges and theirs are within max_edges: `fan_out`, or less where the
-  // targets have more edges than that leaves room for. It depends on the sample so far alone.
+  // Returns what each target draws at most, so that `drawn` edges and theirs are within max_edges: `fan_out`, or less
+  // where the targets have more edges than that leaves room for. It depends on the sample so far alone.
   int64_t FanOutLeft(std::span<const NodeId> targets, int64_t fan_out, int64_t drawn, ReadFaults& faults);
 
   void Begin(const Hop& hop);
@@ -61,17 +61,18 @@ class HopDraw {
   void Request(PageAdvisor& advisor, ReadFaults& faults);
   // Piece `p` of the targets, by worker 0..threads - 1.
   void Draw(int64_t p, int worker, ReadFaults& faults);
-  // What was drawn for it.
+  // The edges drawn for piece `p`.
   const Piece& piece(int64_t p) const { return pieces_[static_cast<size_t>(p)]; }
 
  private:
   struct Worker {
     EdgeDraw draw;
     TemporalDraw temporal;
-    // Of hops that are `of_all`.
+    // Serves hops that are `of_all`.
     EdgeDraw distinct;
     TemporalDraw temporal_distinct;
-    // Of the targets of a piece. Places: of the edges drawn, in order; those of targets that are taken whole left out.
+    // The extents belong to the targets of a piece; the places to the edges drawn, in order, without those of targets
+    // that are taken whole.
     std::array<Adjacency::Extent, kPiece> extents;
     std::vector<uint64_t> places;
   };

@@ -177,7 +177,7 @@ class Sampler final : public NeighborSampler {
     }
   }
 
-  // Of the edges of a piece, the seed whose subgraph each is in.
+  // Sets, for each edge of a piece, the seed whose subgraph it is in.
   void SetFoundOwners(const HopDraw::Piece& piece, int64_t p) {
     found_owners_.clear();
     for (size_t t = 0; t < piece.targets; ++t) {
@@ -192,7 +192,7 @@ class Sampler final : public NeighborSampler {
   HopDraw draw_;
   RowTable table_;
   DisjointRows disjoint_rows_;  // in its place, where it is disjoint
-  // Of the current hop.
+  // These belong to the current hop.
   std::vector<NodeId> targets_;
   std::vector<uint32_t> target_owners_, found_owners_;
 };

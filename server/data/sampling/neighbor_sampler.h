@@ -59,8 +59,8 @@ struct SampledSubgraph {
   // Rows of the graph: the seeds as given, then the nodes found in hop 1, in hop 2, ..., each once, in the order in
   // which they were found; of disjoint sampling each once for a seed.
   std::vector<NodeId> nodes;
-  // Of disjoint sampling [nodes] the seed, by its row, whose subgraph each row is in; no edge leads from one to
-  // another. Else empty.
+  // [nodes], after disjoint sampling: the seed, by its row, whose subgraph each row is in; no edge leads from one
+  // subgraph to another. Else empty.
   std::vector<uint32_t> owners;
   // [hops + 1] how many of `nodes` there are up to each hop: row_ends[0] seeds, row_ends.back() == nodes.size().
   std::vector<int64_t> row_ends;
@@ -73,7 +73,7 @@ struct SampledSubgraph {
   std::vector<NodeId> last_neighbors;
   // [edges] place of each edge among view.in's columns (its weight, timestamp); filled where asked for.
   std::vector<uint64_t> edge_places;
-  // Whether max_nodes or max_edges left edges out.
+  // True where max_nodes or max_edges left edges out.
   bool cut = false;
 
   int64_t hops() const { return static_cast<int64_t>(row_ends.size()) - 1; }

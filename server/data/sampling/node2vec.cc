@@ -15,7 +15,7 @@ constexpr size_t kLanes = 64;
 // Candidates refused in a row before a step is drawn from the exact weights, so that no p and q can make a step
 // endless. A refused candidate says nothing of the next: the step's distribution is the same either way.
 constexpr int kMaxTries = 32;
-// Of 1/p and 1/q: sums over all neighbours stay finite.
+// The bound of 1/p and 1/q: sums over all neighbours stay finite.
 constexpr double kMaxWeight = 1e200;
 
 using Extent = Adjacency::Extent;
@@ -76,7 +76,7 @@ class Walker {
   }
 
  private:
-  // Whether there was another walk to begin.
+  // Returns whether there was another walk to begin.
   bool Start(Lane& lane) {
     for (; next_ < end_; ++next_) {
       const NodeId start = starts_[static_cast<size_t>(next_)];

@@ -48,7 +48,8 @@ Descriptor OpenSelf() {
 // Advice about one range. An error is one of advice: the pages come when they are read.
 void AdviseOne(const iovec& range) { madvise(range.iov_base, range.iov_len, MADV_WILLNEED); }
 
-// How many of the ranges' bytes, from the first on, the kernel took in one call; below 0 and errno for none.
+// Returns how many of the ranges' bytes, from the first on, the kernel took in one call; below 0 with errno set for
+// none.
 ssize_t AdviseMany([[maybe_unused]] const Descriptor& self, [[maybe_unused]] std::span<const iovec> ranges) {
 #if defined(__linux__) && defined(SYS_pidfd_open) && defined(SYS_process_madvise)
   return syscall(SYS_process_madvise, self.get(), ranges.data(), ranges.size(), MADV_WILLNEED, 0);
@@ -132,7 +133,7 @@ double PageAdvisor::LookAtSample(int64_t pages) {
   SplitMix64 random(static_cast<uint64_t>(pages), flushes_);
   int64_t looked = 0, resident = 0;
   const auto look = [&](uint64_t page, uint64_t count) {
-    // What mincore writes is of another type on macOS.
+    // The type that mincore writes is another one on macOS.
     std::array<unsigned char, kSampledPages> there{};
 #ifdef __APPLE__
     const int failed = mincore(AddressOf(page), count * PageBytes(), reinterpret_cast<char*>(there.data()));

@@ -18,7 +18,7 @@ struct PageCounters {
   int64_t sampled_pages = 0;   // of wanted_pages: looked at
   int64_t advised_bytes = 0;   // given to madvise(MADV_WILLNEED)
   int64_t advice_calls = 0;
-  // Of this process since the advisor was made.
+  // Counts the faults of this process since the advisor was made.
   int64_t major_faults = 0;
 
   PageCounters& operator+=(const PageCounters& other);
@@ -38,8 +38,9 @@ class PageAdvisor {
   };
   explicit PageAdvisor(Options options);
 
-  // Whether the pages of the batch to come are to be requested, once a batch: of each until all are found resident, and
-  // then of one in Options::resident_batches, since asking takes longer than the sampling does that it serves.
+  // Returns whether the pages of the batch to come are to be requested; asked once a batch. True for each until all are
+  // found resident, and then for one in Options::resident_batches, since asking takes longer than the sampling does
+  // that it serves.
   bool WantsBatch();
   // Most bytes that the flushes from here on advise, together; the rest is left to page faults. Without it: no limit.
   void BeginBudget(uint64_t bytes) { budget_left_ = bytes; }

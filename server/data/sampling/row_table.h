@@ -1,5 +1,5 @@
-// Local rows of the nodes found so far. Of a graph whose nodes are few, a table of all of them; else an open-addressing
-// table as large as the found ones need, whatever the graph's size.
+// Keeps the local rows of the nodes found so far. For a graph whose nodes are few it is a table of all of them; else an
+// open-addressing table as large as the found ones need, whatever the graph's size.
 // Threads: one at a time. Keeps its memory between batches.
 #pragma once
 
@@ -23,7 +23,7 @@ class RowTable {
 
   // Forgets all.
   void Clear();
-  // How many nodes have a row.
+  // The number of nodes that have a row.
   uint64_t size() const { return kept_; }
   // Gives each of `found` its local row in `rows`, as large: the one it has, or the next. nodes[row] is then the node
   // of each row below size(), as it was of those before; `nodes` grows where it is too small, and is never made

@@ -25,7 +25,7 @@ void CheckSampleBudget(const NeighborSamplingOptions& options, Violations& viola
 }
 
 int64_t FanOutWithin(std::vector<int64_t>& most, int64_t left, int64_t fan_out) {
-  // Those with the fewest draw all that they can, and the others share what that leaves.
+  // The targets with the fewest edges draw all that they can, and the others share what that leaves.
   std::ranges::sort(most);
   for (size_t i = 0; i < most.size(); ++i) {
     const int64_t share = left / static_cast<int64_t>(most.size() - i);

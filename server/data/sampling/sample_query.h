@@ -21,15 +21,15 @@ struct SampleQuery {
   std::vector<NodeId> nodes;
   std::vector<std::string> names;
   int64_t count = 5;  // 1..10,000
-  // Of temporal sampling: only edges with a timestamp below it are drawn; nullopt: all may be.
+  // For temporal sampling: only edges with a timestamp below it are drawn; nullopt: all may be.
   std::optional<int64_t> seed_time;
-  // What to draw around them.
+  // The kind of sample to draw around them.
   std::variant<NeighborSamplingOptions, WalkOptions> kind;
 };
 
 struct SampleAnswer {
   std::vector<NodeId> nodes;  // seeds or starts
-  // Of neighbour sampling: the subgraph, in rows of the graph.
+  // The subgraph of neighbour sampling, in rows of the graph.
   struct Edge {
     NodeId source = 0, target = 0;
     int64_t hop = 0;  // from 1
@@ -39,10 +39,10 @@ struct SampleAnswer {
   };
   std::vector<int64_t> nodes_of_hop;  // [hops + 1] nodes first found in each
   std::vector<Edge> edges;
-  // Of walks: [nodes, length].
+  // The walks, [nodes, length].
   int64_t walk_length = 0;
   std::vector<NodeId> walks;
-  // What the source calls the rows above, each once, rising; none where the graph has no names.
+  // The names that the source gives to the rows above, each once, rising; none where the graph has no names.
   std::vector<std::pair<NodeId, std::string>> names;
   double seconds = 0;  // what drawing took
 };

@@ -15,8 +15,8 @@ namespace permafrost::data {
 
 class SeedTimes {
  public:
-  // Of temporal sampling: `same` for all where it is given, else each node's own, which the graph may have. Borrows the
-  // graph's columns.
+  // The times of temporal sampling: `same` for all where it is given, else each node's own, which the graph may have.
+  // Borrows the graph's columns.
   SeedTimes(TemporalSampling temporal, std::optional<int64_t> same, const GraphView& graph)
       : same_(same), own_(temporal != TemporalSampling::kNone && !same ? graph.times : Column<int64_t>()) {}
 

@@ -1,5 +1,5 @@
-// Which of one node's edges a hop takes, of those before a time. A draw depends only on the generator that it is given.
-// Threads: one at a time (it keeps scratch memory).
+// Chooses which of one node's edges a hop takes, of those before a time. A draw depends only on the generator that it
+// is given. Threads: one at a time (it keeps scratch memory).
 #pragma once
 
 #include <cstdint>
