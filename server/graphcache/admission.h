@@ -1,4 +1,4 @@
-// How a step is run: a pure function of the policy, of what the cache holds, and of the batch's shape.
+// Decides how a step is run: a pure function of the policy, of what the cache holds, and of the batch's shape.
 // Threads: values and a pure function.
 #pragma once
 
@@ -15,7 +15,7 @@ enum class Action {
   kReject,        // fail the job without running the step
 };
 
-// What the cache holds for a shape.
+// The part of the cache that could serve a shape.
 struct Lookup {
   bool exact = false;   // an executable of exactly this shape
   bool larger = false;  // an executable that the batch fits into when it is padded

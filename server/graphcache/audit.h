@@ -1,4 +1,4 @@
-// Which replays are audited, and what audits found.
+// Chooses which replays are audited, and keeps what audits found.
 // Threads: values and a pure function.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace permafrost::graphcache {
 // "why".
 inline constexpr char kAuditFailedReason[] = "GRAPH_CACHE_AUDIT_FAILED";
 
-// Whether the step is audited if it is a replay. `every` > 0: training steps before which 1, every, 2 every, ...
-// optimizer steps were done; and the first evaluation step after each of these, where `eval_audit_step` is the
+// Returns whether the step is audited if it is a replay. `every` > 0: training steps before which 1, every, 2 every,
+// ... optimizer steps were done; and the first evaluation step after each of these, where `eval_audit_step` is the
 // optimizer steps done before the evaluation step that was audited last, 0 for none. A resumed run audits the same
 // steps. 0: none.
 bool IsAuditDue(Mode mode, int64_t every, int64_t step, int64_t eval_audit_step);
@@ -35,8 +35,8 @@ struct AuditFailure {
   bool operator==(const AuditFailure&) const = default;
 };
 
-// Whether an operator, by its schema name, is a product of two matrices, whatever is added to it. The models have no
-// others.
+// Returns whether an operator, given by its schema name, is a product of two matrices, whatever is added to it. The
+// models have no others.
 bool IsProduct(std::string_view op);
 
 // The replay of the step that was audited last, operator by operator.

@@ -36,7 +36,7 @@ class Tally {
     if (at != shape.shape) row_.padded += batches;
     Count(shape, batches, at);
   }
-  // Of its batches the first `captured` are captured.
+  // The first `captured` of its batches are captured.
   void RunDynamic(const PlannedShape& shape, int64_t captured) {
     row_.captures += captured;
     captured_ += captured;
@@ -84,7 +84,8 @@ class Tally {
   double eager_rows_ = 0;
 };
 
-// Of the test split alone. Shapes of a long evaluation are merged, those of the validation split are not.
+// Counts the shapes of the test split alone. Shapes of a long evaluation are merged, those of the validation split are
+// not.
 int64_t TestShapes(const PlannedSchedule& schedule) {
   return std::max<int64_t>(schedule.eval_shapes - schedule.valid_shapes, 0);
 }
@@ -235,7 +236,7 @@ void TallyLadder(const PolicyOptions& options, const PlannedSchedule& schedule, 
   row.eval_executables = std::ssize(eval_met);
 }
 
-// What the cache knows of it.
+// Returns what the cache would know of the schedule.
 ShapePlan PlanOf(const PlannedSchedule& schedule) {
   ShapePlan plan{.train_ceiling = schedule.ceiling,
                  .train_shapes = 0,
@@ -253,7 +254,7 @@ std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule) {
   std::vector<ShapeCount> counts;
   counts.reserve(schedule.train.size());
   for (const PlannedShape& s : schedule.train) counts.push_back({s.shape, s.batches});
-  // Of a schedule that was not walked to its end: what no batch can pass.
+  // A schedule that was not walked to its end counts the shape that no batch can pass.
   if (schedule.cut) counts.push_back({schedule.ceiling, 0});
   for (const BatchShape& rung : schedule.rungs) {
     if (std::ranges::find(schedule.train, rung, &PlannedShape::shape) == schedule.train.end()) {

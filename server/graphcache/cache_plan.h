@@ -1,4 +1,4 @@
-// What each way of keeping executables costs a job, computed from its planned batches before anyone trains.
+// Tells what each way of keeping executables costs a job, computed from its planned batches before anyone trains.
 // Threads: values and pure functions.
 #pragma once
 
@@ -64,13 +64,13 @@ struct StepCosts {
   // Making one executable: a training step's, an evaluation step's; of one shape, and of every shape.
   double capture = 0, eval_capture = 0;
   double dynamic_capture = 0, dynamic_eval_capture = 0;
-  // What one executable keeps for itself, and what all share.
+  // The bytes that one executable keeps for itself, and those that all share.
   int64_t entry_bytes = 0, eval_entry_bytes = 0;
   int64_t dynamic_entry_bytes = 0, dynamic_eval_entry_bytes = 0;
   int64_t shared_bytes = 0;
 };
 
-// What a policy comes to on a schedule. Steps are training steps of the whole run.
+// The outcome of a policy on a schedule. Steps are training steps of the whole run.
 struct PlanRow {
   PolicyOptions options;
   Shapes shapes = Shapes::kExact;  // what it comes to: never kAuto
@@ -78,17 +78,17 @@ struct PlanRow {
   // At the run's end.
   int64_t train_executables = 0, eval_executables = 0;
   int64_t captures = 0;  // of training steps
-  // Of the steps: replayed (of them padded into a larger shape), and run eager. The rest is captured.
+  // The steps that are replayed (`padded` of them into a larger shape), and those that run eager. The rest is captured.
   int64_t replayed = 0, padded = 0, eager = 0;
   int64_t real_rows = 0, padding_rows = 0;
   int64_t rejected = 0;  // steps whose shape fails the job (on_miss reject)
-  // Where costs were measured.
+  // Set where costs were measured.
   std::optional<int64_t> bytes;
   std::optional<double> step_seconds;   // mean of a training step, captures apart
   std::optional<double> train_seconds;  // all training steps and captures
 };
 
-// What `options` come to. `no_dynamic_reason`: why there are no dynamic executables; empty: there are.
+// Returns the outcome of `options`. `no_dynamic_reason`: why there are no dynamic executables; empty: there are.
 PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                    const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs);
 

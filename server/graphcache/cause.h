@@ -43,13 +43,13 @@ inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "fi
                                                          {Cause::kAudit, "audit"},
                                                          {Cause::kDeviceEmptied, "device-emptied"}}}};
 
-// Whether what is captured for this cause is for steps to come, not for one that waits.
+// Returns whether a capture for this cause serves steps to come, not one that waits.
 constexpr bool IsAhead(Cause cause) {
   return cause == Cause::kPolicyChange || cause == Cause::kResume || cause == Cause::kFreeze ||
          cause == Cause::kDeviceEmptied;
 }
 
-// How often each cause was.
+// How often each cause occurred.
 struct CauseCounts {
   std::array<int64_t, kCauses> counts{};  // by Cause
   int64_t& of(Cause cause) { return counts[static_cast<size_t>(cause)]; }
@@ -58,7 +58,7 @@ struct CauseCounts {
   bool operator==(const CauseCounts&) const = default;
 };
 
-// What is known of a step that no executable served.
+// The facts about a step that no executable served.
 struct Missed {
   Mode mode = Mode::kTrain;
   bool graph_break = false;    // the step cannot be captured

@@ -11,8 +11,8 @@
 namespace permafrost::graphcache {
 namespace {
 
-// What is equal at every shape: types, ranks, arguments that are no integers. How a tensor is laid out is no part of a
-// key.
+// The part that is equal at every shape: types, ranks, arguments that are no integers. How a tensor is laid out is no
+// part of a key.
 std::string FormOf(const OpCall& call) {
   std::string form = call.op;
   for (const CallTensor& tensor : call.tensors) absl::StrAppend(&form, "|", tensor.type, tensor.sizes.size());

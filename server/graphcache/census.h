@@ -92,7 +92,7 @@ struct ModeCensus {
 };
 ModeCensus CountMode(const SymbolicStep& step, const SizedSchedule& schedule, const SizedShape& largest);
 
-// What a policy comes to, training and evaluation together.
+// The outcome of a policy, training and evaluation together.
 struct CensusRow {
   PolicyOptions options;
   Shapes shapes = Shapes::kExact;
@@ -106,7 +106,7 @@ struct CensusRow {
 CensusRow CountPolicy(const std::array<SymbolicStep, 2>& steps, const std::array<SizedSchedule, 2>& schedules,
                       bool empties);
 
-// Of a job with one lowering.
+// The census of a job with one lowering.
 struct LoweringCensus {
   std::string lowering;             // its name among the options of a model
   std::array<ModeCensus, 2> modes;  // by Mode

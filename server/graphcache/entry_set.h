@@ -24,7 +24,7 @@ struct Entry {
 class EntrySet {
  public:
   Entry& Add(std::unique_ptr<Entry> entry);
-  // Of exactly this shape; nullptr: there is none.
+  // Returns the entry of exactly this shape; nullptr: there is none.
   Entry* Find(Mode mode, const BatchShape& shape) const;
   // The one of the fewest rows that holds `shape`.
   Entry* FindCheapest(Mode mode, const BatchShape& shape) const;

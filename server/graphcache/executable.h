@@ -1,5 +1,5 @@
-// What a graph cache asks of its device and of the batches that it runs. Executables are implemented by device/, the
-// compiler and the batches by train/; tests have fakes of all three.
+// The interface that a graph cache needs of its device and of the batches that it runs. Executables are implemented by
+// device/, the compiler and the batches by train/; tests have fakes of all three.
 // Threads: the device thread only.
 #pragma once
 
@@ -23,13 +23,13 @@ class StepOutputs;
 // Its tensors are valid until the next step or capture of the same compiler. Never null, but see GraphCache::Run.
 using StepResult = std::shared_ptr<const StepOutputs>;
 
-// Where a replay and the step, run eagerly from the same state on the same batch, part.
+// The place where a replay and the step, run eagerly from the same state on the same batch, part.
 struct Difference {
   std::string op;   // schema name; empty where no single operator is to blame
   std::string why;  // one line
 };
 
-// What the operators of one name took in one replay of a step.
+// The time that the operators of one name took in one replay of a step.
 struct OperatorTime {
   std::string op;  // schema name
   int64_t calls = 0;

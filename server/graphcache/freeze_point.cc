@@ -8,7 +8,7 @@ namespace permafrost::graphcache {
 namespace {
 
 constexpr double kLeastFreezeAt = 5;
-// Where doubles stop counting in ones; no schedule has as many shapes.
+// The number at which doubles stop counting in ones; no schedule has as many shapes.
 constexpr double kMostFreezeAt = 9007199254740992.0;
 
 std::string NoFormulaReason(const GraphSizes& sizes, double effective_size) {

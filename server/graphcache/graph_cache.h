@@ -31,7 +31,7 @@ namespace permafrost::graphcache {
 struct GraphCacheSetup {
   PolicyOptions options;
   int64_t batch_size = 32;  // graphs of a full training batch
-  // Of each mode: whether only the last batch of an epoch has fewer than batch_size graphs. Where batches are composed
+  // For each mode, whether only the last batch of an epoch has fewer than batch_size graphs. Where batches are composed
   // by size, any of them may.
   std::array<bool, 2> has_partial = {true, true};
   GraphSizes sizes;  // for the freeze point, also after a policy command
@@ -75,8 +75,9 @@ class GraphCache {
   // step is not run, and kAuditFailedReason. Else those of the compiler and of the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
-  // What is to be captured before the next step, so that no step waits for a capture: of dynamic and ladder modes, what
-  // a cache that freezes or is frozen does not hold, and what a resume took over. 0 and ready: nothing.
+  // The number of executables to be captured before the next step, so that no step waits for a capture: of dynamic and
+  // ladder modes, what a cache that freezes or is frozen does not hold, and what a resume took over. 0 and ready:
+  // nothing.
   int64_t captures_ahead() const;
   bool ready() const { return ready_; }
   // Captures one of them. After the last the cache is ready, and frozen under kFreeze. Errors: the compiler's.
@@ -121,7 +122,7 @@ class GraphCache {
     absl::Status broken;
   };
 
-  // What is captured, and why.
+  // A capture to be made, and why.
   struct CaptureOf {
     Mode mode = Mode::kTrain;
     Cause cause = Cause::kNewShape;
@@ -138,7 +139,7 @@ class GraphCache {
     bool differs = false;  // the audit found a difference
   };
 
-  // What a batch is padded to.
+  // The shape that a batch is padded to.
   struct Padding {
     BatchShape shape;
     bool dynamic = false;  // as a dynamic executable takes it
@@ -146,9 +147,9 @@ class GraphCache {
 
   ModeStats& stats(Mode mode) { return state_.of(mode); }
   bool& broken(Mode mode) { return stats(mode).broken; }
-  // What could not be captured may be tried again.
+  // Lets a capture that failed be tried again.
   void RetryBreaks() { broken(Mode::kTrain) = broken(Mode::kEval) = false; }
-  // Which modes are dynamic, and which have a ladder. Drops what a mode holds of another kind.
+  // Decides which modes are dynamic, and which have a ladder. Drops what a mode holds of another kind.
   void ChooseKinds();
   // By Mode, as far as something is planned and the limit leaves room. Drops what a mode holds of another form.
   void SetForms(std::array<Form, 2> forms);
@@ -157,8 +158,8 @@ class GraphCache {
   std::array<Form, 2> Forms() const;
   void AnnounceCut() const;
   bool IsExact(Mode mode) const { return !of(mode).dynamic && of(mode).rungs == 0; }
-  // Whether the job's batches can have the shape of an entry that a checkpoint holds: an older version may have rounded
-  // them up to other rungs.
+  // Returns whether the job's batches can have the shape of an entry that a checkpoint holds: an older version may have
+  // rounded them up to other rungs.
   bool IsRung(const EntryInfo& info) const;
 
   // An executable that is to be captured before a step.
@@ -185,7 +186,7 @@ class GraphCache {
 
   // The shape that a batch is captured at: its own, or the rung that is to serve it.
   BatchShape CaptureShape(Mode mode, const BatchShape& own) const;
-  // What `entry` serves a batch at.
+  // The shape at which `entry` serves a batch.
   static Padding PaddingFor(const Entry& entry, const Batch& batch) {
     return {.shape = entry.info.dynamic ? batch.dynamic_shape() : entry.info.shape, .dynamic = entry.info.dynamic};
   }
@@ -225,7 +226,7 @@ class GraphCache {
   // Ok unless the cache is frozen and strict.
   absl::Status CheckSealed(Mode mode, Cause cause, const BatchShape& shape, std::string_view what) const;
   void AnnounceStrict() const;
-  // Whether as many are held as may be.
+  // Returns whether as many are held as may be.
   bool IsAtLimit() const;
   // The same for a step of this shape, while room is kept for what a freeze of exact shapes seals with; {}: of any.
   bool IsFull(Mode mode, const BatchShape& shape) const;
@@ -237,7 +238,7 @@ class GraphCache {
   // Once a mode.
   void ReportOversize(Mode mode, std::string_view line);
 
-  // Whether the limit left a mode nothing of what was planned.
+  // Returns whether the limit left a mode nothing of what was planned.
   bool IsCutToNothing(Mode mode) const {
     const PlannedMode& planned = planned_[static_cast<size_t>(mode)];
     return planned.wanted > 0 && planned.most == 0;
@@ -245,7 +246,7 @@ class GraphCache {
 
   FreezePoint FindPoint() const;
   bool IsFreezeDue() const;
-  // Of exact shapes captures what PlanExecutables seals with, where it is missing, then seals.
+  // For exact shapes captures what PlanExecutables seals with, where it is missing, then seals.
   absl::Status Freeze(int64_t step);
   absl::Status CaptureCeilings(Cause cause, int64_t step);
   absl::Status Execute(const Command& command, int64_t step);
@@ -253,7 +254,7 @@ class GraphCache {
   int64_t Capacity(Mode mode) const;
   void AnnounceFreezePoint() const;
   void Report(std::string_view line, bool warning) const { setup_.log(line, warning); }
-  // Of messages.
+  // The shape as messages name it.
   std::string Text(const BatchShape& shape) const {
     return ToString(shape, setup_.of_seeds ? kCountedSeeds : kCountedGraphs);
   }
@@ -263,7 +264,7 @@ class GraphCache {
   const std::string no_dynamic_reason_;
   Snapshot state_;
   EntrySet entries_;
-  // By Mode. What is captured ahead.
+  // The shapes that are captured ahead, by Mode.
   PlannedSet planned_;
   // By Mode. Why it has no dynamic executable, until the first static capture.
   std::array<absl::Status, 2> resistance_;

@@ -1,4 +1,4 @@
-// What a graph cache captures before a step, so that no step waits for a capture.
+// Captures that a graph cache makes before a step, so that no step waits for a capture.
 #include <algorithm>
 #include <ranges>
 #include <utility>
@@ -15,7 +15,7 @@ std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
   std::vector<Ahead> ahead;
   for (const std::unique_ptr<Entry>& entry : entries_.all()) {
     const Mode mode = entry->info.mode;
-    // Of exact shapes a resume leaves each to its first use, since there may be thousands.
+    // A resume leaves each exact shape to its first use, since there may be thousands.
     const bool exact_ahead = state_.frozen && entry->recapture_cause == Cause::kDeviceEmptied;
     if (!entry->awaits_recapture || (IsExact(mode) && !exact_ahead)) continue;
     ahead.push_back({.mode = mode, .entry = entry.get(), .shape = {}});

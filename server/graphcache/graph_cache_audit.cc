@@ -1,4 +1,4 @@
-// What a graph cache does with audited replays.
+// The handling of audited replays in a graph cache.
 #include <algorithm>
 #include <utility>
 

@@ -12,9 +12,9 @@
 namespace permafrost::graphcache {
 namespace {
 
-// Of each cause in a mode; more of them are counted only.
+// The events logged of each cause in a mode; more of them are counted only.
 constexpr int64_t kLoggedOfACause = 3;
-// Of max_executables: who holds as many is told.
+// The part of max_executables from which on the log warns.
 constexpr double kNearLimit = 0.8;
 
 std::string_view CauseText(Cause cause) { return kCauseNames.Name(cause); }

@@ -1,4 +1,4 @@
-// When a graph cache freezes, what it then captures, and commands to it.
+// The freezing of a graph cache, the captures it then makes, and commands to it.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +10,7 @@ namespace permafrost::graphcache {
 
 FreezePoint GraphCache::FindPoint() const {
   const int64_t wanted = state_.options.freeze_at;
-  // What is captured before the first step, and nothing after it.
+  // All is captured before the first step, and nothing after it.
   if (!IsExact(Mode::kTrain)) {
     return {.freeze_at = std::max<int64_t>(of(Mode::kTrain).rungs, 1), .source = FreezeSource::kSchedule};
   }
@@ -96,7 +96,7 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
 
 absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
   state_.options = Updated(state_.options, update);
-  // What a miss means is no reason to thaw.
+  // A change of what a miss means is no reason to thaw.
   if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) {
     if (!update.on_miss && !update.max_executables) return absl::OkStatus();
     // Both change what is planned: a ladder of as many rungs as the limit leaves, and what exact shapes are sealed

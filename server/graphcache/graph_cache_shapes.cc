@@ -20,7 +20,7 @@ void GraphCache::ChooseKinds() {
 std::array<Form, 2> GraphCache::Forms() const {
   std::array<Form, 2> forms{};
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    // Of a checkpoint of another device, a dynamic mode is of no use here.
+    // A dynamic mode in another device's checkpoint is of no use here.
     const ModeStats& s = of(mode);
     const bool dynamic = s.dynamic && no_dynamic_reason_.empty();
     // The limit may have left no rung of it.

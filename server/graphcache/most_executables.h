@@ -1,4 +1,4 @@
-// How many executables a job's cache comes to hold, as far as its plan tells.
+// Foresees how many executables a job's cache comes to hold, as far as its plan tells.
 // Threads: a pure function.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace permafrost::graphcache {
 
-// Of both modes, at most, at once. `dynamic`: one executable may serve every shape of a mode. `freeze_at`: of
-// FindFreezePoint, for exact shapes.
+// Returns the most that both modes hold at once. `dynamic`: one executable may serve every shape of a mode.
+// `freeze_at`: of FindFreezePoint, for exact shapes.
 int64_t MostExecutables(const PolicyOptions& options, const ShapePlan& plan, bool dynamic, int64_t freeze_at);
 
 }  // namespace permafrost::graphcache

@@ -115,7 +115,7 @@ constexpr auto kMpsRules = [] {
 }();
 static_assert(std::ranges::adjacent_find(kMpsRules, {}, &Rule::op) == kMpsRules.end());
 
-// Whether a linear needs no graph: of two dimensions, without a bias, and laid out in order.
+// Returns whether a linear needs no graph: it has two dimensions, without a bias, and laid out in order.
 bool IsPlainLinear(const OpCall& call) {
   const auto present = [](const CallTensor& tensor) { return !tensor.type.empty(); };
   return std::ranges::count_if(call.tensors, present) == 2 && call.tensors[0].sizes.size() == 2 &&
@@ -135,7 +135,7 @@ std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release) {
     case Adds::kAnEntry:
       return 1;
     case Adds::kForEachGradient:
-      // Of the input and of the weight; the bias's is a sum.
+      // One entry for the input and one for the weight; the bias's gradient is a sum.
       return 2;
     case Adds::kUnlessPlain:
       return IsPlainLinear(call) ? 0 : 1;

@@ -1,7 +1,7 @@
-// Which operators add an entry to libtorch's cache of compiled MPS graphs, by release. Source: the kernels of PyTorch's
-// aten/src/ATen/native/mps, where an entry is a call of LookUpOrCreateCachedGraph; pytorch#187455 lists those that are
-// left. Matrix kernels that linear keeps by shape are in another cache (MPSKernelCache), of a few bytes each, and not
-// counted.
+// Tells which operators add an entry to libtorch's cache of compiled MPS graphs, by release. Source: the kernels of
+// PyTorch's aten/src/ATen/native/mps, where an entry is a call of LookUpOrCreateCachedGraph; pytorch#187455 lists those
+// that are left. Matrix kernels that linear keeps by shape are in another cache (MPSKernelCache), of a few bytes each,
+// and not counted.
 // Threads: pure functions.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace permafrost::graphcache {
 
-// Of libtorch.
+// A release of libtorch.
 enum class TorchRelease { k2_13, k2_15 };
 inline constexpr EnumNames<TorchRelease, 2> kTorchReleaseNames{
     {{{TorchRelease::k2_13, "2.13"}, {TorchRelease::k2_15, "2.15"}}}};

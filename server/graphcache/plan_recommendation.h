@@ -1,4 +1,4 @@
-// Which row of a cache plan is recommended, and why.
+// Chooses the row of a cache plan to recommend, and says why.
 // Threads: any; nothing is kept between calls.
 #pragma once
 

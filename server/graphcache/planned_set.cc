@@ -6,8 +6,8 @@
 namespace permafrost::graphcache {
 namespace {
 
-// What a freeze seals exact shapes with. Of a dynamic mode everything that is planned: its one executable is captured
-// whatever a miss would mean.
+// Returns what a freeze seals exact shapes with. For a dynamic mode this is everything that is planned: its one
+// executable is captured whatever a miss would mean.
 std::vector<BatchShape> Sealing(const PolicyOptions& options, const ShapePlan& plan, Mode mode, Form form) {
   std::vector<BatchShape> shapes;
   // Batches that come at rungs keep them. Others are padded to what is sealed with, but where a miss is captured and
@@ -60,7 +60,7 @@ void Cut(const ShapePlan& plan, Mode mode, PlannedMode& planned) {
     return;
   }
   planned.shapes = Fewer(plan, mode, planned.most);
-  // Of exact shapes the ceiling is the first to be captured.
+  // The ceiling is the first exact shape to be captured.
   if (planned.form == Form::kExact && mode == Mode::kTrain) {
     std::ranges::rotate(planned.shapes, planned.shapes.end() - 1);
   }

@@ -20,11 +20,11 @@ enum class Form {
   kExact,    // one for each shape that comes
 };
 
-// Of one mode.
+// The plan of one mode.
 struct PlannedMode {
   Form form = Form::kExact;
-  // Captured ahead: the rungs, rising; of exact shapes what a freeze seals with, the ceiling of training first. Of a
-  // dynamic mode what it would be of exact ones that are padded; empty: nothing is planned.
+  // Captured ahead: the rungs, rising; for exact shapes what a freeze seals with, the ceiling of training first. For a
+  // dynamic mode, what it would be for exact ones that are padded; empty: nothing is planned.
   std::vector<BatchShape> shapes;
   // Executables that it would hold at the end, and those that the limit leaves: `most` <= `wanted`.
   int64_t wanted = 0, most = 0;

@@ -1,4 +1,4 @@
-// When a job's graph cache may keep executables, and what a step does that finds none.
+// Rules when a job's graph cache may keep executables, and what a step does that finds none.
 // Source of the policies and of their names: pyg-team/pytorch_geometric#10689.
 // Threads: values and pure functions.
 #pragma once
@@ -23,7 +23,7 @@ inline constexpr EnumNames<Policy, 4> kPolicyNames{{{{Policy::kAlways, "always"}
                                                      {Policy::kClearPerStep, "clear-per-step"},
                                                      {Policy::kFreeze, "freeze"}}}};
 
-// What a frozen cache does with a shape that it does not hold.
+// The answer of a frozen cache to a shape that it does not hold.
 enum class OnMiss {
   kPad,        // pads the batch to the executable with the fewest rows that holds it; runs it eager if none does
   kEager,      // runs the step uncaptured
@@ -74,14 +74,15 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
 
 inline bool KeepsNothing(Policy policy) { return policy == Policy::kNever || policy == Policy::kClearPerStep; }
 
-// Whether a cache under `options` is to serve every shape of a mode by one executable. Policies that keep nothing have
-// no use for it.
+// Returns whether a cache under `options` is to serve every shape of a mode by one executable. Policies that keep
+// nothing have no use for it.
 inline bool WantsDynamic(const PolicyOptions& options) {
   if (KeepsNothing(options.policy)) return false;
   return options.shapes == Shapes::kDynamic || (options.shapes == Shapes::kAuto && options.policy == Policy::kFreeze);
 }
 
-// Whether a cache under `options` is to round the batches of a mode without a dynamic executable up to a ladder.
+// Returns whether a cache under `options` is to round the batches of a mode without a dynamic executable up to a
+// ladder.
 inline bool WantsLadder(const PolicyOptions& options) {
   return WantsDynamic(options) || (options.shapes == Shapes::kLadder && !KeepsNothing(options.policy));
 }

@@ -22,9 +22,9 @@ std::vector<ShapeCount> InOrder(const std::vector<ShapeCount>& shapes) {
   return ordered;
 }
 
-// Where each group of neighbours ends so that their ceilings, the last group's being `top`, have the fewest rows over
-// all batches: dynamic programming over (shapes taken, groups made). The rows of the batches themselves are the same
-// for every choice and so left out.
+// Returns where each group of neighbours ends so that their ceilings, the last group's being `top`, have the fewest
+// rows over all batches: dynamic programming over (shapes taken, groups made). The rows of the batches themselves are
+// the same for every choice and so left out.
 std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const BatchShape& top, size_t max_groups) {
   const size_t n = ordered.size();
   const size_t width = max_groups + 1;

@@ -1,6 +1,6 @@
-// What is known of a job's batch shapes before its first step. The sampler is seeded, so that every batch of every
-// planned epoch is known; train/ reports the shapes, this file sums them up. All shapes are least padded shapes: one
-// node and one graph more than the batch has. Threads: values and pure functions; ShapeCounter from one thread.
+// Holds what is known of a job's batch shapes before its first step. The sampler is seeded, so that every batch of
+// every planned epoch is known; train/ reports the shapes, this file sums them up. All shapes are least padded shapes:
+// one node and one graph more than the batch has. Threads: values and pure functions; ShapeCounter from one thread.
 #pragma once
 
 #include <cstdint>
@@ -64,14 +64,14 @@ struct ShapePlan {
   // A ladder is some of them. Under Shapes::kExact freezing captures them all, and without an explicit freeze point the
   // cache freezes after its first step. Empty: batches come at their own shapes.
   std::vector<BatchShape> train_rungs;
-  // What evaluation batches are padded to under kFreeze and Shapes::kExact; some rung holds each of them. At most
-  // kMaxEvalRungs.
+  // The shapes that evaluation batches are padded to under kFreeze and Shapes::kExact; some rung holds each of them. At
+  // most kMaxEvalRungs.
   std::vector<BatchShape> eval_rungs;
   // The schedule of a mode by MergeNeighbours, so that a ladder of any number of rungs can be made while the job runs.
-  // Of a training schedule that was not walked to its end what was walked, and the ceiling, 0 times. Of sampled blocks
-  // each planned rung, as often as sampled batches let expect. Empty: nothing is known.
+  // A training schedule that was not walked to its end has what was walked, and the ceiling, 0 times. Sampled blocks
+  // have each planned rung, as often as sampled batches let expect. Empty: nothing is known.
   std::vector<ShapeCount> train_schedule, eval_schedule;
-  // What LadderOf returns for so many rungs, where it was made already.
+  // The result of LadderOf for so many rungs, where it was made already.
   struct Ladders {
     int64_t max_rungs = 0;
     std::vector<BatchShape> train, eval;

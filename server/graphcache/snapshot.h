@@ -44,8 +44,8 @@ struct ModeStats {
   int64_t audit_failures = 0;  // of them, those that found a difference
   CauseCounts captures_by_cause, misses_by_cause;  // captures and misses, each counted once
   double capture_seconds = 0;
-  // Of entries: taken over by a resume, or forgotten by the device, and not captured since. entry_bytes counts them as
-  // they were.
+  // The number of entries taken over by a resume, or forgotten by the device, and not captured since. entry_bytes
+  // counts them as they were.
   int64_t awaiting_recapture = 0;
   // Rows of all steps of the mode, and rows added to them: the step's shape less the batch's.
   int64_t graphs = 0, nodes = 0, edges = 0;

@@ -1,4 +1,4 @@
-// How sentences of a graph cache begin with a step. Threads: pure functions.
+// The words with which sentences of a graph cache begin a step. Threads: pure functions.
 #pragma once
 
 #include <string_view>
