@@ -60,7 +60,7 @@ class Auditor final : public Interceptor {
     const grpc::ServerContextBase& context = *info_->server_context();
     entry_.peer = context.peer();
     const auto* metadata = methods.GetRecvInitialMetadata();
-    // Who has just been let in is known, unless the token was revoked since.
+    // The caller, just let in, is known, unless the token was revoked since.
     const absl::StatusOr<access::Caller> caller =
         CallerOf(gate_, context, metadata == nullptr ? CallMetadata() : *metadata);
     entry_.caller = caller.ok() ? caller->name : "unknown";

@@ -17,8 +17,8 @@ namespace permafrost::api {
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeAudit(const access::Gate& gate,
                                                                                  access::AuditLog& audit);
 
-// What a request or an answer is about: its `name`, its `job_id` as "jobs/ID" (`dataset_id` as "datasets/ID"), or the
-// name of what it holds; clipped. Empty: it says nothing.
+// Returns what a request or an answer is about: its `name`, its `job_id` as "jobs/ID" (`dataset_id` as "datasets/ID"),
+// or the name of what it holds; clipped. Empty: it says nothing.
 std::string ResourceOf(const google::protobuf::Message& message);
 
 }  // namespace permafrost::api

@@ -21,7 +21,7 @@ absl::StatusOr<CallLimit::Slot> CallLimit::Take(const grpc::CallbackServerContex
 }
 
 absl::StatusOr<CallLimit::Slot> CallLimit::TakeFor(const std::string& client) {
-  // Of one there is no part to leave to others.
+  // A limit of one leaves no part to others.
   const int most_of_one = most_ - most_ / 4;
   absl::MutexLock lock(&taken_->mu);
   if (taken_->all >= most_) {

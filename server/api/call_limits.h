@@ -1,5 +1,5 @@
-// How many calls of one kind are served at once, so that no client takes all the memory, threads or open files there
-// are from the jobs.
+// Bounds how many calls of one kind are served at once, so that no client takes all the memory, threads or open files
+// there are from the jobs.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -53,8 +53,8 @@ struct CallLimitOptions {
   int token_changes = 8;
   // Backup. It takes a thread and the disk. One at a time makes anything; a repeat is told to wait for it.
   int backups = 2;
-  // Calls that wait for a thread: each is a request in memory. What waits for the disk under the jobs' or the catalog's
-  // lock has a few threads of its own, so that gRPC's, which health is asked on, never wait.
+  // Calls that wait for a thread: each is a request in memory. Calls that wait for the disk under the jobs' or the
+  // catalog's lock have a few threads of their own, so that gRPC's, which health is asked on, never wait.
   int waiting = 1024;
   int threads = 16;
   int submitting_threads = 2;
@@ -87,7 +87,7 @@ class CallLimit {
       : calls_(calls), most_(most), client_of_(std::move(client_of)) {}
 
   // ResourceExhausted (reason TOO_MANY_CALLS, metadata `calls` and `limit`) while all are taken, or all that one client
-  // may have (`client` too). Those of the namer.
+  // may have (`client` too). Passes on the namer's errors.
   absl::StatusOr<Slot> Take(const grpc::CallbackServerContext& context);
   // Counted to nobody.
   absl::StatusOr<Slot> Take() { return TakeFor(""); }
@@ -106,7 +106,7 @@ class CallLimit {
   const std::shared_ptr<Taken> taken_ = std::make_shared<Taken>();
 };
 
-// What a call is refused with that finds `limit` of `calls` (in the plural).
+// The error of a call that finds `limit` of `calls` (in the plural).
 absl::Status TooManyCalls(std::string_view calls, int64_t limit);
 
 // Threads for calls that may wait (unary.h), of clients that have no connection too many.
@@ -120,7 +120,7 @@ class CallPool : public WorkPool {
   ConnectionLimit& connections_;
 };
 
-// Those of one server.
+// The limits of one server.
 struct CallLimits {
   CallLimits(const CallLimitOptions& options, ConnectionLimit::Namer namer)
       : connections(options.connections_of_a_client, std::move(namer)),
@@ -147,8 +147,8 @@ struct CallLimits {
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
       checkpoint_lists, dataset_deletions, token_changes, backups;
   CallPool workers;
-  // Of CreateJob, RetryJob and DeleteJob, which take their time one after the other (a plan of a whole set, a tree of
-  // files): apart, so that they keep nobody else waiting.
+  // The threads of CreateJob, RetryJob and DeleteJob, which take their time one after the other (a plan of a whole set,
+  // a tree of files): apart, so that they keep nobody else waiting.
   CallPool submitters;
 };
 

@@ -19,7 +19,7 @@ std::string MachineOf(absl::string_view peer) {
   return own ? "" : std::string(machine);
 }
 
-// What a call brought along, kept for as long as it lasts.
+// The credentials that a call brought along, kept for as long as it lasts.
 struct Brought {
   bool by_socket = false;
   std::string authorization, subject;

@@ -1,4 +1,4 @@
-// Who makes a call, as audit and limits name callers.
+// Tells who makes a call, as audit and limits name callers.
 // Threads: safe anywhere.
 #pragma once
 
@@ -13,14 +13,15 @@
 
 namespace permafrost::api {
 
-// What came with a call before its messages.
+// The metadata that came with a call before its messages.
 using CallMetadata = std::multimap<grpc::string_ref, grpc::string_ref>;
 
 // Errors: Gate::Identify's.
 absl::StatusOr<access::Caller> CallerOf(const access::Gate& gate, const grpc::ServerContextBase& context,
                                         const CallMetadata& metadata);
 
-// Whether who made a call that goes on would still be let in: asked now and then. Takes the call as it begins.
+// Returns a check, to be asked now and then, of whether the caller of a call that goes on would still be let in. Takes
+// the call as it begins.
 std::function<absl::Status()> StillAdmitted(const access::Gate& gate, const grpc::ServerContextBase& context,
                                             const CallMetadata& metadata);
 

@@ -130,8 +130,8 @@ void ConnectionLimit::ForgetClosed() {
   const std::optional<std::set<PeerAddress>> open = open_peers_();
   counted_ = 0;
   for (auto it = by_client_.begin(); it != by_client_.end();) {
-    // Where the system does not say, all are as if closed: better a connection too many than a client that is refused
-    // for those that it closed long ago.
+    // Where the system does not say, all count as closed: better one connection too many than a client refused for
+    // connections that it closed long ago.
     std::erase_if(it->second, [&open](const PeerAddress& peer) { return !open || !open->contains(peer); });
     counted_ += it->second.size();
     it = it->second.empty() ? by_client_.erase(it) : std::next(it);

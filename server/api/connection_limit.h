@@ -1,5 +1,5 @@
-// How many connections one client calls on at once. gRPC tells a server neither of a connection that nobody calls on
-// nor of the end of one: what is counted are those that a client has called on and whose socket this process still has
+// Bounds how many connections one client calls on at once. gRPC tells a server neither of a connection that nobody
+// calls on nor of the end of one: counted are those that a client has called on and whose socket this process still has
 // open.
 #pragma once
 
@@ -24,13 +24,13 @@
 
 namespace permafrost::api {
 
-// Where a connection comes from: an address of IPv6, those of IPv4 mapped into it, and a port.
+// The far end of a connection: an address of IPv6, those of IPv4 mapped into it, and a port.
 using PeerAddress = std::array<uint8_t, 18>;
 
-// Of what gRPC calls a peer ("ipv4:10.0.0.7:41234", "ipv6:%5Bfd00::7%5D:41234"). nullopt: it has none, as that of a
-// unix socket, whose connections are not told apart.
+// Parses what gRPC calls a peer ("ipv4:10.0.0.7:41234", "ipv6:%5Bfd00::7%5D:41234"). nullopt: it has no address, as the
+// peer of a unix socket, whose connections are not told apart.
 std::optional<PeerAddress> ParsePeer(std::string_view peer);
-// Of all sockets that this process has open; nullopt: the system does not say.
+// The peers of all sockets that this process has open; nullopt: the system does not say.
 std::optional<std::set<PeerAddress>> OpenPeers();
 
 // Threads: all methods are safe anywhere, and wait for no disk.

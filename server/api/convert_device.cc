@@ -22,7 +22,7 @@ v1::DeviceState DeviceStateToWire(const DeviceState& state) {
   if (state.utilization) wire.set_utilization(*state.utilization);
   for (const DeviceSetting& setting : state.settings) {
     v1::DeviceSetting& told = *wire.add_settings();
-    // Of the environment, and so of any bytes.
+    // Both come from the environment, and may be any bytes.
     told.set_name(ValidUtf8(setting.name));
     told.set_value(ValidUtf8(setting.value));
   }

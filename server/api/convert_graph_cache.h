@@ -27,8 +27,8 @@ v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& opt
 graphcache::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
                                                    const graphcache::PolicyOptions& defaults, Violations& violations);
 
-// Adds a violation of `policy` where it is missing, or of its field for each enum value that is unknown. Whether any of
-// it makes sense for the cache is graphcache::Check's.
+// Adds a violation of `policy` where it is missing, or of its field for each enum value that is unknown.
+// graphcache::Check decides whether any of it makes sense for the cache.
 graphcache::PolicyUpdate PolicyUpdateFromWire(const v1::UpdateGraphCachePolicyRequest& wire, Violations& violations);
 
 }  // namespace permafrost::api

@@ -1,4 +1,4 @@
-// What an import is asked to do, between the wire and the domain.
+// Converts what an import is asked to do, between the wire and the domain.
 // Threads: pure functions.
 #pragma once
 

@@ -134,8 +134,8 @@ void Node2VecToWire(const train::Node2VecOptions& walks, v1::Node2Vec& wire) {
   wire.set_num_negative_samples(walks.num_negative_samples);
 }
 
-// Of a dataset that is not known: the level of a model that has one alone, what else the spec says, or the level that
-// the model had first.
+// Guesses for a dataset that is not known: the level of a model that has one alone, what else the spec says, or the
+// level that the model had first.
 nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !nn::TraitsOf(*architecture).of_nodes) return nn::ModelLevel::kGraph;
@@ -230,7 +230,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
                             .seed = wire.cross_validation().seed()};
   ReadNumber(wire.epochs(), train.epochs);
   train.patience = wire.patience();
-  // A budget alone says how many graphs meet. Of sampled blocks it does not say how many seeds they have.
+  // A budget alone says how many graphs meet. It does not say how many seeds sampled blocks have.
   if (train.batching.kind == data::BatchingKind::kBudget && train.model.level == nn::ModelLevel::kGraph) {
     train.batch_size = data::kMaxBatchSize;
   }

@@ -16,7 +16,7 @@
 
 namespace permafrost::api {
 
-// What decides the defaults of a dataset's jobs; nullopt: not known.
+// Returns what decides the defaults of a dataset's jobs; nullopt: not known.
 using LevelOf = std::function<std::optional<jobs::DatasetTraits>(const DatasetId& dataset)>;
 inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
   return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };

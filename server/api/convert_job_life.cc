@@ -11,7 +11,7 @@ namespace {
 
 using LifeStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
 
-// What google.protobuf.Duration and Timestamp may hold.
+// The most that google.protobuf.Duration and Timestamp may hold.
 constexpr int64_t kMaxDurationSeconds = 315'576'000'000;
 constexpr int64_t kMinTimestampSeconds = -62'135'596'800;
 constexpr int64_t kMaxTimestampSeconds = 253'402'300'799;

@@ -1,4 +1,4 @@
-// How long a job may take, how it came to where it is, and why it failed: between wire and domain.
+// Converts between wire and domain how long a job may take, how it came to where it is, and why it failed.
 // Threads: pure functions.
 #pragma once
 

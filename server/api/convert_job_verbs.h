@@ -12,7 +12,7 @@ namespace permafrost::api {
 
 jobs::Labels LabelsFromWire(const google::protobuf::Map<std::string, std::string>& wire);
 
-// What the mask, or without one the job, says. InvalidArgument with a violation for each path that is none.
+// Reads what the mask, or without one the job, says. InvalidArgument with a violation for each path that is none.
 absl::StatusOr<jobs::JobUpdate> UpdateFromWire(const v1::UpdateJobRequest& wire);
 
 v1::Checkpoint CheckpointToWire(const train::CheckpointInfo& info);

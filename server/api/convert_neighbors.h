@@ -1,5 +1,5 @@
-// How the neighbours of a large graph are drawn, between the wire and the domain: what jobs, samples and plans share.
-// Threads: pure functions.
+// Converts between the wire and the domain how the neighbours of a large graph are drawn: what jobs, samples and plans
+// share. Threads: pure functions.
 #pragma once
 
 #include <string>

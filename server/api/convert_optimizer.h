@@ -1,4 +1,4 @@
-// How a job's weights begin and change, between the wire and the domain.
+// Converts between the wire and the domain how a job's weights begin and change.
 // Threads: pure functions.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace permafrost::api {
 
-// What the wire leaves open stays as it is. Adds violations of `spec.optimizer` and `spec.init_from`.
+// A field that the wire leaves open stays as it is. Adds violations of `spec.optimizer` and `spec.init_from`.
 void ReadOptimizer(const v1::OptimizerSpec& wire, nn::OptimizerOptions& optimizer, Violations& violations);
 void OptimizerToWire(const nn::OptimizerOptions& optimizer, v1::OptimizerSpec& wire);
 void ReadInitFrom(const v1::InitFrom& wire, train::InitialWeights& from, Violations& violations);

@@ -1,4 +1,4 @@
-// How far a job is, and what came of it, on the wire.
+// Tells on the wire how far a job is, and what came of it.
 // Threads: pure functions.
 #pragma once
 

@@ -22,7 +22,7 @@ std::string_view ViewOf(const grpc_slice& slice) {
   return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
 }
 
-// Of the client certificate that the handshake has verified.
+// The subject of the client certificate that the handshake has verified.
 std::string_view SubjectOf(const grpc_auth_context* context) {
   grpc_auth_property_iterator it = grpc_auth_context_find_properties_by_name(context, GRPC_X509_SUBJECT_PROPERTY_NAME);
   const grpc_auth_property* property = grpc_auth_property_iterator_next(&it);
@@ -73,7 +73,7 @@ grpc_ssl_certificate_config_reload_status FetchCertificates(void* state, grpc_ss
   if (!changed) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
   const grpc_ssl_pem_key_cert_pair pair = {.private_key = changed->key.c_str(),
                                            .cert_chain = changed->certificate.c_str()};
-  // Where no client certificate is asked for gRPC wants some authority all the same, and does nothing with it.
+  // Even where no client certificate is asked for, gRPC wants some authority, and does nothing with it.
   const std::string& authority = changed->client_authority.empty() ? changed->certificate : changed->client_authority;
   *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, /*num_key_cert_pairs=*/1);
   return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;

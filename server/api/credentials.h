@@ -1,4 +1,4 @@
-// What stands at an address before any handler: TLS, and the gate. A call that the gate refuses reaches no service,
+// The guards of an address before any handler: TLS, and the gate. A call that the gate refuses reaches no service,
 // health and reflection included; it is counted and, of a method that changes something, audited here.
 // Threads: all of it is safe anywhere.
 #pragma once

@@ -229,7 +229,7 @@ std::string DatasetService::IdentityOf(const DatasetId& id) const {
 
 absl::Status DatasetService::DeleteOnce(const DatasetId& id, const std::string& etag, const jobs::RequestKey& request) {
   return jobs_.requests().Once(request, IdentityOf(id), [&](const jobs::Earlier& earlier) {
-    // What is imported under its name since is not what was meant.
+    // A dataset imported under its name since is not the one that was meant.
     const bool done =
         earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && IdentityOf(id) != earlier.subject);
     return done ? absl::OkStatus() : catalog_.Delete(id, etag, [this, &id] { return jobs_.CheckDatasetUnused(id); });
@@ -247,7 +247,7 @@ absl::Status DatasetService::DeleteUploadOnce(const UploadId& id, const jobs::Re
 absl::Status DatasetService::FindUploaded(const std::string& upload, data::ImportOptions& options) const {
   PF_ASSIGN_OR_RETURN(const UploadId id, ParseUploadName("upload", upload));
   if (uploads_ == nullptr) return NoUploads();
-  // Of the upload, whose folder has no links.
+  // The path lies in the upload, whose folder has no links.
   const std::filesystem::path path = options.source.lexically_normal();
   if (path.is_absolute() || (!path.empty() && *path.begin() == "..")) {
     Violations violations;

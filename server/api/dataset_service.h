@@ -54,7 +54,7 @@ class DatasetService final : public v1::DatasetService::CallbackService {
   absl::Status Import(const v1::ImportDatasetRequest& request, v1::Dataset& response);
   absl::Status DeleteOnce(const DatasetId& id, const std::string& etag, const jobs::RequestKey& request);
   absl::Status DeleteUploadOnce(const UploadId& id, const jobs::RequestKey& request);
-  // What tells a dataset from another one of its name; empty: there is none.
+  // Returns what tells a dataset from another one of its name; empty: there is none.
   std::string IdentityOf(const DatasetId& id) const;
   absl::Status Get(const v1::GetDatasetRequest& request, v1::Dataset& response);
   absl::Status List(const v1::ListDatasetsRequest& request, v1::ListDatasetsResponse& response);

@@ -148,7 +148,7 @@ absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& re
       response = JobToWire(earlier->job);
       return absl::OkStatus();
     }
-    // Of a job that is there its dataset is what it was to it, though it may be deleted by now, or another one.
+    // A job that is there keeps the dataset it had, though that may be deleted by now, or replaced by another one.
     if (earlier) level_of = LevelsOf(jobs_, earlier->job);
   }
   PF_ASSIGN_OR_RETURN(jobs::CreateRequest create, CreateRequestFromWire(request, default_graph_cache_, level_of));

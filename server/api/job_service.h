@@ -59,7 +59,7 @@ class JobService final : public v1::JobService::CallbackService {
   absl::Status List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response);
   // A verb on the job of that name, answered with the job.
   using Verb = absl::StatusOr<jobs::Job> (jobs::JobManager::*)(const JobId&, const std::string&);
-  // Of a request with a name and a request_id.
+  // For a request with a name and a request_id.
   template <class Request>
   absl::Status Do(Verb verb, const Request& request, v1::Job& response);
   absl::Status Update(const v1::UpdateJobRequest& request, v1::Job& response);

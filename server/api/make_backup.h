@@ -1,4 +1,4 @@
-// How the api room has a backup made.
+// The function by which the api room has a backup made.
 // Threads: a value.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace permafrost::api {
 
-// What a call asks for; as in backup::Request.
+// The contents of a call; as in backup::Request.
 struct BackupCall {
   std::string directory;
   bool with_datasets = false;

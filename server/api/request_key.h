@@ -1,4 +1,4 @@
-// What tells one call from another of the same `request_id`.
+// Tells one call from another of the same `request_id`.
 // Threads: pure functions.
 #pragma once
 

@@ -80,7 +80,7 @@ class Recorder final : public Interceptor {
 
   void Intercept(InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
-      // Whatever a handler says to a client that has gone, the call was cancelled.
+      // Whatever a handler answers to a client that has gone, the call counts as cancelled.
       const bool cancelled = info_->server_context()->IsCancelled();
       const grpc::Status status = methods->GetSendStatus();
       Report(cancelled ? grpc::StatusCode::CANCELLED : status.error_code());

@@ -12,7 +12,8 @@
 
 namespace permafrost::api {
 
-// What a path on the wire is counted as: "JobService/CreateJob", or "unknown", since any client can send any path.
+// Returns the label under which a path on the wire is counted: "JobService/CreateJob", or "unknown", since any client
+// can send any path.
 std::string_view RequestLabel(std::string_view path);
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer,

@@ -1,4 +1,4 @@
-// How requests are reported to whoever counts them, without gRPC's headers.
+// Reports requests to whoever counts them, without gRPC's headers.
 // Threads: all of it is safe anywhere.
 #pragma once
 
@@ -23,9 +23,9 @@ using DroppedStateObserver = std::function<void(std::string_view method)>;
 
 // "JobService/CreateJob", ...: every method of permafrost.v1 and of the health service.
 std::vector<std::string> RequestMethods();
-// Those of them that stream, in either direction.
+// The methods that stream, in either direction.
 std::vector<std::string> StreamMethods();
-// Those of them that tell a resource as it is and each change of it.
+// The methods that tell a resource as it is and each change of it.
 std::vector<std::string> WatchMethods();
 
 // "OK", "CANCELLED", ...: the canonical names of all codes.

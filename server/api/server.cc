@@ -49,8 +49,8 @@ constexpr int kKeepaliveMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 // Clients may ping this often without being cut off.
 constexpr int kMinClientPingMs = 10'000;
-// Of gRPC's synchronous services, which is reflection alone: each of its open streams holds a thread. Beyond these it
-// answers RESOURCE_EXHAUSTED. Our own calls and health are callbacks and take none of them.
+// Bounds gRPC's synchronous services, of which reflection is the only one: each of its open streams holds a thread.
+// Beyond these it answers RESOURCE_EXHAUSTED. Our own calls and health are callbacks and take none of them.
 constexpr int kMaxReflectionThreads = 8;
 // For the last answers to leave; longer than this gRPC would wait for connections on which nothing happens.
 constexpr absl::Duration kFlushTime = absl::Milliseconds(100);

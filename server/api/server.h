@@ -28,7 +28,7 @@
 
 namespace permafrost::api {
 
-// Who may call, and how connections are protected. Borrowed as the catalog is.
+// Decides who may call, and how connections are protected. Borrowed as the catalog is.
 struct AccessOptions {
   // Null: every caller is an admin.
   const access::Gate* gate = nullptr;
@@ -40,7 +40,7 @@ struct AccessOptions {
   access::CertificateFiles* certificates = nullptr;
   // Path of the unix socket, whose callers are admins; empty: there is none.
   std::filesystem::path socket;
-  // Whether clients without the proto files may ask for them.
+  // True: clients without the proto files may ask for them.
   bool reflection = true;
 };
 

@@ -1,4 +1,4 @@
-// What the daemon says of itself to the api room.
+// The facts that the daemon tells of itself to the api room.
 // Threads: a value.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace permafrost::api {
 
-// What does not change while the server runs.
+// The part that does not change while the server runs.
 struct ServerInfo {
   std::string version, git_commit, torch_version;
   std::string device;

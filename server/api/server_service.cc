@@ -42,13 +42,13 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
     response = status_.Read();
     std::string bytes = response.SerializeAsString();
     if (bytes == sent_) return Pull::kWait;
-    // What has changed since the last notice waits for the next. A drain does not: the server soon ends.
+    // A change since the last notice waits for the next. A drain does not: the server soon ends.
     const bool drains = response.draining() && !std::exchange(draining_, response.draining());
     if (!sent_.empty() && !drains && !due_.exchange(false)) return Pull::kWait;
     sent_ = std::move(bytes);
     return Pull::kMore;
   }
-  // What it reads is published apart from the locks.
+  // Its values are published apart from the locks.
   bool may_wait() const override { return false; }
   std::string_view watch() const override { return "ServerService/WatchServer"; }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {

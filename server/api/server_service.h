@@ -28,7 +28,7 @@
 
 namespace permafrost::api {
 
-// What changes while the server runs, and what every handler and watch of the service reads.
+// The state that changes while the server runs, and that every handler and watch of the service reads.
 class ServerStatus {
  public:
   ServerStatus(ServerInfo info, std::function<DeviceState()> device_state,
@@ -41,7 +41,7 @@ class ServerStatus {
 
   // host:port as bound, which is known only once the server runs.
   void SetListenAddress(std::string address);
-  // As of now.
+  // Returns the state as of now.
   v1::ServerInfo Read() const;
 
  private:

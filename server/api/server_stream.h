@@ -27,7 +27,7 @@
 
 namespace permafrost::api {
 
-// What a source has for its stream now.
+// The answer of a source that its stream asks.
 enum class Pull {
   kMore,  // the response is filled; ask again once it is written
   kLast,  // the response is filled; the stream then ends with OK
@@ -42,7 +42,8 @@ class StreamSource {
   virtual ~StreamSource() = default;
   // Fills `response`, which comes empty. An error ends the stream with it.
   virtual absl::StatusOr<Pull> Next(Response& response) = 0;
-  // Whether Next may wait for a lock that is held while the disk is written: it is then asked on a thread of the set's.
+  // Returns whether Next may wait for a lock that is held while the disk is written: it is then asked on a thread of
+  // the set's.
   virtual bool may_wait() const { return true; }
   // The method, as RequestMethods() has it, of a source that passes over states which its client does not take; empty:
   // it passes over nothing.
@@ -88,12 +89,12 @@ class StreamSet {
   // Waits for a running Stop or EndIfUnread of it.
   void Remove(Member* member);
   void StopAll();
-  // Of a call that begins.
+  // Returns the check of a call that begins.
   std::function<absl::Status()> AdmissionOf(const grpc::CallbackServerContext& context) const {
     return admission_(context);
   }
   void CountDropped(std::string_view method) const { dropped_(method); }
-  // Where sources that may wait are asked. Never refuses: each stream has one piece of work there at most.
+  // The pool on which sources that may wait are asked. Never refuses: each stream has one piece of work there at most.
   WorkPool& workers() { return workers_; }
 
  private:
@@ -110,7 +111,7 @@ class StreamSet {
   std::thread thread_;
 };
 
-// What a stream that was stopped ends with.
+// The error that a stopped stream ends with.
 absl::Status ServerStops();
 // Ends a call that waits for its client with ABORTED, saying for how long nothing was read. Safe anywhere.
 void AbortUnread(grpc::CallbackServerContext& context, absl::Duration unread);

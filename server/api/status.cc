@@ -62,7 +62,7 @@ google::rpc::ErrorInfo ToErrorInfo(const ErrorReason& reason) {
   return out;
 }
 
-// What the daemon's own disk forbids is not the caller's doing, and who asks again later may be served.
+// A refusal by the daemon's own disk is not the caller's doing, and a later call may succeed.
 absl::Status AsOfTheMachine(const absl::Status& status) {
   if (!absl::IsPermissionDenied(status) || !IsTransient(status)) return status;
   absl::Status out = absl::UnavailableError(status.message());
@@ -84,7 +84,7 @@ grpc::Status ToGrpcStatus(const absl::Status& from) {
   }
   const ErrorReason reason = GetReason(status);
   if (!reason.reason.empty()) details.add_details()->PackFrom(ToErrorInfo(reason));
-  // What other calls hold comes back when they end.
+  // Places held by other calls come back when those end.
   const bool is_held_by_others =
       reason.reason == kTooManyCalls || reason.reason == kTooManyConnections || reason.reason == kNoThread;
   if (absl::IsUnavailable(status) || is_held_by_others) {

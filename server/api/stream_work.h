@@ -23,7 +23,7 @@ class StreamWork {
   using Body = std::function<absl::Status(const OnProgress& on_progress)>;
 
   // what: names the work in errors. `hub` gives notice of progress under `key`, which nothing else has; outlives this.
-  // What `body` writes is there for who reads an outcome.
+  // A reader of an outcome sees all that `body` wrote.
   StreamWork(std::string_view what, ChangeHub& hub, std::string key, Body body);
   // Stops the work and waits for it.
   ~StreamWork();

@@ -70,7 +70,7 @@ absl::Status RemoveToken(access::TokenStore& tokens, jobs::RequestLog& requests,
   absl::string_view id = request.name();
   if (!absl::ConsumePrefix(&id, kTokenCollection) || !access::IsTokenId(id)) {
     Violations violations;
-    // Whoever puts a secret here by mistake does not find it in a log.
+    // The value is left out, so that a secret put here by mistake reaches no log.
     violations.Add("name", "is not tokens/ID, as ListTokens tells them");
     return violations.ToStatus();
   }

@@ -31,11 +31,11 @@ inline absl::Duration PatienceOf(const grpc::CallbackServerContext& context) {
   return std::min((absl::FromChrono(context.deadline()) - absl::Now()) * 0.8, kMost);
 }
 
-// One whose `body` may wait for a lock that is held while the disk is written: it runs on a thread of `workers`, and
-// its outcome is the call's. It may fill the response, which lives until then, as the request does. Of a call whose
-// client is gone or whose deadline is over by then it does not run: nobody hears of its outcome, and a client that asks
-// again must not find it done late. For the same reason it waits for a locked database for a part of the time that is
-// left only (Patience), so that its client hears in time that nothing was done. ResourceExhausted (reason
+// Starts a call whose `body` may wait for a lock that is held while the disk is written: it runs on a thread of
+// `workers`, and its outcome is the call's. It may fill the response, which lives until then, as the request does. It
+// does not run if by then the client is gone or the deadline is over: nobody hears of its outcome, and a client that
+// asks again must not find it done late. For the same reason it waits for a locked database for a part of the time that
+// is left only (Patience), so that its client hears in time that nothing was done. ResourceExhausted (reason
 // TOO_MANY_CALLS) where too many wait already, and of a connection too many (ConnectionLimit).
 template <class Body>
 grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallPool& workers, Body body) {

@@ -29,7 +29,7 @@ std::vector<data::UploadFile> FilesFromWire(const v1::UploadStart& wire) {
   return files;
 }
 
-// What was answered to a start whose files had all come.
+// The answer to a start whose files had all come.
 void AllReceived(const std::vector<data::UploadFile>& files, v1::Upload& wire) {
   for (const data::UploadFile& received : files) {
     auto* file = wire.add_files();
@@ -50,7 +50,7 @@ void UploadToWire(const data::UploadWriter& writer, v1::Upload& wire) {
   wire.set_complete(writer.complete());
 }
 
-// What the machine is short of now it may have again: the client waits and goes on.
+// The machine may have again later what it lacks now: the client waits and goes on.
 absl::Status AskAgainLater(const absl::Status& status) {
   return IsTransient(status) ? absl::UnavailableError(status.message()) : status;
 }

@@ -53,7 +53,7 @@ class UploadCall final : public grpc::ServerReadReactor<v1::UploadDatasetRequest
   void EndIfUnread(absl::Duration /*limit*/) override {}
   void EndIfRefused() override;
   absl::Status Receive();
-  // Whether there is another message, which is then in request_.
+  // Returns whether there is another message, which is then in request_.
   absl::StatusOr<bool> NextRequest();
   absl::Status Take(const v1::UploadDatasetRequest& request, std::unique_ptr<data::UploadWriter>& writer);
 
