@@ -14,13 +14,13 @@ struct BatchShape {
   int64_t edges = 0;
   int64_t graphs = 0;
   auto operator<=>(const BatchShape&) const = default;
-  // Whether a batch of `other` fits, padded up to this.
+  // Returns whether a batch of `other` fits, padded up to this.
   bool Holds(const BatchShape& other) const {
     return nodes >= other.nodes && edges >= other.edges && graphs >= other.graphs;
   }
 };
 
-// What `graphs` of shapes count: graphs of a set, or seed nodes of one large graph.
+// The things that `graphs` of shapes count: graphs of a set, or seed nodes of one large graph.
 inline constexpr std::string_view kCountedGraphs = "graphs", kCountedSeeds = "seeds";
 // "(757 nodes, 1630 edges, 33 graphs)"
 std::string ToString(const BatchShape& shape, std::string_view counted = kCountedGraphs);

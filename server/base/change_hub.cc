@@ -50,12 +50,12 @@ struct ChangeHub::Impl {
     mu.Await(absl::Condition(&not_running));
   }
 
-  // How long until the key may be called; not above 0 if it may be now.
+  // Returns how long until the key may be called; not above 0 if it may be now.
   std::chrono::nanoseconds Left(const Key& key, Clock::time_point now) const {
     return key.last_call ? min_interval - (now - *key.last_call) : std::chrono::nanoseconds::zero();
   }
 
-  // How long until a pending key may be called; nullopt if none is pending.
+  // Returns how long until a pending key may be called; nullopt if none is pending.
   std::optional<std::chrono::nanoseconds> UntilNextCall(Clock::time_point now) const ABSL_SHARED_LOCKS_REQUIRED(mu) {
     std::optional<std::chrono::nanoseconds> next;
     for (const auto& [name, key] : keys) {

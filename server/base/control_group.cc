@@ -7,7 +7,7 @@
 namespace permafrost {
 namespace {
 
-// Whether `list` ("cpu,cpuacct") names `controller`.
+// Returns whether `list` ("cpu,cpuacct") names `controller`.
 bool Names(std::string_view list, std::string_view controller) {
   while (!list.empty()) {
     const std::string_view name = list.substr(0, list.find(','));

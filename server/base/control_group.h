@@ -9,7 +9,7 @@
 
 namespace permafrost {
 
-// Where the kernel mounts them.
+// The directory where the kernel mounts them.
 inline constexpr char kControlGroupRoot[] = "/sys/fs/cgroup";
 
 // The text of /proc/self/cgroup, empty where there is none: a line "ID:CONTROLLERS:/PATH" for each group.

@@ -1,5 +1,5 @@
-// How many threads this process can run at once: the one answer for the device, imports and whatever else computes.
-// Threads: safe anywhere. Reads small files of the kernel at each call.
+// Tells how many threads this process can run at once: the one answer for the device, imports and whatever else
+// computes. Threads: safe anywhere. Reads small files of the kernel at each call.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What the files of this room share: an owned file descriptor, and errors of the system by path.
+// The parts that the files of this room share: an owned file descriptor, and errors of the system by path.
 // Threads: safe anywhere.
 #pragma once
 

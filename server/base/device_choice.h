@@ -1,4 +1,4 @@
-// Which device a daemon shall use: its kind, and which of several cards.
+// Names the device that a daemon shall use: its kind, and which of several cards.
 // Threads: values and pure functions.
 #pragma once
 

@@ -22,8 +22,8 @@ struct DeviceMemory {
   bool operator==(const DeviceMemory&) const = default;
 };
 
-// Of MPS: driver memory as a part of the recommended maximum, from which on its caches are emptied between steps, where
-// nobody says otherwise.
+// The default part of the recommended maximum of driver memory from which on the caches of MPS are emptied between
+// steps.
 inline constexpr double kDefaultMpsDriverThreshold = 0.9;
 
 // Why a device's own caches, of memory and of compiled graphs, are emptied between two steps.
@@ -51,13 +51,13 @@ struct DeviceState {
   // Graphs that the device itself keeps compiled, one a shape; nullopt: not known, for the reason below.
   std::optional<int64_t> graph_entries;
   std::string no_graph_entries_reason;
-  // How often the device's caches were emptied, by reason (kEmptyReasonNames). All reasons are there, on devices
-  // without such caches none.
+  // How often the device's caches were emptied, by reason (kEmptyReasonNames). Every reason has an entry; devices
+  // without such caches have none.
   std::map<std::string, int64_t> empty_caches;
   std::optional<double> utilization;  // 0..1
-  // What the process was told of this device by its environment, as read at start.
+  // The settings of this device in the environment of the process, as read at start.
   std::vector<DeviceSetting> settings;
-  // What of that defeats its purpose, one line each.
+  // Those of the settings that defeat their purpose, one line each.
   std::vector<std::string> warnings;
   bool operator==(const DeviceState&) const = default;
 };

@@ -21,8 +21,8 @@ namespace permafrost {
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
 // All of `data` into an open file, pipe or device. `path`: named in an error.
 absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);
-// Where the symbolic links of `path` lead, or `path`, be there a file or not: what a user who keeps a link there wants
-// WriteFileAtomic to replace. Errors: FailedPrecondition where that is neither a file nor free.
+// Returns where the symbolic links of `path` lead, or `path`, be there a file or not: what a user who keeps a link
+// there wants WriteFileAtomic to replace. Errors: FailedPrecondition where that is neither a file nor free.
 absl::StatusOr<std::filesystem::path> FileToReplace(const std::filesystem::path& path);
 // Replaces what has this name, whole or not at all; durable when Ok. A symbolic link is replaced itself, and what it
 // leads to stays as it is: nobody who may put a link into a folder chooses by it what else is written. Errors:
@@ -43,7 +43,7 @@ absl::Status PublishDirectory(const std::filesystem::path& from, const std::file
 absl::Status RemoveAll(const std::filesystem::path& path);
 
 // A new file written piece by piece through a buffer, which large pieces pass by; replaces what was at the path.
-// Threads: one at a time. What was appended is on disk only after Close or SyncAndClose.
+// Threads: one at a time. Appended bytes are on disk only after Close or SyncAndClose.
 class FileWriter {
  public:
   static absl::StatusOr<FileWriter> Create(const std::filesystem::path& path);

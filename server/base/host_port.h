@@ -17,7 +17,7 @@ struct HostPort {
 absl::StatusOr<HostPort> ParseHostPort(const std::string& text);
 // With brackets around an IPv6 address.
 std::string FormatHostPort(const HostPort& address);
-// Whether only this machine can reach it. A host name other than `localhost` may mean anything.
+// Returns whether only this machine can reach it. A host name other than `localhost` may mean anything.
 bool IsLoopback(const HostPort& address);
 
 }  // namespace permafrost

@@ -103,7 +103,7 @@ class JsonWriter {
   nlohmann::json object_ = nlohmann::json::object();
 };
 
-// What JsonReader throws beside nlohmann::json::exception; ReadJson catches both.
+// The exception that JsonReader throws beside nlohmann::json::exception; ReadJson catches both.
 struct BadJsonField {
   std::string description;
 };

@@ -25,8 +25,8 @@ void AdviseWillNeed(std::span<const std::byte> bytes);
 
 class MappedFile {
  public:
-  // How the file will be read. kRandom: a page that is touched brings no neighbours with it, which would push out pages
-  // that are wanted.
+  // Tells the kernel how the file will be read. kRandom: a page that is touched brings no neighbours with it, which
+  // would push out pages that are wanted.
   enum class Access { kNormal, kRandom };
 
   // Errors: as ReadFile; ResourceExhausted beyond kMaxMappings at once, which is transient too (status.h).
@@ -40,8 +40,9 @@ class MappedFile {
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // DataLoss, naming the path, once the file was cut short or written to since Open. That of SystemError, transient,
-  // once a read failed of a file that did neither: who opens it anew may be able to read it. One system call.
+  // DataLoss, naming the path, once the file was cut short or written to since Open. The error of SystemError,
+  // transient, once a read failed of a file that did neither: a caller that opens it anew may be able to read it. One
+  // system call.
   absl::Status CheckIntact() const;
 
   static constexpr size_t kMaxMappings = 4096;

@@ -31,7 +31,7 @@ std::optional<uint64_t> Number(std::string_view text) {
   return number;
 }
 
-// Of lines "KEY NUMBER" or "KEY: NUMBER kB": the number behind `key`.
+// Reads lines "KEY NUMBER" or "KEY: NUMBER kB": returns the number behind `key`.
 std::optional<uint64_t> Field(std::string_view text, std::string_view key) {
   for (const absl::string_view line : absl::StrSplit(AbslView(text), '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(": "), absl::SkipEmpty());
@@ -56,8 +56,8 @@ std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
   const auto limit = Number(ReadText(group / (first ? "memory.limit_in_bytes" : "memory.max")));
   const auto charged = Number(ReadText(group / (first ? "memory.usage_in_bytes" : "memory.current")));
   if (!limit || !charged) return std::nullopt;
-  // What the kernel takes back at once: file pages that were read and nobody maps (programs, libraries, the edges of a
-  // graph) or wrote to. Those on the active list it takes later, but as surely.
+  // The memory that the kernel takes back at once: file pages that were read and nobody maps (programs, libraries, the
+  // edges of a graph) or wrote to. Those on the active list it takes later, but as surely.
   const std::string stat = ReadText(group / "memory.stat");
   const auto pages = [&](const char* name) {
     return Field(stat, first ? std::string("total_").append(name) : std::string(name)).value_or(0);
@@ -101,7 +101,7 @@ MemoryPressure MemoryPressureOf(std::string_view membership, const fs::path& roo
       pressure.limit_hits += Number(ReadText(group / "memory.failcnt")).value_or(0);
       return;
     }
-    // Those of the group itself: memory.events counts what happened to the groups below it too.
+    // The events of the group itself: memory.events counts what happened to the groups below it too.
     fs::path events = group / "memory.events.local";
     if (!fs::exists(events)) events = group / "memory.events";
     const std::string text = ReadText(events);

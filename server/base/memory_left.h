@@ -1,4 +1,4 @@
-// How much memory may still be taken before the kernel has to take some back: of the machine and of every control
+// Tells how much memory may still be taken before the kernel has to take some back: of the machine and of every control
 // group that this process is in, parents too. And how hard the kernel had to work for it so far.
 // Threads: safe anywhere. Reads small files of the kernel at each call.
 #pragma once
@@ -18,7 +18,7 @@ struct MemoryLeft {
   bool operator==(const MemoryLeft&) const = default;
 };
 
-// Of the machine or of the group that has the least left. nullopt: the system does not tell.
+// Returns the state of the machine or of the group that has the least left. nullopt: the system does not tell.
 std::optional<MemoryLeft> GetMemoryLeft();
 
 // The same of the groups that `membership` (the text of /proc/self/cgroup) names, below `root` (/sys/fs/cgroup), and

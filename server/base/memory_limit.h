@@ -1,4 +1,4 @@
-// How much memory this process may use: the machine's, or less where a control group says so. The one answer for
+// Tells how much memory this process may use: the machine's, or less where a control group says so. The one answer for
 // imports, page advice and the admission of jobs.
 // Threads: safe anywhere. Reads small files of the kernel at each call.
 #pragma once

@@ -1,4 +1,4 @@
-// When a file was last written to, as fstat tells it. Threads: a pure function.
+// Returns when a file was last written to, as fstat tells it. Threads: a pure function.
 #pragma once
 
 #include <sys/stat.h>

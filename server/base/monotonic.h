@@ -27,7 +27,7 @@ class Stopwatch {
 class Event {
  public:
   void Set();
-  // Whoever waits for what comes next resets before it looks at what has come: nothing is then missed.
+  // A waiter resets before it looks at what has come, so that it misses nothing.
   void Reset();
   bool is_set() const;
   void Wait() const;

@@ -1,5 +1,5 @@
-// How long this thread may wait for what another process holds, such as a lock on the database, and whether anyone
-// still wants what it waits for.
+// Bounds how long this thread may wait for what another process holds, such as a lock on the database, and whether
+// anyone still wants what it waits for.
 // Threads: each has its own patience; a Patience is made and destroyed on one thread, the newest first.
 #pragma once
 

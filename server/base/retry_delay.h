@@ -1,4 +1,4 @@
-// How long to wait before what the machine ended (a full disk, too many open files) is tried again.
+// Chooses how long to wait before what the machine ended (a full disk, too many open files) is tried again.
 // Threads: pure.
 #pragma once
 

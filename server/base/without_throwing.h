@@ -1,4 +1,4 @@
-// Where exceptions of the standard library become a Status: for want of memory above all.
+// Turns exceptions of the standard library, want of memory above all, into a Status.
 // Threads: safe anywhere.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Whether memory is zero throughout.
+// Tells whether memory is zero throughout.
 #pragma once
 
 #include <cstring>
@@ -6,7 +6,7 @@
 
 namespace permafrost {
 
-// At the speed of memory. Of floats: -0 is not zero. Of no bytes: true.
+// Runs at the speed of memory. The float -0 is not zero. No bytes at all are zero.
 inline bool AreZero(std::span<const char> bytes) {
   return bytes.empty() || (bytes[0] == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
