@@ -16,9 +16,9 @@ struct LinkScores {
   bool share = false;
 };
 
-// Of each link its place among its own negatives, or those that all share, from 1: the mean of the places that it has
-// where all equal scores are below it, and above it. NaN of a link, or with a negative, whose score is NaN. Source:
-// OGB's Evaluator of ogbl-citation2.
+// Returns the place of each link among its own negatives, or those that all share, from 1: the mean of the places that
+// it has where all equal scores are below it, and above it. NaN for a link, or with a negative, whose score is NaN.
+// Source: OGB's Evaluator of ogbl-citation2.
 std::vector<float> RanksOf(const LinkScores& scores);
 
 // kMrr: the mean of 1 / rank. kHitsAt...: the part of the links that score above the K-th highest of all negatives

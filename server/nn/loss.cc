@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 
-// Without the graphs of sgn, log_softmax and log_sigmoid on MPS. Of 0 the gradient of the magnitude is 0.
+// Works without the graphs of sgn, log_softmax and log_sigmoid on MPS. At 0 the gradient of the magnitude is 0.
 Tensor Magnitude(const Tensor& x) { return ReluRows(x) + ReluRows(-x); }
 Tensor ShapeFreeElementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
   switch (loss) {

@@ -79,8 +79,8 @@ double MeanOverTargets(std::span<const float> scores, std::span<const float> lab
       [&](size_t r, size_t t) { return labels[r * width + t]; }, area);
 }
 
-// Of each class against the others by its probability; of two, of the second one by how far its output is above the
-// first one's. One class at a time: all together would be as many rows as there are classes.
+// Ranks each class against the others by its probability; of two classes, the second one by how far its output is above
+// the first one's. One class at a time: all together would be as many rows as there are classes.
 double MeanAgainstRest(std::span<const float> outputs, std::span<const float> labels, size_t classes, Area area) {
   const auto label_of = [&](size_t r, size_t c) {
     return std::isnan(labels[r]) ? labels[r] : static_cast<float>(labels[r] == static_cast<float>(c));
@@ -106,7 +106,7 @@ double MeanAgainstRest(std::span<const float> outputs, std::span<const float> la
   return MeanOverColumns(labels.size(), classes, probability_of, label_of, area);
 }
 
-// Of one class or target: right answers, wrong ones, and labels that were not found.
+// The counts of one class or target: right answers, wrong ones, and labels that were not found.
 struct Counts {
   double right = 0, wrong = 0, missed = 0;
   bool any() const { return right + wrong + missed > 0; }
@@ -156,7 +156,7 @@ double F1OfClasses(Metric metric, std::span<const float> outputs, std::span<cons
   return any ? F1(counts, metric, /*everyone=*/false) : kNan;
 }
 
-// Of each target by itself, label 1 to be found.
+// Counts each target by itself, label 1 to be found.
 std::vector<Counts> CountTargets(std::span<const float> outputs, std::span<const float> labels, size_t width,
                                  double& right, double& present) {
   std::vector<Counts> counts(width);
@@ -243,7 +243,7 @@ double ComputeMetric(Metric metric, Loss loss, std::span<const float> outputs, s
       if (!classes) return MeanOverTargets(outputs, labels, width, AreaOf(metric));
       return MeanAgainstRest(outputs, labels, columns, AreaOf(metric));
     }
-    // Of links: ComputeLinkMetric.
+    // Metrics of links: ComputeLinkMetric.
     case Metric::kMrr:
     case Metric::kHitsAt10:
     case Metric::kHitsAt20:

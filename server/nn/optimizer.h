@@ -16,7 +16,7 @@
 namespace permafrost::nn {
 
 // The learning rate of the update after `step` updates of `epochs` with `steps_per_epoch` each: warm-up, then the
-// schedule. Of kPlateau `options.learning_rate` is what it has fallen to.
+// schedule. Under kPlateau `options.learning_rate` is the rate that it has fallen to.
 double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t steps_per_epoch, int64_t epochs);
 
 // Gradients scaled down so that their norm over all of them is at most `max_norm`, as torch.nn.utils.clip_grad_norm_
@@ -42,15 +42,15 @@ class Optimizer {
   // In place of Step, of a batch that is not to count: where it ends a group with others, the update is made by their
   // mean. Waits for the device where accumulate_steps is above 1.
   void SkipBatch();
-  // Where a group ends, without an update.
+  // Ends a group without an update.
   void DropGroup();
 
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   double learning_rate() const;
   // Takes effect at the next Step, captured or not.
   void SetLearningRate(double learning_rate);
-  // Whether the next Step is the last one of a group of batches; takes effect as the learning rate does. Of no meaning
-  // where accumulate_steps is 1.
+  // Sets whether the next Step is the last one of a group of batches; takes effect as the learning rate does. It means
+  // nothing where accumulate_steps is 1.
   void SetEndsGroup(bool ends);
   // Puts second moments where an update is in proportion to its gradient, whatever the size of that: a gradient that is
   // rounding alone then moves no parameter by more than rounding. For a comparison of two runs of a step, not for
@@ -59,7 +59,7 @@ class Optimizer {
   // Running averages of the parameters after each update, in their order: of the first update the parameters
   // themselves, then average += (1 - ema_decay) * (parameter - average). Empty where ema_decay is 0.
   const std::vector<at::Tensor>& averages() const { return averages_; }
-  // Whether there was an update, before which they have no meaning. Waits for the device.
+  // Returns whether there was an update, before which they have no meaning. Waits for the device.
   bool has_averages() const { return !averages_.empty() && step_.item().toDouble() > 0; }
   // Moments ("exp_avg.NAME", "exp_avg_sq.NAME"), or SGD's "momentum.NAME", the number of updates ("step") and the
   // learning rate ("learning_rate"). Where there are some: averages ("average.NAME"); of the group so far the sums of

@@ -1,4 +1,4 @@
-// What a model, its loss and its optimizer are, without torch.
+// Describes a model, its loss and its optimizer, without torch.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ enum class Loss { kL1, kMse, kCrossEntropy, kBce };
 inline constexpr EnumNames<Loss, 4> kLossNames{
     {{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}, {Loss::kCrossEntropy, "cross-entropy"}, {Loss::kBce, "bce"}}}};
 
-// What evaluation can report beside the loss; nn/metrics.h says what each is.
+// The figures that evaluation can report beside the loss; nn/metrics.h explains each.
 enum class Metric {
   kMae,
   kAccuracy,
@@ -28,7 +28,7 @@ enum class Metric {
   kAveragePrecision,
   kRmse,
   kR2,
-  // Of link prediction alone: nn/link_metrics.h.
+  // These serve link prediction alone: nn/link_metrics.h.
   kMrr,
   kHitsAt10,
   kHitsAt20,
@@ -48,7 +48,7 @@ inline constexpr EnumNames<Metric, 13> kMetricNames{{{{Metric::kMae, "mae"},
                                                       {Metric::kHitsAt20, "hits_at_20"},
                                                       {Metric::kHitsAt50, "hits_at_50"},
                                                       {Metric::kHitsAt100, "hits_at_100"}}}};
-// What a job reports that says nothing of metrics.
+// The metric of a job that asks for none.
 constexpr Metric MetricOf(Loss loss) {
   switch (loss) {
     case Loss::kCrossEntropy:
@@ -61,14 +61,14 @@ constexpr Metric MetricOf(Loss loss) {
 }
 constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae && metric != Metric::kRmse; }
 constexpr bool IsRanking(Metric metric) { return metric >= Metric::kMrr; }
-// Whether the metric says anything of what a model of graphs or nodes learned by this loss.
+// Returns whether the metric says anything of what a model of graphs or nodes learned by this loss.
 constexpr bool Measures(Metric metric, Loss loss) {
   if (IsRanking(metric)) return false;
   const bool of_values = metric == Metric::kMae || metric == Metric::kRmse || metric == Metric::kR2;
   return of_values == (loss == Loss::kL1 || loss == Loss::kMse);
 }
 
-// What a model makes of the features of edges.
+// The use that a model makes of the features of edges.
 enum class EdgeUse {
   kNone,
   kWhereGiven,
@@ -77,24 +77,25 @@ enum class EdgeUse {
 
 enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2, kNode2Vec };
 
-// What a model predicts for: each graph of a set of many, or each node of one large graph. The dataset decides.
+// The things that a model predicts for: each graph of a set of many, or each node of one large graph. The dataset
+// decides.
 enum class ModelLevel { kGraph, kNode };
 inline constexpr EnumNames<ModelLevel, 2> kModelLevelNames{
     {{{ModelLevel::kGraph, "graph"}, {ModelLevel::kNode, "node"}}}};
 
-// What is known of a model without torch. Its weights, its steps and what they cost: nn/models/registry.h.
+// The facts about a model that need no torch. Its weights, its steps and what they cost: nn/models/registry.h.
 struct ModelTraits {
   Architecture architecture;
   std::string_view name;
   bool of_graphs, of_nodes;      // the levels that it serves
   bool weighs_messages = false;  // whether it reads the weights of one large graph's edges
-  // Whether, of nodes, its first layer begins with the plain mean of each row's neighbours, and the row beside it: of
-  // dense features that can be made while a batch is gathered.
+  // True: on nodes its first layer begins with the plain mean of each row's neighbours, and the row beside it: for
+  // dense features these can be made while a batch is gathered.
   bool begins_with_means = false;
   EdgeUse edges = EdgeUse::kNone;
   bool has_heads = false;        // whether ModelOptions::heads has a meaning
   bool has_aggregation = false;  // whether ModelOptions::aggregation has a meaning
-  // Whether it has no layers: a row of weights for each node, which are learned from random walks.
+  // True: it has no layers, but a row of weights for each node, which are learned from random walks.
   bool walks = false;
   constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };
@@ -146,7 +147,7 @@ enum class Lowering { kAuto, kPlain, kShapeFree };
 inline constexpr EnumNames<Lowering, 3> kLoweringNames{
     {{{Lowering::kAuto, "auto"}, {Lowering::kPlain, "plain"}, {Lowering::kShapeFree, "shape-free"}}}};
 
-// Of the factors of products with weights: rounded to bfloat16, whose sums are float32, or not rounded. Weights,
+// The factors of products with weights: rounded to bfloat16, whose sums are float32, or not rounded. Weights,
 // activations, gradients, norms, losses and the optimizer are float32 in both.
 enum class Precision { kFloat32, kBfloat16 };
 inline constexpr EnumNames<Precision, 2> kPrecisionNames{
@@ -174,10 +175,10 @@ inline constexpr EnumNames<WeightDecayOf, 3> kWeightDecayOfNames{{{{WeightDecayO
                                                                    {WeightDecayOf::kMatrices, "matrices"},
                                                                    {WeightDecayOf::kFirstLayer, "first_layer"}}}};
 
-// How a link is scored: the dot product of its nodes' representations, or two linear layers of their product.
+// The score of a link: the dot product of its nodes' representations, or two linear layers of their product.
 enum class LinkScore { kDot, kMlp };
 inline constexpr EnumNames<LinkScore, 2> kLinkScoreNames{{{{LinkScore::kDot, "dot"}, {LinkScore::kMlp, "mlp"}}}};
-// Whether the metric says anything of predicted links.
+// Returns whether the metric says anything of predicted links.
 constexpr bool MeasuresLinks(Metric metric) {
   return IsRanking(metric) || metric == Metric::kRocAuc || metric == Metric::kAveragePrecision;
 }
@@ -188,22 +189,22 @@ constexpr ModelLevel FirstLevelOf(Architecture architecture) {
   return of_nodes || !TraitsOf(architecture).of_graphs ? ModelLevel::kNode : ModelLevel::kGraph;
 }
 
-// What a layer makes of its neighbours' rows, where the model lets one choose.
+// The way in which a layer aggregates its neighbours' rows, where the model lets one choose.
 enum class Aggregation { kMean, kMax };
 inline constexpr EnumNames<Aggregation, 2> kAggregationNames{
     {{{Aggregation::kMean, "mean"}, {Aggregation::kMax, "max"}}}};
 
-// What follows a layer's convolution, before ReLU.
+// The norm after a layer's convolution, before ReLU.
 enum class Norm { kNone, kBatch, kLayer };
 inline constexpr EnumNames<Norm, 3> kNormNames{
     {{{Norm::kNone, "none"}, {Norm::kBatch, "batch"}, {Norm::kLayer, "layer"}}}};
 
-// What predicts: the last layer's output, those of all layers side by side, or their largest values.
+// The rows that predict: the last layer's output, those of all layers side by side, or their largest values.
 enum class JumpingKnowledge { kLast, kCat, kMax };
 inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
-// What a node begins with: its features; a row of weights of its own, which are trained (of one large graph); 1 in the
+// The input of a node: its features; a row of weights of its own, which are trained (of one large graph); 1 in the
 // column, of 256, of its number of in-edges, or in a set that column's weights; or 1. kAuto: features where there are
 // some, else learned, or in a set one row of weights for all nodes.
 enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
@@ -213,15 +214,15 @@ inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto,
                                                              {NodeInputs::kDegree, "degree"},
                                                              {NodeInputs::kConstant, "constant"}}}};
 
-// What a model of one large graph that reads features of edges reads: their features, their weights as one column, or
-// nothing. kAuto: features where the graph has some, else nothing.
+// The input that a model of one large graph has of its edges, if it reads any: their features, their weights as one
+// column, or nothing. kAuto: features where the graph has some, else nothing.
 enum class EdgeInputs { kAuto, kFeatures, kWeights, kNone };
 inline constexpr EnumNames<EdgeInputs, 4> kEdgeInputsNames{{{{EdgeInputs::kAuto, "auto"},
                                                              {EdgeInputs::kFeatures, "features"},
                                                              {EdgeInputs::kWeights, "weights"},
                                                              {EdgeInputs::kNone, "none"}}}};
 
-// Of a job that names its dataset and nothing else.
+// The options of a job that names its dataset and nothing else.
 struct LevelDefaults {
   Architecture architecture;
   int64_t num_layers, batch_size;
@@ -250,7 +251,7 @@ struct ModelOptions {
   bool normalize_features = false;  // of nodes: each row of features is divided by the sum of its magnitudes
   NodeInputs node_inputs = NodeInputs::kAuto;
   EdgeInputs edge_inputs = EdgeInputs::kAuto;  // of nodes
-  // Of kDegree on one large graph: as many columns as its own largest number of in-edges asks for, in place of 256,
+  // For kDegree on one large graph: as many columns as its own largest number of in-edges asks for, in place of 256,
   // which are the same on every graph. Jobs that an older version made have weights of that form.
   bool own_degree_columns = false;
   Lowering lowering = Lowering::kAuto;
@@ -266,20 +267,20 @@ struct OptimizerOptions {
   // learning_rate is what warm-up rises to and the schedule begins with.
   Schedule schedule = Schedule::kConstant;
   int64_t warmup_steps = 0;  // >= 0
-  // Of SGD: 0 <= momentum < 1, and whether the step looks ahead by it.
+  // For SGD: 0 <= momentum < 1, and whether the step looks ahead by it.
   double momentum = 0;
   bool nesterov = false;
-  // Of kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
+  // For kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
   int64_t decay_epochs = 0;   // >= 1
   double decay_factor = 0.1;  // > 0
-  // Of kPlateau: after more epochs in a row than this that validated no better than the best before them, by this part
+  // For kPlateau: after more epochs in a row than this that validated no better than the best before them, by this part
   // of it, the learning rate is multiplied by decay_factor, < 1, and never below the least one.
   int64_t plateau_patience = 10;    // >= 0
   double plateau_threshold = 1e-4;  // 0 <= t < 1
   double min_learning_rate = 0;     // 0 <= r < learning_rate
   WeightDecayOf weight_decay_of = WeightDecayOf::kAll;
-  // Of the averages of the weights that evaluate and are exported, as torch.optim.swa_utils.AveragedModel: what an
-  // update leaves of them. 0: there are none, 0 <= d < 1.
+  // The part that an update leaves of the averages of the weights, which evaluate and are exported, as
+  // torch.optim.swa_utils.AveragedModel. 0: there are none, 0 <= d < 1.
   double ema_decay = 0;
   int64_t accumulate_steps = 1;  // batches whose mean gradient makes one update, 1..65,536
   bool operator==(const OptimizerOptions&) const = default;

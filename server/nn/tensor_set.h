@@ -32,9 +32,9 @@ class TensorSet {
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
   // Parameters, then buffers.
   std::vector<NamedTensor> All() const;
-  // How many parameters Fix has fixed.
+  // The number of parameters that Fix has fixed.
   int64_t fixed_parameters() const { return fixed_; }
-  // Of the fixed ones too.
+  // Counts the fixed ones too.
   int64_t num_parameter_values() const;
 
   // Copies values in by name. Errors: InvalidArgument naming the first tensor that is missing, unknown, or of another

@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// What an update multiplies with, worked out once for all values.
+// The factors of an update, worked out once for all values.
 template <class T>
 struct Factors {
   explicit Factors(const AdamUpdate& u)

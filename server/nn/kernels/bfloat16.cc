@@ -43,7 +43,7 @@ uint32_t* RoomOfPairs(Bfloat16Slot slot, int64_t size) {
 // No template of the standard library from here on: it would be compiled for these instructions, and the linker could
 // choose that copy for all.
 #define PERMAFROST_BFLOAT16_TARGETS "avx,avx2,fma,f16c,avx512f,avx512vl,avx512dq,avx512bw,avx512bf16"
-// Of lambdas, which the pragma does not reach in each compiler.
+// Marks lambdas, which the pragma does not reach in each compiler.
 #define PERMAFROST_BFLOAT16_ATTR __attribute__((target(PERMAFROST_BFLOAT16_TARGETS)))
 // GCC 12 takes undefined vectors of its own headers for mistakes.
 #if HWY_COMPILER_GCC_ACTUAL
@@ -55,7 +55,8 @@ namespace {
 constexpr int64_t kLanes = 16;
 // The accumulators of a tile fill 24 of 32 registers.
 constexpr int kTile = 12;
-// Of the rows that are multiplied with one panel before the next: with the panel they stay in half an L1 cache.
+// The pairs of the rows that are multiplied with one panel before the next: with the panel they stay in half an L1
+// cache.
 constexpr int64_t kBlockPairs = 3 << 10;
 
 HWY_INLINE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -212,7 +213,7 @@ void StorePairs(int64_t m, int64_t n, int64_t k, const LeftPairs& left, const ui
   });
 }
 
-// Of b [k, n], a panel of which is made when its turn comes, while it is in cache.
+// Multiplies with b [k, n], a panel of which is made when its turn comes, while it is in cache.
 void StoreOuterPairs(int64_t m, int64_t n, int64_t k, const float* b, const LeftPairs& left, uint32_t* panel,
                      float* to) {
   for (int64_t j0 = 0; j0 < n; j0 += kBfloat16Panel) {

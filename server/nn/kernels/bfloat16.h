@@ -9,7 +9,7 @@
 
 namespace permafrost::nn {
 
-// Whether this processor multiplies bfloat16.
+// Returns whether this processor multiplies bfloat16.
 bool HasBfloat16Products();
 
 // Floats that hold a packed matrix of [k, n].

@@ -116,7 +116,7 @@ double Binary(const T* logits, const T* labels, const T* weights, int64_t size, 
         const auto of_label = hn::IfThenElse(hn::Ge(y, one), hn::Set(d, weights[1]), hn::Set(d, weights[0]));
         weight = hn::IfThenElseZero(present, of_label);
       }
-      // Of the exponential of a negative number, which cannot overflow: log(1 + e^x) = max(x, 0) + log(1 + e^-|x|).
+      // Takes the exponential of a negative number, which cannot overflow: log(1 + e^x) = max(x, 0) + log(1 + e^-|x|).
       const auto power = ExpKeepingNaN(d, hn::Neg(hn::Abs(x)));
       const auto soft = hn::Sub(hn::Add(hn::Max(x, zero), hn::Log1p(d, power)), hn::Mul(x, y));
       const auto sigmoid = hn::Div(hn::IfThenElse(hn::Lt(x, zero), power, one), hn::Add(one, power));

@@ -1,4 +1,4 @@
-// Which values dropout drops: a pure function of (seed, step, layer, row, column).
+// Decides which values dropout drops: a pure function of (seed, step, layer, row, column).
 // The hash is MurmurHash3's finalizer (Appleby), chained over the key, the row and the column.
 #pragma once
 
@@ -20,7 +20,7 @@ constexpr uint32_t DropoutMix(uint32_t h) {
   return h;
 }
 
-// What does not change in a job, mixed.
+// The part that does not change in a job, mixed.
 constexpr uint32_t DropoutSeed(int64_t seed, int64_t layer) {
   const auto bits = static_cast<uint64_t>(seed);
   uint32_t key = DropoutMix(static_cast<uint32_t>(bits) ^ kDropoutColumnStride);

@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// What one slot of one row reads, and the place of its scores.
+// The values that one slot of one row reads, and the place of its scores.
 template <class T>
 struct GatSlot {
   const T *left, *right;

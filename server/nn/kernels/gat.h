@@ -8,8 +8,8 @@
 
 namespace permafrost::nn {
 
-// Of row r and head h, over its slots k: slot 0 is the row itself, slot k > 0 its edge offsets[r] + k - 1; an edge from
-// the row itself takes no part.
+// For row r and head h, over its slots k: slot 0 is the row itself, slot k > 0 its edge offsets[r] + k - 1; an edge
+// from the row itself takes no part.
 //   z_k     = left[source of k] + right[r] (+ edges[k])              [width] of head h
 //   score_k = <attention[h], leaky_relu(z_k)>
 //   alpha   = softmax of the scores over the slots
@@ -32,8 +32,8 @@ struct GatRows {
 template <class T>
 void GatForward(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y);
 
-// Of rows [begin, end), given g = dL/dy: the gradients of their slots' scores, of right, of edges and self_edges (null:
-// not asked for), and added to those of attention [heads * width].
+// Writes for rows [begin, end), given g = dL/dy, the gradients of their slots' scores, of right, of edges and
+// self_edges (null: not asked for), and added to those of attention [heads * width].
 template <class T>
 struct GatTargetGradients {
   T *scores, *right, *edges, *self_edges, *attention;
@@ -42,7 +42,8 @@ template <class T>
 void GatTargetGradient(const GatRows<T>& rows, const T* alpha, const T* g, int64_t begin, int64_t end,
                        const GatTargetGradients<T>& to);
 
-// Of rows [begin, end) of left. The transpose as CsrTranspose (nn/ops/csr_transpose.h); targets: T. first_row is 0.
+// Works on rows [begin, end) of left. The transpose as CsrTranspose (nn/ops/csr_transpose.h); targets: T. first_row is
+// 0.
 template <class T>
 struct GatSources {
   const int32_t *offsets, *rows, *edges;

@@ -35,8 +35,8 @@ constexpr int kTileRows = 12;
 #else
 constexpr int kTileRows = 6;
 #endif
-// Of the rows that are multiplied with one panel before the next. With the panel they stay in half an L1 cache, which
-// two hardware threads may share.
+// The bytes of the rows that are multiplied with one panel before the next. With the panel they stay in half an L1
+// cache, which two hardware threads may share.
 constexpr int64_t kBlockBytes = 12 << 10;
 
 // Panels of b [k, n], whose element (p, j) is b[p * row + j * column]: panel after panel, each [k, PanelWidth], zeros

@@ -6,8 +6,8 @@
 
 namespace permafrost::nn {
 
-// What messages are made of. The row of edge k in `edges` is code[k], or k where there is no code. Without edges (GIN)
-// the message is x_j itself, without ReLU.
+// The inputs that messages are made of. The row of edge k in `edges` is code[k], or k where there is no code. Without
+// edges (GIN) the message is x_j itself, without ReLU.
 template <class T>
 struct GineMessages {
   const T* x;      // [N, width]

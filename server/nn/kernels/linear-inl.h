@@ -1,4 +1,4 @@
-// What linear maps of rows share: products with a bias, and the gradients of their weights.
+// The parts that linear maps of rows share: products with a bias, and the gradients of their weights.
 // Compiled once for each instruction set: included by .cc files that Highway's foreach_target.h includes again.
 #if defined(PERMAFROST_NN_KERNELS_LINEAR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERMAFROST_NN_KERNELS_LINEAR_INL_H_

@@ -80,7 +80,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace permafrost::nn {
 
-// Of unrounded factors.
+// Products of unrounded factors.
 namespace full {
 #define PERMAFROST_LINEAR(T, NAME)                                                                                  \
   HWY_EXPORT(Forward##NAME);                                                                                        \

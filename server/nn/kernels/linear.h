@@ -31,8 +31,8 @@ void AddBiasActivate(const T* a, const T* bias, const T* addend, bool relu, int6
 template <class T>
 void ActivationGradient(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T* g, T* sums);
 
-// Of g [rows, out]: gw [out, in], the sum over these rows, and, unless `packed` is null, ga [rows, in]. a: [rows, in];
-// packed: by PackBackward; scratch: LinearScratch values, for its own use.
+// Computes from g [rows, out]: gw [out, in], the sum over these rows, and, unless `packed` is null, ga [rows, in]. a:
+// [rows, in]; packed: by PackBackward; scratch: LinearScratch values, for its own use.
 template <class T>
 void LinearBackward(const LinearWidths& widths, int64_t rows, const T* a, const T* g, const T* packed, T* scratch,
                     T* ga, T* gw);

@@ -66,7 +66,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace permafrost::nn {
 
-// Of unrounded factors.
+// Products of unrounded factors.
 namespace full {
 #define PERMAFROST_MLP(T, NAME)                                                                                      \
   HWY_EXPORT(PackedSize##NAME);                                                                                      \

@@ -31,7 +31,7 @@ template <class T>
 void MlpForward(const MlpWidths& widths, int64_t rows, const T* a, const T* first, const T* first_bias, const T* second,
                 const T* second_bias, T* z1, T* z2);
 
-// What MlpBackward writes of the weights: [hidden, in], [hidden], [out, hidden], [out].
+// The gradients of the weights that MlpBackward writes: [hidden, in], [hidden], [out, hidden], [out].
 template <class T>
 struct MlpGradients {
   T *first, *first_bias, *second, *second_bias;

@@ -15,19 +15,20 @@ void ColumnMoments(const T* z, int64_t rows, int64_t width, T* mean, T* squares)
 template <class T>
 void ScaleShiftRelu(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, T* out);
 
-// Which values of the rows dropout drops: those whose hash (dropout_hash.h) of key, row and column is below threshold.
+// Tells which values of the rows dropout drops: those whose hash (dropout_hash.h) of key, row and column is below
+// threshold.
 struct DropoutMask {
   uint32_t key = 0, threshold = 0;
 };
 
-// y is 0 where dropped, and x times kept elsewhere. x, y: [rows, width], which may be the same. What stands for row r
-// in the hash: row_keys[r], or first_row + r where row_keys is null.
+// y is 0 where dropped, and x times kept elsewhere. x, y: [rows, width], which may be the same. The key of row r in the
+// hash: row_keys[r], or first_row + r where row_keys is null.
 template <class T>
 void DropRows(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows, int64_t width,
               const T* x, T* y);
 
-// Of y = relu(...) * kept, where `out` is y: the gradient passes where out is not 0, times kept. Writes sum [width] of
-// the gradients that pass and dot [width], of each times z - mean.
+// The backward of y = relu(...) * kept, where `out` is y: the gradient passes where out is not 0, times kept. Writes
+// sum [width] of the gradients that pass and dot [width], of each times z - mean.
 template <class T>
 void NormGradientSums(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows, int64_t width,
                       T* sum, T* dot);

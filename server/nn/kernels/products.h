@@ -1,11 +1,11 @@
-// How matrix products are computed.
+// The ways to compute matrix products.
 #pragma once
 
 #include <type_traits>
 
 namespace permafrost::nn {
 
-// kBfloat16: both factors are rounded to bfloat16, to the nearest, and their products added up in float32. Of float32
+// kBfloat16: both factors are rounded to bfloat16, to the nearest, and their products added up in float32. For float32
 // matrices only.
 enum class Products { kFull, kBfloat16 };
 

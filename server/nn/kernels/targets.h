@@ -1,5 +1,5 @@
-// Which instruction sets the kernels are compiled for, before any header of Highway: the baseline, AVX2 and AVX-512 on
-// x86, NEON on ARM. Vectors of unknown length (SVE, RVV) cannot stand in arrays of registers.
+// Sets the instruction sets that the kernels are compiled for, before any header of Highway: the baseline, AVX2 and
+// AVX-512 on x86, NEON on ARM. Vectors of unknown length (SVE, RVV) cannot stand in arrays of registers.
 #pragma once
 
 #include <hwy/detect_targets.h>

@@ -14,7 +14,7 @@
 
 namespace permafrost::nn {
 
-// Of one layer.
+// The shape of one layer.
 struct ConvShape {
   int64_t in = 0, out = 0;    // channels of a row
   int64_t heads = 1;          // of attention
@@ -24,8 +24,8 @@ struct ConvShape {
   bool of_nodes = true;  // named as the modules of torch_geometric.nn.models, else as a Sequential in the convolution
 };
 
-// What a convolution multiplies messages with, equal in all layers of a block: ConvEdges of nn/ops/graph_conv.h.
-// Undefined where it does not.
+// The factors that a convolution multiplies messages with, equal in all layers of a block: ConvEdges of
+// nn/ops/graph_conv.h. Undefined where it does not.
 struct MessageNorm {
   at::Tensor weights;  // [E]
   at::Tensor self;     // [rows with in-edges]
@@ -73,7 +73,8 @@ struct ConvolutionKind {
   at::Tensor (*inverse_sqrt_degrees)(const NodeModel::Chunk& chunk, at::ScalarType type);
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
 };
-// Of each architecture. That of GINE is of one large graph; sets have layers of their own (nn/models/set_layer.h).
+// Returns the convolution of each architecture. The one of GINE serves one large graph; sets have layers of their own
+// (nn/models/set_layer.h).
 const ConvolutionKind& ConvolutionOf(Architecture architecture);
 
 // rows * weight^T. weight: [out, in].
@@ -81,12 +82,12 @@ at::Tensor MultiplyRows(const NodeModel::InputRows& rows, const at::Tensor& weig
 // The same rows, dense, in the weight's type.
 at::Tensor DenseRows(const NodeModel::InputRows& rows, const at::Tensor& weight);
 NodeModel::InputRows FirstRows(const NodeModel::InputRows& rows, int64_t count);
-// Whether rows are aggregated before they are multiplied by the weight. They are where that leaves fewer rows to
-// multiply, or narrower rows to gather; sparse rows are always multiplied first.
+// Returns whether rows are aggregated before they are multiplied by the weight. They are where that leaves fewer rows
+// to multiply, or narrower rows to gather; sparse rows are always multiplied first.
 bool AggregatesFirst(const NodeModel::InputRows& in, const ConvEdges& edges, const at::Tensor& weight);
-// What GraphConv does after its sum.
+// Does what GraphConv does after its sum.
 at::Tensor Activate(const at::Tensor& x, const ConvActivation& activation);
-// Of a convolution that multiplies with `weights` matrices [out, in] as GraphConv does.
+// Returns the cost of a convolution that multiplies with `weights` matrices [out, in] as GraphConv does.
 ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights);
 
 }  // namespace permafrost::nn

@@ -1,4 +1,4 @@
-// What one feature table looks like to an encoder. Threads: a value.
+// The form of one feature table, as an encoder sees it. Threads: a value.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ Gatv2::Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& sha
   if (shape.edge_channels > 0) edge_ = linear(".lin_edge", shape.edge_channels);
 }
 
-// Of the means that self-loops read: equal in all layers.
+// The norm of the means that self-loops read: equal in all layers.
 MessageNorm Gatv2::NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& /*edge_weights*/,
                           int64_t /*rows*/, at::ScalarType type, bool edge_rows) {
   if (!edge_rows) return {};
@@ -83,7 +83,7 @@ Tensor Gatv2::Finish(const Tensor& attended) const {
 
 void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& weights, GatEdges& edges) const {
   if (!edge_.defined()) return;
-  // Of a table each row is mapped once, and not once for each of its edges.
+  // Each row of a table is mapped once, and not once for each of its edges.
   const Tensor mapped = LinearRows(rows, edge_);
   edges.rows = code.defined() ? EmbeddingSum(code.to(at::kLong).unsqueeze(1), {mapped}) : mapped;
   edges.self_rows = MeansOfEdges(edges.rows, edges.offsets, weights);
@@ -91,7 +91,7 @@ void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& we
 
 Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
   const int64_t targets = call.edges.offsets.size(0) - 1;
-  // Of dense rows one operator, with the bias's gradient in the pass over the rows that the weight's takes.
+  // Dense rows take one operator, with the bias's gradient in the pass over the rows that the weight's takes.
   const auto linear = [](const NodeModel::InputRows& rows, const Linear& map) {
     const ConvActivation without{.relu = false, .step = {}, .key = {}, .p = 0, .row_keys = {}};
     return rows.dense.defined() ? GraphConv(rows.dense, {}, map.weight, map.bias, {}, without)

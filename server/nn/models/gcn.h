@@ -28,7 +28,7 @@ class Gcn final : public Convolution {
   at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
-  // Whether Project hands the input on: where that is narrower than the product.
+  // Returns whether Project hands the input on: where that is narrower than the product.
   bool ProjectsNothing() const { return in_ <= out_; }
 
   int64_t in_, out_;

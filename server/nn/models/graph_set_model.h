@@ -32,7 +32,7 @@ class GraphSetModel final : public GraphModel {
   std::string Describe() const override;
 
  private:
-  // Of one layer but the last: what makes the next row of a graph's virtual node.
+  // The weights of one layer but the last that make the next row of a graph's virtual node.
   struct VirtualLayer {
     Linear first, second;
     RowNorm first_norm, second_norm;

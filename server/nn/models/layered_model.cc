@@ -35,7 +35,7 @@ ConvShape ShapeOf(const NodeModelOptions& options, int64_t layer) {
           .aggregation = model.aggregation};
 }
 
-// Of sparse rows.
+// The values of sparse rows.
 Tensor ValuesOf(const NodeModel::InputRows& rows) {
   if (rows.feature_values.defined()) return rows.feature_values;
   return at::ones({rows.feature_columns.size(0)}, rows.feature_columns.options().dtype(at::kFloat));
@@ -241,7 +241,8 @@ Tensor LayeredModel::Combine(int64_t layer, const Tensor& projected, const Chunk
   return options_.model.residual && layer > 0 ? out + input : out;
 }
 
-// Of outputs side by side the product with the joining weight, layer by layer, so that they are not all in memory.
+// Multiplies outputs that stand side by side with the joining weight, layer by layer, so that they are not all in
+// memory.
 Tensor LayeredModel::JoinOutput(int64_t layer, const Tensor& before, const Tensor& output) const {
   const ModelOptions& model = options_.model;
   const bool last = layer + 1 == model.num_layers;

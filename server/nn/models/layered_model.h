@@ -35,7 +35,7 @@ class LayeredModel final : public NodeModel {
   std::string Describe() const override;
 
  private:
-  // Of sparse features, where they are embedded.
+  // The rows of sparse features, where they are embedded.
   InputRows Embedded(InputRows rows) const;
   // Normalised and embedded features with dropout, as the options say.
   InputRows Input(const NodeBlock& block, Mode mode) const;

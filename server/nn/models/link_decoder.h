@@ -1,4 +1,4 @@
-// What a link is predicted by, of the representations of its two nodes.
+// Predicts a link from the representations of its two nodes.
 // Threads: the device thread.
 #pragma once
 

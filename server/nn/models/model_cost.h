@@ -9,7 +9,7 @@ namespace permafrost::nn {
 // Rows of one step, without padding.
 struct StepRows {
   // [num_layers + 1] rows whose representation is needed at each depth, from the outputs to the inputs, as
-  // NodeBlock::row_ends. Of a whole graph, and of a batch of small graphs, all are its nodes.
+  // NodeBlock::row_ends. For a whole graph, and for a batch of small graphs, each is the number of its nodes.
   std::vector<double> nodes;
   double edges = 0;
   double graphs = 0;  // rows that are predicted for

@@ -29,7 +29,7 @@ struct NodeBlock {
   at::Tensor edge_weights;  // [E] float32; undefined: all are 1
   // [E, columns] float32, or int64 categories; undefined: the model reads none. Any in range in padding.
   at::Tensor edge_features;
-  // Of all rows, where it is known beforehand; undefined: a step that needs it makes it.
+  // The transpose of all rows, where it is known beforehand; undefined: a step that needs it makes it.
   CsrTranspose transpose;
   at::Tensor labels;  // [row_ends[0], targets] float32, NaN where missing and in padding rows
   // [N] int64: place of each row among the real rows, below 0 in padding; what stands for the row where dropout draws

@@ -23,7 +23,7 @@ struct NodeModelOptions {
   // Above 0: columns of the sparse features, each of which stands for a row of "embedding.weight" [columns,
   // in_channels] that is trained; the input is their sum. As torch.nn.Embedding where a node has a column of its own.
   int64_t embedded_columns = 0;
-  // Of models that read features of edges (ModelTraits::edges): categories are embedded, "edge_encoder.*", as in sets;
+  // For models that read features of edges (ModelTraits::edges): categories are embedded, "edge_encoder.*", as in sets;
   // floats are read as they are. Neither: it reads none.
   EncoderInput edge = {};
 };
@@ -68,10 +68,10 @@ class NodeModel {
   // not read). Returns [n, hidden or num_outputs].
   virtual at::Tensor Combine(int64_t layer, const at::Tensor& projected, const Chunk& chunk,
                              const at::Tensor& input) = 0;
-  // Whether predictions are made of the outputs of all layers; else they are the last layer's.
+  // Returns whether predictions are made of the outputs of all layers; else they are the last layer's.
   virtual bool joins() const = 0;
-  // Where they are, what is kept of the outputs of layers 0..layer of some rows. output: of this layer; before: what
-  // was kept until then, undefined for layer 0. After the last layer [n, num_outputs]: the predictions.
+  // Where they are: returns what is kept of the outputs of layers 0..layer of some rows. output: of this layer; before:
+  // what was kept until then, undefined for layer 0. After the last layer [n, num_outputs]: the predictions.
   virtual at::Tensor JoinOutput(int64_t layer, const at::Tensor& before, const at::Tensor& output) const = 0;
 
   virtual TensorSet& tensors() = 0;

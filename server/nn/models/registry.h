@@ -19,7 +19,7 @@ namespace permafrost::nn {
 std::unique_ptr<GraphModel> MakeGraphModel(const GraphModelOptions& options, uint64_t seed, at::Device device);
 std::unique_ptr<NodeModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device);
 
-// What the model and one training step of it take. Throws as above.
+// Returns what the model and one training step of it cost. Throws as above.
 ModelCost CostOf(const GraphModelOptions& options, const StepRows& rows);
 ModelCost CostOf(const NodeModelOptions& options, const StepRows& rows);
 

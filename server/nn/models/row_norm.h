@@ -1,4 +1,4 @@
-// What follows a convolution: a norm, ReLU and dropout.
+// The steps after a convolution: a norm, ReLU and dropout.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@
 
 namespace permafrost::nn {
 
-// Which rows are real, and so seen by batch norm: the first `count`, [1] int64; or those whose key, [N] int64, is at
-// least 0. Neither: all.
+// Tells which rows are real, and so seen by batch norm: the first `count`, [1] int64; or those whose key, [N] int64, is
+// at least 0. Neither: all.
 struct RealRowsOf {
   at::Tensor count, keys;
 };

@@ -26,7 +26,7 @@ class Sage final : public Convolution {
   at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
-  // Whether Project hands the input on: where that is narrower than both products side by side.
+  // Returns whether Project hands the input on: where that is narrower than both products side by side.
   bool ProjectsNothing() const { return in_ <= 2 * out_; }
 
   int64_t in_, out_;

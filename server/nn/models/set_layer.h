@@ -13,7 +13,7 @@
 
 namespace permafrost::nn {
 
-// What all layers of a batch share.
+// The tensors that all layers of a batch share.
 struct SetGraph {
   // source, target and their index; of GINE also its edges' rows.
   GineEdges edges;
@@ -36,9 +36,9 @@ class SetLayer {
 // Layer `layer` of such a model, whose masks of dropout follow from `seed`.
 std::unique_ptr<SetLayer> MakeSetLayer(WeightMaker& weights, int64_t layer, const GraphModelOptions& options,
                                        uint64_t seed);
-// Whether its layers read a row of each edge; so does GINE, which needs one.
+// Returns whether its layers read a row of each edge; so does GINE, which needs one.
 bool ReadsEdges(const GraphModelOptions& options);
-// Of one layer with `nodes` and `edges`.
+// The cost of one layer with `nodes` and `edges`.
 ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edges);
 
 }  // namespace permafrost::nn

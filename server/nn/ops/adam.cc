@@ -27,7 +27,7 @@ struct Block {
 
 bool Applies(const OptionalTensor& applies) { return !applies || *applies->const_data_ptr<float>() != 0; }
 
-// Of all parameters, each of whose `others` is of its shape.
+// Returns the blocks of all parameters, each of whose `others` has its shape.
 std::vector<Block> BlocksOf(const char* name, at::TensorList parameters, at::ArrayRef<double> weight_decays,
                             std::initializer_list<at::TensorList> others) {
   TORCH_CHECK(!parameters.empty(), name, ": no parameters");

@@ -51,7 +51,7 @@ std::tuple<Tensor, Tensor, Tensor> TransposeCsrCpu(const Tensor& offsets_in, con
   }
   std::copy_backward(begins, begins + nodes, begins + nodes + 1);
   begins[0] = 0;
-  // Of entries beyond the last row there are no edges. No byte is left unset: an audit compares them all.
+  // Entries beyond the last row have no edges. No byte is left unset: an audit compares them all.
   for (int32_t* const of : {row_of, edge_of}) std::fill(of + starts[rows], of + size, 0);
   return {out_offsets, out_rows, out_edges};
 }

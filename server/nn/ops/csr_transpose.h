@@ -7,8 +7,8 @@
 
 namespace permafrost::nn {
 
-// Of source row s: places offsets[s] .. offsets[s + 1) of `rows`, the rows that gather it, rising, and of `edges`, at
-// which entries they do. A gradient of the first T rows alone ends where rows reach T.
+// Source row s has places offsets[s] .. offsets[s + 1): in `rows` they hold the rows that gather it, rising, and in
+// `edges` the entries at which they do. A gradient of the first T rows alone ends where rows reach T.
 struct CsrTranspose {
   at::Tensor offsets;  // [N + 1] int32
   at::Tensor rows;     // [E] int32, of which entries beyond the last offset are anything

@@ -9,7 +9,7 @@
 
 namespace permafrost::nn {
 
-// Which of a job's masks.
+// Names one of a job's masks.
 struct DropoutKey {
   uint64_t seed = 0;
   int64_t layer = 0;

@@ -17,7 +17,7 @@ namespace {
 
 using at::Tensor;
 
-// What a call reads of its tensors, checked.
+// The parts of its tensors that a call reads, checked.
 struct GatCall {
   GatCall(const Tensor& left, const Tensor& right, const Tensor& attention, const OptionalTensor& edges,
           const OptionalTensor& self_edges, const Tensor& offsets, const Tensor& sources, int64_t heads_in,

@@ -28,7 +28,7 @@ struct GatEdges {
 struct GatOptions {
   int64_t heads = 1;
   double slope = 0.2;  // of leaky_relu below 0
-  // Of the attention's dropout, as in dropout.h: key of row r's slot k (0: the self-loop, then its edges) is
+  // For the attention's dropout, as in dropout.h: the key of row r's slot k (0: the self-loop, then its edges) is
   // row_keys[r] * 0x9e3779b1 + k, the column is the head.
   at::Tensor step;
   DropoutKey key;

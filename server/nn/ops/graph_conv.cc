@@ -27,7 +27,7 @@ struct ConvOptions {
 
 // Sizes, of a call that is checked.
 struct ConvSizes {
-  // Of x: [x_rows, x_width].
+  // Takes the sizes of x: [x_rows, x_width].
   ConvSizes(int64_t x_rows, int64_t x_width, const ConvOptions& o, const Tensor& bias) : width(x_width) {
     TORCH_CHECK(o.offsets || o.weight, "graph_conv: neither edges nor weight: nothing to do");
     rows = o.offsets ? o.offsets->numel() - 1 : x_rows;
@@ -54,7 +54,7 @@ struct ConvSizes {
     check(o.self, rows, "self");
     check(o.scale, rows, "scale");
   }
-  // Of one row: multiplications, and values that a chunk adds up.
+  // The work of one row: multiplications, and values that a chunk adds up.
   int64_t products() const { return out * in; }
   int64_t partial(bool weight) const { return weight ? out * in + out : out; }
 
@@ -62,7 +62,7 @@ struct ConvSizes {
   bool own;  // whether a row stands beside its sum
 };
 
-// What a region's time grows with, in multiplications: with no product, the values that are gathered.
+// The work that a region's time grows with, in multiplications: with no product, the values that are gathered.
 int64_t WorkOf(const ConvSizes& s, bool weight) {
   constexpr int64_t kOfValue = kParallelProducts / kParallelGathers;
   return weight ? s.rows * s.products() : kOfValue * (s.rows + s.edges) * s.width;

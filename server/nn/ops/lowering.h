@@ -1,6 +1,6 @@
-// What a step is made of where there is a choice: the CPU's fused operators; the operators of PyTorch that say it best;
-// or, of these, only such as add no entry to libtorch's cache of compiled MPS graphs (graphcache/mps_rules.h). The
-// functions here are the pieces that differ between the last two.
+// Chooses the operators of a step where there is a choice: the CPU's fused operators; the operators of PyTorch that say
+// it best; or, of these, only such as add no entry to libtorch's cache of compiled MPS graphs (graphcache/mps_rules.h).
+// The functions here are the pieces that differ between the last two.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,13 +23,13 @@ class LoweringScope {
   const Precision outer_precision_;
 };
 
-// Whether operators of `x` are this library's fused ones: on the CPU, unless a lowering is asked for.
+// Returns whether operators of `x` are this library's fused ones: on the CPU, unless a lowering is asked for.
 bool IsFused(const at::Tensor& x);
-// Whether those of PyTorch are to be shape-free: where that is asked for, and on MPS unless it is not.
+// Returns whether the operators of PyTorch are to be shape-free: where that is asked for, and on MPS unless it is not.
 bool IsShapeFree(const at::Tensor& x);
-// Whether products of `x`, float32, with weights are of factors rounded to bfloat16 (nn/kernels/bfloat16.h).
+// Returns whether products of `x`, float32, with weights have factors rounded to bfloat16 (nn/kernels/bfloat16.h).
 bool RoundsFactors(const at::Tensor& x);
-// Whether this machine's CPU can: AVX512-BF16.
+// Returns whether this machine's CPU can round them: AVX512-BF16.
 bool CanRoundFactors();
 
 // x * weight^T (+ bias, where it is defined). x: [N, C]; weight: [D, C]; bias: [D]. Returns [N, D]. Shape-free: three

@@ -16,8 +16,8 @@ struct BatchNormOptions {
 // Batches of fewer real rows are normalized by the running statistics, and leave them alone.
 inline constexpr int64_t kLeastNormRows = 2;
 
-// How many batches training has followed: counts one more where it has kLeastNormRows real rows or more.
-// batches: [] int64; real_rows: [1] or [] of any type.
+// Counts the batches that training has followed: adds one where it has kLeastNormRows real rows or more. batches: []
+// int64; real_rows: [1] or [] of any type.
 void CountNormBatch(const at::Tensor& batches, const at::Tensor& real_rows);
 
 // Training: y = relu((x - mean) / sqrt(var + eps) * weight + bias) with mean and (biased) variance over the first

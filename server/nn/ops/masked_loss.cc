@@ -53,7 +53,8 @@ LossResult LossOf(const Tensor& prediction, double count, int64_t width, const O
   return {mean, sum, counted, gradient};
 }
 
-// How many labels are there, or the sum of their classes' weights. With classes > 0 every label must be one of them.
+// Returns how many labels there are, or the sum of their classes' weights. With classes > 0 every label must be one of
+// them.
 template <class T>
 double CountLabels(const char* op, const Tensor& labels, const T* weights, int64_t classes) {
   const T* const label = labels.const_data_ptr<T>();

@@ -24,7 +24,7 @@ T* Write(const at::Tensor& t) {
   return t.mutable_data_ptr<T>();
 }
 
-// How an operator on the CPU that was told `bfloat16` multiplies x with its weights.
+// The products with which an operator on the CPU that was told `bfloat16` multiplies x with its weights.
 inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
   if (!bfloat16) return Products::kFull;
   TORCH_CHECK(x.scalar_type() == at::kFloat && HasBfloat16Products(),
@@ -108,8 +108,8 @@ class MlpBackwardChunks {
     hidden_gradient_ = at::empty({rows, widths_.hidden}, options);
   }
 
-  // Of chunk c, rows [begin, begin + size): writes those rows of gx, and the chunk's share of the weights' gradients.
-  // x: [rows, in]; hidden: [rows, hidden]; grad: [rows, out]; gx: [rows, in].
+  // Works on chunk c, rows [begin, begin + size): writes those rows of gx, and the chunk's share of the weights'
+  // gradients. x: [rows, in]; hidden: [rows, hidden]; grad: [rows, out]; gx: [rows, in].
   void Run(int64_t c, int64_t begin, int64_t size, const T* x, const T* hidden, const T* grad, T* gx) const {
     T* const w1 = Write<T>(parts_) + c * values_;
     T* const b1 = w1 + widths_.hidden * widths_.in;

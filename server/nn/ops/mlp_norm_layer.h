@@ -1,5 +1,5 @@
 // The skeleton of fused layers on the CPU: aggregation, MLP, batch norm, ReLU and dropout by chunks of rows, forward
-// and backward. What differs between layers is the aggregation, a class of these members:
+// and backward. Layers differ in the aggregation, a class of these members:
 //   void Sum(int64_t begin, int64_t end, T* sum) const;       rows [begin, end) of sum, [N, in]
 //   void Gradient(int64_t chunk, int64_t begin, int64_t end, const T* g, T* gx) const;
 //                                                             rows of gx, given g = dL/dsum [N, in] of all real rows
@@ -23,7 +23,7 @@ struct LayerWeights {
   at::Tensor norm_weight, norm_bias;  // [D]
 };
 
-// What the forward pass keeps for the backward: [N, ...] or [D].
+// The tensors that the forward pass keeps for the backward: [N, ...] or [D].
 struct LayerSaved {
   at::Tensor y, sum, hidden, product, mean, invstd;
 };

@@ -1,6 +1,6 @@
-// Operators of the library `permafrost`, each said once: its schema, and the function that the CPU runs. What is called
-// through one is dispatched, so that a capture below autograd sees it; what a raw autograd::Function does is not.
-// Threads: any.
+// Operators of the library `permafrost`, each said once: its schema, and the function that the CPU runs. A call through
+// one is dispatched, so that a capture below autograd sees it; the work of a raw autograd::Function is not. Threads:
+// any.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -49,13 +49,13 @@ class Operator {
   const char* schema_;
 };
 
-// How a schema's `Tensor?` and a tensor that may be undefined become each other.
+// The conversions between a schema's `Tensor?` and a tensor that may be undefined.
 using OptionalTensor = std::optional<at::Tensor>;
 inline OptionalTensor IfDefined(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
 }
 
-// What a kernel reads of either; nullptr where there is none.
+// The data that a kernel reads of either; nullptr where there is none.
 template <class T>
 const T* DataOrNull(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;

@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-// What each graph's sum is multiplied with, by type T.
+// The factor of each graph's sum, by type T.
 template <class T>
 std::vector<T> FactorsOf(const int64_t* graph_of_row, int64_t rows, int64_t graphs, bool mean) {
   std::vector<T> factors(static_cast<size_t>(graphs), mean ? T(0) : T(1));

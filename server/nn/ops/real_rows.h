@@ -1,4 +1,4 @@
-// How many rows of a padded batch are real.
+// Tells how many rows of a padded batch are real.
 #pragma once
 
 #include <ATen/core/Tensor.h>

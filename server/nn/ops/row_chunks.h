@@ -10,7 +10,7 @@ namespace permafrost::nn {
 
 class RowChunks {
  public:
-  // Of 64 floats: one array of a chunk fills an L1 cache, all of a layer's fit into an L2 cache.
+  // With 64 floats a row, one array of a chunk fills an L1 cache, all of a layer's fit into an L2 cache.
   static constexpr int64_t kRows = 128;
 
   // partial: values that each chunk keeps for its sums. They bound the chunks, so that adding up stays cheap.

@@ -112,14 +112,14 @@ void SparseAdamCpu(const Tensor& table, const Tensor& exp_avg, const Tensor& exp
   });
 }
 
-// What it takes grows with the batch, not with the table. Rows that stand again in padding, without a part, get 0
-// added.
+// Its cost grows with the batch, not with the table. Rows that stand again in padding, without a part, get 0 added.
 void SparseAdamPlain(const Tensor& table, const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& step,
                      const Tensor& learning_rate, const Tensor& rows, const Tensor& offsets, const Tensor& places,
                      const Tensor& parts, const Tensor& /*nodes*/) {
   const int64_t count = rows.size(0);
   const Tensor order = at::arange(places.size(0), offsets.options());
-  // Of the last range that begins at or before each; of places beyond all ranges, which say nothing, one more row.
+  // Each place belongs to the last range that begins at or before it; places beyond all ranges, which say nothing, to
+  // one more row.
   const Tensor owners = at::searchsorted(offsets, order, /*out_int32=*/false, /*right=*/true).sub(1);
   const Tensor used = at::where(owners < count, places, at::zeros({}, places.options()));
   const Tensor gradient = at::zeros({count + 1, parts.size(1)}, parts.options())

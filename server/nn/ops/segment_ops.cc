@@ -68,7 +68,7 @@ Tensor WithUnitColumns(const Tensor& x) { return x.stride(1) == 1 ? x : x.contig
 
 Tensor ContiguousWeights(const OptionalTensor& weights) { return weights ? weights->contiguous() : Tensor(); }
 
-// What each row's sum is multiplied by.
+// The factor of each row's sum.
 Tensor ScaleOf(const Segments& segments, bool mean, at::ScalarType type) {
   return mean ? MeanScale(segments.offsets, type) : Tensor();
 }

@@ -11,7 +11,7 @@
 
 namespace permafrost::nn {
 
-// How the walks of a batch lie: `per_seed` walks of each seed, then `negatives` as many of random nodes.
+// The order of the walks of a batch: `per_seed` walks of each seed, then `negatives` as many of random nodes.
 struct WalkLayout {
   int64_t context = 10;   // nodes of a window, 2..length
   int64_t per_seed = 10;  // walks
