@@ -28,7 +28,7 @@ absl::StatusOr<Descriptor> OpenToAppend(const fs::path& path) {
   return file;
 }
 
-// Whether a file of so many bytes ends without the end of a line, as a power cut may leave it.
+// Returns whether a file of so many bytes ends without the end of a line, as a power cut may leave it.
 absl::StatusOr<bool> EndsAmidALine(const fs::path& path, uint64_t bytes) {
   if (bytes == 0) return false;
   Descriptor file = OpenRetrying(path, O_RDONLY);

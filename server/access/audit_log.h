@@ -1,5 +1,5 @@
-// Who changed what: a JSON line for each call of a method that changes something, in a file that only the daemon's user
-// reads.
+// Keeps who changed what: a JSON line for each call of a method that changes something, in a file that only the
+// daemon's user reads.
 // Threads: all methods are safe anywhere.
 #pragma once
 
@@ -45,8 +45,9 @@ class AuditLog {
   // Appends to the file. Errors: those of SystemError.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(AuditOptions options);
 
-  // One line, in the file when it returns; a kill -9 leaves it there, a power cut may not. What cannot be written is
-  // told in the daemon's log, once until it works again, and the call goes on. No line is glued to half of another one.
+  // Writes one line, which is in the file when it returns; a kill -9 leaves it there, a power cut may not. A line that
+  // cannot be written is told in the daemon's log, once until it works again, and the call goes on. No line is glued to
+  // half of another one.
   void Write(const AuditEntry& entry);
 
  private:
@@ -56,7 +57,7 @@ class AuditLog {
         file_(std::move(file)),
         bytes_(bytes),
         ends_amid_a_line_(ends_amid_a_line) {}
-  // Whether there is room for one more line of a caller that is not known.
+  // Returns whether there is room for one more line of a caller that is not known.
   bool TakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Append(std::string line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // After a write that stopped amid its line.

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first of a file. What OpenSSL says of a bad one stays out: it is a page.
+// Returns the first of a file. The text of OpenSSL about a bad one stays out: it is a page.
 CertificatePointer FirstCertificate(const std::string& pem) {
   CertificatePointer certificate(PEM_read_bio_X509(BioOf(pem).get(), nullptr, nullptr, nullptr));
   ERR_clear_error();

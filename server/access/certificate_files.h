@@ -25,7 +25,7 @@ struct TlsFiles {
   std::filesystem::path client_authority;
 };
 
-// What the files hold, checked.
+// The content of the files, checked.
 struct CertificateContent {
   std::string certificate, key, client_authority;
   std::string subject;  // of the server's certificate: "CN=trainer,O=Lab"
@@ -44,8 +44,9 @@ class CertificateFiles {
   static absl::StatusOr<std::unique_ptr<CertificateFiles>> Open(TlsFiles files);
 
   const TlsFiles& files() const { return files_; }
-  // As the files are now. Where they cannot be read, or do not fit together, that is told in the daemon's log and what
-  // was read last stays: of two files that are replaced one after the other the pair between is never used.
+  // Returns the content as the files are now. Where they cannot be read, or do not fit together, that is told in the
+  // daemon's log and the last good content stays: when two files are replaced one after the other, the pair between is
+  // never used.
   std::shared_ptr<const CertificateContent> Current();
 
  private:

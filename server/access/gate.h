@@ -1,4 +1,4 @@
-// Who calls, and whether they may: the one decision for every method of every service.
+// Decides who calls, and whether they may: the one decision for every method of every service.
 // Threads: all methods are safe anywhere. Borrows the token store.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace permafrost::access {
 
-// How callers of an address say who they are.
+// The ways in which callers of an address say who they are.
 enum class Auth {
   kAuto,   // kNone where every address is loopback, else kToken
   kNone,   // they need not: all are admins
@@ -23,17 +23,17 @@ inline constexpr EnumNames<Auth, 3> kAuthNames{
 
 struct GateOptions {
   Auth auth = Auth::kNone;
-  // What the holder of a client certificate may do who gives no token; nullopt: nothing.
+  // The role of the holder of a client certificate who gives no token; nullopt: nothing.
   std::optional<Role> certificate_role;
 };
 
-// What a call brings along.
+// The credentials that a call brings along.
 struct Presented {
   // Came through the unix socket, which only the daemon's user opens: an admin.
   bool by_socket = false;
   // The whole value of `authorization`, "Bearer TOKEN"; empty: none was given.
   std::string_view authorization;
-  // Of the verified client certificate; empty: there is none.
+  // The subject of the verified client certificate; empty: there is none.
   std::string_view subject;
 };
 
@@ -53,7 +53,7 @@ class Gate {
   // Errors: Unauthenticated (reason NO_TOKEN or TOKEN_NOT_VALID), in one line that says how to give a token and repeats
   // nothing of the one that was given.
   absl::StatusOr<Caller> Identify(const Presented& presented) const;
-  // Whether a call that goes on since it was let in as `admitted` would be let in now. Errors: Unauthenticated.
+  // Checks whether a call that was let in as `admitted`, and goes on, would be let in now. Errors: Unauthenticated.
   absl::Status CheckStill(const Caller& admitted, const Presented& presented) const;
   // As Identify, for a method by its path. A method that is open to all has the caller "anonymous" where nobody else
   // can be told. Errors: PermissionDenied (reason ROLE_TOO_LOW), naming the method, the role held and the role needed.

@@ -43,7 +43,7 @@ namespace {
 
 constexpr size_t kMostRequestBytes = 8192;
 constexpr int kBacklog = 64;
-// How soon the end of the exposer is seen by a thread that waits.
+// The delay until a thread that waits sees the end of the exposer.
 constexpr int kPollMs = 100;
 
 struct HttpAnswer {

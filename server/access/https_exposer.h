@@ -27,7 +27,7 @@ struct HttpsOptions {
   const Gate* gate = nullptr;
   // Connections at once; what comes beyond them is closed.
   int connections = 64;
-  // Of a whole connection: handshake, request and answer.
+  // The time of a whole connection: handshake, request and answer.
   absl::Duration limit = absl::Seconds(10);
 };
 
@@ -37,7 +37,8 @@ absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartHttpsExposer(HttpsOptio
                                                                       std::shared_ptr<prometheus::Registry> registry,
                                                                       std::function<void()> before_scrape);
 
-// What the gate is shown of an HTTP header's value: "Basic BASE64(user:TOKEN)" as "Bearer TOKEN", else the value.
+// Returns what the gate is shown of an HTTP header's value: "Basic BASE64(user:TOKEN)" as "Bearer TOKEN", else the
+// value.
 std::string BearerOf(std::string_view authorization);
 
 }  // namespace permafrost::access

@@ -54,7 +54,7 @@ constexpr MethodRule kRules[] = {
     Changes("/permafrost.v1.ServerService/CreateToken", Role::kAdmin),
     Changes("/permafrost.v1.ServerService/Drain", Role::kAdmin),
     Reads("/permafrost.v1.ServerService/GetServerInfo"),
-    // Who else has a token is none of an operator's business.
+    // An operator need not know who else has a token.
     {.path = "/permafrost.v1.ServerService/ListTokens", .least = Role::kAdmin, .changes = false},
     Changes("/permafrost.v1.ServerService/RevokeToken", Role::kAdmin),
     Reads("/permafrost.v1.ServerService/WatchServer"),

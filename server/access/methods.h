@@ -1,4 +1,4 @@
-// Which role a method needs: the one table, for every method that the server answers.
+// Tells which role a method needs: the one table, for every method that the server answers.
 // Threads: pure functions.
 #pragma once
 
@@ -15,7 +15,7 @@ struct MethodRule {
   std::string_view path;
   // The least role that may call it; nullopt: anyone may, without a token.
   std::optional<Role> least;
-  // Whether it changes something: such calls are audited.
+  // True: it changes something, and its calls are audited.
   bool changes = false;
 };
 

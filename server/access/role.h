@@ -1,4 +1,4 @@
-// What a caller may do: each role may do all that the ones before it may.
+// The rights of a caller: each role may do all that the ones before it may.
 // Threads: values.
 #pragma once
 

@@ -25,7 +25,7 @@ class TlsContexts {
   std::shared_ptr<SSL_CTX> context_ ABSL_GUARDED_BY(mu_);
 };
 
-// Of the client certificate that the handshake has verified; empty: there is none.
+// The subject of the client certificate that the handshake has verified; empty: there is none.
 std::string SubjectOf(const SSL& ssl);
 
 }  // namespace permafrost::access

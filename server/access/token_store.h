@@ -24,10 +24,10 @@
 
 namespace permafrost::access {
 
-// What every secret begins with, so that scanners of repositories and logs find one that got there.
+// The prefix of every secret, so that scanners of repositories and logs find one that got there.
 inline constexpr std::string_view kSecretPrefix = "pft_";
 inline constexpr std::size_t kMaxTokens = 256;
-// Whether a token may be called so: 12 hex digits, which no secret is.
+// Returns whether a token may be called so: 12 hex digits, which no secret is.
 bool IsTokenId(absl::string_view id);
 inline constexpr std::size_t kMaxTokenLabel = 128;  // bytes
 

@@ -197,7 +197,7 @@ absl::Status Maker::CopyJobs(std::vector<JobRow>& rows) {
     if (!row.ended) continue;
     std::error_code error;
     if (!fs::is_directory(request_.state_dir / "jobs" / row.id.value(), error)) {
-      // Deleted since the database was copied. Of one that is only missing nothing can be restored either.
+      // The job was deleted since the database was copied. One whose files are only missing cannot be restored either.
       gone.push_back(row.id);
       PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat("jobs/", row.id.value())));
       continue;
@@ -235,7 +235,7 @@ absl::StatusOr<Summary> Maker::Make() {
   // A server that goes on from an old backup asks before it deletes anything for its age.
   PF_RETURN_IF_ERROR(CopyIfThere("clock.json", /*folder=*/false));
   PF_ASSIGN_OR_RETURN(const std::set<std::string> wanted, FindWanted(rows));
-  // What an ended job is without nobody goes on from.
+  // An ended job that lost its checkpoint needs none: nobody goes on from it.
   std::vector<JobId> anew;
   for (const JobRow& row : rows) {
     if (row.ended || checkpoints_[row.id] != CheckpointCopy::kLost) continue;
@@ -259,7 +259,7 @@ absl::StatusOr<Summary> Maker::Make() {
   return SummaryOf(target_, manifest);
 }
 
-// What the call of this id made before; nullopt: nothing.
+// Returns what the call of this id made before; nullopt: nothing.
 absl::StatusOr<std::optional<Summary>> FindMade(const Request& request, const fs::path& target) {
   if (request.request_id.empty()) return std::nullopt;
   const absl::StatusOr<std::optional<Manifest>> manifest = ReadManifest(target);

@@ -33,8 +33,8 @@ struct Summary {
   std::vector<std::string> datasets_wanted;
   // Jobs that have not ended and whose checkpoints are all damaged or gone: another daemon starts them anew.
   std::vector<JobId> jobs_anew;
-  // Datasets whose imports have not ended: another daemon begins them anew, where it sees what they read. Of uploads
-  // there is none.
+  // Datasets whose imports have not ended: another daemon begins them anew, where it sees what they read. Imports of
+  // uploads are never among them.
   std::vector<std::string> imports;
 };
 
@@ -44,9 +44,9 @@ struct Request {
   std::string directory;       // NAME, or ROOT/NAME
   bool with_datasets = false;
   std::string version;  // of the daemon
-  // Of the disk of `root`, looked at before each piece is copied.
+  // The reserve of the disk of `root`, looked at before each piece is copied.
   DiskReserve reserve;
-  // Of the call, for one that comes again; empty: none.
+  // The id of the call, for one that comes again; empty: none.
   std::string request_id;
   // The call was answered before: what it made is told, and nothing made.
   bool answered = false;

@@ -21,12 +21,12 @@ absl::Status CheckFree(const std::filesystem::path& target);
 // Held while a backup is made, so that two daemons of one root do not make two at once. FailedPrecondition (reason
 // BACKUP_UNDER_WAY) where another process, or another call of this one, makes one.
 absl::StatusOr<FileLock> LockRoot(const std::filesystem::path& root);
-// Under the lock: removes the parts of backups whose daemon died. What stays of such a name is logged.
+// Under the lock: removes the parts of backups whose daemon died. A leftover that cannot be removed is logged.
 void RemoveLeftovers(const std::filesystem::path& root);
 // Under the lock: the new folder that a backup of this target is made in. AlreadyExists where something of its name is
 // there that is no part of a backup.
 absl::StatusOr<std::filesystem::path> CreateMaking(const std::filesystem::path& target);
-// What says that it is of a backup goes last.
+// The mark that says that it is of a backup goes last.
 absl::Status RemoveMaking(const std::filesystem::path& making);
 // An empty directory at `target` makes room for the backup; whatever else is there stays and is in its way.
 absl::Status PublishMaking(const std::filesystem::path& making, const std::filesystem::path& target);

@@ -39,7 +39,7 @@ constexpr char kHold[] = ".tmp-backup";
 
 using FolderTime = std::pair<time_t, long>;
 
-// When an entry came or went last; nullopt: there is no such folder.
+// Returns when an entry came or went last; nullopt: there is no such folder.
 std::optional<FolderTime> TimeOf(const fs::path& folder) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0) return std::nullopt;

@@ -70,7 +70,7 @@ absl::Status Copier::CopyFile(const std::string& from, const std::string& to) {
   while (true) {
     PF_ASSIGN_OR_RETURN(const size_t got, ReadPiece(file, source, piece));
     if (got == 0) break;
-    // What else is written to this disk meanwhile is not known.
+    // It is not known what else is written to this disk meanwhile.
     PF_RETURN_IF_ERROR(reserve_.Check(got));
     hash.Update(piece.data(), got);
     PF_RETURN_IF_ERROR(writer.Append(piece.data(), got));

@@ -40,7 +40,7 @@ class Copier {
   absl::Status CopyFolder(const std::string& from, const std::string& to);
   // A file that lies in the backup already: hashes and syncs it.
   absl::Status Take(const std::string& path);
-  // What was copied to this path, or below it, goes.
+  // Removes what was copied to this path, or below it.
   absl::Status Drop(const std::string& path);
   // Syncs every folder of the backup.
   absl::Status SyncFolders() const;

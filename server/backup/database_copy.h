@@ -26,7 +26,7 @@ struct JobRow {
 absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& database);
 // `to` becomes the database as it was at one moment of the call; it must not be there. Checked when Ok, not synced.
 absl::Status CopyDatabase(const std::filesystem::path& from, const std::filesystem::path& to);
-// Of a copy: jobs go with all that belongs to them.
+// Removes jobs from a copy, with all that belongs to them.
 absl::Status DropJobRows(const std::filesystem::path& database, const std::vector<JobId>& jobs);
 
 }  // namespace permafrost::backup

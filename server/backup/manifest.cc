@@ -107,7 +107,7 @@ absl::StatusOr<std::optional<Manifest>> ReadManifest(const fs::path& directory, 
     manifest.version = backup.at("version");
     std::string error;
     absl::ParseTime(absl::RFC3339_sec, backup.at("create_time").get<std::string>(), &manifest.create_time, &error);
-    // Those below are absent from backups of older versions.
+    // The fields below are absent from backups of older versions.
     manifest.request_id = backup.value("request_id", "");
     manifest.jobs = backup.value("jobs", int64_t{0});
     manifest.datasets_wanted = backup.value("datasets_wanted", std::vector<std::string>());

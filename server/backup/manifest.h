@@ -31,7 +31,7 @@ struct Manifest {
 // The first file of a backup in the making: no manifest, so that no daemon goes on from a part, but it says what the
 // folder is. On disk when Ok.
 absl::Status MarkInTheMaking(const std::filesystem::path& directory);
-// Whether the directory bears that mark, or holds nothing yet but what becomes it.
+// Returns whether the directory bears that mark, or holds nothing yet but what becomes it.
 bool IsInTheMaking(const std::filesystem::path& directory);
 // In place of that mark, whole or not at all; on disk when Ok.
 absl::Status WriteManifest(const std::filesystem::path& directory, const Manifest& manifest);

@@ -1,4 +1,4 @@
-// What a backup holds beside jobs and datasets, and what changes while it is copied.
+// Copies what a backup holds beside jobs and datasets, also what changes while it is copied.
 // Threads: one.
 #pragma once
 

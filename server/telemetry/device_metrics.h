@@ -1,4 +1,4 @@
-// Metrics of the device. What it does not tell has no series: an absent one is not 0.
+// Metrics of the device. A value that the device does not tell has no series: an absent one is not 0.
 // Threads: all methods are safe anywhere.
 #pragma once
 

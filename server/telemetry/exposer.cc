@@ -29,7 +29,7 @@ std::vector<std::string> ServerOptions(const std::string& address) {
           "enable_keep_alive", "no"};
 }
 
-// Whoever cannot be judged, for want of memory say, is not let in; an exception would end the process.
+// A caller that cannot be judged, say for want of memory, is not let in; an exception would end the process.
 bool Admits(const std::function<bool(const std::string&)>& admits, const std::string& password) noexcept {
   try {
     return admits(password);

@@ -125,7 +125,7 @@ struct GraphCacheMetrics::Families {
   }
 
   std::vector<ByMode> modes;
-  // Of `modes` too, those that come and go.
+  // Guards the series that come and go, also those in `modes`.
   absl::Mutex maybe_mu;
   MaybeGauge shared_bytes, bytes, frozen, frozen_timestamp;
   Gauge& storage_bytes;

@@ -59,9 +59,9 @@ class GraphCacheMetrics {
   // permafrost_graph_cache_audits_total{mode,result="equal"|"different"},
   // permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}. `mode`: index of its name.
   void Add(size_t mode, const GraphCacheCounts& increments);
-  // Of the running job; nullopt: none runs, and these series are absent: permafrost_graph_cache_{entries,entry_bytes,
-  // capacity_entries,cut_executables}{mode} (capacity without bound: +Inf), permafrost_graph_cache_{shared_bytes,bytes,
-  // frozen,frozen_timestamp_seconds} (absent: not frozen yet)
+  // Sets the series of the running job; nullopt: none runs, and these series are absent:
+  // permafrost_graph_cache_{entries,entry_bytes, capacity_entries,cut_executables}{mode} (capacity without bound:
+  // +Inf), permafrost_graph_cache_{shared_bytes,bytes, frozen,frozen_timestamp_seconds} (absent: not frozen yet)
   void SetRunning(const std::optional<GraphCacheState>& state);
   // permafrost_torch_storage_{bytes,peak_bytes}, permafrost_torch_storage_allocations_total; called before each scrape.
   void SetTorchStorage(int64_t bytes, int64_t peak_bytes, int64_t allocations_total);

@@ -27,8 +27,8 @@ using prometheus::Histogram;
 using Buckets = Histogram::BucketBoundaries;
 
 constexpr std::string_view kFinishedStates[] = {"succeeded", "failed", "cancelled"};
-// Of failed jobs. Whatever else an error says for its reason is OTHER: reasons are written all over the daemon, and a
-// label must not grow with them unseen.
+// The label of failed jobs for all other reasons. Whatever else an error says for its reason is OTHER: reasons are
+// written all over the daemon, and a label must not grow with them unseen.
 constexpr std::string_view kOtherReason = "OTHER";
 constexpr std::string_view kFailureReasons[] = {"OUT_OF_MEMORY",       "DATA_DAMAGED",      "BAD_DATA",
                                                 "RUN_FAILED",          "SERVER_DIED_AGAIN", "MAX_RUNTIME",

@@ -77,12 +77,14 @@ class JobMetrics {
   // permafrost_checkpoint_timestamp_seconds (absent before the first)
   void ObserveEpoch(absl::Duration duration);
   void ObserveCheckpoint(absl::Duration duration);
-  // Of the running job: permafrost_train_{epoch,loss,graphs_per_second} and permafrost_checkpoint_age_seconds, the time
-  // since its newest checkpoint, or since this was called first where this run has none: what a crash would lose.
+  // Sets the series of the running job: permafrost_train_{epoch,loss,graphs_per_second} and
+  // permafrost_checkpoint_age_seconds, the time since its newest checkpoint, or since this was called first where this
+  // run has none: what a crash would lose.
   void SetRunning(int64_t epoch, double loss, double graphs_per_second);
   // None runs: all of these are absent.
   void SetIdle();
-  // Of the running job: permafrost_job_lookahead_{depth,ready_batches,resident_ratio}; nullopt: it does not sample.
+  // Sets the series of the running job: permafrost_job_lookahead_{depth,ready_batches,resident_ratio}; nullopt: it does
+  // not sample.
   void SetLookAhead(const std::optional<LookAheadState>& state);
   // permafrost_job_lookahead_{stalls,sampled_edges,cut_batches,wanted_pages,advised_bytes,major_faults}_total
   void AddLookAhead(const LookAheadCounts& increments);

@@ -40,7 +40,7 @@ std::unique_ptr<spdlog::formatter> Formatter() {
                                                      spdlog::pattern_time_type::utc);
 }
 
-// Of the process, as spdlog's default logger is.
+// Belongs to the process, as spdlog's default logger does.
 std::atomic<LogFormat> log_format = LogFormat::kText;
 
 std::string_view NameOf(Severity severity) {
@@ -48,7 +48,7 @@ std::string_view NameOf(Severity severity) {
   return {name.data(), name.size()};
 }
 
-// What is no UTF-8 becomes U+FFFD, since half a line would be no object.
+// Bytes that are no UTF-8 become U+FFFD, since half a line would be no object.
 std::string JsonLine(Severity severity, std::string_view job, std::string_view line) {
   nlohmann::ordered_json event = {{"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone())},
                                   {"severity", NameOf(severity)},
@@ -102,7 +102,7 @@ class FileJobLog : public JobLog {
     logger_->flush_on(spdlog::level::trace);
     logger_->set_error_handler([this](const std::string& error) { error_ = error; });
   }
-  // Two segments are kept, each of half the bound. Under mu_. What fails is tried again with the next line.
+  // Two segments are kept, each of half the bound. The caller holds mu_. A failure is tried again with the next line.
   void DropOldest() {
     if (max_bytes_ == 0) return;
     std::error_code error;

@@ -14,15 +14,16 @@ namespace permafrost::telemetry {
 
 enum class Severity { kInfo, kWarning, kError };
 
-// How the daemon's log tells an event, one line each. text: ISO time in UTC, severity, message; coloured on a terminal
-// only. json: an object with time (RFC 3339, UTC), severity, logger, message, and job where it is of one.
+// The form in which the daemon's log tells an event, one line each. text: ISO time in UTC, severity, message; coloured
+// on a terminal only. json: an object with time (RFC 3339, UTC), severity, logger, message, and job where it concerns
+// one.
 enum class LogFormat { kText, kJson };
 inline constexpr EnumNames<LogFormat, 2> kLogFormatNames{{{{LogFormat::kText, "text"}, {LogFormat::kJson, "json"}}}};
 
 // The daemon's log, to stderr. InitLog before other threads; Log is safe anywhere.
 void InitLog(LogFormat format = LogFormat::kText);
 void Log(Severity severity, std::string_view line);
-// Of a job: the line begins with "job ID: ", or has the id apart.
+// Logs a line about a job: it begins with "job ID: ", or has the id apart.
 void LogOfJob(Severity severity, std::string_view job, std::string_view line);
 
 // A job's log file. Lines are flushed to the file as they are written. One that cannot be written is counted, and the

@@ -17,10 +17,10 @@ struct LogSegment {
   int64_t end() const { return start + size; }
 };
 
-// What was written before PATH and is kept; nullopt: nothing was.
+// Returns the segment that was written before PATH and is kept; nullopt: nothing was.
 absl::StatusOr<std::optional<LogSegment>> FindOlderSegment(const std::filesystem::path& path);
-// Renames PATH to PATH.START and removes the older segments: what is written next goes to a new PATH. Returns the bytes
-// that were removed. Where a call failed after its rename, the next one does the rest.
+// Renames PATH to PATH.START and removes the older segments: later lines go to a new PATH. Returns the bytes that were
+// removed. Where a call failed after its rename, the next one does the rest.
 absl::StatusOr<int64_t> RotateLog(const std::filesystem::path& path);
 
 }  // namespace permafrost::telemetry

@@ -1,4 +1,4 @@
-// What the operating system says about this process.
+// The figures that the operating system gives about this process.
 // Threads: safe anywhere. Errors: none; what the system does not report is 0.
 #pragma once
 
