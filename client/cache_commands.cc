@@ -67,7 +67,7 @@ ExitCode Entries(Session& session, const EntryFlags& flags) {
   return ExitCode::kOk;
 }
 
-// What a command did, from its answer and whether the job waits: it is then on record only.
+// Tells what a command did, from its answer and from whether the job waits: it is then on record only.
 using Outcome = std::string (*)(const v1::GraphCache& cache, bool queued);
 
 std::string LaterText(const char* what, const v1::GraphCache& cache) {
@@ -95,7 +95,7 @@ std::string PolicyOutcome(const v1::GraphCache& cache, bool queued) {
                       " on: ", PolicyText(cache.policy(), queued ? 0 : cache.freeze_at()));
 }
 
-// Whether the job waits for the device; false where that is not known.
+// Returns whether the job waits for the device; false where that is not known.
 bool IsQueued(Session& session, const std::string& job) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::GetJobRequest request;

@@ -50,7 +50,7 @@ int64_t KeptTrainingShapes(const v1::GraphCache& cache) {
   return 0;
 }
 
-// Whether all that training needs is captured before a step.
+// Returns whether all that training needs is captured before a step.
 bool IsPlanned(const v1::GraphCache& cache) {
   return std::ranges::any_of(cache.statistics(), [](const Statistics& s) {
     return s.mode() == v1::GRAPH_CACHE_MODE_TRAIN && (s.dynamic() || s.rungs() > 0);
@@ -149,7 +149,7 @@ class ModeTable {
       rows_.back().emplace_back("");
     }
   }
-  // Of the mode's steps.
+  // Adds a line about the mode's steps.
   void AddSteps(const char* name, int64_t (*count)(const Statistics&)) {
     rows_.push_back({name});
     for (const Statistics& s : cache_.statistics()) {

@@ -13,7 +13,7 @@
 namespace permafrost::client {
 namespace {
 
-// What has come over the stream so far.
+// Keeps what has come over the stream so far.
 class CacheWatch {
  public:
   explicit CacheWatch(Session& session) : session_(session) {}

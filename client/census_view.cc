@@ -40,7 +40,7 @@ std::string OperatorTable(const v1::LoweringCensus& lowering, const RenderStyle&
       rows, style);
 }
 
-// What a row has in the table; two policies that come to the same are told once.
+// The cells of a row in the table; two policies that come to the same are told once.
 std::vector<std::string> PolicyTexts(const v1::GraphCacheCensusRow& row, const Census& census) {
   return {CachePolicyText(row.policy(), row.shapes(), census.freeze_at()),
           CacheShapesText(row.policy(), row.shapes(), row.train_shapes()),

@@ -38,7 +38,7 @@ class SortedExcludes final : public CLI::Formatter {
   }
 };
 
-// Of a command line that could not be parsed: whether its error is printed as JSON.
+// Returns whether the error of a command line that could not be parsed is printed as JSON.
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -69,7 +69,7 @@ const CLI::Option* FindOption(const CLI::App* app, const std::string& name) {
   return nullptr;
 }
 
-// What the option takes, for messages; empty: its type says nothing.
+// Returns what the option takes, for messages; empty: its type says nothing.
 std::string AcceptedValues(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "true, false";
   const std::string type = option.get_type_name();
@@ -85,7 +85,7 @@ std::string AcceptedValues(const CLI::Option& option) {
   return type;
 }
 
-// What CLI11 says of a value that is none of its option's type, with what would be one.
+// Returns what CLI11 says of a value that is none of its option's type, and adds what would be one.
 std::string ConversionText(const CLI::App& app, const std::string& what) {
   constexpr std::string_view kBegin = "Could not convert: ", kMiddle = " = ";
   const size_t middle = what.find(kMiddle);
@@ -166,7 +166,7 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
   app.set_version_flag("--version", "permafrost " PERMAFROST_VERSION, "Print the version");
 }
 
-// Which server is meant. False: none, and `why` says so.
+// Finds which server is meant. False: none, and `why` says why.
 bool FindServer(const CLI::App& app, GlobalOptions& options, std::string& why) {
   const char* environment = std::getenv("PERMAFROST_SERVER");
   ServerWish wish{.server = "", .context = "", .environment = environment == nullptr ? "" : environment};
@@ -201,7 +201,8 @@ bool FindServer(const CLI::App& app, GlobalOptions& options, std::string& why) {
 }  // namespace
 
 int Main(int argc, char** argv) {
-  // gRPC prints what it thinks of a certificate; the program says it in a line. Whoever sets it may read it.
+  // gRPC prints what it thinks of a certificate; the program says it in a line. A user who sets the variable may read
+  // that page.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CLI::App app(kDescription, "permafrost");
   app.formatter(std::make_shared<SortedExcludes>());  // before the commands, which take it over

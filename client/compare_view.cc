@@ -59,7 +59,7 @@ NumberOf OfMetric(const MetricValues& (v1::JobResult::*values)() const, v1::Metr
   };
 }
 
-// Those that any job reports, in the order in which they come up.
+// The metrics that any job reports, in the order in which they come up.
 std::vector<v1::Metric> MetricsOf(const std::vector<v1::Job>& jobs) {
   std::vector<v1::Metric> metrics;
   const auto add = [&metrics](const MetricValues& values) {

@@ -21,9 +21,9 @@ struct ComparedNumber {
   std::vector<std::optional<double>> values;
 };
 
-// Of the specs and labels ("labels.team"), in the contract's order.
+// Returns the differing fields of the specs and labels ("labels.team"), in the contract's order.
 std::vector<DifferingField> DifferencesOf(const std::vector<v1::Job>& jobs);
-// What at least one job has: losses, metrics, sizes and times.
+// Returns the numbers that at least one job has: losses, metrics, sizes and times.
 std::vector<ComparedNumber> NumbersOf(const std::vector<v1::Job>& jobs);
 
 // One table: a column a job, rows of its state, of what differs, and of the numbers.

@@ -50,7 +50,7 @@ CompletionOption OptionOf(const CLI::Option& option) {
   return out;
 }
 
-// Of an argument without a flag.
+// Returns the group of an argument without a flag.
 std::string GroupOf(const CLI::Option& option, const std::string& path) {
   const std::string& name = option.get_single_name();
   if (name == "ID" || name == "JOB") return "job";
@@ -130,14 +130,14 @@ CaseTables TablesOf(const CLI::App& app) {
   return tables;
 }
 
-// What asks the server, by its JSON, for the names of $group, behind the program's name and the words that name the
-// server. A second is all that it gets, and no server is silence. bash expands what it offers, commands within it too:
-// what is not written as an ID (server/base/id.h) is no name.
+// The command that asks the server, by its JSON, for the names of $group, behind the program's name and the words that
+// name the server. A second is all that it gets, and no server is silence. bash expands what it offers, commands within
+// it too: a text that is not written as an ID (server/base/id.h) counts as no name.
 constexpr char kAskNames[] =
     " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
     "      grep -o \"\\\"name\\\":\\\"${group}s/[a-z][a-z0-9-]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
 
-// Of contexts, whose names (IsContextName) are keys of the JSON: no server knows them.
+// The same for contexts, whose names (IsContextName) are keys of the JSON: no server knows them.
 constexpr char kAskContexts[] =
     " --output json context list 2>/dev/null </dev/null |\n"
     "      sed 's/^.*\"contexts\":{//' | grep -o '\"[A-Za-z0-9][A-Za-z0-9._-]*\":\"' | sed 's/^\"//; s/\":\"$//')\"\n";

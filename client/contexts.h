@@ -25,10 +25,10 @@ std::string ContextsPath();
 absl::StatusOr<Contexts> ReadContexts(const std::string& path);
 // Replaces the file whole; keys of it that are not known here stay.
 absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
-// Whether a context may be called so: 1..63 letters, digits and ._-, the first no ._-
+// Returns whether a context may be called so: 1..63 letters, digits and ._-, the first no ._-
 bool IsContextName(const std::string& name);
 
-// What names a server on the command line and in the environment; empty: is not given.
+// The values that name a server on the command line and in the environment; empty: not given.
 struct ServerWish {
   std::string server, context, environment;
 };

@@ -54,7 +54,7 @@ absl::StatusOr<std::string> TokenOf(const std::string& text, const std::string& 
   return token;
 }
 
-// Whether what is sent there stays on this machine.
+// Returns whether what is sent there stays on this machine.
 bool StaysHere(const std::string& server) {
   if (absl::StartsWith(server, "unix:")) return true;
   const absl::StatusOr<HostPort> address = ParseHostPort(server);

@@ -1,4 +1,4 @@
-// What a connection to a server is protected by and who its caller is: files that flags, variables and contexts name.
+// Tells how a connection to a server is protected and who its caller is: files that flags, variables and contexts name.
 // Threads: one; all but the environment and the files is pure.
 #pragma once
 
@@ -22,7 +22,7 @@ struct CredentialFiles {
   bool operator==(const CredentialFiles&) const = default;
 };
 
-// What is in them.
+// The contents of the files.
 struct Credentials {
   std::string token;
   bool tls = false;

@@ -54,7 +54,7 @@ std::string ProgressText(const v1::ImportProgress& progress) {
                       progress.current_file());
 }
 
-// What a row of the list needs of either kind.
+// The values that a row of the list needs of either kind.
 struct Sizes {
   std::string kind = kNothing, graphs = kNothing, nodes = kNothing, edges = kNothing, targets = kNothing,
               bytes = kNothing;
@@ -82,7 +82,7 @@ Sizes SizesOf(const v1::Dataset& dataset) {
   return {};
 }
 
-// Which directions of the edges are there, and why.
+// Tells which directions of the edges are there, and why.
 std::string DirectionsText(v1::EdgeDirections directions, bool inverse_edges_added) {
   switch (directions) {
     case v1::EDGE_DIRECTIONS_ADDED:

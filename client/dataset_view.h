@@ -16,7 +16,7 @@ std::string StateName(v1::Dataset::State state);
 
 // One row a dataset.
 std::string RenderDatasetList(const std::vector<v1::Dataset>& datasets, const ViewTime& time, const RenderStyle& style);
-// What it is made of, and the sizes of its splits where it is READY.
+// Shows what the dataset is made of, and the sizes of its splits where it is READY.
 std::string RenderDataset(const v1::Dataset& dataset, const ViewTime& time, const RenderStyle& style);
 
 }  // namespace permafrost::client

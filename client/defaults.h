@@ -1,4 +1,4 @@
-// What help texts say of the server's defaults, from the server's own options: said once, there.
+// The words of help texts about the server's defaults, from the server's own options: said once, there.
 // Threads: everything here is pure.
 #pragma once
 

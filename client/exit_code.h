@@ -1,4 +1,4 @@
-// What the exit code of `permafrost` says; scripts depend on it.
+// The meanings of the exit code of `permafrost`; scripts depend on it.
 // Threads: values.
 #pragma once
 
@@ -18,7 +18,7 @@ enum class ExitCode : int {
   kLocalFile = 5,
   // The time that a wait was given is over.
   kTimedOut = 6,
-  // Ctrl-C. What runs on the server goes on.
+  // Ctrl-C. The work on the server goes on.
   kInterrupted = 130,
 };
 

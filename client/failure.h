@@ -1,4 +1,4 @@
-// What went wrong, ready to be printed: one line for people, one JSON object for programs.
+// Describes what went wrong, ready to be printed: one line for people, one JSON object for programs.
 // Threads: everything here is pure.
 #pragma once
 
@@ -19,20 +19,20 @@ struct Failure {
   // The gRPC code's name, or USAGE, LOCAL_FILE, UNREACHABLE, INTERRUPTED, ENDED_BADLY, TIMED_OUT for what no server
   // said.
   std::string code;
-  // Whether a server's answer is what failed; only then does a person need the code.
+  // True: a server's answer is what failed; only then does a person need the code.
   bool from_server = false;
   std::string message;
-  // Of google.rpc.ErrorInfo; empty where the server gave none.
+  // The reason of google.rpc.ErrorInfo; empty where the server gave none.
   std::string reason;
   std::map<std::string, std::string> metadata;
-  // Of google.rpc.BadRequest.
+  // The violations of google.rpc.BadRequest.
   std::vector<FieldViolation> violations;
 };
 
 // Whom a call was made to, for messages about its failure.
 struct CallContext {
   std::string address;
-  // Whether there ever was a connection.
+  // False: there never was a connection.
   bool connected = true;
   // Time that the call had.
   absl::Duration timeout;
@@ -44,10 +44,10 @@ Failure RpcFailure(const grpc::Status& status, const CallContext& call);
 Failure UnreachableFailure(std::string_view address, bool tls = false);
 Failure UsageFailure(std::string_view message);
 Failure LocalFileFailure(std::string_view message);
-// What was watched ended FAILED or CANCELLED.
+// The failure where the watched job or import ended FAILED or CANCELLED.
 Failure EndedBadlyFailure(std::string_view message);
 Failure TimedOutFailure(std::string_view message);
-// What became of a local file or of what it holds: bad content is bad usage, anything else a local file error.
+// The failure of a local file or of its content: bad content is bad usage, anything else a local file error.
 Failure FileFailure(const absl::Status& status);
 
 // "permafrost: NOT_FOUND: ..." and, where more than one field is bad, an indented line for each. Ends with a newline.

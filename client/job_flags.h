@@ -18,7 +18,7 @@
 
 namespace permafrost::client {
 
-// Of node-level models.
+// Flags of node-level models.
 struct NeighborFlags {
   std::vector<int64_t> fan_outs, eval_fan_outs;
   DrawFlags draw;
@@ -32,7 +32,7 @@ struct NeighborFlags {
   }
 };
 
-// Of models of small graphs.
+// Flags of models of small graphs.
 struct BatchingFlags {
   std::optional<std::string> kind;
   std::optional<int64_t> max_nodes, max_edges;
@@ -40,7 +40,7 @@ struct BatchingFlags {
   bool any() const { return kind || max_nodes || max_edges; }
 };
 
-// Of sets of small graphs.
+// Flags of sets of small graphs.
 struct FoldFlags {
   std::optional<int64_t> folds, fold;
   std::optional<uint64_t> seed;
@@ -48,7 +48,7 @@ struct FoldFlags {
   bool any() const { return folds || fold || seed; }
 };
 
-// What a job begins with, and what of it is not trained.
+// The weights that a job begins with, and those that are not trained.
 struct WeightFlags {
   std::optional<std::string> job, file, weights;
   std::optional<bool> by_name;
@@ -58,14 +58,14 @@ struct WeightFlags {
   bool any() const { return job || file || weights || by_name == true; }
 };
 
-// Of the optimizer, beside those that every job has.
+// Flags of the optimizer, beside those that every job has.
 struct UpdateFlags {
   std::optional<int64_t> plateau_patience, accumulate_steps;
   std::optional<double> plateau_threshold, min_learning_rate, ema_decay;
   std::optional<std::string> weight_decay_of;
 };
 
-// What flags say; it overrides the file.
+// The values of flags, which override the file.
 struct JobFlags {
   std::string file;
   std::optional<std::string> dataset, model, pooling, lowering, precision, norm, aggregation, jumping_knowledge,
@@ -91,7 +91,7 @@ struct JobFlags {
 
 void AddJobFlags(CLI::App& command, JobFlags& flags);
 
-// Whether the file and the flags must name the dataset, or it comes later.
+// Tells whether the file and the flags must name the dataset, or it comes later.
 enum class DatasetNeed { kHere, kLater };
 
 // The job that the file and the flags describe. False where there is none, and why was printed: `exit` is then the

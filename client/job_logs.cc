@@ -33,7 +33,7 @@ ExitCode Logs(Session& session, const LogFlags& flags) {
           session.Print(piece.data());
         }
         session.terminal().Flush();
-        // Where to go on, should the server go away.
+        // The place to go on from, should the server go away.
         request.set_offset(piece.next_offset());
         return false;
       },

@@ -24,7 +24,8 @@ struct ReportFlags {
   bool without_plan = false;
 };
 
-// What the report is better with, and does without: the daemon may have none of it any more, or be too old to tell.
+// Adds what makes the report better, and what it does without: the daemon may have none of it any more, or be too old
+// to tell.
 void AddExtras(Session& session, const std::string& id, bool with_plan, ReportData& data) {
   const auto caches = v1::GraphCacheService::NewStub(session.channel());
   v1::GetGraphCacheRequest get;

@@ -36,7 +36,7 @@ struct SweepFlags {
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
 
-// Whether a server said so. Only a server attaches details to what a transport says, too.
+// Returns whether a server said so. Only a server attaches details to what a transport says, too.
 bool IsAnswer(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
@@ -106,7 +106,7 @@ class Sweep {
   }
 
  private:
-  // Of equal sweeps and jobs the same, so that a command that is given again finds the jobs of the first one.
+  // Equal sweeps and jobs have equal ids, so that a command that is given again finds the jobs of the first one.
   std::string RequestId(size_t j) const {
     // The deadline of `--deadline 12h` is another one each time, and the server compares none of these.
     v1::JobSpec spec = plan_[j].spec;
@@ -139,7 +139,7 @@ class Sweep {
   ExitCode NotMade(size_t j, const grpc::Status& status, bool validate_only) {
     if (session_.json()) return session_.Fail(status);
     const bool refused = IsAnswer(status) && !session_.interrupt().requested();
-    // Of a job that was to be made, the answer alone may be lost.
+    // The job may have been made, and only its answer lost.
     const bool none = validate_only || (refused && jobs_.empty());
     session_.terminal().Note(absl::StrCat(
         "permafrost: job ", j + 1, " of ", plan_.size(), " (", NameOfJob(j), ") ",

@@ -23,7 +23,7 @@ namespace {
 template <class Request>
 using StubMethod = grpc::Status (v1::JobService::Stub::*)(grpc::ClientContext*, const Request&, v1::Job*);
 
-// Whether a resume or a retry finds nothing to do.
+// Returns whether a resume or a retry finds nothing to do.
 bool GoesOn(const v1::Job& job) {
   switch (job.state()) {
     case v1::Job::STATE_QUEUED:

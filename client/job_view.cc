@@ -38,7 +38,7 @@ Cell StateCell(v1::Job::State state) {
   }
 }
 
-// Of a job that waits: nothing yet.
+// A job that waits has no epoch yet.
 std::string EpochText(const v1::Job& job) {
   const int64_t epoch = job.progress().epoch();
   return epoch == 0 ? absl::StrCat("-/", job.spec().epochs()) : absl::StrCat(epoch, "/", job.spec().epochs());
@@ -49,13 +49,14 @@ std::string BestValidText(const v1::Job& job) {
   return absl::StrCat(MetricName(job), " ", MetricText(job.result().best_valid_metric()));
 }
 
-// What a job counts as graphs: on one large graph its seed nodes, or its links.
+// Returns what a job counts as graphs: on one large graph its seed nodes, or its links.
 std::string Unit(const v1::Job& job) {
   if (job.spec().has_link_prediction()) return "links";
   return IsNodeLevel(job) ? "nodes" : "graphs";
 }
 
-// What it counts as nodes and edges: of node2vec the places of its walks, and the pairs that their windows make.
+// The things that a job counts as nodes and edges: for node2vec the places of its walks, and the pairs that their
+// windows make.
 struct RowUnits {
   std::string nodes = "nodes", edges = "edges";
 };
@@ -101,7 +102,7 @@ void AddLimits(const v1::JobSpec& spec, const ViewTime& time, std::vector<Field>
   if (spec.max_retries() > 0) fields.push_back({"max retries", CountText(spec.max_retries())});
 }
 
-// How long the job was in each state, and why it came there.
+// Shows how long the job was in each state, and why it came there.
 std::string RenderStateChanges(const v1::Job& job, const ViewTime& time, const RenderStyle& style) {
   std::vector<std::vector<Cell>> rows;
   rows.reserve(static_cast<size_t>(job.state_changes_size()));

@@ -30,10 +30,10 @@ std::string ErrorReason(const v1::Job& job);
 // "running".
 std::string StateName(v1::Job::State state);
 
-// What its evaluation reports: "MAE", "accuracy", "ROC-AUC".
+// Returns what its evaluation reports: "MAE", "accuracy", "ROC-AUC".
 std::string MetricName(const v1::Job& job);
 std::string MetricName(v1::Metric metric);
-// Whether it trains on the nodes of one large graph.
+// Returns whether it trains on the nodes of one large graph.
 bool IsNodeLevel(const v1::Job& job);
 
 // `valid_metric`: of the last finished epoch, which a watched job's later messages do not repeat.

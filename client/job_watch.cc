@@ -14,7 +14,7 @@
 namespace permafrost::client {
 namespace {
 
-// What has come over the stream so far. Each epoch comes once, and all of them again after a reconnection.
+// Keeps what has come over the stream so far. Each epoch comes once, and all of them again after a reconnection.
 class JobWatch {
  public:
   explicit JobWatch(Session& session) : session_(session) {}
@@ -57,7 +57,7 @@ class JobWatch {
     }
   }
 
-  // What befell the job, beside the course that every job takes.
+  // Prints what befell the job, beside the course that every job takes.
   void PrintChanges(const v1::Job& job) {
     const int64_t dropped = job.dropped_state_changes();
     for (int i = 0; i < job.state_changes_size(); ++i) {
@@ -65,7 +65,7 @@ class JobWatch {
       if (dropped + i < seen_changes_) continue;
       const bool tells = change.state() == v1::Job::STATE_RECOVERING || change.state() == v1::Job::STATE_PAUSED ||
                          (change.state() == v1::Job::STATE_QUEUED && change.reason() != "SUBMITTED");
-      // What was before the watch began is in `job show`.
+      // Changes before the watch began are in `job show`.
       if (!tells || !watching_) continue;
       session_.terminal().Line(absl::StrCat(StateName(change.state()), " (", OneLine(change.reason()), ")",
                                             change.message().empty() ? "" : ": ", OneLine(change.message())));

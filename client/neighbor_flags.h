@@ -23,7 +23,7 @@ struct DrawFlags {
   std::optional<std::string> temporal, sampler;
   std::optional<int64_t> seed_time;
 
-  // Whether a flag asks for something; what is false takes away alone.
+  // Returns whether a flag asks for something; a false value only takes away.
   bool any() const {
     return replace == true || weighted == true || disjoint == true || temporal || sampler || seed_time;
   }

@@ -1,5 +1,5 @@
-// Where a command's file goes: a file that is replaced whole, or a pipe, a device or standard output, which take bytes
-// as they come and are never replaced.
+// The target of a command's file: a file that is replaced whole, or a pipe, a device or standard output, which take
+// bytes as they come and are never replaced.
 // Threads: one.
 #pragma once
 
@@ -27,7 +27,7 @@ class OutputTarget {
   bool is_file() const { return !stream_.valid(); }
   // That is replaced, where is_file().
   const std::filesystem::path& file() const { return file_; }
-  // Of a stream: to all of `data`, or the system's reason.
+  // Writes all of `data` to a stream. Errors: the system's reason.
   absl::Status Write(std::string_view data) const;
 
  private:

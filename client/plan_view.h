@@ -22,7 +22,7 @@ std::string CacheShapesText(const v1::GraphCachePolicy& policy, v1::GraphCachePo
 std::string PlanPolicyText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 std::string PlanShapesText(const v1::GraphCachePlanRow& row);
 
-// Whether a row says again what the plan's first one says, which is of the policy that the job asks for.
+// Returns whether a row says again what the plan's first one says, which shows the policy that the job asks for.
 bool SaysTheSame(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 
 // The schedule, one row a policy, and the recommendation. `subject`: what is planned, as "zinc, batches of 32".

@@ -24,9 +24,9 @@ struct JobSnapshot {
   std::optional<double> loss;
   // "MAE".
   std::string metric = "MAE";
-  // What a second's work is counted in: "graphs".
+  // The unit in which a second's work is counted: "graphs".
   std::string unit = "graphs";
-  // Of the last finished epoch.
+  // The metric of the last finished epoch.
   std::optional<double> valid_metric;
   double units_per_second = 0;
   std::optional<absl::Duration> eta;
@@ -41,7 +41,7 @@ struct JobSnapshot {
 std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style);
 
 struct CacheSnapshot {
-  // What it does where it is neither frozen nor on the way there: "always", "thawed", ...
+  // The cache's state where it is neither frozen nor on the way there: "always", "thawed", ...
   std::string state;
   bool frozen = false;
   int64_t freeze_step = 0;
@@ -50,7 +50,7 @@ struct CacheSnapshot {
   int64_t freeze_at = 0;
   int64_t executables = 0;
   int64_t bytes = 0;
-  // Of both modes.
+  // The steps of both modes.
   int64_t steps = 0;
   int64_t hits = 0;
   int64_t padded_hits = 0;
@@ -90,7 +90,7 @@ std::string RenderEvaluationProgress(int64_t rows_done, int64_t rows_total, std:
 // Time left at the mean speed so far; nothing to say before there is a speed.
 std::optional<absl::Duration> EstimateRemaining(int64_t done, int64_t total, absl::Duration elapsed);
 
-// What the rows of one job's epochs have in common.
+// The parts that the rows of one job's epochs have in common.
 struct EpochTable {
   int64_t epochs = 0;
   // As in JobSnapshot.

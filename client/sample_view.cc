@@ -20,7 +20,7 @@ std::string More(int64_t more, const char* one, const char* many) {
                       "; all of them with --output json\n");
 }
 
-// What to call a row: by the source's name for it, where the graph has names.
+// Names a row: by the source's name for it, where the graph has names.
 std::string RowText(const v1::SampleDatasetResponse& sample, uint32_t row) {
   const auto name = std::ranges::lower_bound(sample.names(), row, {}, &v1::SampleDatasetResponse::Name::row);
   return name != sample.names().end() && name->row() == row ? OneLine(name->name()) : absl::StrCat(row);

@@ -9,7 +9,7 @@
 namespace permafrost::client {
 namespace {
 
-// Of grpc.health.v1, whose two messages have one field each; not every gRPC comes with their generated code.
+// The method of grpc.health.v1, whose two messages have one field each; not every gRPC comes with their generated code.
 constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
 constexpr char kServiceField = 0x0a;    // field 1, a string
 constexpr uint8_t kStatusField = 0x08;  // field 1, a varint

@@ -12,7 +12,7 @@
 namespace permafrost::client {
 namespace {
 
-// How soon Ctrl-C is seen while a connection is waited for; gRPC has no way to wake that wait.
+// The delay until Ctrl-C is seen while a connection is waited for; gRPC has no way to wake that wait.
 constexpr absl::Duration kInterruptPoll = absl::Milliseconds(100);
 
 // For gRPC: so long from now, whatever the wall clock is set to meanwhile.
@@ -29,7 +29,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const GlobalOptions& options) {
   // After a restart of the daemon a watcher is back within a second; gRPC would wait up to two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  // How long an attempt to connect may take; streams have no other limit.
+  // The time that an attempt to connect may take; streams have no other limit.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(options.timeout())));
   return MakeChannelTo(options.server, options.credentials, arguments);
 }

@@ -24,7 +24,7 @@ inline constexpr char kDefaultServer[] = "127.0.0.1:7433";
 
 struct GlobalOptions {
   std::string server = kDefaultServer;
-  // Of --context; empty: not given.
+  // The value of --context; empty: not given.
   std::string context;
   // The server that is meant where no flag names one.
   std::string implied_server = kDefaultServer;
@@ -69,7 +69,7 @@ class Session {
   void PrintJson(const google::protobuf::Message& message);
   // Text as it is, its newlines included.
   void Print(std::string_view text);
-  // What is said beside a file: on stderr where standard output is the file's.
+  // Prints what is said beside a file: on stderr where standard output is the file's.
   void PrintBeside(const OutputTarget& target, std::string_view text);
 
   // "permafrost job watch x", with --server or --context where that flag names another server than is implied.

@@ -57,7 +57,7 @@ constexpr struct {
 
 constexpr char kBetweenItems = ':';
 
-// What a flag's value says in the contract.
+// Returns what a flag's value says in the contract.
 std::string ValueOf(std::string_view path, const std::string& text) {
   const bool fan_outs = path == "neighbor_sampling.fan_outs" || path == "neighbor_sampling.eval_fan_outs";
   if (fan_outs && text == "all") return "-1";

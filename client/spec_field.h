@@ -13,9 +13,9 @@
 
 namespace permafrost::client {
 
-// Whether it is a message that stands for one value: a Duration or a Timestamp.
+// Returns whether it is a message that stands for one value: a Duration or a Timestamp.
 bool IsTimeField(const google::protobuf::FieldDescriptor& field);
-// What values of the field's type look like, for messages.
+// Describes the values of the field's type, for messages.
 std::string AcceptedBy(const google::protobuf::FieldDescriptor& field);
 // Sets a field that is no list, and no message but a time, or adds to a list. False if `text` is no value of the
 // field's type.

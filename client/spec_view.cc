@@ -40,7 +40,7 @@ std::string BatchingText(const v1::Batching& batching) {
 }
 
 bool HasOnlyBudget(const v1::JobSpec& spec) {
-  // Of sampled blocks a budget does not say how many seeds they have.
+  // A budget does not say how many seeds sampled blocks have.
   return spec.batching().kind() == v1::Batching::KIND_BUDGET && spec.batch_size() == data::kMaxBatchSize &&
          !spec.has_neighbor_sampling();
 }
@@ -107,7 +107,7 @@ std::string ModelText(const v1::Job& job) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Precision_descriptor(), model.precision()), " products");
   }
   if (model.heads() > 1) absl::StrAppend(&text, ", ", model.heads(), " heads");
-  // What is as a job of nothing else than its dataset has it is not said.
+  // A field that is as in a job of nothing else than its dataset is left out.
   const bool of_nodes = IsNodeLevel(job);
   const auto usual = of_nodes ? v1::ModelSpec::NORM_NONE : v1::ModelSpec::NORM_BATCH;
   if (model.norm() != v1::ModelSpec::NORM_UNSPECIFIED && model.norm() != usual) {

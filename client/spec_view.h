@@ -10,7 +10,7 @@ namespace permafrost::client {
 
 std::string LinkText(const v1::LinkPrediction& links);
 std::string BatchingText(const v1::Batching& batching);
-// Whether nothing but a budget says how many graphs meet.
+// Returns whether nothing but a budget says how many graphs meet.
 bool HasOnlyBudget(const v1::JobSpec& spec);
 std::string WalkText(const v1::Node2Vec& walks);
 std::string SamplingText(const v1::NeighborSampling& sampling);

@@ -1,4 +1,4 @@
-// How text may look where it goes.
+// Decides how text may look where it goes.
 #pragma once
 
 #include <string>

@@ -23,9 +23,9 @@ struct SweepJob {
   v1::JobSpec spec;
 };
 
-// What "NAME=VALUE,VALUE,..." means for jobs of `base`; a value "2..5" stands for 2, 3, 4, 5. Errors: InvalidArgument
-// for no field, no or equal values, values that the field cannot hold, 0 where it would be no value but the default,
-// more than 10,000.
+// Reads what "NAME=VALUE,VALUE,..." means for jobs of `base`; a value "2..5" stands for 2, 3, 4, 5. Errors:
+// InvalidArgument for no field, no or equal values, values that the field cannot hold, 0 where it would be no value but
+// the default, more than 10,000.
 absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& base = v1::JobSpec());
 
 // Every combination of the axes' values, the last axis changing first; side_by_side: the first values of all, then the
@@ -34,7 +34,7 @@ absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& 
 absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const std::vector<SweepAxis>& axes,
                                                 bool side_by_side, int64_t most);
 
-// Whether jobs that differ in this field alone are repetitions of one: their results are averaged.
+// Returns whether jobs that differ in this field alone are repetitions of one: their results are averaged.
 bool IsRepetition(const SpecPath& path);
 
 }  // namespace permafrost::client

@@ -1,4 +1,4 @@
-// What came of a sweep, for people and for programs.
+// Shows what came of a sweep, for people and for programs.
 // Threads: pure functions.
 #pragma once
 

@@ -19,7 +19,7 @@ class Terminal {
   // Leaves no live line behind.
   ~Terminal();
 
-  // Whether a live line can be drawn.
+  // Returns whether a live line can be drawn.
   bool live() const { return live_; }
   // With the width as it is now.
   RenderStyle style() const;

@@ -10,7 +10,7 @@ namespace permafrost::client {
 void AddUpdateOptions(CLI::App& command, UpdateFlags& flags);
 void AddWeightOptions(CLI::App& command, WeightFlags& flags);
 
-// What is given overrides.
+// The flags that are given override the spec.
 void Override(const UpdateFlags& flags, v1::OptimizerSpec& optimizer);
 void Override(const WeightFlags& flags, v1::JobSpec& spec);
 

@@ -14,7 +14,7 @@ namespace permafrost {
 
 void AddAccessSettings(std::vector<Setting>& settings);
 
-// Where the value of a setting stands: "--listen", "PERMAFROST_LISTEN", "default of --listen".
+// Returns where the value of a setting stands: "--listen", "PERMAFROST_LISTEN", "default of --listen".
 using WhereOf = std::function<std::string(const std::string& name)>;
 // Resolves Auth::kAuto. Errors: InvalidArgument for an address that other machines reach without TLS or without tokens,
 // unless `insecure`; for tokens over plain text there, which nothing allows; for a certificate without its key, and

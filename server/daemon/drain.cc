@@ -25,7 +25,7 @@ sigset_t WaitedSignals() {
 
 bool IsLimited(absl::Duration timeout) { return timeout > absl::ZeroDuration() && timeout < absl::InfiniteDuration(); }
 
-// Whatever hangs must not hang this too, so nothing of the process is run, and a full pipe is not written to.
+// A hanging part must not hang this too, so nothing of the process is run, and a full pipe is not written to.
 [[noreturn]] void ExitLate(int code) {
   constexpr char kLine[] = "permafrostd: did not end within --exit-timeout\n";
   pollfd standard_error{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
@@ -139,7 +139,7 @@ void SignalWaiter::Run(DrainSignal& drain) {
       drain.RequestReload();
       continue;
     }
-    // Whatever hangs must not hang this too, so nothing of the process is run.
+    // A hanging part must not hang this too, so nothing of the process is run.
     if (asked) _exit(128 + signal_number);
     asked = true;
     drain.Request(signal_number == SIGTERM ? "SIGTERM" : "SIGINT");

@@ -18,7 +18,7 @@ namespace permafrost {
 // Threads: all methods are safe anywhere.
 class DrainSignal {
  public:
-  // Of OnRequest. Borrows the DrainSignal.
+  // The hook that OnRequest returns. Borrows the DrainSignal.
   class Hook {
    public:
     explicit Hook(DrainSignal& drain) : drain_(drain) {}
@@ -33,7 +33,7 @@ class DrainSignal {
   // ended before. Zero or infinite: never.
   explicit DrainSignal(absl::Duration exit_timeout = absl::InfiniteDuration(), int late_exit_code = 1);
 
-  // Of a Request to come.
+  // Sets the timeout of a Request to come.
   void SetExitTimeout(absl::Duration timeout);
   // The first reason is kept. Never blocks, but for what the hook does.
   void Request(std::string reason);

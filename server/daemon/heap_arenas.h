@@ -1,4 +1,4 @@
-// How many heaps the C library keeps.
+// Bounds how many heaps the C library keeps.
 #pragma once
 
 namespace permafrost {

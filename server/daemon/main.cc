@@ -67,7 +67,7 @@ using telemetry::Severity;
 // Long enough to answer what is under way; a client that does not read is not waited for.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
-// What a drain leaves to the work, so that calls can still be ended within the limit.
+// The time that a drain leaves to the work, so that calls can still be ended within the limit.
 absl::Duration TimeForWork(const DrainSignal& drain) {
   const absl::Duration left = drain.TimeLeft();
   return std::max(left - std::min(kShutdownGrace, left / 5), absl::Milliseconds(1));
@@ -107,7 +107,7 @@ class DeviceFault {
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
 };
 
-// Ends what runs, once a drain is asked for; a job writes its checkpoint. What hangs ends the process.
+// Ends what runs, once a drain is asked for; a job writes its checkpoint. Work that hangs ends the process.
 void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifier& notifier, data::Catalog& catalog,
              jobs::JobManager& jobs) {
   notifier.Stopping(absl::StrCat("draining: ", reason));
@@ -337,8 +337,8 @@ int Main(int argc, char** argv) {
   telemetry::InitLog(parsed.options->log_format);
   RaiseOpenFilesLimit();
   if (parsed.options->self_test_device) return SelfTest(*parsed.options);
-  // gRPC prints a page about an address that cannot be bound; the daemon says it in a line. Whoever sets it may read
-  // it.
+  // gRPC prints a page about an address that cannot be bound; the daemon says it in a line. A user who sets the
+  // variable may read that page.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
   DrainSignal drain(parsed.options->exit_timeout, kExitFailure);

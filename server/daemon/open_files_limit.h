@@ -1,4 +1,4 @@
-// How many files the process may hold open.
+// Raises the number of files that the process may hold open.
 #pragma once
 
 namespace permafrost {

@@ -360,7 +360,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
     if (s.metavar.empty()) {
       app.add_flag(flag, help);
     } else {
-      // How often each may be given is Apply's to say, as for variables and files.
+      // Apply decides how often each may be given, as for variables and files.
       app.add_option(flag, help)->type_name(s.metavar)->expected(1)->take_all();
     }
   }

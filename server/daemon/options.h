@@ -53,22 +53,22 @@ struct Options {
   bool no_preemption = false;
   // Serve an address that other machines reach, without TLS or without tokens.
   bool insecure = false;
-  // Whether clients cannot ask for the contract.
+  // True: clients cannot ask for the contract.
   bool no_reflection = false;
-  // Which jobs that have ended are kept, and how many bytes of each job's log; 0: all.
+  // The ended jobs that are kept, and how many bytes of each job's log; 0: all.
   jobs::KeepFinished keep_finished;
   uint64_t max_job_log_bytes = 0;
-  // How callers say who they are; of what ParseOptions returns never kAuto.
+  // The way in which callers say who they are; ParseOptions never returns kAuto.
   access::Auth auth = access::Auth::kAuto;
-  // Of gRPC and /metrics; without a certificate they speak plain text.
+  // The certificates of gRPC and /metrics; without a certificate they speak plain text.
   access::TlsFiles tls;
-  // What a caller with a client certificate and without a token may do; nullopt: nothing.
+  // The role of a caller with a client certificate and without a token; nullopt: none.
   std::optional<access::Role> tls_client_role;
   // Path of the unix socket, "auto" or "off".
   std::string socket = "auto";
   // How long the daemon takes to end once it is told to, all of it: the running job's checkpoint, calls under way,
   // files closed. A step takes milliseconds, so running into this means that the device hangs; the job then loses what
-  // came after its last checkpoint. Less than what a supervisor waits before it kills (Kubernetes: 30 s). 0: without
+  // came after its last checkpoint. It is less than a supervisor waits before it kills (Kubernetes: 30 s). 0: without
   // limit.
   absl::Duration exit_timeout = absl::Seconds(25);
   // How long the device thread may go without a sign of progress before health says so. Zero: for ever.
@@ -76,17 +76,17 @@ struct Options {
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // How node features of large graphs are read, and the most memory that a cache of them takes, in bytes; 0: what
+  // The way to read node features of large graphs, and the most memory that a cache of them takes, in bytes; 0: what
   // memory leaves.
   data::FeatureReader feature_reader = data::FeatureReader::kAuto;
   uint64_t feature_cache_bytes = 0;
-  // How the log on stderr is written.
+  // The form of the log on stderr.
   telemetry::LogFormat log_format = telemetry::LogFormat::kText;
   // Serve nothing: show that this device keeps its promises, and exit.
   std::optional<DeviceChoice> self_test_device;
   // Steps of its sealed job, 20..1,000,000.
   int64_t self_test_steps = 1'000;
-  // What it trains on: a folder of small graphs that imports read.
+  // The data that the self-test trains on: a folder of small graphs that imports read.
   std::filesystem::path self_test_data = "deploy/sample/zinc";
   // The graph cache of jobs that do not say otherwise.
   graphcache::PolicyOptions graph_cache;

@@ -37,7 +37,7 @@ void Reload(const std::function<ParsedOptions()>& read, const Reloaded& what, Op
     telemetry::Log(telemetry::Severity::kError, absl::StrCat("reload: tokens stay as they were: ", tokens.message()));
   }
   if (what.certificates != nullptr) {
-    // Which tells by itself of files that cannot be read.
+    // Current itself tells of files that cannot be read.
     const auto current = what.certificates->Current();
     TellReload(absl::StrCat("certificate of ", current->subject, ", valid until ",
                             absl::FormatTime("%Y-%m-%d", current->not_after, absl::UTCTimeZone())));

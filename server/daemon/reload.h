@@ -1,4 +1,4 @@
-// What SIGHUP does: certificates, tokens and options are read again.
+// Does what SIGHUP asks for: certificates, tokens and options are read again.
 // Threads: the main one.
 #pragma once
 
@@ -17,9 +17,9 @@ struct Reloaded {
   DrainSignal& drain;
 };
 
-// `read` reads the options as at start. What can change while the daemon runs takes effect; of the rest the log says
-// that it does at the next start. What cannot be read is told in a line, and stays as it was. `options` becomes what
-// holds from here on.
+// `read` reads the options as at start. Options that can change while the daemon runs take effect; the log says of the
+// others that they do at the next start. A part that cannot be read is told in a line, and stays as it was. `options`
+// becomes what holds from here on.
 void Reload(const std::function<ParsedOptions()>& read, const Reloaded& what, Options& options);
 
 }  // namespace permafrost

@@ -1,4 +1,4 @@
-// What a daemon does first whose state directory is a copy of a backup.
+// The first work of a daemon whose state directory is a copy of a backup.
 // Threads: one, before the first job runs.
 #pragma once
 

@@ -28,12 +28,12 @@ struct ClockReading {
   absl::Time wall;
   // Since the machine's boot, sleep included, whatever the wall clock is set to.
   absl::Duration uptime;
-  // Which boot of which machine; empty: the system does not say.
+  // Names the boot and the machine; empty: the system does not say.
   std::string boot;
 };
 ClockReading ReadClocks();
 
-// What SeenClock keeps on disk, and all that it decides by.
+// The state that SeenClock keeps on disk, and all that it decides by.
 struct SeenTime {
   ClockReading last;
   // The wall clock would show this time if nobody had set it since it was last believed.
@@ -41,7 +41,7 @@ struct SeenTime {
 
   // The time that passed until `now`, as far as that is known.
   void Advance(const ClockReading& now);
-  // How far the wall clock is ahead of what was seen; negative: behind.
+  // Returns how far the wall clock is ahead of what was seen; negative: behind.
   absl::Duration drift() const { return last.wall - expected; }
 };
 
@@ -63,14 +63,14 @@ class SeenClock {
   };
 
   // Goes on from what the file says. Where there is none, or none that can be read, the clock is believed as it is;
-  // `warn` is told of the second. Errors: of reading it, where the machine is to blame.
+  // `warn` is told of the second. Errors: those of reading it, where the machine is to blame.
   static absl::StatusOr<std::unique_ptr<SeenClock>> Open(Options options);
   ~SeenClock();
   SeenClock(const SeenClock&) = delete;
 
   // For ages: the wall clock, but no later than what was seen to pass allows.
   absl::Time Now();
-  // For what must not last longer than it should: the later of the two.
+  // Returns the later of the two, for anything that must not last longer than it should.
   absl::Time Latest();
   // The jump that nobody has confirmed, if there is one. A clock that is set back to where it was has not jumped.
   std::optional<Jump> jump();

@@ -22,7 +22,7 @@ struct ServiceEnvironment {
   // How often the manager wants to hear that the daemon lives; zero: it does not.
   absl::Duration watchdog = absl::ZeroDuration();
 
-  // Of NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, by `get_env` (nullptr: not set).
+  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID by `get_env` (nullptr: not set).
   static ServiceEnvironment Read(const std::function<const char*(const char*)>& get_env);
 };
 
@@ -45,7 +45,7 @@ class ServiceNotifier {
   // Around a reload of what can change while the daemon serves.
   void Reloading();
   void Reloaded();
-  // It drains. What watches the drain is its own limit, so the daemon counts as alive until it ends.
+  // Tells that the daemon drains. The drain has a time limit of its own, so the daemon counts as alive until it ends.
   void Stopping(std::string_view status);
 
  private:

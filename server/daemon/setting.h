@@ -1,4 +1,4 @@
-// What a flag, a variable and a key of the configuration file have in common: how a value is read and shown.
+// The part that a flag, a variable and a key of the configuration file have in common: how a value is read and shown.
 // Threads: pure functions.
 #pragma once
 
@@ -26,9 +26,10 @@ struct Setting {
   bool is_list;
   // Takes one value; a list's is added.
   absl::Status (*read)(const std::string& value, Options& out);
-  // As `read` would take it; of a list all, with `:` between them. What shows equal is equal: a reload compares it.
+  // Shows the value as `read` would take it; a list whole, with `:` between its values. Values that show equal are
+  // equal: a reload compares the texts.
   std::string (*show)(const Options& options);
-  // Whether a reload takes a new value over; else it waits for the next start.
+  // True: a reload takes a new value over; else it waits for the next start.
   bool reloads = false;
 };
 

@@ -29,7 +29,7 @@ bool Holds(const fs::path& outer, const fs::path& inner) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-// Whether it may be closed to others: nothing is in it, or what a daemon left there.
+// Returns whether it may be closed to others: nothing is in it, or what a daemon left there.
 bool IsOurs(const fs::path& path) {
   std::error_code error;
   return fs::is_empty(path, error) || fs::exists(path / "permafrost.db", error) || fs::exists(path / "lock", error);

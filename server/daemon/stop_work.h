@@ -1,4 +1,4 @@
-// How the daemon's work ends: the import under way, then the drained device thread.
+// Ends the daemon's work: the import under way, then the drained device thread.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,4 +1,4 @@
-// Which build this is. In a file of its own, so that a new commit compiles nothing else anew.
+// Tells which build this is. In a file of its own, so that a new commit compiles nothing else anew.
 // Threads: pure functions.
 #pragma once
 

@@ -1,4 +1,4 @@
-// How long the math library's threads spin while they wait for each other.
+// Sets how long the math library's threads spin while they wait for each other.
 #pragma once
 
 namespace permafrost {

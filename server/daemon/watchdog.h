@@ -22,7 +22,7 @@ class StallDetector {
   // `limit`: how long a busy thread may go without a sign of progress; zero: for ever.
   explicit StallDetector(absl::Duration limit) : limit_(limit) {}
 
-  // What the thread does at `now`, by a clock that nobody sets and that never falls. Idle counts as progress.
+  // Does what the thread does at `now`, by a clock that nobody sets and that never falls. Idle counts as progress.
   void Look(const jobs::DeviceActivity& activity, absl::Duration now);
   bool stalled() const { return limit_ > absl::ZeroDuration() && since_ && *since_ >= limit_; }
   // nullopt: the thread is idle.
@@ -47,8 +47,8 @@ class Watchdog {
   Watchdog(Options options, telemetry::WatchdogMetrics& metrics);
   ~Watchdog();
 
-  // Whether the device thread got on within the limit, as of the last look. Whoever tells a supervisor that the process
-  // lives asks this first.
+  // Returns whether the device thread got on within the limit, as of the last look. A caller that tells a supervisor
+  // that the process lives asks this first.
   bool Healthy() const { return healthy_.load(std::memory_order_acquire); }
 
  private:
