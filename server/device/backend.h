@@ -58,18 +58,18 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual DeviceKind kind() const = 0;  // never kAuto
-  // Where the tensors of a run are.
+  // The device that holds the tensors of a run.
   virtual c10::Device device() const = 0;
   // Waits for the work queued so far, so that a clock read afterwards tells the truth.
   virtual void Synchronize() const = 0;
-  // Whether steps can be captured with this libtorch; asked once, at start. Errors: Internal.
+  // Checks whether steps can be captured with this libtorch; asked once, at start. Errors: Internal.
   virtual absl::Status CheckCapture() const = 0;
-  // Whether an executable is a recording of operators, replayed bit for bit, which may serve every shape. If not, it is
-  // of one shape: a graph of the device, or the program itself, which bounds what a backend keeps that compiles by
-  // shape.
+  // Returns whether an executable is a recording of operators, replayed bit for bit, which may serve every shape. If
+  // not, it has one shape: a graph of the device, or the program itself, which bounds what a backend keeps that
+  // compiles by shape.
   virtual bool records() const = 0;
-  // Whether it compiles by shape when a step first runs, and keeps that, whatever executables are dropped, until
-  // EmptyCaches.
+  // Returns whether it compiles by shape when a step first runs, and keeps that, whatever executables are dropped,
+  // until EmptyCaches.
   virtual bool keeps_graphs() const { return false; }
   virtual std::unique_ptr<Capturer> MakeCapturer() const = 0;
 
@@ -89,7 +89,7 @@ class Backend {
 
   virtual StorageUse storage() const = 0;
   virtual void RestartStoragePeak() const = 0;
-  // As of now; what only the device's thread may read is as of the end of the last step.
+  // Returns the state as of now; the parts that only the device's thread may read are as of the end of the last step.
   virtual DeviceState Observe() const = 0;
   // Memory that tensors may take; 0: not known. For the admission of jobs.
   virtual int64_t memory_bytes() const = 0;

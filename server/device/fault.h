@@ -1,5 +1,5 @@
-// Which errors of the math library tell that a device is unusable until the process ends. Threads: everything here is
-// pure.
+// Knows which errors of the math library tell that a device is unusable until the process ends. Threads: everything
+// here is pure.
 #pragma once
 
 #include <c10/util/Exception.h>

@@ -11,7 +11,7 @@ class ShapedProgram final : public graphcache::Executable {
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override {
     return std::make_shared<const graphcache::StepOutputs>(program_.run(inputs));
   }
-  // What the backend keeps for this shape is not known here.
+  // The bytes that the backend keeps for this shape are not known here.
   int64_t bytes() const override { return static_cast<int64_t>(sizeof(*this)); }
 
  private:

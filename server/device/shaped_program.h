@@ -1,6 +1,6 @@
-// What a backend without recordings gives for an executable: the program itself, run at one shape. Nothing is recorded
-// and nothing is proven; the cache's policy then bounds the shapes that reach the device, and with them what a backend
-// that compiles by shape keeps.
+// The executable of a backend without recordings: the program itself, run at one shape. Nothing is recorded and nothing
+// is proven; the cache's policy then bounds the shapes that reach the device, and with them what a backend that
+// compiles by shape keeps.
 // Threads: the device thread.
 #pragma once
 

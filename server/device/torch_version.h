@@ -1,4 +1,4 @@
-// Which libtorch this is: the one whose headers it was built with, and the one that is loaded.
+// Tells which libtorch this is: the one whose headers it was built with, and the one that is loaded.
 // Threads: safe anywhere.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace permafrost::device {
 
-// Of the library that is loaded, as "2.13.0".
+// The version of the library that is loaded, as "2.13.0".
 std::string LoadedTorchVersion();
 
 // Errors: FailedPrecondition, naming both versions, where the library is not of the headers' version, or the version is

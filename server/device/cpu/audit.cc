@@ -27,14 +27,14 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// What an operator of a step made and wrote.
+// The tensors that an operator of a step made and wrote.
 struct Performed {
   std::string op;
   std::vector<Bits> results;
 };
 using Trace = std::map<size_t, Performed>;  // by place
 
-// Whether what it makes is not set yet: such bytes are anything.
+// Returns whether the result of the operator is not set yet: such bytes are anything.
 bool LeavesUnset(std::string_view op) {
   return absl::StartsWith(AbslView(op), "aten::empty") || absl::StartsWith(AbslView(op), "aten::new_empty") ||
          absl::StartsWith(AbslView(op), "aten::resize");
@@ -54,7 +54,8 @@ void AppendTensors(const c10::IValue& value, Tensors& out) {
   }
 }
 
-// A watcher that notes what each operator makes and writes. Of views, and of what is not set yet, only the layout.
+// A watcher that notes what each operator makes and writes. For views, and for bytes not set yet, it notes only the
+// layout.
 CallWatcher Tracer(Trace& trace) {
   return [&trace](size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
                   absl::FunctionRef<void()> perform) {

@@ -1,4 +1,4 @@
-// Whoever looks on while a step's operators run.
+// A watcher looks on while a step's operators run.
 // Threads: the device thread.
 #pragma once
 

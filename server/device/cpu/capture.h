@@ -43,7 +43,7 @@ inline constexpr size_t kLadderProbes = kDynamicProbes - 1;
 struct RecordedStep {
   std::unique_ptr<Tape> tape;  // at the first probe
   StepSizes sizes;
-  // Of the largest executable so far, and the sizes of its inputs: it serves those of smaller shapes too.
+  // The plan of the largest executable so far, and the sizes of its inputs: it serves those of smaller shapes too.
   StoragePlan plan;
   std::vector<int64_t> planned;
 };

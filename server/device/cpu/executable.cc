@@ -12,7 +12,7 @@
 namespace permafrost::device {
 namespace {
 
-// What a tensor without data costs: itself and its storage, as malloc rounds them up.
+// The bytes that a tensor without data costs: itself and its storage, as malloc rounds them up.
 constexpr int64_t kTensorBytes = sizeof(c10::TensorImpl) + 16;
 constexpr int64_t kStorageBytes = sizeof(c10::StorageImpl) + 16;
 // A list of an IValue: a counted vector.
@@ -157,7 +157,7 @@ class CpuExecutable::Builder {
     out_.calls_.push_back(std::move(call));
   }
 
-  // Of operator `op`, which became the newest call.
+  // Adds the integers of operator `op`, which became the newest call.
   void AddIntegers(size_t op) {
     for (const StepSizes::Argument& a : out_.sizes_->arguments()) {
       if (a.place.op != op) continue;

@@ -25,7 +25,7 @@ namespace permafrost::device {
 
 class CpuExecutable final : public graphcache::Executable {
  public:
-  // Of a tape that is not broken. With `sizes`, those of the tape's step, it is dynamic.
+  // The tape is not broken. With `sizes`, those of the tape's step, the executable is dynamic.
   CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena,
                 std::optional<StepSizes> sizes = std::nullopt);
 

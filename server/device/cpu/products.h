@@ -14,9 +14,10 @@ namespace permafrost::device {
 
 class StepProducts {
  public:
-  // Adds those of one operator, called with these arguments: of a product its own; of an operator that takes a layer's
-  // weights (matrices named weight, w1 or w2) one for each, over the rows of its first tensor, and two where it is the
-  // backward of such a one, since the weight and the input have gradients. What else a layer multiplies is not known.
+  // Adds the products of one operator, called with these arguments: for a product its own; for an operator that takes a
+  // layer's weights (matrices named weight, w1 or w2) one for each, over the rows of its first tensor, and two where it
+  // is the backward of such a one, since the weight and the input have gradients. Other products of a layer are not
+  // known.
   void Add(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   // Runs all of them on tensors of the same sizes and returns how long they take; each size is run a few times.
   double SecondsAlone() const;

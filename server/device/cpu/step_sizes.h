@@ -1,4 +1,4 @@
-// How the integers that a step's operators are called with follow from the sizes of its inputs.
+// Finds how the integers that a step's operators are called with follow from the sizes of its inputs.
 // A step recorded at several shapes is called with equal integers everywhere, but for those that are sizes of its
 // inputs or sums of them. Once these are known, one recording serves every shape.
 // Threads: a value; the device thread.
@@ -32,7 +32,7 @@ class StepSizes {
     SizeSum value;
   };
 
-  // Of recordings of one step at shapes that differ in every size that can: at least kLearnedShapes. These are
+  // Takes recordings of one step at shapes that differ in every size that can: at least kLearnedShapes. These are
   // compared, and others check what was found; where there are none, Compare has to. nullopt: it was found for every
   // integer that differs; else why not, naming the operator and the integer.
   static std::optional<TapeBreak> Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out);

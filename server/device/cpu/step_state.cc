@@ -13,7 +13,7 @@
 namespace permafrost::device {
 namespace {
 
-// Whether its bytes can be read and written here, one after the other.
+// Returns whether its bytes can be read and written here, one after the other.
 bool IsPlain(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.numel() > 0 && tensor.is_contiguous(); }
 
 bool IsZero(const at::Tensor& tensor) {

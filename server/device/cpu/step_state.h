@@ -15,7 +15,7 @@
 namespace permafrost::device {
 
 // A copy of state and of libtorch's default generator. Puts both back at the end of its scope, unless Keep was called.
-// Of tensors that are zero throughout, as the moments of a job that begins, nothing is copied.
+// Tensors that are zero throughout, as the moments of a job that begins, are not copied.
 class SavedState {
  public:
   // Borrows `state`.
@@ -24,7 +24,7 @@ class SavedState {
   ~SavedState();
   // Puts both back now.
   void Rewind();
-  // What the scope leaves stays.
+  // The state that the scope leaves stays.
   void Keep() { keep_ = true; }
 
  private:
@@ -44,7 +44,7 @@ struct Bits {
 };
 Bits BitsOf(const at::Tensor& tensor);
 
-// What a step left.
+// The state and the result that a step left.
 struct Left {
   std::vector<Bits> outputs, state;
   bool operator==(const Left&) const = default;

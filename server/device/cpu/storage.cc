@@ -116,7 +116,7 @@ ArenaBlocks& Arenas() {
 
 }  // namespace
 
-// What allocations on this thread do just now.
+// Decides what allocations on this thread do just now.
 class PlanSession {
  public:
   // Learns.
@@ -135,7 +135,7 @@ class PlanSession {
   }
 
   c10::DataPtr Allocate(size_t bytes);
-  // Of storage that ServeAnySize gave. False: by another session.
+  // Takes back storage that ServeAnySize gave. False: by another session.
   bool OnArenaFree(const void* block);
   void OnFree(void* block) {
     if (const auto it = live_.find(block); it != live_.end()) {
@@ -180,10 +180,10 @@ namespace {
 
 thread_local PlanSession* current_session = nullptr;
 
-// Of storage that a plan served. It may outlive the arena.
+// Frees storage that a plan served. It may outlive the arena.
 void LeaveInArena(void* /*block*/) {}
 
-// Of storage that ServeAnySize gave. It may outlive the arena, too.
+// Frees storage that ServeAnySize gave. It may outlive the arena, too.
 void FreeInArena(void* block) {
   if (current_session != nullptr && current_session->OnArenaFree(block)) return;
   if (Arena* const arena = Arenas().Holding(block)) arena->NoteFree(block);
@@ -281,7 +281,7 @@ char* PlanSession::LowestGap(size_t bytes) const {
 
 bool PlanSession::OnArenaFree(const void* block) {
   if (arena_ == nullptr) return false;
-  // Of two at one address the elder goes first: the younger one's place is then held for longer, never too short.
+  // If two are at one address, the elder goes first: the younger one's place is then held for longer, never too short.
   const auto it = std::ranges::find(alive_, block, &Alive::begin);
   if (it == alive_.end()) return false;
   alive_.erase(it);

@@ -39,21 +39,21 @@ class Arena {
   size_t bytes() const { return bytes_; }
   // Throws c10::OutOfMemoryError.
   char* data();
-  // Of storage that ServeAnySize gave and that outlived its session: it is freed now.
+  // Notes that storage that ServeAnySize gave, and that outlived its session, is freed now.
   void NoteFree(const void* block);
 
  private:
   friend class PlanSession;
   char* block_ = nullptr;
   size_t bytes_ = 0;
-  // Where storage of ServeAnySize lies that outlived its session.
+  // The places of storage of ServeAnySize that outlived its session.
   std::vector<const void*> escaped_;
 };
 
 class StoragePlan {
  public:
-  // Runs `body` on the heap and learns its allocations. What is alive when it returns is taken to live on until the
-  // next step.
+  // Runs `body` on the heap and learns its allocations. Storage that is alive when it returns is taken to live on until
+  // the next step.
   static StoragePlan Learn(const std::function<void()>& body);
 
   // Runs `body` with its allocations served from the arena, which must have size() bytes. As long as they come as they

@@ -29,7 +29,7 @@ bool IndexesByNumber(const Tape::Op& op) {
   });
 }
 
-// What stands for an argument on a tape: the same without its tensors.
+// The form of an argument on a tape: the same without its tensors.
 c10::IValue WithoutTensors(const c10::IValue& value) {
   if (value.isTensor()) return at::Tensor();
   if (value.isTensorList()) {
@@ -45,7 +45,7 @@ c10::IValue WithoutTensors(const c10::IValue& value) {
   return list;
 }
 
-// Which tensor it is among those of one step: storage, offset, type, sizes, strides. Autograd unpacks saved tensors as
+// Identifies a tensor among those of one step: storage, offset, type, sizes, strides. Autograd unpacks saved tensors as
 // new TensorImpls of equal ones.
 using TensorId = std::tuple<uint32_t, int64_t, c10::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
 
@@ -76,7 +76,7 @@ absl::Status BreakStatus(const TapeBreak& broken) {
 // One run of a step under the recording key: numbers its tensors, and hands on each of its operators.
 class Tape::Pass {
  public:
-  // That of this thread; nullptr: operators run as ever.
+  // The pass of this thread; nullptr: operators run as ever.
   static thread_local Pass* current;
 
   Pass(Tape& tape, const std::vector<at::Tensor>& inputs) : tape_(tape) {
@@ -138,7 +138,7 @@ struct Tape::Watched {
 };
 thread_local Tape::Watched* Tape::Watched::current = nullptr;
 
-// That of this thread; nullptr: nobody listens.
+// The listener of this thread; nullptr: nobody listens.
 thread_local const Tape::CallListener* listening = nullptr;
 
 struct TapeDispatch {
@@ -148,7 +148,7 @@ struct TapeDispatch {
       op.redispatchBoxed(rest, stack);
       return;
     }
-    // What a kernel calls in turn is its own business.
+    // Operators that a kernel calls in turn are not recorded.
     const c10::impl::ExcludeDispatchKeyGuard below(kRecordKey);
     if (Tape::Pass::current != nullptr) {
       Tape::Pass::current->OnCall(op, rest, *stack);

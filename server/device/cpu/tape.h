@@ -94,7 +94,8 @@ class Tape {
   // recording. Returns what it returned. Exceptions pass through.
   static std::vector<at::Tensor> Watch(const CallWatcher& watch, const Body& body);
 
-  // Hears of each operator before it is called, with its arguments. Whether it hears of what that calls in turn, too.
+  // Hears of each operator before it is called, with its arguments. Returns whether it hears of what that calls in
+  // turn, too.
   using CallListener = std::function<bool(const c10::OperatorHandle& op, const torch::jit::Stack& stack)>;
   // Runs `body` on this thread under a listener. Exceptions pass through.
   static void Listen(const CallListener& listener, const std::function<void()>& body);
@@ -128,10 +129,10 @@ class Tape {
   std::optional<TapeBreak> broken_;
 };
 
-// Whether every output is a view of an input.
+// Returns whether every output is a view of an input.
 bool ReturnsViews(const c10::FunctionSchema& schema);
 
-// Whether recording works with this libtorch. Errors: Internal if the fallback does not fire.
+// Checks whether recording works with this libtorch. Errors: Internal if the fallback does not fire.
 absl::Status CheckRecording();
 
 }  // namespace permafrost::device

@@ -23,7 +23,7 @@ std::string Text(const T& value) {
 // Values that reach a kernel's code path: equal bits, so that NaN equals itself and 0.0 is not -0.0.
 bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-// Of arguments without their tensors.
+// Compares arguments without their tensors.
 bool SameValue(const c10::IValue& a, const c10::IValue& b) {
   if (a.isDouble() && b.isDouble()) return SameBits(a.toDouble(), b.toDouble());
   if (a.isList() && b.isList()) {
@@ -79,7 +79,7 @@ class Comparer {
     Break(absl::StrCat(ArgumentName(x_.op, arg), " is ", Text(x), " in one step and ", Text(y), " in the next",
                        AbslView(Where()), ": a host value that changes"));
   }
-  // Whether integers are all that differs.
+  // Returns whether integers are all that differs.
   bool TakeIntegers(size_t arg, const c10::IValue& x, const c10::IValue& y) const {
     if (x.isInt() && y.isInt()) {
       on_integer_({place_, arg, std::nullopt}, x.toInt(), y.toInt());

@@ -1,4 +1,4 @@
-// What two recordings of a step have to agree in.
+// Checks what two recordings of a step have to agree in.
 // Threads: pure functions.
 #pragma once
 

@@ -22,7 +22,7 @@ namespace permafrost::device {
 namespace {
 
 using c10::CachingAllocator::StatType;
-// How old what others see of the device may be while it trains.
+// The greatest age of the device state that others see while it trains.
 constexpr std::chrono::milliseconds kPublishInterval(200);
 constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
 

@@ -53,7 +53,7 @@ class GraphCapturer final : public Capturer {
  private:
   const GraphDevice device_;
   GraphPool pool_;
-  // Where captures run; made once, as each stream has a workspace of the math library.
+  // The stream on which captures run; made once, as each stream has a workspace of the math library.
   std::optional<c10::Stream> side_;
 };
 

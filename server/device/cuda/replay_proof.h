@@ -2,11 +2,12 @@
 // in any order. The step runs twice from one state, which shows how far rounding moves each tensor; then it is
 // replayed.
 //
-// A replay passes where every tensor, of state and of outputs, is within
-//   kRelative * the step's largest change of it + kNoise * how far the two runs are apart
-//   + kFloor * the largest change in its group + two roundings of its type
-// of the first run, element by element. So an operator left out, a stale input or a stale host number is found where it
-// moves a tensor by more than a thousandth of what a step does. Integers and other types have equal values.
+// A replay passes where every tensor of the state is within
+//   kProofRelative * the step's largest change of it + kProofNoise * how far the two runs are apart
+//   + kProofFloor * the largest change in its group + two roundings of its type
+// of the first run, element by element. An output has no value before the step, so its largest absolute value takes the
+// place of both changes. An operator left out, a stale input or a stale host number is found where it moves a tensor by
+// more than a thousandth of what a step does. Integers and other types must have equal values.
 // Threads: the device thread; waits for the device.
 #pragma once
 

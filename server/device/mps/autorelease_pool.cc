@@ -1,8 +1,8 @@
 #include "device/mps/autorelease_pool.h"
 
 #ifdef __APPLE__
-// Of libobjc's runtime, which has no header for them. Source: clang's documentation of automatic reference counting,
-// "Runtime support".
+// Functions of libobjc's runtime, which has no header for them. Source: clang's documentation of automatic reference
+// counting, "Runtime support".
 extern "C" void* objc_autoreleasePoolPush(void);
 extern "C" void objc_autoreleasePoolPop(void* pool);
 #endif

@@ -1,4 +1,4 @@
-// When a device's driver holds so much memory that its caches are to be emptied.
+// Decides when a device's driver holds so much memory that its caches are to be emptied.
 // Threads: a value.
 #pragma once
 
@@ -13,8 +13,8 @@ class DriverThreshold {
   explicit DriverThreshold(int64_t limit) : limit_(limit) {}
 
   int64_t limit() const { return limit_; }
-  // Between two steps. What emptying did not bring down is no reason to empty again: after that it is due once a
-  // quarter more is held than was then.
+  // Asked between two steps. Memory that emptying did not bring down is no reason to empty again: after that it is due
+  // once a quarter more is held than was then.
   bool Due(int64_t driver_bytes) {
     if (refilling_) {
       refilling_ = false;

@@ -10,7 +10,7 @@
 namespace permafrost::device {
 namespace {
 
-// Of ATen/mps/MPSAllocator.h: default_high_watermark_ratio, default_high_watermark_upper_bound,
+// The defaults of ATen/mps/MPSAllocator.h: default_high_watermark_ratio, default_high_watermark_upper_bound,
 // default_low_watermark_ratio (of unified memory). Parts of the recommended maximum.
 constexpr double kHighWatermark = 1.7, kMostWatermark = 2.0, kLowWatermark = 1.4;
 constexpr char kHigh[] = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", kLow[] = "PYTORCH_MPS_LOW_WATERMARK_RATIO";

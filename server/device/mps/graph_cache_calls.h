@@ -32,7 +32,7 @@ struct GraphCacheCalls {
       hooks.unfreezeGraphCache();
     }
   }
-  // Whether there was a call that drops the graphs, and only them.
+  // Returns whether there was a call that drops the graphs, and only them.
   static bool Clear(const Hooks& hooks) {
     if constexpr (requires { hooks.clear_graph_cache(); }) {
       hooks.clear_graph_cache();

@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kCountOffset = 24;
 // More would be tens of gigabytes of graphs: not a count.
 constexpr uint64_t kMostEntries = 10'000'000;
-// Those whose ATen/native/mps/OperationUtils.h has the map as the first member of MPSGraphCache, which is not virtual.
+// The versions whose ATen/native/mps/OperationUtils.h has the map as the first member of MPSGraphCache, which is not
+// virtual.
 constexpr std::array<std::string_view, 1> kReadVersions{"2.13.0"};
 constexpr char kInstanceSymbol[] = "_ZN2at6native3mps13MPSGraphCache15_instance_cacheE";
 // Rows of the products that the count is tried with: no step has such a shape.

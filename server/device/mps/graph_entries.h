@@ -1,5 +1,5 @@
-// How many compiled graphs libtorch's MPS backend keeps. It has no call for that: the count is read out of its own
-// cache object, at::native::mps::MPSGraphCache (ATen/native/mps/OperationUtils.h), whose first member is a
+// Counts the compiled graphs that libtorch's MPS backend keeps. It has no call for that: the count is read out of its
+// own cache object, at::native::mps::MPSGraphCache (ATen/native/mps/OperationUtils.h), whose first member is a
 // std::unordered_map. It is believed only for versions whose header was read, and only where it does what a count does.
 // Threads: the device thread.
 #pragma once
@@ -13,10 +13,10 @@
 namespace permafrost::device {
 
 // instance: the address of MPSGraphCache::_instance_cache. 0 where that holds null: no graph was made yet.
-// Of libc++ and of libstdc++ on 64 bits: two words of buckets, the first node, then the count.
+// Reads the layout of libc++ and of libstdc++ on 64 bits: two words of buckets, the first node, then the count.
 uint64_t ReadGraphEntries(const void* instance);
 
-// What a GraphEntries is made with; tests replace each.
+// The parts that a GraphEntries is made with; tests replace each.
 struct GraphEntriesProbe {
   std::string version;  // of libtorch, as "2.13.0"
   // The address of MPSGraphCache::_instance_cache; nullptr: the library has no such symbol.
@@ -26,7 +26,7 @@ struct GraphEntriesProbe {
   // Empties the device's caches.
   std::function<void()> empty;
 };
-// Those of this process.
+// The parts of this process.
 GraphEntriesProbe ProbeOfMps();
 
 class GraphEntries {

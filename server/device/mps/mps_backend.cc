@@ -31,7 +31,7 @@ using Calls = GraphCacheCalls<at::MPSHooksInterface>;
 const at::MPSHooksInterface& Hooks() { return at::detail::getMPSHooks(); }
 int64_t Bytes(size_t bytes) { return static_cast<int64_t>(bytes); }
 
-// What the allocator holds, free blocks included; nullopt: it does not tell.
+// Returns what the allocator holds, free blocks included; nullopt: it does not tell.
 std::optional<int64_t> ReservedBytes() {
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(Hooks().getMPSDeviceAllocator());
   if (allocator == nullptr) return std::nullopt;
@@ -144,7 +144,7 @@ class MpsBackend final : public Backend {
 
   const int64_t recommended_max_;
   mutable OwnerThread owner_;
-  // Of the owner.
+  // Belongs to the owner.
   mutable DriverThreshold threshold_{0};
   mutable std::optional<GraphEntries> entries_;  // once it has entered
 

@@ -10,7 +10,7 @@
 
 namespace permafrost::device {
 
-// Whether this machine has one and this libtorch was built for it.
+// Returns whether this machine has an MPS device and this libtorch was built for it.
 bool HasMps();
 // Only where HasMps(). Errors: FailedPrecondition for an environment that libtorch would refuse later.
 absl::StatusOr<std::unique_ptr<Backend>> MakeMpsBackend(const BackendOptions& options);

@@ -36,7 +36,7 @@ namespace {
 const c10::Device kMpsDevice{c10::kMPS, 0};
 const c10::Device kHostDevice{c10::kCPU};
 
-// Whether this thread is within a MpsStandIn.
+// True while this thread is within a MpsStandIn.
 thread_local bool within = false;
 
 // Autograd asks for the accelerator's stream.
@@ -67,7 +67,7 @@ class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
   static c10::Stream OneStream() { return c10::Stream(c10::Stream::DEFAULT, kMpsDevice); }
 };
 
-// Whether it may be called with tensors of both devices.
+// Returns whether it may be called with tensors of both devices.
 bool MixesDevices(std::string_view op) { return op == "aten::copy_"; }
 
 // One call of an operator: its arguments as tensors of the host, and its results as tensors of MPS.
@@ -78,7 +78,7 @@ class HostCall {
 
   c10::IValue ToHost(const c10::IValue& value);
   c10::IValue ToMps(const c10::IValue& value);
-  // What the call did to sizes and storage of its arguments is done to those of MPS.
+  // Does to the arguments of MPS what the call did to sizes and storage of its own.
   void TellArguments();
 
  private:
@@ -196,13 +196,13 @@ void HostCall::TellArguments() {
   }
 }
 
-// What an operator of MPS does here.
+// Does here what an operator of MPS does.
 void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
   HostCall call(op);
   const auto arguments = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   for (auto value = stack->end() - arguments; value != stack->end(); ++value) *value = call.ToHost(*value);
   {
-    // What runs below is the host's: no part of the step that a recording or autograd sees.
+    // The work below is the host's: no part of the step that a recording or autograd sees.
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const c10::impl::ExcludeDispatchKeyGuard below_recording(kRecordKey);
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
@@ -223,7 +223,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> LinearBackward(const at::Tensor& 
           needed[2] ? rows.sum(0) : at::Tensor()};
 }
 
-// Of storages themselves, and of tensors without one: not of bytes that two devices can share.
+// Returns whether the operator works on storages themselves, or on tensors without one: not on bytes that two devices
+// can share.
 bool IsOfStorage(std::string_view op) {
   return op.starts_with("set_") || op == "is_set_to" || op == "_efficientzerotensor" || op == "linear_backward";
 }

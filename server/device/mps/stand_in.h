@@ -18,8 +18,8 @@ class MpsStandIn {
   MpsStandIn(const MpsStandIn&) = delete;
   ~MpsStandIn();
 
-  // Whether tensors of device mps are the stand-in's. Not on macOS, and not with a libtorch for another accelerator,
-  // which autograd would ask for its stream.
+  // Returns whether tensors of device mps are the stand-in's. Not on macOS, and not with a libtorch for another
+  // accelerator, which autograd would ask for its stream.
   static bool present();
 
  private:
