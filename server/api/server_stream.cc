@@ -11,7 +11,7 @@
 namespace permafrost::api {
 namespace {
 
-// How often streams are looked at: fine enough for any limit and for a token that is revoked, and no load.
+// The interval at which streams are looked at: fine enough for any limit and for a token that is revoked, and no load.
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr absl::Duration kShortestLook = absl::Milliseconds(10);
 constexpr int kWorkers = 8;

@@ -120,7 +120,7 @@ void AbortRefused(grpc::CallbackServerContext& context, const absl::Status& refu
 // Tells the client, beside the stream's end, how many states it was not sent: `permafrost-dropped-states`.
 void TellDropped(grpc::CallbackServerContext& context, int64_t dropped);
 
-// How long a client whose caller is not let in any more has to take the message under way.
+// The time that a client whose caller is not let in any more has to take the message under way.
 inline constexpr absl::Duration kRefusedWriteTime = absl::Seconds(1);
 
 // Threads: gRPC's, the hub's and the stream set's; `turn_taken_` gives one of them the right to ask the source, to

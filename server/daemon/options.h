@@ -66,12 +66,12 @@ struct Options {
   std::optional<access::Role> tls_client_role;
   // Path of the unix socket, "auto" or "off".
   std::string socket = "auto";
-  // How long the daemon takes to end once it is told to, all of it: the running job's checkpoint, calls under way,
+  // The time that the daemon takes to end once it is told to, all of it: the running job's checkpoint, calls under way,
   // files closed. A step takes milliseconds, so running into this means that the device hangs; the job then loses what
   // came after its last checkpoint. It is less than a supervisor waits before it kills (Kubernetes: 30 s). 0: without
   // limit.
   absl::Duration exit_timeout = absl::Seconds(25);
-  // How long the device thread may go without a sign of progress before health says so. Zero: for ever.
+  // The time that the device thread may go without a sign of progress before health says so. Zero: for ever.
   absl::Duration watchdog = absl::Minutes(10);
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.

@@ -19,7 +19,7 @@ namespace permafrost {
 
 struct ServiceEnvironment {
   std::string socket;  // a path, or "@" and an abstract name; empty: nobody listens
-  // How often the manager wants to hear that the daemon lives; zero: it does not.
+  // The interval at which the manager wants to hear that the daemon lives; zero: it does not.
   absl::Duration watchdog = absl::ZeroDuration();
 
   // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID by `get_env` (nullptr: not set).

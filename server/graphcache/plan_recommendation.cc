@@ -35,8 +35,8 @@ double RowsAdded(const PlanRow& row) {
   return row.real_rows == 0 ? 0 : static_cast<double>(row.padding_rows) / static_cast<double>(row.real_rows);
 }
 
-// Returns whether every step is a replay at the end, of evaluation too, whatever comes: the cache is sealed. Of exact
-// shapes only one that pads holds something that each batch fits into.
+// Returns whether every step is a replay at the end, of evaluation too, whatever comes: the cache is sealed. Under
+// exact shapes, only a cache that pads holds something that each batch fits into.
 bool IsSealed(const PlanRow& row) {
   const bool serves_all = row.shapes != Shapes::kExact || row.options.on_miss == OnMiss::kPad;
   return row.options.policy == Policy::kFreeze && serves_all && row.eager == 0 && row.rejected == 0 &&

@@ -6,9 +6,9 @@
 
 namespace permafrost::graphcache {
 
-// Fills `recommended` and `reason` from the rows, of which there is one at least. Of those that replay every step in
-// the end it is the fastest or, where nothing was measured, the one that adds the fewest rows; of about equal ones the
-// simplest. Where none replays every step: the first.
+// Fills `recommended` and `reason` from the rows, of which there is one at least. It is the fastest of those that
+// replay every step in the end or, where nothing was measured, the one that adds the fewest rows; among about equal
+// ones the simplest. Where none replays every step: the first.
 void Recommend(CachePlan& plan);
 
 }  // namespace permafrost::graphcache

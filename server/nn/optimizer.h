@@ -62,7 +62,7 @@ class Optimizer {
   // Returns whether there was an update, before which they have no meaning. Waits for the device.
   bool has_averages() const { return !averages_.empty() && step_.item().toDouble() > 0; }
   // Moments ("exp_avg.NAME", "exp_avg_sq.NAME"), or SGD's "momentum.NAME", the number of updates ("step") and the
-  // learning rate ("learning_rate"). Where there are some: averages ("average.NAME"); of the group so far the sums of
+  // learning rate ("learning_rate"). Where there are some: averages ("average.NAME"); for the group so far the sums of
   // gradients ("gradient_sum.NAME"), the batches ("group_batches"), and whether it ends ("ends_group").
   const std::vector<NamedTensor>& state() const { return state_; }
 

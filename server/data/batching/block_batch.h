@@ -51,7 +51,7 @@ struct BlockBatch {
   AlignedVector<int64_t> offsets;
   AlignedVector<int64_t> sources;     // [padded edges]
   AlignedVector<float> edge_weights;  // [padded edges] of a weighted graph, 0 in padding; else empty
-  // Where edges are read: [padded edges, columns] of one of the two, zeros in padding; see EdgeRows.
+  // Not 0 where edges are read: [padded edges, columns] of one of the two, zeros in padding; see EdgeRows.
   int64_t edge_int_columns = 0, edge_float_columns = 0;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
@@ -81,7 +81,7 @@ class BlockBatcher {
   // for the pages that Gather will read.
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
                               SampledSubgraph& out, std::span<const int64_t> times = {}) = 0;
-  // Where there is a row cache, as soon as a subgraph is sampled: tells it the rows that Gather will need.
+  // Called as soon as a subgraph is sampled, where there is a row cache: tells it the rows that Gather will need.
   virtual RowCache::Announcement Announce(const SampledSubgraph& subgraph) const = 0;
   // Step 2, where there is a row cache: has the rows read that Gather will need, ahead of it. `must` and `announced`:
   // as RowCache::Pin, whose errors it returns. An empty lease where there is no cache.

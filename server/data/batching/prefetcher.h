@@ -20,8 +20,8 @@ namespace permafrost::data {
 template <class Batch>
 class Prefetcher {
  public:
-  // Fills batch `index`; called on the prefetch thread in order 0..count-1. What it throws is an error of its batch:
-  // one too large for the memory ends the run and not the process.
+  // Fills batch `index`; called on the prefetch thread in order 0..count-1. An exception is an error of its batch: one
+  // too large for the memory ends the run and not the process.
   using Producer = std::function<absl::Status(int64_t index, Batch& out)>;
 
   // `depth`: batches ready ahead, >= 1.

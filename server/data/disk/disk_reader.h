@@ -1,7 +1,7 @@
 // Reads of one file that bypass the page cache: many at once, of whole pages, in the order that the caller asks for.
 // Threads: one at a time, the destructor too. Owns the descriptor and the buffers: depth times max_read_bytes.
 // The file is as long as it was at Open: bytes that were appended later are not read, and a file that was cut is
-// DataLoss at the first read that misses something. What a read hands over is as the disk gave it: no checksum is
+// DataLoss at the first read that misses something. A read hands over the bytes as the disk gave them: no checksum is
 // looked at here.
 #pragma once
 

@@ -58,7 +58,7 @@ class UringReader final : public SlotReader {
 
   absl::StatusOr<int> Await() override {
     while (done_.empty() && in_flight() > 0) {
-      // What is done already needs no wait; what was started goes to the kernel first.
+      // Finished reads need no wait; started ones go to the kernel first.
       PF_RETURN_IF_ERROR(Enter(io_uring_cq_ready(&ring_) == 0 ? 1 : 0));
       TakeAnswers();
       for (const Answer& answer : answers_) {

@@ -1,9 +1,9 @@
 // Keeps rows of a table in memory: frames, each the memory of one row, are given to rows that are asked for and taken
 // from those that are wanted least.
-// A pin keeps a row in its frame. Of the rows without pins those go first that no announced batch uses
-// (data/rows/use_schedule.h), that of the lowest level before the others, and of one level the one that came into it
-// first; after them the one that is used last (Belady's choice, as far as batches are known). Threads: one at a time,
-// but for Find, which is safe anywhere for rows that the caller has pinned.
+// A pin keeps a row in its frame. Rows without pins go in this order: first those that no announced batch uses
+// (data/rows/use_schedule.h), by level, the lowest first, and within a level the one that came into it first; after
+// them the one that is used last (Belady's choice, as far as batches are known). Threads: one at a time, but for Find,
+// which is safe anywhere for rows that the caller has pinned.
 #pragma once
 
 #include <array>

@@ -184,7 +184,7 @@ void RowCaches::Adapt(RowCache& cache) {
   // Gives back what captures, and the reading of files, left over: once, and where memory is short.
   const bool is_short = LeftBesideEdges(*memory) < kShort * limit;
   if (!returned_ || (is_short && since_return_.Elapsed() > kReturnEvery)) {
-    // What the first steps take is seen before more is taken.
+    // The memory that the first steps take is seen before more is taken.
     if (!std::exchange(returned_, true)) since_change_.Restart();
     since_return_.Restart();
     options_.return_free_heap();
@@ -194,7 +194,7 @@ void RowCaches::Adapt(RowCache& cache) {
   const RowCounters counters = cache.counters();
   const auto budget = static_cast<double>(counters.budget_bytes), left = LeftBesideEdges(*memory);
   const double least = static_cast<double>(std::max(kLeastBudget, cache.LeastBytes()));
-  // What the cache has not taken yet of its budget is not free for others.
+  // The part of its budget that the cache has not taken yet is not free for others.
   const double spare = left - kReserve * limit - std::max(0.0, budget - static_cast<double>(counters.used_bytes));
   double wanted = budget;
   if (left < kShort * limit) {

@@ -12,8 +12,8 @@
 namespace permafrost::data {
 namespace {
 
-// Up to so many draws, one is looked for among those before it; more are sorted. Of few edges, those drawn are bits of
-// one number; else they are compared a run at a time, which is a few instructions.
+// Up to so many draws, one is looked for among those before it; more are sorted. Draws of few edges are bits of one
+// number; else they are compared a run at a time, which is a few instructions.
 constexpr int64_t kFewDraws = 48;
 constexpr uint64_t kFewEdges = 64;
 constexpr size_t kRun = 16;

@@ -58,7 +58,7 @@ class EpochOrder {
 
  private:
   bool is_dealt() const { return options_.shuffle && options_.batching.kind != BatchingKind::kRandom; }
-  // Of kBalanced and kBudget.
+  // Deals out the batches under kBalanced and kBudget.
   EpochBatches DealOut(SplitMix64& random) const;
   // Returns the end of each batch under kBudget in the split's order.
   std::vector<size_t> Cut() const;

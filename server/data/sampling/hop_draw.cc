@@ -80,7 +80,7 @@ void HopDraw::Request(PageAdvisor& advisor, ReadFaults& faults) {
   advisor.Flush();
 }
 
-// Returns the places of the edges drawn for target `i`, written to the worker's from `at` on. What it reads is touched.
+// Returns the places of the edges drawn for target `i`, written to the worker's from `at` on. Touches what it reads.
 std::span<const uint64_t> HopDraw::DrawPlaces(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker,
                                               size_t at) const {
   const auto most = static_cast<size_t>(hop_.of_all ? MaxDrawn(extent.size(), hop_.fan_out, /*replace=*/false)

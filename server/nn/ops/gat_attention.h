@@ -1,5 +1,5 @@
 // The attention and aggregation of GATv2 as one operator that a capture sees whole, permafrost::gat_attention, and its
-// backward. Of row i and head h, over its in-edges (j, i) and a self-loop:
+// backward. For row i and head h, over its in-edges (j, i) and a self-loop:
 //   score_ji = <attention[h], leaky_relu(left_j + right_i + e_ji)>
 //   y_i      = sum over j of dropout(softmax_j(score_ji)) * left_j
 // On the CPU rows are worked through one by one; no tensor of messages is made. Bits do not depend on the number of

@@ -29,7 +29,7 @@ struct ConvEdges {
 
 struct ConvActivation {
   bool relu = true;
-  at::Tensor step;  // [1] int64: optimizer steps done. Of dropout, as `key` and `row_keys` are: see dropout.h.
+  at::Tensor step;  // [1] int64: optimizer steps done. For dropout, as `key` and `row_keys` are: see dropout.h.
   DropoutKey key;
   double p = 0;         // > 0 only with relu
   at::Tensor row_keys;  // [T] or longer

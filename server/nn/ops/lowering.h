@@ -33,8 +33,8 @@ bool RoundsFactors(const at::Tensor& x);
 bool CanRoundFactors();
 
 // x * weight^T (+ bias, where it is defined). x: [N, C]; weight: [D, C]; bias: [D]. Returns [N, D]. Shape-free: three
-// bias-free linears, forward and backward. Where factors are rounded, of operators of PyTorch's: its result is rounded
-// to bfloat16 too, before the bias.
+// bias-free linears, forward and backward. With rounded factors it is made of PyTorch's operators: its result is
+// rounded to bfloat16 too, before the bias.
 at::Tensor LinearRows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 // Shape-free: leaky_relu, whose backward has no graph.
 at::Tensor ReluRows(const at::Tensor& x);
