@@ -42,7 +42,7 @@ class Silent : public RunContext {
   StopRequest stop_requested() const override { return StopRequest::kNone; }
   void OnProgress(const Progress&) override {}
   void OnEpoch(const EpochMetrics&) override {}
-  absl::Status StoreEpochs() override { return absl::OkStatus(); }
+  absl::Status StoreEpochs(bool /*is_last*/) override { return absl::OkStatus(); }
   void OnCheckpoint(int64_t, absl::Duration) override {}
   void OnCheckpointFailed(const absl::Status&) override {}
   void Log(LogLevel level, std::string_view line) override {

@@ -13,7 +13,7 @@ namespace permafrost::jobs {
 namespace {
 
 constexpr absl::Duration kStoreInterval = absl::Seconds(1);
-// How long a checkpoint waits at the most for a lock of another process on the database before it is put off.
+// A checkpoint waits at most so long for a lock of another process on the database before it is put off.
 constexpr absl::Duration kMostForACheckpoint = absl::Milliseconds(100);
 
 telemetry::Severity ToSeverity(train::LogLevel level) {
@@ -151,7 +151,6 @@ std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_
 
 void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
   metrics_.job.ObserveEpoch(absl::Seconds(metrics.train_seconds + metrics.valid_seconds));
-  epochs_ = metrics.epoch;
   hooks_.record_epoch(metrics);
   log_.Write(telemetry::Severity::kInfo, EpochLine(metrics, options_));
   // Not each: the epochs of a small graph are as short as a step.
@@ -159,10 +158,9 @@ void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
   hooks_.notify();
 }
 
-absl::Status JobRunContext::StoreEpochs() {
+absl::Status JobRunContext::StoreEpochs(bool is_last) {
   Enter(DevicePhase::kCheckpoint);
   // Without its last checkpoint the run would have to do again what it did since the one before.
-  const bool is_last = live_.stop_seen() || epochs_ >= options_.epochs;
   std::optional<Patience> short_one;
   if (!is_last) short_one.emplace(kMostForACheckpoint);
   // The database shares its disk with the checkpoint: whatever keeps it from writing may pass.

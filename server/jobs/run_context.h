@@ -1,4 +1,4 @@
-// What a running job shows and is asked, between the device thread and everyone else.
+// Carries news and requests of a running job between the device thread and everyone else.
 #pragma once
 
 #include <atomic>
@@ -78,13 +78,13 @@ class LiveRun {
   }
   Limit passed_limit() const {
     absl::MutexLock lock(&mu_);
-    // Most jobs have none: then no clock is read.
+    // Most jobs have no limits: then no clock is read.
     if (limits_ == JobLimits()) return Limit::kNone;
-    // Nor by those that have no deadline: it may be a call of the system.
+    // Reading the clock may be a call of the system, so jobs without a deadline do not do it either.
     return PassedLimit(limits_, device_time(),
                        limits_.deadline == absl::InfiniteFuture() ? absl::InfinitePast() : now_());
   }
-  // Of all runs of the job, this one included.
+  // Time on the device of all runs of the job, this one included.
   absl::Duration device_time() const { return time_before_ + watch_.Elapsed(); }
 
   void SetProgress(const train::Progress& progress) {
@@ -133,10 +133,10 @@ class LiveRun {
   JobId preempted_by_ ABSL_GUARDED_BY(mu_);
 };
 
-// Where a run's news go.
+// The calls that a run's news go to.
 struct RunHooks {
   std::function<void()> notify;  // tells watchers; each step
-  // Of LiveRun, with its cache, and the epochs recorded since: stores them when it can, on another thread.
+  // Stores LiveRun's progress, its cache, and the epochs recorded since, when it can and on another thread.
   std::function<void()> store_soon;
   // The same at once.
   std::function<absl::Status()> store_progress;
@@ -173,7 +173,7 @@ class JobRunContext : public train::RunContext {
   void OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::Entries entries) override;
   std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) override;
   void OnEpoch(const train::EpochMetrics& metrics) override;
-  absl::Status StoreEpochs() override;
+  absl::Status StoreEpochs(bool is_last) override;
   void OnCheckpoint(int64_t step, absl::Duration duration) override;
   void OnCheckpointFailed(const absl::Status& error) override;
   void Log(train::LogLevel level, std::string_view line) override;
@@ -193,8 +193,7 @@ class JobRunContext : public train::RunContext {
   const RunHooks hooks_;
   RunCounters counters_;
   CacheCounters cache_counters_;
-  int64_t step_ = 0;    // of the newest progress
-  int64_t epochs_ = 0;  // that have been told
+  int64_t step_ = 0;  // of the newest progress
   absl::Duration last_store_;
   JobState state_ = JobState::kPreparing;  // the newest that was stored of this run
   // No state is stored before: the store failed just now.

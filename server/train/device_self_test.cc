@@ -38,7 +38,7 @@ class Unwatched final : public RunContext {
                     std::shared_ptr<const std::vector<graphcache::EntryInfo>> /*entries*/) override {}
   std::vector<graphcache::Command> TakeCacheCommands(int64_t /*after*/, int64_t /*step*/) override { return {}; }
   void OnEpoch(const EpochMetrics& /*metrics*/) override {}
-  absl::Status StoreEpochs() override { return absl::OkStatus(); }
+  absl::Status StoreEpochs(bool /*is_last*/) override { return absl::OkStatus(); }
   void OnCheckpoint(int64_t /*step*/, absl::Duration /*duration*/) override {}
   void OnCheckpointFailed(const absl::Status& /*error*/) override {}
   void Log(LogLevel /*level*/, std::string_view /*line*/) override {}
@@ -136,7 +136,7 @@ class SelfTest {
 
  private:
   std::optional<int64_t> Entries(const Rig& rig) const;
-  // Of what grows: driver's bytes where it tells them, else the process's.
+  // The memory that grows: the driver's bytes if it tells them, else the process's.
   double Memory() const;
   int64_t Emptied() const;
   absl::Status Step(const Plan& plan, Rig& rig, Rig& reference, HostBatch& batch, HostBatch& same, int64_t step,

@@ -31,7 +31,7 @@ struct PhaseSeconds {
   double batch = 0, forward = 0, backward = 0, optimizer = 0;
 };
 
-// Of this run.
+// The look-ahead of this run.
 using LookAhead = data::LookAhead;
 
 // Counters begin at the job's first step and survive resumes, but for phase_seconds (since Run began).
@@ -63,8 +63,8 @@ struct EpochMetrics {
   double graphs_per_second = 0;
   // MetricsOf the job, the first one too; empty in epochs that an older version ran.
   std::vector<double> valid_metrics;
-  // What the graph cache did in all training steps of the job up to here, of ModeStats; all 0 in epochs that an older
-  // version ran. A resumed run captures again, so that `captures` may be more than an undisturbed run's.
+  // Counts of the graph cache in all training steps of the job up to here, from ModeStats; all 0 in epochs that an
+  // older version ran. A resumed run captures again, so that `captures` may be more than an undisturbed run's.
   int64_t steps = 0;
   int64_t exact_hits = 0, padded_hits = 0, eager_steps = 0, captures = 0;
   int64_t nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
@@ -89,8 +89,8 @@ struct RunResult {
 enum class StopRequest { kNone, kCancel, kDrain };
 enum class LogLevel { kInfo, kWarning, kError };
 
-// What a run reports to the job that it belongs to, and asks of it. Every method is called on the thread that called
-// Run.
+// A run reports to the job that it belongs to through this interface, and asks the job what to do. Every method is
+// called on the thread that called Run.
 class RunContext {
  public:
   virtual ~RunContext() = default;
@@ -109,8 +109,9 @@ class RunContext {
   // A resumed run reports an epoch again that its checkpoint does not have, with equal metrics.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;
   // Asked before a checkpoint is written: a run that resumes from it does not report the epochs before it again. Ok:
-  // those reported so far survive the process. Otherwise the checkpoint is not written.
-  virtual absl::Status StoreEpochs() = 0;
+  // those reported so far survive the process. Otherwise the checkpoint is not written. `is_last`: no step of this run
+  // comes after it, and the run cannot do without it, so it may wait for the store.
+  virtual absl::Status StoreEpochs(bool is_last) = 0;
   // A checkpoint is complete on disk, and the progress reported last says so.
   virtual void OnCheckpoint(int64_t step, absl::Duration duration) = 0;
   // A checkpoint could not be written. The run goes on and tries again later.
@@ -146,7 +147,7 @@ struct NodeRowsRequest {
   std::string weights;                         // a safetensors file
 };
 
-// Which rows of a dataset an evaluation is over: graphs, nodes or links of a split, or all graphs or nodes.
+// Selects the rows of an evaluation: graphs, nodes or links of a split, or all graphs or nodes.
 enum class EvaluatedRows { kTrain, kValid, kTest, kAll };
 inline constexpr EnumNames<EvaluatedRows, 4> kEvaluatedRowsNames{{{{EvaluatedRows::kTrain, "train"},
                                                                    {EvaluatedRows::kValid, "valid"},
@@ -156,7 +157,7 @@ inline constexpr EnumNames<EvaluatedRows, 4> kEvaluatedRowsNames{{{{EvaluatedRow
 struct EvaluateRequest {
   TrainOptions options;  // of the job that made the weights, but for its metrics: those that are wanted
   data::OpenedDataset dataset;
-  // Of the dataset that the weights were trained on, where that is another one and still known.
+  // Describes the dataset that the weights were trained on, if that is another one and still known.
   std::optional<data::ImportedSummary> trained_on;
   // The dataset is another one than that, known or not. Its categories are then read by their source's values.
   bool other_dataset = false;
@@ -208,15 +209,15 @@ class Runner {
   // Any exception of the math library becomes a Status here. A transient error (status.h) is the machine's: the same
   // request, run again later, goes on from the newest checkpoint.
   virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
-  // What each cache policy would cost a job of these options. Leaves nothing behind but a set's shape plan. With
-  // `measure` from the device's one thread only; else safe anywhere, and the device is left alone. `keep_going` is
-  // asked now and then; false ends with Cancelled. Errors: as CheckCompatible; DataLoss.
+  // Returns what each cache policy would cost a job of these options. Leaves nothing behind but a set's shape plan.
+  // With `measure`, it may be called from the device's one thread only; else it is safe anywhere and leaves the device
+  // alone. `keep_going` is asked now and then; false ends with Cancelled. Errors: as CheckCompatible; DataLoss.
   virtual absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
                                                           const std::function<bool()>& keep_going) = 0;
-  // Which entries a job of these options would add to the graph cache of MPS. Runs a few of its steps, on the host
-  // where there is no MPS. From the device's one thread only where device() is kMps; else safe anywhere. Errors: as
-  // PlanCache; FailedPrecondition for a step whose keys do not follow from the sizes of its batch, and where this
-  // libtorch is for another accelerator than MPS.
+  // Returns the entries that a job of these options would add to the graph cache of MPS. Runs a few of its steps, on
+  // the host if there is no MPS. If device() is kMps, it may be called from the device's one thread only; else it is
+  // safe anywhere. Errors: as PlanCache; FailedPrecondition for a step whose keys do not follow from the sizes of its
+  // batch, and where this libtorch is for another accelerator than MPS.
   virtual absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                         const std::function<bool()>& keep_going) = 0;
   // One pass of weights over rows of a dataset; nothing is trained or left behind. From the device's one thread only
@@ -251,7 +252,7 @@ class Runner {
   virtual std::string_view torch_version() const = 0;
   // The peak begins anew with each run.
   virtual StorageUse storage_use() const { return {}; }
-  // As of now; what only the device's thread may read is as of the end of the last step.
+  // The state now. Values that only the device's thread may read are as of the end of the last step.
   virtual DeviceState device_state() const { return {}; }
 };
 

@@ -21,7 +21,7 @@
 namespace permafrost::train {
 namespace {
 
-// How often the loss is read back from the device: reading synchronises.
+// Interval between two reads of the loss from the device, since reading synchronises.
 constexpr absl::Duration kLossInterval = absl::Milliseconds(200);
 
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
@@ -115,7 +115,7 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
     PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
     // The commands that are left belong to this step, and a resumed run begins with them.
     if (stop != StopRequest::kNone) return stop;
-    // Who sent the command hears of it now, with what it led to.
+    // Tells whoever sent the command of it now, with what it led to.
     engine_.Report(/*with_entries=*/true);
   }
   if (engine_.cache().ready()) return StopRequest::kNone;
@@ -186,7 +186,7 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
   }
   if (stop != StopRequest::kNone) {
     // A stop is no failure: without this checkpoint the run resumes from the one before, to the same end.
-    if (const absl::Status stored = saved() ? absl::OkStatus() : SaveCheckpoint(); !stored.ok()) {
+    if (const absl::Status stored = saved() ? absl::OkStatus() : SaveLastCheckpoint(); !stored.ok()) {
       context_.Log(LogLevel::kWarning,
                    absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, stored.message()));
     }
@@ -309,7 +309,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   context_.OnEpoch(metrics);
   // The job's result and its weights are taken from the last checkpoint, so that one must be.
   if (IsTrained()) {
-    PF_RETURN_IF_ERROR(SaveCheckpoint());
+    PF_RETURN_IF_ERROR(SaveLastCheckpoint());
   } else if (schedule_.Due(state_.step, Worked())) {
     PF_RETURN_IF_ERROR(SaveDueCheckpoint());
   }

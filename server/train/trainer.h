@@ -27,8 +27,8 @@
 
 namespace permafrost::train {
 
-// Whether the weights of an evaluation with the metric `value` replace those chosen by `best` (NaN: none yet). NaN, of
-// which nothing can be said, replaces only NaN: without a validation split the last epoch counts as the best.
+// True if the weights of an evaluation with the metric `value` replace those chosen by `best` (NaN: none yet). NaN
+// cannot be compared and replaces only NaN: without a validation split the last epoch counts as the best.
 bool IsBetter(nn::Metric metric, double value, double best);
 
 class Trainer {
@@ -48,7 +48,7 @@ class Trainer {
           DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories);
 
   // Each returns the StopRequest that ended it early; kNone: it came to its end.
-  // Whether every epoch is done, or so many without a better validation as the job's patience is.
+  // True if every epoch is done, or as many epochs without a better validation as the job's patience allows.
   bool IsTrained() const;
   absl::StatusOr<StopRequest> TrainEpoch();
   absl::StatusOr<StopRequest> FinishEpoch();
@@ -58,21 +58,24 @@ class Trainer {
   // Errors: those of CheckpointStore::FindNewest; FailedPrecondition, reason DATASET_CHANGED, where the newest
   // checkpoint is of other data than the job's dataset holds.
   absl::Status Resume();
-  // Of a run that has no checkpoint: with the weights that the job is to begin with.
+  // Begins a run that has no checkpoint, with the weights that the job is to begin with.
   absl::Status Begin();
-  // What the next step is to know of its place in the job: its learning rate, and whether it ends a group of batches.
+  // Tells the optimizer the place of the next step in the job: its learning rate, and whether it ends a group of
+  // batches.
   void TellOptimizer(int64_t batches);
   void TakePlateau(double value);
   absl::Status RestoreCache(const Checkpoint& checkpoint);
-  // Of the checkpoint of this step: its weights, moments and sums, and the best weights so far.
+  // Takes weights, moments and sums, and the best weights so far, from the checkpoint of this step.
   absl::Status TakeTensors();
-  // One that the run cannot do without: its end, or a stop.
-  absl::Status SaveCheckpoint();
-  // One that is due. Where the machine cannot take it, or not without what is reserved for others, the run goes on,
-  // since memory holds all that the checkpoint would: stopping would lose what came after the one before. The next try
-  // comes later.
+  // Writes a checkpoint that the run cannot do without: that of its end, or of a stop.
+  absl::Status SaveLastCheckpoint() { return SaveCheckpoint(/*is_last=*/true); }
+  // `is_last`: as RunContext::StoreEpochs.
+  absl::Status SaveCheckpoint(bool is_last);
+  // Writes a checkpoint that is due. If the machine cannot take it, or not without the space that is reserved for
+  // others, the run goes on, since memory holds all that the checkpoint would: stopping would lose what came after the
+  // one before. The next try comes later.
   absl::Status SaveDueCheckpoint();
-  // Of the run as it is now; shares its tensors.
+  // Makes a checkpoint of the run as it is now; it shares the tensors.
   Checkpoint MakeCheckpoint();
   bool saved() const { return saved_ && saved_->first == state_.step && saved_->second == state_.position; }
   // Gives the files of the present step's checkpoint their names among the artifacts.
@@ -85,7 +88,8 @@ class Trainer {
   // That the loss of a split with labels is finite. Every weight is: going back would lead here again, so that a job
   // that is to go back goes on instead, unless this was its last epoch and none before validated.
   absl::Status CheckValidation(const Evaluation& valid);
-  // Of weights and optimizer: what is not finite must never take the place of a checkpoint that is.
+  // Checks that weights and optimizer are finite: a state that is not must never take the place of a checkpoint that
+  // is.
   absl::Status CheckFiniteState();
   // The error of a job that fails by it; sets rewind_ where the job is to go on all the same.
   absl::Status NotFinite(const std::string& what);
@@ -94,8 +98,8 @@ class Trainer {
   absl::Status TakeStep(HostBatch& host);
   absl::Status TakeCarefulStep(HostBatch& host);
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
-  // What comes before a step: the graph cache commands that take effect at this boundary, and the captures that the
-  // cache is to have ahead of the step.
+  // Does what comes before a step: the graph cache commands that take effect at this boundary, and the captures that
+  // the cache is to have ahead of the step.
   absl::StatusOr<StopRequest> PrepareStep();
   absl::StatusOr<StopRequest> WarmUp();
   // The captures alone; WarmUp has the optimizer's state out of their way.
@@ -124,7 +128,7 @@ class Trainer {
   const std::vector<nn::NamedTensor> best_;
   RunState state_;
 
-  // Of this run only.
+  // Counts the time of this run only.
   const Stopwatch run_;
   double seconds_before_ = 0;                      // train_seconds of earlier runs
   int64_t graphs_before_ = 0;                      // of earlier runs

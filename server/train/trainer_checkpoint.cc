@@ -1,4 +1,4 @@
-// What a run begins with, or goes on from, and what it leaves for the next one.
+// The part of Trainer that begins or resumes a run, and writes checkpoints for the next one.
 #include <optional>
 #include <string>
 #include <utility>
@@ -113,7 +113,7 @@ absl::Status Trainer::TakeTensors() {
 // same.
 absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   if (!checkpoint.cache) return absl::OkStatus();
-  // What earlier runs did, apart from what this one does from here on.
+  // Reports what earlier runs did, apart from what this one does from here on.
   context_.OnGraphCache(*checkpoint.cache, std::make_shared<const std::vector<graphcache::EntryInfo>>());
   engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries);
   engine_.Report(/*with_entries=*/true);
@@ -131,10 +131,10 @@ Checkpoint Trainer::MakeCheckpoint() {
           .cache_entries = engine_.cache().entries()};
 }
 
-absl::Status Trainer::SaveCheckpoint() {
+absl::Status Trainer::SaveCheckpoint(bool is_last) {
   const absl::Duration begin = Worked();
   PF_RETURN_IF_ERROR(CheckFiniteState());
-  PF_RETURN_IF_ERROR(context_.StoreEpochs());
+  PF_RETURN_IF_ERROR(context_.StoreEpochs(is_last));
   state_.train_seconds = seconds_before_ + absl::ToDoubleSeconds(run_.Elapsed());
   PF_RETURN_IF_ERROR(checkpoints_.Save(MakeCheckpoint()));
   PF_RETURN_IF_ERROR(PublishArtifacts());
@@ -150,7 +150,7 @@ absl::Status Trainer::SaveCheckpoint() {
 
 absl::Status Trainer::SaveDueCheckpoint() {
   absl::Status saved = reserve_.Check(TensorBytes(MakeCheckpoint()));
-  if (saved.ok()) saved = SaveCheckpoint();
+  if (saved.ok()) saved = SaveCheckpoint(/*is_last=*/false);
   if (saved.ok() || !IsTransient(saved)) return saved;
   schedule_.OnFailed(Worked());
   context_.OnCheckpointFailed(saved);

@@ -353,8 +353,8 @@ inline absl::StatusOr<train::RunOutcome> FakeRunner::Train(const train::RunReque
     progress.checkpoint_step = progress.step;
   }
   const int64_t total = request.options.epochs * kStepsPerEpoch;
-  const auto save = [&] {
-    if (const absl::Status stored = context.StoreEpochs(); !stored.ok()) {
+  const auto save = [&](bool is_last) {
+    if (const absl::Status stored = context.StoreEpochs(is_last); !stored.ok()) {
       context.OnCheckpointFailed(stored);
       return;
     }
@@ -368,7 +368,7 @@ inline absl::StatusOr<train::RunOutcome> FakeRunner::Train(const train::RunReque
   while (progress.step < total) {
     TakePermit();
     if (const auto stop = context.stop_requested(); stop != train::StopRequest::kNone) {
-      save();
+      save(/*is_last=*/true);
       const bool cancel = stop == train::StopRequest::kCancel;
       return train::RunOutcome{cancel ? train::RunEnd::kCancelled : train::RunEnd::kDrained, {}};
     }
@@ -391,7 +391,7 @@ inline absl::StatusOr<train::RunOutcome> FakeRunner::Train(const train::RunReque
       metrics.train_loss = progress.loss;
       metrics.valid_metric = 2 * progress.loss;
       context.OnEpoch(metrics);
-      save();
+      save(/*is_last=*/progress.step == total);
     }
   }
   std::filesystem::create_directories(request.job_directory / "artifacts");

@@ -160,7 +160,6 @@ TEST_F(RunContextTest, EachStepIsVisibleButStoredOnceASecond) {
 }
 
 TEST_F(RunContextTest, EpochsAreStoredOnceASecondAndBeforeACheckpoint) {
-  options_.epochs = 100;
   for (int64_t epoch = 1; epoch <= 10; ++epoch) {
     now_ += absl::Milliseconds(300);
     context_.OnEpoch({.epoch = epoch});
@@ -168,10 +167,10 @@ TEST_F(RunContextTest, EpochsAreStoredOnceASecondAndBeforeACheckpoint) {
   EXPECT_EQ(epochs_.size(), 10u);
   EXPECT_EQ(wanted_stores_, 2) << "each by itself would cost a small graph's job most of its time";
   EXPECT_EQ(stored_epochs_, 0);
-  EXPECT_TRUE(context_.StoreEpochs().ok());
+  EXPECT_TRUE(context_.StoreEpochs(/*is_last=*/false).ok());
   EXPECT_EQ(stored_epochs_, 1);
   store_error_ = absl::ResourceExhaustedError("database full");
-  EXPECT_TRUE(IsTransient(context_.StoreEpochs()));
+  EXPECT_TRUE(IsTransient(context_.StoreEpochs(/*is_last=*/false)));
 }
 
 TEST_F(RunContextTest, ACheckpointIsStoredAtOnce) {
@@ -190,7 +189,6 @@ TEST_F(RunContextTest, ACheckpointIsStoredAtOnce) {
 
 // Each of these is called between two steps.
 TEST_F(RunContextTest, NoStepWaitsForALockedStoreAndTheLastCheckpointDoes) {
-  options_.epochs = 2;
   live_.commands().Append({.sequence = 1, .kind = graphcache::CommandKind::kFreeze}, nullptr);
   context_.OnProgress(Step(1));
   context_.TakeCacheCommands(0, 1);
@@ -198,19 +196,10 @@ TEST_F(RunContextTest, NoStepWaitsForALockedStoreAndTheLastCheckpointDoes) {
   EXPECT_THAT(patience_, testing::ElementsAre(absl::ZeroDuration(), absl::ZeroDuration(), absl::ZeroDuration()));
   context_.OnEpoch({.epoch = 1});
   patience_.clear();
-  EXPECT_TRUE(context_.StoreEpochs().ok());
+  EXPECT_TRUE(context_.StoreEpochs(/*is_last=*/false).ok());
   EXPECT_THAT(patience_, testing::ElementsAre(testing::Le(absl::Seconds(1)))) << "else the checkpoint is put off";
-  context_.OnEpoch({.epoch = 2});
-  EXPECT_TRUE(context_.StoreEpochs().ok());
+  EXPECT_TRUE(context_.StoreEpochs(/*is_last=*/true).ok());
   EXPECT_EQ(patience_.back(), absl::Hours(1)) << "no step comes after it";
-}
-
-TEST_F(RunContextTest, ARunThatStopsWaitsForTheStore) {
-  options_.epochs = 100;
-  live_.RequestPause();
-  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kDrain);
-  EXPECT_TRUE(context_.StoreEpochs().ok());
-  EXPECT_THAT(patience_, testing::ElementsAre(absl::Hours(1)));
 }
 
 TEST_F(RunContextTest, AFailedCheckpointIsShownUntilOneIsWritten) {

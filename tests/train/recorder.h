@@ -16,7 +16,10 @@ class Recorder : public RunContext {
   StopRequest stop_requested() const override { return stop ? stop(progress) : StopRequest::kNone; }
   void OnProgress(const Progress& p) override { progress = p; }
   void OnEpoch(const EpochMetrics& m) override { epochs.push_back(m); }
-  absl::Status StoreEpochs() override { return store_epochs ? store_epochs() : absl::OkStatus(); }
+  absl::Status StoreEpochs(bool is_last) override {
+    stored_as_last.push_back(is_last);
+    return store_epochs ? store_epochs() : absl::OkStatus();
+  }
   void OnCheckpoint(int64_t step, absl::Duration) override { checkpoints.push_back(step); }
   void OnCheckpointFailed(const absl::Status& error) override { failed_checkpoints.push_back(error); }
   void Log(LogLevel, std::string_view line) override { log += std::string(line) + "\n"; }
@@ -41,6 +44,7 @@ class Recorder : public RunContext {
   Progress progress;
   std::vector<EpochMetrics> epochs;
   std::vector<int64_t> checkpoints;
+  std::vector<bool> stored_as_last;  // what each StoreEpochs was told
   std::vector<absl::Status> failed_checkpoints;
   std::string log;
 };

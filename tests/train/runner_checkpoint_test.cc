@@ -248,6 +248,7 @@ TEST_F(RunnerCheckpointTest, EpochsAreStoredBeforeTheCheckpointThatHasThem) {
   ASSERT_TRUE(Run(options, "job", told).ok());
   EXPECT_THAT(epochs_then, testing::ElementsAre(1, 2, 4)) << "not tried again at once";
   EXPECT_THAT(told.checkpoints, testing::ElementsAre(9, 36));
+  EXPECT_THAT(told.stored_as_last, testing::ElementsAre(false, false, true)) << "only the last may wait for the store";
   ASSERT_EQ(told.failed_checkpoints.size(), 1U);
 }
 

@@ -77,6 +77,8 @@ TEST_F(RunnerTest, PatienceEndsARunAfterEpochsThatGainedNothing) {
   EXPECT_EQ(outcome->result->best_epoch, end - 3);
   EXPECT_EQ(patient.progress.epoch, end);
   EXPECT_EQ(patient.progress.checkpoint_step, end * 9) << "its last weights are kept";
+  ASSERT_FALSE(patient.stored_as_last.empty());
+  EXPECT_TRUE(patient.stored_as_last.back()) << "the run cannot do without this checkpoint";
   EXPECT_THAT(patient.log, HasSubstr("none of the last 3 validated better than epoch " + std::to_string(end - 3)));
   for (size_t i = 0; i < patient.epochs.size(); ++i) {
     EXPECT_EQ(patient.epochs[i].valid_metric, all.epochs[i].valid_metric);
