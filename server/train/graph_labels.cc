@@ -83,7 +83,7 @@ absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix
   PF_ASSIGN_OR_RETURN(const auto labels, set.labels());
   const auto targets = static_cast<size_t>(set.summary().num_targets);
   const bool labelled = std::ranges::any_of(graphs, [&](uint32_t graph) {
-    // Whether the file is as it was is known only below.
+    // The check below finds out whether the file is as it was.
     if (graph >= labels.size() / std::max<size_t>(targets, 1)) return false;
     return AnyLabel(labels.subspan(graph * targets, targets));
   });
@@ -117,6 +117,12 @@ absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix) {
                  absl::StrCat("bce takes labels 0 and 1, and graph ",
                               (other - labels.begin()) / set.summary().num_targets, " has ", *other));
   return violations.ToStatus();
+}
+
+std::string NoteOfNoValidation(std::string_view rows) {
+  return absl::StrCat(
+      "the job has no ", AbslView(rows),
+      " to validate on: its validation loss and metrics are nan, and the last epoch counts as the best");
 }
 
 const data::SizeStatistics& TrainSizes(const TrainOptions& options, const data::GraphSetSummary& summary,

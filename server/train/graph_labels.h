@@ -1,8 +1,9 @@
-// What the labels and splits of a dataset must be for a job, and what follows for the model of a set of small graphs.
+// Checks the labels and splits of a dataset for a job, and finds what follows for the model of a set of small graphs.
 // Threads: safe anywhere.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -25,6 +26,9 @@ absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix)
 
 // A violation where a label is neither 0 nor 1: the loss bce would have no lower bound. Errors: DataLoss.
 absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix);
+
+// Returns the line that tells a job's user what follows where there are no rows to validate on. rows: "graphs".
+std::string NoteOfNoValidation(std::string_view rows);
 
 // Sizes that bound those of the train split: its own, or with folds those of the whole set. Adds a violation for more
 // folds than graphs.

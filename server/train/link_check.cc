@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/sampling/negative_draw.h"
+#include "train/graph_labels.h"
 #include "train/links.h"
 
 namespace permafrost::train {
@@ -13,12 +14,6 @@ namespace {
 
 // So many edges are divided at once, and whoever submits does not notice.
 constexpr int64_t kFewEdges = 1'000'000;
-
-std::string NoneToValidateOn() {
-  return "the job has no links to validate on: its validation loss and metrics are nan, and the last epoch counts as "
-         "the "
-         "best";
-}
 
 }  // namespace
 
@@ -33,7 +28,7 @@ absl::StatusOr<std::vector<std::string>> CheckLinks(const TrainOptions& options,
   if (!divides) {
     const bool validates = options.links.given ? graph->summary().links.of(data::Split::kValid).links > 0
                                                : options.links.split.valid_part > 0;
-    return validates ? std::vector<std::string>() : std::vector{NoneToValidateOn()};
+    return validates ? std::vector<std::string>() : std::vector{NoteOfNoValidation("links")};
   }
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<Links> links, Links::Create(options, graph, keep_going));
   Violations violations;
@@ -49,7 +44,7 @@ absl::StatusOr<std::vector<std::string>> CheckLinks(const TrainOptions& options,
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   std::vector<std::string> notes = links->notes();
-  if (links->size(data::Split::kValid) == 0) notes.push_back(NoneToValidateOn());
+  if (links->size(data::Split::kValid) == 0) notes.push_back(NoteOfNoValidation("links"));
   return notes;
 }
 

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "base/string_view.h"
 #include "data/store/node_names.h"
 #include "train/graph_labels.h"
 #include "train/graph_set_task.h"
@@ -112,12 +111,9 @@ absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummar
 
 namespace {
 
-// Returns a note that tells what follows for a job without rows to validate on.
 std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t validate) {
   if (validate > 0) return {};
-  return {
-      absl::StrCat("the job has no ", AbslView(rows),
-                   " to validate on: its validation loss and metrics are nan, and the last epoch counts as the best")};
+  return {NoteOfNoValidation(rows)};
 }
 
 }  // namespace

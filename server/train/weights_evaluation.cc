@@ -100,13 +100,14 @@ absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const T
   return batch.PadTo(shape, /*step=*/0);
 }
 
-// What this process holds, but for the dataset's pages, which the kernel takes back.
+// Bytes that this process holds, but for the dataset's pages, which the kernel takes back.
 uint64_t HeldBeside(const data::OpenedDataset& dataset) {
   const uint64_t resident = ResidentBytes();
   return resident - std::min(resident, std::visit([](const auto& mapped) { return mapped->mapped_bytes(); }, dataset));
 }
 
-// Of what fits alone: whether it fits beside what a running job holds. Of a set by the plan of its batches.
+// Checks that an evaluation that fits alone also fits beside what a running job holds; for a set by the plan of its
+// batches.
 absl::Status CheckBeside(const TrainOptions& options, const data::OpenedDataset& dataset, const PlanContext& context,
                          const std::function<bool()>& keep_going) {
   PlanContext left = context;
@@ -142,7 +143,7 @@ absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t
                       rows, values, wanted / 1e6, text ? " with their text" : "", held / 1e6, limit / 1e6));
 }
 
-// What the weights were trained to read of nodes and edges, whatever those have that are evaluated.
+// Fixes the inputs to those that the weights were trained to read of nodes and edges, whatever the evaluated ones have.
 void FixInputs(const data::ImportedSummary& trained, nn::ModelOptions& model) {
   const auto* graph = std::get_if<data::GraphSummary>(&trained);
   if (graph == nullptr || nn::TraitsOf(model.architecture).walks) return;
@@ -152,7 +153,7 @@ void FixInputs(const data::ImportedSummary& trained, nn::ModelOptions& model) {
                                                                                   : nn::EdgeInputs::kNone;
 }
 
-// The dataset as one of the weights' categories, and whether they can be given it.
+// Returns the dataset with the weights' categories, and checks that the weights can be given it.
 absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, const TrainOptions& options,
                                                 const MemoryLimits& limits) {
   const auto known = CategoriesOfWeights(request.weights, request.source);
@@ -203,7 +204,7 @@ absl::Status CheckHasLabels(const EvaluateRequest& request, const data::Imported
 }  // namespace
 
 TrainOptions OptionsOfEvaluation(TrainOptions options, const data::ImportedSummary& trained) {
-  // Of one large graph a budget is part of how a block is drawn, of evaluation too. Of a set's it says with batch_size,
+  // For one large graph a budget is part of how a block is drawn, in evaluation too. For a set it says with batch_size,
   // which may be as large as can be, how many graphs a batch has; another set may have graphs beyond it.
   if (const auto* set = std::get_if<data::GraphSetSummary>(&trained)) {
     options.batch_size = GraphsPerBatch(options, SizesOf(*set));
@@ -277,7 +278,15 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
                    absl::StrCat(AbslView(kEvaluatedRowsNames.Name(request.rows)), ": the dataset has no such rows"));
     return violations.ToStatus();
   }
-  // Of embeddings few rows are evaluated, and all are kept only where they are asked for.
+  const int64_t unranked = task->unranked(split);
+  if (unranked == total) {
+    Violations violations;
+    violations.Add("rows", absl::StrCat(AbslView(kEvaluatedRowsNames.Name(request.rows)), ": none of the ", total,
+                                        " links can be ranked: each begins at a node that has an edge to every other "
+                                        "node; accepted: a dataset with other links"));
+    return violations.ToStatus();
+  }
+  // Few rows of embeddings are evaluated, and all are kept only if they are asked for.
   if (request.predictions || !Walks(options)) {
     PF_RETURN_IF_ERROR(CheckRoom(dataset, total, links ? 2 : task->num_outputs(), request.predictions, context.limits));
   }
@@ -298,14 +307,6 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
       Evaluate(steps, *task, split,
                {.loss = options.loss, .metrics = MetricsOf(options), .keep_predictions = request.predictions},
                keep_going));
-  const int64_t unranked = task->unranked(split);
-  if (unranked == total) {
-    Violations violations;
-    violations.Add("rows", absl::StrCat(AbslView(kEvaluatedRowsNames.Name(request.rows)), ": none of the ", total,
-                                        " links can be ranked: each begins at a node that has an edge to every other "
-                                        "node; accepted: a dataset with other links"));
-    return violations.ToStatus();
-  }
   RowsEvaluation result{.rows = total,
                         .unranked = unranked,
                         .loss = evaluation.loss,
