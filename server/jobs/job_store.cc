@@ -20,15 +20,14 @@
 #include "jobs/job_json.h"
 #include "jobs/job_row.h"
 #include "jobs/job_schema.h"
-#include "jobs/request_rows.h"
 #include "jobs/statement_use.h"
-#include "telemetry/log.h"
+#include "jobs/store_connection.h"
 
 namespace permafrost::jobs {
 namespace {
 
-// How long another process that writes to the file (sqlite3) may hold it before a call fails, and before the file
-// cannot be opened.
+// Another process that writes to the file (sqlite3) may hold it so long before a call, or the opening of the file,
+// fails.
 constexpr absl::Duration kLongestLock = absl::Seconds(5);
 // Between two looks whether it still does.
 constexpr absl::Duration kLookAtLock = absl::Milliseconds(10);
@@ -39,94 +38,6 @@ absl::Status GivenUpError() {
 
 bool IsLocked(const SQLite::Exception& error) { return (error.getErrorCode() & 0xff) == SQLITE_BUSY; }
 
-absl::Status NotFound(const JobId& id) {
-  return WithReason(absl::NotFoundError(absl::StrCat("job ", id.value(), " does not exist")), "JOB_NOT_FOUND",
-                    {{"job", id.value()}});
-}
-
-// The connection and its statements, each for one call at a time.
-struct Connection {
-  // Throws SQLite::Exception. `prepared`: see PrepareDatabase.
-  explicit Connection(SQLite::Database prepared)
-      : database(std::move(prepared)),
-        insert(database, kInsertJob),
-        update(database, absl::StrCat("UPDATE jobs SET ", kLiveColumns, " WHERE id = ?")),
-        describe(database, "UPDATE jobs SET spec = ?, labels = ? WHERE id = ?"),
-        put_epoch(database, "INSERT OR REPLACE INTO epochs SELECT sequence, ?, ? FROM jobs WHERE id = ?"),
-        by_id(database, absl::StrCat(kSelectJob, "WHERE id = ?")),
-        by_request(database, absl::StrCat(kSelectJob, "WHERE request_id = ?")),
-        request_of(database, "SELECT request_id FROM jobs WHERE id = ?"),
-        epochs(database, "SELECT metrics FROM epochs WHERE job = ? AND epoch > ? ORDER BY epoch"),
-        list(database, absl::StrCat(kSelectJob,
-                                    "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) OR ?) "
-                                    "ORDER BY sequence DESC LIMIT ?")),
-        erase(database, "DELETE FROM jobs WHERE id = ?"),
-        // AUTOINCREMENT keeps the last sequence here, which deletions leave.
-        last_sequence(database, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'"),
-        put_cache(database,
-                  "INSERT INTO graph_caches SELECT sequence, ?, '[]' FROM jobs WHERE id = ? "
-                  "ON CONFLICT (job) DO UPDATE SET snapshot = excluded.snapshot"),
-        put_entries(database,
-                    "UPDATE graph_caches SET entries = ? WHERE job = (SELECT sequence FROM jobs WHERE id = ?)"),
-        cache(database, "SELECT snapshot FROM jobs LEFT JOIN graph_caches ON job = sequence WHERE id = ?"),
-        entries(database, "SELECT entries FROM jobs LEFT JOIN graph_caches ON job = sequence WHERE id = ?"),
-        put_command(database, "INSERT OR REPLACE INTO cache_commands SELECT sequence, ?, ? FROM jobs WHERE id = ?"),
-        commands(database,
-                 "SELECT command FROM cache_commands WHERE job = (SELECT sequence FROM jobs WHERE id = ?) "
-                 "ORDER BY sequence"),
-        requests(database) {}
-
-  SQLite::Database database;
-  SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, request_of, epochs, list, erase,
-      last_sequence;
-  SQLite::Statement put_cache, put_entries, cache, entries, put_command, commands;
-  RequestRows requests;
-};
-
-bool Exists(SQLite::Statement& by, const std::string& key) {
-  Use select(by);
-  select->bind(1, key);
-  return select->executeStep();
-}
-
-// The request_id that a job was created with; empty: none, or there is no such job.
-std::string RequestOf(Connection& c, const JobId& id) {
-  Use select(c.request_of);
-  select->bind(1, id.value());
-  return select->executeStep() && !select->getColumn(0).isNull() ? select->getColumn(0).getString() : "";
-}
-
-// With the first kMostEpochs of its epochs after `after_epoch`.
-std::optional<Job> Find(SQLite::Statement& by, const std::string& key, SQLite::Statement& epochs_of,
-                        int64_t after_epoch) {
-  Use select(by);
-  select->bind(1, key);
-  if (!select->executeStep()) return std::nullopt;
-  Job job = ReadRow(*select);
-  Use epochs(epochs_of);
-  epochs->bind(1, job.sequence);
-  epochs->bind(2, after_epoch);
-  while (job.epochs.size() < kMostEpochs && epochs->executeStep()) {
-    const absl::StatusOr<train::EpochMetrics> metrics = EpochFromJson(epochs->getColumn(0).getString());
-    if (metrics.ok()) {
-      job.epochs.push_back(*metrics);
-    } else {
-      // A line of its history, which nothing depends on.
-      telemetry::Log(
-          telemetry::Severity::kWarning,
-          absl::StrCat("job ", job.id.value(), ": an epoch on record cannot be read: ", metrics.status().message()));
-    }
-  }
-  return job;
-}
-
-absl::Status PutCache(Connection& c, const JobId& id, const graphcache::Snapshot& snapshot) {
-  Use put(c.put_cache);
-  put->bind(1, graphcache::ToJson(snapshot));
-  put->bind(2, id.value());
-  return put->exec() == 1 ? absl::OkStatus() : NotFound(id);
-}
-
 class SqliteJobStore : public JobStore {
  public:
   // Throws SQLite::Exception.
@@ -136,13 +47,13 @@ class SqliteJobStore : public JobStore {
   bool waits_for_lock() const override { return lock_waits_.load(std::memory_order_relaxed) > 0; }
 
   absl::Status Insert(Job& job, const std::string& asked) override {
-    return WithConnection([&](Connection& c) -> absl::Status {
+    return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
-      if (Exists(c.by_id, job.id.value())) {
+      if (StoreConnection::Has(c.by_id, job.id.value())) {
         return WithReason(absl::AlreadyExistsError(absl::StrCat("job ", job.id.value(), " already exists")),
                           "JOB_ALREADY_EXISTS", {{"job", job.id.value()}});
       }
-      if (!job.request_id.empty() && Exists(c.by_request, job.request_id)) {
+      if (!job.request_id.empty() && StoreConnection::Has(c.by_request, job.request_id)) {
         return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id ", job.request_id, " was used before")),
                           "REQUEST_ID_REUSED");
       }
@@ -158,12 +69,12 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::Status Update(const Job& job, const RequestKey& request) override {
-    return WithConnection([&](Connection& c) -> absl::Status {
+    return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       Use update(c.update);
       const int next = BindLiveColumns(*update, 1, job);
       update->bind(next, job.id.value());
-      if (update->exec() != 1) return NotFound(job.id);
+      if (update->exec() != 1) return JobNotFound(job.id);
       c.requests.Put(request, {});
       transaction.commit();
       return absl::OkStatus();
@@ -171,13 +82,13 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::Status Describe(const Job& job, const RequestKey& request) override {
-    return WithConnection([&](Connection& c) -> absl::Status {
+    return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       Use describe(c.describe);
       describe->bind(1, ToJson(SpecColumn{.spec = job.spec, .dataset_uid = job.dataset_uid, .notes = job.notes}));
       describe->bind(2, ToJson(job.labels));
       describe->bind(3, job.id.value());
-      if (describe->exec() != 1) return NotFound(job.id);
+      if (describe->exec() != 1) return JobNotFound(job.id);
       c.requests.Put(request, {});
       transaction.commit();
       return absl::OkStatus();
@@ -185,14 +96,14 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::Status PutEpochs(const JobId& id, const std::deque<train::EpochMetrics>& epochs) override {
-    return WithConnection([&](Connection& c) -> absl::Status {
+    return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       for (const train::EpochMetrics& metrics : epochs) {
         Use put(c.put_epoch);
         put->bind(1, metrics.epoch);
         put->bind(2, ToJson(metrics));
         put->bind(3, id.value());
-        if (put->exec() != 1) return NotFound(id);
+        if (put->exec() != 1) return JobNotFound(id);
       }
       transaction.commit();
       return absl::OkStatus();
@@ -200,16 +111,16 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const override {
-    return WithConnection([&](Connection& c) -> absl::StatusOr<Job> {
-      std::optional<Job> job = Find(c.by_id, id.value(), c.epochs, after_epoch);
-      if (!job) return NotFound(id);
+    return WithConnection([&](StoreConnection& c) -> absl::StatusOr<Job> {
+      std::optional<Job> job = c.Find(c.by_id, id.value(), after_epoch);
+      if (!job) return JobNotFound(id);
       return *std::move(job);
     });
   }
 
   absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const override {
-    return WithConnection([&](Connection& c) -> absl::StatusOr<std::optional<Job>> {
-      return Find(c.by_request, request_id, c.epochs, kNoEpochs);
+    return WithConnection([&](StoreConnection& c) -> absl::StatusOr<std::optional<Job>> {
+      return c.Find(c.by_request, request_id, kNoEpochs);
     });
   }
 
@@ -217,7 +128,7 @@ class SqliteJobStore : public JobStore {
     if (options.page_size < 1 || options.page_size > 1000) {
       return absl::InvalidArgumentError(absl::StrCat("page_size: ", options.page_size, " is outside 1..1000"));
     }
-    return WithConnection([&](Connection& c) -> absl::StatusOr<std::vector<Job>> {
+    return WithConnection([&](StoreConnection& c) -> absl::StatusOr<std::vector<Job>> {
       Use list(c.list);
       int index = 1;
       list->bind(index++, options.before_sequence.value_or(std::numeric_limits<int64_t>::max()));
@@ -240,13 +151,13 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::Status Delete(const JobId& id, const RequestKey& request) override {
-    return WithConnection([&](Connection& c) -> absl::Status {
+    return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       // Anew, as the newest: from here on this row alone tells that the job was made.
-      if (const std::string created = RequestOf(c, id); !created.empty()) c.requests.RenewCreation(created, id);
+      if (const std::string created = c.RequestOf(id); !created.empty()) c.requests.RenewCreation(created, id);
       Use erase(c.erase);
       erase->bind(1, id.value());
-      if (erase->exec() != 1) return NotFound(id);
+      if (erase->exec() != 1) return JobNotFound(id);
       c.requests.Put(request, {});
       transaction.commit();
       return absl::OkStatus();
@@ -254,22 +165,22 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::StatusOr<int64_t> LastSequence() const override {
-    return WithConnection([](Connection& c) -> absl::StatusOr<int64_t> {
+    return WithConnection([](StoreConnection& c) -> absl::StatusOr<int64_t> {
       Use select(c.last_sequence);
       return select->executeStep() ? select->getColumn(0).getInt64() : 0;
     });
   }
 
   absl::StatusOr<std::optional<RequestRecord>> FindRequest(const RequestKey& request) const override {
-    return WithConnection([&](Connection& c) { return c.requests.Find(request); });
+    return WithConnection([&](StoreConnection& c) { return c.requests.Find(request); });
   }
 
   absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id) const override {
-    return WithConnection([&](Connection& c) { return c.requests.FindCreation(request_id); });
+    return WithConnection([&](StoreConnection& c) { return c.requests.FindCreation(request_id); });
   }
 
   absl::Status PutRequest(const RequestKey& request, const RequestRecord& record) override {
-    return WithConnection([&](Connection& c) -> absl::Status {
+    return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       c.requests.Put(request, record);
       transaction.commit();
@@ -278,7 +189,7 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::Status DropRequest(const std::string& request_id) override {
-    return WithConnection([&](Connection& c) -> absl::Status {
+    return WithConnection([&](StoreConnection& c) -> absl::Status {
       c.requests.Drop(request_id);
       return absl::OkStatus();
     });
@@ -286,9 +197,9 @@ class SqliteJobStore : public JobStore {
 
   absl::Status PutGraphCache(const JobId& id, const graphcache::Snapshot& snapshot,
                              const std::vector<graphcache::EntryInfo>* entries) override {
-    return WithConnection([&](Connection& c) -> absl::Status {
+    return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
-      PF_RETURN_IF_ERROR(PutCache(c, id, snapshot));
+      PF_RETURN_IF_ERROR(c.PutCache(id, snapshot));
       if (entries != nullptr) {
         Use put(c.put_entries);
         put->bind(1, graphcache::ToJson(*entries));
@@ -301,10 +212,10 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::StatusOr<std::optional<graphcache::Snapshot>> GetGraphCache(const JobId& id) const override {
-    return WithConnection([&](Connection& c) -> absl::StatusOr<std::optional<graphcache::Snapshot>> {
+    return WithConnection([&](StoreConnection& c) -> absl::StatusOr<std::optional<graphcache::Snapshot>> {
       Use select(c.cache);
       select->bind(1, id.value());
-      if (!select->executeStep()) return NotFound(id);
+      if (!select->executeStep()) return JobNotFound(id);
       if (select->getColumn(0).isNull()) return std::nullopt;
       auto snapshot = graphcache::SnapshotFromJson(select->getColumn(0).getString());
       if (!snapshot.ok()) return Annotate(snapshot.status(), absl::StrCat("job ", id.value()));
@@ -313,10 +224,10 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::StatusOr<std::vector<graphcache::EntryInfo>> GetGraphCacheEntries(const JobId& id) const override {
-    return WithConnection([&](Connection& c) -> absl::StatusOr<std::vector<graphcache::EntryInfo>> {
+    return WithConnection([&](StoreConnection& c) -> absl::StatusOr<std::vector<graphcache::EntryInfo>> {
       Use select(c.entries);
       select->bind(1, id.value());
-      if (!select->executeStep()) return NotFound(id);
+      if (!select->executeStep()) return JobNotFound(id);
       if (select->getColumn(0).isNull()) return std::vector<graphcache::EntryInfo>();
       auto entries = graphcache::EntriesFromJson(select->getColumn(0).getString());
       if (!entries.ok()) return Annotate(entries.status(), absl::StrCat("job ", id.value()));
@@ -326,16 +237,16 @@ class SqliteJobStore : public JobStore {
 
   absl::Status PutCacheCommands(const JobId& id, const std::vector<graphcache::Command>& commands,
                                 const graphcache::Snapshot* snapshot, const RequestKey& request) override {
-    return WithConnection([&](Connection& c) -> absl::Status {
+    return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       for (const graphcache::Command& command : commands) {
         Use put(c.put_command);
         put->bind(1, command.sequence);
         put->bind(2, graphcache::ToJson(command));
         put->bind(3, id.value());
-        if (put->exec() != 1) return NotFound(id);
+        if (put->exec() != 1) return JobNotFound(id);
       }
-      if (snapshot != nullptr) PF_RETURN_IF_ERROR(PutCache(c, id, *snapshot));
+      if (snapshot != nullptr) PF_RETURN_IF_ERROR(c.PutCache(id, *snapshot));
       c.requests.Put(request, {});
       transaction.commit();
       return absl::OkStatus();
@@ -343,7 +254,7 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::StatusOr<std::vector<graphcache::Command>> GetCacheCommands(const JobId& id) const override {
-    return WithConnection([&](Connection& c) -> absl::StatusOr<std::vector<graphcache::Command>> {
+    return WithConnection([&](StoreConnection& c) -> absl::StatusOr<std::vector<graphcache::Command>> {
       Use select(c.commands);
       select->bind(1, id.value());
       std::vector<graphcache::Command> commands;
@@ -361,7 +272,7 @@ class SqliteJobStore : public JobStore {
   // is waited for without the connection's own, so that what only reads goes on meanwhile. `f` is then called again: a
   // transaction that writes finds the lock where it begins, before it has done anything.
   template <class F>
-  std::invoke_result_t<F, Connection&> WithConnection(F f) const {
+  std::invoke_result_t<F, StoreConnection&> WithConnection(F f) const {
     const absl::Duration patience = Patience::Left(kLongestLock);
     const Stopwatch watch;
     std::optional<LockWait> waiting;
@@ -399,7 +310,7 @@ class SqliteJobStore : public JobStore {
   const std::function<void()> on_error_;
   mutable std::atomic<int> lock_waits_{0};
   mutable absl::Mutex mu_;
-  mutable Connection connection_ ABSL_GUARDED_BY(mu_);
+  mutable StoreConnection connection_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
