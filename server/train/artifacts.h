@@ -22,7 +22,7 @@ namespace permafrost::train {
 absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesystem::path& job_directory,
                           std::string_view name);
 
-// What the rows of a table of predictions are of: values of `names` stand in front of those predicted.
+// Names the rows of a table of predictions: values of `names` stand in front of those predicted.
 struct NamedRows {
   std::vector<std::string> columns;  // "graph", or "node", or "source", "target" and their "time"
   std::vector<std::string> names;    // [rows * columns]

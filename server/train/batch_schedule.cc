@@ -14,7 +14,7 @@ namespace permafrost::train {
 namespace {
 
 constexpr int64_t kGraphsPerLook = int64_t{1} << 16;
-// How much longer it takes to deal a graph than to shuffle it.
+// Dealing a graph takes so many times as long as shuffling it.
 constexpr int64_t kDealCost = 8;
 
 data::EpochOrder OrderOf(const data::GraphExtents& graphs, data::Split of, const data::EpochOrderOptions& options) {

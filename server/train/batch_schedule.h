@@ -20,8 +20,8 @@
 
 namespace permafrost::train {
 
-// How much of a schedule is walked. The time goes with the graphs (32 million of small sets take about 0.4 seconds),
-// the memory with the batches.
+// The part of a schedule that is walked. The time goes with the graphs (32 million of small sets take about 0.4
+// seconds), the memory with the batches.
 struct WalkLimits {
   int64_t batches = 2'000'000, graphs = int64_t{1} << 25;
 };
@@ -33,12 +33,12 @@ WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits = {});
 
 // The batches that a job with these options trains on.
 data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::EpochOrderOptions& options);
-// Those that it evaluates `split` with: in the split's order, batch_size after batch_size of its graphs, or as many as
-// a budget holds.
+// Returns the batches that it evaluates `split` with: in the split's order, batch_size after batch_size of its graphs,
+// or as many as a budget holds.
 data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split split, int64_t batch_size,
                                  const data::BatchingOptions& batching);
 
-// Of each mode: whether only the last batch of an epoch has fewer graphs than the others.
+// For each mode true if only the last batch of an epoch has fewer graphs than the others.
 std::array<bool, 2> HavePartialBatches(const TrainOptions& options);
 graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary);
 // Graphs, or seeds, of a full training batch: batch_size, or of a set as many graphs of mean size as a budget holds.
@@ -50,7 +50,7 @@ class BatchWalker {
   BatchWalker(const data::GraphExtents& graphs, WalkLimits limits, std::function<absl::Status()> check)
       : graphs_(graphs), left_(limits), check_(std::move(check)) {}
 
-  // Tells `visit` the shape of each batch of an epoch, padding apart. Whether what is left of the limits sufficed.
+  // Tells `visit` the shape of each batch of an epoch, padding apart. Returns true if the rest of the limits sufficed.
   absl::StatusOr<bool> Epoch(const data::EpochOrder& order, int64_t epoch,
                              absl::FunctionRef<void(const BatchShape& real)> visit);
 

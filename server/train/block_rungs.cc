@@ -147,7 +147,7 @@ BlockSizes AtLeastDynamic(BlockSizes sizes, bool sparse) {
 
 namespace {
 
-// What the bounds of a sample leave of a block: of each hop by itself, since the hops before may find less.
+// Cuts a block to the bounds of a sample: each hop by itself, since the hops before may find less.
 BlockSizes Within(const data::NeighborSamplingOptions& sampling, BlockSizes sizes) {
   if (sampling.max_nodes > 0) {
     for (int64_t& rows : sizes.nodes) rows = std::min(rows, sampling.max_nodes);

@@ -26,9 +26,9 @@ class BlockRungs {
   static constexpr int64_t kAlike = 9;
 
   BlockRungs() = default;
-  // What batches of the kind of `probes` may be expected to have: for each probe kAlike equally likely sizes, together
-  // the smoothed distribution of the probes. Few batches do not show all sizes that come; those of a rung chosen for
-  // them alone say too little of its padding.
+  // Returns the sizes that batches like `probes` may be expected to have: for each probe kAlike equally likely sizes,
+  // together the smoothed distribution of the probes. A few batches do not show all sizes that come, and a rung chosen
+  // for them alone would seem to need less padding than it does.
   static std::vector<data::BlockSizes> Alike(const std::vector<data::BlockSizes>& probes,
                                              const data::BlockSizes& bound);
   // `probes`: sizes of batches of equally many seeds, at least one, without padding. `bound`: no block of so many
@@ -64,8 +64,8 @@ class BlockRungs {
 };
 
 // Sizes of a block of so many seeds where every node has `degree` in-edges, within the sample's max_nodes and
-// max_edges; nonzeros are the graph's. Of a last hop apart nothing is counted. Rows of all hops together may be more
-// than max_nodes, which bounds each hop here.
+// max_edges; nonzeros are the graph's. A last hop apart is not counted. Rows of all hops together may be more than
+// max_nodes, which bounds each hop here.
 data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                                const data::GraphSummary& graph);
 

@@ -1,7 +1,7 @@
-// What finds the batch whose step made a loss or a weight that is not finite, and takes that step back.
-// Runs read their loss now and then only, since reading waits for the device. Where it is not finite the run begins
+// Finds the batch whose step made a loss or a weight that is not finite, and takes that step back.
+// Runs read their loss now and then only, since reading waits for the device. If the loss is not finite, the run begins
 // anew at its newest checkpoint, as after a crash, and takes every step up to there with care: the first step that
-// spoils something is taken back and its batch skipped. Which one that is follows from the job alone, so that a run
+// spoils something is taken back and its batch skipped. The skipped batch follows from the job alone, so that a run
 // that is resumed, from whatever checkpoint, skips the same.
 // Threads: the device thread.
 #pragma once
@@ -38,7 +38,7 @@ class CarefulSteps {
   CarefulSteps(int64_t until_step, std::vector<nn::NamedTensor> tensors)
       : until_step_(until_step), tensors_(std::move(tensors)) {}
 
-  // Whether the step after `step` steps is to be taken with care.
+  // True if the step after `step` steps is to be taken with care.
   bool Watches(int64_t step) const { return step < until_step_; }
   // Before a step.
   void Keep();

@@ -29,7 +29,7 @@ data::Categories CategoriesRead(const TrainOptions& options, const data::Importe
 // True if the model reads columns that are categories. An older version's dataset has no tables for these.
 bool ReadsCategories(const TrainOptions& options, const data::ImportedSummary& summary);
 
-// What EvaluateWeights is given to read a dataset by, other than the one that the weights were trained on.
+// Tells how EvaluateWeights reads a dataset other than the one that the weights were trained on.
 struct CategoryPass {
   const TrainOptions& options;
   const data::OpenedDataset& dataset;
@@ -54,7 +54,7 @@ struct TranslatedDataset {
 // Errors: DataLoss; ResourceExhausted.
 absl::StatusOr<TranslatedDataset> TranslateCategories(const CategoryPass& pass, Violations& violations);
 
-// How many rows of weights a job with other categories began with.
+// Counts the rows of weights that a job with other categories began with.
 struct MovedRows {
   int64_t taken = 0, fresh = 0;
   bool other_classes = false;  // of a loss with one output, whose labels mean something else

@@ -29,7 +29,7 @@ using graphcache::Policy;
 using graphcache::Shapes;
 using graphcache::SizedSchedule;
 
-// Of one task, whose weights change.
+// Takes the census of one task, whose weights change.
 class CensusTaker {
  public:
   CensusTaker(const TrainOptions& options, Task& task)
@@ -46,14 +46,14 @@ class CensusTaker {
                                                   const std::function<bool()>& keep_going);
 
  private:
-  // Whether sizes of a step follow from its batch's shape; else from those of its inputs, as of sampled blocks.
+  // True if the sizes of a step follow from its batch's shape; else they follow from its inputs, as for sampled blocks.
   bool by_shape() const { return !schedule_->estimated; }
   std::vector<int64_t> SizesOf(HostBatch& batch) const;
   absl::StatusOr<std::vector<int64_t>> SizesAt(Mode mode, const BatchShape& shape) const;
   absl::StatusOr<graphcache::SymbolicStep> Record(Mode mode, graphcache::TorchRelease release);
   // Every shape of the mode, as it comes.
   std::vector<graphcache::PlannedShape> ShapesOf(Mode mode) const;
-  // Those of them that reach the device under a row's policy.
+  // Returns the shapes that reach the device under a row's policy.
   std::vector<graphcache::PlannedShape> Reaching(Mode mode, const graphcache::PlanRow& row, int64_t freeze_at) const;
   absl::StatusOr<SizedSchedule> Sized(Mode mode, const std::vector<graphcache::PlannedShape>& shapes) const;
 
@@ -109,7 +109,7 @@ std::vector<graphcache::PlannedShape> CensusTaker::ShapesOf(Mode mode) const {
   }
   if (!shapes.empty()) return shapes;
   for (const BatchShape& shape : schedule_->eval_rungs) shapes.push_back({.shape = shape});
-  // Of a whole graph, which is evaluated in one step.
+  // A whole graph is evaluated in one step.
   const auto batches = [this](data::Split split) -> int64_t { return task_.size(split) > 0 ? 1 : 0; };
   if (!shapes.empty()) {
     shapes.back().batches = options_.epochs * batches(data::Split::kValid) + 2 * batches(data::Split::kTest);
@@ -129,7 +129,7 @@ std::vector<graphcache::PlannedShape> CensusTaker::Reaching(Mode mode, const gra
     return rungs == 0 ? all : take(LadderOf(task_.plan(), mode, rungs));
   }
   const bool pads = row.options.on_miss == OnMiss::kPad || row.options.on_miss == OnMiss::kReject;
-  // What runs eager, or is captured and dropped, reaches the device all the same.
+  // Steps that run eager, or are captured and dropped, reach the device all the same.
   if (row.options.policy != Policy::kFreeze || !pads || freeze_at == 0) return all;
   if (mode == Mode::kEval) return take(schedule_->eval_rungs);
   if (!schedule_->rungs.empty()) return take(schedule_->rungs);

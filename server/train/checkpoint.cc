@@ -80,9 +80,9 @@ RunState FromJson(const json& j) {
   s.epoch_seconds = j.at("epoch_seconds");
   s.seed = j.at("seed");
   s.threads = j.at("threads");
-  // Of versions that did not look at it, it is not there.
+  // Versions that did not look at it did not write it.
   s.dataset_checksum = j.value("dataset_checksum", uint64_t{0});
-  // Of versions that rewound nothing they are not there.
+  // Versions that rewound nothing did not write them.
   s.rewinds = j.value("rewinds", int64_t{0});
   s.skipped_steps = j.value("skipped_steps", std::vector<int64_t>());
   if (const auto plateau = j.find("plateau"); plateau != j.end()) {
@@ -174,7 +174,7 @@ absl::Status CheckpointStore::Write(const Checkpoint& checkpoint) {
   absl::Status stepped_aside = Rename(target, replaced);
   if (!stepped_aside.ok() && !absl::IsNotFound(stepped_aside)) return stepped_aside;
   if (const absl::Status published = PublishDirectory(temporary, target); !published.ok()) {
-    // What a resume would do first; until then the weights under this name must be there.
+    // A resume would do this first; until then the weights under this name must be there.
     if (stepped_aside.ok()) Rename(replaced, target).IgnoreError();
     return published;
   }

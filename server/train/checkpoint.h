@@ -46,7 +46,7 @@ struct Checkpoint {
   std::vector<nn::NamedTensor> optimizer;
   std::vector<nn::NamedTensor> accumulators;  // sums over the epoch so far
   std::vector<nn::NamedTensor> best;          // empty until the first evaluation
-  // What the job exports as its last weights, where it is not `model`: a resumed run does not need it.
+  // The tensors that the job exports as its last weights, if these are not `model`. A resumed run does not need them.
   std::vector<nn::NamedTensor> averaged;
   // The graph cache with its executables in order; nullopt: of a version that had none.
   std::optional<graphcache::Snapshot> cache;
@@ -56,7 +56,7 @@ struct Checkpoint {
 // One of the lists of tensors of a checkpoint.
 using CheckpointPart = std::vector<nn::NamedTensor> Checkpoint::*;
 
-// Of all tensors in it, which is about what its files take.
+// The bytes of all tensors in it, which is about what its files take.
 uint64_t TensorBytes(const Checkpoint& checkpoint);
 
 class CheckpointStore {

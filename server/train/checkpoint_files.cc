@@ -59,7 +59,7 @@ absl::Status CheckFile(const fs::path& path, uint64_t bytes, const std::string& 
   return now == hash ? absl::OkStatus() : Damage(path, "checksum does not match");
 }
 
-// What the manifest says goes into `info` so far as it can be read. DataLoss: the checkpoint is damaged.
+// Puts what the manifest says into `info`, as far as it can be read. DataLoss: the checkpoint is damaged.
 absl::Status Inspect(const fs::path& directory, bool verify, CheckpointInfo& info) {
   const fs::path file = directory / kCheckpointManifest;
   const absl::StatusOr<std::string> text = ReadFile(file);

@@ -1,4 +1,4 @@
-// How checkpoints lie on disk, for those who look at them without restoring one: no torch.
+// Checkpoints as they lie on disk, for code that looks at them without restoring one, and without torch.
 // jobs/ID/checkpoints/STEP/ holds the files that its manifest names, with their sizes and checksums.
 // Threads: safe anywhere, also while the job's run writes and removes checkpoints.
 #pragma once
@@ -33,9 +33,9 @@ struct CheckpointInfo {
 // The weights that a job exports of its checkpoint of `step`: averages of them where the job keeps averages.
 std::filesystem::path ExportedWeightsFile(const std::filesystem::path& directory, int64_t step);
 
-// Those of the directory, newest first, the ones that were set aside among them; none where there is no directory.
-// `verify`: their bytes are read and compared with the checksums, not only their sizes. Errors: those of reading, but
-// for a file that is missing, which is damage.
+// Returns the checkpoints of the directory, newest first, those that were set aside among them; none if there is no
+// directory. `verify`: their bytes are read and compared with the checksums, not only their sizes. Errors: those of
+// reading, but for a file that is missing, which is damage.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const std::filesystem::path& directory, bool verify);
 
 }  // namespace permafrost::train

@@ -1,5 +1,5 @@
-// Whether a device keeps Permafrost's promise: jobs of the same model under several cache policies, each step of them
-// held to the CPU's. Threads: the device's one thread.
+// Tests that a device keeps Permafrost's promise: runs jobs of one model under several cache policies, and holds each
+// of their steps to the CPU's. Threads: the device's one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How a job on one large graph draws neighbours: what may be asked for together. Threads: pure functions.
+// Checks the options by which a job on one large graph draws neighbours. Threads: pure functions.
 #pragma once
 
 #include "train/field_checker.h"
@@ -7,7 +7,7 @@
 namespace permafrost::train {
 
 // Adds a violation for each of sampler, disjoint, temporal and seed_time, and of what stands against them, that makes
-// no sense. Of models of small graphs nothing.
+// no sense. Checks nothing for models of small graphs.
 void CheckDraws(const TrainOptions& options, FieldChecker& check);
 
 }  // namespace permafrost::train

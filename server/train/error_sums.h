@@ -22,7 +22,7 @@ class ErrorSums {
   void Add(const nn::LossTerms& terms);
   // NaN where no label was present. Waits for the device once.
   double Mean() const;
-  // Of what was added; waits for the device.
+  // The number of values that were added. Waits for the device.
   double Count() const { return Read()[1]; }
   // The tensors themselves, for checkpoints: "loss_sum", "loss_count"; of pairs also "loss_sum_rest",
   // "loss_count_rest".

@@ -83,7 +83,7 @@ int64_t PresentLabels(const Summary& summary) {
   return NumRows(summary) * summary.num_targets - summary.num_missing_labels;
 }
 
-// Of rows without any label there is nothing that could be others than those that the weights were trained on.
+// Rows without any label have no targets or classes that the weights could lack.
 template <class Summary>
 void CheckTargets(const Summary& trained, const Summary& own, nn::Loss loss, KnownRanges& check) {
   const int64_t present = PresentLabels(own);
@@ -192,7 +192,7 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const TrainOpti
     check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
     check.CheckCategories("edge", own.edge_features, trained.edge_features);
   }
-  // Where there is no edge there is no weight, and nothing to read one of.
+  // A graph without an edge has no weights to compare.
   if (own.edges > 0 && ReadsWeights(model, trained) && own.weighted != trained.weighted) {
     check.Add("its edges have ", own.weighted ? "weights" : "no weights",
               ", and those that the weights were trained on ", trained.weighted ? "have" : "have none");
@@ -211,7 +211,7 @@ void TakeTargetsOf(const Summary& trained, Summary& own) {
   own.max_label = trained.max_label;
 }
 
-// What a model is made by.
+// Takes over from `trained` what a model is made by.
 GraphSetSummary WithRangesOf(const GraphSetSummary& trained, GraphSetSummary own) {
   own.node_features = trained.node_features;
   own.edge_features = trained.edge_features;
@@ -222,7 +222,7 @@ GraphSetSummary WithRangesOf(const GraphSetSummary& trained, GraphSetSummary own
 }
 
 GraphSummary WithRangesOf(const GraphSummary& trained, GraphSummary own) {
-  // Those that another model's edges have are not read.
+  // The model reads no features of edges if the widths differ.
   if (own.edge_features.width == trained.edge_features.width) own.edge_features = trained.edge_features;
   TakeTargetsOf(trained, own);
   return own;

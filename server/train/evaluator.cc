@@ -62,7 +62,7 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, da
                                                         : nn::ComputeMetric(metric, options.loss, result.predictions,
                                                                             labels, task.num_outputs()));
   }
-  // Those that were kept for the metrics.
+  // They were kept for the metrics alone.
   if (!options.keep_predictions) {
     result.ids = std::vector<uint32_t>();
     result.predictions = std::vector<float>();

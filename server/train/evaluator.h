@@ -24,7 +24,7 @@ struct EvaluationOptions {
   std::function<void(const BatchStream&)> on_batch = nullptr;
 };
 
-// How an evaluation runs a batch, and where the steps sum.
+// Runs a batch of an evaluation, and holds the sums of its steps.
 struct EvaluationSteps {
   std::function<absl::StatusOr<at::Tensor>(HostBatch& batch)> run;  // its prediction, padded
   ErrorSums& losses;

@@ -25,7 +25,7 @@ constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
 // Nodes of a probe that is only recorded.
 constexpr int64_t kSmallProbe = 96;
-// Of the graphs that fit a rung, one in so many is in the batch that its executable is compared on.
+// One in so many of the graphs that fit a rung is in the batch that its executable is compared on.
 constexpr size_t kRungPart = 8;
 
 // Another label that is valid for the loss, where there is one; a missing one stays missing.
@@ -52,7 +52,7 @@ void MakeOther(nn::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
   std::fill_n(batch.edge_source.begin(), batch.real.edges, 0);
 }
 
-// How much of a step a graph exercises, by what it has.
+// Ranks a graph by how much of a step it exercises.
 int RankOf(const BatchShape& graph) { return graph.edges > 0 ? 2 : graph.nodes > 0 ? 1 : 0; }
 // Without a loss no gradient does, whatever messages pass.
 constexpr int kLossRank = 3;

@@ -72,12 +72,12 @@ class GraphSetTask final : public Task {
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
   // About as many nodes and edges as a random batch has, and at least the largest graph's.
   data::BatchingOptions TypicalBudget() const;
-  // Whether any graph of the mode's splits fits `shape`.
+  // True if any graph of the mode's splits fits `shape`.
   bool HoldsAGraph(Mode mode, const BatchShape& shape) const;
   // Probe `probe` of a capture for every shape up to `ceiling`.
   absl::StatusOr<HostBatch*> ProbeBelow(Mode mode, size_t probe, const BatchShape& ceiling);
   BatchShape CeilingOf(Mode mode) const;
-  // Whether the step on it has a loss: any of its labels is there, or no graph of the mode's splits has one.
+  // True if the step on it has a loss: any of its labels is there, or no graph of the mode's splits has one.
   bool HasLoss(Mode mode, uint32_t graph) const;
   // A batch of GraphsThatFill, or of one in `part` of them with one that has a label and one that has edges, where
   // there are such; and one of OtherGraph.

@@ -14,7 +14,7 @@
 namespace permafrost::train {
 
 // Ok where a job that takes the whole graph in every step can index it. Training gathers gradients by the transposed
-// edges; of evaluation only GINE's sum counts edges so. Other devices have no such limit. Errors: InvalidArgument with
+// edges; in evaluation only GINE's sum counts edges so. Other devices have no such limit. Errors: InvalidArgument with
 // a violation of PREFIXneighbor_sampling.fan_outs.
 absl::Status CheckWholeGraphIndex(const TrainOptions& options, const data::GraphSummary& graph,
                                   const MemoryLimits& limits, std::string_view prefix);

@@ -1,4 +1,4 @@
-// What a job begins with in place of drawn weights, and which of its weights are not trained.
+// Gives a job weights to begin with in place of drawn ones, and fixes those of its weights that are not trained.
 // Threads: any, each with a model of its own.
 #pragma once
 
@@ -19,9 +19,9 @@ namespace permafrost::train {
 // Copies tensors of `file`, a safetensors file, into the model's. Returns what was taken and left, one line. Errors:
 // InvalidArgument: not a safetensors file; strict: the first tensor that differs, and how many do; by name: none fits.
 // Nothing is copied then.
-// The file's categories are compared with `own`, those that the model reads: a row of weights goes where its value is.
-// Rows for values that the file does not have stay as they are, and the line counts them. Where one of the two is not
-// known, rows are taken as they stand.
+// The file's categories are compared with `own`, the categories that the model reads: a row of weights goes where its
+// value is. Rows for values that the file does not have stay as they are, and the line counts them. Where one of the
+// two is not known, rows are taken as they stand.
 absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors,
                                         const std::optional<data::Categories>& own = std::nullopt);
 

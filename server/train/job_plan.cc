@@ -22,7 +22,7 @@
 namespace permafrost::train {
 namespace {
 
-// How often a stop is asked for while the schedule is walked.
+// The schedule is walked for so long between two questions whether to stop.
 constexpr std::chrono::milliseconds kStopInterval(20);
 // Batches on the host at once: those made ready ahead and the one in the step.
 constexpr double kHostGraphSetBatches = 4;

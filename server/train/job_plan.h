@@ -21,11 +21,11 @@ namespace permafrost::train {
 struct PlanContext {
   PlanStore* plans = nullptr;  // nullptr: nothing is kept
   MemoryLimits limits = kNoLimits;
-  // Of a run only: a cache serves one at a time. nullptr: features are read through the mapping.
+  // Set for a run only, since a cache serves one at a time. nullptr: features are read through the mapping.
   data::RowCaches* rows = nullptr;
-  // Of a run: what checkpoints that are due leave free.
+  // Set for a run: the disk space that due checkpoints leave free.
   DiskReserve reserve;
-  // Of a run: hears once where its plan was taken from, if it was kept. nullptr: nobody does.
+  // Set for a run: is told once where a kept plan was taken from. nullptr: nobody is told.
   std::function<void(std::string_view line)> log;
 };
 
@@ -38,7 +38,7 @@ absl::StatusOr<graphcache::ShapePlan> PlanJob(const TrainOptions& options, const
 // Logs where the plan of this key was taken from, once a run.
 void TellKept(const PlanContext& context, const std::string& key);
 
-// What a run with this plan takes.
+// Estimates the memory that a run with this plan takes.
 RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& model,
                    const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan, bool records);
 

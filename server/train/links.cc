@@ -361,7 +361,7 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
         std::max(negatives, part.pairs > 0 ? static_cast<double>(part.pairs) : of_split * static_cast<double>(each));
   }
   const double rows = LayerWiseBytes(options, graph, in_channels, options.model.hidden_channels);
-  // Of each score: its copy beside those of the other kind, one for a metric with its label, and the place that it is
+  // Each score has a copy beside those of the other kind, one for a metric with its label, and the place that it is
   // sorted to.
   constexpr double kScoreBytes = 6 * sizeof(float);
   const double scores =

@@ -1,4 +1,4 @@
-// What a job that predicts links has beside its model of nodes: the links, the graph without those held out, the
+// The parts of a job that predicts links, beside its model of nodes: the links, the graph without those held out, the
 // decoder, and the evaluation. Threads: the device thread, but for MakeBatch, which is safe anywhere.
 #pragma once
 
@@ -30,7 +30,7 @@ class Links {
                                                        const std::shared_ptr<const data::Graph>& graph,
                                                        const std::function<bool()>& keep_going);
 
-  // What a model may see. Degrees as features of nodes (nn::NodeInputs::kDegree) count its edges alone.
+  // The graph that a model may see. Degrees as features of nodes (nn::NodeInputs::kDegree) count its edges alone.
   const std::shared_ptr<const data::Graph>& messages() const { return messages_; }
   int64_t size(data::Split split) const { return std::ssize(links(split)); }
   // 0, 1, ... of the links of the train split.
@@ -88,7 +88,7 @@ class Links {
     int64_t each = 0;
   };
   Evaluation Judge(const Scored& scored, data::Split split, bool keep_predictions) const;
-  // How many targets of negatives the link's source has.
+  // Counts the nodes that negatives of the link's source may end in.
   uint32_t TargetsOf(const data::Link& link) const { return (*non_neighbors_)[link.source]; }
   bool IsRanked(data::Split split, const data::Link& link) const {
     return !given_negatives(split).empty() || TargetsOf(link) > 0;
@@ -97,7 +97,7 @@ class Links {
   const data::Column<data::NodeId>& given_negatives(data::Split split) const {
     return given_.negatives[static_cast<size_t>(split)];
   }
-  // Of each link of a split; 0: all share them.
+  // Negatives of each link of a split; 0: all links share them.
   int64_t NegativesOfEach(data::Split split) const;
 
   // Calls add(source, target) for each negative of a split in their order. Errors: DataLoss, Cancelled.

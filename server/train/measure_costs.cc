@@ -51,7 +51,7 @@ struct Timed {
 
 graphcache::StepTime Line(const Timed& typical, const Timed& largest) {
   const double rows = largest.real_rows - typical.real_rows;
-  // Of one size, or of times that noise has turned round, nothing says how much of it is fixed.
+  // A single size, or times that noise has turned round, do not tell the fixed part of the time.
   const double slope = rows > 0 ? (largest.seconds - typical.seconds) / rows : 0;
   const double per_row =
       slope > 0 ? std::min(slope, typical.seconds / typical.real_rows) : typical.seconds / typical.real_rows;
@@ -83,7 +83,7 @@ class Meter {
   };
   absl::StatusOr<Made> Capture(Mode mode, const BatchShape& shape);
   absl::StatusOr<Made> CaptureDynamic(Mode mode);
-  // What is timed at one shape, in this order.
+  // The runs that are timed at one shape, in this order.
   enum Run : size_t { kEager, kReplay, kPadded, kRuns };
   struct AtShape {
     AtShape(const BatchShape& at, size_t of_runs) : shape(at), runs(of_runs), turns(of_runs) {}

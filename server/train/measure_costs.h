@@ -1,4 +1,4 @@
-// What steps and captures of a job take on its device, measured on batches of its own.
+// Measures what steps and captures of a job take on its device, on batches of the job.
 // Threads: the device thread.
 #pragma once
 

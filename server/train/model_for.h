@@ -1,4 +1,4 @@
-// Which graph-level model a set of graphs needs, and which encoder a table of features.
+// Finds the graph-level model that a set of graphs needs, and the encoder that a table of features needs.
 // Threads: pure functions.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace permafrost::train {
 
-// What an encoder must know of features: integers are categories. `table`: "node feature"; a violation of `field` says
-// which column has integers that are none.
+// Tells an encoder what it must know of features: integers are categories. `table`: "node feature"; a violation of
+// `field` says which column has integers that are none.
 void AddEncoderInput(std::string_view table, const data::FeatureSummary& features, std::string_view field,
                      Violations& violations, nn::EncoderInput& input);
 

@@ -1,4 +1,4 @@
-// What may be asked for of a job's model. Threads: pure functions.
+// Checks the options of a job's model. Threads: pure functions.
 #pragma once
 
 #include "nn/options.h"

@@ -49,7 +49,7 @@ data::WalkBatchOptions BatchesOf(const TrainOptions& options, int64_t per_seed) 
           .seed = options.seed ^ kWalkSeed};
 }
 
-// Of one walk.
+// The pairs of one walk.
 int64_t PairsOf(const Node2VecOptions& o) { return (o.walk_length - o.context_size + 1) * (o.context_size - 1); }
 
 at::Tensor WalkView(const AlignedVector<int64_t>& values, c10::Device device) {

@@ -77,7 +77,7 @@ class Node2VecTask final : public Task {
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
   std::string NoDynamicReason() const override { return "every batch of walks is of one shape"; }
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
-  // Of the train split all nodes: labels play no part.
+  // The train split has all nodes, since labels play no part.
   int64_t size(data::Split split) const override;
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
@@ -89,7 +89,7 @@ class Node2VecTask final : public Task {
   Node2VecTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph,
                std::array<std::vector<data::NodeId>, 3> splits, c10::Device device);
   int64_t room() const;
-  // Of evaluations: as many as keep their scores few.
+  // The seeds of an evaluation: so many that their scores stay few.
   std::vector<data::NodeId> EvaluatedSeeds(data::Split split) const;
 
   const TrainOptions options_;
@@ -101,7 +101,7 @@ class Node2VecTask final : public Task {
   const data::EpochOrder epochs_;
   nn::TensorSet tensors_;
   const at::Tensor table_;
-  // Of the stream's thread, of probes, and of evaluations, whose walks are one a seed.
+  // For the stream's thread, for probes, and for evaluations, which walk once from each seed.
   std::unique_ptr<data::WalkBatcher> batcher_, prober_, evaluator_;
   std::array<data::WalkBatch, 2> probes_;
   std::vector<WalkHostBatch> probe_views_;

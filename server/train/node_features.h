@@ -1,4 +1,4 @@
-// What nodes begin with, as a job's options say (nn::NodeInputs): the dataset's own
+// The features that nodes begin with, as a job's options say (nn::NodeInputs): the dataset's own
 // features, or such as are made. Threads: pure functions.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace permafrost::train {
 
-// What kAuto stands for in a job on this large graph; others are themselves.
+// Returns what kAuto stands for in a job on this large graph; any other value is itself.
 nn::NodeInputs NodeInputsOf(nn::NodeInputs inputs, const data::GraphSummary& summary);
 
 // The dataset with the features that the options say: itself, or one with made ones (data/store/featured_graph.h,
@@ -28,7 +28,7 @@ absl::StatusOr<std::shared_ptr<const data::GraphSet>> WithNodeInputs(nn::NodeInp
 
 // One line of a job whose nodes begin with something else than features; empty: with features.
 std::string TellNodeInputs(const nn::ModelOptions& model, const data::GraphSummary& summary);
-// Of a set also, in the same line, where the model cannot tell its nodes from each other.
+// For a set the line also warns if the model cannot tell its nodes from each other.
 std::string TellNodeInputs(const nn::ModelOptions& model, const data::GraphSetSummary& summary);
 
 }  // namespace permafrost::train

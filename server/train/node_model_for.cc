@@ -28,7 +28,7 @@ constexpr double kHostNodeBatches = 3;
 // A whole graph's tensors, and the other edges and row keys that a capture is proven with.
 constexpr double kWholeGraphCopies = 2;
 
-// Whether the first layer's means can be made of the features as they are stored.
+// True if the first layer's means can be made of the features as they are stored.
 bool BeginsWithMeans(const nn::ModelOptions& model) {
   return nn::TraitsOf(model.architecture).begins_with_means && model.aggregation == nn::Aggregation::kMean &&
          model.input_dropout == 0 && !model.normalize_features;
@@ -73,7 +73,7 @@ bool HasEdgeFeatures(const data::GraphSummary& graph) {
   return graph.edge_features.type != data::DataType::kNone && graph.edge_features.width > 0;
 }
 
-// What the model's convolutions read of edges.
+// Returns what the model's convolutions read of edges.
 nn::EncoderInput EdgeInputFor(const nn::ModelOptions& model, const data::GraphSummary& graph,
                               std::string_view dataset_field, std::string_view prefix, Violations& violations) {
   nn::EncoderInput input;
@@ -164,7 +164,8 @@ double RowBytes(const data::GraphSummary& graph) {
   return (sizeof(int64_t) + sizeof(float)) * nonzeros / std::max(1.0, static_cast<double>(graph.nodes));
 }
 
-// Of a training step: the products of the pairs and their gradients; of an MLP what it makes of them too.
+// Adds the cost of the decoder in a training step: the products of the pairs and their gradients, and for an MLP its
+// layers.
 void AddDecoderCost(const TrainOptions& options, const data::GraphSummary& graph, nn::ModelCost& cost) {
   const double links = options.nodes.fan_outs.empty() ? LinkCountOf(options, graph, data::Split::kTrain)
                                                       : static_cast<double>(options.batch_size);
@@ -175,8 +176,8 @@ void AddDecoderCost(const TrainOptions& options, const data::GraphSummary& graph
   cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
 }
 
-// What an evaluation keeps of a node until it ends: its outputs, labels and id, and what a metric sorts and divides by.
-// Where all are predicted layer by layer, the split's outputs twice.
+// Bytes that an evaluation keeps of a node until it ends: its outputs, labels and id, and the values that a metric
+// sorts and divides by. If all nodes are predicted layer by layer, the split's outputs are kept twice.
 double EvaluatedRowBytes(const TrainOptions& options, const data::GraphSummary& graph, double outputs) {
   constexpr double kOfMetric = sizeof(std::pair<float, bool>) + 2 * sizeof(double);
   const double copies = options.nodes.layer_wise_evaluation ? 2 : 1;
@@ -239,7 +240,7 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode,
   const bool dense =
       graph.node_features.type != data::DataType::kNone && graph.node_features.type != data::DataType::kSparse;
   const data::BatchingOptions& bounds = options.batching;
-  // What bounds the rows of a block bounds those of its last hop, which must have some then.
+  // A bound on the rows of a block also bounds those of its last hop, which must have some then.
   const bool may_be_apart = fan_outs.size() >= 2 && bounds.max_nodes == 0;
   return {.fan_outs = fan_outs,
           .replace = nodes.replace,

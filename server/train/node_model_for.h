@@ -1,5 +1,5 @@
-// Which node-level model a graph needs, whether this machine can hold it, and what of the graph every such job reads.
-// Threads: pure functions, but for ReadSplits, which reads the store.
+// Tells which node-level model a graph needs, whether this machine can hold it, and what of the graph every such job
+// reads. Threads: pure functions, but for ReadSplits, which reads the store.
 #pragma once
 
 #include <array>
@@ -27,18 +27,18 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
 uint64_t NodeJobBytes(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
                       const MemoryLimits& limits);
 
-// How the batches of a mode are sampled; no fan-outs: each is the whole graph. The last hop stands apart where the
-// model's first layer begins with means that can be made while a batch is gathered.
+// Returns how the batches of a mode are sampled; no fan-outs: each is the whole graph. The last hop stands apart where
+// the model's first layer begins with means that can be made while a batch is gathered.
 data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode, const data::GraphSummary& graph);
 
-// Whether messages are weighted: of GCN on a graph with weights, as PyG's SAGEConv has none.
+// Returns whether messages are weighted: those of GCN on a graph with weights, as PyG's SAGEConv has none.
 bool UsesEdgeWeights(const TrainOptions& options, const data::Graph& graph);
 
 // Bytes that a layer-wise evaluation takes (layer_wise.h).
 double LayerWiseBytes(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
                       int64_t outputs);
 
-// What a model reads of edges beside where they lead.
+// Returns what a model reads of edges beside where they lead.
 data::EdgeInputs EdgeInputsOf(const nn::ModelOptions& model, const data::GraphSummary& graph);
 
 // The nodes of each split, by Split. DataLoss.

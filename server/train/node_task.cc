@@ -94,7 +94,7 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && EvaluatesOutsideCache(options_)) continue;
     const std::vector<int64_t> fan_outs = SamplingOf(options_, mode, summary).fan_outs;
-    // Of the splits that an epoch draws.
+    // A split whose batches an epoch draws.
     const data::Split split = mode == Mode::kTrain ? data::Split::kTrain : data::Split::kValid;
     std::vector<NodeId> seeds = splits_[static_cast<size_t>(split)];
     int64_t batch_seeds = options_.batch_size;

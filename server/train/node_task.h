@@ -77,7 +77,7 @@ class NodeTask final : public Task {
     std::vector<Probe> probes;
     std::vector<data::BlockSizes> alike;  // BlockRungs::Alike of the probes, in their order
     std::vector<data::BlockSizes> kept;   // sizes of the first probes, as an equal job sampled them; or empty
-    // What batches are made ready at: their own sizes, or the rung of the ladder that is to serve theirs; without a
+    // The sizes that batches are made ready at: their own, or the rung of the ladder that is to serve theirs; without a
     // ladder at their own rung.
     mutable absl::Mutex mu;
     bool dynamic ABSL_GUARDED_BY(mu) = false;
@@ -97,22 +97,22 @@ class NodeTask final : public Task {
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const;
   // Samples some batches of the mode's splits and plans its rungs.
   absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
-  // What it sampled ahead, to be kept.
+  // Returns the sizes that it sampled ahead, to be kept.
   SampledSizes Sampled() const;
-  // Of batches of equally many nodes or links, which become probes.
+  // Plans the rungs of batches of equally many nodes or links, which become probes.
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
                                        std::span<Probe> batches, const std::function<bool()>& keep_going);
   // The batches of the whole run by the rungs that sampled ones are rounded up to, counted up from those.
   std::vector<graphcache::PlannedShape> ExpectedBatches(Mode mode) const;
   // The same with the planned rungs that none of them came to.
   std::vector<graphcache::ShapeCount> RungCounts(Mode mode) const;
-  // What a batch of these sizes is made ready at.
+  // Returns the sizes that a batch of these is made ready at.
   data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
-  // Of links with times, whose evaluation is sampled outside the graph cache.
+  // For links with times, whose evaluation is sampled outside the graph cache.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
   absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
                                                 const std::function<bool()>& keep_going);
-  // What this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.
+  // Returns what this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.
   std::optional<data::RowReading> Reading();
   std::unique_ptr<BatchStream> Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
                                       uint64_t first_stream);

@@ -123,7 +123,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
   const auto partial = static_cast<double>(parts.probes.size()) - full;
   double all_full = 0, all_partial = 0;
   for (const data::Split split : SplitsOf(mode)) {
-    // Of a pass over a split all batches but the last are full.
+    // All batches of a pass over a split but the last are full.
     const auto passes = static_cast<double>(split == data::Split::kTest ? 2 : options_.epochs);
     all_full += passes * static_cast<double>(size(split) / options_.batch_size);
     if (size(split) % options_.batch_size > 0) all_partial += passes;

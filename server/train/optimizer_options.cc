@@ -43,7 +43,7 @@ void CheckSchedule(const nn::OptimizerOptions& o, FieldChecker& check) {
   }
 }
 
-// What an update is made of, and what is made of it.
+// Checks the options of updates and of the averages of weights.
 void CheckUpdates(const nn::OptimizerOptions& o, FieldChecker& check) {
   if (o.weight_decay_of != nn::WeightDecayOf::kAll && o.weight_decay == 0) {
     check.Add("optimizer.weight_decay_of", "is given without weight_decay; accepted: with one above 0");

@@ -1,4 +1,4 @@
-// What may be asked for of a job's optimizer. Threads: pure functions.
+// Checks what may be asked for of a job's optimizer. Threads: pure functions.
 #pragma once
 
 #include "nn/options.h"

@@ -1,4 +1,4 @@
-// What a training run does, without torch: the part of a job that train/ understands.
+// Describes what a training run does, without torch: the part of a job that train/ understands.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct CheckpointOptions {
   bool operator==(const CheckpointOptions&) const = default;
 };
 
-// How a node-level job's batches come about, and how it is evaluated.
+// The sampling of a node-level job's batches, and its evaluation.
 struct NodeTrainingOptions {
   // Neighbours drawn of each node, hop by hop from the seeds; -1: all. As many as the model has layers. Empty: the
   // whole graph in every step (then batch_size is not used).
@@ -48,7 +48,7 @@ struct NodeTrainingOptions {
   // Batches that the sampler runs ahead of the step, 1..64; it adapts within 1..this, and they take at most
   // SampledAheadBytes.
   int64_t look_ahead = 64;
-  // Whether the sampler tells the kernel which pages come next.
+  // True: the sampler tells the kernel which pages come next.
   bool advise_pages = true;
   data::SamplerKind sampler = data::SamplerKind::kNeighbor;
   // Each seed has a subgraph of its own. Temporal sampling is disjoint without saying so.
@@ -62,17 +62,17 @@ struct NodeTrainingOptions {
   bool operator==(const NodeTrainingOptions&) const = default;
 };
 
-// Whose links train, validate and test (LinkOptions::given).
+// The source of the links that train, validate and test (LinkOptions::given).
 inline constexpr EnumNames<bool, 2> kLinkSplitNames{{{{false, "drawn"}, {true, "dataset"}}}};
 
-// What a job on one large graph predicts links by, in place of the labels of nodes.
+// The options by which a job on one large graph predicts links, in place of the labels of nodes.
 struct LinkOptions {
   bool enabled = false;  // the rest has no meaning without
   // The links of each split are those that the dataset gives (GivenLinksSummary), and so are the negatives of
   // evaluation, of a split that has some. False: `split` draws them.
   bool given = false;
-  // Which links train, validate and test, of temporal sampling the latest; its seed also draws the negatives of
-  // evaluation, so that jobs of other weights may share them.
+  // Chooses the links that train, validate and test; under temporal sampling the latest test. Its seed also draws the
+  // negatives of evaluation, so that jobs of other weights may share them.
   data::LinkSplitOptions split;
   int64_t negatives = 1;         // pairs without an edge beside each link of a training batch, 1..1000
   int64_t eval_negatives = 100;  // beside each link that is evaluated, the same in every epoch, 1..10,000
@@ -81,7 +81,7 @@ struct LinkOptions {
   bool operator==(const LinkOptions&) const = default;
 };
 
-// What a job of node2vec draws: as torch_geometric.nn.Node2Vec, with the values of its example.
+// The walks that a job of node2vec draws: as torch_geometric.nn.Node2Vec, with the values of its example.
 struct Node2VecOptions {
   int64_t walk_length = 20;          // nodes of a walk, 2..1000
   int64_t context_size = 10;         // nodes of a window, 2..walk_length
@@ -96,7 +96,7 @@ enum class JobWeights { kBest, kLast };
 inline constexpr EnumNames<JobWeights, 2> kJobWeightsNames{
     {{{JobWeights::kBest, "best"}, {JobWeights::kLast, "last"}}}};
 struct InitialWeights {
-  // Of one of these, if any.
+  // The weights come from one of these, if any.
   JobId job;
   std::string file;
   JobWeights weights = JobWeights::kBest;  // of the job
@@ -107,8 +107,8 @@ struct InitialWeights {
   bool operator==(const InitialWeights&) const = default;
 };
 
-// What a job does whose loss, or a weight, is no longer finite: it fails; or it begins anew at its newest checkpoint
-// and skips the batches whose steps made it so (careful_steps.h).
+// The answer of a job whose loss, or a weight, is no longer finite: it fails; or it begins anew at its newest
+// checkpoint and skips the batches whose steps made it so (careful_steps.h).
 enum class NonFinite { kFail, kRewind };
 inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
     {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};
@@ -120,8 +120,8 @@ struct TrainOptions {
   nn::Loss loss = nn::Loss::kL1;
   // Weights of the classes in kCrossEntropy and kBce, each > 0; empty: all 1.
   std::vector<double> class_weights;
-  // What evaluation reports, each once, and each measuring the loss, or links; the first one chooses the best epoch.
-  // Empty: nn::MetricOf(loss), of links kMrr.
+  // Evaluation reports these, each once, and each measures the loss, or links; the first one chooses the best epoch.
+  // Empty: nn::MetricOf(loss), for links kMrr.
   std::vector<nn::Metric> metrics;
   int64_t epochs = 20;      // 1..1,000,000
   int64_t patience = 0;     // epochs without a better validation after which the job ends; 0: it does not, 1..epochs
@@ -130,8 +130,8 @@ struct TrainOptions {
   CheckpointOptions checkpoint;
   graphcache::PolicyOptions graph_cache;
   NodeTrainingOptions nodes;  // of node-level models
-  // Of sets of small graphs which of them meet in a training batch. Of one large graph kBudget bounds the rows and
-  // edges of each sampled block, of evaluation too; kBalanced is refused.
+  // For sets of small graphs this says which of them meet in a training batch. For one large graph kBudget bounds the
+  // rows and edges of each sampled block, in evaluation too; kBalanced is refused.
   data::BatchingOptions batching;
   data::CrossValidation cross_validation;  // of sets of small graphs
   LinkOptions links;                       // of one large graph
@@ -149,20 +149,20 @@ std::string ModelsOf(nn::ModelLevel level, std::string_view separator);
 // Options of a job that says no more than its dataset: nn::DefaultsOf the level.
 TrainOptions DefaultOptions(nn::ModelLevel level);
 
-// Whether a job learns a row for each node from random walks, in place of a model's layers: node2vec.
+// True if a job learns a row for each node from random walks, in place of a model's layers: node2vec.
 inline bool Walks(const TrainOptions& options) { return nn::TraitsOf(options.model.architecture).walks; }
 // Makes options of one large graph those of a job of node2vec that says nothing else: the values of PyG's example.
 void SetNode2VecDefaults(TrainOptions& options);
 
-// Whether a job is evaluated layer by layer over the whole graph: where it is asked for, and where it samples batches
-// of links, whose negatives come from anywhere, unless links have times.
+// True if a job is evaluated layer by layer over the whole graph. That is so if it is asked for, and if the job samples
+// batches of links, whose negatives come from anywhere, unless links have times.
 bool EvaluatesLayerWise(const TrainOptions& options);
 
-// Whether a job is evaluated by no batches of the graph cache: layer by layer, or, where links have times, by blocks of
+// True if a job is evaluated by no batches of the graph cache: layer by layer, or, if links have times, by blocks of
 // which each end of a link has its own.
 bool EvaluatesOutsideCache(const TrainOptions& options);
 
-// What the job's evaluations report, in order; the first decides.
+// The metrics that the job's evaluations report, in order; the first decides.
 std::vector<nn::Metric> MetricsOf(const TrainOptions& options);
 
 // Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.").

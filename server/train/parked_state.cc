@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of what is smaller a copy costs less than its place in a file.
+// A copy of a smaller tensor costs less than its place in a file.
 constexpr size_t kLeastBytes = size_t{64} << 10;
 
 bool IsWorthParking(const at::Tensor& tensor) {

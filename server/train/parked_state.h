@@ -23,8 +23,8 @@ class ParkedState {
   static absl::StatusOr<std::optional<ParkedState>> Park(const std::filesystem::path& directory,
                                                          const DiskReserve& reserve,
                                                          const std::vector<nn::NamedTensor>& tensors);
-  // Once: puts them back. Errors, transient: of reading, or other bytes than were written. What the tensors hold is of
-  // no use then.
+  // Once: puts them back. Errors, transient: of reading, or other bytes than were written. The content of the tensors
+  // is of no use then.
   absl::Status Restore();
 
  private:

@@ -125,7 +125,7 @@ std::string SampledKey(const TrainOptions& options, const data::Graph& graph) {
       ", ", static_cast<int>(nodes.sampler), " ", nodes.replace, " ", nodes.weighted, " ", nodes.disjoint, " ",
       static_cast<int>(nodes.temporal), " ", nodes.seed_time ? absl::StrCat(*nodes.seed_time) : "none", ", evaluated ",
       nodes.layer_wise_evaluation ? "layer by layer" : "by blocks");
-  // Whether the last hop has rows goes with the model.
+  // The model decides whether the last hop has rows.
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     absl::StrAppend(&key, ", ", SamplingOf(options, mode, graph.summary()).last_hop_apart ? "means" : "rows");
   }

@@ -45,7 +45,7 @@ class PlanStore {
 
   // nullopt: none is kept. A file that does not add up is one too; it is written over by the next Keep.
   std::optional<graphcache::ShapePlan> Find(const std::string& key) const;
-  // What cannot be written costs the next job the walk.
+  // If a plan cannot be written, the next job walks its schedule again.
   void Keep(const std::string& key, const graphcache::ShapePlan& plan);
   // The same of sampled sizes.
   std::optional<SampledSizes> FindSizes(const std::string& key) const;
@@ -54,7 +54,7 @@ class PlanStore {
   std::string NameOf(const std::string& key) const;
 
  private:
-  // What is kept, as `read` reads it.
+  // Returns the kept entry, as `read` reads it.
   template <class T, class Read>
   std::optional<T> FindAs(const std::string& key, const Read& read) const;
   void KeepText(const std::string& key, const std::string& body);

@@ -1,4 +1,4 @@
-// When a learning rate falls because validation gets no better: schedule kPlateau, as
+// Lowers a learning rate when validation gets no better: schedule kPlateau, as
 // torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode "rel" and no cooldown.
 // Threads: pure functions.
 #pragma once
@@ -12,8 +12,8 @@ namespace permafrost::train {
 
 struct PlateauState {
   double learning_rate = 0;  // what it has fallen to
-  // Of the epochs so far by the deciding metric; NaN: none yet. Not the job's best epoch: a value that is better by
-  // less than the threshold is none here.
+  // The best value of the deciding metric so far; NaN: none yet. It is not that of the job's best epoch: a value that
+  // is better by less than the threshold is none here.
   double best = std::numeric_limits<double>::quiet_NaN();
   int64_t bad_epochs = 0;  // in a row
   bool operator==(const PlateauState&) const = default;

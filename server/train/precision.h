@@ -1,4 +1,4 @@
-// Where a model's precision is to be had.
+// Checks that a model's precision is to be had on a device.
 #pragma once
 
 #include <string_view>

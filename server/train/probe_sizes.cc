@@ -9,7 +9,7 @@ namespace permafrost::train {
 namespace {
 
 constexpr int64_t kVaried = device::kDynamicProbes - 1;
-// Where dimensions are smaller than this, half of one has no room for different sizes.
+// Half of a dimension smaller than this has no room for different sizes.
 constexpr int64_t kLeastHalved = 64;
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 namespace permafrost::train {
 
-// What probe 1, 2, ... has in a dimension above `least`: another for each of them, `least` + `range` at most, or
-// `least` + kLeastSpread where that is more.
+// Returns what probe 1, 2, ... has in a dimension above `least`: another size for each of them, `least` + `range` at
+// most, or `least` + kLeastSpread where that is more.
 inline constexpr int64_t kLeastSpread = 15;
 int64_t ProbeSize(size_t probe, size_t dimension, int64_t least, int64_t range);
 

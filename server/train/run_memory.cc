@@ -14,7 +14,8 @@ constexpr double kMostBytes = 1e18;  // no machine has as many
 // Copies of the parameters that live as long as the run: themselves, two moments, the best epoch's. A capture copies
 // the first three.
 constexpr double kLastingCopies = 4, kStateCopies = 3, kMoments = 2;
-// Of what a training step holds at once: without gradients a layer's rows go once the next one has made its own.
+// The part of a training step's memory that a forward pass holds at once: without gradients a layer's rows go once the
+// next one has made its own.
 constexpr double kForwardPart = 0.5;
 
 // The part of all that a run takes from which on its executables are told.
@@ -23,13 +24,13 @@ constexpr double kToldExecutables = 0.1;
 int64_t ToBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, kMostBytes)); }
 double Gigabytes(double bytes) { return bytes / 1e9; }
 
-// Of what is read into this process at once: a resume's largest file, the optimizer's, as bytes and as tensors; the
-// tensors of weights that are evaluated.
+// Bytes that are read into this process at once: a resume's largest file, the optimizer's, as bytes and as tensors; or
+// the tensors of weights that are evaluated.
 double ReadBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return (limits.trains ? 2 * (kMoments + memory.state_copies) : 1) * sizeof(float) * memory.cost.parameters;
 }
 
-// Of the weights and of a step at its worst moment.
+// Bytes of the weights and of a step at its worst moment.
 double StepBytes(const RunMemory& memory, const MemoryLimits& limits) {
   const double parameters = sizeof(float) * memory.cost.parameters,
                activations = sizeof(float) * memory.cost.activations;

@@ -1,4 +1,4 @@
-// How much memory a run takes, estimated before it begins: a job that is admitted must fit.
+// Estimates the memory of a run before it begins: a job that is admitted must fit.
 // Threads: pure functions.
 #pragma once
 
@@ -23,20 +23,21 @@ struct RunMemory {
   int64_t executables = 0, executable_bytes = 0;
 };
 
-// What there is for a run, in bytes.
+// The memory that a run may take, in bytes.
 struct MemoryLimits {
   uint64_t process = 0;  // what this process may use
-  // Of a device with memory of its own, which then holds the weights and the steps; nullopt: the process's is used.
+  // For a device with memory of its own, which then holds the weights and the steps; nullopt: the process's memory is
+  // used.
   std::optional<uint64_t> device = std::nullopt;
-  // Whether a step is recorded when it is captured, which keeps copies of the state meanwhile.
+  // True: a step is recorded when it is captured, which keeps copies of the state meanwhile.
   bool records = true;
   // false: what is judged is one evaluation, without an optimizer, gradients and captures.
   bool trains = true;
 };
-// For what was judged before.
+// For a job that was judged before.
 inline constexpr MemoryLimits kNoLimits{.process = std::numeric_limits<uint64_t>::max()};
 
-// What batches that are sampled ahead may take at most of memory of so many bytes.
+// Batches that are sampled ahead may take at most so much of memory of this size.
 constexpr uint64_t SampledAheadBytes(uint64_t memory) { return memory / 32; }
 
 // The copies that the optimizer's options are to blame for.

@@ -88,7 +88,7 @@ class SampledStream final : public BatchStream {
     const data::LinkBatch* pairs = nullptr;
     if (links_ != nullptr) {
       const absl::MutexLock lock(&mu_);
-      // That of the batch before.
+      // The batch before's pairs go.
       if (given_) pairs_.pop_front();
       given_ = true;
       pairs = &pairs_.front();

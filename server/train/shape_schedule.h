@@ -16,7 +16,7 @@ struct ScheduleOptions {
   int64_t epochs = 0, batch_size = 0;
   uint64_t seed = 0;
   data::BatchingOptions batching;
-  // Of a training schedule beyond them only the beginning is walked, and its ceiling is the proven bound.
+  // If a training schedule is beyond them, only its beginning is walked, and its ceiling is the proven bound.
   WalkLimits limits;
 };
 

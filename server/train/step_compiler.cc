@@ -7,7 +7,7 @@
 namespace permafrost::train {
 namespace {
 
-// Of the first two probes, and so on: a step that keeps the number on the host would be caught.
+// Step numbers of the first two probes, and so on. They catch a step that keeps the number on the host.
 constexpr std::array<int64_t, device::kDynamicProbes> kProbeSteps{0, 1, 5, 2};
 constexpr int64_t kRungStep = 3;
 

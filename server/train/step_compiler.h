@@ -34,14 +34,15 @@ class StepCompiler final : public graphcache::Compiler {
 
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(Mode mode) override;
-  // Of a rung whose step resists being recorded for every shape, and of tasks and devices that have no such recording:
+  // If the step resists being recorded for every shape, or the task or device has no such recording, the result is
   // Capture's.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(Mode mode, const BatchShape& shape) override;
   absl::Status WarmUp(Mode mode, const BatchShape& shape) override;
   std::string NoDynamicReason() const override { return train::NoDynamicReason(backend_, task_); }
   absl::StatusOr<graphcache::StepResult> RunEager(Mode mode, const graphcache::StepInputs& inputs) override;
   int64_t shared_bytes() const override { return capturer_->shared_bytes(); }
-  // Of what replays are served from, until the next one; what executables returned before is not valid any more.
+  // Gives back the memory that replays are served from, until the next one. Results that executables returned before
+  // are not valid any more.
   void GiveBackMemory() { capturer_->GiveBackMemory(); }
 
  private:

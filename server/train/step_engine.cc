@@ -14,7 +14,7 @@
 namespace permafrost::train {
 namespace {
 
-// How old what others see of the entries may be: copying them costs with their number.
+// Other threads see entries that are at most so old: copying them costs with their number.
 constexpr std::chrono::milliseconds kEntriesInterval(500);
 
 graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& task, RunContext& context) {

@@ -1,5 +1,5 @@
-// Where every step of a run is done: batches go through the job's graph cache and come out as a replay, a capture or an
-// eager step.
+// Does every step of a run: batches go through the job's graph cache and come out as a replay, a capture or an eager
+// step.
 // Threads: the device thread. Borrows what it is made of; lives for one run.
 #pragma once
 
@@ -28,8 +28,8 @@ class StepEngine {
   StepEngine(const StepEngine&) = delete;
   ~StepEngine();
 
-  // What the cache is to capture before the next step: GraphCache::CaptureNext and Apply. A cleared cache empties those
-  // of a device that keeps graphs, before anything is captured again.
+  // Makes the captures that the cache is to have before the next step: GraphCache::CaptureNext and Apply. A cleared
+  // cache empties those of a device that keeps graphs, before anything is captured again.
   absl::Status CaptureNext(int64_t step);
   absl::Status Apply(const graphcache::Command& command, int64_t step);
 

@@ -1,5 +1,6 @@
-// What a step engine does between steps for a device that compiles by shape and keeps what it compiled (MPS): the
-// graph cache bounds the shapes that reach it, and policies that keep nothing have to empty the device itself.
+// The part of a step engine that works between steps for a device that compiles by shape and keeps what it compiled
+// (MPS): the graph cache bounds the shapes that reach it, and policies that keep nothing have to empty the device
+// itself.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -9,7 +10,7 @@
 namespace permafrost::train {
 namespace {
 
-// Of emptied caches in the log; more of them are counted only.
+// Emptied caches that the log tells of; more of them are counted only.
 constexpr int64_t kLoggedThresholds = 3;
 
 }  // namespace

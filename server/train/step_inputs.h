@@ -16,7 +16,7 @@ namespace permafrost::train {
 graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::GraphSetSummary& summary,
                                   const int64_t& step, c10::Device device);
 
-// What a model takes of such inputs.
+// Returns the part of such inputs that a model takes.
 nn::GraphSetBatch BatchOf(const graphcache::StepInputs& inputs);
 
 }  // namespace permafrost::train

@@ -22,7 +22,7 @@ struct LossOptions {
   nn::Precision precision = nn::Precision::kFloat32;
 };
 
-// Those of a job, on the device of its steps.
+// The loss options of a job, on the device of its steps.
 LossOptions LossOf(const TrainOptions& options, c10::Device device);
 
 // Forward, loss, backward, clipping, optimizer; the batch's loss is added to `losses`. Returns nothing. Borrows

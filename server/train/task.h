@@ -1,4 +1,5 @@
-// What a job learns and on what: the part of a run that differs between many small graphs and one large one.
+// A task is what a job learns and on what data: the part of a run that differs between many small graphs and one large
+// one.
 // Threads: the device thread, but for what streams of batches do on threads of their own.
 #pragma once
 
@@ -75,7 +76,7 @@ class BatchStream {
   virtual ~BatchStream() = default;
   // The next batch, the caller's until the following call; nullptr after the last one. Errors stay.
   virtual absl::StatusOr<HostBatch*> Next() = 0;
-  // Of the sampler that runs ahead, if there is one. Any thread's view of it; a moment old.
+  // The look-ahead of the sampler, if one runs ahead. Any thread's view of it; a moment old.
   virtual std::optional<LookAhead> look_ahead() const { return std::nullopt; }
 };
 
@@ -93,7 +94,7 @@ struct Evaluation {
 // The splits whose batches a step of this mode sees.
 std::vector<data::Split> SplitsOf(Mode mode);
 
-// What the source calls nodes. Errors: DataLoss.
+// Returns what the source calls these nodes. Errors: DataLoss.
 absl::StatusOr<std::vector<std::string>> NamesOfNodes(const data::Graph& graph, std::span<const uint32_t> nodes);
 // Rows of nodes with `outputs` predictions each. Errors: DataLoss.
 absl::StatusOr<NamedRows> NameNodes(const data::Graph& graph, std::span<const uint32_t> nodes, int64_t outputs);
@@ -122,14 +123,14 @@ class Task {
                                                             const std::function<bool()>& keep_going);
   virtual ~Task() = default;
 
-  // What a user calls these graphs, nodes or links of an evaluation of `split`: their names in the source, where they
-  // have some. Errors: DataLoss.
+  // Names these graphs, nodes or links of an evaluation of `split`: by their names in the source, if they have some.
+  // Errors: DataLoss.
   virtual absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const = 0;
 
   virtual nn::TensorSet& tensors() = 0;
   // For `__metadata__` of the weights file.
   virtual std::string Describe() const = 0;
-  // How the features are read and why so, one line; empty: there is nothing to say.
+  // Tells how the features are read and why, in one line; empty: there is nothing to say.
   virtual std::string_view reading() const { return ""; }
   // Returns notes for its user about how it is trained and evaluated, a line each.
   virtual std::vector<std::string> notes() const { return {}; }
@@ -145,10 +146,10 @@ class Task {
     nn::LossTerms terms;
     nn::RowGradient gradient;
   };
-  // Of tasks that make both themselves; nullopt: Forward, the job's loss and autograd do.
+  // For tasks that make outputs and gradients themselves; nullopt: Forward, the job's loss and autograd do.
   virtual std::optional<RowStep> StepRows(const graphcache::StepInputs& /*inputs*/) { return std::nullopt; }
 
-  // What the graph cache knows ahead.
+  // The plan that the graph cache knows ahead.
   virtual const graphcache::ShapePlan& plan() const = 0;
   virtual graphcache::GraphSizes sizes() const = 0;
   // The batches of all planned epochs, composed as the job asks, and then in the other ways that it may choose. Errors:
@@ -169,8 +170,8 @@ class Task {
   }
   // Why there is no capture for every shape; empty: there is.
   virtual std::string NoDynamicReason() const { return {}; }
-  // Whether the mode's batches are padded to their dynamic_shape(), and the ladder that they are rounded up to, if
-  // there is one. A hint to those who make them ready.
+  // Tells, as a hint to the threads that make batches ready, whether the mode's batches are padded to their
+  // dynamic_shape(), and the ladder that they are rounded up to, if there is one.
   virtual void Prepare(Mode /*mode*/, bool /*dynamic*/, const std::vector<BatchShape>& /*ladder*/) {}
 
   virtual int64_t batches_per_epoch() const = 0;
@@ -180,7 +181,7 @@ class Task {
   virtual int64_t unranked(data::Split /*split*/) const { return 0; }
   // Batches first_batch.. of training epoch `epoch` (from 0). Streams end before the task.
   virtual std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) = 0;
-  // Of tasks that are evaluated by steps: for which EvaluateWhole gives nothing.
+  // For tasks that are evaluated by steps, for which EvaluateWhole gives nothing.
   virtual std::unique_ptr<BatchStream> EvalBatches(data::Split split) = 0;
   // Evaluates by another way than steps over EvalBatches; nullopt: there is none. `keep_going` is asked now and then;
   // false ends with Cancelled.

@@ -154,7 +154,7 @@ class TorchRunner final : public Runner {
   }
 
  private:
-  // What there is now.
+  // The plans and limits as they are now.
   PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits()}; }
   // On the device's thread, and with what the device needs around its use.
   template <class T>

@@ -19,14 +19,14 @@ struct RunnerOptions {
   DeviceChoice device;
   // Threads of the math library; 0: the cores this process may use.
   int threads = 0;
-  // Where the shape plans of jobs are kept (plan_store.h); empty: nowhere.
+  // The folder in which the shape plans of jobs are kept (plan_store.h); empty: they are not.
   std::filesystem::path plans;
   // Hears what becomes of them that is not as it should be, a line each.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2; 0: never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // How features of large graphs are read.
+  // Options for how features of large graphs are read.
   data::RowCaches::Options features;
   // Kept free on the disk of jobs: checkpoints that are due wait while less is.
   DiskReserve reserve;

@@ -1,4 +1,4 @@
-// What a run does about what is not finite.
+// The part of Trainer that deals with values that are not finite.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -37,7 +37,7 @@ absl::Status Trainer::TakeCarefulStep(HostBatch& host) {
   if (careful_->AllFinite()) return absl::OkStatus();
   careful_->TakeBack();
   optimizer_.SkipBatch();
-  // Of a group whose other batches spoil the update, none counts.
+  // If other batches of the group spoil the update, none of the group counts.
   if (!careful_->AllFinite()) {
     careful_->TakeBack();
     optimizer_.DropGroup();

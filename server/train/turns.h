@@ -22,7 +22,7 @@ class Turns {
   // Runs all of `runs`, as many as were announced, once in each round; in every second round, counted over all calls,
   // in reverse order. One round, and more until the runs of this call took `seconds` together. Errors: of a run.
   absl::Status Add(std::span<const TimedRun> runs, double seconds);
-  // Of the run's seconds; of an even number of them the lower one in the middle. After Add.
+  // The median of the run's seconds; for an even number of them the lower one in the middle. After Add.
   double Median(size_t run) const;
 
  private:

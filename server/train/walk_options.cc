@@ -6,7 +6,7 @@
 namespace permafrost::train {
 namespace {
 
-// Those of PyG's example.
+// The values in PyG's example.
 constexpr int64_t kBatchSize = 128;
 constexpr double kLearningRate = 0.01;
 
@@ -52,7 +52,7 @@ void RefuseSampling(const NodeTrainingOptions& nodes, FieldChecker& check) {
   refuse(nodes.sampler != none.sampler, "sampler");
 }
 
-// Of rows that a step has no gradient of nothing is to change.
+// Refuses options that would change rows without a gradient in a step.
 void CheckSparseAdam(const nn::OptimizerOptions& o, FieldChecker& check) {
   const auto refuse = [&check](bool given, std::string_view field) {
     if (!given) return;

@@ -12,8 +12,8 @@
 
 namespace permafrost::train {
 
-// What a task of an evaluation needs of the options of a job, which was made for the dataset `trained`: there is
-// nothing to train, resume or keep.
+// Returns the options of a job, made for the dataset `trained`, as a task of an evaluation needs them: there is nothing
+// to train, resume or keep.
 TrainOptions OptionsOfEvaluation(TrainOptions options, const data::ImportedSummary& trained);
 
 // As Runner::EvaluateWeights.

@@ -97,7 +97,7 @@ class WholeGraphTask final : public Task {
   }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
-  // Of links: every node's row is made once, and the pairs are scored by them.
+  // For links every node's row is made once, and the pairs are scored by the rows.
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
                                                           const std::function<bool()>& keep_going) override;
 
