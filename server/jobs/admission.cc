@@ -133,7 +133,7 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
   if (!earlier) return std::nullopt;
   Job& job = earlier->job;
   if (earlier->same) return std::move(job);
-  // What may have been updated since is no part of what was asked for.
+  // Fields that may have been updated since are no part of what was asked for.
   JobSpec wanted = request.spec;
   wanted.priority = job.spec.priority;
   wanted.limits = job.spec.limits;
@@ -209,7 +209,7 @@ std::optional<DatasetTraits> Admission::TraitsOf(const DatasetId& id) const {
 absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const JobSpec& spec) const {
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (dataset.state != data::DatasetState::kReady || !dataset.summary) {
-    // What the machine keeps from being opened just now is opened again by itself: nobody needs to mend anything.
+    // A dataset that the machine cannot open just now is opened again by itself: nobody needs to mend anything.
     bool soon = false;
     if (dataset.state == data::DatasetState::kFailed) {
       const absl::Status opened = catalog_.Open(dataset.id).status();
@@ -229,7 +229,7 @@ absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const JobSpec& 
                                                           opened.status().message(), "; ask again")),
                       "DATASET_NOT_READY", {{"dataset", dataset.id.value()}});
   }
-  // Whatever else is wrong with the file, the run tells.
+  // The run tells of any other fault of the file.
   if (!opened.ok()) return std::vector<std::string>();
   absl::StatusOr<std::vector<std::string>> fits =
       runner_.CheckFits({.options = spec.train, .dataset = *opened}, "spec.", [this] { return !book_.draining(); });
@@ -267,7 +267,7 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const JobSpec& spe
     PF_ASSIGN_OR_RETURN(beginning.weights, ReadFile(path));
   }
   const absl::StatusOr<data::Dataset> dataset = catalog_.Get(spec.train.dataset);
-  // What is wrong with the dataset is told first, under the lock.
+  // Faults of the dataset are told first, under the lock.
   if (dataset.ok() && dataset->summary && runner_.CheckCompatible(spec.train, *dataset->summary, "spec.").ok()) {
     beginning.fits = Fit(spec, *dataset, origin ? &*origin : nullptr, beginning);
     beginning.dataset_uid = dataset->uid;

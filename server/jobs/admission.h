@@ -1,4 +1,4 @@
-// How jobs come and go.
+// Decides which jobs are made, retried and deleted.
 // Threads: all methods are safe anywhere and never wait for a training step. One is served at a time; weights that a
 // job begins with are read and checked before its turn, so that a slow disk keeps only jobs waiting that begin with
 // some too.
@@ -40,7 +40,7 @@ class Admission {
   // Tries again to remove the files of deleted jobs that could not be removed, where it is time. Called now and then.
   void RemoveLeavings();
   std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const;
-  // What Create refuses of the spec alone and of its dataset.
+  // Refuses what Create refuses for the spec alone and for its dataset.
   absl::Status Check(const JobSpec& spec) const;
 
  private:
@@ -63,7 +63,7 @@ class Admission {
     std::string weights;       // a whole file
     int64_t job_sequence = 0;  // of the job that they are of, if they are of one
     std::string trained_uid;   // of its dataset; empty: nobody knows
-    // Whether they fit, and the dataset of which that was asked; nullopt: it was not.
+    // Ok if they fit, and the uid of the dataset that they were held against; nullopt: they were held against none.
     absl::Status fits;
     std::optional<std::string> dataset_uid;
   };
@@ -78,12 +78,12 @@ class Admission {
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
   // Returns what the job's user should know, a line each.
   absl::StatusOr<std::vector<std::string>> CheckDataset(const JobSpec& spec) const;
-  // What the spec's init_from leads to, one that is given. Errors: of finding and reading it.
+  // Reads what the spec's init_from names; it must be given. Errors: of finding and reading it.
   absl::StatusOr<Beginning> ReadBeginning(const JobSpec& spec) const ABSL_LOCKS_EXCLUDED(mu_);
   // Checks that the weights fit the dataset, which has a summary.
   absl::Status CheckInitialWeights(const JobSpec& spec, const data::Dataset& dataset, const Beginning& beginning) const;
-  // The weights that the job begins with; empty: drawn ones. What may have changed since they were read is asked again:
-  // whether the job that they are of is still there, and whether they fit where the dataset is another one.
+  // Returns the weights that the job begins with; empty: drawn ones. Asks again what may have changed since they were
+  // read: the job that they are of must still be there, and they must fit the dataset if it is another one by now.
   absl::StatusOr<std::string> TakeInitialWeights(const JobSpec& spec, absl::StatusOr<Beginning> beginning) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `asked`: of CreateRequest.
@@ -101,7 +101,7 @@ class Admission {
   // Serializes what changes job directories. Held across calls into the catalog and the book.
   absl::Mutex mu_;
   std::vector<Leaving> leavings_ ABSL_GUARDED_BY(mu_);
-  // Whether there are any, for who must not wait for a submit that is checked.
+  // True if there are any. Callers that must not wait for a submit that is checked read it without the lock.
   std::atomic<bool> any_leavings_{false};
   int leavings_tries_ ABSL_GUARDED_BY(mu_) = 0;  // of all of them, since the newest came
   Stopwatch since_leavings_try_ ABSL_GUARDED_BY(mu_);

@@ -81,8 +81,8 @@ absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, gr
                                                      const RequestKey& request) {
   const Job& job = active.job;
   CommandLog& log = *active.commands;
-  // Where the job goes on, but not before a command that takes effect later: those between a checkpoint and a crash
-  // have their steps already. Those that found no step boundary before a drain take effect there too, ahead of it.
+  // The job goes on here, but not before a command that takes effect later: commands between a checkpoint and a crash
+  // have their steps already. Commands that found no step boundary before a drain take effect there too, ahead of it.
   const int64_t step = std::max(log.state().last_step, job.progress.checkpoint_step);
   std::vector<graphcache::Command> changed = log.Unstamped();
   for (graphcache::Command& earlier : changed) earlier.step = step;
@@ -93,7 +93,7 @@ absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, gr
   Snapshot snapshot = stored.value_or(NoStepYet(job.spec));
   snapshot.options = graphcache::Updated(log.state().options, command.update);
   const graphcache::PolicyUpdate& update = command.update;
-  // Those that thaw a running job's cache (GraphCache::UpdatePolicy).
+  // These thaw a running job's cache (GraphCache::UpdatePolicy).
   if (update.policy || update.freeze_at || update.shapes || update.rungs) {
     // A derived freeze point is not known before the run.
     snapshot.freeze_point = {.freeze_at = snapshot.options.freeze_at};

@@ -22,25 +22,26 @@ class CommandLog {
   // `spec`: the options that the job began with.
   CommandLog(const graphcache::PolicyOptions& spec, std::vector<graphcache::Command> commands);
 
-  // What a new command is checked against and put after: all at one moment.
+  // A new command is checked against this state and put after it. All fields are of one moment.
   struct State {
     graphcache::PolicyOptions options;  // once all commands have taken effect
     int64_t newest = 0;                 // its sequence; 0: there are none
     int64_t last_step = 0;              // the newest that a command has; 0: none has
   };
   State state() const;
-  // Those without a step, in order.
+  // Returns the commands without a step, in order.
   std::vector<graphcache::Command> Unstamped() const;
   // Sequence of the newest command; 0: there is none. One atomic load: it is asked at every training step.
   int64_t newest() const { return newest_.load(std::memory_order_acquire); }
   // Called in the order of their sequences. TakeWaiting returns `done` (nullptr: nobody waits). False after Close,
   // which drops `done`.
   bool Append(const graphcache::Command& command, Done done);
-  // Those after `after_sequence` that take effect at `step`: with that step or an earlier one, then those without one.
+  // Returns the commands after `after_sequence` that take effect at `step`: first those with that step or an earlier
+  // one, then those without one.
   std::vector<graphcache::Command> Due(int64_t after_sequence, int64_t step) const;
   // Gives commands of the log their step.
   void Stamp(const std::vector<graphcache::Command>& stamped);
-  // Who waits for commands up to `sequence`, in order; each once.
+  // Returns the callers that wait for commands up to `sequence`, in order; each once.
   std::vector<Done> TakeWaiting(int64_t sequence);
   // The run is over, or the next one begins: whoever still waits.
   std::vector<Done> Close();

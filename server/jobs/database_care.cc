@@ -75,7 +75,7 @@ absl::Status BackUpBeforeMigration(SQLite::Database& database, int newest) {
   fs::path copy = base;
   for (int number = 2; fs::exists(fs::symlink_status(copy, error)); ++number) copy = absl::StrCat(base, "-", number);
   const fs::path making = absl::StrCat(file.string(), ".tmp-backup");
-  // What a process that died left.
+  // A process that died may have left it.
   PF_RETURN_IF_ERROR(RemoveAll(making));
   SQLite::Statement vacuum(database, "VACUUM INTO ?");
   vacuum.bind(1, making.string());

@@ -1,4 +1,4 @@
-// What is done for a database before anything of it is changed.
+// Takes care of a database before anything in it is changed.
 // Threads: each call has the connection for itself. Throw SQLite::Exception.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the device thread does just now, for whoever watches that it gets on.
+// Tells what the device thread does just now, so that a watchdog sees whether it gets on.
 // Threads: all methods are safe anywhere. The lock is held for a copy only.
 #pragma once
 

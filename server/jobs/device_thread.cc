@@ -63,7 +63,7 @@ void ConcludeFault(const absl::Status& error, const std::optional<RunMark::Conte
   MoveAside(job, why::kDeviceFault, job.trouble.error);
 }
 
-// Of a run that stopped before its end, since it was told to.
+// Concludes a run that stopped before its end because it was told to.
 // `now`: as the book's.
 void ConcludeStop(const LiveRun& live, bool draining, absl::Time now, Job& job) {
   if (job.state == JobState::kCancelling) {
@@ -83,7 +83,7 @@ void ConcludeStop(const LiveRun& live, bool draining, absl::Time now, Job& job) 
   }
 }
 
-// Where a job goes from `job.state` when its run ended so. Sets state, error, result and trouble.
+// Moves a job from `job.state` to where this end of its run leads. Sets state, error, result and trouble.
 // `mark`: of the run. `now`: as the book's.
 void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& live, bool draining,
               const std::optional<RunMark::Content>& mark, absl::Time now, Job& job) {
@@ -102,7 +102,7 @@ void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& l
   }
 }
 
-// Of a job that is queued again though the run met no error.
+// The log line for a job that is queued again though its run met no error.
 std::string QueuedLine(const Job& job) {
   const StateChange& change = job.history.changes.back();
   if (change.reason == why::kDrained) {
@@ -281,7 +281,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   const absl::Time now = book_.Now();
   while (true) {
     const absl::StatusOr<Job> stored = book_.Conclude(id, [&](Job& job) {
-      // What kept the end from being stored is got over once it is stored.
+      // An error that kept the end from being stored is over once it is stored.
       job.trouble = before;
       const bool draining = book_.draining();
       Conclude(outcome, *run.started.live, draining, mark, now, job);
@@ -331,7 +331,7 @@ bool DeviceThread::WaitToRetry() {
     activity_.Move();
     const absl::Duration left = kRetryInterval - waited.Elapsed();
     if (left <= absl::ZeroDuration()) return true;
-    // Whatever else changes ends the wait early, and it goes on.
+    // Any other change ends the wait early, and it goes on.
     book_.changed().Reset();
     if (!book_.draining()) book_.changed().WaitFor(left);
   }

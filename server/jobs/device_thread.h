@@ -41,7 +41,7 @@ class DeviceThread {
   bool RunWhileIdle(std::function<absl::Status()> work);
   // As RunWhileIdle, and waits for it.
   bool RunNowIfIdle(const std::function<absl::Status()>& work);
-  // What the thread does, which work of RunWhileIdle tells it of, too.
+  // Tells what the thread does. Work of RunWhileIdle reports here too.
   DeviceActivityBoard& activity() { return activity_; }
   const DeviceActivityBoard& activity() const { return activity_; }
   // Waits until the thread has ended, which it does only while the book drains.
@@ -59,7 +59,7 @@ class DeviceThread {
   // Runs what RunWhileIdle was given; nothing more comes once `waits` is false.
   void DoIdleWork(bool waits);
   absl::StatusOr<train::RunOutcome> Execute(Run& run);
-  // Where `status` is a device fault: nothing runs on the device from now on.
+  // If `status` is a device fault, nothing runs on the device from now on.
   void LookForFault(const absl::Status& status);
   // Stores and tells where the job goes, and answers who waits for its commands.
   void Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);

@@ -1,4 +1,4 @@
-// What JobManager::Evaluate is asked for and answers. Threads: value types.
+// The request and the answer of JobManager::Evaluate. Threads: value types.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ enum class FilterField { kName, kState, kDataset, kLabel, kPriority, kCreateTime
 // kHas: ":".
 enum class FilterOperator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kHas };
 
-// Whether its values are numbers or times, for which < and > say something.
+// True if its values are numbers or times, which < and > compare.
 bool HasOrder(FilterField field);
 
 struct FilterComparison {

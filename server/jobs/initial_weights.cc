@@ -57,7 +57,7 @@ absl::StatusOr<std::string> ReadWeightsFile(const fs::path& path, const std::str
       std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(begin.data()), begin.size()).good();
   uint64_t header = 0;
   for (size_t i = begin.size(); i > 0; --i) header = header << 8 | begin[i - 1];
-  // What cannot be read is told by the reading below.
+  // The reading below reports a file that cannot be read.
   if (!error && (is_read || size < begin.size()) && (header > kMostHeaderBytes || size < begin.size() + header)) {
     Violations violations;
     violations.Add("spec.init_from.file", absl::StrCat("'", file,

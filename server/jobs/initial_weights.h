@@ -1,4 +1,4 @@
-// Where the weights lie that a job is to begin with, or that are evaluated.
+// Finds the weights that a job is to begin with, or that are evaluated.
 // Threads: safe anywhere.
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace permafrost::jobs {
 
-// Those of a job. Errors: NotFound; FailedPrecondition (reason ARTIFACT_NOT_READY) while it has not made them.
+// Finds a job's weights. Errors: NotFound; FailedPrecondition (reason ARTIFACT_NOT_READY) while it has not made them.
 absl::StatusOr<std::filesystem::path> FindWeightsOfJob(const JobId& job, train::JobWeights weights,
                                                        const JobBook& book);
-// Those of a file below an import root. Errors: InvalidArgument with a violation of `spec.init_from.file` for what is
-// no file; PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound.
+// Finds a file of weights below an import root. Errors: InvalidArgument with a violation of `spec.init_from.file` for
+// what is no file; PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound.
 absl::StatusOr<std::filesystem::path> FindWeightsFile(const std::string& file, const data::Catalog& catalog);
 // All of what FindWeightsFile found, which a caller calls `file`. Errors: InvalidArgument with a violation of
 // `spec.init_from.file` for what does not begin as a safetensors file, of which no more is read; ResourceExhausted, and

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int32_t kMaxRetries = 1'000'000;
 
-// Of an error that has no reason of its own.
+// The reason for an error that has none of its own.
 std::string_view ReasonOfCode(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kResourceExhausted:

@@ -18,22 +18,22 @@
 
 namespace permafrost::jobs {
 
-// What the owner of a job says of it, by key.
+// Labels that the owner of a job gives it, by key.
 using Labels = std::map<std::string, std::string>;
 inline constexpr size_t kMaxLabels = 64;
-// Whether a label may have it: [a-z][a-z0-9_-]{0,62}.
+// True if a label may have this key: [a-z][a-z0-9_-]{0,62}.
 bool IsLabelKey(std::string_view key);
 // Adds a violation of `FIELD.KEY` for each bad label, of `field` for too many.
 void Validate(const Labels& labels, std::string_view field, Violations& violations);
 
-// How long a job may take (limits.h).
+// Limits of the time that a job may take (limits.h).
 struct JobLimits {
   absl::Duration max_runtime = absl::InfiniteDuration();  // on the device, all its runs together
   absl::Time deadline = absl::InfiniteFuture();
   bool operator==(const JobLimits&) const = default;
 };
 
-// What of a dataset decides the defaults of its jobs.
+// The traits of a dataset that decide the defaults of its jobs.
 struct DatasetTraits {
   nn::ModelLevel level = nn::ModelLevel::kGraph;  // what they predict for
   bool gives_links = false;                       // it divides links by itself
@@ -77,7 +77,7 @@ struct Trouble {
 // As an error of a job is shown.
 std::string OneLine(absl::string_view message);
 
-// What programs can tell of a job's failure; its line is Job::error.
+// A job's failure, for programs; Job::error is its line for people.
 struct Failure {
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string reason;  // UPPER_SNAKE_CASE

@@ -2,7 +2,7 @@
 // first in the store, then in memory, in the gauges and for its watchers.
 // Threads: all methods are safe anywhere. Changes come one at a time, each in its turn, which is held across store
 // writes, so that memory and store change together. The lock guards the memory alone and is never held while the store
-// works: who reads, and who steps, waits for no store. What a training step touches (LiveRun) has a lock of its own.
+// works: readers and training steps wait for no store. LiveRun, which a training step touches, has a lock of its own.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ struct ActiveJob {
   Job job;                               // as stored, with its epochs
   std::shared_ptr<CommandLog> commands;  // never nullptr
   std::shared_ptr<LiveRun> live;         // while it is on the device
-  // Of a queued job, by the book's clock: since when it waits, and when it may run.
+  // For a queued job, by the book's clock: since when it waits, and when it may run.
   absl::Duration queued_at;
   absl::Duration not_before = -absl::InfiniteDuration();
   std::deque<train::EpochMetrics> unsaved_epochs;  // reported, and not yet in the store
@@ -57,7 +57,7 @@ struct StartedJob {
 struct BookOptions {
   // Wait before a run that an error of the machine ended is tried again; it doubles each time.
   absl::Duration first_retry = absl::Seconds(1);
-  // Whether a job takes the device from one of lower priority.
+  // True: a job takes the device from one of lower priority.
   bool preempt = true;
   // Most bytes kept of a job's log; 0: all.
   int64_t max_log_bytes = 0;
@@ -97,7 +97,7 @@ class JobBook {
   absl::Time Now() const { return options_.now(); }
   JobStore& store() const { return *store_; }
   ChangeHub& hub() { return hub_; }
-  // Of the jobs' logs: apart from the jobs, which change far more often.
+  // For followers of the jobs' logs. It is apart from hub(), since jobs change far more often.
   ChangeHub& log_hub() { return log_hub_; }
 
   // With the first kMostEpochs of its epochs after `after_epoch`.
@@ -136,16 +136,15 @@ class JobBook {
   bool draining() const { return draining_.load(std::memory_order_acquire); }
   const std::atomic<bool>& drain_flag() const { return draining_; }
 
-  // What follows is the device thread's.
+  // The device thread alone calls the methods that follow.
 
   // Set by whatever may let a job run sooner than was known, and by Drain.
   Event& changed() { return changed_; }
   // Moves the best of the queued jobs that may run now to preparing, or recovering. nullopt: none may; `wait` is then
   // how long it takes until one may (infinite: until something changes). Errors of the store: nothing has changed.
   absl::StatusOr<std::optional<StartedJob>> StartBest(absl::Duration& wait);
-  // The job on the device has come to warming up, or to a step. Where it is there already, or is being cancelled,
-  // nothing changes. False: the store could not take it, and nothing has changed; the run goes on, and tells it again
-  // later.
+  // The job on the device has come to warming up, or to a step. Nothing changes if it is there already, or is being
+  // cancelled. False: the store could not take it, and nothing has changed; the run goes on, and tells it again later.
   bool Advance(const JobId& id, JobState state);
   // Stores the progress that the job's LiveRun tells, with the graph cache and the epochs recorded since. On an error
   // some of it is not stored, and a later call brings it up to date. Safe beside the device thread's own methods.
@@ -160,9 +159,9 @@ class JobBook {
   // Conclude is not tried again: the job stays on the device on record, and the next start resumes it.
   void GiveUpRunning();
 
-  // What time alone changes: waiting jobs whose limits have passed fail, and a job whose wait is over may take the
-  // device from another. Called now and then, by one thread; errors of the store are logged once in a row and tried
-  // again.
+  // Makes the changes that time alone brings: waiting jobs whose limits have passed fail, and a job whose wait is over
+  // may take the device from another. Called now and then, by one thread; errors of the store are logged once in a row
+  // and tried again.
   void Attend();
 
   // Waits until no other change is under way. While the one that is waits for a lock of another process on the
@@ -174,18 +173,19 @@ class JobBook {
   ActiveJob* FindActive(const Turn& turn, const JobId& id);
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
   // The job's directory must be there.
-  // Who follows it is told of each line.
+  // Notifies followers of the log of each line.
   absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const;
   // As JobManager::ReadLog.
   absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const;
-  // Of a job that is not running; a log that cannot be opened counts as a line that could not be written.
+  // Appends a line to the log of a job that is not running. A log that cannot be opened counts as a line that could not
+  // be written.
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
 
  private:
   static constexpr absl::Duration kLongestWait = absl::Seconds(5);
 
   void EndTurn();
-  // What `f` does in the store, in the caller's turn: without the lock.
+  // Runs `f`, which works in the store in the caller's turn, without the lock.
   template <class F>
   auto Unlocked(F f) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     mu_.Unlock();
@@ -225,7 +225,7 @@ class JobBook {
   absl::Status Remember(const ActiveJob& active, const RequestKey& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SetPausing(ActiveJob& active, bool pausing, const RequestKey& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What a run of the job begins with.
+  // Makes the state that a run of the job begins with.
   absl::StatusOr<std::shared_ptr<LiveRun>> MakeLiveRun(const ActiveJob& active) const;
   // Stores `next`, then makes it what everyone sees; a job that ended leaves active_. Its epochs stay those of
   // `active`. Nothing changes on an error. `request`: that led to it, on record with it.
@@ -263,7 +263,7 @@ class JobBook {
   ChangeHub hub_;  // last: no listener runs once anything above is gone
 };
 
-// What a job's graph cache is before its first step: its options and nothing else.
+// A job's graph cache before its first step: its options and nothing else.
 graphcache::Snapshot NoStepYet(const JobSpec& spec);
 // FailedPrecondition, reason JOB_ENDED.
 absl::Status EndedError(const Job& job);

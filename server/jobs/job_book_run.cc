@@ -1,4 +1,4 @@
-// What the device thread does with the book: it takes a job, tells how far it is, and where it goes.
+// The part of JobBook that the device thread calls: it takes a job, reports its progress, and concludes it.
 #include <algorithm>
 #include <utility>
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What those that are there are called: "3000, 2500".
+// Lists the steps of the checkpoints that are there: "3000, 2500".
 std::string StepsOf(const std::vector<train::CheckpointInfo>& checkpoints) {
   std::string steps;
   for (const train::CheckpointInfo& info : checkpoints) {
@@ -64,7 +64,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   const DatasetId& trained = job.spec.train.dataset;
   const absl::StatusOr<data::Dataset> known = catalog_.Get(trained);
   const bool is_known = known.ok() && IsOfSameData(job, *known, catalog_, book_.files());
-  // Of one that is imported at the moment nobody knows; that it cannot be opened is told below.
+  // Nobody knows the data of a dataset that is imported just now; the code below reports that it cannot be opened.
   const bool is_other = known.ok() && known->state == data::DatasetState::kReady && !is_known;
   if (request.dataset.empty() && is_other) {
     return WithReason(absl::FailedPreconditionError(
@@ -77,7 +77,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
                            .rows = own ? train::EvaluatedRows::kTest : train::EvaluatedRows::kAll,
                            .metrics = {},
                            .result = {}};
-  // What walks are learned from has no splits.
+  // A graph that walks are learned from has no splits.
   if (train::Walks(job.spec.train)) evaluation.rows = train::EvaluatedRows::kAll;
   if (request.rows) evaluation.rows = *request.rows;
   // Links are divided anew in whatever graph they are of.

@@ -29,13 +29,13 @@ constexpr std::string_view kQuarantinePrefix = ".quarantine-";
 // In the directory of a job whose row is about to be deleted: the row's sequence.
 constexpr char kDeletedMark[] = "deleted";
 
-// Whether something lies in `directory`; what cannot be listed is taken to hold something.
+// True if something lies in `directory`. A directory that cannot be listed is taken to hold something.
 bool HoldsSomething(const fs::path& directory) {
   const auto names = ListDirectory(directory);
   return !names.ok() || (*names && !(*names)->empty());
 }
 
-// Whether a directory was marked as that of a row which a store with this last sequence once held.
+// True if a directory was marked as that of a row which a store with this last sequence once held.
 bool IsProvenDeleted(const fs::path& directory, int64_t last_sequence) {
   std::error_code error;
   if (!fs::is_regular_file(fs::symlink_status(directory / kDeletedMark, error))) return false;
@@ -49,8 +49,8 @@ bool IsProvenDeleted(const fs::path& directory, int64_t last_sequence) {
 absl::Status JobFiles::Make(const JobId& id) const {
   std::error_code error;
   if (fs::symlink_status(Directory(id), error).type() != fs::file_type::not_found) {
-    // Of a deletion whose renaming failed, or of a job that another database knows. It may hold checkpoints, which a
-    // new job of that id must not resume from.
+    // It was left by a deletion whose renaming failed, or belongs to a job that another database knows. It may hold
+    // checkpoints, which a new job of that id must not resume from.
     PF_ASSIGN_OR_RETURN(const std::optional<fs::path> to, Quarantine(id.value()));
     if (to) {
       telemetry::Log(telemetry::Severity::kWarning,

@@ -1,4 +1,4 @@
-// Where a job's files lie: jobs/ID/log, jobs/ID/artifacts/, and what training keeps beside them.
+// The files of jobs: jobs/ID/log, jobs/ID/artifacts/, and the files that training keeps beside them.
 // Threads: safe anywhere.
 #pragma once
 
@@ -24,13 +24,13 @@ class JobFiles {
   std::filesystem::path Directory(const JobId& id) const { return directory_ / id.value(); }
   std::filesystem::path Log(const JobId& id) const { return Directory(id) / "log"; }
 
-  // Where the run is (run_mark.h).
+  // The mark of the step that the run is at (run_mark.h).
   std::filesystem::path Mark(const JobId& id) const { return Directory(id) / "last-step"; }
 
   // An empty directory for a new job. One that is there already, of no job on record, is quarantined.
   absl::Status Make(const JobId& id) const;
   // Notes in a job's directory, on disk, that the row of this sequence is about to be deleted, so that FindStrays knows
-  // its files as deleted ones should the process die before Discard. Where that cannot be noted they are unknown ones
+  // its files as deleted ones should the process die before Discard. If the note cannot be made, they are unknown files
   // then.
   void MarkDeleted(const JobId& id, int64_t sequence) const;
   // The row stays. No error where nothing was noted.
@@ -38,7 +38,7 @@ class JobFiles {
   // Moves the directory of a job that was deleted out of the way, to Discarded(): on disk when Ok, also where there is
   // none. `sequence` (the job's) tells the leavings of two jobs of one id apart.
   absl::Status Discard(const JobId& id, int64_t sequence) const;
-  // Where the directory of a deleted job lies until it is removed.
+  // The directory of a deleted job is moved here until it is removed.
   std::filesystem::path Discarded(const JobId& id, int64_t sequence) const;
 
   // Entries of the directory that are not the directory of a job on record.
@@ -66,7 +66,7 @@ class JobFiles {
   absl::StatusOr<Piece> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const;
 
  private:
-  // Where it lies now; nullopt: it was empty, and is gone.
+  // Returns where it lies now; nullopt: it was empty, and is gone.
   absl::StatusOr<std::optional<std::filesystem::path>> Quarantine(const std::string& name) const;
 
   std::filesystem::path directory_;

@@ -19,7 +19,7 @@ namespace permafrost::jobs {
 namespace {
 
 constexpr size_t kMaxFilterLength = 4096;
-// Of parentheses: what bounds the stack.
+// Nested parentheses at most; this bounds the stack.
 constexpr int kMaxFilterDepth = 32;
 
 constexpr EnumNames<FilterField, 8> kFilterFieldNames{{{{FilterField::kName, "name"},

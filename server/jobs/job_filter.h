@@ -1,5 +1,5 @@
-// Which jobs a list is of: ListJobsRequest.filter, a subset of AIP-160. The contract in job.proto says the language.
-// Threads: values; all methods of a const filter are safe anywhere.
+// Selects the jobs of a list by ListJobsRequest.filter, a subset of AIP-160. The contract in job.proto says the
+// language. Threads: values; all methods of a const filter are safe anywhere.
 #pragma once
 
 #include <cstdint>

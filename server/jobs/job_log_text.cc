@@ -51,7 +51,7 @@ std::string FanOutText(const std::vector<int64_t>& fan_outs) {
   return absl::StrJoin(fan_outs, ",", one);
 }
 
-// Of a node-level job: how its batches come about.
+// Tells how the batches of a node-level job come about.
 std::string SamplingText(const train::NodeTrainingOptions& nodes) {
   if (nodes.fan_outs.empty()) return ", the whole graph a step";
   std::string text = absl::StrCat(", fan-out ", FanOutText(nodes.fan_outs));
@@ -80,7 +80,7 @@ std::string LinkText(const train::LinkOptions& links) {
                       "; decoder ", AbslView(nn::kLinkScoreNames.Name(links.score)), ")");
 }
 
-// What a job trains on, and counts.
+// Names the units that a job trains on and counts.
 std::string_view UnitText(const train::TrainOptions& options) {
   if (options.links.enabled) return "links";
   return options.model.level == nn::ModelLevel::kNode ? "nodes" : "graphs";

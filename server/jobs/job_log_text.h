@@ -10,10 +10,10 @@
 namespace permafrost::jobs {
 
 std::string SubmittedLine(const Job& job);
-// Of a job that has just moved to running.
+// The line for a job that has just moved to running.
 std::string StartedLine(const Job& job, std::string_view device, int threads);
 std::string EpochLine(const train::EpochMetrics& metrics, const train::TrainOptions& options);
-// Of a job in a terminal state.
+// The line for a job in a terminal state.
 std::string EndedLine(const Job& job);
 
 }  // namespace permafrost::jobs

@@ -47,9 +47,10 @@ struct CreateRequest {
   bool validate_only = false;
 };
 
-// What JobManager::Create refuses by the request alone. Errors: InvalidArgument with a violation for each bad field.
+// Refuses what JobManager::Create refuses for the request alone. Errors: InvalidArgument with a violation for each bad
+// field.
 absl::Status CheckRequest(const CreateRequest& request);
-// What every call refuses of its request_id. Errors: InvalidArgument with a violation of it.
+// Refuses a request_id that every call refuses. Errors: InvalidArgument with a violation of it.
 absl::Status CheckRequestId(const std::string& request_id);
 
 // The job that a CreateJob made when it came before.
@@ -58,7 +59,7 @@ struct CreatedBefore {
   bool same = false;  // by what was asked for; else its spec tells, which is Create's to compare
 };
 
-// What a list is of.
+// Selects and orders the jobs of a list.
 struct JobQuery {
   std::vector<JobState> states;  // empty: all
   std::string filter;            // job_filter.h; empty: all
@@ -101,11 +102,11 @@ struct JobManagerOptions {
   // Wait before a job runs again that an error of the machine ended, and before files of a deleted job are tried to be
   // removed again; it doubles each time, up to five minutes.
   absl::Duration first_retry = absl::Seconds(1);
-  // Whether a queued job takes the device from one of lower priority.
+  // True: a queued job takes the device from one of lower priority.
   bool preempt = true;
   KeepFinished keep_finished;
   int64_t max_log_bytes = 0;  // kept of each job's log; 0: all
-  // How often deadlines of waiting jobs, and waits that end, are looked at.
+  // Interval between two looks at deadlines of waiting jobs and at waits that end.
   absl::Duration attend_every = absl::Seconds(1);
   // Most jobs that have not ended; one more is refused. 0: any number.
   int64_t max_jobs = 0;
@@ -194,12 +195,12 @@ class JobManager {
   virtual void CommandGraphCache(const JobId& id, const graphcache::Command& command, const std::string& request_id,
                                  CommandDone done) = 0;
 
-  // Of calls that change what is not the jobs'.
+  // The log of calls that change something else than jobs.
   virtual RequestLog& requests() = 0;
 
-  // What each cache policy would cost a job of this spec; nothing is created. Waits for it. Bytes and times are those
-  // of the device, where `measure` says so and the device is idle. `wanted` is asked every few milliseconds, by one
-  // thread at a time. Errors: as Create, Unavailable also once the book drains; Cancelled once it is not wanted.
+  // Returns what each cache policy would cost a job of this spec; nothing is created. Waits for it. With `measure`,
+  // bytes and times are those of the device if it is idle. `wanted` is asked every few milliseconds, by one thread at a
+  // time. Errors: as Create, Unavailable also once the book drains; Cancelled once it is not wanted.
   virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure,
                                                                const std::function<bool()>& wanted) = 0;
 
@@ -210,12 +211,12 @@ class JobManager {
   virtual absl::StatusOr<JobEvaluation> Evaluate(
       const EvaluationRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
 
-  // Which entries a job of this spec would add to the graph cache of MPS; nothing is created. Waits for it. Errors: as
-  // PlanGraphCache; Unavailable on MPS while a job runs.
+  // Returns the entries that a job of this spec would add to the graph cache of MPS; nothing is created. Waits for it.
+  // Errors: as PlanGraphCache; Unavailable on MPS while a job runs.
   virtual absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec, graphcache::TorchRelease release,
                                                                   const std::function<bool()>& wanted) = 0;
 
-  // What the device thread does just now. Waits for no store and no step.
+  // Tells what the device thread does just now. Waits for no store and no step.
   virtual DeviceActivity device_activity() const { return {}; }
   // Jobs by JobState. Waits for no store.
   virtual JobCounts CountByState() const = 0;

@@ -86,8 +86,7 @@ constexpr int kPrimary = 0xff;  // of an extended code
 
 bool IsCannotOpen(const SQLite::Exception& error) { return (error.getErrorCode() & kPrimary) == SQLITE_CANTOPEN; }
 
-// Of the errnos that an error may have, those that pass: nothing is written just now, or there is too little of
-// something.
+// True for an errno that may pass: nothing is written just now, or there is too little of something.
 bool IsPassing(int error) {
   return error == EROFS || error == EACCES || error == EPERM || error == EMFILE || error == ENFILE || error == ENOMEM;
 }

@@ -20,8 +20,8 @@ namespace permafrost::jobs {
 // with nothing changed, for a file that SQLite's own check finds damaged. Throws SQLite::Exception.
 absl::Status PrepareDatabase(SQLite::Database& database);
 
-// Whether reading, writing, truncating or syncing the database or its log failed: the errno that SQLite keeps of a file
-// (SQLITE_FCNTL_LAST_ERRNO) is then of this error, and of no other one.
+// True if reading, writing, truncating or syncing the database or its log failed. The errno that SQLite keeps for a
+// file (SQLITE_FCNTL_LAST_ERRNO) then belongs to this error and to no other one.
 bool IsOfFileBytes(const SQLite::Exception& error);
 // The errno behind an error that `database` just met; 0: not known.
 int SystemErrorOf(sqlite3* database, const SQLite::Exception& met);

@@ -5,7 +5,7 @@
 namespace permafrost::jobs {
 namespace {
 
-// Where every run may lead, from whatever it was at.
+// The states that every run may lead to, whatever it was at.
 bool CanLeaveDevice(JobState to) {
   return to == JobState::kCancelling || to == JobState::kSucceeded || to == JobState::kFailed ||
          to == JobState::kQueued || to == JobState::kPaused;

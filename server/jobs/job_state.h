@@ -42,20 +42,21 @@ using JobCounts = std::array<int64_t, kJobStateNames.rows.size()>;
 constexpr bool IsTerminal(JobState s) {
   return s == JobState::kSucceeded || s == JobState::kFailed || s == JobState::kCancelled;
 }
-// Whether the device thread has the job.
+// True if the device thread has the job.
 constexpr bool IsOnDevice(JobState s) {
   return s == JobState::kPreparing || s == JobState::kWarmingUp || s == JobState::kRecovering ||
          s == JobState::kRunning || s == JobState::kCancelling;
 }
-// Whether it waits, to be taken or to be resumed.
+// True if it waits to be taken or to be resumed.
 constexpr bool IsWaiting(JobState s) { return s == JobState::kQueued || s == JobState::kPaused; }
 
-// Whether the state machine has this arrow. Pure; tested by a table.
+// True if the state machine has this arrow. Pure; tested by a table.
 //   queued -> preparing, recovering, paused, cancelled, failed (its deadline passed)
 //   preparing -> warming-up, running, and as running
 //   warming-up, recovering -> running, and as running
-//   running -> cancelling, succeeded, failed, paused, queued (drain, crash, an error of the machine or its device,
-//   preempted) cancelling -> cancelled, succeeded, failed paused -> queued, cancelled, failed (its deadline passed)
+//   running -> cancelling, succeeded, failed, paused, queued (drain, crash, an error of machine or device, preempted)
+//   cancelling -> cancelled, succeeded, failed
+//   paused -> queued, cancelled, failed (its deadline passed)
 //   failed, cancelled -> queued (a retry)
 bool CanMove(JobState from, JobState to);
 

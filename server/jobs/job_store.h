@@ -1,7 +1,7 @@
 // Jobs in SQLite (WAL, synchronous=FULL): what a method returned Ok for survives the death of the process.
-// Threads: all methods are safe anywhere; one connection under one lock. Another process that writes to the file keeps
-// those waiting that write, for as long as the thread's Patience allows and at most five seconds without one: then they
-// fail, Unavailable, with nothing done; Cancelled where nobody waits for it any more. Those that only read go on.
+// Threads: all methods are safe anywhere; one connection under one lock. While another process writes to the file,
+// methods that write wait for as long as the thread's Patience allows, and at most five seconds without one. Then they
+// fail with nothing done: Unavailable, or Cancelled if nobody waits for it any more. Methods that only read go on.
 // Specs, progress, results, graph caches and commands are JSON columns, so that a new field needs no migration; the
 // schema version is checked, and an older one brought up to date.
 #pragma once
@@ -32,13 +32,13 @@ struct RequestKey {
   std::string what;  // the call and all that it asked for, to tell another one of the same id
 };
 
-// What is on record of one.
+// The record of one request.
 struct RequestRecord {
   bool answered = true;  // else begun, and by what is known not done
   std::string subject;   // what it was about
 };
 
-// What is on record of a CreateJob that had a request_id.
+// The record of a CreateJob that had a request_id.
 struct Creation {
   JobId job;
   std::string asked;  // all that it asked for, hashed; empty: not known, as of versions before there was one
@@ -98,15 +98,15 @@ class JobStore {
   absl::Status Delete(const JobId& id) { return Delete(id, {}); }
   // The largest sequence that a job was ever inserted with, also where it is deleted since; 0: none was.
   virtual absl::StatusOr<int64_t> LastSequence() const = 0;
-  // What is on record of this request, of the kMaxRequests newest; nullopt: nothing, or the id is empty. AlreadyExists,
-  // reason REQUEST_ID_REUSED, where its id is, for another call.
+  // Returns the record of this request, if it is one of the kMaxRequests newest; nullopt: there is none, or the id is
+  // empty. AlreadyExists, reason REQUEST_ID_REUSED, if another call has its id.
   static constexpr int64_t kMaxRequests = 10'000;
   virtual absl::StatusOr<std::optional<RequestRecord>> FindRequest(const RequestKey& request) const = 0;
   // The CreateJob of this id, though its job was deleted since. Errors: as FindRequest.
   virtual absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id) const = 0;
-  // Whether it is on record as answered. Errors: as FindRequest.
+  // True if it is on record as answered. Errors: as FindRequest.
   absl::StatusOr<bool> IsAnswered(const RequestKey& request) const;
-  // Inserts or replaces. For what changes nothing else here.
+  // Inserts or replaces. For calls that change nothing else in this store.
   virtual absl::Status PutRequest(const RequestKey& request, const RequestRecord& record) = 0;
   virtual absl::Status DropRequest(const std::string& request_id) = 0;
 

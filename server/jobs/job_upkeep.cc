@@ -1,4 +1,5 @@
-// What becomes of waiting jobs by themselves: which one is next, whose time is over, and who makes room for whom.
+// The part of JobBook that looks after waiting jobs: which one is next, whose time is over, and which job makes room
+// for which.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -14,7 +15,7 @@
 namespace permafrost::jobs {
 namespace {
 
-// Whether `a` is to run before `b`: priority, then age.
+// True if `a` is to run before `b`: by priority, then by age.
 bool RunsBefore(const Job& a, const Job& b) {
   if (a.spec.priority != b.spec.priority) return a.spec.priority > b.spec.priority;
   return a.sequence < b.sequence;

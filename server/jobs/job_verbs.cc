@@ -1,4 +1,4 @@
-// What users ask of a job that is there: pause, resume, retry, update.
+// The part of JobBook that changes a job for its users: pause, resume, retry, update.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +24,7 @@ absl::Status UnreadableError(const Job& job) {
   return Unfit(job, "has a record that cannot be read", "JOB_UNREADABLE");
 }
 
-// Of a job that is not active.
+// Refuses a retry of a job that is not active, unless it failed or was cancelled.
 absl::Status CheckEndedIsRetriable(const Job& job) {
   if (job.unreadable) return UnreadableError(job);
   if (job.state == JobState::kSucceeded) {
@@ -33,7 +33,7 @@ absl::Status CheckEndedIsRetriable(const Job& job) {
   return absl::OkStatus();
 }
 
-// Of one that is.
+// Refuses a retry of an active job that is paused or being cancelled.
 absl::Status CheckActiveNeedsNoRetry(const Job& job) {
   if (job.state == JobState::kPaused) return Unfit(job, "is paused; resume it", "JOB_PAUSED");
   return job.state == JobState::kCancelling ? CancellingError(job) : absl::OkStatus();

@@ -1,4 +1,4 @@
-// How long a job may take: its max_runtime and its deadline.
+// The limits of the time that a job may take: its max_runtime and its deadline.
 // Threads: pure functions.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace permafrost::jobs {
 
 enum class Limit { kNone, kMaxRuntime, kDeadline };
 
-// Which of the job's limits is passed. `device_time`: of all its runs so far. `now`: by the wall clock, as a deadline
-// is.
+// Returns which of the job's limits is passed. `device_time`: of all its runs so far. `now`: by the clock that
+// deadlines are measured by (BookOptions::now).
 Limit PassedLimit(const JobLimits& limits, absl::Duration device_time, absl::Time now);
 
 // A new deadline must lie ahead.

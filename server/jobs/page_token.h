@@ -11,7 +11,7 @@
 
 namespace permafrost::jobs {
 
-// Of a page that ended with the job of this sequence. The order of `query.states` does not matter.
+// Makes the token of a page that ended with the job of this sequence. The order of `query.states` does not matter.
 std::string MakePageToken(int64_t sequence, const JobQuery& query);
 // The sequence. InvalidArgument (field page_token) for any text that MakePageToken did not make for this query.
 absl::StatusOr<int64_t> ParsePageToken(const std::string& token, const JobQuery& query);

@@ -28,11 +28,11 @@ class Planner {
                                                 const std::function<bool()>& wanted);
 
  private:
-  // Of a spec that could become a job.
+  // Opens the dataset of a spec that could become a job.
   absl::StatusOr<data::OpenedDataset> Open(const JobSpec& spec);
   // False once the book drains or the caller has gone. `on_device`: asked by the device thread, which gets on then.
   bool KeepGoing(bool on_device, const std::function<bool()>& wanted);
-  // Of what KeepGoing stopped.
+  // The error of work that KeepGoing stopped.
   absl::Status StoppedError() const;
   // Cancelled once KeepGoing says no.
   absl::StatusOr<graphcache::CachePlan> TryPlan(const JobSpec& spec, bool measure, const std::function<bool()>& wanted);

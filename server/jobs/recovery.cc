@@ -1,4 +1,4 @@
-// How the book takes up what the server before left: its Recover.
+// JobBook::Recover, which takes up what the server before left.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -40,7 +40,7 @@ absl::Status JobBook::Recover(bool quarantine_unknown) {
     if (jobs.empty()) break;
     for (const Job& job : jobs) {
       on_record.insert(job.id);
-      // Of a deletion that a kill cut short before the row was deleted.
+      // A kill cut a deletion short before the row was deleted.
       files_.UnmarkDeleted(job.id);
       if (!IsTerminal(job.state)) {
         unfinished.push_back(job.id);
@@ -106,7 +106,7 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   PF_RETURN_IF_ERROR(commands.status());
   const JobState was = job.state;
   CountJob(was, +1);
-  // Of versions that let it stand.
+  // Older versions let it stand.
   if (!IsOnDevice(was)) job.pausing = false;
   // One that never began has waited since its creation, which the clock may put into the future; any other was queued
   // again when its run was cut short.

@@ -39,7 +39,7 @@ absl::Status RequestLog::Once(const RequestKey& key, const std::string& subject,
   absl::Status status = body(earlier);
   if (earlier.seen == Earlier::Seen::kAnswered) return status;
   if (status.ok()) {
-    // Where this fails it stays begun, and is done again with care.
+    // If this fails it stays begun, and is done again with care.
     WarnUnrecorded(key, store_.PutRequest(key, {.answered = true, .subject = earlier.subject}));
   } else if (earlier.seen == Earlier::Seen::kNever) {
     // Not one that a dead process began: what it did would be done once more when the call comes again.

@@ -1,6 +1,6 @@
 // Calls that change what lies outside of the jobs' records (datasets, uploads, tokens, the server itself), done once
-// for each `request_id`, also where the process dies before it has answered. What changes a job's records is put on
-// record with the change itself (JobStore). Threads: all methods are safe anywhere; each waits for the disk. Borrows
+// for each `request_id`, also where the process dies before it has answered. A call that changes a job's records is put
+// on record with the change itself (JobStore). Threads: all methods are safe anywhere; each waits for the disk. Borrows
 // the store.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace permafrost::jobs {
 
-// What is known of a call when it comes.
+// The record of a call at the time when it comes.
 struct Earlier {
   enum class Seen {
     kNever,     // do it

@@ -20,7 +20,7 @@ absl::Status Reused(const std::string& request_id) {
                     "REQUEST_ID_REUSED");
 }
 
-// What a CreateJob asked for; nullopt: it is another call.
+// Returns what a CreateJob asked for; nullopt: it is another call.
 std::optional<std::string> AskedIn(absl::string_view what) {
   if (!absl::ConsumePrefix(&what, kCreation) || (!what.empty() && !absl::ConsumePrefix(&what, " "))) {
     return std::nullopt;

@@ -15,8 +15,8 @@
 
 namespace permafrost::jobs {
 
-// Those of `ended` that `keep` does not keep, the oldest end first. One whose record cannot be read stays: its files
-// are all that is left of it.
+// Returns the jobs of `ended` that `keep` does not keep, the oldest end first. One whose record cannot be read stays:
+// its files are all that is left of it.
 std::vector<Job> ChooseExpired(std::vector<Job> ended, const KeepFinished& keep, absl::Time now);
 
 class Retention {

@@ -1,4 +1,4 @@
-// Which jobs that have ended are kept.
+// The rule for which ended jobs are kept.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
     if (resumed_ && progress.step > 1) {
       last_ = progress;
       most_skipped_ = progress.skipped_batches;
-      // What is counted of this run only begins with it.
+      // Counts of this run alone begin with it.
       last_.phase_seconds = {};
       last_.look_ahead.reset();
       // Phase seconds begin with the run: any of them means that this progress came after a step.

@@ -19,8 +19,8 @@ class RunCounters {
     std::optional<telemetry::StepSeconds> step;  // when a step was done
   };
 
-  // `resumed`: the job ran before, so its first progress may hold steps of that run. How many graphs and nodes those
-  // were is not known here: of a resumed run's first progress, only the step itself is counted.
+  // `resumed`: the job ran before, so its first progress may hold steps of that run. Their graphs and nodes are not
+  // known here, so of a resumed run's first progress only the step itself is counted.
   explicit RunCounters(bool resumed) : resumed_(resumed) {}
 
   Increment Advance(const train::Progress& progress);

@@ -1,4 +1,4 @@
-// How far a run is, kept so that it survives the death of the process but costs no fsync: a small file that is written
+// Keeps how far a run is so that it survives the death of the process but costs no fsync: a small file that is written
 // over at each step. It tells the next server at which step this one died.
 #pragma once
 

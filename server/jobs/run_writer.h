@@ -19,7 +19,7 @@ class RunWriter {
   // again a second later. `what` names the run in the log, which hears of the first of several errors in a row.
   // Errors: Unavailable where the system has no thread to give.
   static absl::StatusOr<std::unique_ptr<RunWriter>> Start(std::string what, std::function<absl::Status()> store);
-  // Waits for what it stores just now. What was asked for since is not stored.
+  // Waits for the store that is under way. Requests since then are dropped.
   ~RunWriter();
 
   // Never waits.

@@ -10,8 +10,8 @@
 
 namespace permafrost::jobs {
 
-// Whether `dataset`, which has the name of the job's, has the data that the job was made of: another may have the name
-// since.
+// True if `dataset` has the data that the job was made of. Its name alone does not tell: another dataset may have the
+// name since.
 bool IsOfSameData(const Job& job, const data::Dataset& dataset, const data::Catalog& catalog, const JobFiles& files);
 
 // The dataset that the job was made of; nullopt: it is not known any more, or cannot be opened.
