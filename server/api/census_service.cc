@@ -20,7 +20,7 @@ grpc::ServerUnaryReactor* CensusService::CensusGraphCache(grpc::CallbackServerCo
   absl::StatusOr<CallLimit::Slot> slot = limits_.plans.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(
-      "the census", *std::move(slot),
+      context, "the census", *std::move(slot),
       [this, spec = *std::move(spec), release = *release, context, response]() -> absl::Status {
         PF_ASSIGN_OR_RETURN(const graphcache::Census census,
                             jobs_.TakeGraphCacheCensus(spec, release, [context] { return !context->IsCancelled(); }));

@@ -109,7 +109,7 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
   if (!slot.ok()) return Reply(context, slot.status());
   // On a thread of its own, since it waits for the disk.
   return StartThreadedCall(
-      "the deletion", *std::move(slot),
+      context, "the deletion", *std::move(slot),
       [this, id = *std::move(id), etag = request->etag(), key = KeyOf(*request)] { return DeleteOnce(id, etag, key); });
 }
 
@@ -128,7 +128,7 @@ ServerUnaryReactor* DatasetService::DeleteUpload(CallbackServerContext* context,
   if (uploads_ == nullptr) return Reply(context, NoUploads());
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  return StartThreadedCall("the deletion", *std::move(slot),
+  return StartThreadedCall(context, "the deletion", *std::move(slot),
                            [this, id = *std::move(id), key = KeyOf(*request)] { return DeleteUploadOnce(id, key); });
 }
 
@@ -162,7 +162,7 @@ ServerUnaryReactor* DatasetService::SampleDataset(CallbackServerContext* context
   if (!violations.empty()) return Reply(context, violations.ToStatus());
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  return StartThreadedCall("the sample", *std::move(slot),
+  return StartThreadedCall(context, "the sample", *std::move(slot),
                            [this, id = *std::move(id), query = *std::move(query), response]() -> absl::Status {
                              PF_ASSIGN_OR_RETURN(*response, DrawSample(catalog_, id, query));
                              return absl::OkStatus();
@@ -181,7 +181,7 @@ ServerUnaryReactor* DatasetService::PlanDataset(CallbackServerContext* context, 
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(
-      "the plan", *std::move(slot),
+      context, "the plan", *std::move(slot),
       [this, id = *std::move(id), query = *std::move(query), context, response]() -> absl::Status {
         PF_ASSIGN_OR_RETURN(*response, MakePlan(catalog_, id, query, [context] { return !context->IsCancelled(); }));
         return absl::OkStatus();

@@ -85,7 +85,7 @@ ServerUnaryReactor* JobService::ListCheckpoints(CallbackServerContext* context,
   if (!id.ok()) return Reply(context, id.status());
   absl::StatusOr<CallLimit::Slot> slot = limits_.checkpoint_lists.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  return StartThreadedCall("the list of checkpoints", *std::move(slot),
+  return StartThreadedCall(context, "the list of checkpoints", *std::move(slot),
                            [this, id = *std::move(id), verify = request->verify(), response]() -> absl::Status {
                              PF_ASSIGN_OR_RETURN(const std::vector<train::CheckpointInfo> checkpoints,
                                                  jobs_.Checkpoints(id, verify));

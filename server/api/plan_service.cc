@@ -18,7 +18,7 @@ grpc::ServerUnaryReactor* PlanService::PlanGraphCache(grpc::CallbackServerContex
   absl::StatusOr<CallLimit::Slot> slot = limits_.plans.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(
-      "the plan", *std::move(slot),
+      context, "the plan", *std::move(slot),
       [this, spec = *std::move(spec), measure = !request->without_costs(), context, response]() -> absl::Status {
         PF_ASSIGN_OR_RETURN(const graphcache::CachePlan plan,
                             jobs_.PlanGraphCache(spec, measure, [context] { return !context->IsCancelled(); }));

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/status.h"
+#include "api/unary.h"
+#include "base/patience.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/without_throwing.h"
@@ -16,10 +18,11 @@ namespace {
 // Threads: the one it starts, which calls Finish; OnDone, on gRPC's, joins it. Owns itself: deleted in OnDone.
 class ThreadedCall final : public grpc::ServerUnaryReactor {
  public:
-  ThreadedCall(std::string_view what, CallLimit::Slot slot, std::function<absl::Status()> body)
-      : what_(what), slot_(std::move(slot)), body_(std::move(body)) {
+  ThreadedCall(const grpc::CallbackServerContext& context, std::string_view what, CallLimit::Slot slot,
+               std::function<absl::Status()> body)
+      : context_(context), what_(what), slot_(std::move(slot)), body_(std::move(body)) {
     absl::StatusOr<std::thread> thread = StartThread(what_, [this] {
-      const grpc::Status status = ToGrpcStatus(WithoutThrowing(what_, body_));
+      const grpc::Status status = ToGrpcStatus(Do());
       // First, so that who has the answer finds the place free.
       slot_.reset();
       Finish(status);
@@ -37,6 +40,12 @@ class ThreadedCall final : public grpc::ServerUnaryReactor {
   }
 
  private:
+  absl::Status Do() const {
+    const Patience patience(PatienceOf(context_), [this] { return !context_.IsCancelled(); });
+    return WithoutThrowing(what_, body_);
+  }
+
+  const grpc::CallbackServerContext& context_;
   const std::string what_;
   CallLimit::Slot slot_;
   const std::function<absl::Status()> body_;
@@ -61,9 +70,9 @@ absl::StatusOr<std::thread> StartThread(std::string_view what, std::function<voi
   }
 }
 
-grpc::ServerUnaryReactor* StartThreadedCall(std::string_view what, CallLimit::Slot slot,
-                                            std::function<absl::Status()> body) {
-  return new ThreadedCall(what, std::move(slot), std::move(body));
+grpc::ServerUnaryReactor* StartThreadedCall(grpc::CallbackServerContext* context, std::string_view what,
+                                            CallLimit::Slot slot, std::function<absl::Status()> body) {
+  return new ThreadedCall(*context, what, std::move(slot), std::move(body));
 }
 
 }  // namespace permafrost::api

@@ -21,8 +21,9 @@ absl::Status NoThreadError(std::string_view what, std::string_view why);
 absl::StatusOr<std::thread> StartThread(std::string_view what, std::function<void()> body);
 
 // For a unary handler to return: `body` runs on a thread of its own, holding `slot`, and its outcome is the call's;
-// what it throws fails the call. It may fill the response, which lives until the call is finished.
-grpc::ServerUnaryReactor* StartThreadedCall(std::string_view what, CallLimit::Slot slot,
-                                            std::function<absl::Status()> body);
+// what it throws fails the call. It may fill the response, which lives until the call is finished. For a locked
+// database it waits as ReplyLater's body does, so that nothing is stored for a client that has gone.
+grpc::ServerUnaryReactor* StartThreadedCall(grpc::CallbackServerContext* context, std::string_view what,
+                                            CallLimit::Slot slot, std::function<absl::Status()> body);
 
 }  // namespace permafrost::api

@@ -89,7 +89,7 @@ grpc::ServerUnaryReactor* CreateTokenCall(grpc::CallbackServerContext* context, 
   if (tokens == nullptr) return Reply(context, NoTokens());
   absl::StatusOr<CallLimit::Slot> slot = limit.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  return StartThreadedCall("a new token", *std::move(slot), [tokens, &requests, &request, &response] {
+  return StartThreadedCall(context, "a new token", *std::move(slot), [tokens, &requests, &request, &response] {
     return MakeToken(*tokens, requests, request, response);
   });
 }
@@ -107,7 +107,7 @@ grpc::ServerUnaryReactor* RevokeTokenCall(grpc::CallbackServerContext* context, 
   if (tokens == nullptr) return Reply(context, NoTokens());
   absl::StatusOr<CallLimit::Slot> slot = limit.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  return StartThreadedCall("the revocation of a token", *std::move(slot),
+  return StartThreadedCall(context, "the revocation of a token", *std::move(slot),
                            [tokens, &requests, &request] { return RemoveToken(*tokens, requests, request); });
 }
 

@@ -24,8 +24,8 @@ inline grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, con
   return reactor;
 }
 
-// How long a call may keep its client waiting for a locked database: four fifths of what its deadline leaves, five
-// seconds at the most.
+// Returns how long a call may keep its client waiting for a locked database: four fifths of what its deadline leaves,
+// five seconds at the most.
 inline absl::Duration PatienceOf(const grpc::CallbackServerContext& context) {
   constexpr absl::Duration kMost = absl::Seconds(5);
   return std::min((absl::FromChrono(context.deadline()) - absl::Now()) * 0.8, kMost);

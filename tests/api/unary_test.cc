@@ -94,5 +94,28 @@ TEST_F(UnaryTest, ACallWaitsForALockedDatabaseForAPartOfItsTimeOnly) {
   EXPECT_LT(left[1], absl::Seconds(2)) << "so that its client hears of it in time";
 }
 
+TEST_F(UnaryTest, ACallOnAThreadOfItsOwnWaitsNoLongerForALockedDatabase) {
+  data::Dataset dataset;
+  dataset.id = DatasetId("zinc");
+  catalog_.Put(dataset);
+  std::atomic<bool> given_up = false;
+  absl::Duration left;
+  catalog_.SetDeleteWait([&] {
+    left = Patience::Left(absl::InfiniteDuration());
+    while (Patience::IsWanted()) absl::SleepFor(absl::Milliseconds(1));
+    given_up = true;
+  });
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
+  v1::DeleteDatasetRequest request;
+  request.set_name("datasets/zinc");
+  google::protobuf::Empty empty;
+  const grpc::Status status = dataset_stub_->DeleteDataset(&context, request, &empty);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
+  while (!given_up) absl::SleepFor(absl::Milliseconds(1));
+  catalog_.SetDeleteWait(nullptr);
+  EXPECT_LT(left, absl::Seconds(2)) << "so that its client hears of it in time";
+}
+
 }  // namespace
 }  // namespace permafrost::api
