@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "absl/synchronization/notification.h"
 #include "client/fake_server.h"
 #include "client/program.h"
 #include "client/sample_jobs.h"
@@ -190,21 +189,6 @@ TEST_F(JobCommandTest, SubmitWarnsOfWhatAUserShouldKnow) {
   EXPECT_THAT(json.out, HasSubstr("the job has no graphs to validate on"));
 }
 
-TEST_F(JobCommandTest, SubmitTriesAgainWithTheSameRequestId) {
-  Recorder<std::string> ids;
-  fake_.jobs.create = [&](const v1::CreateJobRequest& request, v1::Job& job) {
-    if (ids.Add(request.request_id()) < 2) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
-    job = QueuedJob();
-    return grpc::Status::OK;
-  };
-  fake_.Start();
-  EXPECT_EQ(Run({"job", "submit", "--dataset", "zinc"}).exit_code, 0);
-  const std::vector<std::string> seen = ids.seen();
-  ASSERT_EQ(seen.size(), 3u);
-  EXPECT_THAT(seen, testing::Each(seen[0]));
-  EXPECT_FALSE(seen[0].empty());
-}
-
 TEST_F(JobCommandTest, BadFilesAndFlagsAreToldInOneLineWithoutAServer) {
   const TempDir directory;
   const std::string path = directory.path() / "job.yaml";
@@ -261,31 +245,6 @@ TEST_F(JobCommandTest, BadFilesAndFlagsAreToldInOneLineWithoutAServer) {
     EXPECT_EQ(result.err, c.err) << c.why;
     EXPECT_THAT(result.out, IsEmpty()) << c.why;
   }
-}
-
-TEST_F(JobCommandTest, NoServerIsOneLineThatNamesAddressAndFlag) {
-  // A port that was free a moment ago and that nothing else takes meanwhile: a server that has stopped.
-  fake_.Start();
-  fake_.Stop();
-  const std::string line =
-      "permafrost: no server at " + fake_.address() +
-      " (start permafrostd, or name another with --server HOST:PORT, PERMAFROST_SERVER or --context)\n";
-  const std::vector<std::vector<std::string>> commands = {{"server", "info"},    {"job", "list"},
-                                                          {"job", "watch", "x"}, {"job", "submit", "--dataset", "d"},
-                                                          {"job", "logs", "x"},  {"dataset", "import", "d", "."}};
-  for (const auto& command : commands) {
-    const ProgramResult result = Run(command);
-    EXPECT_EQ(result.exit_code, 3) << command[1];
-    EXPECT_EQ(result.err, line) << command[1];
-    EXPECT_THAT(result.out, IsEmpty()) << command[1];
-  }
-  const ProgramResult from_environment =
-      RunProgram({"server", "info", "--output", "json"}, {{"PERMAFROST_SERVER", fake_.address()}});
-  EXPECT_EQ(from_environment.exit_code, 3);
-  const json error = json::parse(from_environment.err)["error"];
-  EXPECT_EQ(error["code"], "UNREACHABLE");
-  EXPECT_EQ(error["exitCode"], 3);
-  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(fake_.address()));
 }
 
 TEST_F(JobCommandTest, RefusalsShowEveryBadField) {
@@ -389,48 +348,6 @@ TEST_F(JobCommandTest, ShowCancelDelete) {
   const json job = json::parse(Run({"job", "show", "zinc-1", "--output", "json"}).out);
   EXPECT_EQ(job["spec"]["model"]["hiddenChannels"], 64);
   EXPECT_EQ(job["resumes"], 0) << "fields at their default are there";
-}
-
-TEST_F(JobCommandTest, LogsAreRawAndContinueAfterALoss) {
-  Recorder<v1::StreamJobLogsRequest> requests;
-  fake_.jobs.logs = [&](const v1::StreamJobLogsRequest& request, grpc::ServerWriter<v1::StreamJobLogsResponse>& writer,
-                        grpc::ServerContext&) {
-    v1::StreamJobLogsResponse piece;
-    if (requests.Add(request) == 0) {
-      piece.set_data("one\n\x1b[1mtw");
-      piece.set_next_offset(110);
-      writer.Write(piece);
-      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
-    }
-    piece.set_data("o\n");
-    piece.set_next_offset(112);
-    writer.Write(piece);
-    return grpc::Status::OK;
-  };
-  fake_.Start();
-  const ProgramResult result = Run({"job", "logs", "zinc-1", "--follow", "--tail", "10"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out, "one\n\x1b[1mtwo\n");
-  EXPECT_THAT(result.err, HasSubstr("lost the server"));
-  ASSERT_EQ(requests.seen().size(), 2u);
-  EXPECT_EQ(requests.seen()[0].offset(), -10);
-  EXPECT_TRUE(requests.seen()[0].follow());
-  EXPECT_EQ(requests.seen()[1].offset(), 110);
-}
-
-TEST_F(JobCommandTest, AServerThatDoesNotAnswerIsNotWaitedForForever) {
-  absl::Notification client_gave_up;
-  fake_.server.info = [&](const v1::GetServerInfoRequest&, v1::ServerInfo&) {
-    client_gave_up.WaitForNotification();
-    return grpc::Status::OK;
-  };
-  fake_.Start();
-  const ProgramResult result = Run({"server", "info", "--timeout", "1"});
-  client_gave_up.Notify();
-  // The handler, which may begin only now, looks at this frame.
-  fake_.Stop();
-  EXPECT_EQ(result.exit_code, 3);
-  EXPECT_THAT(result.err, StartsWith("permafrost: no answer from " + fake_.address()));
 }
 
 TEST_F(JobCommandTest, HelpDocumentsTheExitCodes) {

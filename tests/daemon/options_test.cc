@@ -3,14 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
-#include <map>
-#include <regex>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "daemon/parse_options.h"
 #include "temp_dir.h"
 
 namespace permafrost {
@@ -18,24 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-using Variables = std::map<std::string, std::string>;
-
-ParsedOptions Parse(const std::vector<std::string>& args, const Variables& variables = {}) {
-  std::vector<const char*> argv = {"permafrostd"};
-  for (const std::string& arg : args) argv.push_back(arg.c_str());
-  return ParseOptions(static_cast<int>(argv.size()), argv.data(),
-                      [&variables](const std::string& name) -> std::optional<std::string> {
-                        const auto it = variables.find(name);
-                        return it == variables.end() ? std::nullopt : std::optional(it->second);
-                      });
-}
-
-Options Parsed(const std::vector<std::string>& args, const Variables& variables = {}) {
-  ParsedOptions parsed = Parse(args, variables);
-  EXPECT_TRUE(parsed.options.has_value()) << parsed.text;
-  return parsed.options.value_or(Options{});
-}
 
 std::string WriteConfig(const TempDir& dir, const std::string& content) {
   const auto path = dir.path() / "permafrost.toml";
@@ -383,58 +362,6 @@ TEST(ParseOptions, NamesTheFlagThatItDoesNotKnow) {
   const ParsedOptions parsed = Parse({"--drain-timeout", "5"});
   EXPECT_EQ(parsed.exit_code, 2);
   EXPECT_EQ(parsed.text, "permafrostd: '--drain-timeout' is not known here; see --help\n");
-}
-
-TEST(ParseOptions, HelpNamesEveryFlagItsVariableAndDefault) {
-  const ParsedOptions parsed = Parse({"--help"});
-  EXPECT_FALSE(parsed.options.has_value());
-  EXPECT_EQ(parsed.exit_code, 0);
-  for (const char* part : {"--listen", "PERMAFROST_LISTEN; default 127.0.0.1:7433", "--metrics", "127.0.0.1:9464",
-                           "--state-dir", "./permafrost-state", "--device", "--threads", "--import-root", "--insecure",
-                           "--config", "PERMAFROST_CONFIG", "--exit-timeout SECONDS", "--cache-policy NAME",
-                           "PERMAFROST_FREEZE_AT; default 0", "--on-miss NAME", "--shapes NAME", "Exit codes", "143"}) {
-    EXPECT_THAT(parsed.text, HasSubstr(part));
-  }
-}
-
-// The text is made from the struct: what it calls the default, given back, changes nothing.
-TEST(ParseOptions, HelpTellsTheDefaultsOfTheStruct) {
-  const std::string help = Parse({"--help"}).text;
-  const std::regex default_of(R"(\((PERMAFROST_[A-Z_]+); default ([^)]+)\))");
-  Variables told;
-  for (std::sregex_iterator it(help.begin(), help.end(), default_of), end; it != end; ++it) told[(*it)[1]] = (*it)[2];
-  size_t variables = 0;
-  for (size_t at = help.find("(PERMAFROST_"); at != std::string::npos; at = help.find("(PERMAFROST_", at + 1)) {
-    ++variables;
-  }
-  EXPECT_EQ(told.size(), variables - 1) << "all but --config have a default";
-  const Options got = Parsed({}, told);
-  const Options want;
-  EXPECT_EQ(got.listen, want.listen);
-  EXPECT_EQ(got.metrics, want.metrics);
-  EXPECT_EQ(got.state_dir, want.state_dir);
-  EXPECT_EQ(got.device, want.device);
-  EXPECT_EQ(got.threads, want.threads);
-  EXPECT_EQ(got.import_roots, want.import_roots);
-  EXPECT_EQ(got.quarantine_unknown_jobs, want.quarantine_unknown_jobs);
-  EXPECT_EQ(got.insecure, want.insecure);
-  EXPECT_EQ(got.exit_timeout, want.exit_timeout);
-  EXPECT_EQ(got.graph_cache, want.graph_cache);
-}
-
-// client/make-reference writes it there.
-TEST(ParseOptions, TheReadmeHasTheHelp) {
-  std::ifstream file(PERMAFROST_SOURCE_DIR "/server/daemon/README.md");
-  const std::string readme{std::istreambuf_iterator<char>(file), {}};
-  const std::string help = std::regex_replace(Parse({"--help"}).text, std::regex(" +\n"), "\n");
-  EXPECT_NE(readme.find(help.substr(0, help.find_last_not_of('\n'))), std::string::npos)
-      << "server/daemon/README.md is not what permafrostd --help says; rewrite it with: client/make-reference";
-}
-
-TEST(ParseOptions, VersionIsOneLine) {
-  const ParsedOptions parsed = Parse({"--version"});
-  EXPECT_EQ(parsed.exit_code, 0);
-  EXPECT_THAT(parsed.text, ::testing::MatchesRegex("permafrostd [0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
 
 }  // namespace
