@@ -282,7 +282,7 @@ def test_an_import_is_checked_and_not_begun(client, server):
     (source / "raw" / "edge.csv").unlink()
     with pytest.raises(permafrost.InvalidArgument, match="the directory holds none of"):
         client.datasets.import_path(source, "checked", validate_only=True)
+    client.datasets.import_pyg(molecules(12), "there", progress=False)
     with pytest.raises(permafrost.AlreadyExists):
-        client.datasets.import_pyg(molecules(12), "there", progress=False)
         client.datasets.import_pyg(molecules(12), "there", validate_only=True, progress=False)
     shutil.rmtree(source)

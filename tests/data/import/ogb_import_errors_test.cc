@@ -211,7 +211,6 @@ TEST(OgbImport, MemoryIsBoundedWhateverTheSourceSays) {
   for (int i = 0; i < 100000; ++i) counts += "0\n";
   many.erase("raw/num-node-list.csv");
   many["raw/num-node-list.csv.gz"] = Gzip(counts);
-  many.erase("raw/num-node-list.csv");
   Files wide = SmallSet();
   std::string row = "1";
   for (int i = 1; i < 200; ++i) row += ",1";

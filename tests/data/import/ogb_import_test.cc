@@ -28,7 +28,6 @@ TEST(OgbImport, AByteOrderMarkIsNoPartOfTheFirstCell) {
   for (auto& [name, text] : marked) text.insert(0, "\xef\xbb\xbf");
   marked["raw/edge.csv.gz"] = Gzip(marked["raw/edge.csv"]);
   marked.erase("raw/edge.csv");
-  marked.erase("raw/edge.csv");
   const TempDir plain_folder, marked_folder;
   const auto plain = MakeStore(plain_folder.path(), SmallSet()), set = MakeStore(marked_folder.path(), marked);
   ASSERT_TRUE(plain != nullptr && set != nullptr);

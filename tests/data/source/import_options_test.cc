@@ -82,8 +82,7 @@ TEST(ImportOptions, WhatCannotBeIsNamed) {
        "options.tu.max_degree", "4096 is outside 1..4095, one-hot"},
       {"fractions of more than all", [](ImportOptions& o) { o.valid_fraction = 0.21; }, "options.valid_fraction",
        "0.21 and options.train_fraction 0.8 make 1.01, more than 1; accepted: both given, together at most 1 (each "
-       "that is not "
-       "given is its default, 0.8 of train_fraction and 0.1 of valid_fraction)"},
+       "that is not given is its default, 0.8 of train_fraction and 0.1 of valid_fraction)"},
   };
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.why);
