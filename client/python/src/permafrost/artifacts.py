@@ -54,7 +54,7 @@ def receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib
 
 
 class LinkPrediction(NamedTuple):
-    """What a job predicts for one link."""
+    """The prediction of a job for one link."""
 
     source: str
     target: str

@@ -1,4 +1,4 @@
-"""Where the server is, and calls to it whose errors are those of `permafrost.errors`."""
+"""Finds the server, and makes calls to it whose errors are those of `permafrost.errors`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Response = TypeVar("_Response")
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a connection is protected by and who its caller is. Errors name a file or a variable, never its content."""
+    """The protection of a connection, and who its caller is. Errors name a file or a variable, never its content."""
 
     token: str = field(default="", repr=False)
     tls: bool = False
@@ -79,7 +79,7 @@ def find_credentials(
 
 
 def _stays_here(target: str) -> bool:
-    """Whether what is sent there stays on this machine."""
+    """Returns whether what is sent there stays on this machine."""
     host = target.rpartition(":")[0].strip("[]")
     try:
         return target.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -88,14 +88,14 @@ def _stays_here(target: str) -> bool:
 
 
 def _tell_passed_over(ended: Any) -> None:
-    """Where the server passed over changes, since this client took them more slowly than they came."""
+    """Warns that the server passed over changes, since this client took them more slowly than they came."""
     for key, value in ended.trailing_metadata() or ():
         if key == "permafrost-dropped-states":
             _LOG.warning("%s changes were passed over: they came faster than they were taken", value)
 
 
 class _Call(NamedTuple):
-    """What gRPC lets an interceptor change of a call."""
+    """The details of a call that gRPC lets an interceptor change."""
 
     method: str
     timeout: float | None
@@ -148,7 +148,7 @@ class Connection:
     def __init__(self, target: str, timeout: float, patience: float, credentials: Credentials | None = None) -> None:
         self.target = target
         self.timeout = timeout
-        # How long a server that went away is waited for while something of it is followed.
+        # The time that a server that went away is waited for while something of it is followed.
         self.patience = patience
         self._closed = False
         options = [
@@ -181,7 +181,7 @@ class Connection:
         self.channel.close()
 
     def went_away(self, error: PermafrostError) -> bool:
-        """Whether the server, rather than the request, is what failed: one that dies may cancel what it was doing."""
+        """Returns whether the server failed, rather than the request: one that dies may cancel what it was doing."""
         return isinstance(error, (Unavailable, Cancelled)) and not self._closed
 
     def call(self, method: Callable[..., _Response], request: Any, timeout: float | None = None) -> _Response:
@@ -229,7 +229,8 @@ class Connection:
                 self.pause(error)
 
     def patiently(self, attempt: Callable[[], _Response]) -> _Response:
-        """What `attempt` returns, tried again while no server answers or the server asks for it, `patience` at most."""
+        """Returns what `attempt` returns, tried again while no server answers or the server asks for it, for `patience`
+        at most."""
         began = time.monotonic()
         while True:
             try:

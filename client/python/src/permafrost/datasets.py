@@ -40,13 +40,13 @@ class Dataset:
 
     @property
     def uid(self) -> str:
-        """Which of all that ever had this name: made by its import, and never given to another. Empty where the import
-        was only checked (`validate_only`)."""
+        """Tells it from all others that ever had its name: made by its import, and never given to another. Empty where
+        the import was only checked (`validate_only`)."""
         return str(self.proto.uid)
 
     @property
     def etag(self) -> str:
-        """Another one whenever the dataset is. For `Datasets.delete`."""
+        """Changes whenever the dataset does. For `Datasets.delete`."""
         return str(self.proto.etag)
 
     @property
@@ -56,7 +56,7 @@ class Dataset:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Of a READY one: what it holds."""
+        """The contents of a dataset that is ready."""
         p = self.proto
         if p.HasField("graph_set"):
             s = p.graph_set

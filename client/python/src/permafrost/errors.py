@@ -1,4 +1,4 @@
-"""What this package raises: one class for each canonical code, and three of its own."""
+"""The errors that this package raises: one class for each canonical code, and three of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shown(value: Any) -> str:
 
 
 class PermafrostError(Exception):
-    """What the server or the connection refused; `str()` is one line.
+    """A refusal by the server or the connection; `str()` is one line.
 
     code: the canonical code, such as "INVALID_ARGUMENT".
     violations: the fields that were refused.
@@ -122,7 +122,7 @@ class Unimplemented(PermafrostError):
 
 
 class InputError(PermafrostError, ValueError):
-    """What was given cannot be sent: found before the server was asked. `field` of a violation is row and column, or
+    """An argument cannot be sent: found before the server was asked. `field` of a violation is row and column, or
     the name of an argument."""
 
     code = "INPUT"
@@ -163,7 +163,7 @@ _DETAILS_KEY = "grpc-status-details-bin"
 
 
 def needs(what: str, extra: str, error: ImportError) -> InputError:
-    """What is raised where a package of an extra is missing."""
+    """Raised where a package of an extra is missing."""
     return InputError(f"{what} needs the package {error.name}: pip install 'permafrost-client[{extra}]'")
 
 

@@ -25,7 +25,7 @@ def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
     what: what an error calls this, such as "submit". Errors: InputError that names the field and what is accepted.
     """
     own = message.DESCRIPTOR.fields_by_name
-    # Those of messages, of which none may be in two.
+    # The fields of inner messages, of which none may be in two.
     inner: dict[str, list[FieldDescriptor]] = {}
     for field in own.values():
         if _is_single_message(field):
@@ -48,7 +48,7 @@ def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
 
 
 def too_large(message: Message, most: int) -> InputError:
-    """Of a message that is beyond `most` bytes: names the field that takes the most of it."""
+    """For a message that is beyond `most` bytes: names the field that takes the most of it."""
     path, size = [], message.ByteSize()
     part: Any = message
     while isinstance(part, Message):
@@ -80,7 +80,7 @@ def enum_name(descriptor: EnumDescriptor, number: int) -> str:
 
 
 def metric_values(metrics: Iterable[Any]) -> dict[str, float]:
-    """Of MetricValues: {"mae": ...}, in their order."""
+    """Returns MetricValues as {"mae": ...}, in their order."""
     return {
         enum_name(metric.DESCRIPTOR.fields_by_name["metric"].enum_type, metric.metric): metric.value
         for metric in metrics
@@ -112,7 +112,7 @@ def _is_time(field: FieldDescriptor) -> bool:
 
 
 def _prefix(descriptor: EnumDescriptor) -> str:
-    """What all names of an enum begin with: LOSS_ of LOSS_UNSPECIFIED."""
+    """Returns what all names of an enum begin with: LOSS_ of LOSS_UNSPECIFIED."""
     return str(next(v.name for v in descriptor.values if v.number == 0)).removesuffix("UNSPECIFIED")
 
 

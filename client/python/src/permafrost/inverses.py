@@ -1,4 +1,4 @@
-"""Whether an import stores each edge with its inverse."""
+"""The choice whether an import stores each edge with its inverse."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Job:
 
     @property
     def notes(self) -> list[str]:
-        """What its user should know of it, found as it was submitted, as that it has no rows to validate on."""
+        """Notes for its user, found as it was submitted, such as that it has no rows to validate on."""
         return list(self.proto.notes)
 
     @property
@@ -77,17 +77,18 @@ class Job:
 
     @property
     def state_changes(self) -> list[dict[str, Any]]:
-        """How it came to its state, in order: state, time (UTC), reason, such as "PREEMPTED", and message."""
+        """The changes that led to its state, in order: state, time (UTC), reason, such as "PREEMPTED", and message."""
         return [job_values.state_change(change) for change in self.proto.state_changes]
 
     @property
     def device_time(self) -> datetime.timedelta:
-        """On the device, all its runs together."""
+        """The time on the device, all its runs together."""
         return datetime.timedelta(seconds=self.proto.device_time.ToNanoseconds() / 1e9)
 
     @property
     def result(self) -> dict[str, Any]:
-        """Of a job that succeeded: best_epoch, best_test_metric, best_test_metrics {"mae": ...} ... Empty otherwise."""
+        """The result of a job that succeeded: best_epoch, best_test_metric, best_test_metrics {"mae": ...} ... Empty
+        otherwise."""
         return job_values.result(self.proto.result) if self.proto.HasField("result") else {}
 
     def refresh(self) -> Job:
@@ -142,7 +143,7 @@ class Job:
         return pandas.DataFrame(rows, columns=columns).set_index("epoch")
 
     def epochs(self) -> list[dict[str, Any]]:
-        """What `metrics` shows, without pandas."""
+        """The rows that `metrics` shows, without pandas."""
         return [job_values.epoch(epoch) for epoch in self.refresh().proto.epochs]
 
     def cancel(self) -> Job:
@@ -200,8 +201,8 @@ class Job:
         return self
 
     def checkpoints(self, *, verify: bool = False) -> list[dict[str, Any]]:
-        """Those on disk, newest first: step, state ("complete" or "damaged"), epoch, total_bytes, create_time (UTC),
-        error ... verify: every byte is read and checksums are compared."""
+        """The checkpoints on disk, newest first: step, state ("complete" or "damaged"), epoch, total_bytes, create_time
+        (UTC), error ... verify: every byte is read and checksums are compared."""
         request = job_pb2.ListCheckpointsRequest(parent=self.proto.name, verify=verify)
         response = self._connection.call(self._connection.jobs.ListCheckpoints, request)
         return [job_values.checkpoint(checkpoint) for checkpoint in response.checkpoints]

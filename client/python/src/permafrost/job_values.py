@@ -1,4 +1,4 @@
-"""What a server says of a job, as plain values: texts, numbers, and dicts of them; times in UTC."""
+"""The answers of a server about a job as plain values: texts, numbers, and dicts of them; times in UTC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METRICS = job_pb2.Metric.DESCRIPTOR
 
 
 def error_reason(status: Any) -> str:
-    """That of its ErrorInfo; empty without one."""
+    """Returns the reason of its ErrorInfo; empty without one."""
     info = error_details_pb2.ErrorInfo()
     for detail in status.details:
         if detail.Unpack(info):

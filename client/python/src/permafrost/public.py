@@ -1,4 +1,4 @@
-"""What a public class promises of its errors: each is one of `permafrost.errors`, of one line."""
+"""The promise of public classes about their errors: each is one of `permafrost.errors`, of one line."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class _Files:
             self.paths = {source.name: source}
         elif source.is_dir():
             named = {p.relative_to(source): p for p in source.rglob("*") if p.is_file()}
-            # What a file manager leaves, such as .DS_Store; the server takes no such names.
+            # Files that a file manager leaves, such as .DS_Store; the server takes no such names.
             hidden = {p for p in named if any(part.startswith(".") for part in p.parts)}
             # In the order of `permafrost upload send`, so that each goes on with what the other began.
             self.paths = dict(sorted((p.as_posix(), path) for p, path in named.items() if p not in hidden))
@@ -97,7 +97,7 @@ class Upload:
 
     @property
     def bytes(self) -> int:
-        """Of all its files, as they were declared."""
+        """The bytes of all its files, as they were declared."""
         return int(self.proto.bytes)
 
     @property
@@ -106,13 +106,13 @@ class Upload:
 
     @property
     def counted_bytes(self) -> int:
-        """What it takes of the server's --max-upload: `bytes` while it sends and for 15 minutes after, then
+        """The bytes that it takes of the server's --max-upload: `bytes` while it sends and for 15 minutes after, then
         `received_bytes`."""
         return int(self.proto.counted_bytes)
 
     @property
     def last_use_time(self) -> datetime.datetime | None:
-        """When a byte of it came last, or an import read it; by the server's clock, in UTC."""
+        """The time at which a byte of it came last, or an import read it; by the server's clock, in UTC."""
         if not self.proto.HasField("last_use_time"):
             return None
         moment: datetime.datetime = self.proto.last_use_time.ToDatetime(tzinfo=datetime.timezone.utc)
@@ -187,7 +187,7 @@ def upload_folder(connection: Connection, source: pathlib.Path, progress: bool) 
             _send(connection, files, bar)
         yield files.start.name
     finally:
-        # What cannot be removed now the server removes itself when it is old: it is not waited for again.
+        # An upload that cannot be removed now is removed by the server when it is old: it is not waited for again.
         with contextlib.suppress(PermafrostError):
             request = dataset_pb2.DeleteUploadRequest(name=files.start.name, request_id=str(uuid.uuid4()))
             connection.call(connection.datasets.DeleteUpload, request, _REMOVAL_SECONDS)

@@ -24,8 +24,8 @@ MODULES: dict[tuple[str, str], Callable[[Mapping[str, Any]], torch.nn.Module]] =
     **{("node", name): nodes.build for name in parts.NODE_CONVOLUTIONS},
     ("node", "node2vec"): node2vec.NodeEmbedding,
 }
-# What these modules take from a description. Another option, where it is on, is of a newer server: another model, maybe
-# under the same weights.
+# The options that these modules take from a description. Another option, where it is on, is of a newer server: another
+# model, maybe under the same weights.
 _OPTIONS = {
     *("architecture", "level", "hidden_channels", "num_layers", "dropout", "heads", "norm", "residual"),
     *("jumping_knowledge", "virtual_node", "pooling", "num_targets", "node", "edge"),
@@ -34,12 +34,12 @@ _OPTIONS = {
     *("walk_length", "context_size", "walks_per_node", "p", "q", "num_negative_samples"),
 }
 _OFF = (False, 0, None, "", "none")
-# Of `node_inputs`: what the server makes for nodes in place of features.
+# The values of `node_inputs` that the server makes for nodes in place of features.
 MADE_INPUTS = ("degree", "constant")
 
 
 def level_of(spec: Mapping[str, Any]) -> str:
-    """Of descriptions by older servers, too, which do not say it."""
+    """Returns the level of a model, also by the description of an older server, which does not say it."""
     return str(spec.get("level", "graph" if "pooling" in spec else "node"))
 
 
@@ -120,7 +120,7 @@ def _call(module: Any, graphs: Any) -> torch.Tensor:
 
 
 def _node_rows(graphs: Any, spec: Mapping[str, Any]) -> torch.Tensor | None:
-    """What the nodes of one large graph begin with, [nodes, in_channels]; None: the model's own embeddings of them."""
+    """Returns the input of the nodes of one large graph, [nodes, in_channels]; None: the model's own embeddings."""
     if spec.get("embedded_nodes"):
         return None
     width = spec["in_channels"]
@@ -165,7 +165,7 @@ def _encoded(table: torch.Tensor | None, spec: Mapping[str, Any], name: str) -> 
         raise ValueError(f"data: {name} has {table.size(1)} columns, and the model reads {columns}")
     if spec["float_columns"]:
         return table.float()
-    # Of what is not finite, too, this is no 0.
+    # For a value that is not finite this is no 0 either.
     broken = table[table.double().frac() != 0]
     if broken.numel():
         raise ValueError(f"data: {name}: {float(broken[0]):g} is no whole number, and the model reads categories")

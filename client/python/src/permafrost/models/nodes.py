@@ -90,7 +90,7 @@ class LinkDecoder(torch.nn.Module):
 
 
 PYG_MODELS = {"sage": GraphSAGE, "gcn": GCN}
-# What PyG's own models have.
+# The options of PyG's own models.
 PLAIN = {"residual": False, "jumping_knowledge": "last", "norm": "none", "aggregation": "mean", "input_dropout": 0, "normalize_features": False, "embedded_nodes": 0}
 
 

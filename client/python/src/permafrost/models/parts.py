@@ -1,4 +1,4 @@
-"""What models for sets of graphs and for one large graph are both made of: convolutions and norms of PyG."""
+"""The parts of models for sets of graphs and for one large graph: convolutions and norms of PyG."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class GraphArrays:
 
 
 def split_called(name: Any) -> str | None:
-    """Which of SPLITS a name means; None: none of them."""
+    """Returns which of SPLITS a name means; None: none of them."""
     if not isinstance(name, str):
         return None
     plain = name.strip().lower()
@@ -47,7 +47,7 @@ def split_called(name: Any) -> str | None:
 
 
 def by_split(given: Mapping[Any, Any], what: str) -> dict[str, Any]:
-    """What is given for each split, by its name in SPLITS."""
+    """Returns what is given for each split, by its name in SPLITS."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         split = split_called(name)
@@ -267,8 +267,8 @@ def as_float32(array: Array, what: str) -> Array:
 
 
 def write_names(folder: pathlib.Path, names: Sequence[Any] | Array, what: str) -> None:
-    """What the nodes are called, a name a row; nothing where each is called by its row. Warns of names that cannot be
-    kept."""
+    """Writes the names of the nodes, a name a row; nothing where each is called by its row. Warns of names that cannot
+    be kept."""
     if all(isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < 2**63 for name in names):
         numbers = np.asarray(names, dtype=np.int64)
         if np.unique(numbers).size == numbers.size:

@@ -12,7 +12,7 @@ import numpy as np
 from permafrost.errors import InputError
 from permafrost.sources.files import SPLITS, Array, by_split
 
-# Of OGB's parts; others tell of a link what the server does not take.
+# The entries of OGB's parts; others tell of a link what the server does not take.
 _READ = {"edge", "edge_neg", "source_node", "target_node", "target_node_neg"}
 
 

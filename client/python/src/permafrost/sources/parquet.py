@@ -38,7 +38,7 @@ class Tables:
 
 @dataclass
 class _Nodes:
-    """What edges need to know of the nodes. sorted_ids, rows: the ids in rising order, and the row of each."""
+    """The part of the nodes that edges need to know. sorted_ids, rows: the ids in rising order, and the row of each."""
 
     count: int
     sorted_ids: Array | None = None
@@ -215,7 +215,7 @@ def _id_column(table: _Table, batch: Any, first: int, column: str) -> Array:
 
 
 class _SplitColumn:
-    """Which split each row is in, by the texts of a column."""
+    """Returns which split each row is in, by the texts of a column."""
 
     def __init__(self, table: _Table, column: str | None) -> None:
         self._table, self._column = table, column or ""

@@ -15,7 +15,7 @@ from permafrost.sources import links
 from permafrost.sources.files import Array, GraphArrays, by_split, check_splits, write_graph, write_set
 
 _MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-# What RandomLinkSplit adds is read where it is given as link_split.
+# The tensors that RandomLinkSplit adds are read where they are given as link_split.
 _LINKS = {"edge_label", "edge_label_index", "pos_edge_label", "pos_edge_label_index"}
 _LINKS |= {"neg_edge_label", "neg_edge_label_index"}
 _READ = {"x", "edge_index", "edge_attr", "edge_weight", "edge_time", "node_time", "time", "y", "num_nodes"}
@@ -65,7 +65,7 @@ def write(
 
 
 def _copy_mapping(dataset: Any, folder: pathlib.Path) -> None:
-    """What OGB calls the nodes, where its dataset was downloaded with it."""
+    """Copies the names that OGB gives the nodes, where its dataset was downloaded with it."""
     root = getattr(dataset, "root", None)
     found = sorted(pathlib.Path(root, "mapping").glob("nodeidx2*.csv*")) if isinstance(root, str) else []
     if len(found) == 1:
@@ -133,7 +133,7 @@ def _masks(data: Any, column: int, what: str) -> dict[str, Array] | None:
     return splits
 
 
-# What a set of graphs has no place for.
+# A set of graphs has no place for these.
 _OF_ONE_GRAPH = {"edge_weight", "edge_time", "node_time", "time", *_MASKS.values()}
 
 
@@ -171,7 +171,7 @@ def _arrays(data: Any, what: str, read: frozenset[str] = frozenset(_READ)) -> Gr
 
 
 def _numpy(tensor: Any, name: str, what: str) -> Any:
-    """Of a tensor, a number or a list of numbers; None of None."""
+    """Takes a tensor, a number or a list of numbers; None gives None."""
     import torch
 
     if tensor is None:

@@ -19,7 +19,8 @@ from rdkit import Chem, rdBase
 from permafrost.errors import InputError, Violation, needs, shown
 from permafrost.sources.files import GraphArrays, write_set
 
-# What stands for the first value, the second ...; one beyond the last stands for all others where there is "misc".
+# The texts that stand for the first value, the second ...; one beyond the last stands for all others where there is
+# "misc".
 _CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER", "misc")
 _HYBRIDIZATION = ("SP", "SP2", "SP3", "SP3D", "SP3D2", "misc")
 _BOND = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC", "misc")
