@@ -304,3 +304,18 @@ def test_uploads_are_listed_resumed_and_deleted(make_server, tmp_path, monkeypat
     client.uploads.delete(id)
     client.uploads.delete(id)
     assert client.uploads.list() == []
+
+
+def test_folders_behind_links_are_sent_as_the_program_sends_them(tmp_path):
+    from permafrost import uploads
+
+    source, elsewhere = tmp_path / "source", tmp_path / "elsewhere"
+    for folder in (source, elsewhere, elsewhere / ".hidden"):
+        folder.mkdir()
+    for file in (source / "b.csv", source / ".DS_Store", elsewhere / "a.csv", elsewhere / ".hidden" / "c.csv"):
+        file.write_text("0,1\n")
+    (source / "raw").symlink_to(elsewhere)
+    assert list(uploads._Files(source).paths) == ["b.csv", "raw/a.csv"]
+    (elsewhere / "round").symlink_to(tmp_path / "source" / "raw")
+    with pytest.raises(permafrost.InputError, match="round: a link to a folder that it lies in"):
+        uploads._Files(source)

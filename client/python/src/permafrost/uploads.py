@@ -27,6 +27,24 @@ _MOST_DAMAGED = 3
 _REMOVAL_SECONDS = 5.0
 
 
+def _files_below(source: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Finds the files of a folder, also through links to other folders, as `permafrost upload send` does."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for folder, folders, names in os.walk(source, onerror=fail, followlinks=True):
+        # Hidden ones are left by a file manager, such as .DS_Store; the server takes no such names.
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in folders:
+            link = pathlib.Path(folder, name)
+            if link.is_symlink() and pathlib.Path(folder).resolve().is_relative_to(link.resolve()):
+                raise InputError(f"{link}: a link to a folder that it lies in")
+        for path in (pathlib.Path(folder, name) for name in names if not name.startswith(".")):
+            if path.is_file():
+                yield path
+
+
 class _Files:
     """The files of a source with their sizes and checksums."""
 
@@ -34,11 +52,8 @@ class _Files:
         if source.is_file():
             self.paths = {source.name: source}
         elif source.is_dir():
-            named = {p.relative_to(source): p for p in source.rglob("*") if p.is_file()}
-            # Files that a file manager leaves, such as .DS_Store; the server takes no such names.
-            hidden = {p for p in named if any(part.startswith(".") for part in p.parts)}
             # In the order of `permafrost upload send`, so that each goes on with what the other began.
-            self.paths = dict(sorted((p.as_posix(), path) for p, path in named.items() if p not in hidden))
+            self.paths = dict(sorted((p.relative_to(source).as_posix(), p) for p in _files_below(source)))
         else:
             raise InputError(f"{source}: not found")
         if not self.paths:
