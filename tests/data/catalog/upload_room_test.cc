@@ -1,4 +1,4 @@
-// What uploads take of the bytes that all of them may take, and how they are told.
+// The part that uploads take of the bytes that all of them may take, and how they are told.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,25 +130,25 @@ TEST_F(UploadRoomTest, FilesOfAClockThatWasAheadGoOnceThisProcessHasSeenADay) {
   for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
     fs::last_write_time(entry.path(), fs::file_time_type::clock::now() + std::chrono::hours(400 * 24));
   }
-  const auto store = OpenStore(absl::ZeroDuration(), /*max_age=*/absl::Milliseconds(200));
+  const auto store = OpenStore(absl::ZeroDuration(), /*max_age=*/absl::Seconds(2));
   EXPECT_THAT(store->List(UploadId(), 10), SizeIs(1));
-  absl::SleepFor(absl::Milliseconds(300));
+  absl::SleepFor(absl::Milliseconds(2'200));
   EXPECT_THAT(store->List(UploadId(), 10), IsEmpty());
 }
 
 TEST(UploadAccountTest, ABytePutsTheEndOff) {
-  UploadAccount account(absl::Milliseconds(300));
+  UploadAccount account(absl::Seconds(1));
   const UploadId id("a");
   account.Put(id, 100, 0);
   for (int i = 1; i <= 4; ++i) {
-    absl::SleepFor(absl::Milliseconds(100));
+    absl::SleepFor(absl::Milliseconds(300));
     account.SetReceived(id, static_cast<uint64_t>(i));
   }
   EXPECT_EQ(account.Find(id)->counted, 100u);
-  absl::SleepFor(absl::Milliseconds(400));
+  absl::SleepFor(absl::Milliseconds(1'200));
   EXPECT_EQ(account.Find(id)->counted, 4u);
   account.SetSending(id, true);
-  absl::SleepFor(absl::Milliseconds(400));
+  absl::SleepFor(absl::Milliseconds(1'200));
   EXPECT_EQ(account.Find(id)->counted, 100u) << "for as long as a call sends";
   EXPECT_EQ(account.CountedBeside(id), 0u);
   account.Erase(id);
