@@ -14,10 +14,10 @@ enum class OperatorFault {
   kEachCall,   // another result each time
 };
 
-// Of the next calls.
+// The fault of the next calls.
 inline OperatorFault operator_fault = OperatorFault::kNone;
 
-// Whether a step calls it; an executable calls the operator itself.
+// True: a step calls it; an executable calls the operator itself.
 inline bool called_by_step = false;
 struct CalledByStep {
   CalledByStep() { called_by_step = true; }
@@ -25,7 +25,7 @@ struct CalledByStep {
   ~CalledByStep() { called_by_step = false; }
 };
 
-// What a call adds to the right result.
+// The number that a call adds to the right result.
 inline double NextOperatorError() {
   static double calls = 0;
   switch (operator_fault) {
@@ -42,7 +42,7 @@ inline double NextOperatorError() {
   return 0;
 }
 
-// Of a tensor that needs no gradient: a copy of it.
+// Returns a copy of a tensor that needs no gradient.
 inline at::Tensor CopyOf(const at::Tensor& x) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("faulty::copy", "").typed<at::Tensor(const at::Tensor&)>();

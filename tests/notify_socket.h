@@ -41,7 +41,7 @@ class NotifySocket {
     }
     return {};
   }
-  // Whether a datagram that begins so is among those that have come; all of them are taken.
+  // Returns whether a datagram that begins so is among those that have come; all of them are taken.
   bool HasCome(const std::string& beginning) const {
     bool found = false;
     for (std::string lines = Receive(MSG_DONTWAIT); !lines.empty(); lines = Receive(MSG_DONTWAIT)) {

@@ -33,7 +33,7 @@ using Forward = std::function<Tensor(const std::vector<Tensor>& leaves)>;
 // The analyzer loses what a std::function owns.
 // NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks)
 
-// Of the shipped ZINC sample's batches of 32.
+// The sizes of the shipped ZINC sample's batches of 32.
 constexpr int64_t kNodes = 741, kEdges = 1590, kGraphs = 32, kEdgeKinds = 4, kAtomKinds = 28;
 
 Tensor LeafOf(const Tensor& t) { return t.detach().clone().set_requires_grad(true); }

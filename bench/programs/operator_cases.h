@@ -1,4 +1,4 @@
-// What bench/run operators times.
+// The operators that bench/run operators times.
 #pragma once
 
 #include <cstdint>

@@ -100,7 +100,7 @@ TEST_F(TokenStoreTest, AnExpiredTokenOpensNothing) {
   EXPECT_EQ(store->List().size(), 1U) << "it is still listed";
 }
 
-// What tokens expire by is the store's clock, which is not the wall clock where that was set back.
+// Tokens expire by the store's clock, which is not the wall clock where that was set back.
 TEST_F(TokenStoreTest, TokensExpireByTheClockThatTheStoreIsGiven) {
   absl::Time now = absl::FromUnixSeconds(1'700'000'000);
   const auto store = TokenStore::Open(File(), [&now] { return now; });

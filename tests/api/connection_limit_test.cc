@@ -1,4 +1,4 @@
-// How many connections a client calls on, and how long one stays on which nobody calls.
+// Bounds of how many connections a client calls on, and of how long one stays on which nobody calls.
 #include "api/connection_limit.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TEST(ConnectionLimit, ClosedConnectionsAreNotCounted) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("2 connections of tokens/a are open"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--max-connections-per-client"));
   EXPECT_TRUE(limit.Count("tokens/a", "unix:").ok()) << "connections of a socket are not told apart";
-  // Where the system does not say which are open, nobody is kept out.
+  // Nobody is kept out if the system does not say which are open.
   open.reset();
   const Stopwatch waited;
   while (!limit.Count("tokens/a", "ipv4:10.0.0.7:4").ok()) ASSERT_LT(waited.Elapsed(), kPatience);
@@ -104,7 +104,7 @@ TEST_F(ConnectionsOfAClientTest, OneMoreIsRefusedUntilOneIsClosed) {
   ExpectTooManyConnections(Ask(third, mine_));
   EXPECT_TRUE(Ask(first, mine_).ok()) << "those that there are go on";
   EXPECT_TRUE(Ask(third, other_).ok()) << "of another client";
-  // Of every kind.
+  // Calls of every kind.
   v1::WatchJobRequest watch;
   watch.set_name("jobs/a");
   {

@@ -137,7 +137,7 @@ TEST(CreateRequestFromWire, LinksAreDividedByTheDatasetWhereItDividesThem) {
   EXPECT_FALSE(read(request, divided(false))->spec.train.links.given);
   links.set_split(v1::LinkPrediction::SPLIT_DATASET);
   EXPECT_TRUE(read(request, divided(false))->spec.train.links.given);
-  // What a job is told to be makes the same job again.
+  // The spec that a job is told to have makes the same job again.
   jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
   job.spec = read(request, divided(true))->spec;
   v1::CreateJobRequest again;

@@ -1,4 +1,4 @@
-// What the gate takes of a call's metadata.
+// The parts of a call's metadata that the gate takes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

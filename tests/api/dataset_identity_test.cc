@@ -1,4 +1,4 @@
-// Which dataset is meant: uid, etag and imports that are only checked.
+// The identity of datasets: uid, etag and imports that are only checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

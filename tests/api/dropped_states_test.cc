@@ -1,4 +1,4 @@
-// What a watch tells of the states that its client did not take.
+// A watch tells of the states that its client did not take.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -53,7 +53,7 @@ class FakeGraph : public data::Graph {
 
 class FakeCatalog : public data::Catalog {
  public:
-  // What Open finds.
+  // Sets what Open finds.
   void SetOpened(const std::string& id, data::OpenedDataset opened) {
     absl::MutexLock lock(&mu_);
     opened_[id] = std::move(opened);
@@ -67,7 +67,7 @@ class FakeCatalog : public data::Catalog {
     hub_.Notify(key);
   }
   CountedHub& hub() { return hub_; }
-  // What Delete waits for, as for a slow disk.
+  // Sets what Delete waits for, as for a slow disk.
   void SetDeleteWait(std::function<void()> wait) {
     absl::MutexLock lock(&mu_);
     delete_wait_ = std::move(wait);

@@ -22,7 +22,7 @@
 
 namespace permafrost::api {
 
-// Of every job here.
+// The create_time of every job here.
 inline const absl::Time kCreateTime = absl::FromUnixSeconds(1'700'000'000);
 
 class FakeJobManager : public jobs::JobManager {
@@ -31,12 +31,12 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return traits_;
   }
-  // Of every dataset; nullopt, as at first: none is known.
+  // Sets the traits of every dataset; nullopt, as at first: none is known.
   void SetTraits(std::optional<jobs::DatasetTraits> traits) {
     absl::MutexLock lock(&mu_);
     traits_ = std::move(traits);
   }
-  // What a test does to a job.
+  // Changes a job as a test wants it.
   void Put(jobs::Job job) {
     const std::string key = job.id.value();
     {
@@ -74,7 +74,7 @@ class FakeJobManager : public jobs::JobManager {
   }
   // Before the server starts: so many bytes of a log are a segment.
   void SetLogSegments(int64_t bytes) { log_segment_bytes_ = bytes; }
-  // What GetSince was asked for, in order.
+  // The requests of GetSince, in order.
   std::vector<int64_t> asked_since() const {
     absl::MutexLock lock(&mu_);
     return asked_since_;
@@ -103,7 +103,7 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return plan_was_measured_;
   }
-  // What Evaluate answers; it reports half of its rows first.
+  // Sets what Evaluate answers; it reports half of its rows first.
   void SetEvaluation(absl::StatusOr<jobs::JobEvaluation> evaluation) {
     absl::MutexLock lock(&mu_);
     evaluation_ = std::move(evaluation);
@@ -216,7 +216,7 @@ class FakeJobManager : public jobs::JobManager {
       absl::MutexLock lock(&mu_);
       asked_since_.push_back(after_epoch);
     }
-    // As of a job on the device: more at each look.
+    // As for a job on the device: more at each look.
     if (jobs::IsOnDevice(job.state)) job.device_time = ++looks_ * absl::Milliseconds(1);
     std::erase_if(job.epochs, [after_epoch](const train::EpochMetrics& e) { return e.epoch <= after_epoch; });
     if (job.epochs.size() > jobs::kMostEpochs) job.epochs.resize(jobs::kMostEpochs);

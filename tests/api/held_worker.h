@@ -12,7 +12,7 @@
 
 namespace permafrost::api {
 
-// Of a server with `limits_.threads = 1` it holds the only one, from its making on until Release: with ResumeJob of the
+// Holds the only thread of a server with `limits_.threads = 1`, from its making on until Release: with ResumeJob of the
 // job `a`, which it puts there, running.
 class HeldWorker {
  public:
@@ -38,7 +38,7 @@ class HeldWorker {
     if (call_.joinable()) Release();
     manager_.SetVerbWait(nullptr);
   }
-  // What the call came to; once.
+  // Returns the outcome of the call; once.
   grpc::Status Release() {
     release_.Notify();
     call_.join();

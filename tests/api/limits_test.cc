@@ -1,4 +1,4 @@
-// What clients may keep open: how much of each kind, and what becomes of streams that nobody reads.
+// Bounds of what clients may keep open, and the fate of streams that nobody reads.
 #include <gmock/gmock.h>
 
 #include <fstream>

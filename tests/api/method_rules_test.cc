@@ -19,7 +19,7 @@
 namespace permafrost::api {
 namespace {
 
-// Those of every file of proto/permafrost/v1 that is linked in.
+// Returns the methods of every file of proto/permafrost/v1 that is linked in.
 std::set<std::string> MethodsOfTheContract() {
   // Touched, so that they are in the pool.
   v1::Job::descriptor();
@@ -54,7 +54,7 @@ TEST(MethodRules, AreThoseOfTheContract) {
   EXPECT_EQ(rules, methods);
 }
 
-// What reads is named so; what else a method is called must be seen to change something.
+// Methods that read are named so; any other method must be seen to change something.
 TEST(MethodRules, WhatOnlyReadsIsNamedSo) {
   for (const access::MethodRule& rule : access::MethodRules()) {
     const std::string name(rule.path.substr(rule.path.rfind('/') + 1));

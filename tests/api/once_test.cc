@@ -88,7 +88,7 @@ TEST_F(OnceTest, AnImportIsBegunOnce) {
     return status;
   };
   ASSERT_TRUE(import().ok());
-  // What became of it since.
+  // The dataset changes before the call comes again.
   ASSERT_TRUE(DeleteDataset("zinc", "").ok());
   const grpc::Status gone = import();
   EXPECT_EQ(gone.error_code(), grpc::StatusCode::NOT_FOUND);
@@ -161,7 +161,7 @@ TEST_F(OnceTest, OtherWordsMeanWhatTheyWouldHaveMeantWhenTheJobWasMade) {
   const DatasetTraits bare{.level = kNode};
   const absl::Time before = kCreateTime - absl::Seconds(1), after = kCreateTime + absl::Seconds(1);
   const DatasetTraits divides{.level = kNode, .gives_links = true, .uid = "a", .create_time = before};
-  // Of jobs of older versions, which noted no uid, and of a clock that was set back.
+  // Traits for jobs of older versions, which noted no uid, and for a clock that was set back.
   const DatasetTraits divided{.level = kNode, .gives_links = true, .uid = "", .create_time = before};
   const struct {
     const char* why;

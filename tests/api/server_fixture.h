@@ -126,7 +126,7 @@ class ServerTest : public ::testing::Test {
   std::map<std::string, int> dropped_states_ ABSL_GUARDED_BY(device_mu_);
   const graphcache::PolicyOptions default_graph_cache_{
       .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
-  // Of a server that starts in SetUp.
+  // The limits of a server that starts in SetUp.
   CallLimitOptions limits_;
   // Called before a call's status is sent, which waits for it.
   std::function<void(std::string_view method)> before_status_;

@@ -89,8 +89,8 @@ TEST_F(UnaryTest, ACallWaitsForALockedDatabaseForAPartOfItsTimeOnly) {
   ASSERT_EQ(left.size(), 2u);
   EXPECT_GT(left[0], absl::ZeroDuration());
   EXPECT_LE(left[0], absl::Seconds(5)) << "of a call without a deadline";
-  // Of the time that the client gives it, which the wire rounds up: a call that is given up in time leaves its client
-  // some.
+  // A part of the time that the client gives it, which the wire rounds up: a call that is given up in time leaves its
+  // client some.
   EXPECT_LT(left[1], absl::Seconds(2)) << "so that its client hears of it in time";
 }
 

@@ -1,5 +1,5 @@
-// UploadDataset: the stream's own rules. What becomes of the bytes is UploadStore's; the Python package's tests drive
-// both in the real daemon.
+// UploadDataset: the stream's own rules. UploadStore decides what becomes of the bytes; the Python package's tests
+// drive both in the real daemon.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -90,7 +90,7 @@ TEST_F(UploadTest, OneThatCameIsAnsweredAgainUnlessItIsKnownFromABackupAlone) {
   };
   come();
   come();
-  // Which has the records, and no uploads.
+  // The store has the records, and no uploads.
   ASSERT_TRUE(store_->Delete(UploadId("mine")).ok());
   come();
   EXPECT_TRUE(store_->Source(UploadId("mine")).ok()) << "its bytes are here";

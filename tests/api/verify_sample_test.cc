@@ -172,7 +172,7 @@ TEST_F(VerifySampleTest, ThereAreFewAtATime) {
   v1::PlanDatasetResponse planned;
   EXPECT_EQ(dataset_stub_->PlanDataset(&plan_context, plan, &planned).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
-  // What takes no slot is served meanwhile.
+  // Calls that take no slot are served meanwhile.
   grpc::ClientContext context;
   v1::ListDatasetsResponse list;
   EXPECT_TRUE(dataset_stub_->ListDatasets(&context, {}, &list).ok());

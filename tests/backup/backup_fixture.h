@@ -78,7 +78,7 @@ class BackupTest : public testing::Test {
                 tell);
   }
 
-  // What lies in the root, in order of names.
+  // Returns what lies in the root, in order of names.
   std::vector<std::string> InRoot() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(root_)) names.push_back(entry.path().filename().string());

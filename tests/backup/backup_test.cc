@@ -252,7 +252,7 @@ TEST_F(BackupTest, ACopyIsCheckedOnceAndDamageIsNamed) {
   EXPECT_THAT(std::string(BeginRestore(copy).status().message()), HasSubstr("jobs/a/log is missing"));
   fs::rename(copy / "log", copy / "jobs/a/log");
   EXPECT_EQ(BeginRestore(copy).value(), true);
-  // What the daemon does next changes files; where it dies before the end, it goes on there.
+  // The next work of the daemon changes files; where it dies before the end, it goes on there.
   Put(copy / "jobs/a/log", "another line");
   EXPECT_EQ(BeginRestore(copy).value(), true);
   ASSERT_TRUE(EndRestore(copy).ok());

@@ -20,7 +20,7 @@ using testing::IsEmpty;
 
 class CheckpointCopyTest : public BackupTest {
  protected:
-  // Of a job whose record knows of the checkpoint of this step.
+  // Makes the record of a job know of the checkpoint of this step.
   static std::function<void(jobs::Job&)> WithCheckpoint(int64_t step) {
     return [step](jobs::Job& job) { job.progress.checkpoint_step = step; };
   }

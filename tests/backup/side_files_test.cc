@@ -1,4 +1,4 @@
-// What a backup holds beside jobs and datasets, calls for one that come again, and a disk that fills meanwhile.
+// The content of a backup beside jobs and datasets, calls for one that come again, and a disk that fills meanwhile.
 #include "backup/side_files.h"
 
 #include <fcntl.h>
@@ -63,7 +63,7 @@ TEST_F(SideFilesTest, TheAuditLogAndWantedImportsAreInIt) {
   }
   EXPECT_EQ(ReadFile(root_ / "one/datasets/.imports/qm9.json").value_or(""), "{\"wanted\": true}");
   EXPECT_FALSE(fs::exists(root_ / "one/datasets/.imports/zinc.json.tmp.abcdef"));
-  // What the daemon that goes on from it is told.
+  // The daemon that goes on from it is told this.
   const auto manifest = ReadManifest(root_ / "one");
   ASSERT_TRUE(manifest.ok() && *manifest);
   EXPECT_THAT((*manifest)->imports, ElementsAre("qm9", "zinc"));

@@ -13,7 +13,7 @@
 namespace permafrost {
 namespace {
 
-// What a daemon does with its signals, as the exit code of a process of its own.
+// Does with signals what a daemon does, as the exit code of a process of its own.
 [[noreturn]] void WaitForDrain(int signals_sent) {
   BlockSignals();
   DrainSignal drain;

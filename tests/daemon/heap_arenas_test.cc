@@ -16,7 +16,7 @@
 namespace permafrost {
 namespace {
 
-// Of the C library, as it tells of itself.
+// Returns the number of heaps that the C library tells of itself.
 int NumHeaps() {
 #ifdef __GLIBC__
   char* text = nullptr;

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 class ReloadTest : public testing::Test {
  protected:
-  // What a reload says, and `options` after it.
+  // Returns what a reload says; `options` is then as after it.
   std::string ReloadWith(const ParsedOptions& read, Options& options) {
     testing::internal::CaptureStdout();
     Reload([&] { return read; }, {.tokens = *tokens_, .certificates = nullptr, .drain = drain_}, options);

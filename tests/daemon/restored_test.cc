@@ -48,7 +48,7 @@ TEST(Restored, AJobWaitsWhoseDatasetIsNotReady) {
   ASSERT_TRUE(TakeUpRestored(server.state_dir(), server.catalog(), *server.operator->()).ok());
   for (const auto& c : kCases) EXPECT_EQ(server.Get(c.id).state, c.want) << c.id;
   EXPECT_TRUE(ReadRestored(server.state_dir()).has_value()) << "it is done once";
-  // What is paused goes on once its dataset is there.
+  // A paused job goes on once its dataset is there.
   server.catalog().Put("imported-anew");
   EXPECT_EQ(server->Resume(JobId("imported-anew"))->state, JobState::kQueued);
 }

@@ -43,7 +43,7 @@ TEST(ServiceEnvironment, IsReadFromTheVariablesOfTheManager) {
   EXPECT_EQ(all.socket, "/run/notify");
   EXPECT_EQ(all.watchdog, absl::Minutes(1));
   EXPECT_EQ(ReadFrom({{"WATCHDOG_USEC", "1000"}}).watchdog, absl::Milliseconds(1));
-  // Of another process, and what is no number.
+  // The PID of another process, and a text that is no number.
   EXPECT_EQ(ReadFrom({{"WATCHDOG_USEC", "1000"}, {"WATCHDOG_PID", absl::StrCat(getpid() + 1)}}).watchdog,
             absl::ZeroDuration());
   EXPECT_EQ(ReadFrom({{"WATCHDOG_USEC", "soon"}}).watchdog, absl::ZeroDuration());

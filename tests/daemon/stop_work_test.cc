@@ -41,7 +41,8 @@ TEST(StopWork, WaitsForBoth) {
   }
 }
 
-// What goes on uses what it was given, which therefore outlives these tests; static, so that it does not count as lost.
+// Work that goes on uses what it was given, which therefore outlives these tests; static, so that it does not count as
+// lost.
 TEST(StopWork, NamesTheJobThatGoesOn) {
   static auto& catalog = *new api::FakeCatalog();
   static auto& jobs = *new SlowJobs();

@@ -1,4 +1,4 @@
-// What every backend owes its callers (device/backend.h), held against each that is present here.
+// The duties of every backend to its callers (device/backend.h), held against each that is present here.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/AutogradState.h>

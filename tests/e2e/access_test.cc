@@ -1,4 +1,4 @@
-// Who may call: every method of every service, with every kind of token, over plain text, TLS and the unix socket.
+// The right to call: every method of every service, with every kind of token, over plain text, TLS and the unix socket.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
@@ -204,7 +204,7 @@ TEST(EndToEndAccess, TokensOutliveAKillAndFilesAreTheOwnersAlone) {
   EXPECT_FALSE(fs::exists(state / "permafrost.sock"));
 }
 
-// What grpcurl does first.
+// grpcurl asks this first.
 TEST(EndToEndAccess, ReflectionCanBeTurnedOffAndSoCanTheSocket) {
   const TempDir dir;
   const fs::path state = dir.path() / "state";
@@ -243,7 +243,7 @@ class EndToEndTls : public testing::Test {
   grpc::Status Info(const Daemon& daemon, const std::string& token, const std::string& client = "") const {
     return CallAs(client, daemon, "/permafrost.v1.ServerService/GetServerInfo", token, absl::Seconds(5));
   }
-  // What `openssl` is told of /metrics.
+  // Returns what `openssl` is told of /metrics.
   std::string Scrape(const Daemon& daemon, const std::string& token, const std::string& more = "") const {
     const std::string command =
         absl::StrCat("printf 'GET /metrics HTTP/1.1\\r\\nAuthorization: Bearer ", token,

@@ -156,7 +156,7 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   int port = 0;
   if (!absl::SimpleAtoi(address.substr(colon + 1), &port)) return "";
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  // Whoever polls asks again: a server that hangs must not hold it up.
+  // A caller that polls asks again: a server that hangs must not hold it up.
   const timeval limit{.tv_sec = 30, .tv_usec = 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   sockaddr_in to{};

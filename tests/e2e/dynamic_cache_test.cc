@@ -46,7 +46,7 @@ TEST_F(DynamicCache, TwoExecutablesServeTheJobAndAKillCostsNoBit) {
   const v1::GraphCache first = daemon.Cache("job");
   EXPECT_TRUE(first.frozen());
   EXPECT_EQ(first.freeze_step(), 0) << "before the first step";
-  // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
+  // Copies what a kill -9 at this moment would leave, while the job itself goes on undisturbed.
   daemon.AwaitStep("job", 300);
   daemon.process().Suspend();
   CopyState(dir_.path() / "state", dir_.path() / "killed");

@@ -128,11 +128,11 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   const v1::GraphCache again = cache.Update(v1::GraphCachePolicy::POLICY_FREEZE, 7);
   EXPECT_GE(TrainOf(again).eager_steps(), 10);
   EXPECT_GT(again.command_step(), never.command_step());
-  // What resumes captures again what a checkpoint knows.
+  // A resumed job captures again what a checkpoint knows.
   ASSERT_TRUE(WaitUntil(absl::Seconds(120),
                         [&] { return daemon.Get("job").progress().checkpoint_step() > again.command_step() + 15; }));
 
-  // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
+  // Copies what a kill -9 at this moment would leave, while the job itself goes on undisturbed.
   daemon.process().Suspend();
   CopyState(dir.path() / "state", dir.path() / "killed");
   daemon.process().Signal(SIGCONT);

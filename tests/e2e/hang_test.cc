@@ -1,4 +1,4 @@
-// What operators see, and what still answers, when the disk or the device thread hangs.
+// A disk or a device thread that hangs: what operators see, and what still answers.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST(Hang, ADiskThatHangsHoldsUpNeitherHealthNorMetrics) {
   EXPECT_EQ(HealthOf(daemon, ""), kServing);
 
   std::ofstream(gate) << "held";
-  // Of everything that waits for the disk more than gRPC has threads.
+  // More calls of everything that waits for the disk than gRPC has threads.
   std::vector<std::thread> calls;
   std::atomic<int> answered = 0;
   constexpr int kCalls = 64;
@@ -239,7 +239,7 @@ TEST(Hang, ADeviceThreadThatHangsIsToldOfByJobAndPhase) {
   EXPECT_TRUE(AwaitStalled(daemon, true)) << LogOf(state);
   EXPECT_TRUE(AwaitHealth(daemon, "", kNotServing));
   EXPECT_TRUE(AwaitLog(state, "job second, opening the dataset, after step 0; health is NOT_SERVING")) << LogOf(state);
-  // What needs no device still works.
+  // Calls that need no device still work.
   EXPECT_EQ(daemon.Client({"job", "list"}).code, 0);
 
   {

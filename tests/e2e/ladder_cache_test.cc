@@ -53,7 +53,7 @@ TEST_F(LadderCache, AKillCostsNoBitOnALadderOfBalancedBatches) {
   EXPECT_EQ(one.statistics(0).entries(), 1);
   EXPECT_EQ(one.statistics(0).rungs(), 1);
   daemon.AwaitStep("job", one.command_step() + 150);
-  // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
+  // Copies what a kill -9 at this moment would leave, while the job itself goes on undisturbed.
   daemon.process().Suspend();
   CopyState(dir_.path() / "state", dir_.path() / "killed");
   daemon.process().Signal(SIGCONT);

@@ -49,7 +49,7 @@ class LargeGraph : public testing::Test {
   }
   // A job's last weights, as the client exports them.
   std::string Weights(const std::string& job) { return daemon_->LastWeights(job, dir_.path() / job); }
-  // Of jobs on `kinds`, which is imported.
+  // Expects it for jobs on `kinds`, which is imported.
   void ExpectKilledEqualsUndisturbed() {
     Submit("undisturbed", kLongRun);
     ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);

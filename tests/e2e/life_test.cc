@@ -1,5 +1,5 @@
-// What befalls a job besides its training: preempted, killed with its daemon, stopped by its limits. The real client
-// and the real daemon.
+// The life of a job besides its training: preempted, killed with its daemon, stopped by its limits. The real client and
+// the real daemon.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -61,7 +61,7 @@ TEST_F(OnceOverDeath, ADeletedJobIsNotMadeAgain) {
 
 TEST_F(OnceOverDeath, AJobWhoseDatasetIsDeletedIsAnsweredAsItWasMade) {
   v1::CreateJobRequest create = JobOf("a");
-  // Which predicts for nodes unless its dataset says otherwise.
+  // The model predicts for nodes unless its dataset says otherwise.
   create.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GCN);
   v1::Job job;
   google::protobuf::Empty empty;
@@ -131,7 +131,7 @@ TEST_F(OnceOverDeath, DatasetsTokensAndBackupsAreChangedOnce) {
     ASSERT_TRUE(daemon_->server().ListTokens(&c5, v1::ListTokensRequest(), &tokens).ok());
     EXPECT_EQ(tokens.tokens_size(), 1);
     if (pass == 0) {
-      // What a call that comes again must leave alone.
+      // A call that comes again must leave these alone.
       daemon_->Import("zinc", ShippedSample());
       KillIt();
     }

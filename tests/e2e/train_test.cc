@@ -97,7 +97,7 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
-// Of a port that nobody has now.
+// Returns an address with a port that nobody has now.
 std::string FreeAddress() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

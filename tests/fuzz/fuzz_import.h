@@ -1,5 +1,6 @@
-// What the fuzz targets of the importers share: a source of given files is imported, and a store that came of it opened
-// and verified. Aborts where an import that succeeded left no whole store, or one that failed said no line of text.
+// The part that the fuzz targets of the importers share: a source of given files is imported, and a store that came of
+// it opened and verified. Aborts where an import that succeeded left no whole store, or one that failed said no line of
+// text.
 #pragma once
 
 #include <string>

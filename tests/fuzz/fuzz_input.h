@@ -1,4 +1,4 @@
-// What all fuzz targets share: the input, and the end where something does not hold.
+// The parts that all fuzz targets share: the input, and the end where something does not hold.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ std::string HeaderOfParts(std::string rest) {
   return header + "}";
 }
 
-// Of bytes 0, 1, 2, ... behind the header.
+// Adds bytes 0, 1, 2, ... behind the header.
 std::string WithData(const std::string& header, int64_t bytes) {
   const uint64_t length = header.size();
   std::string file(sizeof length, '\0');
@@ -53,7 +53,7 @@ std::string WithData(const std::string& header, int64_t bytes) {
 std::string FileOf(FuzzInput input) {
   const int kind = input.TakeByte() % 4;
   if (kind == 0) return input.rest();
-  // What a byte adds, from -128 to 127: 0 leaves what is good.
+  // Returns what a byte adds, from -128 to 127: 0 leaves what is good.
   const auto change = [&input] {
     const int64_t byte = input.TakeByte();
     return byte < 128 ? byte : byte - 256;

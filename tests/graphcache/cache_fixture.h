@@ -46,7 +46,7 @@ class CacheFixture : public testing::Test {
     FakeBatch batch(compiler_, {padded.nodes - 1, padded.edges, padded.graphs - 1});
     return cache_->Run(mode, batch, step);
   }
-  // What the step did.
+  // Returns what the step did.
   Events Train(int64_t nodes, int64_t step = 0) {
     EXPECT_EQ(TryRun(Mode::kTrain, nodes, step).status(), absl::OkStatus());
     return compiler_.Take();

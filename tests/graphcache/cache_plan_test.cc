@@ -208,7 +208,7 @@ CachePlan PlanOf(const std::string& no_dynamic_reason) {
   return plan;
 }
 
-// As of a whole graph: #10689's cache holds it with one executable less, and captures each evaluation anew.
+// As for a whole graph: #10689's cache holds it with one executable less, and captures each evaluation anew.
 TEST(CachePlanRecommendationTest, IsNoCacheThatDropsWhatItCaptures) {
   CachePlan plan = PlanOf("there is one shape");
   PlannedSchedule& schedule = plan.schedules.front();

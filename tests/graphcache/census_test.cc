@@ -44,7 +44,7 @@ TEST(MpsRules, EntriesOfACall) {
   }
 }
 
-// Of batches of (nodes, edges): one product of all nodes, one of all edges, twice, and one of neither.
+// The calls of batches of (nodes, edges): one product of all nodes, one of all edges, twice, and one of neither.
 std::vector<OpCall> StreamAt(int64_t nodes, int64_t edges) {
   return {Call("aten::mm", {{nodes, 4}, {4, 4}}),
           Call("aten::add", {{nodes, 4}, {4}}),

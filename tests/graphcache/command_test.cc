@@ -72,7 +72,7 @@ TEST(CommandTest, SurvivesJson) {
       .step = 0,
   };
   EXPECT_EQ(CommandFromJson(ToJson(full)).value(), full);
-  // What is absent stays absent: a step of 0 is not the same as none.
+  // An absent field stays absent: a step of 0 is not the same as none.
   const Command bare{.sequence = 4, .kind = CommandKind::kThaw};
   EXPECT_EQ(CommandFromJson(ToJson(bare)).value(), bare);
   EXPECT_TRUE(absl::IsDataLoss(CommandFromJson(R"({"kind": "melt"})").status()));

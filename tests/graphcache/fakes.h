@@ -16,14 +16,14 @@
 
 namespace permafrost::graphcache {
 
-// What device/ knows of a batch; here, the shape that it was padded to.
+// The part of a batch that device/ knows; here, the shape that it was padded to.
 class StepInputs {
  public:
   BatchShape shape;
   int64_t step = 0;
 };
 
-// What a step returns: the event that it was, and the step that its batch was told.
+// The result of a step: the event that it was, and the step that its batch was told.
 class StepOutputs {
  public:
   StepOutputs(std::string by, int64_t of) : event(std::move(by)), step(of) {}
@@ -31,8 +31,8 @@ class StepOutputs {
   int64_t step;
 };
 
-// What happened, in order: "capture train 5", "replay train 5", "pad 5", "drop train 5", "eager eval 5"; a shape is
-// told by its nodes.
+// The events, in order: "capture train 5", "replay train 5", "pad 5", "drop train 5", "eager eval 5"; a shape is told
+// by its nodes.
 using Events = std::vector<std::string>;
 
 inline std::string EventOf(const char* what, Mode mode, const BatchShape& shape) {

@@ -9,7 +9,7 @@
 namespace permafrost::graphcache {
 namespace {
 
-// Of ZINC 12k's train split, computed from its files with Python: directed edges are twice the stored ones.
+// The sizes of ZINC 12k's train split, computed from its files with Python: directed edges are twice the stored ones.
 constexpr GraphSizes kZinc{.graphs = 10'000, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
 
 TEST(FreezePointTest, FollowsTheFormulaOnZinc) {

@@ -239,7 +239,7 @@ TEST_F(GraphCacheCommandTest, ARecaptureThatFailsFailsTheStepAndMayBeTriedAgain)
   EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5"));
 }
 
-// What is never tried again in an undisturbed run must not be tried in a resumed one.
+// A step that is never tried again in an undisturbed run must not be tried in a resumed one.
 TEST_F(GraphCacheCommandTest, ABrokenStepStaysBrokenInAResumedRun) {
   Make({.freeze_at = 3});
   compiler_.breaks[Mode::kTrain] = "aten::item";
@@ -281,7 +281,7 @@ TEST_F(GraphCacheCommandTest, AFrozenCacheThatIsToPadCapturesWhatItPadsTo) {
   EXPECT_EQ(Stats().padded_hits, 1);
 }
 
-// Who waits for a command must not take a failed one for done.
+// A client that waits for a command must not take a failed one for done.
 TEST_F(GraphCacheCommandTest, ACommandThatFailsIsNotSaidToHaveTakenEffect) {
   Make({.freeze_at = 3});
   Train(5);

@@ -1,4 +1,4 @@
-// What holds for any steps and commands.
+// Properties that hold for any steps and commands.
 #include <random>
 
 #include "graphcache/cache_fixture.h"

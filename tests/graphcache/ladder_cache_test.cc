@@ -17,7 +17,7 @@ class LadderCacheTest : public CacheFixture {
     for (const int64_t nodes : {10, 30, 31, 60, 88, 90}) plan_.train_schedule.push_back({Padded(nodes), 10});
     plan_.eval_schedule = {{Padded(19), 4}, {Padded(20), 4}, {Padded(40), 4}};
   }
-  // Of the mode, in the order of their capture.
+  // The nodes of the executables of the mode, in the order of their capture.
   std::vector<int64_t> HeldNodes(Mode mode) const {
     std::vector<int64_t> nodes;
     for (const EntryInfo& info : cache_->entries())
@@ -58,7 +58,7 @@ TEST_F(LadderCacheTest, TheWarmUpKeepsWithinTheLimit) {
   EXPECT_EQ(Stats().cut_executables, 3);
   EXPECT_EQ(Stats(Mode::kEval).cut_executables, 1);
   EXPECT_EQ(warnings_.size(), 1U) << "nothing more is to come that the limit would keep out";
-  // Of one, evaluation has none.
+  // With one executable, evaluation has none.
   Make({.shapes = Shapes::kLadder, .max_executables = 1});
   EXPECT_THAT(Train(25), ElementsAre("capture train 90", "pad 90", "replay train 90"));
   EXPECT_THAT(Eval(19), ElementsAre("pad 19", "eager eval 19"));

@@ -157,7 +157,7 @@ TEST(LadderTest, OfMergedShapesItHoldsThemAll) {
   EXPECT_EQ(Ladder(MergeNeighbours(few), 8), Ladder(few, 8)) << "few shapes stay as they are";
 }
 
-// What a schedule that was not walked to its end is planned with.
+// A schedule that was not walked to its end is planned with the bound.
 TEST(LadderTest, ABoundThatNoBatchWasSeenAtIsARungOfItsOwn) {
   std::mt19937 random(6);
   auto shapes = RandomShapes(random, 100, 50);

@@ -1,4 +1,4 @@
-// What happens to a database before it is used: it is checked, and kept as it was before it is migrated.
+// The care of a database before it is used: it is checked, and kept as it was before it is migrated.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

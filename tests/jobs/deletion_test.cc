@@ -1,4 +1,4 @@
-// What becomes of a deleted job's files where the disk does not let go of them.
+// The fate of a deleted job's files where the disk does not let go of them.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST_F(DeletionTest, FilesOfALaterJobOfTheSameIdStay) {
   const fs::path second = DeleteWithAnObstacle(server, "job-b");
   RemoveObstacle(first);
   RemoveObstacle(second);
-  // What was left first is looked at first.
+  // The oldest leftover is looked at first.
   AwaitGone(server.JobDirectory("job-b"));
   EXPECT_TRUE(fs::exists(server.JobDirectory("job-a") / "log"));
 }
@@ -135,7 +135,7 @@ TEST_F(DeletionTest, OneThatTheDatabaseRefusesLeavesNoMark) {
   EXPECT_TRUE(fs::exists(server.JobDirectory("job-a") / "log"));
 }
 
-// Where the kill came before its mark was on disk, or of a version that made none.
+// A kill came before its mark was on disk, or an older version made none.
 TEST_F(DeletionTest, OneThatAKillCutShortKeepsNoServerFromStarting) {
   {
     Server server(dir_.path());

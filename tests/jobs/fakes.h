@@ -82,7 +82,7 @@ class FakeCatalog : public data::Catalog {
     absl::MutexLock lock(&mu_);
     datasets_.erase(DatasetId(id));
   }
-  // What Open answers of each dataset that there is; before a server's start.
+  // Sets what Open answers for each dataset that there is; before a server's start.
   void SetOpenError(absl::Status error) { open_error_ = std::move(error); }
   // Called by Get before it answers, as a deletion that comes just then.
   void OnGet(std::function<void()> hook) { on_get_ = std::move(hook); }
@@ -202,7 +202,7 @@ class FakeRunner : public train::Runner {
   }
   // Called by CheckInitialWeights before it answers, as weights whose reading and checking take long.
   void OnInitialWeights(std::function<void()> hook) { on_initial_weights_ = std::move(hook); }
-  // Those of a file that ends with "weights" are fine.
+  // Weights of a file that ends with "weights" are fine.
   absl::Status CheckInitialWeights(const train::TrainOptions&, const data::ImportedSummary&, std::string_view file,
                                    std::string_view prefix, const train::WeightsTarget& target) const override {
     weights_of_other_dataset_ = target.other_dataset;
@@ -212,9 +212,9 @@ class FakeRunner : public train::Runner {
     violations.Add(std::string(prefix) + "init_from", "the weights do not fit");
     return violations.ToStatus();
   }
-  // Whether the weights checked last were told to be of another dataset.
+  // Returns whether the weights checked last were told to be of another dataset.
   bool weights_of_other_dataset() const { return weights_of_other_dataset_; }
-  // What MapNodeRows was asked for last, and what it puts before the weights.
+  // The last request of MapNodeRows, and the text that it puts before the weights.
   std::optional<train::NodeRowsRequest> mapped() const {
     absl::MutexLock lock(&mapped_mu_);
     return mapped_;
@@ -226,7 +226,7 @@ class FakeRunner : public train::Runner {
     return map_before_ + request.weights;
   }
   void SetFits(absl::Status status) { fits_ = std::move(status); }
-  // What CheckFits tells of a job that fits.
+  // Sets what CheckFits tells of a job that fits.
   void SetNotes(std::vector<std::string> notes) { notes_ = std::move(notes); }
   absl::StatusOr<std::vector<std::string>> CheckFits(const train::PlanRequest&, std::string_view,
                                                      const std::function<bool()>& keep_going) override {
@@ -243,7 +243,7 @@ class FakeRunner : public train::Runner {
     return plan;
   }
   void SetEvaluateError(absl::Status error) { evaluate_error_ = std::move(error); }
-  // What EvaluateWeights was asked for last.
+  // The last request of EvaluateWeights.
   train::EvaluateRequest evaluated() const {
     absl::MutexLock lock(&mu_);
     return evaluated_;
@@ -266,7 +266,7 @@ class FakeRunner : public train::Runner {
     if (!keep_going()) return absl::CancelledError("stopped");
     return graphcache::Census{.release = request.release};
   }
-  // What Run does without a script.
+  // Does what Run does without a script.
   absl::StatusOr<train::RunOutcome> Train(const train::RunRequest& request, train::RunContext& context);
   DeviceKind device() const override { return device_; }
   void SetDevice(DeviceKind device) { device_ = device; }
@@ -276,7 +276,7 @@ class FakeRunner : public train::Runner {
  private:
   static constexpr int64_t kFree = int64_t{1} << 60;
 
-  // Whether there were commands.
+  // Returns whether there were commands.
   bool Execute(const train::RunRequest& request, train::RunContext& context, int64_t step,
                graphcache::Snapshot& cache) {
     const auto commands = context.TakeCacheCommands(cache.command_sequence, step);

@@ -28,7 +28,7 @@ class JobEvaluatorTest : public testing::Test {
     if (request.job.empty()) request.job = JobId("made");
     return server_->Evaluate(request, [](int64_t /*done*/, int64_t /*total*/) { return true; });
   }
-  // Of the pass that the last request led to.
+  // The weights of the pass that the last request led to.
   std::string weights() { return server_.runner().evaluated().weights; }
 
   const TempDir dir_;

@@ -64,7 +64,7 @@ TEST(JobFilterTest, TakesTheJobsForWhichItHolds) {
       {"labels.note = 'a \"b\" c'", true},
       {"labels.team = \"*\"", false},
       {"labels.team : \"*\"", false},
-      // What the job does not have.
+      // Fields that the job does not have.
       {"labels.owner = x", false},
       {"labels.owner != x", false},
       {"NOT labels.owner = x", true},

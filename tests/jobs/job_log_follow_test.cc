@@ -1,4 +1,4 @@
-// Who follows a job's log is told of its lines, and not of each change of the job.
+// A client that follows a job's log is told of its lines, and not of each change of the job.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -19,7 +19,7 @@ class JobLogTest : public testing::Test {
   Server server_{dir_.path()};
 };
 
-// What StreamJobLogs with `follow` does: read, and on no news wait for a notice, until a read is complete.
+// Does what StreamJobLogs with `follow` does: read, and on no news wait for a notice, until a read is complete.
 std::string Follow(Server& server, const std::string& id, int64_t max_bytes) {
   absl::Mutex mu;
   bool changed = false;

@@ -45,7 +45,7 @@ TEST_F(JobManagerTest, ARunLeavesItsMetrics) {
   server_->Start();
   server_.Create("job-a");
   server_.AwaitEnd("job-a");
-  // What follows the end is for nobody's eyes but the scraper's: wait until the device is idle.
+  // Only the scraper sees what follows the end: wait until the device is idle.
   server_->Drain();
   server_->Join();
   EXPECT_EQ(server_.Metric("permafrost_train_steps_total"), 6);

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What the first release wrote: its schema, and a job with an epoch.
+// The database that the first release wrote: its schema, and a job with an epoch.
 constexpr char kVersion1[] = R"sql(
   PRAGMA journal_mode = WAL;
   CREATE TABLE jobs (

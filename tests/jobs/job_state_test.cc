@@ -70,7 +70,7 @@ TEST(JobStateTest, OnlyTheseArrowsExist) {
   }
 }
 
-// What stands between backticks, in order.
+// Returns what stands between backticks, in order.
 std::vector<std::string> Quoted(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '`');
   std::vector<std::string> quoted;

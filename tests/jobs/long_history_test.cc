@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kEpochs = 2500;
 
-// Whether the epochs are those from `first` on, `count` of them, in order.
+// Returns whether the epochs are those from `first` on, `count` of them, in order.
 bool AreFrom(const std::vector<train::EpochMetrics>& epochs, int64_t first, int64_t count) {
   for (const train::EpochMetrics& metrics : epochs) {
     if (metrics.epoch != first++) return false;

@@ -141,7 +141,7 @@ class Server {
   std::unique_ptr<JobManager> manager_;
 };
 
-// Where the directory `name` of state_dir/jobs was moved to.
+// Returns where the directory `name` of state_dir/jobs was moved to.
 inline std::vector<std::filesystem::path> QuarantinedIn(const std::filesystem::path& jobs, const std::string& name) {
   std::vector<std::filesystem::path> found;
   for (const auto& entry : std::filesystem::directory_iterator(jobs)) {

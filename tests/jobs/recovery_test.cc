@@ -1,4 +1,4 @@
-// What becomes of jobs when the server ends, cleanly or not.
+// The fate of jobs when the server ends, cleanly or not.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -26,7 +26,7 @@ class RequestLogTest : public testing::Test {
     store_ = *JobStore::Open(dir_.path() / "jobs.db");
     log_ = std::make_unique<RequestLog>(*store_);
   }
-  // What a call found, in the order of the calls.
+  // Notes what a call found, in the order of the calls.
   absl::Status Do(const RequestKey& key, const std::string& subject = "", absl::Status outcome = absl::OkStatus()) {
     return log_->Once(key, subject, [&](const Earlier& earlier) {
       seen_.push_back(earlier.seen);
@@ -54,7 +54,7 @@ TEST_F(RequestLogTest, ACallThatComesAgainFindsThatItWasAnswered) {
 
 TEST_F(RequestLogTest, ADeathInTheMidstIsSeenByTheNextProcess) {
   const RequestKey key{.id = "one", .what = "delete zinc"};
-  // What is on disk while the body runs.
+  // The record on disk while the body runs.
   EXPECT_TRUE(log_->Once(key, "at 5",
                          [&](const Earlier&) {
                            const auto found = store_->FindRequest(key);

@@ -1,4 +1,4 @@
-// Which jobs that have ended are kept, and how much of a log.
+// The ended jobs that are kept, and the part of a log.
 #include "jobs/retention.h"
 
 #include <gmock/gmock.h>

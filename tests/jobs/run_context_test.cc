@@ -43,7 +43,7 @@ class RunContextTest : public testing::Test {
   int notices_ = 0;
   std::vector<int64_t> stored_steps_, marked_steps_;
   int wanted_stores_ = 0, stored_epochs_ = 0;
-  // How long the store may be waited for, each time that it is called.
+  // The time that the store may be waited for, each time that it is called.
   std::vector<absl::Duration> patience_;
   std::vector<int64_t> epochs_;
   std::vector<std::vector<graphcache::Command>> stored_commands_;

@@ -42,7 +42,7 @@ namespace {
 
 using at::native::mps::MPSGraphCache;
 
-// Those of a GNN's step that compile a graph a shape in 2.13; of bmm's kind what no step here has is left out.
+// The operators of a GNN's step that compile a graph a shape in 2.13; of bmm's kind what no step here has is left out.
 constexpr std::array<std::string_view, 17> kGraphOperators{"aten::mm",
                                                            "aten::addmm",
                                                            "aten::bmm",
@@ -79,7 +79,7 @@ void Violate(State& state, std::string line) {
   if (state.violations.size() < 20) state.violations.push_back(std::move(line));
 }
 
-// Of whatever uses the device.
+// Notes that something uses the device.
 void NoteUse(State& state, const char* what) {
   const std::thread::id self = std::this_thread::get_id();
   if (!state.owner) state.owner = self;

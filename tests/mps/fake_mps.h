@@ -16,7 +16,7 @@ class FakeMps {
 
   // Begins anew: nothing noted, no graph, no owner, no memory but what tensors hold.
   void Reset();
-  // What the driver holds beside tensors and graphs, and what a graph takes of it.
+  // Sets what the driver holds beside tensors and graphs, and what a graph takes of it.
   void SetDriver(int64_t bytes, int64_t bytes_of_a_graph);
   void SetRecommendedMax(int64_t bytes);
   // Graphs that emptyCache leaves, which it should not.

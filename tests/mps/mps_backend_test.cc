@@ -1,4 +1,4 @@
-// What the MPS backend does with its hooks, on this process's fake of them.
+// The MPS backend with its hooks, on this process's fake of them.
 #include <ATen/ATen.h>
 #include <ATen/detail/MPSHooksInterface.h>
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ class MpsBackendTest : public testing::Test {
   const MpsStandIn within_;
 };
 
-// What a job does to a device, in short.
+// Does what a job does to a device, in short.
 absl::Status TwoStepsAndAnEmptiedCache(const Backend& backend, const std::function<absl::Status(int64_t)>& step) {
   absl::Status status = backend.Enter();
   status.Update(backend.Within([&] {

@@ -110,7 +110,7 @@ TEST_F(MpsJobTest, ASealedJobAddsNoGraphInTrainingLastBatchEvaluationOrTest) {
   }
 }
 
-// Of sampled blocks and whole graphs too.
+// Jobs on sampled blocks and whole graphs are among them.
 TEST_F(MpsJobTest, EveryModelsSealedJobIsFlat) {
   const auto runner = Open();
   int jobs = 0;

@@ -1,4 +1,5 @@
-// What this processor can run of what the kernels are compiled for: on x86 the baseline, AVX2 and AVX-512.
+// The instruction sets, of those that the kernels are compiled for, that this processor can run: on x86 the baseline,
+// AVX2 and AVX-512.
 #pragma once
 
 // Says which targets there are, and so stands before Highway's headers.

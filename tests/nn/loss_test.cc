@@ -68,7 +68,7 @@ TEST(Loss, CrossEntropyByHand) {
   }
 }
 
-// Of logit log 3 the probability is 3/4.
+// The probability of logit log 3 is 3/4.
 TEST(Loss, BinaryCrossEntropyByHand) {
   const double wrong = std::log(4.0), right = std::log(4.0 / 3);
   const at::Tensor logits = at::full({2, 2}, std::log(3.0F));

@@ -1,4 +1,4 @@
-// What an operator gives, forward and backward, by name: to hold one way of running it to another.
+// The results of an operator, forward and backward, by name: to hold one way of running it to another.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -208,7 +208,7 @@ TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
   for (const auto& c : kCases) EXPECT_NEAR(LearningRateAt(c.options, c.step, 1, c.total), c.want, 1e-12) << c.why;
   const OptimizerOptions steps{
       .learning_rate = 2, .schedule = Schedule::kStep, .warmup_steps = 4, .decay_epochs = 3, .decay_factor = 0.5};
-  // Of epochs with ten steps.
+  // Epochs have ten steps.
   for (const auto& [step, want] : {std::pair<int64_t, double>{0, 0.5}, {4, 2}, {29, 2}, {30, 1}, {59, 1}, {60, 0.5}}) {
     EXPECT_NEAR(LearningRateAt(steps, step, 10, 8), want, 1e-12) << step;
   }

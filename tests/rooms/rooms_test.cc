@@ -1,4 +1,4 @@
-// Which room may include which: DESIGN's table, held against every #include under server/.
+// The rooms that a room may include: DESIGN's table, held against every #include under server/.
 // The libraries are bound by CMake, but headers of all rooms are on every room's path, so that only this test sees a
 // wrong arrow before it has grown into a cycle.
 

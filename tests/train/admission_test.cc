@@ -1,4 +1,4 @@
-// What a job is refused for before it runs: what it would take of the memory.
+// A job is refused before it runs for the memory that it would take.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -155,7 +155,7 @@ TEST(Admission, EvaluationIsJudgedByItsOwnFanOuts) {
   EXPECT_FALSE(NodeModelFor(options, Graph(), {kGigabyte}, "").ok());
 }
 
-// What the end of a job has of each row that it predicts for.
+// The end of a job has memory for each row that it predicts for.
 TEST(Admission, WhatAnEvaluationKeepsOfEachNodeCounts) {
   const auto bytes = [](const TrainOptions& options, int64_t test_nodes) {
     data::GraphSummary graph = Graph();
@@ -173,7 +173,7 @@ TEST(Admission, WhatAnEvaluationKeepsOfEachNodeCounts) {
   EXPECT_NEAR(bytes(options, 1'000'000) - bytes(options, 0), kNodes * (8 * kOutputs + 4 + 4 + 8 + 16), 2);
 }
 
-// Of a job that is little else than a table of weights.
+// The job is little else than a table of weights.
 TEST(Admission, AResumeReadsTheOptimizersFileBesideWhatTheRunHolds) {
   constexpr double kNodes = 1'000'000, kChannels = 64, kTable = 4 * kNodes * kChannels;
   data::GraphSummary graph = Graph();
@@ -236,7 +236,7 @@ TEST(Admission, AnAdmittedJobFits) {
       WriteTinyGraph(dir.path() / "sparse", {.nodes = 20'000, .sparse = true, .weighted = true}),
       WriteTinyGraph(dir.path() / "floats", {.nodes = 20'000, .edge_floats = 3}),
       WriteTinyGraph(dir.path() / "categories", {.nodes = 20'000, .edge_categories = 40})};
-  // What adds to a plain model.
+  // Options that add to a plain model.
   const std::pair<const char*, void (*)(nn::ModelOptions&)> kinds[] = {
       {"", [](nn::ModelOptions&) {}},
       {", dropout", [](nn::ModelOptions& m) { m.dropout = 0.5; }},

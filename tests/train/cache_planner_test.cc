@@ -23,7 +23,7 @@ bool Always() { return true; }
 
 class CachePlannerTest : public RunnerTest {};
 
-// What the plan said of training, and of evaluation's executables, is what the job's cache did.
+// Expects that the job's cache did what the plan said of training, and of evaluation's executables.
 void ExpectAsPlanned(const PlanRow& row, const graphcache::Snapshot& cache) {
   const graphcache::ModeStats& did = cache.of(Mode::kTrain);
   EXPECT_EQ(row.train_executables, did.entries);

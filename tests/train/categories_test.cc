@@ -309,7 +309,7 @@ TEST_F(CategoriesTest, AJobBeginsWithTheRowsOfItsOwnValues) {
       EXPECT_TRUE(at::allclose(TensorOf(begun, name)[1], TensorOf(fresh, name)[1])) << "5 is new";
       EXPECT_TRUE(at::allclose(TensorOf(begun, name)[2], TensorOf(weights, name)[1])) << "7";
     }
-    // Of an older version nobody knows where the rows belong.
+    // Nobody knows where the rows of an older version belong.
     const std::string older = WithoutCategories(weights);
     const WeightsTarget target{.categories = *categories, .other_dataset = true};
     EXPECT_THAT(std::string(runner_->CheckInitialWeights(options, second->summary(), older, "spec.", target).message()),

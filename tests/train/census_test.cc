@@ -74,7 +74,8 @@ TEST_F(CensusTest, EveryOperatorOfEveryModelHasARule) {
   }
 }
 
-// Of a training and an evaluation step of each model, of small jobs with a plain loss, sampled where it is one graph.
+// The census of a training and an evaluation step of each model, for small jobs with a plain loss, sampled where it is
+// one graph.
 struct Pinned {
   TorchRelease release;
   const char* lowering;
@@ -202,7 +203,7 @@ TEST_F(CensusTest, OfEveryModelByBothReleasesAndLowerings) {
   }
 }
 
-// What steps on all batches of the first epoch add, each run by itself.
+// Returns what steps on all batches of the first epoch add, each run by itself.
 int64_t CountOneByOne(const TrainOptions& options, const data::OpenedDataset& dataset, TorchRelease release) {
   const device::MpsStandIn within;
   const auto task = *Task::Create(options, dataset, at::kMPS, 2, [] { return true; });
@@ -238,7 +239,7 @@ TEST_F(CensusTest, AnEpochIsWhatItsStepsAddOneByOne) {
       options.model.lowering = lowering;
       const Census census = Take(options, dataset, TorchRelease::k2_13);
       EXPECT_EQ(census.lowerings[0].lowering, nn::kLoweringNames.Name(lowering));
-      // Which sampled blocks come to which of the planned rungs is known by and large only.
+      // It is known only roughly which sampled blocks come to which of the planned rungs.
       if (census.schedule.estimated) continue;
       EXPECT_EQ(census.lowerings[0].modes[0].all.epoch, CountOneByOne(options, dataset, TorchRelease::k2_13)) << c.why;
     }

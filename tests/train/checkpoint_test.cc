@@ -280,7 +280,7 @@ TEST_F(CheckpointTest, ADamagedNewerOneDoesNotPushOutWhatTheResumedRunSaves) {
   EXPECT_EQ((*store.FindNewest())->state.step, 7);
 }
 
-// What is damaged may be of use to someone, and more of it than its checksum says.
+// A damaged checkpoint may be of use to someone, and more of it than its checksum says.
 TEST_F(CheckpointTest, ADamagedOneIsSetAsideWholeAndNeverDeleted) {
   for (int time = 0; time < 2; ++time) {
     ASSERT_TRUE(Store().Save(Make(1)).ok());

@@ -143,7 +143,7 @@ TEST_F(EdgeInputsRunTest, EveryWayToEvaluateSeesTheSameEdges) {
   }
 }
 
-// What edges bring is read: others make another model.
+// The features of edges are read: others make another model.
 TEST_F(EdgeInputsRunTest, GatV2MayLeaveThemAside) {
   const auto with = Graph({.edge_floats = 3}), without = Graph({});
   TrainOptions options = NodeJob(nn::Architecture::kGatv2);

@@ -284,7 +284,7 @@ TEST_F(GraphEvaluationTest, EdgesAreThoseThatTheWeightsWereTrainedOn) {
     request.trained_on = trained->summary();
     const auto all = runner_->EvaluateWeights(request, kGoOn);
     ASSERT_TRUE(all.ok()) << all.status();
-    // Of fewer categories, which the weights know.
+    // A graph of fewer categories, which the weights know.
     request.dataset = WriteTinyGraph(dir_.path() / ("fewer-" + job), {.nodes = 100, .edge_categories = 3});
     EXPECT_TRUE(runner_->EvaluateWeights(request, kGoOn).ok()) << job;
     request.dataset = WriteTinyGraph(dir_.path() / ("more-" + job), {.nodes = 100, .edge_categories = 9});

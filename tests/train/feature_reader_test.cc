@@ -54,7 +54,7 @@ class FeatureReaderTest : public testing::Test {
 };
 
 TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
-  // Of 400 rows of 32 bytes: all, about a half, and fewer than one batch has.
+  // The budgets hold, of 400 rows of 32 bytes, all, about a half, and fewer than one batch has.
   constexpr uint64_t kAll = 1 << 20, kBudgets[] = {kAll, 4400 + 200 * 104, 1};
   for (const nn::Architecture architecture : {nn::Architecture::kSage, nn::Architecture::kGcn}) {
     const TrainOptions options = Options(architecture);

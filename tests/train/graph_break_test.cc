@@ -37,7 +37,7 @@ class ReadsBack final : public WrappedTask {
   const int64_t most_nodes_;
 };
 
-// What a checkpoint keeps of a run.
+// The part of a run that a checkpoint keeps.
 struct Saved {
   std::vector<nn::NamedTensor> state;
   graphcache::Snapshot cache;
@@ -81,7 +81,7 @@ struct BreakRig {
     engine.cache().Restore(saved.cache, saved.entries);
   }
 
-  // Of batches of nine graphs with 6.5 nodes each in the mean: some are above it.
+  // The most nodes of batches of nine graphs with 6.5 nodes each in the mean: some are above it.
   static constexpr int64_t kMostNodes = 62;
   const TrainOptions options;
   ReadsBack task;

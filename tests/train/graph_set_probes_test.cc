@@ -50,7 +50,7 @@ class GraphSetProbesTest : public testing::Test {
     EXPECT_TRUE(task.ok()) << task.status();
     return task.ok() ? *std::move(task) : nullptr;
   }
-  // What a ladder of 8 is captured at.
+  // The shapes that a ladder of 8 is captured at.
   static std::vector<BatchShape> Rungs(const Task& task, Mode mode) {
     return graphcache::LadderOf(task.plan(), mode, 8);
   }

@@ -32,14 +32,14 @@ class InitialWeightsTest : public RunnerTest {
     fs::create_directories(dir_.path() / job);
     ASSERT_TRUE(WriteFileAtomic(dir_.path() / job / kInitialWeightsFile, weights).ok());
   }
-  // What is said of a model with two layers that is to begin with `weights`.
+  // Returns what is said of a model with two layers that is to begin with `weights`.
   std::string Refusal(const std::string& weights, bool by_name = false) {
     const absl::Status status =
         runner_->CheckInitialWeights(From("first", by_name), graphs_->summary(), weights, "spec.");
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   }
-  // Of a job without a step of its own.
+  // Returns the weights of a job without a step of its own.
   std::string First() {
     Recorder context;
     EXPECT_TRUE(Run(Options(), "first", context).ok());

@@ -141,7 +141,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
           data::SeedTimes(c.options.nodes.temporal, c.options.nodes.seed_time, graph->view()).Of(seeds, times).ok());
       ASSERT_TRUE(batcher->Sample(seeds, static_cast<uint64_t>(step), nullptr, subgraph, times).ok());
       const data::BlockSizes sizes = *data::SizesOf(subgraph, graph->view());
-      // Of one probe, the lowest rung is its size.
+      // With one probe, the lowest rung is its size.
       const BlockRungs rungs = BlockRungs::Plan({sizes}, BlockBound(sampling, sizes.nodes.front(), graph->summary()));
       data::BlockBatch block;
       ASSERT_TRUE(batcher->Gather(subgraph, LeastPadded(sizes), block).ok());

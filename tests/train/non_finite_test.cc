@@ -59,7 +59,7 @@ TEST_F(NonFiniteTest, FailsByDefaultWithAReasonAndLeavesTheLastGoodCheckpoint) {
   EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(GetReason(outcome.status()).reason, "NON_FINITE_LOSS");
   ASSERT_FALSE(told.checkpoints.empty());
-  // What is there is finite: a run that skips goes on from it.
+  // The newest checkpoint is finite: a run that skips goes on from it.
   Recorder again;
   const auto resumed = Run(Poisoned(NonFinite::kRewind, /*every_steps=*/1), "job", again);
   EXPECT_TRUE(resumed.ok()) << resumed.status();

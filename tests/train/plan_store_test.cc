@@ -85,7 +85,7 @@ TEST_F(PlanStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
   EXPECT_THAT(lines, testing::ElementsAre("plan taken from " + store_.NameOf(key)));
   EXPECT_TRUE(fs::exists(dir_.path() / store_.NameOf(key)));
   EXPECT_EQ(same->plan(), sampled->plan());
-  // What is kept is what it plans by: nothing was sampled.
+  // The kept sizes are what it plans by: nothing was sampled.
   for (data::BlockSizes& sizes : (*kept)[0]) sizes.edges /= 4;
   store_.KeepSizes(key, *kept);
   EXPECT_LT(make()->plan().train_ceiling.edges, sampled->plan().train_ceiling.edges);

@@ -1,4 +1,4 @@
-// Where bfloat16 is refused, and that a job of it learns.
+// Jobs for which bfloat16 is refused, and one that learns with it.
 #include "train/precision.h"
 
 #include <gmock/gmock.h>

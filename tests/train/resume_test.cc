@@ -1,4 +1,4 @@
-// What a resumed run does before its first step, and after: the executables of its checkpoint come back one by one.
+// A resumed run before its first step, and after: the executables of its checkpoint come back one by one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What padding adds on real sets: random and composed batches, on ladders of one, four and eight rungs.
+// The rows that padding adds on real sets: random and composed batches, on ladders of one, four and eight rungs.
 #include <gtest/gtest.h>
 
 #include <filesystem>

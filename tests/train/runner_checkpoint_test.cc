@@ -1,4 +1,4 @@
-// Where a run stops, what it leaves on disk, and how the next one goes on from there.
+// A run stops, leaves its files on disk, and the next one goes on from there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -166,7 +166,8 @@ TEST_F(RunnerCheckpointTest, AKillBetweenCheckpointAndArtifactsIsMended) {
   Recorder whole, second;
   ASSERT_TRUE(Run(Options(), "job", whole).ok());
   const std::string last = Artifact("job", kLastWeightsFile), best = Artifact("job", kBestWeightsFile);
-  // What the kill leaves: the last checkpoint is complete, the artifacts are those of an earlier one, or none.
+  // The state that the kill leaves: the last checkpoint is complete, the artifacts are those of an earlier one, or
+  // none.
   fs::remove(dir_.path() / "job/artifacts" / kBestWeightsFile);
   ASSERT_TRUE(WriteFileAtomic(dir_.path() / "job/artifacts" / kLastWeightsFile, "older").ok());
   ASSERT_TRUE(Run(Options(), "job", second).ok());

@@ -29,7 +29,7 @@ class RunnerTest : public testing::Test {
     options.epochs = 4;
     options.batch_size = 9;  // 9 steps an epoch, the last one partial
     options.seed = 3;
-    // How fast the machine is must not decide what a test sees.
+    // The speed of the machine must not decide what a test sees.
     options.checkpoint.every_seconds = 0;
     return options;
   }

@@ -29,7 +29,7 @@ struct DeviceRig {
         train(TrainProgram(*task, optimizer, LossOf(options, on), losses, [](int) {})),
         eval(EvalProgram(*task, LossOf(options, on), eval_losses, eval_errors)) {}
 
-  // What the first batch of the mode leaves, by name: predictions; moments, which hold the gradients; running
+  // Returns what the first batch of the mode leaves, by name: predictions; moments, which hold the gradients; running
   // statistics; sums. Not the parameters: Adam makes a step of a gradient's sign, and that of 1e-9 is noise.
   std::vector<nn::NamedTensor> AfterOneStep(Mode mode) {
     const auto batches = mode == Mode::kTrain ? task->TrainBatches(0, 0) : task->EvalBatches(data::Split::kValid);
@@ -46,9 +46,9 @@ struct DeviceRig {
     for (const nn::NamedTensor& t : task->tensors().All()) {
       if (!t.value.requires_grad()) left.push_back(t);
     }
-    // What float32 sums leave over; the CPU's are float64.
+    // The rests of float32 sums; the CPU's are float64.
     std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.ends_with("_rest"); });
-    // Of a first update they are the parameters.
+    // After a first update they are the parameters.
     std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.starts_with("average."); });
     for (nn::NamedTensor& t : left) t.value = t.value.detach().clone();
     return left;

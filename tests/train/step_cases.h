@@ -16,7 +16,7 @@
 
 namespace permafrost::train {
 
-// How many small graphs, or one large one.
+// The number of small graphs, or one large one.
 using CaseData = std::variant<int, TinyGraphOptions>;
 
 inline data::OpenedDataset Write(const CaseData& data, const std::filesystem::path& folder) {
@@ -64,7 +64,7 @@ inline void AddLowerings(const std::string& name, const CaseData& data, TrainOpt
   }
 }
 
-// What models may have beside their convolutions, told apart by name.
+// Parts that models may have beside their convolutions, told apart by name.
 struct ModelParts {
   const char* name;
   void (*add)(nn::ModelOptions& model);
@@ -93,7 +93,7 @@ inline constexpr ModelParts kModelParts[] = {{"layer norm, residual, cat",
                                                   m.aggregation = nn::Aggregation::kMax;
                                               }}};
 
-// What an update may be made of, and what of it may be fixed.
+// Adds cases of what an update may be made of, and of what may be fixed.
 inline void AddUpdateCases(const std::string& name, const CaseData& data, const TrainOptions& options,
                            std::vector<StepCase>& cases) {
   TrainOptions grouped = options, fixed = options;
@@ -149,7 +149,7 @@ inline void AddSetCases(const nn::ModelTraits& model, std::vector<StepCase>& cas
   AddLowerings(name, 60, everything, cases);
 }
 
-// What edges have in a case of a model: floats where it needs some.
+// Gives edges what they have in a case of a model: floats where it needs some.
 inline TinyGraphOptions GraphFor(const nn::ModelTraits& model, TinyGraphOptions options = {}) {
   if (model.edges == nn::EdgeUse::kNeeded) options.edge_floats = 3;
   return options;
@@ -221,8 +221,8 @@ inline void AddNodeCases(const nn::ModelTraits& model, std::vector<StepCase>& ca
   AddLowerings(name, GraphFor(model), dropout, cases);
 }
 
-// What models read of edges, sampled and on the whole graph; the floats of a model that needs some are in its own
-// cases.
+// Adds cases of what models read of edges, sampled and on the whole graph; the floats of a model that needs some are in
+// its own cases.
 inline void AddEdgeCases(const nn::ModelTraits& model, std::vector<StepCase>& cases) {
   const std::string name = std::string(model.name) + " of nodes and edges";
   const TinyGraphOptions floats{.edge_floats = 3}, few{.edge_categories = 4}, many{.edge_categories = 40};
@@ -316,7 +316,7 @@ inline std::vector<StepCase> StepCases() {
   return cases;
 }
 
-// Of these two epochs of each model's plainest job and of those of PyTorch's operators, in bfloat16.
+// Returns two epochs of each model's plainest job and of those of PyTorch's operators, in bfloat16.
 inline std::vector<StepCase> Bfloat16Cases() {
   std::vector<StepCase> cases;
   for (StepCase& c : StepCases()) {

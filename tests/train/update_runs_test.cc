@@ -36,7 +36,7 @@ class UpdateRunsTest : public RunnerTest {
     options.checkpoint.every_steps = 5;
     return options;
   }
-  // Of a safetensors file of a job, by name.
+  // Returns the tensors of a safetensors file of a job, by name.
   std::map<std::string, at::Tensor> Tensors(const std::string& job, const std::string& file) {
     const auto data = ReadFile(dir_.path() / job / file);
     EXPECT_TRUE(data.ok()) << data.status();

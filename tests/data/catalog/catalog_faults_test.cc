@@ -1,4 +1,4 @@
-// What goes wrong while an import runs: exceptions, the death of the process, links moved under it.
+// Faults while an import runs: exceptions, the death of the process, links moved under it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -111,7 +111,7 @@ TEST_F(CatalogFaultsTest, ADeletionWhoseBytesStayIsDone) {
                                               HasSubstr(" is looked at again at the next start: "))));
     EXPECT_THAT(OnDisk(), ElementsAre(".deleted-1-small"));
   }
-  // What is not of a dataset alone is set aside, and kept.
+  // A folder that holds more than a dataset is set aside, and kept.
   Open();
   EXPECT_THAT(OnDisk(), ElementsAre(".quarantine"));
 }

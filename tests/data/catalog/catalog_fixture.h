@@ -72,7 +72,7 @@ class CatalogTest : public ::testing::Test {
       if (!dataset.ok() || wanted(*dataset)) return dataset;
     }
   }
-  // What lies in datasets/ and datasets/.imports/.
+  // Returns what lies in datasets/ and datasets/.imports/.
   std::vector<std::string> OnDisk() const {
     std::vector<std::string> names;
     for (const std::filesystem::path& path : {directory(), directory() / ".imports"}) {

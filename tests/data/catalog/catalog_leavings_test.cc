@@ -1,4 +1,4 @@
-// What lies in the catalog's directories that no whole dataset explains: what is its own is removed, the rest is kept.
+// Leftovers in the catalog's directories that no whole dataset explains: its own are removed, the rest is kept.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ class CatalogLeavingsTest : public CatalogTest {
   };
 };
 
-// What a killed process may leave, each by hand.
+// Leftovers of a killed process, each made by hand.
 TEST_F(CatalogLeavingsTest, StartsFromWhateverAKillLeft) {
   const ImportRecord record{.create_time = absl::FromUnixSeconds(1), .options = Options()};
   ImportNow("published");

@@ -1,4 +1,4 @@
-// What the machine keeps from going through just now: it is tried again.
+// Imports that the machine keeps from going through just now are tried again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// How far the running import is, as telemetry asks for it.
+// The progress of the running import, as telemetry asks for it.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -40,7 +40,7 @@ TEST_F(ImportRootsTest, AFolderThatCannotBeListedJustNowIsNotForbidden) {
   EXPECT_TRUE(IsTransient(status));
 }
 
-// Of a file that is open: it is refused only where no root can hold it.
+// A file that is open is refused only where no root can hold it.
 TEST_F(ImportRootsTest, WhatLiesBelowNoRootThatCanBeResolvedIsNotRefusedYet) {
   EXPECT_TRUE(CheckInRoots(root_ / "set" / "raw" / "edge.csv", roots_).ok());
   const absl::Status refused = CheckInRoots(temp_.path() / "edge.csv", roots_);

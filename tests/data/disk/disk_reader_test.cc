@@ -29,7 +29,7 @@ using testing::HasSubstr;
 
 using Bytes = std::vector<std::byte>;
 
-// Of tag -> what was handed over.
+// Tag -> what was handed over.
 using Answers = std::map<uint64_t, absl::StatusOr<Bytes>>;
 
 // All `reads`, `at_once` of them at a time.
@@ -430,7 +430,7 @@ TEST(DiskReaderOpen, WhereIoUringIsForbiddenThreadsReadAndSayWhy) {
 }
 #endif
 
-// What the tests of other rooms rely on.
+// The tests of other rooms rely on this.
 TEST(InjectingReader, FailsAltersAndReorders) {
   const TempDir dir;
   std::ofstream(dir.path() / "file") << std::string(100 * kDiskPageBytes, 'z');

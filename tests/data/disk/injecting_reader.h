@@ -26,7 +26,7 @@ class InjectingReader final : public DiskReader {
     std::function<absl::Status(const DiskRead&)> fail = [](const DiskRead&) { return absl::OkStatus(); };
     // The bytes of a read, altered before they are handed over.
     std::function<void(const DiskRead&, std::vector<std::byte>&)> alter = [](const DiskRead&, auto&) {};
-    // Of reads that are done, Wait keeps some back and hands them over later, in another order.
+    // Wait keeps some of the reads back that are done and hands them over later, in another order.
     std::optional<uint64_t> reorder_seed;
   };
 

@@ -1,4 +1,4 @@
-// What an import keeps of the values that categories stand for.
+// An import keeps the values that categories stand for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-// What the program started anew is to do: "SOURCE STORE MEMORY INVERSES KILLED_AT ORDER".
+// The job of the program that is started anew: "SOURCE STORE MEMORY INVERSES KILLED_AT ORDER".
 constexpr const char* kJob = "PERMAFROST_TEST_IMPORT";
 
 // Peak resident bytes of this process; 0 where the system does not tell.

@@ -1,4 +1,4 @@
-// Which directions of their edges stores have, by what was asked and what the source lists.
+// The directions of edges that stores have, by what was asked and what the source lists.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ fs::path Trial(const std::string& name) { return fs::path(PERMAFROST_SOURCE_DIR)
 
 class InverseEdgesImport : public ::testing::Test {
  protected:
-  // Of a list of edges; fails the test where it is refused.
+  // Returns the summary of a list of edges; fails the test where it is refused.
   GraphSummary OfList(const std::string& text, ImportOptions options = {}) {
     WriteText(temp_.path() / "edges.csv", text);
     options.source = temp_.path() / "edges.csv";

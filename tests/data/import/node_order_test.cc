@@ -62,7 +62,8 @@ TEST(NodeOrder, CommunitiesLieTogether) {
   const auto order = OrderByCommunity(degrees, VisitorOf(lists));
   ASSERT_TRUE(order.ok());
   ASSERT_EQ(std::set<NodeId>(order->begin(), order->end()).size(), degrees.size()) << "each once";
-  // How many neighbours in the order are of one group: all but the ends of the groups, at best; one in 40 by chance.
+  // The number of neighbours in the order that are of one group: all but the ends of the groups, at best; one in 40 by
+  // chance.
   uint64_t same = 0;
   for (size_t i = 1; i < order->size(); ++i) same += (*order)[i] % kGroups == (*order)[i - 1] % kGroups;
   EXPECT_GT(same, order->size() * 9 / 10);

@@ -97,7 +97,7 @@ TEST(OgbImport, WithoutInverses) {
   EXPECT_FALSE(set->summary().inverse_edges_added);
 }
 
-// What a source may look like without being wrong.
+// Forms of a source that are not wrong.
 TEST(OgbImport, Accepts) {
   const auto with = [](std::initializer_list<std::pair<std::string, std::optional<std::string>>> changes) {
     Files files = SmallSet();

@@ -209,7 +209,7 @@ struct Expected {
   std::array<int64_t, 3> split;
 };
 
-// Figures of shared/data/node/*/stats.json. Of citeseer's they count a self-loop twice in the largest degree, not here.
+// Figures of shared/data/node/*/stats.json. In citeseer's a self-loop counts twice in the largest degree, not here.
 TEST_F(OgbNodesImport, SharedSets) {
   constexpr Expected kSets[] = {
       {"cora", 2708, 10556, 0, 168, 49216, 1433, 7, {140, 500, 1000}},

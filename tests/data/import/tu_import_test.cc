@@ -309,7 +309,7 @@ TEST(TuImport, MemoryIsBounded) {
              {{"S_A.txt", edges}, {"S_graph_indicator.txt", indicator}, {"S_graph_labels.txt", "1\n"}});
   summary = ImportTu(temp.path() / "edges", temp.path() / "store", {}, limits);
   EXPECT_EQ(summary.status().code(), absl::StatusCode::kResourceExhausted) << summary.status();
-  // Of nodes that have no other features, the degrees.
+  // Nodes that have no other features have their degrees.
   indicator.clear();
   for (int n = 1; n <= 2600; ++n) absl::StrAppend(&indicator, "1\n");
   WriteFiles(temp.path() / "nodes",

@@ -32,7 +32,7 @@ class FrameTableTest : public ::testing::Test {
     ASSERT_NE(frame, nullptr);
     std::memset(frame, static_cast<int>(row), kRowBytes);
   }
-  // Whether the row is in memory, with the bytes that Take gave it.
+  // Returns whether the row is in memory, with the bytes that Take gave it.
   bool Has(uint32_t row) {
     if (table_->Pin(row, ++mark_) == Pinned::kMissing) return false;
     const std::byte* const bytes = table_->Find(row);

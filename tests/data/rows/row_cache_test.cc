@@ -249,8 +249,8 @@ TEST_P(RowCacheTest, AReadGetsLongerForRowsThatBatchesUseSoon) {
   EXPECT_EQ(counters.misses, 3) << "100, 97 and 107";
   ExpectRows(*cache, std::vector<NodeId>{97, 98, 102, 103, 107});
 
-  // 64 frames hold the rows of 12 batches of five, or of twice as many where these share rows. What is used later than
-  // that stays where it is.
+  // 64 frames hold the rows of 12 batches of five, or of twice as many where these share rows. Rows that are used later
+  // than that stay where they are.
   lease = {};
   std::deque<RowCache::Announcement> between;
   now = cache->Announce(std::vector<NodeId>{200}, {});
@@ -282,12 +282,12 @@ TEST_P(RowCacheTest, AnAnnouncementThatGoesIsForgotten) {
     const auto kept = cache->Announce(Rows(10, 20), {});
     EXPECT_EQ(misses(Rows(300, 330)), 30);
     EXPECT_EQ(misses(Rows(10, 20)), 0);
-    // Those that were pinned longest ago went first, and none of them was announced any more.
+    // The rows that were pinned longest ago went first, and none of them was announced any more.
     EXPECT_EQ(misses(Rows(200, 230)), 30);
   }
 }
 
-// Where memory for a plan is short of the frames that its reads could fill as well.
+// Memory for a plan is short of the frames that its reads could fill as well.
 TEST_P(RowCacheTest, RowsThatComeAlongTakeAnEighthOfTheFramesAtMost) {
   const TempDir temp;
   const auto opened = OpenNumbered(temp.path(), kNodes, 100);

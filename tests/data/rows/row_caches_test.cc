@@ -115,7 +115,7 @@ TEST_F(RowCachesTest, WhatCannotBeReadPastTheMappingSaysWhy) {
             "features: read through the mapping: the store is of an older version; import it again");
 }
 
-// What memory holds is read from end to end at once, whoever chose the mapping.
+// Features that memory holds are read from end to end at once, whoever chose the mapping.
 TEST_F(RowCachesTest, MappedFeaturesAreReadAheadWhereMemoryHoldsThem) {
   for (const FeatureReader reader : {FeatureReader::kAuto, FeatureReader::kMapped}) {
     RowCaches caches = Make(reader);

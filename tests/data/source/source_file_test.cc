@@ -27,7 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What is the machine's passes by itself, and an import waits for it; what is the source's does not.
+// A fault of the machine passes by itself, and an import waits for it; one of the source does not.
 TEST(OpenSource, TellsTheMachinesErrorsFromTheSources) {
   const TempDir dir;
   const ImportObserver observer;
@@ -56,7 +56,7 @@ TEST(OpenSource, TellsTheMachinesErrorsFromTheSources) {
   EXPECT_THAT(std::string(none_left.message()), testing::StartsWith("raw/edge.csv: cannot open: "));
 }
 
-// Of what the disk does not tell nothing is known: it is not for that reason absent, nor may it be read unasked.
+// A path that the disk does not tell of is not known: it is not for that reason absent, nor may it be read unasked.
 TEST(OpenSource, WhatCannotBeLookedAtJustNowIsNotTakenForAbsentOrAllowed) {
   const TempDir dir;
   const fs::path path = dir.path() / "edge.csv";
@@ -183,7 +183,7 @@ TEST_F(ZipMember, AReadThatFailsIsTheMachines) {
   EXPECT_TRUE(IsTransient(status)) << status;
 }
 
-// What ends before its archive says so is the archive's.
+// A member that ends before its archive says so is the archive's fault.
 TEST_F(ZipMember, AFileCutShortIsCorrupt) {
   const auto reader = Opened();
   ASSERT_NE(reader, nullptr);
@@ -223,7 +223,7 @@ std::string Zstd(const std::string& text) {
   return out;
 }
 
-// Of every packing: what is below the bound comes out whole, however regular, and what is above ends at it.
+// With every packing, a file below the bound comes out whole, however regular, and one above ends at it.
 TEST(UnpackBound, HoldsForEveryPacking) {
   // Below what the weakest of them packs a column of one value to.
   constexpr uint64_t kExpansion = 50;

@@ -53,7 +53,7 @@ uint16_t NearestByDefinition(float value, const Widen& widen) {
 TEST(FromFloat, ToTheNearestValueTiesToEven) {
   SplitMix64 random(5, 0);
   for (int i = 0; i < 300'000; ++i) {
-    // Of all sizes, and every other one a tie or one bit beside one.
+    // Values of all sizes, and every other one a tie or one bit beside one.
     auto bits = static_cast<uint32_t>(random.Next());
     if (i % 2 == 1) bits = (bits & 0xffff0000u) + 0x8000u + static_cast<uint32_t>(random.Below(3)) - 1;
     if (i % 4 == 3) bits = (bits & 0xffffe000u) + 0x1000u + static_cast<uint32_t>(random.Below(3)) - 1;

@@ -1,4 +1,4 @@
-// What becomes of a graph's store that was damaged on disk, or changes while it is mapped.
+// The fate of a graph's store that was damaged on disk, or changes while it is mapped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class GraphDamageTest : public ::testing::TestWithParam<bool> {
     file.close();
     fs::last_write_time(path(), fs::last_write_time(path()) + std::chrono::seconds(1));
   }
-  // What a finding at this byte of the file must say: "section NAME: bytes A..B: " around it, or that of a gap.
+  // Returns what a finding at this byte of the file must say: "section NAME: bytes A..B: " around it, or that of a gap.
   std::string WhereIs(uint64_t at) const {
     for (const SectionEntry& e : StoreImage(bytes_).entries()) {
       if (at < e.offset || at >= e.offset + e.bytes) continue;
@@ -170,8 +170,8 @@ TEST_P(GraphDamageTest, AFileWrittenToWhileItIsMappedIsDataLoss) {
         ASSERT_TRUE(ReadEverything(**graph));
       }
       Overwrite(other);
-      // What was touched may say anything now. Adjacency::Of must not leave the columns for all that; ids are checked
-      // by those who follow them.
+      // A touched page may say anything now. Adjacency::Of must not leave the columns for all that; ids are checked by
+      // those who follow them.
       bool ok = true;
       const Adjacency& in = (*graph)->view().in;
       for (uint64_t n = 0; n < (*graph)->view().nodes; ++n) {

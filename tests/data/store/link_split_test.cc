@@ -115,7 +115,7 @@ TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
   EXPECT_NEAR(static_cast<double>(rising) / static_cast<double>(found.size()), 0.5, 0.06);
   EXPECT_NEAR(static_cast<double>(split->links[1].size()) / static_cast<double>(found.size()), 0.2, 0.04);
   EXPECT_NEAR(static_cast<double>(split->links[2].size()) / static_cast<double>(found.size()), 0.3, 0.04);
-  // What is left of parallel edges, self-loops and weights stands as it stood.
+  // The rest of parallel edges, self-loops and weights stands as it stood.
   for (const Pair& edge : left) EXPECT_EQ(left.count(edge), all.count(edge));
   for (const Pair& edge : all) {
     if (edge.first == edge.second) {

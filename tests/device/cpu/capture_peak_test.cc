@@ -1,4 +1,5 @@
-// What a capture allocates at once, beside what its step does: the high-water marks of the storage allocator.
+// The memory that a capture allocates at once, beside what its step does: the high-water marks of the storage
+// allocator.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -69,7 +70,7 @@ int64_t PeakOf(const std::function<void()>& body) {
   return ReadStorageUse().peak_bytes - before;
 }
 
-// What a capture in a job that begins allocates at once, as a multiple of the step.
+// The memory that a capture in a job that begins allocates at once, as a multiple of the step.
 constexpr double kMostAtBegin = 1.3;
 
 void ExpectFewAtBegin(std::string_view what, int64_t peak, int64_t step, const Training& training) {

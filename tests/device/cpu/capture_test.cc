@@ -77,7 +77,7 @@ class CaptureTest : public testing::Test {
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program, int64_t rows = 6) {
     return CaptureOnCpu(program, Batch(rows, 1), Batch(rows, 2), arena_);
   }
-  // What a program that cannot be captured says. Its state must be as before.
+  // Returns what a program that cannot be captured says. Its state must be as before.
   ErrorReason ExpectBreak(const StepProgram& program) {
     const Tensors before = Clones(program.state);
     const auto captured = Capture(program);

@@ -95,7 +95,7 @@ class DynamicCaptureTest : public testing::Test {
                                                                   const Probes& probes = Probes()) {
     return CaptureDynamicOnCpu(program, probes, arena_);
   }
-  // What a step says that has no executable for every shape. Its state must be as before.
+  // Returns what a step says that has no executable for every shape. Its state must be as before.
   ErrorReason ExpectRefusal(const StepProgram& program) {
     const DynamicTensors before = CopiesOf(program.state);
     const auto captured = Capture(program);
@@ -340,7 +340,7 @@ TEST_F(DynamicCaptureTest, RungsOfOneRecordingAreBitEqualAndShareThePlanOfTheLar
   }
 }
 
-// What a step does at one shape only is no part of the recording: the comparison at that shape finds it.
+// Operators that a step calls at one shape only are no part of the recording: the comparison at that shape finds it.
 TEST_F(DynamicCaptureTest, ARungWhoseStepIsAnotherThanTheRecordedOneIsRefused) {
   Network network;
   StepProgram program = network.Program();

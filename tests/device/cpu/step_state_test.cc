@@ -21,7 +21,7 @@ std::vector<std::string> BytesOf(const std::vector<StateTensor>& state) {
   return bytes;
 }
 
-// Of zeros no copy is kept, and they are zeros again: to the bit, which -0 is not, and in whatever order they lie.
+// No copy of zeros is kept, and they are zeros again: to the bit, which -0 is not, and in whatever order they lie.
 TEST(SavedStateTest, PutsBackEveryBitAlsoOfZeros) {
   const Tensor almost = at::zeros({64});
   almost[63] = 1e-45;  // the least that is none

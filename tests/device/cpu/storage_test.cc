@@ -166,7 +166,7 @@ TEST_F(StorageTest, AnArenaGivesItsMemoryBackAndTakesItAgain) {
   }
 }
 
-// Who allocates raw memory frees it by a deleter that does not know where it came from.
+// A caller that allocates raw memory frees it by a deleter that does not know where it came from.
 TEST_F(StorageTest, OneDeleterServesHeapAndArena) {
   c10::Allocator& allocator = *c10::GetCPUAllocator();
   std::array<void*, 3> blocks{};

@@ -18,7 +18,7 @@
 namespace permafrost::device {
 namespace {
 
-// What was called, in order; shared by all graphs of a test.
+// The calls, in order; shared by all graphs of a test.
 struct FakeGraphs {
   std::vector<std::string> calls;
   bool capturing = false;
@@ -200,7 +200,7 @@ TEST_F(GraphCapturerTest, AProofThatFailsEndsItsPool) {
   EXPECT_EQ(fake_.pools, 72U);
 }
 
-// What the allocator makes of the pool of a capture that the device ended is not known.
+// It is not known what the allocator makes of the pool of a capture that the device ended.
 TEST_F(GraphCapturerTest, ACaptureThatFailsLeavesItsPoolToTheGraphsThatLive) {
   const auto lives = Capture();
   ASSERT_TRUE(lives.ok()) << lives.status();

@@ -74,7 +74,7 @@ inline NodeBlock MakeBlock(const Plan& plan, int64_t layers, uint64_t seed, at::
       const int64_t source = below(reach);
       const auto weight = static_cast<float>(1 + below(4)) / 2;
       if (source == static_cast<int64_t>(r) && !plan.self_loops) continue;
-      // Of several self-loops PyG keeps one.
+      // PyG keeps one of several self-loops.
       if (source == static_cast<int64_t>(r) && std::ranges::count(in[at], place[r]) > 0) continue;
       in[at].push_back(place[static_cast<size_t>(source)]);
       weights[at].push_back(weight);

@@ -268,7 +268,7 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
       for (const NamedTensor& p : parameters[0]) largest = std::max(largest, p.value.grad().abs().max().item<double>());
       for (size_t p = 0; p < parameters[0].size(); ++p) {
         const Tensor padded = parameters[1][p].value.grad(), exact = parameters[0][p].value.grad();
-        // What batch norm takes away again has a gradient of nothing but rounding.
+        // A value that batch norm takes away again has a gradient of nothing but rounding.
         const double apart =
             std::min(RelativeDifference(padded, exact), (padded - exact).abs().max().item<double>() / largest);
         EXPECT_LT(apart, 1e-5) << architecture.name() << ", " << c.why << ": gradient of " << parameters[0][p].name;

@@ -5,7 +5,7 @@
 namespace permafrost::nn {
 namespace {
 
-// What a dataset decides, for either level.
+// The sizes that a dataset decides, for either level.
 struct Sizes {
   int64_t hidden, layers, in, out;
 };
@@ -17,7 +17,7 @@ GraphModelOptions GraphOptions(const ModelOptions& model, const Sizes& s) {
 NodeModelOptions NodeOptions(const ModelOptions& model, const Sizes& s, const EncoderInput& edge = {}) {
   return {.model = model, .in_channels = s.in, .num_outputs = s.out, .edge = edge};
 }
-// What models of nodes may read of edges.
+// Returns what models of nodes may read of edges.
 std::vector<EncoderInput> EdgesOf(EdgeUse use) {
   std::vector<EncoderInput> edges;
   if (use != EdgeUse::kNeeded) edges.emplace_back();

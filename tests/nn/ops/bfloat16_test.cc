@@ -25,7 +25,7 @@ class Bfloat16Test : public testing::Test {
   }
 };
 
-// What a factor becomes, in float64.
+// Returns what a factor becomes, in float64.
 Tensor Rounded(const Tensor& t) { return t.detach().to(at::kBFloat16).to(at::kDouble); }
 // And what a result in float32 becomes before it is rounded.
 Tensor Single(const Tensor& t) { return t.to(at::kFloat); }

@@ -16,7 +16,7 @@ namespace {
 using at::Tensor;
 
 Tensor Step(int64_t step) { return at::full({1}, step, at::kLong); }
-// Where values are kept.
+// Returns where values are kept.
 Tensor Mask(int64_t rows, int64_t columns, int64_t step, const DropoutKey& key, double p) {
   return Dropout(at::ones({rows, columns}), Step(step), key, p).ne(0);
 }
@@ -88,7 +88,7 @@ void ExpectCompositeMasks(const Tensor& x, const std::string& why) {
   }
 }
 
-// What devices without a kernel of their own run.
+// Devices without a kernel of their own run the composite.
 TEST(Dropout, TheCompositeDrawsTheSameMasksAsEveryInstructionSet) {
   ForEveryInstructionSet([](const std::string& instructions) {
     ExpectCompositeMasks(at::randn({300, 33}), instructions);

@@ -118,7 +118,7 @@ LayerOutcome RunLayer(const LayerCase& c, LayerInputs in, bool fused) {
     EXPECT_TRUE(x.grad().narrow(0, c.nodes, y.size(0) - c.nodes).eq(0).all().item<bool>())
         << c.why << ": gradient of padding rows";
   }
-  // Of GIN there is nothing to compare.
+  // GIN has nothing to compare.
   const Tensor of_edges =
       in.edges.rows.defined() ? in.edges.rows.grad().narrow(0, 0, real_edges) : at::zeros({0}, x.options());
   return {{{"output", y.narrow(0, 0, c.nodes).detach()},

@@ -129,7 +129,7 @@ TEST(MaskedBatchNorm, OneRealRowIsNormalizedByTheRunningStatisticsWhichStay) {
   }
 }
 
-// Where real rows lie anywhere, as a batch of sampled nodes has them.
+// Real rows lie anywhere here, as a batch of sampled nodes has them.
 TEST(MaskedBatchNorm, OneRealRowAmongOthersIsNormalizedByTheRunningStatistics) {
   TensorSet tensors;
   WeightMaker weights(1, at::kCPU, tensors);
@@ -230,7 +230,7 @@ TEST(MaskedBatchNorm, EvaluationUsesTheRunningStatistics) {
   EXPECT_TRUE(at::allclose(BatchNormReluEval(in.x, in.weight, in.bias, in.mean, in.var), want, 1e-12, 1e-12));
 }
 
-// Of as many rows as a whole set has: one running sum in float32 would be a hundredth off.
+// With as many rows as a whole set has, one running sum in float32 would be a hundredth off.
 TEST(MaskedBatchNormRelu, SumsOfManyRowsStayExact) {
   const Inputs in = MakeInputs(250'000, 3, at::kFloat);
   Inputs exact = in;

@@ -136,7 +136,7 @@ TEST(MaskedLoss, TheNumberOfThreadsChangesNoBit) {
   at::set_num_threads(threads);
 }
 
-// Of a million equal float32 losses a running float32 sum would be off by percents.
+// For a million equal float32 losses a running float32 sum would be off by percents.
 TEST(MaskedLoss, SumsOfManyLossesAreAccurate) {
   constexpr int64_t kRows = 1'000'000;
   const Tensor ones = at::ones({kRows, 1});

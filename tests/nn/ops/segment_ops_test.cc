@@ -145,7 +145,7 @@ TEST(SegmentOps, EntriesKnowTheirSegment) {
   EXPECT_TRUE(SegmentOfEntry(Longs({0, 0}), 0).equal(Longs({})));
 }
 
-// What devices without a kernel of their own run.
+// Devices without a kernel of their own run the composite.
 TEST(SegmentOps, TheCompositeEqualsTheKernel) {
   const auto call = [](const char* name, c10::DispatchKey key, torch::jit::Stack stack) {
     c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxedForDispatchKey(key, stack);
