@@ -19,16 +19,6 @@ void SetTime(absl::Time time, Out out) {
   wire->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
 }
 
-// Leaves `out` unset for a duration that is not finite or not above zero: nothing is known then.
-template <class Out>
-void SetDuration(absl::Duration duration, Out out) {
-  if (duration <= absl::ZeroDuration() || duration == absl::InfiniteDuration()) return;
-  google::protobuf::Duration* wire = out();
-  absl::Duration rest;
-  wire->set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
-  wire->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
-}
-
 // Converts a finite duration of either sign, or 0.
 inline google::protobuf::Duration SignedDuration(absl::Duration duration) {
   google::protobuf::Duration wire;
@@ -36,6 +26,13 @@ inline google::protobuf::Duration SignedDuration(absl::Duration duration) {
   wire.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
   wire.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
   return wire;
+}
+
+// Leaves `out` unset for a duration that is not finite or not above zero: nothing is known then.
+template <class Out>
+void SetDuration(absl::Duration duration, Out out) {
+  if (duration <= absl::ZeroDuration() || duration == absl::InfiniteDuration()) return;
+  *out() = SignedDuration(duration);
 }
 
 }  // namespace permafrost::api
