@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -185,13 +186,13 @@ class JobBook {
   static constexpr absl::Duration kLongestWait = absl::Seconds(5);
 
   void EndTurn();
-  // Runs `f`, which works in the store in the caller's turn, without the lock.
+  // Runs `f`, which works in the store in the caller's turn, without the lock. The lock is held again afterwards, even
+  // where `f` throws.
   template <class F>
-  auto Unlocked(F f) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  auto Unlocked(F f) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     mu_.Unlock();
-    auto result = f();
-    mu_.Lock();
-    return result;
+    const absl::Cleanup lock = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { mu_.Lock(); };
+    return f();
   }
 
   // recovery.cc
