@@ -107,9 +107,10 @@ class DeviceFault {
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
 };
 
-// Ends what runs, once a drain is asked for; a job writes its checkpoint. Work that hangs ends the process.
+// Ends what runs, once a drain is asked for; a job writes its checkpoint. Work that hangs ends the process, with the
+// exit code of a device fault if there was one.
 void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifier& notifier, data::Catalog& catalog,
-             jobs::JobManager& jobs) {
+             jobs::JobManager& jobs, const DeviceFault& device_fault) {
   notifier.Stopping(absl::StrCat("draining: ", reason));
   Log(Severity::kInfo, absl::StrCat("draining: ", reason));
   const JobId running = jobs.Drain();
@@ -117,7 +118,7 @@ void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifie
   if (const absl::Status stopped = StopWork(TimeForWork(drain), catalog, jobs, running); !stopped.ok()) {
     Log(Severity::kError, StdView(stopped.message()));
     // A thread of theirs still runs, so nothing may be destroyed.
-    std::_Exit(kExitFailure);
+    std::_Exit(device_fault.Get().ok() ? kExitFailure : kExitDeviceFault);
   }
 }
 
@@ -208,7 +209,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
 
   if (restored) PF_RETURN_IF_ERROR(TakeUpRestored(state_dir, *catalog, *jobs));
   if (drain.requested()) {
-    EndWork(drain, absl::StrCat(drain.Wait(), ", before anything was served"), notifier, *catalog, *jobs);
+    EndWork(drain, absl::StrCat(drain.Wait(), ", before anything was served"), notifier, *catalog, *jobs, device_fault);
     Log(Severity::kInfo, "drained");
     return absl::OkStatus();
   }
@@ -315,7 +316,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
     notifier.Reloaded();
   });
   server_metrics.SetDraining();
-  EndWork(drain, reason, notifier, *catalog, *jobs);
+  EndWork(drain, reason, notifier, *catalog, *jobs, device_fault);
   (*server)->Shutdown(std::min(kShutdownGrace, drain.TimeLeft() / 2));
   Log(Severity::kInfo, "drained");
   return device_fault.Get();
