@@ -21,11 +21,12 @@ at::Tensor OnHost(const at::Tensor& t) {
 
 bool IsCompared(const at::Tensor& t) { return t.defined() && t.is_floating_point() && t.numel() > 0; }
 
-// The largest |a - b|; elements that are equal, or both NaN, are not apart, whatever they are.
+// The largest |a - b|. Elements that are equal, or both NaN, are not apart. An element that is infinite or NaN in one
+// alone counts nothing: it would allow the others any distance.
 double Apart(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
   const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
-  return (x - y).abs().masked_fill(same, 0).max().item<double>();
+  return (x - y).abs().masked_fill(same, 0).nan_to_num(0, 0, 0).max().item<double>();
 }
 
 double Largest(const at::Tensor& a) { return a.to(at::kDouble).abs().nan_to_num(0, 0, 0).max().item<double>(); }
@@ -43,12 +44,12 @@ double Epsilon(c10::ScalarType type) {
   }
 }
 
-// `allowed`: beyond two roundings of each element's own size.
+// `allowed`: beyond two roundings of each element's own size. An element that is not finite must be the same.
 bool IsWithin(const at::Tensor& got, const at::Tensor& want, double allowed) {
   const at::Tensor x = got.to(at::kDouble), y = want.to(at::kDouble);
   const at::Tensor same = x.eq(y).logical_or(x.isnan().logical_and(y.isnan()));
   const at::Tensor near = (x - y).abs().le(y.abs().mul(2 * Epsilon(want.scalar_type())).add(allowed));
-  return near.logical_or(same).all().item<bool>();
+  return near.logical_and(x.isfinite()).logical_and(y.isfinite()).logical_or(same).all().item<bool>();
 }
 
 bool IsEqual(const at::Tensor& got, const at::Tensor& want) {

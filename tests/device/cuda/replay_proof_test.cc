@@ -55,6 +55,19 @@ TEST(ReplayProof, WhatAStepWouldNotLeaveIsNamed) {
   for (const auto& c : kCases) EXPECT_EQ(Difference(c.replay), c.want) << c.why;
 }
 
+TEST(ReplayProof, AnInfiniteElementAllowsTheOthersNothing) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const auto difference = [&](const HostValues& replay) {
+    const HostValues run = Values({inf, 1.99F, 3.005F}, {0, 0}, 1);
+    return FindDifference(State(), kStart, run, run, replay);
+  };
+  EXPECT_EQ(difference(Values({inf, 1.99F, 3.005F}, {0, 0}, 1)), std::nullopt);
+  EXPECT_EQ(difference(Values({inf, 2.5F, 3.005F}, {0, 0}, 1)), "weight");
+  EXPECT_EQ(difference(Values({1.01F, 1.99F, 3.005F}, {0, 0}, 1)), "weight");
+  EXPECT_EQ(difference(Values({-inf, 1.99F, 3.005F}, {0, 0}, 1)), "weight");
+  EXPECT_EQ(difference(Values({inf, 1.99F, 3.005F}, {1, 0}, 1)), "bias");
+}
+
 TEST(ReplayProof, MissingLabelsAreEqual) {
   const HostValues nan = Values({1.01F, 1.99F, 3.005F}, {0, 0}, 1, std::numeric_limits<float>::quiet_NaN());
   EXPECT_EQ(FindDifference(State(), kStart, nan, nan, nan), std::nullopt);
