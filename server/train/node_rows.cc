@@ -92,13 +92,16 @@ absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_vie
   if (table == file->tensors.end() || table->value.dim() != 2) return std::move(request.weights);
   const data::Graph& graph = *GraphOf(request.dataset);
   const data::Graph* const trained = request.trained ? GraphOf(*request.trained) : nullptr;
-  if (trained == nullptr) {
-    PF_RETURN_IF_ERROR(CheckSaidNodes(request.options, file->metadata, graph, prefix));
-    return std::move(request.weights);
-  }
-  const int64_t rows = table->value.size(0);
   const auto places = Find(file->tensors, kPlacesTensor);
   const bool is_mapped = places != file->tensors.end();
+  if (trained == nullptr) {
+    PF_RETURN_IF_ERROR(CheckSaidNodes(request.options, file->metadata, graph, prefix));
+    if (!is_mapped) return std::move(request.weights);
+    // They were mapped for a dataset that has been replaced since, and its places are not this one's.
+    file->tensors.erase(places);
+    return nn::EncodeSafetensors(file->tensors, file->metadata);
+  }
+  const int64_t rows = table->value.size(0);
   if (!is_mapped && trained->view().nodes == graph.view().nodes &&
       trained->names_checksum() == graph.names_checksum()) {
     return std::move(request.weights);

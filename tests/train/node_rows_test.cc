@@ -106,6 +106,11 @@ TEST_F(NodeRowsTest, EachNameKeepsItsRowInAnotherOrder) {
     const std::string weights = Train(options, first, job);
     const auto mapped = Map(options, second, first, weights);
     ASSERT_TRUE(mapped.ok()) << mapped.status();
+    // Meanwhile the job's dataset became another one, and nobody knows any more what the weights were trained on.
+    const auto again = Map(options, first, std::nullopt, *mapped);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(
+        std::ranges::count(nn::DecodeSafetensors(*again)->tensors, "permafrost.node_rows", &nn::NamedTensor::name), 0);
     TrainOptions next = options;
     next.init_from.job = JobId("first");
     next.seed = 77;
