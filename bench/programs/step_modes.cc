@@ -80,7 +80,7 @@ struct Arm {
   const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   data::PaddedBatch batch;
-  GraphSetHostBatch view{batcher, at::kCPU, &batch};
+  GraphSetHostBatch view{batcher, &batch};
   PhaseSeconds seconds;
   int64_t step = 0;
   std::vector<double> times;

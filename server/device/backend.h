@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,6 +43,11 @@ class Capturer {
   virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(const StepProgram& program,
                                                                               const BatchInputs& inputs,
                                                                               const ProbeInputs& probes);
+  // Runs `program` on `inputs` without capturing it, and returns what it returned, valid until the next step or
+  // capture. Exceptions of the program pass through.
+  virtual std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) {
+    return program.run(inputs);
+  }
   // Runs `program` once on `inputs` where its executables run for the first time only later, so that a device compiles
   // it now. State and generators are as before when it returns. Exceptions of the program pass through.
   virtual absl::Status WarmUp(const StepProgram& /*program*/, const graphcache::StepInputs& /*inputs*/) {

@@ -4,12 +4,19 @@
 // Threads: the device thread.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "device/backend.h"
+#include "device/staging.h"
 
 namespace permafrost::device {
 
 class ShapedCapturer final : public Capturer {
  public:
+  // `device`: where steps run.
+  explicit ShapedCapturer(c10::Device device) : staging_(device) {}
+
   // Runs nothing.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
@@ -17,8 +24,12 @@ class ShapedCapturer final : public Capturer {
   // Refuses: one program for every shape would bound nothing.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                          const ProbeInputs& probes) override;
+  std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) override;
   absl::Status WarmUp(const StepProgram& program, const graphcache::StepInputs& inputs) override;
   int64_t shared_bytes() const override { return 0; }
+
+ private:
+  Staging staging_;
 };
 
 }  // namespace permafrost::device

@@ -14,10 +14,13 @@
 
 namespace permafrost::graphcache {
 
-// The tensors of one batch, in an order fixed for the job. Undefined ones are allowed, always at the same places.
+// The tensors of one batch, in an order fixed for the job. Undefined ones are allowed, always at the same places. They
+// are on the host, or on the device already; a capturer brings the former to the device (device/staging.h).
 class StepInputs {
  public:
   std::vector<at::Tensor> tensors;
+  // Places of tensors that lie on the device once, for every batch of the job, as the edges of a whole graph do.
+  std::vector<size_t> resident;
 };
 
 // The tensors that a step returns, in an order fixed for the program.

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "device/mps/mps_calls.h"
 #include "device/mps/stand_in.h"
+#include "device/staging.h"
 #include "graphcache/shape_plan.h"
 #include "nn/optimizer.h"
 #include "train/cache_planner.h"
@@ -85,7 +86,7 @@ absl::StatusOr<graphcache::SymbolicStep> CensusTaker::Record(Mode mode, graphcac
   std::vector<std::vector<graphcache::OpCall>> streams;
   std::vector<std::vector<int64_t>> sizes;
   const auto record = [&](HostBatch& batch) {
-    const graphcache::StepInputs& inputs = *batch.TakeInputs(std::ssize(streams));
+    const graphcache::StepInputs inputs = device::CopyToDevice(*batch.TakeInputs(std::ssize(streams)), at::kMPS);
     streams.push_back(device::RecordMpsCalls([&] { (mode == Mode::kTrain ? train_ : eval_).run(inputs); }));
     sizes.push_back(SizesOf(batch));
   };

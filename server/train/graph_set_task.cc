@@ -66,11 +66,10 @@ bool HaveLabels(const data::Batcher& batcher, Mode mode) {
 // Batches first.. of an order of graphs.
 class GraphSetStream final : public BatchStream {
  public:
-  GraphSetStream(const data::Batcher& batcher, c10::Device device, data::EpochOrder epochs, int64_t epoch,
-                 int64_t first, int64_t depth)
+  GraphSetStream(const data::Batcher& batcher, data::EpochOrder epochs, int64_t epoch, int64_t first, int64_t depth)
       : epochs_(std::move(epochs)),
         order_(epochs_.Of(epoch)),
-        view_(batcher, device),
+        view_(batcher),
         prefetcher_(epochs_.batches_per_epoch() - first, depth,
                     [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
                       const auto graphs = epochs_.Batch(order_, first + index);
@@ -97,8 +96,8 @@ absl::Status GraphSetHostBatch::Pad(const BatchShape& shape) {
   return shape == host_->padded ? absl::OkStatus() : batcher_->Pad(shape, *host_);
 }
 
-graphcache::StepInputs GraphSetHostBatch::Inputs(const int64_t& step, c10::Device device) const {
-  return MakeInputs(*host_, batcher_->summary(), step, device);
+graphcache::StepInputs GraphSetHostBatch::Inputs(const int64_t& step) const {
+  return MakeInputs(*host_, batcher_->summary(), step);
 }
 
 std::span<const float> GraphSetHostBatch::labels() const {
@@ -131,15 +130,13 @@ GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOpti
     : num_epochs_(options.epochs),
       loss_(options.loss),
       num_outputs_(model.num_targets),
-      device_(device),
       batcher_(std::move(batcher)),
       order_options_{.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching},
       typical_batch_(GraphsPerBatch(options, sizes())),
       epochs_(TrainingOrder(batcher_->extents(), order_options_)),
       has_labels_{HaveLabels(*batcher_, Mode::kTrain), HaveLabels(*batcher_, Mode::kEval)},
       model_(nn::MakeGraphModel(model, options.seed, device)),
-      probe_views_{GraphSetHostBatch(*batcher_, device, probes_.data()),
-                   GraphSetHostBatch(*batcher_, device, probes_.data() + 1)} {}
+      probe_views_{GraphSetHostBatch(*batcher_, probes_.data()), GraphSetHostBatch(*batcher_, probes_.data() + 1)} {}
 
 absl::StatusOr<NamedRows> GraphSetTask::NameRows(data::Split /*split*/, std::span<const uint32_t> ids) const {
   NamedRows rows{.columns = {"graph"}, .names = {}, .values = PredictionColumns(num_outputs_)};
@@ -344,13 +341,12 @@ absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& 
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return std::make_unique<GraphSetStream>(*batcher_, device_, epochs_, epoch, first_batch, kPrefetchDepth);
+  return std::make_unique<GraphSetStream>(*batcher_, epochs_, epoch, first_batch, kPrefetchDepth);
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
   return std::make_unique<GraphSetStream>(
-      *batcher_, device_,
-      EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching),
+      *batcher_, EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching),
       /*epoch=*/0, /*first=*/0, kEvalPrefetchDepth);
 }
 

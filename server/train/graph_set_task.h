@@ -15,8 +15,8 @@ namespace permafrost::train {
 class GraphSetHostBatch final : public HostBatch {
  public:
   // `host`: the batch to begin with.
-  GraphSetHostBatch(const data::Batcher& batcher, c10::Device device, data::PaddedBatch* host = nullptr)
-      : HostBatch(device), batcher_(&batcher), host_(host) {}
+  explicit GraphSetHostBatch(const data::Batcher& batcher, data::PaddedBatch* host = nullptr)
+      : batcher_(&batcher), host_(host) {}
 
   BatchShape real() const override { return host_->real; }
   BatchShape least_padded() const override { return data::Batcher::LeastPadded(host_->real); }
@@ -29,7 +29,7 @@ class GraphSetHostBatch final : public HostBatch {
 
  private:
   absl::Status Pad(const BatchShape& shape) override;
-  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+  graphcache::StepInputs Inputs(const int64_t& step) const override;
 
   const data::Batcher* batcher_;
   data::PaddedBatch* host_ = nullptr;
@@ -90,7 +90,6 @@ class GraphSetTask final : public Task {
   const int64_t num_epochs_;
   const nn::Loss loss_;
   const int64_t num_outputs_;
-  const c10::Device device_;
   const std::unique_ptr<data::Batcher> batcher_;
   const data::EpochOrderOptions order_options_;
   const int64_t typical_batch_;  // graphs of a full training batch

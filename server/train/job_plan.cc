@@ -89,12 +89,14 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& mod
   const auto nodes = static_cast<double>(largest.nodes), edges = static_cast<double>(largest.edges);
   const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
   const data::FeatureSummary read = WithNodeInputs(options.model.node_inputs, summary).node_features;
+  const double batch = nodes * (HostBytesPerRow(read) + sizeof(int64_t)) +
+                       edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t));
   RunMemory memory{
       .cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
                                  .edges = edges,
                                  .graphs = static_cast<double>(largest.graphs)}),
-      .batch_bytes = kHostGraphSetBatches * (nodes * (HostBytesPerRow(read) + sizeof(int64_t)) +
-                                             edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t))),
+      .batch_bytes = kHostGraphSetBatches * batch,
+      .one_batch_bytes = batch,
       .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float)};
   // Features that are made: 4 bytes a node of the set.
   if (read.width != summary.node_features.width) {

@@ -52,10 +52,9 @@ data::WalkBatchOptions BatchesOf(const TrainOptions& options, int64_t per_seed) 
 // The pairs of one walk.
 int64_t PairsOf(const Node2VecOptions& o) { return (o.walk_length - o.context_size + 1) * (o.context_size - 1); }
 
-at::Tensor WalkView(const AlignedVector<int64_t>& values, c10::Device device) {
+at::Tensor WalkView(const AlignedVector<int64_t>& values) {
   // from_blob takes a mutable pointer; the step only reads its inputs, and a capture checks that.
-  const at::Tensor view = at::from_blob(const_cast<int64_t*>(values.data()), {std::ssize(values)}, at::kLong);
-  return device.is_cpu() ? view : view.to(device);
+  return at::from_blob(const_cast<int64_t*>(values.data()), {std::ssize(values)}, at::kLong);
 }
 
 RunMemory MemoryOfWalks(const TrainOptions& options, const data::GraphSummary& graph, const MemoryLimits& limits) {
@@ -76,6 +75,7 @@ RunMemory MemoryOfWalks(const TrainOptions& options, const data::GraphSummary& g
   }
   // Batches made ready, the one in the step and a capture's two; of each batcher the place of each node.
   const double batch = sizeof(int64_t) * 2 * (entries + std::min(entries, rows)) + sizeof(NodeId) * entries;
+  memory.one_batch_bytes = batch;
   memory.batch_bytes = (kWalkPrefetchDepth + 3) * batch + kArraysOfNodes * sizeof(uint32_t) * rows;
   // One seed is evaluated however many pairs it has.
   constexpr double kScoreCopies = 6;
@@ -167,16 +167,15 @@ absl::Status WalkHostBatch::Pad(const BatchShape& shape) {
                                                  " or any other"));
 }
 
-graphcache::StepInputs WalkHostBatch::Inputs(const int64_t& /*step*/, c10::Device device) const {
+graphcache::StepInputs WalkHostBatch::Inputs(const int64_t& /*step*/) const {
   graphcache::StepInputs inputs;
   auto& t = inputs.tensors;
   t.resize(kNumWalkPlaces);
-  t[kWalkNodes] = WalkView(host_->walks, device).view({-1, length_});
-  const at::Tensor seeds = at::from_blob(const_cast<int64_t*>(&host_->seeds), {1}, at::kLong);
-  t[kWalkSeeds] = device.is_cpu() ? seeds : seeds.to(device);
-  t[kWalkRows] = WalkView(host_->rows, device);
-  t[kWalkOffsets] = WalkView(host_->offsets, device);
-  t[kWalkPlaces] = WalkView(host_->places, device);
+  t[kWalkNodes] = WalkView(host_->walks).view({-1, length_});
+  t[kWalkSeeds] = at::from_blob(const_cast<int64_t*>(&host_->seeds), {1}, at::kLong);
+  t[kWalkRows] = WalkView(host_->rows);
+  t[kWalkOffsets] = WalkView(host_->offsets);
+  t[kWalkPlaces] = WalkView(host_->places);
   return inputs;
 }
 
@@ -209,7 +208,7 @@ Node2VecTask::Node2VecTask(const TrainOptions& options, std::shared_ptr<const da
       epochs_(nodes_, {.batch_size = options.batch_size, .seed = options.seed}),
       table_(AddEmbedding(options, std::ssize(nodes_), device, tensors_)) {
   for (size_t i = 0; i < probes_.size(); ++i) {
-    probe_views_.emplace_back(layout_, options_.node2vec.walk_length, device_);
+    probe_views_.emplace_back(layout_, options_.node2vec.walk_length);
   }
   plan_.train_ceiling = probe_views_.front().ShapeOf(room());
   plan_.train_rungs = {plan_.train_ceiling};
@@ -295,8 +294,8 @@ int64_t Node2VecTask::size(data::Split split) const {
 }
 
 std::unique_ptr<BatchStream> Node2VecTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return std::make_unique<WalkStream>(*batcher_, WalkHostBatch(layout_, options_.node2vec.walk_length, device_),
-                                      epochs_, epoch, first_batch, room());
+  return std::make_unique<WalkStream>(*batcher_, WalkHostBatch(layout_, options_.node2vec.walk_length), epochs_, epoch,
+                                      first_batch, room());
 }
 
 std::unique_ptr<BatchStream> Node2VecTask::EvalBatches(data::Split /*split*/) {
@@ -325,7 +324,7 @@ absl::StatusOr<std::optional<Evaluation>> Node2VecTask::EvaluateWhole(data::Spli
   PF_RETURN_IF_ERROR(
       evaluator_->Make(seeds, std::ssize(seeds), kEvalWalkStreams + static_cast<uint64_t>(split), batch));
   PF_RETURN_IF_ERROR(graph_->CheckIntact());
-  const at::Tensor walks = WalkView(batch.walks, device_).view({-1, options_.node2vec.walk_length});
+  const at::Tensor walks = WalkView(batch.walks).to(device_).view({-1, options_.node2vec.walk_length});
   const at::Tensor scores = nn::WalkScores(table_, walks, layout_.context).to(at::kCPU).contiguous();
   const at::Tensor linked = scores.narrow(0, 0, batch.seeds), random = scores.slice(0, batch.seeds);
   Evaluation result;

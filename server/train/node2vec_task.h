@@ -29,8 +29,7 @@ at::Tensor AddEmbedding(const TrainOptions& options, int64_t nodes, c10::Device 
 // Walks of some seeds, all of one shape. Threads: one at a time. Borrows what it is bound to.
 class WalkHostBatch final : public HostBatch {
  public:
-  WalkHostBatch(const nn::WalkLayout& layout, int64_t length, c10::Device device)
-      : HostBatch(device), layout_(layout), length_(length) {}
+  WalkHostBatch(const nn::WalkLayout& layout, int64_t length) : layout_(layout), length_(length) {}
   void Bind(const data::WalkBatch& host, std::span<const uint32_t> seeds) {
     host_ = &host;
     seeds_ = seeds;
@@ -48,7 +47,7 @@ class WalkHostBatch final : public HostBatch {
 
  private:
   absl::Status Pad(const BatchShape& shape) override;
-  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+  graphcache::StepInputs Inputs(const int64_t& step) const override;
 
   nn::WalkLayout layout_;
   int64_t length_;

@@ -32,17 +32,16 @@ enum BlockPlace : size_t {
 };
 
 template <class T>
-at::Tensor View(const AlignedVector<T>& values, std::vector<int64_t> sizes, c10::Device device) {
+at::Tensor View(const AlignedVector<T>& values, std::vector<int64_t> sizes) {
   // from_blob takes a mutable pointer; the step only reads its inputs, and a capture checks that.
-  const at::Tensor view = at::from_blob(const_cast<T*>(values.data()), sizes,
-                                        at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
-  return device.is_cpu() ? view : view.to(device);
+  return at::from_blob(const_cast<T*>(values.data()), sizes,
+                       at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
 }
 
 template <class T>
-at::Tensor ViewAll(const AlignedVector<T>& values, c10::Device device) {
+at::Tensor ViewAll(const AlignedVector<T>& values) {
   if (values.empty()) return {};
-  return View(values, {static_cast<int64_t>(values.size())}, device);
+  return View(values, {static_cast<int64_t>(values.size())});
 }
 
 }  // namespace
@@ -62,33 +61,32 @@ const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const d
 }
 
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
-                                  const int64_t& step, c10::Device device) {
+                                  const int64_t& step) {
   const data::BlockSizes& sizes = host.padded;
   nn::NodeBlock block;
   const bool sparse = !host.feature_offsets.empty();
   if (sparse) {
-    block.feature_offsets = ViewAll(host.feature_offsets, device);
-    block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)}, device);
-    block.feature_values = ViewAll(host.feature_values, device);
+    block.feature_offsets = ViewAll(host.feature_offsets);
+    block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)});
+    block.feature_values = ViewAll(host.feature_values);
   } else {
     const int64_t rows = std::max<int64_t>(1, sizes.total_nodes());
-    block.features = View(host.features, {sizes.total_nodes(), std::ssize(host.features) / rows}, device);
+    block.features = View(host.features, {sizes.total_nodes(), std::ssize(host.features) / rows});
   }
-  block.offsets = ViewAll(host.offsets, device);
-  block.sources = View(host.sources, {sizes.edges}, device);
-  block.edge_weights = ViewAll(host.edge_weights, device);
+  block.offsets = ViewAll(host.offsets);
+  block.sources = View(host.sources, {sizes.edges});
+  block.edge_weights = ViewAll(host.edge_weights);
   if (host.edge_int_columns > 0) {
-    block.edge_features = View(host.edge_ints, {sizes.edges, host.edge_int_columns}, device);
+    block.edge_features = View(host.edge_ints, {sizes.edges, host.edge_int_columns});
   } else if (host.edge_float_columns > 0) {
-    block.edge_features = View(host.edge_floats, {sizes.edges, host.edge_float_columns}, device);
+    block.edge_features = View(host.edge_floats, {sizes.edges, host.edge_float_columns});
   }
-  block.labels = View(host.labels, {sizes.nodes.front(), targets}, device);
-  block.row_keys = ViewAll(keys, device);
+  block.labels = View(host.labels, {sizes.nodes.front(), targets});
+  block.row_keys = ViewAll(keys);
   data::SegmentBounds bounds;
   data::SetBounds(sizes.nodes, bounds);
   block.row_ends.assign(bounds.begin() + 1, bounds.end());
-  const at::Tensor host_step = at::from_blob(const_cast<int64_t*>(&step), {1}, at::kLong);
-  block.step = device.is_cpu() ? host_step : host_step.to(device);
+  block.step = StepView(step);
   return MakeInputs(block);
 }
 
@@ -115,11 +113,20 @@ graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePair
   return inputs;
 }
 
-void SetPairs(const data::LinkBatch& batch, c10::Device device, graphcache::StepInputs& inputs) {
+void SetPairs(const data::LinkBatch& batch, graphcache::StepInputs& inputs) {
   auto& t = inputs.tensors;
-  t.at(kPairSources) = ViewAll(batch.sources, device);
-  t[kPairTargets] = ViewAll(batch.targets, device);
-  t[kSeedLabels] = View(batch.labels, {std::ssize(batch.labels), 1}, device);
+  t.at(kPairSources) = ViewAll(batch.sources);
+  t[kPairTargets] = ViewAll(batch.targets);
+  t[kSeedLabels] = View(batch.labels, {std::ssize(batch.labels), 1});
+}
+
+at::Tensor StepView(const int64_t& step) { return at::from_blob(const_cast<int64_t*>(&step), {1}, at::kLong); }
+
+void MarkResident(graphcache::StepInputs& inputs) {
+  for (size_t place = 0; place < inputs.tensors.size(); ++place) {
+    const bool of_batch = place == kSeedLabels || place == kBlockStep || place == kPairSources || place == kPairTargets;
+    if (!of_batch && inputs.tensors[place].defined()) inputs.resident.push_back(place);
+  }
 }
 
 nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs) {

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include <cstdint>
+
 #include "base/aligned_vector.h"
 #include "data/batching/block_batch.h"
 #include "data/batching/link_batch.h"
@@ -28,17 +28,23 @@ class RowKeys {
   AlignedVector<int64_t> keys_;
 };
 
-// On the CPU the tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them;
-// elsewhere they are copies.
+// The tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them.
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
-                                  const int64_t& step, c10::Device device);
+                                  const int64_t& step);
 
-// The inputs of a block whose tensors are on the device already. pairs: of jobs that predict links.
+// The same number as an input.
+at::Tensor StepView(const int64_t& step);
+
+// The inputs that a block makes up. pairs: of jobs that predict links.
 graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePairs& pairs = {});
 
-// Puts the pairs of a batch in the place of the labels of its seeds: inputs' labels are [pairs, 1] from there on. The
-// batch outlives the inputs where they are on the CPU.
-void SetPairs(const data::LinkBatch& batch, c10::Device device, graphcache::StepInputs& inputs);
+// Says of the inputs of a whole graph, which lies on the device, that all but labels, step and pairs are the same
+// tensors in every batch.
+void MarkResident(graphcache::StepInputs& inputs);
+
+// Puts the pairs of a batch, which outlives the inputs, in the place of the labels of its seeds: inputs' labels are
+// [pairs, 1] from there on.
+void SetPairs(const data::LinkBatch& batch, graphcache::StepInputs& inputs);
 
 // The block that such inputs make up, as a model takes it.
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);

@@ -215,6 +215,8 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
             : kHostNodeBatches * batch + std::min(static_cast<double>(options.nodes.look_ahead) * sampled,
                                                   static_cast<double>(SampledAheadBytes(limits.process)));
     memory.batch_bytes = std::max(memory.batch_bytes, batches);
+    // A whole graph lies on the device.
+    if (!sampling.fan_outs.empty()) memory.one_batch_bytes = std::max(memory.one_batch_bytes, batch);
   }
   const LinkMemory links = LinkMemoryOf(options, graph, model.in_channels);
   memory.batch_bytes += links.host;

@@ -10,6 +10,7 @@
 #include "base/memory_limit.h"
 #include "base/status.h"
 #include "data/rows/expected_draws.h"
+#include "device/staging.h"
 #include "nn/loss.h"
 #include "nn/metrics.h"
 #include "nn/models/registry.h"
@@ -130,7 +131,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
   plan_.train_schedule = RungCounts(Mode::kTrain);
   if (!plan_.eval_rungs.empty()) plan_.eval_schedule = RungCounts(Mode::kEval);
   for (size_t i = 0; i < probes_.size(); ++i) {
-    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, device_);
+    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs);
     probe_views_.back().Bind(probes_[i], links_ != nullptr ? &probe_pairs_[i] : nullptr);
   }
   return absl::OkStatus();
@@ -151,8 +152,8 @@ std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs
   // Captures come before it, and in between seldom; what they were made with is as large as a batch.
   if (features_.cache != nullptr) probes_ = {};
   return std::make_unique<SampledStream>(
-      *part(mode).stream, part(mode).rungs, device_, std::move(epochs), epoch, first, first_stream, links_.get(),
-      times_, [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
+      *part(mode).stream, part(mode).rungs, std::move(epochs), epoch, first, first_stream, links_.get(), times_,
+      [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
                                  .budget_bytes = MemoryLimit() / kAdviceShare,
                                  .advise = options_.nodes.advise_pages,
@@ -186,14 +187,14 @@ absl::StatusOr<Evaluation> NodeTask::EvaluateTimedLinks(data::Split split, bool 
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
   data::SampledSubgraph subgraph;
   data::BlockBatch block;
-  SampledBatch view(*parts.prober, parts.rungs, device_);
+  SampledBatch view(*parts.prober, parts.rungs);
   const auto score = [&](data::LinkBatch& pairs, uint64_t sample) -> absl::StatusOr<at::Tensor> {
     PF_RETURN_IF_ERROR(parts.prober->Sample(pairs.seeds, streams + sample, nullptr, subgraph, pairs.times));
     PF_ASSIGN_OR_RETURN(const BlockSizes sizes, data::SizesOf(subgraph, graph_->view()));
     PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, parts.rungs.Fit(sizes), block));
     view.Bind(block, &pairs);
     PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
-    return Forward(*inputs, Mode::kEval).prediction;
+    return Forward(device::CopyToDevice(*inputs, device_), Mode::kEval).prediction;
   };
   return links_->EvaluateSampled(score, split, keep_predictions, keep_going);
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
 #include "device/capture_memory.h"
+#include "device/staging.h"
 
 namespace permafrost::train {
 namespace {
@@ -45,6 +46,16 @@ double StepBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return (kLastingCopies + memory.state_copies + memory.other_copies) * parameters + peak;
 }
 
+// Of the buffers that batches go to an accelerator by, on the host and on the device each.
+double StagedBytes(const RunMemory& memory, const MemoryLimits& limits) {
+  return limits.device ? static_cast<double>(device::Staging::kSlots) * memory.one_batch_bytes : 0;
+}
+
+// What this process holds beside the steps.
+double HostBytes(const RunMemory& memory, const MemoryLimits& limits) {
+  return memory.batch_bytes + StagedBytes(memory, limits) + memory.result_bytes;
+}
+
 }  // namespace
 
 void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory) {
@@ -57,12 +68,12 @@ void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory) {
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits) {
   const double executables = static_cast<double>(memory.executables) * static_cast<double>(memory.executable_bytes);
   const double steps = limits.device ? ReadBytes(memory, limits) : StepBytes(memory, limits);
-  return static_cast<uint64_t>(ToBytes(steps + memory.batch_bytes + memory.result_bytes + executables));
+  return static_cast<uint64_t>(ToBytes(steps + HostBytes(memory, limits) + executables));
 }
 
 void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,
                Violations& violations) {
-  const double steps = StepBytes(memory, limits), rest = memory.batch_bytes + memory.result_bytes,
+  const double steps = StepBytes(memory, limits), rest = HostBytes(memory, limits),
                executables = static_cast<double>(memory.executables) * static_cast<double>(memory.executable_bytes);
   const auto check = [&](double needed, uint64_t limit, std::string_view whose) {
     const auto allowed = static_cast<double>(limit);
@@ -78,7 +89,7 @@ void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_
   };
   check((limits.device ? ReadBytes(memory, limits) : steps) + rest + executables, limits.process,
         "this process may use");
-  if (limits.device) check(steps, *limits.device, "the device has");
+  if (limits.device) check(steps + StagedBytes(memory, limits), *limits.device, "the device has");
 }
 
 }  // namespace permafrost::train

@@ -14,9 +14,10 @@
 namespace permafrost::train {
 
 struct RunMemory {
-  nn::ModelCost cost;       // the larger of the training and the evaluation step
-  double batch_bytes = 0;   // batches on the host: in the step, made ready, and sampled ahead
-  double result_bytes = 0;  // what evaluation keeps
+  nn::ModelCost cost;          // the larger of the training and the evaluation step
+  double batch_bytes = 0;      // batches on the host: in the step, made ready, and sampled ahead
+  double one_batch_bytes = 0;  // of the largest one, as it goes to an accelerator
+  double result_bytes = 0;     // what evaluation keeps
   // Copies of the parameters that the optimizer keeps beside two moments, and that lie beside it.
   double state_copies = 0, other_copies = 0;
   // Executables that the cache comes to hold, and bytes of each, what they share apart; 0: no step is recorded.

@@ -31,11 +31,10 @@ absl::Status SampledBatch::Pad(const BatchShape& shape) {
                                                  ", which is none of the job's sizes"));
 }
 
-graphcache::StepInputs SampledBatch::Inputs(const int64_t& step, c10::Device device) const {
+graphcache::StepInputs SampledBatch::Inputs(const int64_t& step) const {
   const data::GraphSummary& graph = batcher_->graph().summary();
-  graphcache::StepInputs inputs =
-      MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.num_targets, step, device);
-  if (pairs_ != nullptr) SetPairs(*pairs_, device, inputs);
+  graphcache::StepInputs inputs = MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.num_targets, step);
+  if (pairs_ != nullptr) SetPairs(*pairs_, inputs);
   return inputs;
 }
 

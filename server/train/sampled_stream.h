@@ -30,8 +30,7 @@ inline bool HasSparseFeatures(const data::GraphSummary& graph) { return graph.no
 // A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
 class SampledBatch final : public HostBatch {
  public:
-  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device)
-      : HostBatch(device), batcher_(&batcher), rungs_(&rungs) {}
+  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs) : batcher_(&batcher), rungs_(&rungs) {}
   // Makes this the batch `host`, until it is bound to another. pairs: of a job that predicts links, those of its seeds.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
     host_ = &host;
@@ -51,7 +50,7 @@ class SampledBatch final : public HostBatch {
   absl::Status PadToDynamic() override { return PadToSizes(dynamic_sizes()); }
   absl::Status PadToSizes(const data::BlockSizes& sizes);
   data::BlockSizes dynamic_sizes() const;
-  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+  graphcache::StepInputs Inputs(const int64_t& step) const override;
 
   const data::BlockBatcher* batcher_;
   const BlockRungs* rungs_;
@@ -64,8 +63,8 @@ class SampledBatch final : public HostBatch {
 // `times`, which are of nodes. Threads: as BatchStream; the batches are planned on a thread of its own.
 class SampledStream final : public BatchStream {
  public:
-  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::EpochOrder epochs,
-                int64_t epoch, int64_t first, uint64_t first_stream, const Links* links, const data::SeedTimes& times,
+  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, data::EpochOrder epochs, int64_t epoch,
+                int64_t first, uint64_t first_stream, const Links* links, const data::SeedTimes& times,
                 data::BlockStream::Fit fit, const data::BlockStream::Options& options,
                 std::function<std::optional<data::RowReading>()> reading)
       : epochs_(std::move(epochs)),
@@ -74,7 +73,7 @@ class SampledStream final : public BatchStream {
         links_(links),
         times_(times),
         reading_(std::move(reading)),
-        view_(batcher, rungs, device),
+        view_(batcher, rungs),
         stream_(
             batcher, epochs_.batches_per_epoch() - first,
             [this, first, first_stream](int64_t index) {

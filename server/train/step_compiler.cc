@@ -62,7 +62,8 @@ std::string NoDynamicReason(const device::Backend& backend, const Task& task) {
 }
 
 absl::StatusOr<graphcache::StepResult> StepCompiler::RunEager(Mode mode, const graphcache::StepInputs& inputs) {
-  return std::make_shared<const graphcache::StepOutputs>(programs_[static_cast<size_t>(mode)]->run(inputs));
+  return std::make_shared<const graphcache::StepOutputs>(
+      capturer_->RunEager(*programs_[static_cast<size_t>(mode)], inputs));
 }
 
 }  // namespace permafrost::train

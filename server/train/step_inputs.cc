@@ -22,20 +22,18 @@ enum Place : size_t {
 };
 
 template <class T>
-at::Tensor View(const T* values, std::vector<int64_t> sizes, c10::Device device) {
+at::Tensor View(const T* values, std::vector<int64_t> sizes) {
   // from_blob takes a mutable pointer; the step only reads its inputs, and a capture checks that.
-  const at::Tensor view =
-      at::from_blob(const_cast<T*>(values), sizes, at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
-  return device.is_cpu() ? view : view.to(device);
+  return at::from_blob(const_cast<T*>(values), sizes, at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
 }
 
 at::Tensor Features(const AlignedVector<int64_t>& ints, const AlignedVector<float>& floats,
-                    const data::FeatureSummary& summary, int64_t rows, c10::Device device) {
+                    const data::FeatureSummary& summary, int64_t rows) {
   switch (summary.type) {
     case data::DataType::kInt32:
-      return View(ints.data(), {rows, summary.width}, device);
+      return View(ints.data(), {rows, summary.width});
     case data::DataType::kFloat32:
-      return View(floats.data(), {rows, summary.width}, device);
+      return View(floats.data(), {rows, summary.width});
     default:  // a set of small graphs has no others
       break;
   }
@@ -45,20 +43,20 @@ at::Tensor Features(const AlignedVector<int64_t>& ints, const AlignedVector<floa
 }  // namespace
 
 graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::GraphSetSummary& summary,
-                                  const int64_t& step, c10::Device device) {
+                                  const int64_t& step) {
   const BatchShape& shape = host.padded;
   graphcache::StepInputs inputs;
   auto& t = inputs.tensors;
   t.resize(kPlaces);
-  t[kNodeFeatures] = Features(host.node_ints, host.node_floats, summary.node_features, shape.nodes, device);
-  t[kEdgeFeatures] = Features(host.edge_ints, host.edge_floats, summary.edge_features, shape.edges, device);
-  t[kEdgeSource] = View(host.edge_source.data(), {shape.edges}, device);
-  t[kEdgeTarget] = View(host.edge_target.data(), {shape.edges}, device);
-  t[kGraphOfNode] = View(host.graph_of_node.data(), {shape.nodes}, device);
-  t[kLabels] = View(host.labels.data(), {shape.graphs, summary.num_targets}, device);
-  t[kRealNodes] = View(&host.real.nodes, {1}, device);
-  t[kRealGraphs] = View(&host.real.graphs, {1}, device);
-  t[kStep] = View(&step, {1}, device);
+  t[kNodeFeatures] = Features(host.node_ints, host.node_floats, summary.node_features, shape.nodes);
+  t[kEdgeFeatures] = Features(host.edge_ints, host.edge_floats, summary.edge_features, shape.edges);
+  t[kEdgeSource] = View(host.edge_source.data(), {shape.edges});
+  t[kEdgeTarget] = View(host.edge_target.data(), {shape.edges});
+  t[kGraphOfNode] = View(host.graph_of_node.data(), {shape.nodes});
+  t[kLabels] = View(host.labels.data(), {shape.graphs, summary.num_targets});
+  t[kRealNodes] = View(&host.real.nodes, {1});
+  t[kRealGraphs] = View(&host.real.graphs, {1});
+  t[kStep] = View(&step, {1});
   return inputs;
 }
 

@@ -31,7 +31,7 @@ absl::StatusOr<const graphcache::StepInputs*> HostBatch::PadDynamic(int64_t step
 
 const graphcache::StepInputs* HostBatch::TakeInputs(int64_t step) {
   step_ = step;
-  inputs_ = Inputs(step_, device_);
+  inputs_ = Inputs(step_);
   return &inputs_;
 }
 

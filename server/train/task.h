@@ -46,7 +46,8 @@ class HostBatch : public graphcache::Batch {
   BatchShape dynamic_shape() const override { return graphcache::AtLeastDynamic(least_padded()); }
   absl::StatusOr<const graphcache::StepInputs*> PadTo(const BatchShape& shape, int64_t step) final;
   absl::StatusOr<const graphcache::StepInputs*> PadDynamic(int64_t step) final;
-  // As it is padded now; valid as those are.
+  // As it is padded now; valid as those are. What a batch has is on the host, and a capturer brings it to the device;
+  // of a whole graph the rest is there.
   const graphcache::StepInputs* TakeInputs(int64_t step);
   // Graphs or nodes of the dataset that are predicted for; their labels [ids, targets], NaN where missing; and the rows
   // of a prediction that are theirs, empty for the first ones.
@@ -54,18 +55,13 @@ class HostBatch : public graphcache::Batch {
   virtual std::span<const float> labels() const = 0;
   virtual std::span<const int64_t> prediction_rows() const { return {}; }
 
- protected:
-  // `device`: where the inputs of its steps are.
-  explicit HostBatch(c10::Device device) : device_(device) {}
-
  private:
   // Pads it to `shape`, to dynamic_shape(), unless it is. Errors: as PadTo.
   virtual absl::Status Pad(const BatchShape& shape) = 0;
   virtual absl::Status PadToDynamic() { return Pad(dynamic_shape()); }
-  // On the CPU the tensors share the memory of this batch and of `step`, which outlive them; elsewhere they are copies.
-  virtual graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const = 0;
+  // Those on the host share the memory of this batch and of `step`, which outlive them.
+  virtual graphcache::StepInputs Inputs(const int64_t& step) const = 0;
 
-  c10::Device device_;
   int64_t step_ = 0;
   graphcache::StepInputs inputs_;
 };

@@ -292,11 +292,12 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   }
   ErrorSums losses(backend.device()), errors(backend.device());
   const device::StepProgram step = EvalProgram(*task, LossOf(options, backend.device()), losses, errors);
+  const std::unique_ptr<device::Capturer> runs = backend.MakeCapturer();
   const bool any_shape = backend.kind() == DeviceKind::kCpu;
   const EvaluationSteps steps{.run = [&](HostBatch& batch) -> absl::StatusOr<at::Tensor> {
                                 PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs,
                                                     InputsOf(batch, *task, any_shape));
-                                at::Tensor prediction = step.run(*inputs).at(0);
+                                at::Tensor prediction = runs->RunEager(step, *inputs).at(0);
                                 done += std::ssize(batch.ids());
                                 return prediction;
                               },

@@ -34,17 +34,10 @@ class OneBatch final : public BatchStream {
   bool given_ = false;
 };
 
-// As the number that the steps of a job see rise: where a tensor of the host is, or its copy on the device.
-at::Tensor StepOn(const int64_t& step, c10::Device device) {
-  const at::Tensor host = at::from_blob(const_cast<int64_t*>(&step), {1}, at::kLong);
-  return device.is_cpu() ? host : host.to(device);
-}
-
 }  // namespace
 
 WholeGraphBatch::WholeGraphBatch(const nn::NodeBlock& block, std::vector<uint32_t> ids, const at::Tensor& labels)
-    : HostBatch(block.sources.device()),
-      block_(&block),
+    : block_(&block),
       ids_(std::move(ids)),
       rows_(ids_.begin(), ids_.end()),
       own_labels_(labels.const_data_ptr<float>(), labels.const_data_ptr<float>() + labels.numel()) {
@@ -70,11 +63,13 @@ BatchShape WholeGraphBatch::real() const {
   return shape;
 }
 
-graphcache::StepInputs WholeGraphBatch::Inputs(const int64_t& step, c10::Device device) const {
+graphcache::StepInputs WholeGraphBatch::Inputs(const int64_t& step) const {
   nn::NodeBlock block = *block_;
   block.labels = labels_;
-  block.step = StepOn(step, device);
-  return MakeInputs(block);
+  block.step = StepView(step);
+  graphcache::StepInputs inputs = MakeInputs(block);
+  MarkResident(inputs);
+  return inputs;
 }
 
 BatchShape WholeLinkBatch::real() const {
@@ -83,11 +78,12 @@ BatchShape WholeLinkBatch::real() const {
   return shape;
 }
 
-graphcache::StepInputs WholeLinkBatch::Inputs(const int64_t& step, c10::Device device) const {
+graphcache::StepInputs WholeLinkBatch::Inputs(const int64_t& step) const {
   nn::NodeBlock block = *block_;
-  block.step = StepOn(step, device);
+  block.step = StepView(step);
   graphcache::StepInputs inputs = MakeInputs(block);
-  SetPairs(pairs_, device, inputs);
+  MarkResident(inputs);
+  SetPairs(pairs_, inputs);
   return inputs;
 }
 

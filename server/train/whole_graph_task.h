@@ -34,7 +34,7 @@ class WholeGraphBatch final : public HostBatch {
 
  private:
   absl::Status Pad(const BatchShape& shape) override { return CheckWhole(padded(), shape); }
-  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+  graphcache::StepInputs Inputs(const int64_t& step) const override;
 
   const nn::NodeBlock* block_;
   std::vector<uint32_t> ids_;
@@ -47,8 +47,7 @@ class WholeGraphBatch final : public HostBatch {
 class WholeLinkBatch final : public HostBatch {
  public:
   // pairs: without seeds.
-  WholeLinkBatch(const nn::NodeBlock& block, data::LinkBatch pairs)
-      : HostBatch(block.sources.device()), block_(&block), pairs_(std::move(pairs)) {}
+  WholeLinkBatch(const nn::NodeBlock& block, data::LinkBatch pairs) : block_(&block), pairs_(std::move(pairs)) {}
 
   BatchShape real() const override;
   BatchShape least_padded() const override { return padded(); }
@@ -60,7 +59,7 @@ class WholeLinkBatch final : public HostBatch {
 
  private:
   absl::Status Pad(const BatchShape& shape) override { return CheckWhole(padded(), shape); }
-  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+  graphcache::StepInputs Inputs(const int64_t& step) const override;
 
   const nn::NodeBlock* block_;
   data::LinkBatch pairs_;

@@ -136,6 +136,21 @@ TEST_P(BackendConformance, AReplayIsTheEagerStep) {
   EXPECT_GT(executable->bytes(), 0);
 }
 
+// As the batches of jobs come.
+TEST_P(BackendConformance, ABatchOnTheHostIsReplayedAndRunAsOneOnTheDevice) {
+  Fit eager(backend_->device()), replayed(backend_->device()), run(backend_->device());
+  const auto on_host = [](int seed) { return Batch(8, 9, seed, at::kCPU); };
+  const auto executable = capturer_->Capture(replayed.program(), on_host(1), Batch(7, 9, 2, at::kCPU));
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  for (int step = 0; step < 7; ++step) {
+    const Tensors want = eager.program().run(Inputs(8, 9, 10 + step));
+    ExpectAsEager(Replay(**executable, on_host(10 + step)), want);
+    ExpectAsEager(capturer_->RunEager(run.program(), on_host(10 + step)), want);
+  }
+  ExpectAsEager(replayed.State(), eager.State());
+  ExpectAsEager(run.State(), eager.State());
+}
+
 TEST_P(BackendConformance, APaddedReplayIsTheExactStep) {
   Fit exact(backend_->device()), padded(backend_->device());
   const auto executable = Capture(padded.program(), 40);

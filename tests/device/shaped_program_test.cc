@@ -20,7 +20,7 @@ TEST(ShapedProgram, TheProgramItselfRunsAndNothingBefore) {
                             },
                             {},
                             on_phase};
-  ShapedCapturer capturer;
+  ShapedCapturer capturer(at::kCPU);
   const StepInputs batch{{at::ones({3})}};
   const auto executable = capturer.Capture(program, batch, batch);
   ASSERT_TRUE(executable.ok()) << executable.status();

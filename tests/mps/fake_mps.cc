@@ -68,6 +68,7 @@ struct State {
   int64_t driver = 0, graph_bytes = 0, recommended_max = int64_t{16} << 30;
   bool kept_graphs = false, leak = false, fault = false;
   int64_t leaked = 0;
+  FakeMps::Copies copies;
 };
 
 State& TheState() {
@@ -99,6 +100,17 @@ void SpoilGradients(const at::RecordFunction& optimizer) {
   }
 }
 
+void NoteCopy(State& state, const at::RecordFunction& call) {
+  if (call.name() == std::string_view("aten::_local_scalar_dense")) ++state.copies.to_host;
+  if (call.name() != std::string_view("aten::copy_")) return;
+  const bool to_device = call.inputs()[0].toTensor().is_mps(), from_device = call.inputs()[1].toTensor().is_mps();
+  if (to_device && !from_device) {
+    ++state.copies.to_device;
+    if (!call.inputs()[2].toBool()) ++state.copies.waited_for;
+  }
+  if (from_device && !to_device) ++state.copies.to_host;
+}
+
 std::unique_ptr<at::ObserverContext> OnOperator(const at::RecordFunction& call) {
   bool on_mps = false;
   std::ostringstream key;
@@ -120,6 +132,7 @@ std::unique_ptr<at::ObserverContext> OnOperator(const at::RecordFunction& call) 
   const std::scoped_lock lock(state.mutex);
   NoteUse(state, call.name());
   Note(state, "op");
+  NoteCopy(state, call);
   const bool optimizer = call.name() == std::string_view("aten::_fused_adam_");
   if (optimizer && state.fault) SpoilGradients(call);
   const bool leaks = optimizer && state.leak;
@@ -173,6 +186,7 @@ void FakeMps::Reset() {
   state.driver = state.graph_bytes = 0;
   state.recommended_max = int64_t{16} << 30;
   state.kept_graphs = state.leak = state.fault = false;
+  state.copies = {};
   if (MPSGraphCache::_instance_cache != nullptr) MPSGraphCache::_instance_cache->cache_.clear();
 }
 
@@ -205,6 +219,11 @@ void FakeMps::SetFault(bool fault) {
   State& state = TheState();
   const std::scoped_lock lock(state.mutex);
   state.fault = fault;
+}
+
+FakeMps::Copies FakeMps::copies() const {
+  const std::scoped_lock lock(TheState().mutex);
+  return TheState().copies;
 }
 
 int64_t FakeMps::graphs() const {

@@ -26,6 +26,13 @@ class FakeMps {
   // Gradients are a hundredth too large.
   void SetFault(bool fault);
 
+  // Copies between host and device so far; a value read back is one.
+  struct Copies {
+    int64_t to_device = 0, to_host = 0;
+    int64_t waited_for = 0;  // of those to the device
+    bool operator==(const Copies&) const = default;
+  };
+  Copies copies() const;
   int64_t graphs() const;
   // Calls that change something, in order: "synchronize", "empty", and "op" for operators in a row.
   std::vector<std::string> calls() const;

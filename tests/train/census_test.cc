@@ -19,6 +19,7 @@
 #include "device/backend.h"
 #include "device/mps/mps_calls.h"
 #include "device/mps/stand_in.h"
+#include "device/staging.h"
 #include "step_cases.h"
 #include "temp_dir.h"
 #include "train/step_programs.h"
@@ -219,7 +220,8 @@ int64_t CountOneByOne(const TrainOptions& options, const data::OpenedDataset& da
     if (*batch == nullptr) return entries;
     const auto inputs = (*batch)->PadTo((*batch)->least_padded(), step);
     EXPECT_TRUE(inputs.ok()) << inputs.status();
-    for (const graphcache::OpCall& call : device::RecordMpsCalls([&] { program.run(**inputs); })) {
+    const graphcache::StepInputs on_device = device::CopyToDevice(**inputs, at::kMPS);
+    for (const graphcache::OpCall& call : device::RecordMpsCalls([&] { program.run(on_device); })) {
       std::string key = call.op + call.rest;
       for (const graphcache::CallTensor& tensor : call.tensors) {
         key += "|" + tensor.type;

@@ -145,7 +145,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
       const BlockRungs rungs = BlockRungs::Plan({sizes}, BlockBound(sampling, sizes.nodes.front(), graph->summary()));
       data::BlockBatch block;
       ASSERT_TRUE(batcher->Gather(subgraph, LeastPadded(sizes), block).ok());
-      SampledBatch batch(*batcher, rungs, at::kCPU);
+      SampledBatch batch(*batcher, rungs);
       batch.Bind(block, nullptr);
       ASSERT_EQ(batch.least_padded(), LeastPadded(sizes).shape());
       const auto same = batches->Next();

@@ -10,6 +10,7 @@
 
 #include "device/backend.h"
 #include "device/mps/stand_in.h"
+#include "device/staging.h"
 #include "step_cases.h"
 #include "temp_dir.h"
 #include "train/step_programs.h"
@@ -21,7 +22,8 @@ namespace {
 // A model with its optimizer on a device.
 struct DeviceRig {
   DeviceRig(const TrainOptions& options, const data::OpenedDataset& dataset, c10::Device on)
-      : task(*Task::Create(options, dataset, on, 2, [] { return true; })),
+      : device(on),
+        task(*Task::Create(options, dataset, on, 2, [] { return true; })),
         optimizer(options.optimizer, task->tensors().parameters()),
         losses(on),
         eval_losses(on),
@@ -37,7 +39,7 @@ struct DeviceRig {
     EXPECT_TRUE(batch.ok() && *batch != nullptr);
     const auto inputs = (*batch)->PadDynamic(0);
     EXPECT_TRUE(inputs.ok()) << inputs.status();
-    const auto predictions = (mode == Mode::kTrain ? train : eval).run(**inputs);
+    const auto predictions = (mode == Mode::kTrain ? train : eval).run(device::CopyToDevice(**inputs, device));
     std::vector<nn::NamedTensor> left;
     for (const at::Tensor& p : predictions) left.push_back({"prediction", p.narrow(0, 0, std::ssize((*batch)->ids()))});
     for (const auto* sums : {&losses.tensors(), &eval_losses.tensors(), &eval_errors.tensors(), &optimizer.state()}) {
@@ -54,6 +56,7 @@ struct DeviceRig {
     return left;
   }
 
+  const c10::Device device;
   const std::unique_ptr<Task> task;
   nn::Optimizer optimizer;
   ErrorSums losses, eval_losses, eval_errors;

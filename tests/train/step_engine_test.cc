@@ -64,7 +64,7 @@ struct EngineRig {
   const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   data::PaddedBatch batch;
-  GraphSetHostBatch view{batcher, at::kCPU, &batch};
+  GraphSetHostBatch view{batcher, &batch};
   PhaseSeconds seconds;
 };
 

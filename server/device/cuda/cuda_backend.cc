@@ -41,11 +41,12 @@ class CudaBackend final : public Backend {
   absl::Status CheckCapture() const override { return absl::OkStatus(); }
   bool records() const override { return false; }
   std::unique_ptr<Capturer> MakeCapturer() const override {
-    return std::make_unique<GraphCapturer>(
-        GraphDevice{.device = device_,
-                    .make_graph = [this] { return std::unique_ptr<DeviceGraph>(module_.make_graph()); },
-                    .new_pool = module_.new_pool,
-                    .empty_cache = [] { Allocator().emptyCache(); }});
+    return std::make_unique<GraphCapturer>(GraphDevice{
+        .device = device_,
+        .make_graph = [this] { return std::unique_ptr<DeviceGraph>(module_.make_graph()); },
+        .new_pool = module_.new_pool,
+        .empty_cache = [] { Allocator().emptyCache(); },
+        .staging = {.host_memory = at::detail::getCUDAHooks().getPinnedMemoryAllocator(), .own_stream = true}});
   }
 
   absl::Status Enter() const override {

@@ -9,6 +9,8 @@
 #include <functional>
 #include <memory>
 
+#include "device/staging.h"
+
 namespace permafrost::device {
 
 // One capture and its replays. Exceptions of the device, c10::Error, pass through all methods.
@@ -33,6 +35,7 @@ struct GraphDevice {
   std::function<c10::MempoolId_t()> new_pool;
   // Gives free blocks of the allocator back to the driver.
   std::function<void()> empty_cache;
+  StagingOptions staging;
 };
 
 }  // namespace permafrost::device

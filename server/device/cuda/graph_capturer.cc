@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "device/cpu/step_state.h"
 #include "device/cpu/tape.h"
+#include "device/cuda/graph_inputs.h"
 #include "device/cuda/replay_proof.h"
 #include "device/fault.h"
 
@@ -49,46 +50,43 @@ class OnSideStream {
   const c10::StreamGuard scope_;
 };
 
-Tensors Clones(const Tensors& tensors) {
-  const at::NoGradGuard no_grad;
-  Tensors clones;
-  for (const at::Tensor& t : tensors) clones.push_back(t.defined() ? t.detach().clone() : t);
-  return clones;
+// The batch with the resident tensors of another: a graph reads those of the batch that it was captured with.
+graphcache::StepInputs WithResident(graphcache::StepInputs batch, const graphcache::StepInputs& of) {
+  for (const size_t place : of.resident) batch.tensors[place] = of.tensors[place];
+  return batch;
 }
 
 class GraphExecutable final : public graphcache::Executable {
  public:
-  // Borrows the program.
-  GraphExecutable(const GraphDevice& device, std::shared_ptr<const c10::MempoolId_t> pool, const StepProgram& program,
-                  const graphcache::StepInputs& inputs, const std::vector<Tape::Mark>& marks)
+  // Borrows the program and the staging. `first`: a batch of its shape.
+  GraphExecutable(const GraphDevice& device, std::shared_ptr<const c10::MempoolId_t> pool, Staging& staging,
+                  const StepProgram& program, const graphcache::StepInputs& first, const std::vector<Tape::Mark>& marks)
       : pool_(std::move(pool)),
+        staging_(staging),
         program_(program),
-        buffers_{Clones(inputs.tensors)},
+        inputs_(first, device.device),
         marks_(marks),
         graph_(device.make_graph()) {}
 
-  // Exceptions of the device pass through; the state is then anything.
-  void Record(c10::Stream side) {
+  // Captures the step on `first`. Exceptions of the device pass through; the state is then anything.
+  absl::Status Record(const graphcache::StepInputs& first, c10::Stream side) {
     const SilentPhases silent;
+    PF_RETURN_IF_ERROR(inputs_.Take(first, staging_));
     const OnSideStream on_side(side);
-    for (int run = 0; run < kWarmUps; ++run) program_.run(buffers_);
+    for (int run = 0; run < kWarmUps; ++run) program_.run(inputs_.get());
     graph_->BeginCapture(*pool_);
     try {
-      outputs_ = std::make_shared<const graphcache::StepOutputs>(program_.run(buffers_));
+      outputs_ = std::make_shared<const graphcache::StepOutputs>(program_.run(inputs_.get()));
     } catch (...) {
       EndQuietly();
       throw;
     }
     graph_->EndCapture();
+    return absl::OkStatus();
   }
 
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override {
-    {
-      const at::NoGradGuard no_grad;
-      for (size_t i = 0; i < buffers_.tensors.size(); ++i) {
-        if (buffers_.tensors[i].defined()) buffers_.tensors[i].copy_(inputs.tensors[i], /*non_blocking=*/true);
-      }
-    }
+    PF_RETURN_IF_ERROR(inputs_.Take(inputs, staging_));
     // A graph is one call, and the time of all of it is that of its first phase.
     for (size_t m = 0; m < marks_.size(); ++m) {
       if (m == 1) graph_->Replay();
@@ -98,11 +96,7 @@ class GraphExecutable final : public graphcache::Executable {
     return outputs_;
   }
 
-  int64_t bytes() const override {
-    int64_t bytes = 0;
-    for (const at::Tensor& t : buffers_.tensors) bytes += t.defined() ? static_cast<int64_t>(t.nbytes()) : 0;
-    return bytes;
-  }
+  int64_t bytes() const override { return inputs_.bytes(); }
 
  private:
   // A capture that failed has an end, too, or the stream stays captured; the error of the end adds nothing.
@@ -114,8 +108,9 @@ class GraphExecutable final : public graphcache::Executable {
   }
 
   const std::shared_ptr<const c10::MempoolId_t> pool_;
+  Staging& staging_;
   const StepProgram& program_;
-  const graphcache::StepInputs buffers_;
+  GraphInputs inputs_;
   const std::vector<Tape::Mark> marks_;
   graphcache::StepResult outputs_;
   const std::unique_ptr<DeviceGraph> graph_;
@@ -127,8 +122,9 @@ void BeginProof(const StepProgram& program, SavedState& saved) {
   if (program.steady_state) program.steady_state();
 }
 
-// The first thing that a replay of `inputs` leaves otherwise than the step does.
-absl::StatusOr<std::optional<std::string>> ProveReplay(const StepProgram& program, const graphcache::StepInputs& inputs,
+// The first thing that a replay of `batch` leaves otherwise than the step does on `inputs`, the same on the device.
+absl::StatusOr<std::optional<std::string>> ProveReplay(const StepProgram& program, const graphcache::StepInputs& batch,
+                                                       const graphcache::StepInputs& inputs,
                                                        GraphExecutable& executable, SavedState& saved) {
   const SilentPhases silent;
   BeginProof(program, saved);
@@ -137,7 +133,7 @@ absl::StatusOr<std::optional<std::string>> ProveReplay(const StepProgram& progra
   BeginProof(program, saved);
   const HostValues again = ValuesOf(program, program.run(inputs));
   BeginProof(program, saved);
-  PF_ASSIGN_OR_RETURN(const graphcache::StepResult replayed, executable.Replay(inputs));
+  PF_ASSIGN_OR_RETURN(const graphcache::StepResult replayed, executable.Replay(batch));
   return FindDifference(program.state, start, run, again, ValuesOf(program, replayed->tensors));
 }
 
@@ -157,17 +153,18 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> GraphCapturer::Capture(c
                                                                                const graphcache::StepInputs& second) {
   SavedState saved(program.state);
   Tape tape(program.state);
-  tape.Record(first.tensors, [&] { return program.run(first); });
+  const graphcache::StepInputs one = CopyToDevice(first, device_.device), other = CopyToDevice(second, device_.device);
+  tape.Record(one.tensors, [&] { return program.run(one); });
   if (tape.broken()) return BreakStatus(*tape.broken());
-  tape.Compare(second.tensors, [&] { return program.run(second); });
+  tape.Compare(other.tensors, [&] { return program.run(other); });
   if (tape.broken()) return BreakStatus(*tape.broken());
   saved.Rewind();
 
   device_.empty_cache();
   if (!side_) side_ = c10::impl::VirtualGuardImpl(device_.device.type()).getNewStream(device_.device);
-  auto executable = std::make_unique<GraphExecutable>(device_, pool_.Current(), program, first, tape.marks());
+  auto executable = std::make_unique<GraphExecutable>(device_, pool_.Current(), staging_, program, first, tape.marks());
   try {
-    executable->Record(*side_);
+    PF_RETURN_IF_ERROR(executable->Record(first, *side_));
   } catch (const c10::OutOfMemoryError&) {
     pool_.Abandon();
     throw;
@@ -177,11 +174,16 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> GraphCapturer::Capture(c
     if (IsFatalToDevice(error)) throw;
     return BreakStatus({"", absl::StrCat("the device refuses it: ", error.what_without_backtrace())});
   }
-  PF_ASSIGN_OR_RETURN(const auto difference, ProveReplay(program, second, *executable, saved));
+  PF_ASSIGN_OR_RETURN(const auto difference,
+                      ProveReplay(program, WithResident(second, first), WithResident(other, one), *executable, saved));
   if (difference) {
     return BreakStatus({"", absl::StrCat("a replay leaves ", *difference, " otherwise than the step did")});
   }
   return executable;
+}
+
+std::vector<at::Tensor> GraphCapturer::RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) {
+  return program.run(staging_.Upload(inputs));
 }
 
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> GraphCapturer::CaptureDynamic(const StepProgram& /*program*/,

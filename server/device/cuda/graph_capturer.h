@@ -1,6 +1,7 @@
 // Executables that are graphs of the device: a whole step, captured while it ran on a stream of its own and replayed by
-// one call, on inputs copied into the buffers that it was captured with. It sees the device through a GraphDevice, so
-// that it compiles and is tested without CUDA.
+// one call. A batch is copied into the one buffer that the graph reads its inputs from; what lies on the device for
+// every batch of a job is read where it is. It sees the device through a GraphDevice, so that it compiles and is tested
+// without CUDA.
 // Threads: the device thread.
 #pragma once
 
@@ -10,9 +11,11 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "device/backend.h"
 #include "device/cuda/device_graph.h"
+#include "device/staging.h"
 
 namespace permafrost::device {
 
@@ -33,7 +36,8 @@ class GraphPool {
 
 class GraphCapturer final : public Capturer {
  public:
-  explicit GraphCapturer(GraphDevice device) : device_(std::move(device)), pool_(device_.new_pool) {}
+  explicit GraphCapturer(GraphDevice device)
+      : device_(std::move(device)), pool_(device_.new_pool), staging_(device_.device, device_.staging) {}
 
   // A step is recorded first, which finds what cannot be captured, by operator; then it warms up on a stream of its
   // own, is captured there, and proven on `second` to rounding (replay_proof.h). The allocator's free blocks go back to
@@ -47,12 +51,14 @@ class GraphCapturer final : public Capturer {
   // Refuses: a graph is of one shape.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                          const ProbeInputs& probes) override;
+  std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) override;
   // Not known: the allocator of the device has the pool.
   int64_t shared_bytes() const override { return 0; }
 
  private:
   const GraphDevice device_;
   GraphPool pool_;
+  Staging staging_;
   // The stream on which captures run; made once, as each stream has a workspace of the math library.
   std::optional<c10::Stream> side_;
 };

@@ -63,7 +63,7 @@ class MpsBackend final : public Backend {
   absl::Status CheckCapture() const override { return absl::OkStatus(); }
   bool records() const override { return false; }
   bool keeps_graphs() const override { return true; }
-  std::unique_ptr<Capturer> MakeCapturer() const override { return std::make_unique<ShapedCapturer>(); }
+  std::unique_ptr<Capturer> MakeCapturer() const override { return std::make_unique<ShapedCapturer>(device()); }
 
   absl::Status Enter() const override {
     PF_RETURN_IF_ERROR(owner_.Claim("mps"));

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/cpu/tape.h"
 #include "device/mps/stand_in.h"
+#include "device/staging.h"
 
 namespace permafrost::device {
 namespace {
@@ -88,6 +90,18 @@ class GraphCapturerTest : public testing::Test {
     }
     return {out};
   }
+  // From where each copy of `work` comes.
+  static std::vector<std::string> Copies(const std::function<void()>& work) {
+    std::vector<std::string> from;
+    Tape::Listen(
+        [&](const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+          if (op.operator_name().name == "aten::copy_")
+            from.push_back(stack[stack.size() - 2].toTensor().device().str());
+          return false;
+        },
+        work);
+    return from;
+  }
   std::string Host(const Tensor& t) const {
     std::ostringstream text;
     text << t.cpu();
@@ -132,6 +146,86 @@ TEST_F(GraphCapturerTest, AReplayIsTheStepOnTheInputsThatItIsGiven) {
     EXPECT_EQ(Host((*replayed)->tensors[0]), want_out);
     EXPECT_EQ(Host(weight_), want_weight);
     EXPECT_THAT(fake_.calls, ElementsAre("phase 1", "graph 1 replays", "phase 2"));
+  }
+}
+
+// As a job's batches are. The fake graph copies its output within the device, too.
+TEST_F(GraphCapturerTest, ABatchOnTheHostIsOneCopyIntoTheGraphsInputs) {
+  const auto on_host = [](float first) {
+    StepInputs batch = Inputs(4, first);
+    return StepInputs{.tensors = {batch.tensors[0].cpu(), Tensor(), at::full({1}, 7, at::kLong)}, .resident = {}};
+  };
+  const auto made = capturer_.Capture(program_, on_host(1), on_host(2));
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ((*made)->bytes(), 2 * InputLayout::kAlignment);
+  const Tensor start = weight_.clone();
+  for (const float first : {7.0F, -3.0F}) {
+    weight_.copy_(start);
+    const std::string want_out = Host(Step(Inputs(4, first))[0]), want_weight = Host(weight_);
+    weight_.copy_(start);
+    std::vector<Tensor> out;
+    EXPECT_THAT(Copies([&] { out = (*(*made)->Replay(on_host(first)))->tensors; }), ElementsAre("cpu", "mps:0"));
+    EXPECT_EQ(Host(out[0]), want_out);
+    EXPECT_EQ(Host(weight_), want_weight);
+    weight_.copy_(start);
+    EXPECT_THAT(Copies([&] { out = capturer_.RunEager(program_, on_host(first)); }), ElementsAre("cpu"));
+    EXPECT_EQ(Host(out[0]), want_out);
+    EXPECT_EQ(Host(weight_), want_weight);
+  }
+}
+
+TEST_F(GraphCapturerTest, WhatLiesOnTheDeviceForEveryBatchIsReadWhereItIs) {
+  const auto with_resident = [](const Tensor& edges, float first) {
+    StepInputs batch = Inputs(4, first);
+    return StepInputs{.tensors = {batch.tensors[0].cpu(), edges}, .resident = {1}};
+  };
+  const Tensor edges = at::full({4, 1}, 2.0F).to(at::kMPS), others = at::full({4, 1}, 3.0F).to(at::kMPS);
+  program_.run = [this](const StepInputs& in) {
+    auto out = Step(in);
+    out[0].mul_(in.tensors[1]);
+    if (fake_.capturing) {
+      fake_.step = [step = fake_.step, out = out[0], edges = in.tensors[1]] {
+        step();
+        out.mul_(edges);
+      };
+    }
+    return out;
+  };
+  // The second batch has other edges, which the proof, of a replay on the first one's, does not read.
+  const auto made = capturer_.Capture(program_, with_resident(edges, 1), with_resident(others, 2));
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ((*made)->bytes(), InputLayout::kAlignment) << "the edges are not copied";
+  const Tensor start = weight_.clone();
+  const std::string want = Host(program_.run(CopyToDevice(with_resident(edges, 5), {c10::kMPS, 0}))[0]);
+  weight_.copy_(start);
+  const auto replayed = (*made)->Replay(with_resident(edges, 5));
+  ASSERT_TRUE(replayed.ok()) << replayed.status();
+  EXPECT_EQ(Host((*replayed)->tensors[0]), want);
+  const absl::Status refused = (*made)->Replay(with_resident(others, 5)).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("another tensor than it reads as input 1"));
+}
+
+// The labels of a whole graph's split.
+TEST_F(GraphCapturerTest, ATensorOnTheDeviceIsCopiedWhereItIsAnotherThanBefore) {
+  const auto made = Capture(4);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const StepInputs batch = Inputs(4, 3), other = Inputs(4, 5);
+  const auto replay = [&](const StepInputs& inputs) {
+    return Copies([&] { EXPECT_TRUE((*made)->Replay(inputs).ok()); }).size();
+  };
+  EXPECT_EQ(replay(batch), 2U) << "the fake graph's is one";
+  EXPECT_EQ(replay(batch), 1U);
+  EXPECT_EQ(replay(other), 2U);
+  EXPECT_EQ(replay(batch), 2U);
+}
+
+TEST_F(GraphCapturerTest, ABatchOfAnotherShapeIsRefused) {
+  const auto made = Capture(4);
+  ASSERT_TRUE(made.ok()) << made.status();
+  for (const StepInputs& batch :
+       {Inputs(5, 1), StepInputs{.tensors = {Inputs(4, 1).tensors[0].cpu(), Tensor()}, .resident = {}}}) {
+    EXPECT_EQ((*made)->Replay(batch).status().code(), absl::StatusCode::kInternal);
   }
 }
 

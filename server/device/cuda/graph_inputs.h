@@ -1,0 +1,39 @@
+// What a graph of a device reads of a batch: one buffer, into which each batch is copied.
+// Threads: the device thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "device/staging.h"
+#include "device/step_program.h"
+
+namespace permafrost::device {
+
+class GraphInputs {
+ public:
+  // Memory for batches of the shape of this one, which is not copied yet; its resident tensors are read where they are.
+  GraphInputs(const graphcache::StepInputs& batch, c10::Device device);
+
+  const graphcache::StepInputs& get() const { return inputs_; }
+  // Of memory of its own.
+  int64_t bytes() const;
+  // Enqueues the copy of a batch: of what is on the host by `staging`, of what is on the device where it is another
+  // tensor than in the batch before. Errors: Internal for a batch of another shape, or with other resident tensors.
+  absl::Status Take(const graphcache::StepInputs& batch, Staging& staging);
+
+ private:
+  absl::Status Check(const graphcache::StepInputs& batch) const;
+
+  const InputLayout layout_;
+  const at::Tensor buffer_;  // bytes
+  graphcache::StepInputs inputs_;
+  std::vector<size_t> own_;        // places of inputs that come on the device, and are no resident ones
+  std::vector<at::Tensor> given_;  // by place: the tensor whose values such an input has
+};
+
+}  // namespace permafrost::device

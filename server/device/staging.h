@@ -1,0 +1,98 @@
+// How a batch reaches an accelerator: the tensors of it that are on the host are gathered into one buffer, and that
+// buffer reaches the device by one copy. Nothing here waits for the device but for a copy that was begun kSlots batches
+// earlier.
+// Threads: the device thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "device/step_program.h"
+
+namespace permafrost::device {
+
+// Where the tensors of a batch that are on the host lie in one buffer: each storage once, whole, and aligned for every
+// type and for the device's kernels. It follows from sizes and types, so that batches of one shape have equal layouts.
+class InputLayout {
+ public:
+  static constexpr int64_t kAlignment = 256;
+
+  explicit InputLayout(const graphcache::StepInputs& batch);
+  // 0: all of the batch is on the device, or it has no tensors.
+  int64_t bytes() const { return bytes_; }
+  // Copies the host tensors of `batch` to `buffer`, bytes on the host.
+  void Gather(const graphcache::StepInputs& batch, const at::Tensor& buffer) const;
+  // The batch with views into `buffer` in the place of its host tensors.
+  graphcache::StepInputs ViewsInto(const at::Tensor& buffer, const graphcache::StepInputs& batch) const;
+  // Tensors on the device have no place.
+  const std::optional<int64_t>& place(size_t input) const { return places_[input]; }
+  bool operator==(const InputLayout&) const = default;
+
+ private:
+  std::vector<std::optional<int64_t>> places_;  // by input: the first byte of its storage
+  int64_t bytes_ = 0;
+};
+
+// The batch on `device`, in memory of its own, by one copy that is waited for; on the CPU the batch itself. For what
+// happens once: steps go through Staging.
+graphcache::StepInputs CopyToDevice(const graphcache::StepInputs& batch, c10::Device device);
+
+struct StagingOptions {
+  // Of host memory that the device reads by itself (pinned); nullptr: plain memory.
+  c10::Allocator* host_memory = nullptr;
+  // Whether copies go to a stream of their own, beside the steps that were enqueued before. The device then has
+  // streams.
+  bool own_stream = false;
+};
+
+class Staging {
+ public:
+  // So many copies are on their way at most: those of the next step and of the two after it, as the host runs ahead.
+  static constexpr size_t kSlots = 3;
+  // Batches up to this size are copied straight into a graph's inputs, in the order of the steps: at 25 GB/s that takes
+  // 10 us, about what it takes to launch the second copy that a stream of its own would need.
+  static constexpr int64_t kStraightBytes = 256 << 10;
+
+  explicit Staging(c10::Device device, const StagingOptions& options = {});
+  Staging(const Staging&) = delete;
+  // Waits for the copies on their way.
+  ~Staging();
+
+  // The batch on the device; on the CPU the batch itself. Valid until the next call of either method, for work on the
+  // stream that was current here. The batch may change once this has returned.
+  const graphcache::StepInputs& Upload(const graphcache::StepInputs& batch);
+  // The same into `inputs`, bytes on the device that steps read which are enqueued before and after this. `layout`: of
+  // the batch.
+  void UploadInto(const graphcache::StepInputs& batch, const InputLayout& layout, const at::Tensor& inputs);
+
+ private:
+  struct Slot {
+    at::Tensor host, device;  // bytes, as many as the largest batch so far had
+    c10::Event copied;        // from then on `host` may be written
+    c10::Event read;          // from then on `device` may be written; of copies on a stream of their own
+  };
+
+  // Of the current stream.
+  c10::Stream Current() const;
+  // The slot of this batch, which is gathered in it.
+  Slot& Fill(const graphcache::StepInputs& batch, const InputLayout& layout);
+  // Enqueues the copy of a slot to its bytes on the device, which are returned.
+  at::Tensor CopyToSlot(Slot& slot, int64_t bytes);
+
+  const c10::Device device_;
+  const StagingOptions options_;
+  std::vector<Slot> slots_;
+  size_t next_ = 0;
+  Slot* being_read_ = nullptr;  // by the steps that are enqueued now
+  std::optional<c10::Stream> own_;
+  graphcache::StepInputs inputs_;  // of the last batch
+};
+
+}  // namespace permafrost::device
