@@ -23,6 +23,8 @@ struct PlanContext {
   MemoryLimits limits = kNoLimits;
   // Set for a run only, since a cache serves one at a time. nullptr: features are read through the mapping.
   data::RowCaches* rows = nullptr;
+  // Set for a run on a device that gathers the features of sampled blocks itself, where they fit beside the steps.
+  bool features_on_device = false;
   // Set for a run: the disk space that due checkpoints leave free.
   DiskReserve reserve;
   // Set for a run: is told once where a kept plan was taken from. nullptr: nobody is told.

@@ -14,6 +14,7 @@ namespace {
 // sizes are the block's row_ends.
 enum BlockPlace : size_t {
   kFeatures,
+  kFeatureRows,
   kFeatureOffsets,
   kFeatureColumns,
   kFeatureValues,
@@ -61,11 +62,13 @@ const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const d
 }
 
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
-                                  const int64_t& step) {
+                                  const int64_t& step, const at::Tensor& features) {
   const data::BlockSizes& sizes = host.padded;
   nn::NodeBlock block;
-  const bool sparse = !host.feature_offsets.empty();
-  if (sparse) {
+  const bool sparse = !host.feature_offsets.empty(), elsewhere = !host.feature_rows.empty();
+  if (elsewhere) {
+    block.features = features;
+  } else if (sparse) {
     block.feature_offsets = ViewAll(host.feature_offsets);
     block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)});
     block.feature_values = ViewAll(host.feature_values);
@@ -87,7 +90,12 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   data::SetBounds(sizes.nodes, bounds);
   block.row_ends.assign(bounds.begin() + 1, bounds.end());
   block.step = StepView(step);
-  return MakeInputs(block);
+  graphcache::StepInputs inputs = MakeInputs(block);
+  if (elsewhere) {
+    inputs.tensors[kFeatureRows] = ViewAll(host.feature_rows);
+    inputs.resident = {kFeatures};
+  }
+  return inputs;
 }
 
 graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePairs& pairs) {
@@ -135,8 +143,9 @@ nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs) {
 
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
   const auto& t = inputs.tensors;
+  const at::Tensor& rows = t.at(kFeatureRows);
   nn::NodeBlock block{.row_ends = {},
-                      .features = t.at(kFeatures),
+                      .features = rows.defined() ? t[kFeatures].index_select(0, rows) : t[kFeatures],
                       .feature_offsets = t[kFeatureOffsets],
                       .feature_columns = t[kFeatureColumns],
                       .feature_values = t[kFeatureValues],

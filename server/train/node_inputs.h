@@ -28,9 +28,10 @@ class RowKeys {
   AlignedVector<int64_t> keys_;
 };
 
-// The tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them.
+// The tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them. features:
+// of all nodes, which are on the device, where the batch says which rows it has of them (feature_table.h).
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
-                                  const int64_t& step);
+                                  const int64_t& step, const at::Tensor& features = {});
 
 // The same number as an input.
 at::Tensor StepView(const int64_t& step);
@@ -46,7 +47,7 @@ void MarkResident(graphcache::StepInputs& inputs);
 // [pairs, 1] from there on.
 void SetPairs(const data::LinkBatch& batch, graphcache::StepInputs& inputs);
 
-// The block that such inputs make up, as a model takes it.
+// The block that such inputs make up, as a model takes it; gathers its features where they are on the device.
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
 // Undefined where the job predicts no links.
 nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs);

@@ -235,6 +235,11 @@ uint64_t NodeJobBytes(const TrainOptions& options, const nn::NodeModelOptions& m
   return ProcessBytes(MemoryOf(options, model, graph, limits), limits);
 }
 
+uint64_t NodeDeviceBytes(const TrainOptions& options, const nn::NodeModelOptions& model,
+                         const data::GraphSummary& graph, const MemoryLimits& limits) {
+  return DeviceBytes(MemoryOf(options, model, graph, limits), limits);
+}
+
 data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode, const data::GraphSummary& graph) {
   const NodeTrainingOptions& nodes = options.nodes;
   const bool own = mode == Mode::kEval && !nodes.eval_fan_outs.empty();

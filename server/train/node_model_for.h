@@ -27,6 +27,10 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
 uint64_t NodeJobBytes(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
                       const MemoryLimits& limits);
 
+// Returns the bytes of the device that the job takes where features lie on it.
+uint64_t NodeDeviceBytes(const TrainOptions& options, const nn::NodeModelOptions& model,
+                         const data::GraphSummary& graph, const MemoryLimits& limits);
+
 // Returns how the batches of a mode are sampled; no fan-outs: each is the whole graph. The last hop stands apart where
 // the model's first layer begins with means that can be made while a batch is gathered.
 data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode, const data::GraphSummary& graph);

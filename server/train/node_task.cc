@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "base/memory_limit.h"
 #include "base/status.h"
 #include "data/rows/expected_draws.h"
@@ -15,6 +16,7 @@
 #include "nn/metrics.h"
 #include "nn/models/registry.h"
 #include "nn/ops/lowering.h"
+#include "train/feature_table.h"
 #include "train/layer_wise.h"
 #include "train/node_model_for.h"
 
@@ -44,6 +46,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const TrainOptions& o
   std::unique_ptr<NodeTask> task(
       new NodeTask(options, std::move(graph), std::move(links), std::move(splits), model, device));
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
+  PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
   std::optional<SampledSizes> kept;
   if (!key.empty()) kept = context.plans->FindSizes(key);
@@ -80,9 +83,31 @@ NodeTask::NodeTask(const TrainOptions& options, std::shared_ptr<const data::Grap
               {.batch_size = options.batch_size, .seed = options.seed}),
       model_(nn::MakeNodeModel(model, options.seed, device)) {}
 
+absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
+                                 const std::function<bool()>& keep_going) {
+  const data::GraphSummary& summary = graph_->summary();
+  const bool dense = std::holds_alternative<data::DenseFeatures>(graph_->view().node_features);
+  if (!context.features_on_device || !context.limits.device || !dense || !GathersRows(Mode::kTrain)) {
+    return absl::OkStatus();
+  }
+  const uint64_t table = FeatureTableBytes(summary), steps = NodeDeviceBytes(options_, model, summary, context.limits);
+  if (steps > *context.limits.device || table > *context.limits.device - steps) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, device_, keep_going));
+  table_line_ =
+      absl::StrFormat("features: %.1f MB lie on the device, which gathers them", static_cast<double>(table) / 1e6);
+  return absl::OkStatus();
+}
+
+bool NodeTask::GathersRows(Mode mode) const { return !SamplingOf(options_, mode, graph_->summary()).last_hop_apart; }
+
 absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
                                     const std::function<bool()>& keep_going) {
   if (context.rows == nullptr) return absl::OkStatus();
+  const bool on_host = !UsesTable(Mode::kTrain) || (!EvaluatesOutsideCache(options_) && !UsesTable(Mode::kEval));
+  if (!on_host) {
+    context.rows->Drop();
+    return absl::OkStatus();
+  }
   const data::GraphSummary& summary = graph_->summary();
   // Rows of edges are read through the mapping, which wants room for them too.
   const data::EdgeInputs edges = EdgeInputsOf(options_.model, summary);
@@ -119,7 +144,8 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
                                           .edge_weights = weights,
                                           .edges = EdgeInputsOf(options_.model, graph_->summary()),
                                           .threads = threads,
-                                          .rows = features_.cache};
+                                          .rows = UsesTable(mode) ? nullptr : features_.cache,
+                                          .features_elsewhere = UsesTable(mode)};
     PF_ASSIGN_OR_RETURN(part(mode).stream, data::BlockBatcher::Create(graph_, how));
     PF_ASSIGN_OR_RETURN(part(mode).prober, data::BlockBatcher::Create(graph_, how));
     PF_RETURN_IF_ERROR(PlanRungs(mode, keep_going));
@@ -131,7 +157,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
   plan_.train_schedule = RungCounts(Mode::kTrain);
   if (!plan_.eval_rungs.empty()) plan_.eval_schedule = RungCounts(Mode::kEval);
   for (size_t i = 0; i < probes_.size(); ++i) {
-    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs);
+    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, table_);
     probe_views_.back().Bind(probes_[i], links_ != nullptr ? &probe_pairs_[i] : nullptr);
   }
   return absl::OkStatus();
@@ -152,8 +178,8 @@ std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs
   // Captures come before it, and in between seldom; what they were made with is as large as a batch.
   if (features_.cache != nullptr) probes_ = {};
   return std::make_unique<SampledStream>(
-      *part(mode).stream, part(mode).rungs, std::move(epochs), epoch, first, first_stream, links_.get(), times_,
-      [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
+      *part(mode).stream, part(mode).rungs, TableOf(mode), std::move(epochs), epoch, first, first_stream, links_.get(),
+      times_, [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
                                  .budget_bytes = MemoryLimit() / kAdviceShare,
                                  .advise = options_.nodes.advise_pages,

@@ -37,7 +37,7 @@ class NodeTask final : public Task {
   }
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return links_ != nullptr ? links_->Describe(*model_) : model_->Describe(); }
-  std::string_view reading() const override { return features_.line; }
+  std::string_view reading() const override { return table_.defined() ? table_line_ : features_.line; }
   std::vector<std::string> notes() const override {
     return links_ != nullptr ? links_->notes() : std::vector<std::string>();
   }
@@ -89,6 +89,14 @@ class NodeTask final : public Task {
   bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
+  // Brings the features to the device, where it is to gather them and they fit.
+  absl::Status ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
+                         const std::function<bool()>& keep_going);
+  // Whether the batches of a mode say which rows of the table they have; else their features are gathered on the host.
+  bool UsesTable(Mode mode) const { return table_.defined() && GathersRows(mode); }
+  // Whether they have rows of features as they are, and no means.
+  bool GathersRows(Mode mode) const;
+  at::Tensor TableOf(Mode mode) const { return UsesTable(mode) ? table_ : at::Tensor(); }
   // Finds out how features are read.
   absl::Status OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
                             const std::function<bool()>& keep_going);
@@ -126,6 +134,8 @@ class NodeTask final : public Task {
   const std::array<std::vector<data::NodeId>, 3> splits_;
   const data::EpochOrder epochs_;
   const std::unique_ptr<nn::NodeModel> model_;
+  at::Tensor table_;  // feature_table.h; undefined: there is none
+  std::string table_line_;
   data::RowCaches* row_caches_ = nullptr;
   data::RowCaches::Session features_;  // before what gathers by it
   data::RowCounters features_before_;  // as the run found them

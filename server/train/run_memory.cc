@@ -71,6 +71,10 @@ uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return static_cast<uint64_t>(ToBytes(steps + HostBytes(memory, limits) + executables));
 }
 
+uint64_t DeviceBytes(const RunMemory& memory, const MemoryLimits& limits) {
+  return static_cast<uint64_t>(ToBytes(StepBytes(memory, limits) + StagedBytes(memory, limits)));
+}
+
 void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,
                Violations& violations) {
   const double steps = StepBytes(memory, limits), rest = HostBytes(memory, limits),

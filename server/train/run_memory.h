@@ -47,6 +47,9 @@ void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory);
 // Bytes of this process that a run takes at its worst moment.
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits);
 
+// Bytes of the device that a run takes at its worst moment.
+uint64_t DeviceBytes(const RunMemory& memory, const MemoryLimits& limits);
+
 // Adds a violation of PREFIXmodel where the run takes more than there is, at its worst moment: the capture of a step,
 // or the reading of a checkpoint. `what`: one step's content, as "the whole graph in every step".
 void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,

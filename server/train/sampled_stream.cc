@@ -33,7 +33,8 @@ absl::Status SampledBatch::Pad(const BatchShape& shape) {
 
 graphcache::StepInputs SampledBatch::Inputs(const int64_t& step) const {
   const data::GraphSummary& graph = batcher_->graph().summary();
-  graphcache::StepInputs inputs = MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.num_targets, step);
+  graphcache::StepInputs inputs =
+      MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.num_targets, step, features_);
   if (pairs_ != nullptr) SetPairs(*pairs_, inputs);
   return inputs;
 }

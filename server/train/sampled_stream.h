@@ -30,7 +30,9 @@ inline bool HasSparseFeatures(const data::GraphSummary& graph) { return graph.no
 // A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
 class SampledBatch final : public HostBatch {
  public:
-  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs) : batcher_(&batcher), rungs_(&rungs) {}
+  // features: of all nodes on the device, where the batcher gathers none.
+  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, at::Tensor features = {})
+      : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)) {}
   // Makes this the batch `host`, until it is bound to another. pairs: of a job that predicts links, those of its seeds.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
     host_ = &host;
@@ -54,6 +56,7 @@ class SampledBatch final : public HostBatch {
 
   const data::BlockBatcher* batcher_;
   const BlockRungs* rungs_;
+  at::Tensor features_;
   data::BlockBatch* host_ = nullptr;
   const data::LinkBatch* pairs_ = nullptr;
   mutable RowKeys keys_;
@@ -63,8 +66,8 @@ class SampledBatch final : public HostBatch {
 // `times`, which are of nodes. Threads: as BatchStream; the batches are planned on a thread of its own.
 class SampledStream final : public BatchStream {
  public:
-  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, data::EpochOrder epochs, int64_t epoch,
-                int64_t first, uint64_t first_stream, const Links* links, const data::SeedTimes& times,
+  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, at::Tensor features, data::EpochOrder epochs,
+                int64_t epoch, int64_t first, uint64_t first_stream, const Links* links, const data::SeedTimes& times,
                 data::BlockStream::Fit fit, const data::BlockStream::Options& options,
                 std::function<std::optional<data::RowReading>()> reading)
       : epochs_(std::move(epochs)),
@@ -73,7 +76,7 @@ class SampledStream final : public BatchStream {
         links_(links),
         times_(times),
         reading_(std::move(reading)),
-        view_(batcher, rungs),
+        view_(batcher, rungs, std::move(features)),
         stream_(
             batcher, epochs_.batches_per_epoch() - first,
             [this, first, first_stream](int64_t index) {

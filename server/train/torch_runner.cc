@@ -49,6 +49,8 @@ class TorchRunner final : public Runner {
       backend_->RestartStoragePeak();
       PlanContext plan = Context();
       plan.rows = &row_caches_;
+      // Other devices share their memory with the host.
+      plan.features_on_device = backend_->kind() == DeviceKind::kCuda;
       plan.reserve = reserve_;
       plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
       std::optional<Rewind> rewind;

@@ -82,7 +82,7 @@ class GatheringBatcher final : public BlockBatcher {
         for (const uint64_t place : out.edge_places) advisor->Request(view_.in.weights.Reads(place, place + 1));
       }
       edges_.Request(out.edge_places, *advisor);
-      if (options_.rows == nullptr) {
+      if (options_.rows == nullptr && !options_.features_elsewhere) {
         PF_RETURN_IF_ERROR(features_.Request(out.nodes, *advisor));
         PF_RETURN_IF_ERROR(features_.Request(out.last_neighbors, *advisor));
       } else {
@@ -140,7 +140,10 @@ class GatheringBatcher final : public BlockBatcher {
     SetBounds(batch.padded.nodes, from);
     SetBounds(padded.nodes, to);
     const std::span<const int64_t> real(batch.real.nodes);
-    if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
+    if (options_.features_elsewhere) {
+      MoveRows(batch.feature_rows, from, to, real, /*width=*/1);
+      FillPadding(batch.feature_rows, to, real, /*width=*/1, static_cast<int64_t>(view_.nodes));
+    } else if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
       MoveRows(batch.features, from, to, real, RowWidth(*dense));
       FillPadding(batch.features, to, real, RowWidth(*dense), 0.0f);
     } else if (features_.sparse()) {
@@ -173,6 +176,8 @@ class GatheringBatcher final : public BlockBatcher {
 
   absl::Status GatherFeatures(const SampledSubgraph& subgraph, BlockBatch& out) {
     const std::span<const int64_t> real(out.real.nodes);
+    if (options_.features_elsewhere) return PlaceFeatures(out);
+    out.feature_rows.clear();
     if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
       out.features.resize(static_cast<size_t>(padded_.back() * RowWidth(*dense)));
       PF_RETURN_IF_ERROR(means() ? features_.Means(subgraph, real_, padded_, out.features)
@@ -187,6 +192,21 @@ class GatheringBatcher final : public BlockBatcher {
       FillOffsetPadding(out.feature_offsets, padded_, real, out.real.nonzeros);
       ResizeEntries(out.padded.nonzeros, out);
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status PlaceFeatures(BlockBatch& out) const {
+    // Who reads the rows by these numbers looks at none of them.
+    if (std::ranges::any_of(out.nodes, [this](NodeId node) { return node >= view_.nodes; })) {
+      return absl::InvalidArgumentError("subgraph: names a node that the graph does not have");
+    }
+    out.features.clear();
+    out.feature_rows.resize(static_cast<size_t>(padded_.back()));
+    for (size_t s = 0; s + 1 < real_.size(); ++s) {
+      std::copy(out.nodes.begin() + real_[s], out.nodes.begin() + real_[s + 1], out.feature_rows.begin() + padded_[s]);
+    }
+    FillPadding(out.feature_rows, padded_, std::span<const int64_t>(out.real.nodes), /*width=*/1,
+                static_cast<int64_t>(view_.nodes));
     return absl::OkStatus();
   }
 
@@ -297,6 +317,12 @@ absl::StatusOr<std::unique_ptr<BlockBatcher>> BlockBatcher::Create(std::shared_p
     violations.Add("last_hop_apart",
                    absl::StrCat("true, ", reads_edges ? "with edge weights or features" : "without dense features",
                                 "; it takes dense features, and neither weights nor features of edges"));
+  }
+  if (options.features_elsewhere && (options.sampling.last_hop_apart || options.rows != nullptr ||
+                                     !std::holds_alternative<DenseFeatures>(view.node_features))) {
+    violations.Add("features_elsewhere",
+                   "true, without dense features, with the last hop apart or with a row cache; it takes dense features "
+                   "that nobody gathers here");
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   options.threads = std::max(options.threads, 1);

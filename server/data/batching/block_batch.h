@@ -44,6 +44,9 @@ struct BlockBatch {
   // Dense features as float32, row-major [padded nodes, width], or with means [padded nodes, 2 * width]: first the mean
   // of the row's neighbours, then the row itself; or sparse ones as CSR, values empty where all are 1.
   AlignedVector<float> features;
+  // Where dense features are elsewhere: [padded nodes] the node of each row, and in padding the number of the graph's
+  // nodes, where a row of zeros is. `features` is empty then.
+  AlignedVector<int64_t> feature_rows;
   AlignedVector<int64_t> feature_offsets;  // [padded nodes + 1]
   AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding: 0, which no row reaches
   AlignedVector<float> feature_values;     // [padded nonzeros], or empty
@@ -72,6 +75,9 @@ class BlockBatcher {
     int threads = 1;                       // OpenMP threads within a call
     // The cache that dense features are read from; nullptr: through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;
+    // Whether dense features are elsewhere, a row for each node and one of zeros after them: batches carry which rows
+    // they have. Without `rows`, and not with the last hop apart.
+    bool features_elsewhere = false;
   };
   static absl::StatusOr<std::unique_ptr<BlockBatcher>> Create(std::shared_ptr<const Graph> graph, Options options);
   virtual ~BlockBatcher() = default;

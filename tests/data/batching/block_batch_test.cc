@@ -162,6 +162,51 @@ TEST(BlockBatcher, EverySizeHoldsTheSameBlock) {
   }
 }
 
+// Rows of features that are elsewhere are those that would have been gathered, at every size.
+TEST(BlockBatcher, WhereFeaturesAreElsewhereABatchSaysItsRows) {
+  const auto graph = GraphWith(Kind::kDense);
+  const NeighborSamplingOptions sampling{.fan_outs = {4, 3}, .seed = 2};
+  auto gathers = BlockBatcher::Create(graph, {.sampling = sampling, .threads = 2});
+  auto tells = BlockBatcher::Create(graph, {.sampling = sampling, .threads = 2, .features_elsewhere = true});
+  ASSERT_TRUE(gathers.ok() && tells.ok()) << tells.status();
+  const auto features_of = [&](const BlockBatch& batch) {
+    AlignedVector<float> features;
+    for (const int64_t row : batch.feature_rows) {
+      for (int64_t column = 0; column < kWidth; ++column) {
+        features.push_back(row == static_cast<int64_t>(kNodes) ? 0 : ValueOf(static_cast<NodeId>(row), column));
+      }
+    }
+    return features;
+  };
+  SplitMix64 random(3, 4);
+  SampledSubgraph subgraph;
+  BlockBatch want, got;
+  PageAdvisor advisor({});
+  for (uint64_t stream = 0; stream < 8; ++stream) {
+    ASSERT_TRUE((*tells)->Sample(std::vector<NodeId>{1, 5, 9, 30, 31}, stream, &advisor, subgraph).ok());
+    const BlockSizes sizes = *SizesOf(subgraph, graph->view());
+    ASSERT_TRUE((*gathers)->Gather(subgraph, Larger(sizes, random), want).ok());
+    ASSERT_TRUE((*tells)->Gather(subgraph, want.padded, got).ok());
+    EXPECT_TRUE(got.features.empty());
+    EXPECT_EQ(features_of(got), want.features);
+    for (const BlockSizes& other : {sizes, Larger(sizes, random)}) {
+      ASSERT_TRUE((*gathers)->Pad(other, want).ok() && (*tells)->Pad(other, got).ok());
+      EXPECT_EQ(features_of(got), want.features);
+      EXPECT_EQ(got.sources, want.sources);
+    }
+  }
+  // A batch that was of one kind becomes one of the other.
+  ASSERT_TRUE((*gathers)->Gather(subgraph, want.padded, got).ok());
+  EXPECT_TRUE(got.feature_rows.empty());
+  EXPECT_EQ(got.features, want.features);
+  EXPECT_EQ(
+      GetViolations(
+          BlockBatcher::Create(GraphWith(Kind::kSparse), {.sampling = sampling, .features_elsewhere = true}).status())
+          .front()
+          .field,
+      "features_elsewhere");
+}
+
 // Rows that begin anywhere and are written past the caches.
 TEST(BlockBatcher, LargeBatchesHoldEveryValue) {
   constexpr uint64_t kRows = 1300;
