@@ -1,4 +1,4 @@
-// The life of graphs and their pools of memory, by libtorch's own allocator and graphs on a hollow GPU (hollow_cuda.c).
+// The life of graphs and their pools of memory, by libtorch's own allocator and graphs on a hollow GPU (hollow.h).
 // Prints a line for each part; the exit code is 1 where one is not as it must be.
 //   capture_trial libpermafrost_cuda.so
 #include <ATen/ATen.h>
@@ -9,6 +9,8 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -69,33 +71,43 @@ class Trial {
   const CudaModule& module_;
 };
 
-// The capture with this number, counted from 1, ends with an error.
-void Invalidate(int number) { setenv("HOLLOW_INVALIDATE", std::to_string(number).c_str(), 1); }
+// A switch of the hollow GPU, which is on while this lives.
+class Switch {
+ public:
+  explicit Switch(const std::string& name) : path_(std::filesystem::path(std::getenv("HOLLOW_DIR")) / name) {
+    std::ofstream(path_).flush();
+  }
+  Switch(const Switch&) = delete;
+  ~Switch() { std::filesystem::remove(path_); }
+
+ private:
+  const std::filesystem::path path_;
+};
 
 void Run(const CudaModule& module) {
   Trial trial(module);
-  int captures = 0;
   const auto pool = trial.NewPool();
   {
     const auto first = trial.Capture(pool), second = trial.Capture(pool);
     Expect(first && second, "two graphs share a pool");
   }
-  captures += 2;
   const bool reused = trial.Capture(pool).has_value();
   Expect(!reused, "libtorch refuses a pool whose last graph is gone: " + trial.error.substr(0, 48));
   Expect(trial.Capture(trial.NewPool()).has_value(), "a pool that is new is taken after that");
-  captures += 1;
 
   const auto shared = trial.NewPool();
   const auto lives = trial.Capture(shared);
-  captures += 1;
-  Invalidate(captures + 1);
-  Expect(!trial.Capture(shared), "a capture that the device ends with an error is refused");
-  captures += 1;
+  {
+    const Switch invalidate("invalidate");
+    Expect(!trial.Capture(shared), "a capture that the device ends with an error is refused");
+  }
   Expect(trial.Capture(shared).has_value(), "the pool of a graph that lives is taken after that");
-  captures += 1;
 
-  const bool had_memory = trial.Capture(shared, int64_t{1} << 40).has_value();
+  bool had_memory = true;
+  {
+    const Switch no_memory("no-capture-memory");
+    had_memory = trial.Capture(shared, int64_t{1} << 20).has_value();
+  }
   Expect(!had_memory, "memory that the device does not have is refused");
   Expect(trial.error.find("out of memory") != trial.error.npos, "and is told as that: " + trial.error.substr(0, 60));
   Expect(trial.Capture(trial.NewPool()).has_value(), "the next capture is none the worse");
