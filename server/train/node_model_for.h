@@ -27,7 +27,7 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
 uint64_t NodeJobBytes(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
                       const MemoryLimits& limits);
 
-// Returns the bytes of the device that the job takes where features lie on it.
+// Returns the bytes of the device that such a job takes at its worst moment.
 uint64_t NodeDeviceBytes(const TrainOptions& options, const nn::NodeModelOptions& model,
                          const data::GraphSummary& graph, const MemoryLimits& limits);
 

@@ -3,7 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <chrono>
 #include <memory>
@@ -14,8 +14,10 @@
 #include "absl/synchronization/mutex.h"
 #include "base/resident_memory.h"
 #include "base/status.h"
+#include "device/cuda/cuda_driver.h"
 #include "device/cuda/cuda_module.h"
 #include "device/cuda/graph_capturer.h"
+#include "device/fault.h"
 #include "device/owner_thread.h"
 
 namespace permafrost::device {
@@ -40,6 +42,7 @@ class CudaBackend final : public Backend {
   void Synchronize() const override { at::detail::getCUDAHooks().deviceSynchronize(device_.index()); }
   absl::Status CheckCapture() const override { return absl::OkStatus(); }
   bool records() const override { return false; }
+  bool captures_graphs() const override { return true; }
   std::unique_ptr<Capturer> MakeCapturer() const override {
     return std::make_unique<GraphCapturer>(GraphDevice{
         .device = device_,
@@ -51,13 +54,16 @@ class CudaBackend final : public Backend {
 
   absl::Status Enter() const override {
     PF_RETURN_IF_ERROR(owner_.Claim("cuda"));
-    // The current device is the thread's own.
-    at::detail::getCUDAHooks().setCurrentDevice(device_.index());
+    // The current device is the thread's own. The hooks of libtorch 2.11 cannot set it.
+    c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
     return absl::OkStatus();
   }
   absl::Status Within(const std::function<absl::Status()>& step) const override {
     PF_RETURN_IF_ERROR(owner_.Claim("a step"));
-    return step();
+    const absl::Status ran = InOne(step);
+    // A job is over: what it held is free, and no step will tell so.
+    if (depth_ == 0) UnlessFatal([this] { Publish(); });
+    return ran;
   }
   absl::StatusOr<bool> EndStep() const override {
     PF_RETURN_IF_ERROR(owner_.Claim("EndStep"));
@@ -75,12 +81,10 @@ class CudaBackend final : public Backend {
     return absl::OkStatus();
   }
 
-  // The allocator's counts are its own, under its own lock: no call of the device.
   StorageUse storage() const override {
-    const auto stats = Allocator().getDeviceStats(device_.index());
-    return {.bytes = stats.allocated_bytes[kAll].current,
-            .peak_bytes = stats.allocated_bytes[kAll].peak,
-            .allocations = stats.allocation[kAll].allocated};
+    if (owner_.IsThis()) return ReadStorage();
+    const absl::MutexLock lock(&mutex_);
+    return storage_;
   }
   void RestartStoragePeak() const override { Allocator().resetPeakStats(device_.index()); }
   DeviceState Observe() const override {
@@ -99,8 +103,26 @@ class CudaBackend final : public Backend {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     return *at::getDeviceAllocator(c10::kCUDA);
   }
-  // Reads what only the device's thread may read: asking the driver for free memory would invalidate a capture.
+  // Runs `step`, at a depth that is one more.
+  absl::Status InOne(const std::function<absl::Status()>& step) const {
+    struct Level {
+      explicit Level(int& of) : depth(of) { ++depth; }
+      Level(const Level&) = delete;
+      ~Level() { --depth; }
+      int& depth;
+    } const level(depth_);
+    return step();
+  }
+  StorageUse ReadStorage() const {
+    const auto stats = Allocator().getDeviceStats(device_.index());
+    return {.bytes = stats.allocated_bytes[kAll].current,
+            .peak_bytes = stats.allocated_bytes[kAll].peak,
+            .allocations = stats.allocation[kAll].allocated};
+  }
+  // Reads what only the device's thread may read: asking the driver for free memory would invalidate a capture, and the
+  // allocator's lock may be held for as long as the driver takes to find some.
   void Publish() const {
+    const StorageUse storage = ReadStorage();
     const auto stats = Allocator().getDeviceStats(device_.index());
     DeviceState state;
     state.memory.allocated = stats.allocated_bytes[kAll].current;
@@ -111,31 +133,40 @@ class CudaBackend final : public Backend {
     state.no_graph_entries_reason = "CUDA keeps no compiled graphs but the executables of jobs";
     const absl::MutexLock lock(&mutex_);
     state_ = std::move(state);
+    storage_ = storage;
   }
 
   const c10::Device device_;
   const CudaModule& module_;
   int64_t total_ = 0;
   mutable OwnerThread owner_;
-  mutable std::chrono::steady_clock::time_point next_publication_;  // of the owner
+  // Of the owner.
+  mutable std::chrono::steady_clock::time_point next_publication_;
+  mutable int depth_ = 0;  // of Within
 
   mutable absl::Mutex mutex_;
   mutable DeviceState state_ ABSL_GUARDED_BY(mutex_);
+  mutable StorageUse storage_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 absl::Status FindCuda(int index) {
+  PF_ASSIGN_OR_RETURN(const CudaDriver driver, LoadCudaDriver());
+  PF_ASSIGN_OR_RETURN(const int cards, CountCards(driver));
+  if (index >= cards) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "there ", cards == 1 ? "is 1 card" : absl::StrCat("are ", cards, " cards"), ", counted from cuda:0"));
+  }
   PF_RETURN_IF_ERROR(LoadCudaModule().status());
   if (!at::hasCUDA()) {
     return absl::FailedPreconditionError(
         absl::StrCat(kCudaModuleFile, " is loaded, but libtorch was asked for CUDA before and keeps that it has none"));
   }
-  const int cards = at::detail::getCUDAHooks().deviceCount();
-  if (cards == 0) return absl::FailedPreconditionError("libtorch's CUDA half finds no driver, or no card (nvidia-smi)");
-  if (index >= cards) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "there ", cards == 1 ? "is 1 card" : absl::StrCat("are ", cards, " cards"), ", counted from cuda:0"));
+  const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
+  PF_RETURN_IF_ERROR(CheckDriverVersion(driver, static_cast<int>(hooks.versionCUDART())));
+  if (hooks.deviceCount() <= index) {
+    return absl::FailedPreconditionError("libtorch's CUDA half finds fewer cards than NVIDIA's driver (nvidia-smi)");
   }
   return absl::OkStatus();
 }

@@ -10,8 +10,8 @@
 
 namespace permafrost::device {
 
-// Ok where card `index` can be used. Errors: FailedPrecondition with what is missing: the module, a library that it
-// needs, the driver, or the card.
+// Ok where card `index` can be used. Errors: FailedPrecondition with the first thing that is missing: the driver, the
+// card, the module, a library that it needs.
 absl::Status FindCuda(int index);
 // Only where FindCuda(index) is Ok.
 std::unique_ptr<Backend> MakeCudaBackend(int index);

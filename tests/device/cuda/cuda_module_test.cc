@@ -29,7 +29,7 @@ TEST(CudaModuleTest, ADeviceThatIsAbsentSaysWhatIsMissing) {
   ASSERT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);
   const std::string message(opened.status().message());
   EXPECT_THAT(message, HasSubstr("device: cuda:63 is not present here: "));
-  EXPECT_THAT(message, testing::AnyOf(HasSubstr(kCudaModuleFile), HasSubstr("no driver"), HasSubstr("card")));
+  EXPECT_THAT(message, testing::AnyOf(HasSubstr(kCudaModuleFile), HasSubstr("driver"), HasSubstr("card")));
   EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 

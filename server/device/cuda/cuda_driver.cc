@@ -1,0 +1,70 @@
+#include "device/cuda/cuda_driver.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace permafrost::device {
+namespace {
+
+constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
+
+std::string VersionText(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
+
+absl::Status NoCard() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("NVIDIA's driver shows no card to this process; CUDA_VISIBLE_DEVICES is '", visible, "'"));
+  }
+  return absl::FailedPreconditionError("NVIDIA's driver finds no card (nvidia-smi lists them)");
+}
+
+}  // namespace
+
+absl::StatusOr<CudaDriver> LoadCudaDriver(const std::string& path) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const error = dlerror();
+    return absl::FailedPreconditionError(
+        absl::StrCat("NVIDIA's driver cannot be loaded: ", error == nullptr ? path : std::string(error)));
+  }
+  CudaDriver driver;
+  const auto find = [library]<class Function>(Function*& place, const char* name) {
+    place = reinterpret_cast<Function*>(dlsym(library, name));
+    return place != nullptr;
+  };
+  if (!find(driver.init, "cuInit") || !find(driver.version, "cuDriverGetVersion") ||
+      !find(driver.cards, "cuDeviceGetCount")) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is no driver of NVIDIA: it lacks ",
+                                                      driver.init == nullptr      ? "cuInit"
+                                                      : driver.version == nullptr ? "cuDriverGetVersion"
+                                                                                  : "cuDeviceGetCount"));
+  }
+  return driver;
+}
+
+absl::StatusOr<int> CountCards(const CudaDriver& driver) {
+  const int begun = driver.init(0);
+  if (begun == kNoDevice) return NoCard();
+  if (begun != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("NVIDIA's driver does not begin: error ", begun, " of cuInit (nvidia-smi tells more)"));
+  }
+  int cards = 0;
+  if (driver.cards(&cards) != 0 || cards <= 0) return NoCard();
+  return cards;
+}
+
+absl::Status CheckDriverVersion(const CudaDriver& driver, int wanted) {
+  int version = 0;
+  // Drivers of one major version serve programs of each minor one.
+  if (driver.version(&version) != 0 || version / 1000 >= wanted / 1000) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("NVIDIA's driver is too old: it serves CUDA ", VersionText(version),
+                                                    ", and libtorch needs ", wanted / 1000, ".0 or newer"));
+}
+
+}  // namespace permafrost::device

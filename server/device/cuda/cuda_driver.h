@@ -1,0 +1,34 @@
+// What NVIDIA's driver says of this machine. It is asked before anything of libtorch's CUDA half is loaded, which would
+// take seconds to find no card, and tell of it by a page of warnings. Threads: safe anywhere.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace permafrost::device {
+
+inline constexpr char kCudaDriverFile[] = "libcuda.so.1";
+
+// Calls of the driver, which return 0 or an error of CUresult. Source: CUDA driver API, cuInit, cuDriverGetVersion,
+// cuDeviceGetCount.
+struct CudaDriver {
+  int (*init)(unsigned flags) = nullptr;
+  int (*version)(int* version) = nullptr;  // 1000 * major + 10 * minor of CUDA
+  int (*cards)(int* cards) = nullptr;
+};
+
+// The driver in the library `path`, which stays loaded. Errors: FailedPrecondition in one line: it is missing, or is no
+// driver.
+absl::StatusOr<CudaDriver> LoadCudaDriver(const std::string& path = kCudaDriverFile);
+
+// How many cards it shows to this process; at least 1. Errors: FailedPrecondition in one line: there is none, or the
+// driver does not begin.
+absl::StatusOr<int> CountCards(const CudaDriver& driver);
+
+// Whether it serves programs that were made for CUDA of `wanted`, written as `version` writes it. Errors:
+// FailedPrecondition in one line.
+absl::Status CheckDriverVersion(const CudaDriver& driver, int wanted);
+
+}  // namespace permafrost::device

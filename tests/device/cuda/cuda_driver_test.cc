@@ -1,0 +1,92 @@
+#include "device/cuda/cuda_driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace permafrost::device {
+namespace {
+
+using testing::HasSubstr;
+
+// CUDA 13.0, of which libtorch 2.11's version is.
+constexpr int kWanted = 13000;
+
+// A driver that answers with these.
+int init_answer = 0, version_answer = kWanted, cards_answer = 1;
+constexpr CudaDriver kDriver{.init = [](unsigned) { return init_answer; },
+                             .version =
+                                 [](int* version) {
+                                   *version = version_answer;
+                                   return 0;
+                                 },
+                             .cards =
+                                 [](int* cards) {
+                                   *cards = cards_answer;
+                                   return 0;
+                                 }};
+
+class CudaDriverTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    init_answer = 0;
+    version_answer = kWanted;
+    cards_answer = 1;
+    unsetenv("CUDA_VISIBLE_DEVICES");
+  }
+  static std::string Refused() {
+    const auto cards = CountCards(kDriver);
+    EXPECT_EQ(cards.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(cards.status().message());
+  }
+};
+
+TEST_F(CudaDriverTest, CountsItsCards) {
+  cards_answer = 4;
+  EXPECT_EQ(*CountCards(kDriver), 4);
+}
+
+TEST_F(CudaDriverTest, AMinorVersionMayBeOlder) {
+  EXPECT_EQ(CheckDriverVersion(kDriver, 13020), absl::OkStatus());
+  version_answer = 14010;
+  EXPECT_EQ(CheckDriverVersion(kDriver, kWanted), absl::OkStatus());
+}
+
+TEST_F(CudaDriverTest, ADriverThatIsTooOldIsToldWithBothVersions) {
+  version_answer = 12040;
+  const absl::Status refused = CheckDriverVersion(kDriver, kWanted);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refused.message(), "NVIDIA's driver is too old: it serves CUDA 12.4, and libtorch needs 13.0 or newer");
+}
+
+TEST_F(CudaDriverTest, AMissingCardIsTold) {
+  init_answer = 100;
+  EXPECT_THAT(Refused(), HasSubstr("finds no card"));
+  init_answer = 0;
+  cards_answer = 0;
+  EXPECT_THAT(Refused(), HasSubstr("finds no card"));
+}
+
+TEST_F(CudaDriverTest, ACardThatIsHiddenIsToldWithTheVariable) {
+  init_answer = 100;
+  setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+  EXPECT_THAT(Refused(), HasSubstr("CUDA_VISIBLE_DEVICES is '-1'"));
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST_F(CudaDriverTest, AnyOtherErrorIsToldWithItsNumber) {
+  init_answer = 803;  // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+  EXPECT_THAT(Refused(), HasSubstr("error 803 of cuInit"));
+}
+
+TEST_F(CudaDriverTest, ALibraryThatIsMissingOrIsNoDriverIsNamed) {
+  EXPECT_THAT(std::string(LoadCudaDriver("/nowhere/libcuda.so.1").status().message()),
+              HasSubstr("NVIDIA's driver cannot be loaded: /nowhere/libcuda.so.1"));
+  EXPECT_THAT(std::string(LoadCudaDriver("libgomp.so.1").status().message()),
+              HasSubstr("libgomp.so.1 is no driver of NVIDIA: it lacks cuInit"));
+}
+
+}  // namespace
+}  // namespace permafrost::device
