@@ -60,6 +60,14 @@ constexpr std::array<absl::string_view, 22> kFatalTexts = {
     "kIOGPUCommandBufferCallbackErrorInnocentVictim",
 };
 
+// All but the second are no c10::OutOfMemoryError.
+constexpr std::array<absl::string_view, 8> kOutOfMemoryTexts = {
+    "CUDA error: out of memory",    "CUDA out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",   "CUDNN_STATUS_ALLOC_FAILED",
+    "CUSPARSE_STATUS_ALLOC_FAILED", "CUSOLVER_STATUS_ALLOC_FAILED",
+    "MPS backend out of memory",    "kIOGPUCommandBufferCallbackErrorOutOfMemory",
+};
+
 std::optional<int32_t> CodeOf(const c10::Error& error) {
   const auto* const accelerator = dynamic_cast<const c10::AcceleratorError*>(&error);
   return accelerator == nullptr ? std::nullopt : std::optional(accelerator->get_error_code());
@@ -85,7 +93,20 @@ bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text) {
 
 bool IsFatalToDevice(const c10::Error& error) { return IsFatalToDevice(CodeOf(error), error.what_without_backtrace()); }
 
+bool IsOutOfMemory(std::string_view text) {
+  return std::ranges::any_of(kOutOfMemoryTexts,
+                             [text](absl::string_view known) { return absl::StrContains(AbslView(text), known); });
+}
+
+bool IsOutOfMemory(const c10::Error& error) {
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || IsOutOfMemory(error.what_without_backtrace());
+}
+
 absl::Status StatusOf(const c10::Error& error) {
+  if (IsOutOfMemory(error)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("out of device memory: ", FirstLine(error.what_without_backtrace())));
+  }
   if (IsFatalToDevice(error)) return FaultOf(error.what_without_backtrace());
   return absl::InternalError(absl::StrCat("libtorch: ", error.what_without_backtrace()));
 }

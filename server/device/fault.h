@@ -19,6 +19,11 @@ namespace permafrost::device {
 bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text);
 bool IsFatalToDevice(const c10::Error& error);
 
+// Whether the device has no room, by what libtorch's allocator says, a library, or the driver, which takes memory for
+// graphs and streams past the allocator. Such an error says nothing of the step that met it.
+bool IsOutOfMemory(std::string_view text);
+bool IsOutOfMemory(const c10::Error& error);
+
 // For destructors that use the device: calls `work`, and passes over an error that is fatal to the device, since
 // whatever follows on the device fails by itself. Any other error goes on, and ends the process.
 template <class Work>
@@ -30,8 +35,8 @@ void UnlessFatal(const Work& work) {
   }
 }
 
-// An error of the math library as a Status: a device fault (base/device_fault.h) where it is fatal to the device, else
-// Internal.
+// An error of the math library as a Status: a device fault (base/device_fault.h) where it is fatal to the device,
+// ResourceExhausted where it is out of memory, else Internal.
 absl::Status StatusOf(const c10::Error& error);
 absl::Status StatusOf(const std::exception& error);
 

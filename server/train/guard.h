@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "device/fault.h"
 
 namespace permafrost::train {
@@ -19,8 +18,6 @@ template <class Body>
 auto CatchTorch(Body&& body) -> decltype(body()) {
   try {
     return std::forward<Body>(body)();
-  } catch (const c10::OutOfMemoryError& e) {
-    return absl::ResourceExhaustedError(absl::StrCat("out of device memory: ", e.what_without_backtrace()));
   } catch (const c10::Error& e) {
     return device::StatusOf(e);
   } catch (const std::bad_alloc&) {

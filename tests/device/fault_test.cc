@@ -71,6 +71,26 @@ TEST(DeviceFaultTest, OtherErrorsAreOfTheWork) {
   EXPECT_TRUE(IsDeviceFault(StatusOf(std::runtime_error("copy: cudaErrorLaunchFailure: unspecified launch failure"))));
 }
 
+TEST(DeviceFaultTest, TooLittleMemoryIsToldAsThatWhoeverFindsIt) {
+  const char* const texts[] = {
+      "CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation",  // of libtorch's allocator
+      "CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'",       // of the driver, for a graph
+      "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+      "MPS backend out of memory (MPS allocated: 8.00 GB)",
+      "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+  };
+  for (const char* const text : texts) {
+    const absl::Status status = StatusOf(c10::Error({__func__, __FILE__, 1}, text));
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("out of device memory: ")) << text;
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n"))) << text;
+    EXPECT_FALSE(IsDeviceFault(status)) << text;
+  }
+  EXPECT_EQ(StatusOf(c10::OutOfMemoryError({__func__, __FILE__, 1}, "cannot allocate 7 bytes")).message(),
+            "out of device memory: cannot allocate 7 bytes");
+  EXPECT_FALSE(IsOutOfMemory("an operator ran out of memory formats"));
+}
+
 TEST(DeviceFaultTest, ADestructorPassesOverAFatalErrorOnly) {
   EXPECT_NO_THROW(UnlessFatal([] {
     throw c10::AcceleratorError({__func__, __FILE__, 1}, 719, "CUDA error: unspecified launch failure");

@@ -58,7 +58,7 @@ graphcache::StepInputs WithResident(graphcache::StepInputs batch, const graphcac
 
 class GraphExecutable final : public graphcache::Executable {
  public:
-  // Borrows the program and the staging. `first`: a batch of its shape.
+  // Borrows the program, the staging and what the device has. `first`: a batch of its shape.
   GraphExecutable(const GraphDevice& device, std::shared_ptr<const c10::MempoolId_t> pool, Staging& staging,
                   const StepProgram& program, const graphcache::StepInputs& first, const std::vector<Tape::Mark>& marks)
       : pool_(std::move(pool)),
@@ -66,6 +66,7 @@ class GraphExecutable final : public graphcache::Executable {
         program_(program),
         inputs_(first, device.device),
         marks_(marks),
+        empty_cache_(device.empty_cache),
         graph_(device.make_graph()) {}
 
   // Captures the step on `first`. Exceptions of the device pass through; the state is then anything.
@@ -74,6 +75,7 @@ class GraphExecutable final : public graphcache::Executable {
     PF_RETURN_IF_ERROR(inputs_.Take(first, staging_));
     const OnSideStream on_side(side);
     for (int run = 0; run < kWarmUps; ++run) program_.run(inputs_.get());
+    empty_cache_();
     graph_->BeginCapture(*pool_);
     try {
       outputs_ = std::make_shared<const graphcache::StepOutputs>(program_.run(inputs_.get()));
@@ -112,6 +114,7 @@ class GraphExecutable final : public graphcache::Executable {
   const StepProgram& program_;
   GraphInputs inputs_;
   const std::vector<Tape::Mark> marks_;
+  const std::function<void()>& empty_cache_;
   graphcache::StepResult outputs_;
   const std::unique_ptr<DeviceGraph> graph_;
 };
@@ -160,18 +163,13 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> GraphCapturer::Capture(c
   if (tape.broken()) return BreakStatus(*tape.broken());
   saved.Rewind();
 
-  device_.empty_cache();
   if (!side_) side_ = c10::impl::VirtualGuardImpl(device_.device.type()).getNewStream(device_.device);
   auto executable = std::make_unique<GraphExecutable>(device_, pool_.Current(), staging_, program, first, tape.marks());
   try {
     PF_RETURN_IF_ERROR(executable->Record(first, *side_));
-  } catch (const c10::OutOfMemoryError&) {
-    pool_.Abandon();
-    throw;
   } catch (const c10::Error& error) {
     pool_.Abandon();
-    // Such a fault is no property of the step.
-    if (IsFatalToDevice(error)) throw;
+    if (IsOutOfMemory(error) || IsFatalToDevice(error)) throw;
     return BreakStatus({"", absl::StrCat("the device refuses it: ", error.what_without_backtrace())});
   }
   PF_ASSIGN_OR_RETURN(const auto difference,

@@ -40,11 +40,11 @@ class GraphCapturer final : public Capturer {
       : device_(std::move(device)), pool_(device_.new_pool), staging_(device_.device, device_.staging) {}
 
   // A step is recorded first, which finds what cannot be captured, by operator; then it warms up on a stream of its
-  // own, is captured there, and proven on `second` to rounding (replay_proof.h). The allocator's free blocks go back to
-  // the driver first, since a capture takes memory from nowhere else. All graphs of a capturer share one pool of
-  // memory, so that replays run one after the other and each invalidates what the one before returned. Errors: as
-  // Capturer; what the device itself refuses is a graph break without an operator. c10::OutOfMemoryError passes
-  // through.
+  // own, is captured there, and proven on `second` to rounding (replay_proof.h). Between warm-up and capture the
+  // allocator's free blocks go back to the driver: a capture can take memory from nowhere else, and may not free any.
+  // All graphs of a capturer share one pool of memory, so that replays run one after the other and each invalidates
+  // what the one before returned. Errors: as Capturer; what the device itself refuses is a graph break without an
+  // operator. Its errors pass through where they are none of the step (fault.h: IsOutOfMemory, IsFatalToDevice).
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
                                                                   const graphcache::StepInputs& second) override;

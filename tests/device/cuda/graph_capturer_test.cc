@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "base/status.h"
 #include "device/cpu/tape.h"
+#include "device/fault.h"
 #include "device/mps/stand_in.h"
 #include "device/staging.h"
 
@@ -24,7 +26,7 @@ namespace {
 struct FakeGraphs {
   std::vector<std::string> calls;
   bool capturing = false;
-  bool refuses_to_end = false;
+  std::string no_end;          // why no capture ends well; empty: each does
   std::function<void()> step;  // what the step that is captured does
   int made = 0;
   unsigned long long pools = 70;
@@ -41,7 +43,7 @@ class FakeGraph final : public DeviceGraph {
   void EndCapture() override {
     Call("ends");
     device_.capturing = false;
-    TORCH_CHECK(!device_.refuses_to_end, "capture invalidated");
+    TORCH_CHECK(device_.no_end.empty(), device_.no_end);
     step_ = std::exchange(device_.step, nullptr);
   }
   void Replay() override {
@@ -298,11 +300,11 @@ TEST_F(GraphCapturerTest, AProofThatFailsEndsItsPool) {
 TEST_F(GraphCapturerTest, ACaptureThatFailsLeavesItsPoolToTheGraphsThatLive) {
   const auto lives = Capture();
   ASSERT_TRUE(lives.ok()) << lives.status();
-  fake_.refuses_to_end = true;
+  fake_.no_end = "capture invalidated";
   const absl::Status refused = Capture().status();
   EXPECT_EQ(GetReason(refused).reason, graphcache::kGraphBreakReason);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("capture invalidated"));
-  fake_.refuses_to_end = false;
+  fake_.no_end.clear();
   EXPECT_TRUE(Capture().ok());
   EXPECT_EQ(fake_.pools, 72U);
   EXPECT_TRUE((*lives)->Replay(Inputs(4, 3)).ok());
@@ -317,6 +319,38 @@ TEST_F(GraphCapturerTest, OutOfMemoryIsNoGraphBreak) {
   };
   EXPECT_THROW(Capture().IgnoreError(), c10::OutOfMemoryError);
   EXPECT_EQ(Host(weight_), before);
+}
+
+// Not all of it comes from libtorch's allocator: the driver has its own for a graph, and cuBLAS for its workspace.
+TEST_F(GraphCapturerTest, OutOfMemoryOfTheDriverIsNoGraphBreakEither) {
+  const auto lives = Capture();
+  ASSERT_TRUE(lives.ok()) << lives.status();
+  const std::string before = Host(weight_);
+  fake_.no_end = "CUDA error: out of memory\nSearch for it";
+  try {
+    Capture().IgnoreError();
+    FAIL() << "no exception";
+  } catch (const c10::Error& error) {
+    EXPECT_TRUE(IsOutOfMemory(error)) << error.what();
+  }
+  EXPECT_EQ(Host(weight_), before);
+  fake_.no_end.clear();
+  EXPECT_TRUE(Capture().ok()) << "once there is memory";
+  EXPECT_EQ(fake_.pools, 72U) << "the next capture leaves the pool to the graph that lives";
+}
+
+// A capture can take memory from the driver alone, and give none back: what the warm-up left would be lost to it.
+TEST_F(GraphCapturerTest, WhatTheWarmUpLeavesIsFreeForTheCapture) {
+  const auto inner = program_.run;
+  program_.run = [&, inner](const StepInputs& in) {
+    fake_.calls.emplace_back("a run");
+    return inner(in);
+  };
+  ASSERT_TRUE(Capture().ok());
+  const auto emptied = std::ranges::find(fake_.calls, "cache emptied");
+  ASSERT_NE(emptied, fake_.calls.end());
+  EXPECT_EQ(*(emptied - 1), "a run");
+  EXPECT_EQ(*(emptied + 1), "graph 1 begins in pool 71");
 }
 
 // As a gradient of rounding alone does with Adam, unless the proof is made from a steady state.
