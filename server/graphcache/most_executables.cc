@@ -6,10 +6,15 @@
 
 namespace permafrost::graphcache {
 
-int64_t MostExecutables(const PolicyOptions& options, const ShapePlan& plan, bool dynamic, int64_t freeze_at) {
-  const auto of = [](const auto& list, int64_t most) { return std::min<int64_t>(std::ssize(list), most); };
+int64_t MostExecutables(const PolicyOptions& options, int64_t shapes) {
   // Captured for one step, and dropped.
   if (KeepsNothing(options.policy)) return options.policy == Policy::kClearPerStep ? 1 : 0;
+  return std::min(LimitOf(options), shapes);
+}
+
+int64_t MostExecutables(const PolicyOptions& options, const ShapePlan& plan, bool dynamic, int64_t freeze_at) {
+  const auto of = [](const auto& list, int64_t most) { return std::min<int64_t>(std::ssize(list), most); };
+  if (KeepsNothing(options.policy)) return MostExecutables(options, 1);
   const int64_t limit = LimitOf(options);
   if (dynamic && WantsDynamic(options)) return std::min<int64_t>(2, limit);
   if (WantsLadder(options)) {

@@ -84,30 +84,34 @@ void TellKept(const PlanContext& context, const std::string& key) {
 }
 
 RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& model,
-                   const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan, bool records) {
+                   const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan,
+                   const MemoryLimits& limits) {
   const BatchShape largest = LargestBatch(plan);
   const auto nodes = static_cast<double>(largest.nodes), edges = static_cast<double>(largest.edges);
   const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
   const data::FeatureSummary read = WithNodeInputs(options.model.node_inputs, summary).node_features;
-  const double batch = nodes * (HostBytesPerRow(read) + sizeof(int64_t)) +
-                       edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t));
+  const double inputs = nodes * (HostBytesPerRow(read) + sizeof(int64_t)) +
+                        edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t));
   RunMemory memory{
       .cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
                                  .edges = edges,
                                  .graphs = static_cast<double>(largest.graphs)}),
-      .batch_bytes = kHostGraphSetBatches * batch,
-      .one_batch_bytes = batch,
-      .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float)};
+      .batch_bytes = kHostGraphSetBatches * inputs,
+      .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float),
+      .input_bytes = inputs};
   // Features that are made: 4 bytes a node of the set.
   if (read.width != summary.node_features.width) {
     memory.batch_bytes += sizeof(float) * static_cast<double>(summary.all.nodes);
   }
   AddCopies(options.optimizer, memory);
-  if (records) {
+  if (limits.records || limits.graphs) {
     const graphcache::GraphSizes train = SizesOf(summary);
     const graphcache::FreezePoint freeze = graphcache::FindFreezePoint(
         options.graph_cache.freeze_at, GraphsPerBatch(options, train), train, plan.known_train_shapes);
-    memory.executables = graphcache::MostExecutables(options.graph_cache, plan, /*dynamic=*/true, freeze.freeze_at);
+    memory.executables =
+        graphcache::MostExecutables(options.graph_cache, plan, /*dynamic=*/limits.records, freeze.freeze_at);
+  }
+  if (limits.records) {
     memory.executable_bytes =
         device::ExecutableBytes(model.model.num_layers, model.model.lowering == nn::Lowering::kAuto);
   }
@@ -118,7 +122,7 @@ absl::StatusOr<graphcache::ShapePlan> PlanJob(const TrainOptions& options, const
                                               const data::GraphExtents& graphs, const PlanContext& context,
                                               std::string_view prefix, const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, FindOrWalk(options, graphs, context, keep_going));
-  const RunMemory memory = MemoryOf(options, model, graphs.set().summary(), plan, context.limits.records);
+  const RunMemory memory = MemoryOf(options, model, graphs.set().summary(), plan, context.limits);
   const BatchShape largest = LargestBatch(plan);
   Violations violations;
   CheckFits(memory, context.limits,

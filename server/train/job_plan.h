@@ -42,6 +42,6 @@ void TellKept(const PlanContext& context, const std::string& key);
 
 // Estimates the memory that a run with this plan takes.
 RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& model,
-                   const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan, bool records);
+                   const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan, const MemoryLimits& limits);
 
 }  // namespace permafrost::train

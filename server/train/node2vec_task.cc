@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/batching/prefetcher.h"
+#include "graphcache/most_executables.h"
 #include "nn/link_metrics.h"
 #include "nn/models/weight_maker.h"
 #include "nn/ops/lowering.h"
@@ -75,7 +76,9 @@ RunMemory MemoryOfWalks(const TrainOptions& options, const data::GraphSummary& g
   }
   // Batches made ready, the one in the step and a capture's two; of each batcher the place of each node.
   const double batch = sizeof(int64_t) * 2 * (entries + std::min(entries, rows)) + sizeof(NodeId) * entries;
-  memory.one_batch_bytes = batch;
+  memory.input_bytes = batch;
+  // All batches are of one shape.
+  if (limits.graphs) memory.executables = graphcache::MostExecutables(options.graph_cache, 2);
   memory.batch_bytes = (kWalkPrefetchDepth + 3) * batch + kArraysOfNodes * sizeof(uint32_t) * rows;
   // One seed is evaluated however many pairs it has.
   constexpr double kScoreCopies = 6;

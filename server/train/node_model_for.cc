@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "graphcache/most_executables.h"
 #include "nn/models/registry.h"
 #include "train/block_rungs.h"
 #include "train/layer_wise.h"
@@ -184,11 +185,19 @@ double EvaluatedRowBytes(const TrainOptions& options, const data::GraphSummary& 
   return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
 }
 
+// Graphs of the device that a job comes to hold: of the whole graph one a mode, of samples one a rung.
+int64_t MostGraphs(const TrainOptions& options) {
+  const graphcache::PolicyOptions& policy = options.graph_cache;
+  const int64_t modes = EvaluatesOutsideCache(options) ? 1 : 2;
+  return graphcache::MostExecutables(policy, modes * (options.nodes.fan_outs.empty() ? 1 : RungsOf(policy)));
+}
+
 RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
                    const MemoryLimits& limits) {
   const auto out = static_cast<double>(model.num_outputs);
   RunMemory memory;
   AddCopies(options.optimizer, memory);
+  if (limits.graphs) memory.executables = MostGraphs(options);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && EvaluatesOutsideCache(options)) continue;
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
@@ -216,7 +225,7 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
                                                   static_cast<double>(SampledAheadBytes(limits.process)));
     memory.batch_bytes = std::max(memory.batch_bytes, batches);
     // A whole graph lies on the device.
-    if (!sampling.fan_outs.empty()) memory.one_batch_bytes = std::max(memory.one_batch_bytes, batch);
+    if (!sampling.fan_outs.empty()) memory.input_bytes = std::max(memory.input_bytes, batch);
   }
   const LinkMemory links = LinkMemoryOf(options, graph, model.in_channels);
   memory.batch_bytes += links.host;

@@ -42,18 +42,27 @@ double StepBytes(const RunMemory& memory, const MemoryLimits& limits) {
   // A resume reads beside the arena of what it captured.
   const double state = std::max((kStateCopies + memory.state_copies) * parameters, read);
   const double peak = limits.records ? static_cast<double>(device::CapturePeakBytes(ToBytes(step), ToBytes(state)))
-                                     : std::max(step, read);
+                      : limits.graphs && memory.executables > 0
+                          ? static_cast<double>(device::GraphPeakBytes(ToBytes(step), ToBytes(state)))
+                          : std::max(step, read);
   return (kLastingCopies + memory.state_copies + memory.other_copies) * parameters + peak;
 }
 
-// Of the buffers that batches go to an accelerator by, on the host and on the device each.
+// The bytes of the buffers that batches go to an accelerator by, on the host and on the device each.
 double StagedBytes(const RunMemory& memory, const MemoryLimits& limits) {
-  return limits.device ? static_cast<double>(device::Staging::kSlots) * memory.one_batch_bytes : 0;
+  return limits.device ? static_cast<double>(device::Staging::kSlots) * memory.input_bytes : 0;
 }
 
-// What this process holds beside the steps.
+// The bytes that this process holds beside the steps.
 double HostBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return memory.batch_bytes + StagedBytes(memory, limits) + memory.result_bytes;
+}
+
+// The bytes of the executables that lie where the steps are.
+double ExecutableBytes(const RunMemory& memory, const MemoryLimits& limits) {
+  const auto executables = static_cast<double>(memory.executables);
+  if (limits.graphs) return limits.trains ? executables * memory.input_bytes : 0;
+  return executables * static_cast<double>(memory.executable_bytes);
 }
 
 }  // namespace
@@ -66,34 +75,36 @@ void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory) {
 }
 
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits) {
-  const double executables = static_cast<double>(memory.executables) * static_cast<double>(memory.executable_bytes);
+  const double executables = limits.device ? 0 : ExecutableBytes(memory, limits);
   const double steps = limits.device ? ReadBytes(memory, limits) : StepBytes(memory, limits);
   return static_cast<uint64_t>(ToBytes(steps + HostBytes(memory, limits) + executables));
 }
 
 uint64_t DeviceBytes(const RunMemory& memory, const MemoryLimits& limits) {
-  return static_cast<uint64_t>(ToBytes(StepBytes(memory, limits) + StagedBytes(memory, limits)));
+  return static_cast<uint64_t>(
+      ToBytes(StepBytes(memory, limits) + StagedBytes(memory, limits) + ExecutableBytes(memory, limits)));
 }
 
 void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,
                Violations& violations) {
   const double steps = StepBytes(memory, limits), rest = HostBytes(memory, limits),
-               executables = static_cast<double>(memory.executables) * static_cast<double>(memory.executable_bytes);
-  const auto check = [&](double needed, uint64_t limit, std::string_view whose) {
+               executables = ExecutableBytes(memory, limits);
+  const auto check = [&](double other, double cache, uint64_t limit, std::string_view whose) {
+    const double needed = other + cache;
     const auto allowed = static_cast<double>(limit);
     if (needed <= allowed) return;
     // Few executables are nothing beside a step.
-    const std::string cached = executables > kToldExecutables * needed
+    const std::string cached = cache > kToldExecutables * needed
                                    ? absl::StrCat(", and ", memory.executables, " executables, ",
-                                                  std::ceil(10 * Gigabytes(executables)) / 10, " GB of it")
+                                                  std::ceil(10 * Gigabytes(cache)) / 10, " GB of it")
                                    : "";
     violations.Add(absl::StrCat(AbslView(prefix), "model"),
                    absl::StrCat("needs about ", std::ceil(10 * Gigabytes(needed)) / 10, " GB (", AbslView(what), cached,
                                 "); ", AbslView(whose), " ", std::floor(10 * Gigabytes(allowed)) / 10, " GB"));
   };
-  check((limits.device ? ReadBytes(memory, limits) : steps) + rest + executables, limits.process,
-        "this process may use");
-  if (limits.device) check(steps + StagedBytes(memory, limits), *limits.device, "the device has");
+  if (!limits.device) return check(steps + rest, executables, limits.process, "this process may use");
+  check(ReadBytes(memory, limits) + rest, 0, limits.process, "this process may use");
+  check(steps + StagedBytes(memory, limits), executables, *limits.device, "the device has");
 }
 
 }  // namespace permafrost::train

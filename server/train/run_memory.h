@@ -14,14 +14,18 @@
 namespace permafrost::train {
 
 struct RunMemory {
-  nn::ModelCost cost;          // the larger of the training and the evaluation step
-  double batch_bytes = 0;      // batches on the host: in the step, made ready, and sampled ahead
-  double one_batch_bytes = 0;  // of the largest one, as it goes to an accelerator
-  double result_bytes = 0;     // what evaluation keeps
+  nn::ModelCost cost;       // the larger of the training and the evaluation step
+  double batch_bytes = 0;   // batches on the host: in the step, made ready, and sampled ahead
+  double result_bytes = 0;  // what evaluation keeps
   // Copies of the parameters that the optimizer keeps beside two moments, and that lie beside it.
   double state_copies = 0, other_copies = 0;
-  // Executables that the cache comes to hold, and bytes of each, what they share apart; 0: no step is recorded.
-  int64_t executables = 0, executable_bytes = 0;
+  // Executables that the cache comes to hold, as far as that is known; 0: no step is captured.
+  int64_t executables = 0;
+  // Bytes of each on the host, what they share apart; 0: no step is recorded.
+  int64_t executable_bytes = 0;
+  // The largest batch's inputs, as they go to an accelerator: in each buffer of the staging, on the host and on the
+  // device, and in each graph of the device. 0: the whole graph lies on the device.
+  double input_bytes = 0;
 };
 
 // The memory that a run may take, in bytes.
@@ -32,6 +36,8 @@ struct MemoryLimits {
   std::optional<uint64_t> device = std::nullopt;
   // True: a step is recorded when it is captured, which keeps copies of the state meanwhile.
   bool records = true;
+  // Whether a step is captured as a graph of the device (Backend::captures_graphs).
+  bool graphs = false;
   // false: what is judged is one evaluation, without an optimizer, gradients and captures.
   bool trains = true;
 };

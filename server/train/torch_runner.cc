@@ -84,6 +84,12 @@ class TorchRunner final : public Runner {
 
   absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                 const std::function<bool()>& keep_going) override {
+    // The stand-in would also stop a job that trains meanwhile: libtorch takes no two accelerators in one process.
+    if (backend_->kind() == DeviceKind::kCuda) {
+      return absl::FailedPreconditionError(
+          "a census is taken on a stand-in for MPS, which libtorch refuses beside CUDA: ask a server that runs with "
+          "--device cpu");
+    }
     return CatchTorch([&]() -> absl::StatusOr<graphcache::Census> {
       PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
       const std::optional<int64_t> measured = backend_->Observe().graph_entries;
@@ -184,7 +190,10 @@ class TorchRunner final : public Runner {
     return IsDeviceFault(answer) ? answer : error;
   }
   MemoryLimits Limits() const {
-    return {.process = MemoryLimit(), .device = device_memory_, .records = backend_->records()};
+    return {.process = MemoryLimit(),
+            .device = device_memory_,
+            .records = backend_->records(),
+            .graphs = backend_->captures_graphs()};
   }
   // nullopt: it has none of its own, or does not tell.
   static std::optional<uint64_t> OwnMemory(const device::Backend& backend) {

@@ -70,9 +70,11 @@ absl::Status Judge(const TrainOptions& options, const MemoryLimits& limits) {
   const auto model = GraphModelFor(options, Set(), "spec.");
   if (!model.ok()) return model.status();
   const int64_t graphs = options.batch_size;
-  const graphcache::ShapePlan plan{.train_ceiling = {25 * graphs, 50 * graphs, graphs}, .known_train_shapes = 5000};
+  const BatchShape largest{25 * graphs, 50 * graphs, graphs};
+  const graphcache::ShapePlan plan{
+      .train_ceiling = largest, .known_train_shapes = 5000, .train_schedule = {{largest, 1}}};
   Violations violations;
-  CheckFits(MemoryOf(options, *model, Set(), plan, limits.records), limits, "its batches", "spec.", violations);
+  CheckFits(MemoryOf(options, *model, Set(), plan, limits), limits, "its batches", "spec.", violations);
   return violations.ToStatus();
 }
 
@@ -121,6 +123,35 @@ TEST(Admission, ARecordingTakesMoreThanTheStep) {
     return limit;
   };
   EXPECT_LT(least(/*records=*/false), least(/*records=*/true));
+}
+
+// A graph of the device holds a step's memory, beside which the step runs once more to prove it.
+TEST(Admission, AGraphOfTheDeviceTakesItsStepTwiceAndItsInputsAgain) {
+  TrainOptions gine;
+  gine.graph_cache.shapes = graphcache::Shapes::kLadder;
+  const auto least = [&](bool graphs) {
+    uint64_t limit = 1;
+    const auto fits = [&] {
+      return Judge(gine, {.process = 100 * kGigabyte, .device = limit, .records = false, .graphs = graphs}).ok();
+    };
+    while (!fits()) limit += limit / 256 + 1;
+    return static_cast<double>(limit);
+  };
+  const double eager = least(/*graphs=*/false), graphs = least(/*graphs=*/true);
+  EXPECT_GT(graphs, 1.7 * eager) << "a step is most of it";
+  EXPECT_LT(graphs, 2.3 * eager);
+  gine.graph_cache.policy = graphcache::Policy::kNever;
+  EXPECT_NEAR(least(/*graphs=*/true), eager, eager / 100) << "nothing is captured";
+
+  gine = {};
+  gine.graph_cache.policy = graphcache::Policy::kAlways;
+  gine.graph_cache.shapes = graphcache::Shapes::kExact;
+  const auto many = least(/*graphs=*/true);
+  const auto refused = GetViolations(Judge(
+      gine, {.process = 100 * kGigabyte, .device = static_cast<uint64_t>(many / 2), .records = false, .graphs = true}));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused[0].description, HasSubstr("and 4096 executables, "));
+  EXPECT_THAT(refused[0].description, HasSubstr("; the device has"));
 }
 
 // Thousands of executables are more than a step.
