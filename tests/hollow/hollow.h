@@ -1,8 +1,9 @@
-// A GPU that is hollow: libtorch's CUDA half runs on it, with host memory for the device's, copies that copy and
-// kernels that do nothing. Preloaded (LD_PRELOAD) where there is no GPU, it shows the control flow of a CUDA backend
-// (allocations, streams, captures, pools, replays, copies, synchronisations) and no values: a copy of one byte from the
-// device brings 1, so that allclose and equal say yes. It must also be found as libcuda.so.1, which libtorch opens by
-// name.
+// A GPU that is hollow: libtorch's CUDA half runs on it, with host memory for the device's, and kernels that do
+// nothing. Preloaded (LD_PRELOAD) where there is no GPU, it shows the control flow of a CUDA backend
+// (allocations, streams, captures, pools, replays, copies, synchronisations) and no values: copies from the
+// device bring zeros, whatever is there. One of a single byte brings 1, so that allclose and equal say yes; one of
+// sixteen brings two doubles of 1, so that a mean loss is finite. It must also be found as libcuda.so.1, which libtorch
+// opens by name.
 //
 // HOLLOW_MEMORY=BYTES  device memory (8 GiB); an allocation beyond it fails
 // HOLLOW_CARDS=N       cards that the driver has (1)
@@ -16,7 +17,7 @@
 // In the same folder a test makes and removes switches. Each is on while its file is there:
 //   no-memory          every allocation fails
 //   no-capture-memory  every allocation in a capture fails
-//   spoil              every launch of a graph changes a byte in each 512 of the device's memory
+//   spoil              after each launch of a graph, copies from the device bring other numbers than before it
 //   invalidate         every capture ends with an error
 //
 // Threads: safe anywhere; one capture at a time.

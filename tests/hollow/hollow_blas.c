@@ -28,8 +28,9 @@ int cublasGetPointerMode_v2(void* h, int* m) {
 BLAS(cublasDestroy_v2)
 BLAS(cublasLtDestroy)
 BLAS(cublasSetStream_v2)
-BLAS(cublasSetWorkspace_v2) BLAS(cublasSetMathMode) BLAS(cublasSetPointerMode_v2) BLAS(cublasSetSmCountTarget)
-    BLAS(cublasSetEmulationStrategy) int cublasSgemm_v2() {
+BLAS(cublasSetWorkspace_v2)
+BLAS(cublasSetMathMode)
+BLAS(cublasSetPointerMode_v2) BLAS(cublasSetSmCountTarget) BLAS(cublasSetEmulationStrategy) int cublasSgemm_v2() {
   return gemm();
 }
 int cublasGemmEx() { return gemm(); }
@@ -56,10 +57,11 @@ int cublasLtMatmulPreferenceInit_internal(void* d, size_t n) {
 BLAS(cublasLtMatmulDescDestroy)
 BLAS(cublasLtMatrixLayoutDestroy)
 BLAS(cublasLtMatmulPreferenceDestroy)
-BLAS(cublasLtMatmulDescSetAttribute) BLAS(cublasLtMatrixLayoutSetAttribute)
-    BLAS(cublasLtMatmulPreferenceSetAttribute) int cublasLtMatmulAlgoGetHeuristic(void* h, void* d, void* a, void* b,
-                                                                                  void* c, void* e, void* p, int wanted,
-                                                                                  char* results, int* n) {
+BLAS(cublasLtMatmulDescSetAttribute)
+BLAS(cublasLtMatrixLayoutSetAttribute)
+BLAS(cublasLtMatmulPreferenceSetAttribute)
+int cublasLtMatmulAlgoGetHeuristic(void* h, void* d, void* a, void* b, void* c, void* e, void* p, int wanted,
+                                   char* results, int* n) {
   memset(results, 0, 64);
   *n = 1;
   return 0;

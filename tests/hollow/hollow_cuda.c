@@ -256,10 +256,15 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const
   *n = 2;
   return 0;
 }
-// The driver: libtorch asks whether a device has a context, and Permafrost what is there (device/cuda/cuda_driver.h).
+// The driver: libtorch asks whether there is a context, and Permafrost what is there (device/cuda/cuda_driver.h).
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   *flags = 0;
   *active = 1;
+  return 0;
+}
+int cuCtxGetCurrent(void** context) {
+  static int own;
+  *context = &own;
   return 0;
 }
 int cuInit(unsigned flags) { return cards() == 0 ? cudaErrorNoDevice : 0; }

@@ -14,15 +14,16 @@ class Daemon:
     daemon and requires the exit code 0.
 
     import_as: `dataset` is imported under this name, with `import_flags`, unless the state directory has it already.
-    prepare: runs in the daemon's process before it is one."""
+    prepare: runs in the daemon's process before it is one. environment: its own; the test's, unless given."""
 
-    def __init__(self, bin_dir, state_dir, dataset, *flags, threads=2, import_as=None, import_flags=(), prepare=None, device="cpu"):
+    def __init__(self, bin_dir, state_dir, dataset, *flags, threads=2, import_as=None, import_flags=(), prepare=None, device="cpu",
+                 environment=None):
         self.bin_dir = pathlib.Path(bin_dir)
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [self.bin_dir / "permafrostd", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", state_dir,
              "--import-root", dataset, "--device", device, "--threads", str(threads), *flags],
-            stdout=subprocess.PIPE, stderr=self.log, text=True, preexec_fn=prepare)
+            stdout=subprocess.PIPE, stderr=self.log, text=True, preexec_fn=prepare, env=environment)
         try:
             ready = re.search(r"grpc (\S+), metrics (\S+), device (\S+) ", self.process.stdout.readline())
         except BaseException:

@@ -1,0 +1,373 @@
+"""The daemon on a GPU that is hollow (hollow.h): whole jobs under every cache policy, commands, failures and a kill, with what each step
+asked of the device. What a step computes is not tested here, since kernels do nothing.
+
+usage: daemon_test.py BIN_DIR ZINC_DIR [--steps N] [TRIAL...]
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from tests.hollow.gpu import Absent, Gpu, cuda_bin_dir
+from tests.parity.daemon import Daemon
+
+SKIPPED = 77
+# What a replayed training step of the default job asks of the device: each of its nine inputs is copied there by itself, and waited for.
+MOST_COPIES_A_STEP = 9
+MOST_WAITS_A_STEP = 9
+STEPS_AN_EPOCH = 313  # of ZINC's sample, by 32 graphs
+ENDED = ("STATE_SUCCEEDED", "STATE_FAILED", "STATE_CANCELLED")
+COPIES = ("h2d_pageable", "h2d_pinned")
+WAITS = ("stream_syncs", "event_syncs", "device_syncs", "blocking_copies")
+# Short jobs: 79 steps an epoch, and 16 of evaluation.
+SHORT = ("--dataset", "zinc", "--batch-size", "128", "--epochs", "1")
+TRIALS = {}
+
+
+def trial(function):
+    TRIALS[function.__name__] = function
+    return function
+
+
+def until(what, ask, limit=600):
+    end = time.monotonic() + limit
+    while not (answer := ask()):
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {limit} s for {what}")
+        time.sleep(0.05)
+    return answer
+
+
+class Job:
+    """One on the daemon, followed by the client."""
+
+    def __init__(self, daemon, name, *flags):
+        self.daemon, self.name = daemon, name
+        if flags:
+            daemon.client("job", "submit", "--id", name, *flags)
+
+    def show(self):
+        return self.daemon.json("job", "show", self.name)
+
+    def step(self):
+        return int(self.show().get("progress", {}).get("step", 0))
+
+    def reach(self, step):
+        until(f"step {step} of {self.name}", lambda: self.step() >= step or self.show()["state"] in ENDED)
+
+    def end(self):
+        def ended():
+            shown = self.show()
+            return shown if shown["state"] in ENDED else None
+
+        return until(f"the end of {self.name}", ended)
+
+    def succeed(self):
+        shown = self.end()
+        assert shown["state"] == "STATE_SUCCEEDED", f"{self.name} ended as {shown['state']}: {shown.get('error')}"
+        return shown
+
+    def fail(self, reason, text):
+        shown = self.end()
+        assert shown["state"] == "STATE_FAILED", f"{self.name} ended as {shown['state']}"
+        told = json.dumps(shown)
+        assert reason in told and text in shown["error"], f"{self.name}: {shown['error']!r} does not tell {reason}, {text!r}"
+
+    def cache(self):
+        return Cache(self.daemon.json("cache", "show", self.name))
+
+    def log(self):
+        return self.daemon.client("job", "logs", self.name)
+
+
+class Cache:
+    def __init__(self, shown):
+        self.shown = shown
+        self.modes = [{name: int(value) for name, value in mode.items() if str(value).isdigit()} for mode in shown["statistics"]]
+
+    def __getitem__(self, name):
+        """Of training and evaluation together."""
+        return sum(mode[name] for mode in self.modes)
+
+    def train(self, name):
+        return self.modes[0][name]
+
+    def whole(self):
+        """No capture failed."""
+        assert not self.shown["graphBreaks"], f"graph breaks: {self.shown['graphBreaks']}"
+        assert self["auditFailures"] == 0, f"an audit failed: {self.shown['auditFailures']}"
+        return self
+
+    def breaks(self, text):
+        told = [b["why"] for b in self.shown["graphBreaks"]]
+        assert told and all(text in why for why in told), f"graph breaks: {told}, none of {text!r}"
+
+
+def done_since(gpu, before):
+    return {name: value - before[name] for name, value in gpu.counts().items()}
+
+
+def expect(holds, what):
+    assert holds, what
+
+
+def a_step(launches, names):
+    """Median and most, over launches of graphs, of what is done from one to the next."""
+    done = [sum(launch.get(name, 0) for name in names) for launch in launches]
+    return statistics.median_low(done), max(done)
+
+
+def freeze_exact(on_miss):
+    return ("--shapes", "exact", "--freeze-at", "8", "--on-miss", on_miss)
+
+
+# Flags of a policy, and what its cache must have done in so many training steps.
+POLICIES = {
+    "freeze": ((), lambda c, _: c["frozenCaptures"] == c["eagerSteps"] == 0 and c["entries"] == c["capacity"] > 0),
+    "freeze-exact-pad": (freeze_exact("pad"), lambda c, _: c["frozenCaptures"] == c["eagerSteps"] == 0 and c.train("entries") == 9),
+    "freeze-exact-eager": (freeze_exact("eager"), lambda c, _: c["frozenCaptures"] == 0 < c["eagerSteps"]),
+    "freeze-exact-transient": (freeze_exact("transient"), lambda c, _: c["frozenCaptures"] == c["transientSteps"] > 0),
+    "always": (("--cache-policy", "always"), lambda c, _: c["entries"] == c["captures"] == c["misses"] > 9),
+    "never": (("--cache-policy", "never"), lambda c, steps: c["captures"] == 0 and c.train("eagerSteps") == steps),
+    "clear-per-step": (("--cache-policy", "clear-per-step"), lambda c, steps: c.train("captures") == steps and c["entries"] == 0),
+}
+
+
+@trial
+def policies(daemon, gpu, _):
+    for name, (flags, holds) in POLICIES.items():
+        before = gpu.counts()
+        job = Job(daemon, f"policy-{name}", *SHORT, *flags)
+        steps = int(job.succeed()["progress"]["step"])
+        done, cache = done_since(gpu, before), job.cache().whole()
+        expect(holds(cache, steps), f"{name}: {cache.shown['statistics']}")
+        expect(done["captures"] == cache["captures"], f"{name}: the device made {done['captures']} captures, the cache {cache['captures']}")
+        expect(gpu.counts()["graphs"] == 0, f"{name}: graphs outlive their job")
+        print(f"{name}: {steps} steps, {cache['captures']} captures, {done['launches']} launches, "
+              f"{sum(done[n] for n in COPIES)} copies to the device, {sum(done[n] for n in WAITS)} waits")
+
+
+@trial
+def long(daemon, gpu, steps):
+    """The default job, sealed: nothing is captured after its warm-up, and nothing grows."""
+    job = Job(daemon, "long", "--dataset", "zinc", "--epochs", math.ceil(steps / STEPS_AN_EPOCH))
+    job.reach(1)
+    begun, cache = gpu.counts(), job.cache()
+    job.reach(STEPS_AN_EPOCH + 1)
+    settled = gpu.counts()
+    job.succeed()
+    ended, cache_at_end = gpu.counts(), job.cache().whole()
+    for name in ("entries", "entryBytes", "captures"):
+        expect(cache[name] == cache_at_end[name], f"{name}: {cache[name]} before, {cache_at_end[name]} after")
+    expect(begun["captures"] == ended["captures"], "the device captured while the cache was frozen")
+    launches = gpu.launches(begun["launches"])
+    copies, waits = a_step(launches, COPIES), a_step(launches, WAITS)
+    print(f"long: {job.step()} steps, {cache_at_end['entries']} entries before and after; from one replay to the next "
+          f"{copies[0]} copies to the device (at most {copies[1]}), {a_step(launches, ['d2d'])[0]} within it, {waits[0]} waits (at most {waits[1]}); "
+          f"device memory {settled['bytes'] / 1e6:.1f} MB after an epoch")
+    expect(copies[0] <= MOST_COPIES_A_STEP, f"{copies[0]} copies to the device a step, at most {MOST_COPIES_A_STEP} are known")
+    expect(waits[0] <= MOST_WAITS_A_STEP, f"{waits[0]} waits a step, at most {MOST_WAITS_A_STEP} are known")
+
+
+@trial
+def commands(daemon, gpu, _):
+    """Graphs are dropped and captured again while a job runs; the pool of their memory ends with the last and begins anew."""
+    job = Job(daemon, "commands", "--dataset", "zinc", "--epochs", "400")
+    job.reach(1)
+    for command in ("clear", "thaw", "clear", "freeze"):
+        before = gpu.counts()
+        daemon.client("cache", command, "commands")
+        job.reach(job.step() + 20)
+        if command == "clear":
+            until("captures after cache clear", lambda count=before["captures"]: gpu.counts()["captures"] > count)
+    daemon.client("cache", "policy", "commands", "--policy", "clear-per-step")
+    job.reach(job.step() + 20)
+    cache = job.cache().whole()
+    daemon.client("job", "cancel", "commands")
+    job.end()
+    expect(gpu.counts()["graphs"] == 0, "graphs outlive a cancelled job")
+    print(f"commands: cleared, thawed, cleared, frozen, cleared at each step: {cache['captures']} captures, no graph break")
+
+
+@trial
+def rows(daemon, _, __):
+    """What others than training ask of the device."""
+    Job(daemon, "rows", *SHORT).succeed()
+    daemon.client("job", "evaluate", "rows", "--rows", "valid")
+    daemon.client("job", "predict", "rows", "--rows", "all", "--to", "-")
+    daemon.client("cache", "plan", "--dataset", "zinc", "--epochs", "2")
+    refused = subprocess.run([daemon.bin_dir / "permafrost", "--server", daemon.server, "cache", "census", "--dataset", "zinc"],
+                             capture_output=True, text=True)
+    expect(refused.returncode == 4 and "beside CUDA" in refused.stderr, f"a census: {refused}")
+    print("rows: evaluated, predicted, planned; a census is refused")
+
+
+def goes_on(daemon, name):
+    """A job after a failure is none the worse."""
+    job = Job(daemon, f"{name}-after", *SHORT)
+    job.succeed()
+    expect(job.cache().whole()["eagerSteps"] == 0, f"the job after {name} runs eager")
+
+
+@trial
+def proof(daemon, gpu, _):
+    with gpu.switched("spoil"):
+        job = Job(daemon, "proof", *SHORT)
+        shown = job.succeed()
+    cache = job.cache()
+    cache.breaks("otherwise than the step did")
+    expect(cache.train("eagerSteps") == int(shown["progress"]["step"]), f"steps of a replay that differs: {cache.shown['statistics']}")
+    goes_on(daemon, "proof")
+    print(f"proof: {cache.shown['graphBreaks'][0]['why']}; all steps eager, the next job replays")
+
+
+@trial
+def invalidated(daemon, gpu, _):
+    with gpu.switched("invalidate"):
+        job = Job(daemon, "invalidated", *SHORT)
+        job.succeed()
+    job.cache().breaks("the device refuses it")
+    goes_on(daemon, "invalidated")
+    print("invalidated: a graph break, all steps eager, the next job replays")
+
+
+@trial
+def memory(daemon, gpu, _):
+    for switch in ("no-memory", "no-capture-memory"):
+        before = gpu.counts()
+        with gpu.switched(switch):
+            Job(daemon, switch, *SHORT).fail("OUT_OF_MEMORY", "out of device memory")
+        expect(done_since(gpu, before)["failed_mallocs"] > 0, f"{switch}: no allocation failed")
+        expect(gpu.counts()["graphs"] == 0, f"{switch}: graphs outlive their job")
+        goes_on(daemon, switch)
+    print("memory: OUT_OF_MEMORY before and in a capture, each time the next job replays")
+
+
+def write_ring(folder):
+    """300 nodes in two halves, as the top README makes them."""
+    raw = folder / "ring" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "num-node-list.csv").write_text("300\n")
+    (raw / "edge.csv").write_text("".join(f"{i},{(i + 1) % 300}\n" for i in range(300)))
+    (raw / "node-feat.csv").write_text("".join(f"{i / 300 - 0.5},{i % 2}\n" for i in range(300)))
+    (raw / "node-label.csv").write_text("".join(f"{i // 150}\n" for i in range(300)))
+    return folder / "ring"
+
+
+NODE_JOBS = {
+    "whole": ("--architecture", "gcn"),
+    "sampled": ("--fan-out", "3,3", "--batch-size", "32"),
+    "links": ("--link-prediction", "--fan-out", "3,3", "--batch-size", "32"),
+    "walks": ("--architecture", "node2vec"),
+}
+
+
+@trial
+def nodes(daemon, gpu, _):
+    daemon.client("dataset", "import", "ring", daemon.ring)
+    for name, flags in NODE_JOBS.items():
+        job = Job(daemon, f"nodes-{name}", "--dataset", "ring", "--epochs", "5", *flags)
+        first = len(gpu.launches())
+        job.succeed()
+        cache, launches = job.cache().whole(), gpu.launches(first)
+        expect(cache["eagerSteps"] == 0, f"{name}: {cache.shown['statistics']}")
+        print(f"nodes, {name}: {job.step()} steps, {cache['captures']} captures; from one replay to the next {a_step(launches, COPIES)[0]} "
+              f"copies to the device, {a_step(launches, WAITS)[0]} waits")
+
+
+@contextlib.contextmanager
+def watched(daemon):
+    """Others look at the device all the time."""
+    done = threading.Event()
+
+    def look():
+        looks = 0
+        while not done.wait(0.2):
+            daemon.metrics()
+            daemon.client("server", "info")
+            looks += 1
+        return looks
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            yield
+        finally:
+            done.set()
+        expect(looking.result() > 0, "nobody looked at the device")
+
+
+def kill(start, gpu):
+    """kill -9 in the middle of a job, whose next run captures anew."""
+    daemon = start()
+    job = Job(daemon, "killed", "--dataset", "zinc", "--epochs", "4", "--checkpoint-every", "50")
+    job.reach(150)
+    daemon.process.kill()
+    daemon.process.wait()
+    with start() as daemon:
+        job = Job(daemon, "killed")
+        shown = job.succeed()
+        cache = job.cache().whole()
+        expect(int(shown["resumes"]) == 1, f"{shown['resumes']} resumes")
+        expect(cache["entries"] == cache["capacity"] and cache["eagerSteps"] == 0, f"after the resume: {cache.shown['statistics']}")
+        expect(gpu.counts()["graphs"] == 0, "graphs outlive their job")
+        print(f"kill: resumed, {cache['entries']} entries, {cache['recaptures']} captured again")
+
+
+def check_notes(gpu):
+    forbidden = [line for line in gpu.log() if line.startswith("FORBIDDEN")]
+    assert not forbidden, f"{len(forbidden)} calls that a capture forbids: {sorted(set(forbidden))[:5]}"
+    callers = [line for line in gpu.log() if line.startswith("thread ")]
+    # The one that starts the daemon opens the device; from then on it is the device thread's.
+    assert gpu.counts()["threads"] <= 2, f"more threads than the device's call it: {callers}"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bin_dir")
+    parser.add_argument("zinc")
+    parser.add_argument("--steps", type=int, default=3 * STEPS_AN_EPOCH, help="of the long job")
+    parser.add_argument("trials", nargs="*", help=f"{', '.join(TRIALS)}, kill; all, unless named")
+    arguments = parser.parse_intermixed_args()
+    wanted = arguments.trials or [*TRIALS, "kill"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        try:
+            bin_dir = cuda_bin_dir(arguments.bin_dir)
+            gpu = Gpu(bin_dir, folder / "gpu")
+        except Absent as absent:
+            print(f"skipped: {absent}")
+            return SKIPPED
+        root = folder / "root"
+        ring = write_ring(root)
+
+        def start(state):
+            daemon = Daemon(bin_dir, folder / state, root, "--import-root", arguments.zinc, device="cuda", environment=gpu.environment())
+            daemon.ring = ring
+            if not daemon.json("dataset", "list").get("datasets"):
+                daemon.client("dataset", "import", "zinc", arguments.zinc)
+            return daemon
+
+        chosen = [name for name in TRIALS if name in wanted]
+        if chosen:
+            with start("state") as daemon, watched(daemon):
+                for name in chosen:
+                    TRIALS[name](daemon, gpu, arguments.steps)
+            check_notes(gpu)
+        if "kill" in wanted:
+            kill(lambda: start("killed"), gpu)
+            check_notes(gpu)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
