@@ -197,7 +197,8 @@ TEST_F(PlanStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
     uint64_t limit = 1;
     const auto fits = [&] {
       Violations violations;
-      CheckFits(MemoryOf(options, model, set_->summary(), of, true), {.process = limit}, "", "", violations);
+      const MemoryLimits limits{.process = limit};
+      CheckFits(MemoryOf(options, model, set_->summary(), of, limits), limits, "", "", violations);
       return violations.ToStatus().ok();
     };
     while (!fits()) limit += limit / 256 + 1;
