@@ -74,7 +74,8 @@ class Backend {
   // not, it has one shape: a graph of the device, or the program itself, which bounds what a backend keeps that
   // compiles by shape.
   virtual bool records() const = 0;
-  // Returns whether an executable is a graph of the device, which holds the memory of its step and a copy of its inputs.
+  // Returns whether an executable is a graph of the device, which holds the memory of its step and a copy of its
+  // inputs.
   virtual bool captures_graphs() const { return false; }
   // Returns whether it compiles by shape when a step first runs, and keeps that, whatever executables are dropped,
   // until EmptyCaches.

@@ -13,8 +13,8 @@
 #include "api/convert_job.h"
 #include "fakes.h"
 #include "job_requests.h"
-#include "jobs/job_json.h"
 #include "job_specs.h"
+#include "jobs/job_json.h"
 #include "message_leaves.h"
 
 namespace permafrost::api {

@@ -30,8 +30,9 @@ nlohmann::json Other(const nlohmann::json& value) {
   return value.get<double>() + 0.375;
 }
 
-// Changes a column's fields one after the other. `stored` takes a column's text through the domain and back, `told` to the
-// wire. `unsaid` has the fields of the column that the wire lacks, `not_stored` those of the wire that the column lacks.
+// Changes a column's fields one after the other. `stored` takes a column's text through the domain and back, `told` to
+// the wire. `unsaid` has the fields of the column that the wire lacks, `not_stored` those of the wire that the column
+// lacks.
 void ExpectEachIsTold(const std::string& column, const google::protobuf::Descriptor& type,
                       const std::function<std::string(const std::string&)>& stored,
                       const std::function<std::unique_ptr<Wire>(const std::string&)>& told,
