@@ -41,20 +41,19 @@ class OpenCallFactory final : public grpc::experimental::ServerInterceptorFactor
 
 }  // namespace
 
+OpenCalls::OpenCalls() { none_.Set(); }
+
 void OpenCalls::Begin() {
   const std::lock_guard lock(mu_);
-  ++open_;
+  if (open_++ == 0) none_.Reset();
 }
 
 void OpenCalls::End() {
   const std::lock_guard lock(mu_);
-  if (--open_ == 0) none_.notify_all();
+  if (--open_ == 0) none_.Set();
 }
 
-bool OpenCalls::AwaitNone(absl::Duration limit) {
-  std::unique_lock lock(mu_);
-  return none_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return open_ == 0; });
-}
+bool OpenCalls::AwaitNone(absl::Duration limit) { return none_.WaitFor(limit); }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountOpenCalls(
     std::shared_ptr<OpenCalls> calls) {

@@ -5,25 +5,26 @@
 
 #include <grpcpp/support/server_interceptor.h>
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 
 #include "absl/time/time.h"
+#include "base/monotonic.h"
 
 namespace permafrost::api {
 
 class OpenCalls {
  public:
+  OpenCalls();
   void Begin();
   void End();
-  // Until none is open, at most for `limit`. Returns whether none is.
+  // Waits until none is open, at most for `limit`, which may be infinite. Returns whether none is.
   bool AwaitNone(absl::Duration limit);
 
  private:
   std::mutex mu_;
-  std::condition_variable none_;
   int open_ = 0;
+  Event none_;
 };
 
 // Counts the calls of Permafrost's own services, and Health/Check, which is answered as soon as it is asked. Not

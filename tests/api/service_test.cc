@@ -1,6 +1,10 @@
 // Unary calls over a real channel: conversion, errors and their details on the wire.
 #include <gmock/gmock.h>
 
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "api/open_calls.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
 
@@ -276,6 +280,19 @@ TEST_F(ServerTest, DrainAnswersWithTheRunningJobThenAsksMain) {
   EXPECT_EQ(response.running_job(), "jobs/a");
   EXPECT_TRUE(drain_requested_.WaitForNotificationWithTimeout(kPatience));
   EXPECT_TRUE(manager_.draining());
+}
+
+TEST(OpenCalls, AnInfiniteLimitWaitsForTheLastCall) {
+  OpenCalls calls;
+  EXPECT_TRUE(calls.AwaitNone(absl::ZeroDuration()));
+  calls.Begin();
+  EXPECT_FALSE(calls.AwaitNone(absl::ZeroDuration()));
+  std::thread end([&calls] {
+    absl::SleepFor(absl::Milliseconds(20));
+    calls.End();
+  });
+  EXPECT_TRUE(calls.AwaitNone(absl::InfiniteDuration()));
+  end.join();
 }
 
 }  // namespace
