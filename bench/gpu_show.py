@@ -4,7 +4,7 @@ from bench.gpu_rounds import SIDES
 
 MB = 1e6
 FACTS = ("name", "driver_version", "torch", "torch_geometric", "triton", "python")
-# What the memory part tells, in the order shown.
+# The memory part tells these, in this order.
 MEMORY = {"entries": ("executables", 1), "captures": ("captures", 1), "device_allocated": ("allocated MB", MB), "device_reserved": ("reserved MB", MB), "rss": ("resident MB", MB)}
 
 

@@ -15,7 +15,7 @@ from tests.parity.daemon import Daemon
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "deploy" / "sample" / "zinc"
-# Of an unpacked bundle (bench/gpu-bundle); a repository has none.
+# An unpacked bundle (bench/gpu-bundle) has its programs here; a repository has no such folder.
 BUNDLED = ROOT / "bin"
 
 # Of Permafrost's programs and of peers with OpenMP: threads wait as they do in permafrostd, which sets this for itself.

@@ -57,7 +57,7 @@ struct DeviceState {
   std::optional<double> utilization;  // 0..1
   // The settings of this device in the environment of the process, as read at start.
   std::vector<DeviceSetting> settings;
-  // Those of the settings that defeat their purpose, one line each.
+  // Each line tells a setting that defeats its purpose.
   std::vector<std::string> warnings;
   bool operator==(const DeviceState&) const = default;
 };

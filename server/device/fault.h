@@ -19,8 +19,8 @@ namespace permafrost::device {
 bool IsFatalToDevice(std::optional<int32_t> code, std::string_view text);
 bool IsFatalToDevice(const c10::Error& error);
 
-// Whether the device has no room, by what libtorch's allocator says, a library, or the driver, which takes memory for
-// graphs and streams past the allocator. Such an error says nothing of the step that met it.
+// Returns whether an error says that the device has no room. Libtorch's allocator says so, a library, or the driver,
+// which takes memory for graphs and streams past the allocator. Such an error says nothing of the step that met it.
 bool IsOutOfMemory(std::string_view text);
 bool IsOutOfMemory(const c10::Error& error);
 

@@ -1,6 +1,5 @@
-// How a batch reaches an accelerator: the tensors of it that are on the host are gathered into one buffer, and that
-// buffer reaches the device by one copy. Nothing here waits for the device but for a copy that was begun kSlots batches
-// earlier.
+// A batch reaches an accelerator by one copy: its tensors on the host are gathered in one buffer, which is copied to
+// the device. The only wait is for the copy that was begun kSlots batches earlier.
 // Threads: the device thread.
 #pragma once
 
@@ -40,24 +39,24 @@ class InputLayout {
   int64_t bytes_ = 0;
 };
 
-// The batch on `device`, in memory of its own, by one copy that is waited for; on the CPU the batch itself. For what
-// happens once: steps go through Staging.
+// Copies a batch to `device`, into memory of its own, and waits for the copy; returns the batch itself on the CPU. Use
+// it for what happens once: steps go through Staging.
 graphcache::StepInputs CopyToDevice(const graphcache::StepInputs& batch, c10::Device device);
 
 struct StagingOptions {
-  // Of host memory that the device reads by itself (pinned); nullptr: plain memory.
+  // Allocates host memory that the device reads by itself (pinned); nullptr: plain memory.
   c10::Allocator* host_memory = nullptr;
-  // Whether copies go to a stream of their own, beside the steps that were enqueued before. The device then has
-  // streams.
+  // True: copies go to a stream of their own and run beside the steps that were enqueued before. It needs a device that
+  // has streams.
   bool own_stream = false;
 };
 
 class Staging {
  public:
-  // So many copies are on their way at most: those of the next step and of the two after it, as the host runs ahead.
+  // At most so many copies are on their way: for the next step and for the two after it, as the host runs ahead.
   static constexpr size_t kSlots = 3;
-  // Batches up to this size are copied straight into a graph's inputs, in the order of the steps: at 25 GB/s that takes
-  // 10 us, about what it takes to launch the second copy that a stream of its own would need.
+  // Batches up to this size are copied straight into a graph's inputs, in the order of the steps. It is an estimate
+  // that no GPU has confirmed: at 25 GB/s such a copy takes 10 us, about what launching a second copy would take.
   static constexpr int64_t kStraightBytes = 256 << 10;
 
   explicit Staging(c10::Device device, const StagingOptions& options = {});
@@ -68,8 +67,8 @@ class Staging {
   // The batch on the device; on the CPU the batch itself. Valid until the next call of either method, for work on the
   // stream that was current here. The batch may change once this has returned.
   const graphcache::StepInputs& Upload(const graphcache::StepInputs& batch);
-  // The same into `inputs`, bytes on the device that steps read which are enqueued before and after this. `layout`: of
-  // the batch.
+  // Copies the batch into `inputs`, bytes on the device; steps enqueued before this and after it read them. `layout` is
+  // the batch's.
   void UploadInto(const graphcache::StepInputs& batch, const InputLayout& layout, const at::Tensor& inputs);
 
  private:
@@ -79,11 +78,11 @@ class Staging {
     c10::Event read;          // from then on `device` may be written; of copies on a stream of their own
   };
 
-  // Of the current stream.
+  // Returns the device's current stream.
   c10::Stream Current() const;
-  // The slot of this batch, which is gathered in it.
+  // Gathers the batch in the next slot, and returns that.
   Slot& Fill(const graphcache::StepInputs& batch, const InputLayout& layout);
-  // Enqueues the copy of a slot to its bytes on the device, which are returned.
+  // Enqueues the copy of a slot to the device, and returns its bytes there.
   at::Tensor CopyToSlot(Slot& slot, int64_t bytes);
 
   const c10::Device device_;

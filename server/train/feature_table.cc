@@ -11,7 +11,7 @@
 namespace permafrost::train {
 namespace {
 
-// Of the host's memory while a table is read.
+// Reading a table takes so much of the host's memory.
 constexpr uint64_t kPieceBytes = 64 << 20;
 
 uint64_t RowBytes(const data::GraphSummary& graph) {

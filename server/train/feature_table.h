@@ -13,11 +13,11 @@
 
 namespace permafrost::train {
 
-// Of such a table: a row of float32 for each node, and one of zeros for the rows that pad a block.
+// Returns the bytes of a table: a row of float32 for each node, and one of zeros for the rows that pad a block.
 uint64_t FeatureTableBytes(const data::GraphSummary& graph);
 
-// [nodes + 1, width] float32 on `device`. Undefined: the device has no room for it now. Errors: DataLoss; Cancelled
-// where `keep_going`, asked now and then, says so.
+// Returns [nodes + 1, width] float32 on `device`; undefined where the device has no room for it now. Errors: DataLoss;
+// Cancelled where `keep_going`, asked now and then, says so.
 absl::StatusOr<at::Tensor> ReadFeatureTable(const data::Graph& graph, c10::Device device,
                                             const std::function<bool()>& keep_going);
 

@@ -92,9 +92,9 @@ class NodeTask final : public Task {
   // Brings the features to the device, where it is to gather them and they fit.
   absl::Status ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
-  // Whether the batches of a mode say which rows of the table they have; else their features are gathered on the host.
+  // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features.
   bool UsesTable(Mode mode) const { return table_.defined() && GathersRows(mode); }
-  // Whether they have rows of features as they are, and no means.
+  // True: batches of the mode have plain rows of features, and no means.
   bool GathersRows(Mode mode) const;
   at::Tensor TableOf(Mode mode) const { return UsesTable(mode) ? table_ : at::Tensor(); }
   // Finds out how features are read.

@@ -36,7 +36,7 @@ struct MemoryLimits {
   std::optional<uint64_t> device = std::nullopt;
   // True: a step is recorded when it is captured, which keeps copies of the state meanwhile.
   bool records = true;
-  // Whether a step is captured as a graph of the device (Backend::captures_graphs).
+  // True: a step is captured as a graph of the device (Backend::captures_graphs).
   bool graphs = false;
   // false: what is judged is one evaluation, without an optimizer, gradients and captures.
   bool trains = true;

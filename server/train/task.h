@@ -59,7 +59,7 @@ class HostBatch : public graphcache::Batch {
   // Pads it to `shape`, to dynamic_shape(), unless it is. Errors: as PadTo.
   virtual absl::Status Pad(const BatchShape& shape) = 0;
   virtual absl::Status PadToDynamic() { return Pad(dynamic_shape()); }
-  // Those on the host share the memory of this batch and of `step`, which outlive them.
+  // Inputs on the host share the memory of this batch and of `step`, which outlive them.
   virtual graphcache::StepInputs Inputs(const int64_t& step) const = 0;
 
   int64_t step_ = 0;

@@ -40,7 +40,7 @@ v1::JobSpec WireOf(const jobs::JobSpec& spec) {
   return JobToWire(job).spec();
 }
 
-// What the server tells of a job that was made of `text`: every field says its value.
+// Returns the spec that the server tells after it made a job of `text`: every field says its value.
 v1::JobSpec Complete(const std::string& text) {
   v1::JobSpec wire;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &wire)) << text;

@@ -18,7 +18,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
 WHEEL = ROOT / "deploy" / "wheel"
-# What a machine that runs torch has: glibc, and the libraries of its compiler, which torch loads as well.
+# A machine that runs torch has these: glibc, and the libraries of its compiler, which torch loads as well.
 MACHINE = re.compile(r"(ld-linux.*|linux-vdso|lib(c|m|mvec|dl|pthread|rt|resolv|stdc\+\+|gcc_s))\.so.*")
 
 

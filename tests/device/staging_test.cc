@@ -95,7 +95,7 @@ class StagingTest : public testing::Test {
     within_ = std::make_unique<MpsStandIn>();
     streams_ = std::make_unique<NotedStreams>();
   }
-  // What `work` asks of the device.
+  // Returns what `work` asks of the device, in order.
   std::vector<std::string> Asked(const std::function<void()>& work) {
     streams_->Taken();
     Tape::Listen(

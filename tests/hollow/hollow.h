@@ -25,7 +25,8 @@
 
 #include <stddef.h>
 
-// What is counted. h2d: from the host to the device, and so on. A blocking copy is one by cudaMemcpy, which waits.
+// These are counted. h2d: a copy from the host to the device, and so on. A blocking copy is one by cudaMemcpy, which
+// waits.
 #define HOLLOW_COUNTS(X) \
   X(launches)            \
   X(kernels)             \
@@ -63,7 +64,7 @@ unsigned long long hollow_count(enum hollow_count what);
 void hollow_say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 // Ends the line of `launches` that this launch is.
 void hollow_note_launch(void);
-// Whether the switch is on.
+// Returns whether the switch is on.
 int hollow_is(const char* name);
 // Nonzero while a capture runs, of any stream or of this one.
 int hollow_captures(void);
@@ -71,9 +72,9 @@ int hollow_captures_on(const void* stream);
 void hollow_kernel_in_capture(void);
 // A call that ends a capture with an error, where the capture's mode holds for this thread.
 void hollow_forbid(const char* call);
-// Of the device, in bytes.
+// Returns the device's memory in bytes.
 size_t hollow_memory(void);
-// What the switch `spoil` does.
+// Changes what copies bring from now on; the switch `spoil` asks for it at each launch.
 void hollow_spoil(void);
 
 #define CALL(what) hollow_call(count_##what, __func__)

@@ -129,7 +129,7 @@ static void count_copy(const void* from, enum cudaMemcpyKind k, const char* call
                                               : count_h2h,
               call);
 }
-// What operators leave in memory is nothing to be compared: it is whatever was there.
+// A copy to the host brings made-up numbers: operators do nothing, so that the memory's own content tells nothing.
 static void bring(void* to, size_t bytes) {
   static const double sum_and_count[2] = {1, 1};
   const float value = (float)__atomic_load_n(&spoiled, __ATOMIC_RELAXED);

@@ -1,4 +1,4 @@
-// What a hollow GPU notes of itself, and the switches that it reads (hollow.h).
+// A hollow GPU notes what it was asked for, and reads its switches (hollow.h).
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// What List, Get and CountByState tell of jobs.
+// List, Get and CountByState tell which jobs there are.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

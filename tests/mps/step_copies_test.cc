@@ -1,4 +1,4 @@
-// What a step on device mps copies, and waits for: of every model and kind of batch.
+// A step on device mps is watched for copies and waits, for every model and kind of batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -58,7 +58,7 @@ TEST_F(FeatureTableTest, ItHasARowForEachNodeAndOneOfZeros) {
   EXPECT_EQ(ReadFeatureTable(*graph, kDevice, [] { return false; }).status().code(), absl::StatusCode::kCancelled);
 }
 
-// Of training and evaluation, at a block's own rung and at the largest one.
+// Blocks of training and evaluation are tried, at their own rung and at the largest one.
 TEST_F(FeatureTableTest, BlocksHaveTheFeaturesThatTheHostWouldGather) {
   const TrainOptions options = NodeJob(nn::Architecture::kGcn);
   const auto on_device = Make(options, uint64_t{1} << 40), on_host = Make(options, uint64_t{1} << 40, false);

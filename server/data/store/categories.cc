@@ -101,7 +101,7 @@ absl::StatusOr<FeatureCategories> CategoriesOfFeatures(const json& j) {
   if (!type) return absl::DataLossError(absl::StrCat("feature type is none of ", kDataTypeNames.Accepted()));
   features.type = *type;
   j.at("width").get_to(features.width);
-  // As many columns as a section of a store may have.
+  // A section of a store has no more columns than this.
   if (features.width < 0 || features.width > std::numeric_limits<uint32_t>::max()) {
     return absl::DataLossError(absl::StrCat("features of ", features.width, " columns do not add up"));
   }

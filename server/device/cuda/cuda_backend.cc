@@ -140,7 +140,7 @@ class CudaBackend final : public Backend {
   const CudaModule& module_;
   int64_t total_ = 0;
   mutable OwnerThread owner_;
-  // Of the owner.
+  // Only the owner uses these.
   mutable std::chrono::steady_clock::time_point next_publication_;
   mutable int depth_ = 0;  // of Within
 

@@ -1,5 +1,5 @@
-// What NVIDIA's driver says of this machine. It is asked before anything of libtorch's CUDA half is loaded, which would
-// take seconds to find no card, and tell of it by a page of warnings. Threads: safe anywhere.
+// NVIDIA's driver tells which cards this machine has. It is asked before anything of libtorch's CUDA half is loaded,
+// which would take seconds to find no card, and would say so in a page of warnings. Threads: safe anywhere.
 #pragma once
 
 #include <string>
@@ -23,11 +23,11 @@ struct CudaDriver {
 // driver.
 absl::StatusOr<CudaDriver> LoadCudaDriver(const std::string& path = kCudaDriverFile);
 
-// How many cards it shows to this process; at least 1. Errors: FailedPrecondition in one line: there is none, or the
-// driver does not begin.
+// Returns how many cards the driver shows to this process, at least 1. Errors: FailedPrecondition in one line: there is
+// none, or the driver does not begin.
 absl::StatusOr<int> CountCards(const CudaDriver& driver);
 
-// Whether it serves programs that were made for CUDA of `wanted`, written as `version` writes it. Errors:
+// Checks that the driver serves programs made for CUDA `wanted`, a number as `version` writes it. Errors:
 // FailedPrecondition in one line.
 absl::Status CheckDriverVersion(const CudaDriver& driver, int wanted);
 

@@ -1,4 +1,4 @@
-// What a graph of a device reads of a batch: one buffer, into which each batch is copied.
+// A graph of a device reads its batch from one buffer, into which each batch is copied.
 // Threads: the device thread.
 #pragma once
 
@@ -20,10 +20,10 @@ class GraphInputs {
   GraphInputs(const graphcache::StepInputs& batch, c10::Device device);
 
   const graphcache::StepInputs& get() const { return inputs_; }
-  // Of memory of its own.
+  // Returns the bytes of its own memory.
   int64_t bytes() const;
-  // Enqueues the copy of a batch: of what is on the host by `staging`, of what is on the device where it is another
-  // tensor than in the batch before. Errors: Internal for a batch of another shape, or with other resident tensors.
+  // Enqueues the copy of a batch. `staging` brings what is on the host; a tensor on the device is copied unless it is
+  // the one of the batch before. Errors: Internal for a batch of another shape, or with other resident tensors.
   absl::Status Take(const graphcache::StepInputs& batch, Staging& staging);
 
  private:

@@ -62,7 +62,7 @@ class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
   c10::Stream getNewStream(c10::Device /*device*/, int /*priority*/) const override { return OneStream(); }
   c10::Stream exchangeStream(c10::Stream /*stream*/) const noexcept override { return OneStream(); }
   c10::DeviceIndex deviceCount() const noexcept override { return within ? 1 : 0; }
-  // What is enqueued is done: its events have come.
+  // Work is done as soon as it is enqueued, so that every event has come.
   void record(void** /*event*/, const c10::Stream& /*stream*/, c10::DeviceIndex /*device*/,
               c10::EventFlag /*flag*/) const override {}
   void block(void* /*event*/, const c10::Stream& /*stream*/) const override {}
