@@ -98,7 +98,7 @@ class Backend {
 
   virtual StorageUse storage() const = 0;
   virtual void RestartStoragePeak() const = 0;
-  // Returns the state as of now; the parts that only the device's thread may read are as of the end of the last step.
+  // Returns the state as of now; the parts that only the device's thread may read are as it published them last.
   virtual DeviceState Observe() const = 0;
   // Memory that tensors may take; 0: not known. For the admission of jobs.
   virtual int64_t memory_bytes() const = 0;

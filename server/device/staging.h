@@ -1,5 +1,5 @@
 // A batch reaches an accelerator by one copy: its tensors on the host are gathered in one buffer, which is copied to
-// the device. The only wait is for the copy that was begun kSlots batches earlier.
+// the device. An upload waits only for the copy that was begun kSlots batches earlier.
 // Threads: the device thread.
 #pragma once
 

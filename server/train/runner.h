@@ -252,7 +252,7 @@ class Runner {
   virtual std::string_view torch_version() const = 0;
   // The peak begins anew with each run.
   virtual StorageUse storage_use() const { return {}; }
-  // The state now. Values that only the device's thread may read are as of the end of the last step.
+  // The state now. Values that only the device's thread may read are as it published them last.
   virtual DeviceState device_state() const { return {}; }
 };
 

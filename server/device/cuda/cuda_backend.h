@@ -1,6 +1,6 @@
 // An NVIDIA GPU. Executables are CUDA graphs, one a shape (graph_capturer.h).
-// Threads: as Backend; only the device's thread calls the device, and others see what it published at the end of its
-// last step.
+// Threads: as Backend; only the device's thread calls the device, and others see what it published last: at most
+// every 200 ms, and at a job's end.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 namespace permafrost::device {
 
 // Ok where card `index` can be used. Errors: FailedPrecondition with the first thing that is missing: the driver, the
-// card, the module, a library that it needs.
+// card, the module, a library that it needs, a driver that is new enough.
 absl::Status FindCuda(int index);
 // Only where FindCuda(index) is Ok.
 std::unique_ptr<Backend> MakeCudaBackend(int index);

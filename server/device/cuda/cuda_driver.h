@@ -1,5 +1,5 @@
 // NVIDIA's driver tells which cards this machine has. It is asked before anything of libtorch's CUDA half is loaded,
-// which would take seconds to find no card, and would say so in a page of warnings. Threads: safe anywhere.
+// which is large, and warns at length where there is no card. Threads: safe anywhere.
 #pragma once
 
 #include <string>
