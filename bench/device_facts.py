@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-# Fields of nvidia-smi.
+# nvidia-smi is asked for these.
 ASKED = ("driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "power.limit")
 
 

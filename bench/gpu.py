@@ -9,7 +9,7 @@ The parts come in order of value, so that a run that ends early has the most imp
   zinc-gine-64, zinc-gine-256, sage
                  the workloads of `bench/run compare`, in interleaved rounds of --seconds a side: Permafrost's job; PyG with its batches on the
                  device; in a CUDA graph made by hand; under torch.compile(mode="reduce-overhead"). sage: PyG's features lie on the device, or
-                 pinned on the host. After the rounds the sum of the kernels of a step is read by the profiler
+                 pinned on the host. After the rounds the profiler sums the kernels of a step
 
 The Python that runs this is PyG's side, and its torch is the one that the programs of a bundle load. The result is in TO/result.json, which is
 whole after each round: a run that is cut keeps what it has, and says "complete": false. A part or side that fails is named with the reason, and

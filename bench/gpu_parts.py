@@ -7,9 +7,9 @@ import time
 
 from bench.policies import sample
 
-# A part may take so many seconds; the budget may end it before.
+# The most seconds of a part; the budget may end it before.
 SELF_TEST_SECONDS, CONFORMANCE_SECONDS, LOSSES_SECONDS, MEMORY_SECONDS = 120, 60, 100, 100
-# An epoch's losses on the device and on the CPU may differ by this part of the CPU's.
+# The largest accepted difference of an epoch's loss, as a part of the CPU's.
 LOSSES_WITHIN = 0.01
 MEMORY_POLL_SECONDS = 0.05
 MODEL = ("--architecture", "gine", "--hidden", 64, "--layers", 4, "--batch-size", 32, "--seed", 1)
@@ -111,7 +111,7 @@ def memory(run, part):
 
 
 def flat(grown_):
-    """Says whether all that is bounded stayed; None where too little was read. Bytes of live tensors change within a step, and the
+    """Says whether no bounded figure grew; None if too little was read. Bytes of live tensors change within a step, and the
     process's own memory is the system's affair: the result has them, and they are not judged."""
     judged = [name for name in grown_ if name in ("entries", "captures", "cache", "device_reserved")]
     return all(grown_[name][1] <= grown_[name][0] for name in judged) if judged else None

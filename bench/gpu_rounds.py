@@ -19,7 +19,7 @@ SIDES = {"permafrost": "Permafrost", "pyg": "PyG, eager", "pyg-graph": "PyG in a
          "pyg-device": "PyG, features on the device", "pyg-pinned": "PyG, features pinned"}
 # The sides of each kind of workload; the quickest to prepare comes first.
 SIDES_OF = {"graphs": ("permafrost", "pyg", "pyg-graph", "pyg-reduce-overhead"), "sampled": ("permafrost", "pyg-device", "pyg-pinned")}
-# A side that takes so many seconds longer than its turn is hung.
+# A side that overruns its turn by so many seconds counts as hung.
 GRACE_SECONDS = 20
 PREPARE_SECONDS = 180
 PROFILED_STEPS = 50
@@ -100,9 +100,9 @@ class Contest:
             self.run.save()
 
     def _prepare_side(self, stack, name, folder, peer):
-        # The rounds need what is left.
+        # This leaves the rounds their time.
         seconds = min(PREPARE_SECONDS, max(GRACE_SECONDS, self.run.left() - self._seconds_of_rounds()))
-        # A side that does not come up ends at once.
+        # A side that fails to start is ended at once.
         with contextlib.ExitStack() as own:
             with self.run.limit(seconds, f"preparing {SIDES[name]}"):
                 side, facts = self._start_ours(own, folder) if peer is None else own.enter_context(peer).start()
@@ -125,7 +125,7 @@ class Contest:
                     return self.sides[name].turn(self.arguments.seconds)
             except Exception as error:
                 self.part["sides_failed"][name] = f"in round {number}: {reason(error)}"
-                # From now on it must take nothing from the others' turns.
+                # It must take nothing from the others' turns from now on.
                 if name == "permafrost":
                     self.sides[name].pause()
                 else:

@@ -10,7 +10,7 @@ import time
 
 from bench import tools
 
-# Nothing is begun with fewer seconds left.
+# With fewer seconds left nothing new begins.
 LEAST_SECONDS = 5
 # Lines of a program's output that the result keeps.
 KEPT_LINES = 24

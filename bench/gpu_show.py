@@ -38,7 +38,7 @@ CHECKS = {"self-test": self_test, "conformance": conformance, "losses": losses, 
 
 
 def inside(side):
-    """Says in a few words what a step is made of."""
+    """Sums up a step by kernels or operators."""
     found = side.get("inside", {})
     if "kernel_seconds" in found:
         kernels = 1e3 * found["kernel_seconds"]

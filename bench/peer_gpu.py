@@ -23,7 +23,7 @@ import torch_geometric
 
 from bench.peer_pyg import Batch, LeftOut, Peer, Sampled, serve
 
-# A side takes so many steps before its first turn, in which it captures and compiles.
+# A side captures and compiles in so many steps before its first turn.
 WARM_UP_STEPS = 12
 STATIC = ("pyg-graph", "pyg-reduce-overhead")
 

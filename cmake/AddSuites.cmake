@@ -8,7 +8,7 @@ endif()
 string(REGEX MATCHALL "[^\n]+" lines "${listed}")
 set(text "")
 foreach(line IN LISTS lines)
-  # A suite's line begins it, `Suite.` with a comment where it has a type; those of its tests are indented.
+  # A suite begins with a line `Suite.`, with a comment if it has a type; the lines of its tests are indented.
   if(line MATCHES "^([A-Za-z0-9_/]+)\\.( *#.*)?$")
     set(suite ${CMAKE_MATCH_1})
     string(REPLACE "/" "_" file ${suite})

@@ -56,8 +56,8 @@ function(permafrost_room name)
   endif()
 endfunction()
 
-# One test program a room: every .cc in and below tests/NAME. Each test is a ctest test; with TORCH each suite is one, since
-# a process takes a second to load libtorch, which is more than most tests take.
+# One test program a room: every .cc in and below tests/NAME. Each test is a ctest test. With TORCH a whole suite is one,
+# since a process takes a second to load libtorch, which is more than most tests take.
 # WHOLE_MACHINE: the math library's threads need the cores to themselves; ctest runs nothing beside it.
 function(permafrost_room_test name)
   cmake_parse_arguments(ROOM "TORCH;WHOLE_MACHINE" "" "DEPS;LIBS" ${ARGN})
@@ -67,7 +67,7 @@ function(permafrost_room_test name)
   endif()
   add_executable(${name}_test ${sources})
   add_dependencies(room_tests ${name}_test)
-  # Tests compile in two thirds of the time of -O2, and what they measure is none of theirs.
+  # With -O1 tests compile in less time than with -O2, and none measures its own code's speed.
   target_compile_options(${name}_test PRIVATE ${PERMAFROST_WARNINGS} $<$<CONFIG:RelWithDebInfo>:-O1>)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   permafrost_room_targets(deps ${ROOM_DEPS})

@@ -6,7 +6,8 @@
 
 namespace permafrost {
 
-// Each field applies to one of them at least. Those for sets of graphs come first, then those for one large graph.
+// Each field applies to at least one of these specs. Specs for sets of graphs come first, then those for one large
+// graph.
 inline const std::vector<std::string> kJobSpecs = {
     R"(dataset: "datasets/set")",
     R"(dataset: "datasets/set" optimizer { algorithm: ALGORITHM_SGD learning_rate: 3 weight_decay: 1 momentum: 0.5 schedule: SCHEDULE_PLATEAU })",

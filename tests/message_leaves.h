@@ -1,5 +1,5 @@
-// The fields of a protobuf message that hold values, found by reflection, and other values for them: tests that no
-// field is forgotten need no list of fields.
+// Finds a message's fields by reflection, and makes other values for them. A test that no field is forgotten then needs
+// no list of fields.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -15,14 +15,15 @@
 
 namespace permafrost {
 
-// `path` from the message down; its last field holds a value: no message, or one of Google's that stands for a value.
+// A field and its path from the message down. The last field is a scalar, an enum or one of Google's types, as
+// Duration.
 struct Leaf {
   std::vector<const google::protobuf::FieldDescriptor*> path;
   std::string name;  // "optimizer.momentum"
 
   const google::protobuf::FieldDescriptor* field() const { return path.back(); }
 
-  // The message that has the field, or nullptr where one above it is not set.
+  // Returns the message that holds the field; nullptr if one above it is not set.
   const google::protobuf::Message* HolderIn(const google::protobuf::Message& message) const {
     const google::protobuf::Message* at = &message;
     for (size_t i = 0; i + 1 < path.size(); ++i) {
@@ -37,7 +38,7 @@ struct Leaf {
     return *at;
   }
 
-  // The field alone, as text: what tells whether two messages have it alike. Empty: it is not set.
+  // Returns this field alone as text, to compare it in two messages; empty if it is not set.
   std::string Text(const google::protobuf::Message& message) const {
     const google::protobuf::Message* const holder = HolderIn(message);
     if (holder == nullptr) return "";
@@ -75,8 +76,7 @@ inline std::vector<Leaf> LeavesOf(const google::protobuf::Descriptor* type) {
   return leaves;
 }
 
-// Values in protobuf's JSON that a field of this type may have. Several, since a field has bounds of its own: some
-// value is within them.
+// Returns several JSON values for a field of this type: a field has bounds, and some value is within them.
 inline std::vector<std::string> JsonValuesOf(const google::protobuf::FieldDescriptor& field) {
   using google::protobuf::FieldDescriptor;
   switch (field.cpp_type()) {
@@ -104,7 +104,7 @@ inline std::vector<std::string> JsonValuesOf(const google::protobuf::FieldDescri
   }
 }
 
-// Copies of `base` that differ in the field alone: one for each of JsonValuesOf that the type takes.
+// Returns copies of `base` that differ only in the field, one for each value of JsonValuesOf that the type takes.
 template <class M>
 std::vector<M> ChangesOf(const M& base, const Leaf& leaf) {
   std::vector<M> changes;
@@ -112,7 +112,7 @@ std::vector<M> ChangesOf(const M& base, const Leaf& leaf) {
   for (const std::string& value : JsonValuesOf(field)) {
     std::string list = value;
     if (field.is_repeated()) {
-      // As many as there are: some fields have one value for each of something else.
+      // The number of elements stays: some fields have one value for each of something else.
       const google::protobuf::Message* const at = leaf.HolderIn(base);
       const int size = at == nullptr ? 1 : std::max(1, at->GetReflection()->FieldSize(*at, &field));
       for (int i = 1; i < size; ++i) list += ", " + value;
@@ -126,7 +126,7 @@ std::vector<M> ChangesOf(const M& base, const Leaf& leaf) {
     if (!parsed.ok()) continue;
     holder.GetReflection()->ClearField(&holder, &field);
     holder.MergeFrom(*alone);
-    // A zero that a field cannot tell from nothing is no value.
+    // A zero is left out where the field cannot tell it from nothing.
     if (const std::string text = leaf.Text(changed); !text.empty() && text != leaf.Text(base))
       changes.push_back(std::move(changed));
   }

@@ -1,4 +1,4 @@
-"""What ctest's JUnit report says, with the tests of suites that ran in one process each counted one by one.
+"""Sums up ctest's JUnit report, and counts the tests of a suite that ran in one process one by one.
 
 usage: report.py REPORT.xml SUITES_DIR OUTPUT_FILE
 Prints `PASSED FAILED SKIPPED`, then the name of each failed test, a line each. Appends the end of what each failed ctest
@@ -13,7 +13,7 @@ LINES = 30
 
 
 def suite_results(report):
-    """[(name of a test, "run" or "skipped" or "fail")] of GoogleTest's report, or [] where there is none."""
+    """Returns [(name of a test, "run" or "skipped" or "fail")] of GoogleTest's report, or [] if there is none."""
     try:
         root = ElementTree.parse(report).getroot()
     except (OSError, ElementTree.ParseError):
@@ -37,7 +37,7 @@ def main():
             if status == "fail":
                 print(f"run: what {name} printed last:", file=printed)
                 print("\n".join((test.findtext("system-out") or "").splitlines()[-LINES:]), file=printed)
-                # A suite that fails without a failed test was ended by one: its process did not end well.
+                # A suite that failed without a failed test crashed, which counts as one failure.
                 if not any(result == "fail" for _, result in results):
                     results.append(("", "fail"))
             elif status != "run":

@@ -1,7 +1,7 @@
 """The programs of the wheel that deploy/wheel makes: `permafrost`, the client, and `permafrostd`, the daemon.
 
-The daemon runs on the torch of this Python: of exactly the version that it was built for, with CUDA or without. Torch
-is found and not imported: that would take seconds, and the daemon needs its libraries only.
+The daemon runs on this Python's torch, with CUDA or without, which must have exactly the version that it was built for.
+Torch is found and not imported: that would take seconds, and the daemon needs its libraries only.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ def run_client() -> NoReturn:
 
 
 def run_daemon() -> NoReturn:
-    """Errors: one line and exit code 1 where torch is missing, of another version or without libraries."""
+    """Becomes the daemon. Prints one line and exits with 1 if torch is missing, of another version or incomplete."""
     libraries = _torch_libraries((_HERE / "torch-version").read_text().strip())
-    # The programs' own libraries come before this path, and torch's before what the caller had in it.
+    # The programs find their own libraries before this path; in it, torch's come before the caller's.
     others = os.environ.get("LD_LIBRARY_PATH")
     _run("permafrostd", {**os.environ, "LD_LIBRARY_PATH": f"{libraries}:{others}" if others else str(libraries)})
 
 
 def _run(program: str, environment: Mapping[str, str]) -> NoReturn:
-    # In the place of this process: signals, standard input and the exit code are the program's.
+    # The program replaces this process, so that signals, standard input and the exit code are its own.
     os.execve(_HERE / "bin" / program, sys.argv, environment)
 
 
@@ -52,7 +52,7 @@ def _torch_libraries(built: str) -> Path:
 
 
 def _version(torch: Path) -> str:
-    """As `torch.__version__`."""
+    """Reads what `torch.__version__` would be, without importing torch."""
     try:
         found = re.search(r"^__version__ = '([^']+)'", (torch / "version.py").read_text(), re.MULTILINE)
     except OSError:

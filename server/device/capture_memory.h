@@ -17,9 +17,9 @@ constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
   return static_cast<int64_t>(kCapturePeakFactor * static_cast<double>(step_bytes)) + state_bytes;
 }
 
-// The bytes that a step captured as a graph of its device takes there at once, at most: those of the graph, which holds
-// them as long as it lives, and those of a run beside it, which proves it, or audits it later. Otherwise as
-// CapturePeakBytes. Graphs of a job share their memory, so that only the largest counts.
+// The most bytes that a step captured as a graph of its device takes there: those that the graph holds as long as it
+// lives, and those of the run beside it that proves it. The arguments are those of CapturePeakBytes. Graphs of a job
+// share their memory, so that only the largest counts.
 constexpr int64_t GraphPeakBytes(int64_t step_bytes, int64_t state_bytes) { return 2 * step_bytes + state_bytes; }
 
 // The bytes that the operators, shapes and numbers of one recorded step take at most, its arena apart, by the layers of

@@ -15,7 +15,7 @@
 namespace permafrost::device {
 namespace {
 
-// Bytes that one thread copies at least: fewer are copied sooner than threads are woken.
+// The fewest bytes that are worth another thread: by estimate, waking one takes longer than copying fewer.
 constexpr int64_t kBytesOfAThread = 1 << 20;
 
 bool IsOnHost(const at::Tensor& tensor) { return tensor.defined() && tensor.is_cpu(); }
@@ -71,7 +71,7 @@ InputLayout::InputLayout(const graphcache::StepInputs& batch) {
     }
     places_.back() = bytes_;
     known.emplace_back(storage, bytes_);
-    // An empty one takes a place too: a recording tells tensors of one storage by where they begin.
+    // An empty storage takes a place too: a recording tells storages apart by where they begin.
     const auto bytes = std::max<int64_t>(1, static_cast<int64_t>(storage->nbytes()));
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
@@ -81,7 +81,7 @@ void InputLayout::Gather(const graphcache::StepInputs& batch, const at::Tensor& 
   auto* const to = static_cast<char*>(buffer.mutable_data_ptr());
   std::optional<int64_t> last;
   for (size_t i = 0; i < places_.size(); ++i) {
-    // Each storage has its place where it first comes, behind all before it.
+    // Places rise in the order in which storages first come, so that one not above the last was copied already.
     if (!places_[i] || (last && *places_[i] <= *last)) continue;
     last = places_[i];
     const c10::Storage& storage = batch.tensors[i].storage();
@@ -127,7 +127,7 @@ Staging::~Staging() {
 c10::Stream Staging::Current() const { return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_); }
 
 Staging::Slot& Staging::Fill(const graphcache::StepInputs& batch, const InputLayout& layout) {
-  // What was uploaded last is read by no step that is enqueued from now on.
+  // No step that is enqueued from now on reads the last upload.
   if (being_read_ != nullptr) std::exchange(being_read_, nullptr)->read.record(Current());
   Slot& slot = slots_[std::exchange(next_, (next_ + 1) % kSlots)];
   slot.copied.synchronize();
@@ -140,7 +140,7 @@ Staging::Slot& Staging::Fill(const graphcache::StepInputs& batch, const InputLay
 
 at::Tensor Staging::CopyToSlot(Slot& slot, int64_t bytes) {
   const c10::Stream current = Current();
-  // In the order of the steps one buffer does: the copy begins when the step before has ended.
+  // Without a stream of its own one buffer is enough: a copy begins when the step before has ended.
   at::Tensor& device = options_.own_stream ? slot.device : slots_.front().device;
   const bool is_new = !device.defined() || device.numel() < bytes;
   if (is_new) device = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
@@ -149,7 +149,7 @@ at::Tensor Staging::CopyToSlot(Slot& slot, int64_t bytes) {
     slot.copied.record(current);
     return device;
   }
-  // The allocator gives out memory that steps may still use which are enqueued already.
+  // The allocator may hand out memory that steps enqueued already still use.
   if (is_new) slot.read.record(current);
   if (!own_) own_ = c10::impl::VirtualGuardImpl(device_.type()).getNewStream(device_);
   slot.read.block(*own_);

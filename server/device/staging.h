@@ -17,20 +17,20 @@
 
 namespace permafrost::device {
 
-// Where the tensors of a batch that are on the host lie in one buffer: each storage once, whole, and aligned for every
+// The places of a batch's host tensors in one buffer: each storage once, whole, and aligned for every
 // type and for the device's kernels. It follows from sizes and types, so that batches of one shape have equal layouts.
 class InputLayout {
  public:
   static constexpr int64_t kAlignment = 256;
 
   explicit InputLayout(const graphcache::StepInputs& batch);
-  // 0: all of the batch is on the device, or it has no tensors.
+  // The buffer's size; 0 if no tensor of the batch is on the host.
   int64_t bytes() const { return bytes_; }
   // Copies the host tensors of `batch` to `buffer`, bytes on the host.
   void Gather(const graphcache::StepInputs& batch, const at::Tensor& buffer) const;
-  // The batch with views into `buffer` in the place of its host tensors.
+  // Returns the batch with its host tensors replaced by views into `buffer`.
   graphcache::StepInputs ViewsInto(const at::Tensor& buffer, const graphcache::StepInputs& batch) const;
-  // Tensors on the device have no place.
+  // Returns the first byte of an input's storage; nullopt if the input is not on the host.
   const std::optional<int64_t>& place(size_t input) const { return places_[input]; }
   bool operator==(const InputLayout&) const = default;
 
@@ -64,8 +64,8 @@ class Staging {
   // Waits for the copies on their way.
   ~Staging();
 
-  // The batch on the device; on the CPU the batch itself. Valid until the next call of either method, for work on the
-  // stream that was current here. The batch may change once this has returned.
+  // Copies the batch to the device and returns it there; on the CPU returns the batch itself. Valid until the next call
+  // of either method, for work on the stream that was current here. The batch may change once this has returned.
   const graphcache::StepInputs& Upload(const graphcache::StepInputs& batch);
   // Copies the batch into `inputs`, bytes on the device; steps enqueued before this and after it read them. `layout` is
   // the batch's.
@@ -74,8 +74,8 @@ class Staging {
  private:
   struct Slot {
     at::Tensor host, device;  // bytes, as many as the largest batch so far had
-    c10::Event copied;        // from then on `host` may be written
-    c10::Event read;          // from then on `device` may be written; of copies on a stream of their own
+    c10::Event copied;        // once it has come, `host` may be overwritten
+    c10::Event read;          // once it has come, `device` may be overwritten; used with own_stream only
   };
 
   // Returns the device's current stream.

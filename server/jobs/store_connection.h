@@ -16,7 +16,7 @@
 
 namespace permafrost::jobs {
 
-// NotFound, reason JOB_NOT_FOUND.
+// Returns NotFound with the reason JOB_NOT_FOUND.
 absl::Status JobNotFound(const JobId& id);
 
 struct StoreConnection {

@@ -10,8 +10,8 @@
 
 namespace permafrost::jobs {
 
-// True if `dataset` has the data that the job was made of. Its name alone does not tell: another dataset may have the
-// name since.
+// True if `dataset` has the data that the job was made of. The name alone is not enough: another dataset may have taken
+// it since.
 bool IsOfSameData(const Job& job, const data::Dataset& dataset, const data::Catalog& catalog, const JobFiles& files);
 
 // The dataset that the job was made of; nullopt: it is not known any more, or cannot be opened.

@@ -1,4 +1,4 @@
-// The dense features of a large graph on the device, which gathers the rows of sampled blocks itself.
+// Copies a large graph's dense features to the device, where steps gather the rows of sampled blocks.
 // Threads: the device thread.
 #pragma once
 

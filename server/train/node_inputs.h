@@ -33,7 +33,7 @@ class RowKeys {
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
                                   const int64_t& step, const at::Tensor& features = {});
 
-// The same number as an input.
+// Returns `step` as an input that shares its memory.
 at::Tensor StepView(const int64_t& step);
 
 // The inputs that a block makes up. pairs: of jobs that predict links.

@@ -185,7 +185,7 @@ double EvaluatedRowBytes(const TrainOptions& options, const data::GraphSummary& 
   return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
 }
 
-// Graphs of the device that a job comes to hold: of the whole graph one a mode, of samples one a rung.
+// The most graphs of the device that a job comes to hold: one a mode for a whole graph, one a rung for samples.
 int64_t MostGraphs(const TrainOptions& options) {
   const graphcache::PolicyOptions& policy = options.graph_cache;
   const int64_t modes = EvaluatesOutsideCache(options) ? 1 : 2;

@@ -89,7 +89,7 @@ class NodeTask final : public Task {
   bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
-  // Brings the features to the device, where it is to gather them and they fit.
+  // Copies the features to the device if it is to gather them and they fit.
   absl::Status ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
   // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features.

@@ -48,7 +48,7 @@ double StepBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return (kLastingCopies + memory.state_copies + memory.other_copies) * parameters + peak;
 }
 
-// The bytes of the buffers that batches go to an accelerator by, on the host and on the device each.
+// The bytes of the staging's buffers: so many on the host, and as many on the device.
 double StagedBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return limits.device ? static_cast<double>(device::Staging::kSlots) * memory.input_bytes : 0;
 }
@@ -58,7 +58,7 @@ double HostBytes(const RunMemory& memory, const MemoryLimits& limits) {
   return memory.batch_bytes + StagedBytes(memory, limits) + memory.result_bytes;
 }
 
-// The bytes of the executables that lie where the steps are.
+// The bytes that executables take in the memory that steps run in.
 double ExecutableBytes(const RunMemory& memory, const MemoryLimits& limits) {
   const auto executables = static_cast<double>(memory.executables);
   if (limits.graphs) return limits.trains ? executables * memory.input_bytes : 0;

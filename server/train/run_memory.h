@@ -23,8 +23,8 @@ struct RunMemory {
   int64_t executables = 0;
   // Bytes of each on the host, what they share apart; 0: no step is recorded.
   int64_t executable_bytes = 0;
-  // The largest batch's inputs, as they go to an accelerator: in each buffer of the staging, on the host and on the
-  // device, and in each graph of the device. 0: the whole graph lies on the device.
+  // Bytes of the largest batch's inputs. Each buffer of the staging has so many, on the host and on the device, and so
+  // has each graph of the device. 0: the whole graph lies on the device.
   double input_bytes = 0;
 };
 

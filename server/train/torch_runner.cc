@@ -49,7 +49,7 @@ class TorchRunner final : public Runner {
       backend_->RestartStoragePeak();
       PlanContext plan = Context();
       plan.rows = &row_caches_;
-      // Other devices share their memory with the host.
+      // Only CUDA gains by it: the CPU and MPS share the host's memory.
       plan.features_on_device = backend_->kind() == DeviceKind::kCuda;
       plan.reserve = reserve_;
       plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };

@@ -1,5 +1,6 @@
-// Every number that a job tells of its run: each field of the database's columns reaches the wire and is stored again,
-// and each field of the wire comes from one. A field that the conversion or the column drops fails here by its name.
+// Checks every number that a job tells of its run: each field of the database's columns reaches the wire and is stored
+// again, and each field of the wire comes from one. A field that the conversion or the column drops fails here by its
+// name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ using testing::ElementsAreArray;
 using testing::IsEmpty;
 using Wire = google::protobuf::Message;
 
-// Another value of the same type. Times and durations are Abseil's texts.
+// Returns another value of the same type. Times and durations are Abseil's texts.
 nlohmann::json Other(const nlohmann::json& value) {
   if (value.is_boolean()) return !value.get<bool>();
   if (value == "0") return "7ns";
@@ -85,7 +86,7 @@ TEST(ToldFields, OfProgress) {
       },
       {"/crashes/count", "/crashes/step", "/crashes/checkpoint_step", "/trouble/error", "/trouble/runs",
        "/trouble/retry_time", "/pausing", "/interrupted", "/device_time"},
-      // A plan's captures are of the process that makes them.
+      // These count the captures of one process, and are not stored.
       {"warm_up_done", "warm_up_total"});
 }
 

@@ -1,4 +1,4 @@
-// Every field of a job's spec, found by reflection: a flag sets it, a job file says it, and `job show` tells it. A
+// Checks, by reflection, that a flag sets every field of a job's spec, a job file says it, and `job show` tells it. A
 // field of the proto that one of them does not know fails here by its name.
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
@@ -23,7 +23,7 @@ namespace {
 
 using testing::IsEmpty;
 
-// The spec that flags describe; nullopt where one of them is refused.
+// Returns the spec that flags describe; nullopt if one of them is refused.
 std::optional<v1::JobSpec> SpecOfFlags(Session& session, const std::string& line) {
   CLI::App app;
   JobFlags flags;
@@ -39,7 +39,7 @@ std::optional<v1::JobSpec> SpecOfFlags(Session& session, const std::string& line
   return request.spec();
 }
 
-// One value of each kind that a flag may take, and the short names of all enums.
+// Returns a value of each kind that a flag may take, and the short names of all enums.
 std::vector<std::string> FlagValues() {
   std::vector<std::string> values = {"3", "0.375", "first", "2h", "2033-05-18T03:33:20Z"};
   std::set<std::string> names;
@@ -52,7 +52,7 @@ std::vector<std::string> FlagValues() {
   return values;
 }
 
-// The fields in which two specs differ.
+// Returns the names of the fields in which two specs differ.
 std::set<std::string> Differences(const v1::JobSpec& a, const v1::JobSpec& b) {
   std::set<std::string> fields;
   for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {

@@ -72,7 +72,7 @@ class Wheel(unittest.TestCase):
         return folder
 
     def refusal(self):
-        """The one line that the daemon says instead of starting."""
+        """Returns the one line that the daemon prints instead of starting."""
         done = run(self.bin / "permafrostd", "--version")
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertRegex(done.stderr, r"\Apermafrostd: [^\n]+\n\Z")

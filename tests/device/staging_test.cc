@@ -1,5 +1,5 @@
-// A batch's way to a device: tensors of the stand-in for MPS, with streams and events that write down what is asked of
-// them.
+// Tests a batch's way to a device on the tensors of the stand-in for MPS, with streams and events that write down what
+// is asked of them.
 #include "device/staging.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
 // The life of graphs and their pools of memory, by libtorch's own allocator and graphs on a hollow GPU (hollow.h).
-// Prints a line for each part; the exit code is 1 where one is not as it must be.
+// Prints a line for each part; the exit code is 1 if one fails.
 //   capture_trial libpermafrost_cuda.so
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>

@@ -49,7 +49,7 @@ def until(what, ask, limit=600):
 
 
 class Job:
-    """One on the daemon, followed by the client."""
+    """A job on the daemon, followed by the client."""
 
     def __init__(self, daemon, name, *flags):
         self.daemon, self.name = daemon, name
@@ -96,14 +96,14 @@ class Cache:
         self.modes = [{name: int(value) for name, value in mode.items() if str(value).isdigit()} for mode in shown["statistics"]]
 
     def __getitem__(self, name):
-        """Of training and evaluation together."""
+        """Returns the sum over training and evaluation."""
         return sum(mode[name] for mode in self.modes)
 
     def train(self, name):
         return self.modes[0][name]
 
     def whole(self):
-        """No capture failed."""
+        """Asserts that no capture and no audit failed."""
         assert not self.shown["graphBreaks"], f"graph breaks: {self.shown['graphBreaks']}"
         assert self["auditFailures"] == 0, f"an audit failed: {self.shown['auditFailures']}"
         return self
@@ -122,7 +122,7 @@ def expect(holds, what):
 
 
 def a_step(launches, names):
-    """Median and most, over launches of graphs, of what is done from one to the next."""
+    """Returns the median and the most of these counts from one launch of a graph to the next."""
     done = [sum(launch.get(name, 0) for name in names) for launch in launches]
     return statistics.median_low(done), max(done)
 
@@ -131,7 +131,7 @@ def freeze_exact(on_miss):
     return ("--shapes", "exact", "--freeze-at", "8", "--on-miss", on_miss)
 
 
-# Flags of a policy, and what its cache must have done in so many training steps.
+# Each policy has its flags, and a check of its cache after so many training steps.
 POLICIES = {
     "freeze": ((), lambda c, _: c["frozenCaptures"] == c["eagerSteps"] == 0 and c["entries"] == c["capacity"] > 0),
     "freeze-exact-pad": (freeze_exact("pad"), lambda c, _: c["frozenCaptures"] == c["eagerSteps"] == 0 and c.train("entries") == 9),
@@ -201,7 +201,7 @@ def commands(daemon, gpu, _):
 
 @trial
 def rows(daemon, _, __):
-    """What others than training ask of the device."""
+    """Evaluates, predicts and plans on the device; a census is refused."""
     Job(daemon, "rows", *SHORT).succeed()
     daemon.client("job", "evaluate", "rows", "--rows", "valid")
     daemon.client("job", "predict", "rows", "--rows", "all", "--to", "-")
@@ -213,7 +213,7 @@ def rows(daemon, _, __):
 
 
 def goes_on(daemon, name):
-    """A job after a failure is none the worse."""
+    """Checks that a job after a failure succeeds as any other."""
     job = Job(daemon, f"{name}-after", *SHORT)
     job.succeed()
     expect(job.cache().whole()["eagerSteps"] == 0, f"the job after {name} runs eager")
@@ -287,7 +287,7 @@ def nodes(daemon, gpu, _):
 
 @contextlib.contextmanager
 def watched(daemon):
-    """Others look at the device all the time."""
+    """Reads /metrics and the server's info all the time."""
     done = threading.Event()
 
     def look():
@@ -328,7 +328,7 @@ def check_notes(gpu):
     forbidden = [line for line in gpu.log() if line.startswith("FORBIDDEN")]
     assert not forbidden, f"{len(forbidden)} calls that a capture forbids: {sorted(set(forbidden))[:5]}"
     callers = [line for line in gpu.log() if line.startswith("thread ")]
-    # The one that starts the daemon opens the device; from then on it is the device thread's.
+    # The thread that starts the daemon opens the device; from then on only the device's thread calls it.
     assert gpu.counts()["threads"] <= 2, f"more threads than the device's call it: {callers}"
 
 

@@ -12,11 +12,11 @@ RECORD = struct.Struct("=24sQ")
 
 
 class Absent(Exception):
-    """What this machine lacks for it."""
+    """Says what this machine lacks for the hollow GPU."""
 
 
 def cuda_bin_dir(bin_dir):
-    """The folder of programs that were built with the module for CUDA: this one, or that of build-cuda."""
+    """Returns a folder of programs that were built with the CUDA module: `bin_dir`, or build-cuda's."""
     for folder in (pathlib.Path(bin_dir), ROOT / "build-cuda" / "bin"):
         if (folder / "libpermafrost_cuda.so").exists():
             return folder.resolve()
@@ -24,7 +24,7 @@ def cuda_bin_dir(bin_dir):
 
 
 def site_packages(bin_dir):
-    """Python's packages that the programs' libtorch is one of."""
+    """Returns the folder of Python packages that has the programs' libtorch."""
     cache = bin_dir.parent / "CMakeCache.txt"
     torch_dir = re.search(r"^Torch_DIR:\w+=(.+)$", cache.read_text(), re.MULTILINE) if cache.exists() else None
     if torch_dir is None:
@@ -36,7 +36,7 @@ def site_packages(bin_dir):
 
 
 class Gpu:
-    """One, in `folder`."""
+    """A hollow GPU, with its files in `folder`."""
 
     def __init__(self, bin_dir, folder):
         self.notes = pathlib.Path(folder) / "notes"
@@ -47,16 +47,16 @@ class Gpu:
         self.preload = library / "hollow.so"
 
     def environment(self, **variables):
-        """Of a process that runs on it."""
+        """Returns the environment of a process that runs on it."""
         return {**os.environ, "HOLLOW_DIR": str(self.notes), "LD_PRELOAD": str(self.preload), "LD_LIBRARY_PATH": self.library_path, **variables}
 
     def counts(self):
-        """How often each thing was done since the process began."""
+        """Returns how often each thing was done since the process began, by name."""
         records = RECORD.iter_unpack((self.notes / "counts").read_bytes())
         return {name.rstrip(b"\0").decode(): value for name, value in records}
 
     def launches(self, first=0):
-        """What was done up to each launch of a graph since the one before it, by name, beginning with launch `first`."""
+        """Returns what was done from each launch of a graph to the next, by name, from launch `first` on."""
         lines = (self.notes / "launches").read_text().splitlines()[first:]
         return [{name: int(times) for name, times in (field.split("=") for field in line.split())} for line in lines]
 
@@ -65,7 +65,7 @@ class Gpu:
 
     @contextlib.contextmanager
     def switched(self, name):
-        """While it is entered, the switch is on."""
+        """Keeps the switch on within a `with` block."""
         switch = self.notes / name
         switch.touch()
         try:

@@ -1,9 +1,8 @@
-// A GPU that is hollow: libtorch's CUDA half runs on it, with host memory for the device's, and kernels that do
-// nothing. Preloaded (LD_PRELOAD) where there is no GPU, it shows the control flow of a CUDA backend
-// (allocations, streams, captures, pools, replays, copies, synchronisations) and no values: copies from the
-// device bring zeros, whatever is there. One of a single byte brings 1, so that allclose and equal say yes; one of
-// sixteen brings two doubles of 1, so that a mean loss is finite. It must also be found as libcuda.so.1, which libtorch
-// opens by name.
+// A hollow GPU: libtorch's CUDA half runs on it, with host memory as the device's and kernels that do nothing.
+// Preloaded (LD_PRELOAD) where there is no GPU, it shows the control flow of a CUDA backend (allocations, streams,
+// captures, pools, replays, copies, synchronisations) and no values: copies from the device bring zeros, whatever is
+// there. One of a single byte brings 1, so that allclose and equal say yes; one of sixteen brings two doubles of 1, so
+// that a mean loss is finite. It must also be found as libcuda.so.1, which libtorch opens by name.
 //
 // HOLLOW_MEMORY=BYTES  device memory (8 GiB); an allocation beyond it fails
 // HOLLOW_CARDS=N       cards that the driver has (1)
@@ -56,21 +55,21 @@ enum hollow_count {
       count_end
 };
 
-// A call of the device, by its name, on this thread.
+// Notes a call of the device on this thread, by name.
 void hollow_call(enum hollow_count what, const char* call);
 void hollow_add(enum hollow_count what, long long by);
 unsigned long long hollow_count(enum hollow_count what);
-// A line of the log, its newline included.
+// Writes a line to the log; `format` has its newline.
 void hollow_say(const char* format, ...) __attribute__((format(printf, 1, 2)));
-// Ends the line of `launches` that this launch is.
+// Writes this launch's line to `launches`.
 void hollow_note_launch(void);
 // Returns whether the switch is on.
 int hollow_is(const char* name);
-// Nonzero while a capture runs, of any stream or of this one.
+// Return nonzero while a capture runs, on any stream or on this one.
 int hollow_captures(void);
 int hollow_captures_on(const void* stream);
 void hollow_kernel_in_capture(void);
-// A call that ends a capture with an error, where the capture's mode holds for this thread.
+// Notes a call that a capture forbids: the capture fails if its mode holds for this thread.
 void hollow_forbid(const char* call);
 // Returns the device's memory in bytes.
 size_t hollow_memory(void);

@@ -58,11 +58,11 @@ static enum cudaMemoryType type_of(const void* place) {
   pthread_mutex_unlock(&blocks_lock);
   return type;
 }
-// Launches of graphs that changed what copies bring.
+// Launches while `spoil` was on; copies from the device bring this number.
 static int spoiled;
 void hollow_spoil(void) { __atomic_fetch_add(&spoiled, 1, __ATOMIC_RELAXED); }
 
-// The number of the newest capture that found no memory: it is lost, whatever follows.
+// The number of the newest capture that ran out of memory: it fails, whatever follows.
 static unsigned long long lost_capture;
 
 cudaError_t cudaMalloc(void** p, size_t n) {

@@ -23,7 +23,7 @@ static const char* const names[] = {
 #undef X
 };
 static FILE *log_file, *launch_file;
-static unsigned long long at_launch[count_end];  // the counts as they were at the last one
+static unsigned long long at_launch[count_end];  // the counts at the launch before
 static __thread int known;                       // whether this thread has called before
 
 static FILE* open_note(const char* folder, const char* name) {

@@ -1,4 +1,4 @@
-// Features of sampled jobs on the device, which gathers the rows of blocks: on the stand-in for MPS.
+// Tests, on the stand-in for MPS, sampled jobs whose features lie on the device, which gathers the rows of blocks.
 #include "train/feature_table.h"
 
 #include <ATen/ATen.h>
@@ -97,7 +97,7 @@ TEST_F(FeatureTableTest, WhereTheyDoNotFitTheHostGathers) {
   EXPECT_THAT(std::string(Make(options, 1)->reading()), IsEmpty());
 }
 
-// The mean of a row's neighbours takes less of the way than its neighbours.
+// The mean of a row's neighbours is fewer bytes to copy than the neighbours.
 TEST_F(FeatureTableTest, MeansAreMadeOnTheHost) {
   const TrainOptions options = NodeJob(nn::Architecture::kSage);
   ASSERT_TRUE(SamplingOf(options, Mode::kTrain, std::get<std::shared_ptr<const data::Graph>>(graph_)->summary())

@@ -61,7 +61,7 @@ class CudaBackend final : public Backend {
   absl::Status Within(const std::function<absl::Status()>& step) const override {
     PF_RETURN_IF_ERROR(owner_.Claim("a step"));
     const absl::Status ran = InOne(step);
-    // A job is over: what it held is free, and no step will tell so.
+    // A job has ended and freed its memory, and no later step would publish that.
     if (depth_ == 0) UnlessFatal([this] { Publish(); });
     return ran;
   }
@@ -103,7 +103,7 @@ class CudaBackend final : public Backend {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     return *at::getDeviceAllocator(c10::kCUDA);
   }
-  // Runs `step`, at a depth that is one more.
+  // Runs `step` with depth_ one higher.
   absl::Status InOne(const std::function<absl::Status()>& step) const {
     struct Level {
       explicit Level(int& of) : depth(of) { ++depth; }

@@ -19,8 +19,8 @@ struct CudaDriver {
   int (*cards)(int* cards) = nullptr;
 };
 
-// The driver in the library `path`, which stays loaded. Errors: FailedPrecondition in one line: it is missing, or is no
-// driver.
+// Loads the driver from the library `path`, which stays loaded. Errors: FailedPrecondition in one line: it is missing,
+// or is no driver.
 absl::StatusOr<CudaDriver> LoadCudaDriver(const std::string& path = kCudaDriverFile);
 
 // Returns how many cards the driver shows to this process, at least 1. Errors: FailedPrecondition in one line: there is

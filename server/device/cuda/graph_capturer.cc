@@ -50,7 +50,7 @@ class OnSideStream {
   const c10::StreamGuard scope_;
 };
 
-// The batch with the resident tensors of another: a graph reads those of the batch that it was captured with.
+// Returns the batch with the resident tensors of `of`: a graph reads those that it was captured with.
 graphcache::StepInputs WithResident(graphcache::StepInputs batch, const graphcache::StepInputs& of) {
   for (const size_t place : of.resident) batch.tensors[place] = of.tensors[place];
   return batch;
@@ -125,7 +125,8 @@ void BeginProof(const StepProgram& program, SavedState& saved) {
   if (program.steady_state) program.steady_state();
 }
 
-// The first thing that a replay of `batch` leaves otherwise than the step does on `inputs`, the same on the device.
+// Returns the first difference between what a replay of `batch` leaves and what the step leaves on `inputs`, the same
+// batch on the device; nullopt if there is none.
 absl::StatusOr<std::optional<std::string>> ProveReplay(const StepProgram& program, const graphcache::StepInputs& batch,
                                                        const graphcache::StepInputs& inputs,
                                                        GraphExecutable& executable, SavedState& saved) {

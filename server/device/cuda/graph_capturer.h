@@ -1,8 +1,7 @@
 // Executables that are graphs of the device: a whole step, captured while it ran on a stream of its own and replayed by
-// one call. A batch is copied into the one buffer that the graph reads its inputs from; what lies on the device for
-// every batch of a job is read where it is. It sees the device through a GraphDevice, so that it compiles and is tested
-// without CUDA.
-// Threads: the device thread.
+// one call. A batch is copied into the one buffer that the graph reads its inputs from; tensors that lie on the device
+// for every batch of a job are read where they are. It sees the device through a GraphDevice, so that it compiles and
+// is tested without CUDA. Threads: the device thread.
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -55,7 +55,7 @@ absl::Status GraphInputs::Take(const graphcache::StepInputs& batch, Staging& sta
   staging.UploadInto(batch, layout_, buffer_);
   const at::NoGradGuard no_grad;
   for (const size_t i : own_) {
-    // Values of an input that is on the device stay as they are: the labels of a split come again in each epoch.
+    // The same tensor on the device is not copied again, such as a split's labels in each epoch.
     if (given_[i].is_same(batch.tensors[i])) continue;
     inputs_.tensors[i].copy_(batch.tensors[i], /*non_blocking=*/true);
     given_[i] = batch.tensors[i];

@@ -16,7 +16,7 @@ namespace permafrost::device {
 
 class GraphInputs {
  public:
-  // Memory for batches of the shape of this one, which is not copied yet; its resident tensors are read where they are.
+  // Allocates memory for batches of this shape, and does not copy `batch`. Resident tensors are read where they are.
   GraphInputs(const graphcache::StepInputs& batch, c10::Device device);
 
   const graphcache::StepInputs& get() const { return inputs_; }
@@ -32,8 +32,8 @@ class GraphInputs {
   const InputLayout layout_;
   const at::Tensor buffer_;  // bytes
   graphcache::StepInputs inputs_;
-  std::vector<size_t> own_;        // places of inputs that come on the device, and are no resident ones
-  std::vector<at::Tensor> given_;  // by place: the tensor whose values such an input has
+  std::vector<size_t> own_;        // places of inputs that come on the device and are not resident
+  std::vector<at::Tensor> given_;  // by place: the tensor that such an input was copied from last
 };
 
 }  // namespace permafrost::device

@@ -21,7 +21,7 @@ at::Tensor OnHost(const at::Tensor& t) {
 
 bool IsCompared(const at::Tensor& t) { return t.defined() && t.is_floating_point() && t.numel() > 0; }
 
-// The largest |a - b|. Elements that are equal, or both NaN, are not apart. An element that is infinite or NaN in one
+// The largest |a - b|. Equal elements, and two NaNs, count as no difference. An element that is infinite or NaN in one
 // alone counts nothing: it would allow the others any distance.
 double Apart(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);

@@ -11,10 +11,10 @@ namespace {
 
 using testing::HasSubstr;
 
-// CUDA 13.0, of which libtorch 2.11's version is.
+// CUDA 13.0, which libtorch 2.11 is built for.
 constexpr int kWanted = 13000;
 
-// A driver that answers with these.
+// A fake driver that answers with these values.
 int init_answer = 0, version_answer = kWanted, cards_answer = 1;
 constexpr CudaDriver kDriver{.init = [](unsigned) { return init_answer; },
                              .version =

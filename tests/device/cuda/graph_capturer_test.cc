@@ -92,7 +92,7 @@ class GraphCapturerTest : public testing::Test {
     }
     return {out};
   }
-  // From where each copy of `work` comes.
+  // Returns the device that each copy of `work` comes from.
   static std::vector<std::string> Copies(const std::function<void()>& work) {
     std::vector<std::string> from;
     Tape::Listen(

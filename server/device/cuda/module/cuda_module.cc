@@ -23,7 +23,7 @@ class CapturedGraph final : public at::cuda::CUDAGraph {
       // Only this thread is captured: other threads go on calling the device, such as the one that gathers batches.
       capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     } catch (...) {
-      // If nothing records yet, the pool was refused, and this graph does not use it.
+      // If recording has not begun, the pool was refused, and this graph does not use it.
       if (StopRecording()) GiveUpPool();
       throw;
     }
