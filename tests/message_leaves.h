@@ -116,7 +116,7 @@ std::vector<M> ChangesOf(const M& base, const Leaf& leaf) {
       const google::protobuf::Message* const at = leaf.HolderIn(base);
       const int size = at == nullptr ? 1 : std::max(1, at->GetReflection()->FieldSize(*at, &field));
       for (int i = 1; i < size; ++i) list += ", " + value;
-      list = "[" + list + "]";
+      list.insert(0, "[").append("]");
     }
     M changed = base;
     google::protobuf::Message& holder = leaf.MutableHolderIn(changed);

@@ -134,7 +134,7 @@ class CheckpointCopier {
     if (held == Held::kGone) return false;
     const std::optional<FolderTime> held_at = TimeOf(hold);
     const std::string source = held == Held::kAll ? absl::StrCat(path_, "/", kHold) : target;
-    const absl::Status copied = copier_.CopyFolder(source, target);
+    absl::Status copied = copier_.CopyFolder(source, target);
     if (copied.ok()) {
       // Against the sums that the run wrote, so that a backup is never of damage.
       PF_ASSIGN_OR_RETURN(const auto copy, train::ListCheckpoints(to_, /*verify=*/true));

@@ -30,9 +30,9 @@ std::vector<NamedTensor>::iterator Find(std::vector<NamedTensor>& tensors, std::
   return std::ranges::find(tensors, name, &NamedTensor::name);
 }
 
-absl::Status RefuseRows(std::string_view prefix, std::string why) {
+absl::Status RefuseRows(std::string_view prefix, const std::string& why) {
   Violations violations;
-  violations.Add(absl::StrCat(AbslView(prefix), "init_from"), std::move(why));
+  violations.Add(absl::StrCat(AbslView(prefix), "init_from"), why);
   return violations.ToStatus();
 }
 

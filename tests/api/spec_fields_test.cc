@@ -30,7 +30,7 @@ absl::StatusOr<jobs::JobSpec> SpecOf(const v1::JobSpec& wire) {
   *request.mutable_spec() = wire;
   auto made = CreateRequestFromWire(request, kServerDefault, TraitsOf);
   if (!made.ok()) return made.status();
-  if (const absl::Status fits = jobs::CheckRequest(*made); !fits.ok()) return fits;
+  if (absl::Status fits = jobs::CheckRequest(*made); !fits.ok()) return fits;
   return std::move(made->spec);
 }
 

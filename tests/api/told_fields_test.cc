@@ -1,7 +1,6 @@
 // Checks every number that a job tells of its run: each field of the database's columns reaches the wire and is stored
 // again, and each field of the wire comes from one. A field that the conversion or the column drops fails here by its
 // name.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,8 +16,6 @@
 namespace permafrost::api {
 namespace {
 
-using testing::ElementsAreArray;
-using testing::IsEmpty;
 using Wire = google::protobuf::Message;
 
 // Returns another value of the same type. Times and durations are Abseil's texts.

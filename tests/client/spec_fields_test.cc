@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "client/job_flags.h"
 #include "client/job_view.h"
 #include "client/spec_file.h"
@@ -74,7 +75,7 @@ TEST(SpecFields, EachHasAFlag) {
     AddJobFlags(app, flags);
     for (const CLI::Option* option : app.get_options()) {
       for (const std::string& value : values) {
-        const auto spec = SpecOfFlags(session, before + " " + option->get_name() + "=" + value);
+        const auto spec = SpecOfFlags(session, absl::StrCat(before, " ", option->get_name(), "=", value));
         if (!spec) continue;
         set_by_flags.merge(Differences(*base, *spec));
         break;

@@ -105,6 +105,7 @@ class GraphExecutable final : public graphcache::Executable {
   void EndQuietly() {
     try {
       graph_->EndCapture();
+      // NOLINTNEXTLINE(bugprone-empty-catch): the caller tells the error that made the capture fail.
     } catch (const std::exception&) {
     }
   }
