@@ -53,7 +53,7 @@ void AddDatasetPlan(CLI::App& dataset, Command& chosen) {
   CLI::App* plan = dataset.add_subcommand(
       "plan", "What an epoch over a large graph would read from the server's disk, before anyone trains");
   const auto flags = std::make_shared<DatasetPlanFlags>();
-  const int64_t batch_size = train::DefaultOptions(nn::ModelLevel::kNode).batch_size;
+  const int64_t batch_size = spec::DefaultOptions(spec::ModelLevel::kNode).batch_size;
   plan->add_option("NAME", flags->name, "Name of the dataset")->type_name("")->required();
   plan->add_option("--memory", flags->memory_bytes, "Memory for feature rows, as 4GB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))

@@ -4,9 +4,9 @@
 
 namespace permafrost::client {
 
-std::string JobDefault(const std::function<std::string(const train::TrainOptions&)>& show) {
-  const std::string of_sets = show(train::DefaultOptions(nn::ModelLevel::kGraph)),
-                    of_nodes = show(train::DefaultOptions(nn::ModelLevel::kNode));
+std::string JobDefault(const std::function<std::string(const spec::TrainOptions&)>& show) {
+  const std::string of_sets = show(spec::DefaultOptions(spec::ModelLevel::kGraph)),
+                    of_nodes = show(spec::DefaultOptions(spec::ModelLevel::kNode));
   return absl::StrCat("default ", of_sets, of_nodes == of_sets ? "" : absl::StrCat("; on one large graph ", of_nodes));
 }
 

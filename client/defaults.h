@@ -5,12 +5,12 @@
 #include <functional>
 #include <string>
 
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::client {
 
 // "default 4; on one large graph 2": what `show` makes of a job that says no more than its dataset.
-std::string JobDefault(const std::function<std::string(const train::TrainOptions&)>& show);
+std::string JobDefault(const std::function<std::string(const spec::TrainOptions&)>& show);
 
 // A default by its name in the domain's table: "gine".
 template <class Names, class E>

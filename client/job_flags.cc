@@ -15,7 +15,7 @@
 namespace permafrost::client {
 namespace {
 
-using train::TrainOptions;
+using spec::TrainOptions;
 
 template <class Show>
 std::string NumberDefault(const Show& show) {
@@ -55,7 +55,7 @@ void Override(const BatchingFlags& flags, v1::Batching& batching) {
 
 void AddBatchingOptions(CLI::App& command, BatchingFlags& flags) {
   const std::string batching =
-      JobDefault([](const TrainOptions& o) { return NameOf(data::kBatchingNames, o.batching.kind); });
+      JobDefault([](const TrainOptions& o) { return NameOf(spec::kBatchingNames, o.batching.kind); });
   AddEnumOption(command, "--batching", flags.kind, *v1::Batching::Kind_descriptor(),
                 absl::StrCat("Which graphs meet in a training batch; balanced: of nearly equal size; budget: within "
                              "--max-nodes and --max-edges, with --fan-out each sampled block (",
@@ -186,10 +186,11 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
 
 void AddJobFlags(CLI::App& command, JobFlags& flags) {
   const std::string architecture =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kArchitectureNames, o.model.architecture); });
-  const std::string model_norm = JobDefault([](const TrainOptions& o) { return NameOf(nn::kNormNames, o.model.norm); });
+      JobDefault([](const TrainOptions& o) { return NameOf(spec::kArchitectureNames, o.model.architecture); });
+  const std::string model_norm =
+      JobDefault([](const TrainOptions& o) { return NameOf(spec::kNormNames, o.model.norm); });
   const std::string joined =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kJumpingKnowledgeNames, o.model.jumping_knowledge); });
+      JobDefault([](const TrainOptions& o) { return NameOf(spec::kJumpingKnowledgeNames, o.model.jumping_knowledge); });
   const std::string heads = NumberDefault([](const TrainOptions& o) { return o.model.heads; });
   const std::string input_dropout = NumberDefault([](const TrainOptions& o) { return o.model.input_dropout; });
   const std::string hidden = NumberDefault([](const TrainOptions& o) { return o.model.hidden_channels; });
@@ -208,16 +209,16 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   const std::string seconds = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_seconds; });
   const std::string keep = NumberDefault([](const TrainOptions& o) { return o.checkpoint.keep; });
   const std::string pooling =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kPoolingNames, o.model.pooling); });
+      JobDefault([](const TrainOptions& o) { return NameOf(spec::kPoolingNames, o.model.pooling); });
   const std::string lowering =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kLoweringNames, o.model.lowering); });
+      JobDefault([](const TrainOptions& o) { return NameOf(spec::kLoweringNames, o.model.lowering); });
   const std::string precision =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kPrecisionNames, o.model.precision); });
+      JobDefault([](const TrainOptions& o) { return NameOf(spec::kPrecisionNames, o.model.precision); });
   const std::string optimizer =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kOptimizerNames, o.optimizer.algorithm); });
+      JobDefault([](const TrainOptions& o) { return NameOf(spec::kOptimizerNames, o.optimizer.algorithm); });
   const std::string schedule =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kScheduleNames, o.optimizer.schedule); });
-  const std::string loss = JobDefault([](const TrainOptions& o) { return NameOf(nn::kLossNames, o.loss); });
+      JobDefault([](const TrainOptions& o) { return NameOf(spec::kScheduleNames, o.optimizer.schedule); });
+  const std::string loss = JobDefault([](const TrainOptions& o) { return NameOf(spec::kLossNames, o.loss); });
   command.add_option("--file", flags.file, "Job in YAML, or in JSON (*.json); flags override it")->type_name("FILE");
   command.add_option("--dataset", flags.dataset, "Dataset to train on")->type_name("NAME");
   AddEnumOption(command, "--model,--architecture", flags.model, *v1::ModelSpec::Architecture_descriptor(),

@@ -2,12 +2,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::client {
 
 void AddLinkOptions(CLI::App& command, LinkFlags& flags) {
-  const train::LinkOptions defaults;
+  const spec::LinkOptions defaults;
   AddSwitch(command, "--link-prediction", flags.enabled,
             "Predict the links of one large graph, not the labels of its nodes; each flag of links says so too");
   AddEnumOption(

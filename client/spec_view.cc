@@ -7,8 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "client/format.h"
 #include "client/job_view.h"
-#include "data/sampling/batching.h"
 #include "permafrost/v1/enum_text.h"
+#include "spec/sampling.h"
 
 namespace permafrost::client {
 namespace {
@@ -41,7 +41,7 @@ std::string BatchingText(const v1::Batching& batching) {
 
 bool HasOnlyBudget(const v1::JobSpec& spec) {
   // A budget does not say how many seeds sampled blocks have.
-  return spec.batching().kind() == v1::Batching::KIND_BUDGET && spec.batch_size() == data::kMaxBatchSize &&
+  return spec.batching().kind() == v1::Batching::KIND_BUDGET && spec.batch_size() == spec::kMaxBatchSize &&
          !spec.has_neighbor_sampling();
 }
 

@@ -1,12 +1,12 @@
 #include "client/walk_flags.h"
 
 #include "absl/strings/str_cat.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::client {
 
 void AddWalkOptions(CLI::App& command, WalkFlags& flags) {
-  const train::Node2VecOptions defaults;
+  const spec::Node2VecOptions defaults;
   command
       .add_option("--walk-length", flags.walk_length,
                   absl::StrCat("node2vec: nodes of a walk, 2..1000 (default ", defaults.walk_length, ")"))

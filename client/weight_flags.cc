@@ -13,19 +13,19 @@ namespace {
 
 template <class Show>
 std::string UpdateDefault(const Show& show) {
-  return JobDefault([&show](const train::TrainOptions& options) { return absl::StrCat(show(options.optimizer)); });
+  return JobDefault([&show](const spec::TrainOptions& options) { return absl::StrCat(show(options.optimizer)); });
 }
 
 }  // namespace
 
 void AddUpdateOptions(CLI::App& command, UpdateFlags& flags) {
-  using nn::OptimizerOptions;
+  using spec::OptimizerOptions;
   const std::string patience = UpdateDefault([](const OptimizerOptions& o) { return o.plateau_patience; });
   const std::string threshold = UpdateDefault([](const OptimizerOptions& o) { return o.plateau_threshold; });
   const std::string least = UpdateDefault([](const OptimizerOptions& o) { return o.min_learning_rate; });
   const std::string accumulate = UpdateDefault([](const OptimizerOptions& o) { return o.accumulate_steps; });
   const std::string decayed = JobDefault(
-      [](const train::TrainOptions& o) { return NameOf(nn::kWeightDecayOfNames, o.optimizer.weight_decay_of); });
+      [](const spec::TrainOptions& o) { return NameOf(spec::kWeightDecayOfNames, o.optimizer.weight_decay_of); });
   command
       .add_option(
           "--plateau-patience", flags.plateau_patience,

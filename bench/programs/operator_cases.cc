@@ -120,7 +120,7 @@ OperatorCase RoundedMlpCase(int64_t rows, int64_t width) {
       "mlp_" + std::to_string(rows) + "x" + std::to_string(width) + "_bfloat16", Shape({rows, width, width, width}),
       {at::randn({rows, width}), weight, vector, weight, vector},
       [](const std::vector<Tensor>& leaf) {
-        const LoweringScope scope(Lowering::kAuto, Precision::kBfloat16);
+        const LoweringScope scope(spec::Lowering::kAuto, spec::Precision::kBfloat16);
         return Mlp(leaf[0], leaf[1], leaf[2], leaf[3], leaf[4]);
       },
       [=](const std::vector<Tensor>& leaf) {
@@ -148,7 +148,7 @@ OperatorCase PoolCase(int64_t width) {
   const Tensor sizes = at::bincount(graph, {}, kGraphs).clamp_min(1).unsqueeze(1);
   return Both(
       "pool", Shape({kNodes, width}) + " to " + std::to_string(kGraphs), {at::randn({kNodes, width})},
-      [=](const std::vector<Tensor>& leaf) { return PoolRows(leaf[0], graph, kGraphs, Pooling::kMean); },
+      [=](const std::vector<Tensor>& leaf) { return PoolRows(leaf[0], graph, kGraphs, spec::Pooling::kMean); },
       [=](const std::vector<Tensor>& leaf) {
         return at::zeros({kGraphs, width}).index_add(0, graph, leaf[0]) / sizes;
       });
@@ -238,14 +238,14 @@ OperatorCase SkipGramCase(int64_t nodes, int64_t seeds, int64_t width) {
   const WalkLayout layout;
   const Tensor table = at::randn({nodes, width}), real = at::full({1}, seeds, at::kLong);
   const Tensor walks = Uniform(nodes, kBatches * seeds * layout.all() * kLength).view({kBatches, -1, kLength});
-  const auto steps = [=](Lowering lowering) {
+  const auto steps = [=](spec::Lowering lowering) {
     return [=, batch = int64_t{0}]() mutable {
       const LoweringScope scope(lowering);
       SkipGram(table, walks[batch++ % kBatches], real, layout);
     };
   };
-  return {"skip_gram", std::to_string(seeds) + " seeds, " + Shape({nodes, width}), steps(Lowering::kAuto),
-          steps(Lowering::kPlain)};
+  return {"skip_gram", std::to_string(seeds) + " seeds, " + Shape({nodes, width}), steps(spec::Lowering::kAuto),
+          steps(spec::Lowering::kPlain)};
 }
 
 OperatorCase DropoutCase(int64_t width) {
@@ -256,9 +256,9 @@ OperatorCase DropoutCase(int64_t width) {
       [](const std::vector<Tensor>& leaf) { return at::dropout(leaf[0], 0.5, /*train=*/true); });
 }
 
-OperatorCase LossCase(const char* name, Loss loss, int64_t rows, int64_t width) {
-  Tensor labels =
-      loss == Loss::kCrossEntropy ? Uniform(width, rows).to(at::kFloat).unsqueeze(1) : at::rand({rows, width}).round();
+OperatorCase LossCase(const char* name, spec::Loss loss, int64_t rows, int64_t width) {
+  Tensor labels = loss == spec::Loss::kCrossEntropy ? Uniform(width, rows).to(at::kFloat).unsqueeze(1)
+                                                    : at::rand({rows, width}).round();
   labels[rows - 1].fill_(std::numeric_limits<float>::quiet_NaN());
   return Both(
       name, Shape({rows, width}), {at::randn({rows, width})},
@@ -321,9 +321,9 @@ std::vector<OperatorCase> MakeOperatorCases() {
   cases.push_back(WideCase(2600, 1000, 64));
   cases.push_back(SkipGramCase(100'000, 16, 128));
   cases.push_back(DropoutCase(64));
-  cases.push_back(LossCase("regression_loss", Loss::kL1, kGraphs + 1, 1));
-  cases.push_back(LossCase("cross_entropy_loss", Loss::kCrossEntropy, 1024, 47));
-  cases.push_back(LossCase("binary_cross_entropy_loss", Loss::kBce, 128, 12));
+  cases.push_back(LossCase("regression_loss", spec::Loss::kL1, kGraphs + 1, 1));
+  cases.push_back(LossCase("cross_entropy_loss", spec::Loss::kCrossEntropy, 1024, 47));
+  cases.push_back(LossCase("binary_cross_entropy_loss", spec::Loss::kBce, 128, 12));
   cases.push_back(AdamCase(64));
   cases.push_back(AdamCase(256));
   return cases;

@@ -27,9 +27,9 @@ namespace permafrost::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using graphcache::OnMiss;
-using graphcache::Policy;
-using graphcache::Shapes;
+using spec::OnMiss;
+using spec::Policy;
+using spec::Shapes;
 
 struct Settings {
   std::string store;
@@ -54,7 +54,7 @@ class Silent : public RunContext {
 
 // One way of serving a step, with a model of its own.
 struct Arm {
-  Arm(const char* arm_name, TrainOptions options, const std::shared_ptr<const data::GraphSet>& set)
+  Arm(const char* arm_name, spec::TrainOptions options, const std::shared_ptr<const data::GraphSet>& set)
       : name(arm_name),
         task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; })),
         batcher(task->batcher()),
@@ -93,13 +93,13 @@ int Run(const Settings& settings) {
   if (!set.ok()) throw std::runtime_error(std::string(set.status().message()));
   const auto batcher = data::Batcher::Create(*set);
   if (!batcher.ok()) throw std::runtime_error(std::string(batcher.status().message()));
-  TrainOptions options;
+  spec::TrainOptions options;
   options.model = {.hidden_channels = settings.hidden, .num_layers = settings.layers};
   options.batch_size = settings.batch_size;
   options.epochs = 100;
   options.seed = 1;
-  const auto with = [&](graphcache::PolicyOptions policy) {
-    TrainOptions o = options;
+  const auto with = [&](spec::PolicyOptions policy) {
+    spec::TrainOptions o = options;
     o.graph_cache = policy;
     return o;
   };

@@ -13,7 +13,7 @@ namespace permafrost::api {
 grpc::ServerUnaryReactor* CensusService::CensusGraphCache(grpc::CallbackServerContext* context,
                                                           const v1::CensusGraphCacheRequest* request,
                                                           v1::CensusGraphCacheResponse* response) {
-  absl::StatusOr<jobs::JobSpec> spec = SpecFromWire(*request, default_graph_cache_, LevelsOf(jobs_));
+  absl::StatusOr<spec::JobSpec> spec = SpecFromWire(*request, default_graph_cache_, LevelsOf(jobs_));
   if (!spec.ok()) return Reply(context, spec.status());
   const absl::StatusOr<graphcache::TorchRelease> release = TorchReleaseFromWire(request->torch_release());
   if (!release.ok()) return Reply(context, release.status());

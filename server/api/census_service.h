@@ -4,15 +4,15 @@
 #pragma once
 
 #include "api/call_limits.h"
-#include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/census.grpc.pb.h"
+#include "spec/policy.h"
 
 namespace permafrost::api {
 
 class CensusService final : public v1::CensusService::CallbackService {
  public:
-  CensusService(const graphcache::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, CallLimits& limits)
+  CensusService(const spec::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, CallLimits& limits)
       : default_graph_cache_(default_graph_cache), jobs_(jobs), limits_(limits) {}
 
   grpc::ServerUnaryReactor* CensusGraphCache(grpc::CallbackServerContext* context,
@@ -20,7 +20,7 @@ class CensusService final : public v1::CensusService::CallbackService {
                                              v1::CensusGraphCacheResponse* response) override;
 
  private:
-  const graphcache::PolicyOptions default_graph_cache_;
+  const spec::PolicyOptions default_graph_cache_;
   jobs::JobManager& jobs_;
   CallLimits& limits_;
 };

@@ -8,12 +8,12 @@
 #include "api/text.h"
 #include "api/wire_enum.h"
 #include "base/status.h"
-#include "nn/options.h"
+#include "spec/model.h"
 
 namespace permafrost::api {
 namespace {
 
-using CensusLowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
+using CensusLowerings = WireEnum<v1::ModelSpec::Lowering, spec::kLoweringNames>;
 
 void OperatorToWire(const graphcache::OpCensus& op, v1::OperatorCensus& wire) {
   wire.set_name(ValidUtf8(op.op));
@@ -46,7 +46,8 @@ v1::CensusGraphCacheResponse CensusToWire(const graphcache::Census& census) {
   wire.set_torch_release(std::string(graphcache::kTorchReleaseNames.Name(census.release)));
   for (const graphcache::LoweringCensus& lowering : census.lowerings) {
     v1::LoweringCensus& to = *wire.add_lowerings();
-    to.set_lowering(CensusLowerings::ToWire(nn::kLoweringNames.Parse(lowering.lowering).value_or(nn::Lowering::kAuto)));
+    to.set_lowering(
+        CensusLowerings::ToWire(spec::kLoweringNames.Parse(lowering.lowering).value_or(spec::Lowering::kAuto)));
     StepToWire(lowering.modes[static_cast<size_t>(Mode::kTrain)], *to.mutable_train());
     StepToWire(lowering.modes[static_cast<size_t>(Mode::kEval)], *to.mutable_eval());
     for (const graphcache::CensusRow& row : lowering.rows) CensusRowToWire(row, *to.add_rows());

@@ -50,7 +50,7 @@ absl::StatusOr<data::DatasetPlanQuery> DatasetPlanQueryFromWire(const v1::PlanDa
   if (wire.batch_size() != 0) query.batch_size = wire.batch_size();
   query.sampling.fan_outs.assign(wire.neighbors().fan_outs().begin(), wire.neighbors().fan_outs().end());
   ReadDraws(wire.neighbors(), "neighbors.", query.sampling, violations);
-  query.sampling.disjoint |= query.sampling.temporal != data::TemporalSampling::kNone;
+  query.sampling.disjoint |= query.sampling.temporal != spec::TemporalSampling::kNone;
   query.sampling.seed = wire.seed();
   if (wire.neighbors().has_seed_time()) {
     violations.Add("neighbors.seed_time",

@@ -14,9 +14,9 @@
 namespace permafrost::api {
 namespace {
 
-using Policies = WireEnum<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>;
-using OnMisses = WireEnum<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>;
-using AllShapes = WireEnum<v1::GraphCachePolicy::Shapes, graphcache::kShapesNames>;
+using Policies = WireEnum<v1::GraphCachePolicy::Policy, spec::kPolicyNames>;
+using OnMisses = WireEnum<v1::GraphCachePolicy::OnMiss, spec::kOnMissNames>;
+using AllShapes = WireEnum<v1::GraphCachePolicy::Shapes, spec::kShapesNames>;
 using Modes = WireEnum<v1::GraphCacheMode, kModeNames>;
 using Causes = WireEnum<v1::GraphCacheCause, graphcache::kCauseNames>;
 using FreezeSources = WireEnum<v1::FreezePointSource, graphcache::kFreezeSourceNames>;
@@ -120,7 +120,7 @@ void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
   wire.set_graphs(shape.graphs);
 }
 
-v1::GraphCachePolicy::Shapes ShapesToWire(graphcache::Shapes shapes) { return AllShapes::ToWire(shapes); }
+v1::GraphCachePolicy::Shapes ShapesToWire(spec::Shapes shapes) { return AllShapes::ToWire(shapes); }
 
 v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source) { return FreezeSources::ToWire(source); }
 
@@ -191,7 +191,7 @@ v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry) {
   return wire;
 }
 
-v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& options) {
+v1::GraphCachePolicy GraphCachePolicyToWire(const spec::PolicyOptions& options) {
   v1::GraphCachePolicy wire;
   wire.set_policy(Policies::ToWire(options.policy));
   wire.set_freeze_at(options.freeze_at);
@@ -204,11 +204,11 @@ v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& opt
   return wire;
 }
 
-graphcache::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
-                                                   const graphcache::PolicyOptions& defaults, Violations& violations) {
+spec::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
+                                             const spec::PolicyOptions& defaults, Violations& violations) {
   graphcache::PolicyUpdate given = ReadPolicy(wire, prefix, violations);
   if (given.policy && *given.policy != defaults.policy && !given.freeze_at) given.freeze_at = 0;
-  if (graphcache::KeepsNothing(given.policy.value_or(defaults.policy)) && !given.strict) given.strict = false;
+  if (spec::KeepsNothing(given.policy.value_or(defaults.policy)) && !given.strict) given.strict = false;
   return graphcache::Updated(defaults, given);
 }
 

@@ -7,9 +7,9 @@
 #include "base/id.h"
 #include "base/status.h"
 #include "graphcache/command.h"
-#include "graphcache/policy.h"
 #include "graphcache/snapshot.h"
 #include "permafrost/v1/graph_cache.pb.h"
+#include "spec/policy.h"
 
 namespace permafrost::api {
 
@@ -17,15 +17,15 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
 v1::ExplainGraphCacheResponse ExplanationToWire(const JobId& job, const graphcache::Snapshot& snapshot);
 v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry);
 void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire);
-v1::GraphCachePolicy::Shapes ShapesToWire(graphcache::Shapes shapes);
+v1::GraphCachePolicy::Shapes ShapesToWire(spec::Shapes shapes);
 v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source);
-v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& options);
+v1::GraphCachePolicy GraphCachePolicyToWire(const spec::PolicyOptions& options);
 
 // A job's policy: what is not given is as in `defaults`, but the freeze point of a policy other than theirs is derived,
 // and one that keeps nothing is not strict. Adds a violation for each enum value that is unknown; fields are named
 // after `prefix` ("spec.graph_cache.").
-graphcache::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
-                                                   const graphcache::PolicyOptions& defaults, Violations& violations);
+spec::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
+                                             const spec::PolicyOptions& defaults, Violations& violations);
 
 // Adds a violation of `policy` where it is missing, or of its field for each enum value that is unknown.
 // graphcache::Check decides whether any of it makes sense for the cache.

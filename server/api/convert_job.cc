@@ -22,21 +22,21 @@ namespace permafrost::api {
 namespace {
 
 using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
-using NonFinites = WireEnum<v1::JobSpec::NonFinite, train::kNonFiniteNames>;
-using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
-using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
-using Aggregations = WireEnum<v1::ModelSpec::Aggregation, nn::kAggregationNames>;
-using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
-using Precisions = WireEnum<v1::ModelSpec::Precision, nn::kPrecisionNames>;
-using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, nn::kJumpingKnowledgeNames>;
-using NodeInputs = WireEnum<v1::ModelSpec::NodeInputs, nn::kNodeInputsNames>;
-using EdgeInputs = WireEnum<v1::ModelSpec::EdgeInputs, nn::kEdgeInputsNames>;
-using Norms = WireEnum<v1::ModelSpec::Norm, nn::kNormNames>;
-using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
-using Batchings = WireEnum<v1::Batching::Kind, data::kBatchingNames>;
-using NegativeSamplings = WireEnum<v1::LinkPrediction::NegativeSampling, data::kNegativeSamplingNames>;
-using LinkSplits = WireEnum<v1::LinkPrediction::Split, train::kLinkSplitNames>;
-using Decoders = WireEnum<v1::LinkPrediction::Decoder, nn::kLinkScoreNames>;
+using NonFinites = WireEnum<v1::JobSpec::NonFinite, spec::kNonFiniteNames>;
+using Losses = WireEnum<v1::JobSpec::Loss, spec::kLossNames>;
+using Architectures = WireEnum<v1::ModelSpec::Architecture, spec::kArchitectureNames>;
+using Aggregations = WireEnum<v1::ModelSpec::Aggregation, spec::kAggregationNames>;
+using Lowerings = WireEnum<v1::ModelSpec::Lowering, spec::kLoweringNames>;
+using Precisions = WireEnum<v1::ModelSpec::Precision, spec::kPrecisionNames>;
+using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, spec::kJumpingKnowledgeNames>;
+using NodeInputs = WireEnum<v1::ModelSpec::NodeInputs, spec::kNodeInputsNames>;
+using EdgeInputs = WireEnum<v1::ModelSpec::EdgeInputs, spec::kEdgeInputsNames>;
+using Norms = WireEnum<v1::ModelSpec::Norm, spec::kNormNames>;
+using Poolings = WireEnum<v1::ModelSpec::Pooling, spec::kPoolingNames>;
+using Batchings = WireEnum<v1::Batching::Kind, spec::kBatchingNames>;
+using NegativeSamplings = WireEnum<v1::LinkPrediction::NegativeSampling, spec::kNegativeSamplingNames>;
+using LinkSplits = WireEnum<v1::LinkPrediction::Split, spec::kLinkSplitNames>;
+using Decoders = WireEnum<v1::LinkPrediction::Decoder, spec::kLinkScoreNames>;
 using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
 // proto3's zero is "not set": the domain's default stays.
@@ -45,8 +45,8 @@ void ReadNumber(Wire wire, Domain& out) {
   if (wire != 0) out = wire;
 }
 
-train::NodeTrainingOptions NodesFromWire(const v1::NeighborSampling& wire, Violations& violations) {
-  train::NodeTrainingOptions nodes;
+spec::NodeTrainingOptions NodesFromWire(const v1::NeighborSampling& wire, Violations& violations) {
+  spec::NodeTrainingOptions nodes;
   nodes.fan_outs.assign(wire.fan_outs().begin(), wire.fan_outs().end());
   nodes.eval_fan_outs.assign(wire.eval_fan_outs().begin(), wire.eval_fan_outs().end());
   ReadDraws(wire, "spec.neighbor_sampling.", nodes, violations);
@@ -57,7 +57,7 @@ train::NodeTrainingOptions NodesFromWire(const v1::NeighborSampling& wire, Viola
   return nodes;
 }
 
-void NodesToWire(const train::NodeTrainingOptions& nodes, v1::NeighborSampling& wire) {
+void NodesToWire(const spec::NodeTrainingOptions& nodes, v1::NeighborSampling& wire) {
   wire.mutable_fan_outs()->Add(nodes.fan_outs.begin(), nodes.fan_outs.end());
   wire.mutable_eval_fan_outs()->Add(nodes.eval_fan_outs.begin(), nodes.eval_fan_outs.end());
   DrawsToWire(nodes, wire);
@@ -67,8 +67,8 @@ void NodesToWire(const train::NodeTrainingOptions& nodes, v1::NeighborSampling& 
   wire.set_no_page_advice(!nodes.advise_pages);
 }
 
-train::LinkOptions LinksFromWire(const v1::LinkPrediction& wire, bool dataset_gives, Violations& violations) {
-  train::LinkOptions links{.enabled = true, .given = dataset_gives};
+spec::LinkOptions LinksFromWire(const v1::LinkPrediction& wire, bool dataset_gives, Violations& violations) {
+  spec::LinkOptions links{.enabled = true, .given = dataset_gives};
   LinkSplits::Read(wire.split(), "spec.link_prediction.split", links.given, violations);
   for (const auto& [present, field] :
        {std::pair(wire.has_valid_part(), "valid_part"), std::pair(wire.has_test_part(), "test_part")}) {
@@ -87,7 +87,7 @@ train::LinkOptions LinksFromWire(const v1::LinkPrediction& wire, bool dataset_gi
   return links;
 }
 
-void LinksToWire(const train::LinkOptions& links, v1::LinkPrediction& wire) {
+void LinksToWire(const spec::LinkOptions& links, v1::LinkPrediction& wire) {
   wire.set_split(LinkSplits::ToWire(links.given));
   if (!links.given) {
     wire.set_valid_part(links.split.valid_part);
@@ -100,22 +100,22 @@ void LinksToWire(const train::LinkOptions& links, v1::LinkPrediction& wire) {
   wire.set_decoder(Decoders::ToWire(links.score));
 }
 
-data::BatchingOptions BatchingFromWire(const v1::Batching& wire, Violations& violations) {
-  data::BatchingOptions batching;
+spec::BatchingOptions BatchingFromWire(const v1::Batching& wire, Violations& violations) {
+  spec::BatchingOptions batching;
   Batchings::Read(wire.kind(), "spec.batching.kind", batching.kind, violations);
   batching.max_nodes = wire.max_nodes();
   batching.max_edges = wire.max_edges();
   return batching;
 }
 
-void BatchingToWire(const data::BatchingOptions& batching, v1::Batching& wire) {
+void BatchingToWire(const spec::BatchingOptions& batching, v1::Batching& wire) {
   wire.set_kind(Batchings::ToWire(batching.kind));
   wire.set_max_nodes(batching.max_nodes);
   wire.set_max_edges(batching.max_edges);
 }
 
-train::Node2VecOptions Node2VecFromWire(const v1::Node2Vec& wire) {
-  train::Node2VecOptions walks;
+spec::Node2VecOptions Node2VecFromWire(const v1::Node2Vec& wire) {
+  spec::Node2VecOptions walks;
   ReadNumber(wire.walk_length(), walks.walk_length);
   ReadNumber(wire.context_size(), walks.context_size);
   ReadNumber(wire.walks_per_node(), walks.walks_per_node);
@@ -125,7 +125,7 @@ train::Node2VecOptions Node2VecFromWire(const v1::Node2Vec& wire) {
   return walks;
 }
 
-void Node2VecToWire(const train::Node2VecOptions& walks, v1::Node2Vec& wire) {
+void Node2VecToWire(const spec::Node2VecOptions& walks, v1::Node2Vec& wire) {
   wire.set_walk_length(walks.walk_length);
   wire.set_context_size(walks.context_size);
   wire.set_walks_per_node(walks.walks_per_node);
@@ -136,20 +136,20 @@ void Node2VecToWire(const train::Node2VecOptions& walks, v1::Node2Vec& wire) {
 
 // Guesses for a dataset that is not known: the level of a model that has one alone, what else the spec says, or the
 // level that the model had first.
-nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
+spec::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
-  if (architecture && !nn::TraitsOf(*architecture).of_nodes) return nn::ModelLevel::kGraph;
+  if (architecture && !spec::TraitsOf(*architecture).of_nodes) return spec::ModelLevel::kGraph;
   // A budget bounds sampled blocks, too.
   const bool bounds_blocks = wire.batching().kind() == v1::Batching::KIND_BUDGET && wire.has_neighbor_sampling();
-  if ((wire.has_batching() && !bounds_blocks) || wire.has_cross_validation()) return nn::ModelLevel::kGraph;
+  if ((wire.has_batching() && !bounds_blocks) || wire.has_cross_validation()) return spec::ModelLevel::kGraph;
   if (wire.has_neighbor_sampling() || wire.has_link_prediction() || wire.has_node2vec() ||
       wire.model().edge_inputs() != 0) {
-    return nn::ModelLevel::kNode;
+    return spec::ModelLevel::kNode;
   }
-  return architecture ? nn::FirstLevelOf(*architecture) : nn::ModelLevel::kGraph;
+  return architecture ? spec::FirstLevelOf(*architecture) : spec::ModelLevel::kGraph;
 }
 
-void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& violations) {
+void ReadModel(const v1::ModelSpec& wire, spec::ModelOptions& model, Violations& violations) {
   Architectures::Read(wire.architecture(), "spec.model.architecture", model.architecture, violations);
   Poolings::Read(wire.pooling(), "spec.model.pooling", model.pooling, violations);
   Aggregations::Read(wire.aggregation(), "spec.model.aggregation", model.aggregation, violations);
@@ -170,7 +170,7 @@ void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& v
   EdgeInputs::Read(wire.edge_inputs(), "spec.model.edge_inputs", model.edge_inputs, violations);
 }
 
-void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
+void ModelToWire(const spec::ModelOptions& model, v1::ModelSpec& wire) {
   wire.set_architecture(Architectures::ToWire(model.architecture));
   wire.set_hidden_channels(static_cast<int32_t>(model.hidden_channels));
   wire.set_num_layers(static_cast<int32_t>(model.num_layers));
@@ -190,29 +190,29 @@ void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
   wire.set_edge_inputs(EdgeInputs::ToWire(model.edge_inputs));
 }
 
-jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOptions& default_graph_cache,
+spec::JobSpec SpecFromWire(const v1::JobSpec& wire, const spec::PolicyOptions& default_graph_cache,
                            const LevelOf& level_of, Violations& violations) {
-  jobs::JobSpec spec;
-  train::TrainOptions& train = spec.train;
+  spec::JobSpec spec;
+  spec::TrainOptions& train = spec.train;
   auto dataset = ParseDatasetName("spec.dataset", wire.dataset());
   if (!dataset.ok()) violations.AddMissing(dataset.status());
   const auto known = dataset.ok() && level_of ? level_of(*dataset) : std::nullopt;
-  train = train::DefaultOptions(known ? known->level : GuessLevel(wire));
+  train = spec::DefaultOptions(known ? known->level : GuessLevel(wire));
   if (dataset.ok()) train.dataset = *std::move(dataset);
   train.nodes = NodesFromWire(wire.neighbor_sampling(), violations);
   train.batching = BatchingFromWire(wire.batching(), violations);
   const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
-  if (train.model.level == nn::ModelLevel::kNode) ReadNumber(hops, train.model.num_layers);
-  if (wire.model().architecture() == v1::ModelSpec::ARCHITECTURE_NODE2VEC) train::SetNode2VecDefaults(train);
+  if (train.model.level == spec::ModelLevel::kNode) ReadNumber(hops, train.model.num_layers);
+  if (wire.model().architecture() == v1::ModelSpec::ARCHITECTURE_NODE2VEC) spec::SetNode2VecDefaults(train);
   ReadModel(wire.model(), train.model, violations);
   // Rows that are all alike would be what batch norm sees. The job says so, since those of older servers have none.
-  if (train.model.node_inputs == nn::NodeInputs::kAuto && known && known->bare_nodes) {
-    train.model.node_inputs = nn::NodeInputs::kDegree;
+  if (train.model.node_inputs == spec::NodeInputs::kAuto && known && known->bare_nodes) {
+    train.model.node_inputs = spec::NodeInputs::kDegree;
   }
   train.node2vec = Node2VecFromWire(wire.node2vec());
-  if (wire.has_node2vec() && !train::Walks(train)) {
+  if (wire.has_node2vec() && !spec::Walks(train)) {
     violations.Add("spec.node2vec",
-                   absl::StrCat("is given for ", AbslView(nn::kArchitectureNames.Name(train.model.architecture)),
+                   absl::StrCat("is given for ", AbslView(spec::kArchitectureNames.Name(train.model.architecture)),
                                 "; accepted: for architecture node2vec"));
   }
   ReadOptimizer(wire.optimizer(), train.optimizer, violations);
@@ -220,7 +220,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   train.fixed_parameters.assign(wire.fixed_parameters().begin(), wire.fixed_parameters().end());
   if (wire.has_link_prediction()) {
     train.links = LinksFromWire(wire.link_prediction(), known && known->gives_links, violations);
-    train.loss = nn::Loss::kBce;
+    train.loss = spec::Loss::kBce;
   }
   Losses::Read(wire.loss(), "spec.loss", train.loss, violations);
   train.class_weights.assign(wire.class_weights().begin(), wire.class_weights().end());
@@ -231,8 +231,8 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   ReadNumber(wire.epochs(), train.epochs);
   train.patience = wire.patience();
   // A budget alone says how many graphs meet. It does not say how many seeds sampled blocks have.
-  if (train.batching.kind == data::BatchingKind::kBudget && train.model.level == nn::ModelLevel::kGraph) {
-    train.batch_size = data::kMaxBatchSize;
+  if (train.batching.kind == spec::BatchingKind::kBudget && train.model.level == spec::ModelLevel::kGraph) {
+    train.batch_size = spec::kMaxBatchSize;
   }
   ReadNumber(wire.batch_size(), train.batch_size);
   train.seed = wire.seed();
@@ -249,8 +249,8 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   return spec;
 }
 
-void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
-  const train::TrainOptions& train = spec.train;
+void SpecToWire(const spec::JobSpec& spec, v1::JobSpec& wire) {
+  const spec::TrainOptions& train = spec.train;
   wire.set_dataset(FormatDatasetName(train.dataset));
   ModelToWire(train.model, *wire.mutable_model());
   OptimizerToWire(train.optimizer, *wire.mutable_optimizer());
@@ -258,7 +258,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   for (const std::string& prefix : train.fixed_parameters) wire.add_fixed_parameters(ValidUtf8(prefix));
   wire.set_loss(Losses::ToWire(train.loss));
   wire.mutable_class_weights()->Add(train.class_weights.begin(), train.class_weights.end());
-  for (const nn::Metric metric : train.metrics) wire.add_metrics(MetricToWire(metric));
+  for (const spec::Metric metric : train.metrics) wire.add_metrics(MetricToWire(metric));
   if (train.cross_validation.folds > 0) {
     v1::CrossValidation& folds = *wire.mutable_cross_validation();
     folds.set_folds(train.cross_validation.folds);
@@ -266,7 +266,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
     folds.set_seed(train.cross_validation.seed);
   }
   if (train.links.enabled) LinksToWire(train.links, *wire.mutable_link_prediction());
-  if (train::Walks(train)) Node2VecToWire(train.node2vec, *wire.mutable_node2vec());
+  if (spec::Walks(train)) Node2VecToWire(train.node2vec, *wire.mutable_node2vec());
   wire.set_epochs(train.epochs);
   wire.set_patience(train.patience);
   wire.set_batch_size(train.batch_size);
@@ -279,9 +279,9 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.mutable_checkpoint()->set_every_seconds(train.checkpoint.every_seconds);
   wire.mutable_checkpoint()->set_keep(static_cast<int32_t>(train.checkpoint.keep));
   *wire.mutable_graph_cache() = GraphCachePolicyToWire(train.graph_cache);
-  if (train.model.level == nn::ModelLevel::kNode) {
+  if (train.model.level == spec::ModelLevel::kNode) {
     NodesToWire(train.nodes, *wire.mutable_neighbor_sampling());
-    if (train.batching != data::BatchingOptions()) BatchingToWire(train.batching, *wire.mutable_batching());
+    if (train.batching != spec::BatchingOptions()) BatchingToWire(train.batching, *wire.mutable_batching());
   } else {
     BatchingToWire(train.batching, *wire.mutable_batching());
   }
@@ -290,7 +290,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
 }  // namespace
 
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
-                                                          const graphcache::PolicyOptions& default_graph_cache,
+                                                          const spec::PolicyOptions& default_graph_cache,
                                                           const LevelOf& level_of) {
   Violations violations;
   jobs::CreateRequest request;
@@ -323,7 +323,7 @@ v1::Job JobToWire(const jobs::Job& job) {
   SetTime(job.end_time, [&wire] { return wire.mutable_end_time(); });
   LifeToWire(job, wire);
   ProgressToWire(job.progress, *wire.mutable_progress());
-  const std::vector<nn::Metric> metrics = train::MetricsOf(job.spec.train);
+  const std::vector<spec::Metric> metrics = spec::MetricsOf(job.spec.train);
   for (const train::EpochMetrics& epoch : job.epochs) EpochToWire(epoch, metrics, *wire.add_epochs());
   if (job.result) ResultToWire(*job.result, metrics, *wire.mutable_result());
   wire.set_resumes(job.resumes);

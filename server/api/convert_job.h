@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "graphcache/policy.h"
 #include "jobs/job.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/job.pb.h"
+#include "spec/policy.h"
 
 namespace permafrost::api {
 
@@ -25,8 +25,9 @@ inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
 // As above, but of the dataset of a job that is there: what it was to that job. One that is gone, or another by now, is
 // known by what the job says of it.
 inline LevelOf LevelsOf(const jobs::JobManager& jobs, const jobs::Job& of) {
-  const train::TrainOptions& train = of.spec.train;
-  const bool bare = train.model.level == nn::ModelLevel::kGraph && train.model.node_inputs == nn::NodeInputs::kDegree;
+  const spec::TrainOptions& train = of.spec.train;
+  const bool bare =
+      train.model.level == spec::ModelLevel::kGraph && train.model.node_inputs == spec::NodeInputs::kDegree;
   return [&jobs, dataset = train.dataset, uid = of.dataset_uid, made = of.create_time,
           told = jobs::DatasetTraits{.level = train.model.level, .gives_links = train.links.given, .bare_nodes = bare}](
              const DatasetId& id) {
@@ -44,12 +45,12 @@ inline LevelOf LevelsOf(const jobs::JobManager& jobs, const jobs::Job& of) {
 // hold what the wire says, with a violation for every bad field at once. Values out of range are the job manager's to
 // refuse.
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
-                                                          const graphcache::PolicyOptions& default_graph_cache,
+                                                          const spec::PolicyOptions& default_graph_cache,
                                                           const LevelOf& level_of = {});
 // The spec of a request that is about a job which is not made; none stands for one of defaults. As a job that is only
 // to be checked.
 template <class Request>
-absl::StatusOr<jobs::JobSpec> SpecFromWire(const Request& wire, const graphcache::PolicyOptions& default_graph_cache,
+absl::StatusOr<spec::JobSpec> SpecFromWire(const Request& wire, const spec::PolicyOptions& default_graph_cache,
                                            const LevelOf& level_of) {
   v1::CreateJobRequest create;
   if (wire.has_spec()) *create.mutable_spec() = wire.spec();

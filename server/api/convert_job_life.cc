@@ -44,7 +44,7 @@ absl::Time DeadlineFromWire(const v1::JobSpec& wire, std::string_view field, Vio
   return absl::FromUnixSeconds(seconds) + absl::Nanoseconds(nanos);
 }
 
-void LimitsToWire(const jobs::JobLimits& limits, v1::JobSpec& wire) {
+void LimitsToWire(const spec::JobLimits& limits, v1::JobSpec& wire) {
   SetDuration(limits.max_runtime, [&wire] { return wire.mutable_max_runtime(); });
   SetTime(limits.deadline, [&wire] { return wire.mutable_deadline(); });
 }

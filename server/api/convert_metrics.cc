@@ -9,15 +9,15 @@
 namespace permafrost::api {
 namespace {
 
-using Metrics = WireEnum<v1::Metric, nn::kMetricNames>;
+using Metrics = WireEnum<v1::Metric, spec::kMetricNames>;
 
 }  // namespace
 
-v1::Metric MetricToWire(nn::Metric metric) { return Metrics::ToWire(metric); }
+v1::Metric MetricToWire(spec::Metric metric) { return Metrics::ToWire(metric); }
 
-std::vector<nn::Metric> MetricsFromWire(const google::protobuf::RepeatedField<int>& wire, std::string_view field,
-                                        Violations& violations) {
-  std::vector<nn::Metric> metrics;
+std::vector<spec::Metric> MetricsFromWire(const google::protobuf::RepeatedField<int>& wire, std::string_view field,
+                                          Violations& violations) {
+  std::vector<spec::Metric> metrics;
   // A request has room for a million of them.
   if (static_cast<std::size_t>(wire.size()) > Metrics::size()) {
     violations.Add(field, absl::StrCat("has ", wire.size(), " entries; accepted: at most the ", Metrics::size(),
@@ -35,7 +35,7 @@ std::vector<nn::Metric> MetricsFromWire(const google::protobuf::RepeatedField<in
   return metrics;
 }
 
-void MetricsToWire(const std::vector<nn::Metric>& metrics, const std::vector<double>& values, double first,
+void MetricsToWire(const std::vector<spec::Metric>& metrics, const std::vector<double>& values, double first,
                    google::protobuf::RepeatedPtrField<v1::MetricValue>& wire) {
   for (size_t i = 0; i < std::max<size_t>(1, std::min(metrics.size(), values.size())); ++i) {
     v1::MetricValue& value = *wire.Add();

@@ -7,13 +7,13 @@
 
 #include "api/wire_enum.h"
 #include "base/status.h"
-#include "data/sampling/draw_kind.h"
 #include "permafrost/v1/sampling.pb.h"
+#include "spec/sampling.h"
 
 namespace permafrost::api {
 
-using SamplerKinds = WireEnum<v1::SamplerKind, data::kSamplerKindNames>;
-using TemporalSamplings = WireEnum<v1::TemporalSampling, data::kTemporalSamplingNames>;
+using SamplerKinds = WireEnum<v1::SamplerKind, spec::kSamplerKindNames>;
+using TemporalSamplings = WireEnum<v1::TemporalSampling, spec::kTemporalSamplingNames>;
 
 // wire: v1::NeighborSampling or v1::SampleDatasetRequest::Neighbors. options: with the members replace, weighted,
 // disjoint, temporal and sampler. Adds a violation for an unknown value, its field after `prefix` ("neighbors.").

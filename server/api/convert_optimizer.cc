@@ -9,14 +9,14 @@
 namespace permafrost::api {
 namespace {
 
-using Algorithms = WireEnum<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>;
-using Schedules = WireEnum<v1::OptimizerSpec::Schedule, nn::kScheduleNames>;
-using DecaysOf = WireEnum<v1::OptimizerSpec::WeightDecayOf, nn::kWeightDecayOfNames>;
-using WeightsOfJobs = WireEnum<v1::InitFrom::Weights, train::kJobWeightsNames>;
+using Algorithms = WireEnum<v1::OptimizerSpec::Algorithm, spec::kOptimizerNames>;
+using Schedules = WireEnum<v1::OptimizerSpec::Schedule, spec::kScheduleNames>;
+using DecaysOf = WireEnum<v1::OptimizerSpec::WeightDecayOf, spec::kWeightDecayOfNames>;
+using WeightsOfJobs = WireEnum<v1::InitFrom::Weights, spec::kJobWeightsNames>;
 
 }  // namespace
 
-void ReadOptimizer(const v1::OptimizerSpec& wire, nn::OptimizerOptions& optimizer, Violations& violations) {
+void ReadOptimizer(const v1::OptimizerSpec& wire, spec::OptimizerOptions& optimizer, Violations& violations) {
   Algorithms::Read(wire.algorithm(), "spec.optimizer.algorithm", optimizer.algorithm, violations);
   if (wire.learning_rate() != 0) optimizer.learning_rate = wire.learning_rate();
   optimizer.weight_decay = wire.weight_decay();
@@ -35,7 +35,7 @@ void ReadOptimizer(const v1::OptimizerSpec& wire, nn::OptimizerOptions& optimize
   if (wire.accumulate_steps() != 0) optimizer.accumulate_steps = wire.accumulate_steps();
 }
 
-void OptimizerToWire(const nn::OptimizerOptions& optimizer, v1::OptimizerSpec& wire) {
+void OptimizerToWire(const spec::OptimizerOptions& optimizer, v1::OptimizerSpec& wire) {
   wire.set_algorithm(Algorithms::ToWire(optimizer.algorithm));
   wire.set_learning_rate(optimizer.learning_rate);
   wire.set_weight_decay(optimizer.weight_decay);
@@ -47,16 +47,16 @@ void OptimizerToWire(const nn::OptimizerOptions& optimizer, v1::OptimizerSpec& w
   wire.set_nesterov(optimizer.nesterov);
   wire.set_ema_decay(optimizer.ema_decay);
   wire.set_accumulate_steps(optimizer.accumulate_steps);
-  const bool is_plateau = optimizer.schedule == nn::Schedule::kPlateau;
-  if (optimizer.schedule == nn::Schedule::kStep) wire.set_decay_epochs(optimizer.decay_epochs);
-  if (is_plateau || optimizer.schedule == nn::Schedule::kStep) wire.set_decay_factor(optimizer.decay_factor);
+  const bool is_plateau = optimizer.schedule == spec::Schedule::kPlateau;
+  if (optimizer.schedule == spec::Schedule::kStep) wire.set_decay_epochs(optimizer.decay_epochs);
+  if (is_plateau || optimizer.schedule == spec::Schedule::kStep) wire.set_decay_factor(optimizer.decay_factor);
   if (!is_plateau) return;
   wire.set_plateau_patience(optimizer.plateau_patience);
   wire.set_plateau_threshold(optimizer.plateau_threshold);
   wire.set_min_learning_rate(optimizer.min_learning_rate);
 }
 
-void ReadInitFrom(const v1::InitFrom& wire, train::InitialWeights& from, Violations& violations) {
+void ReadInitFrom(const v1::InitFrom& wire, spec::InitialWeights& from, Violations& violations) {
   if (!wire.job().empty()) {
     auto job = ParseJobName("spec.init_from.job", wire.job());
     if (job.ok()) from.job = *std::move(job);
@@ -67,7 +67,7 @@ void ReadInitFrom(const v1::InitFrom& wire, train::InitialWeights& from, Violati
   from.by_name = wire.by_name();
 }
 
-void InitFromToWire(const train::InitialWeights& from, v1::InitFrom& wire) {
+void InitFromToWire(const spec::InitialWeights& from, v1::InitFrom& wire) {
   if (!from.job.empty()) {
     wire.set_job(FormatJobName(from.job));
     wire.set_weights(WeightsOfJobs::ToWire(from.weights));

@@ -68,7 +68,7 @@ void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
   if (progress.look_ahead) LookAheadToWire(*progress.look_ahead, *wire.mutable_look_ahead());
 }
 
-void EpochToWire(const train::EpochMetrics& epoch, const std::vector<nn::Metric>& metrics, v1::EpochMetrics& wire) {
+void EpochToWire(const train::EpochMetrics& epoch, const std::vector<spec::Metric>& metrics, v1::EpochMetrics& wire) {
   wire.set_epoch(epoch.epoch);
   wire.set_train_loss(epoch.train_loss);
   wire.set_valid_loss(epoch.valid_loss);
@@ -91,7 +91,7 @@ void EpochToWire(const train::EpochMetrics& epoch, const std::vector<nn::Metric>
   wire.set_cache_bytes(epoch.cache_bytes);
 }
 
-void ResultToWire(const train::RunResult& result, const std::vector<nn::Metric>& metrics, v1::JobResult& wire) {
+void ResultToWire(const train::RunResult& result, const std::vector<spec::Metric>& metrics, v1::JobResult& wire) {
   wire.set_best_epoch(result.best_epoch);
   wire.set_best_valid_metric(result.best_valid_metric);
   wire.set_best_test_metric(result.best_test_metric);

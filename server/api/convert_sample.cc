@@ -18,7 +18,7 @@ data::NeighborSamplingOptions NeighborsFromWire(const v1::SampleDatasetRequest::
   data::NeighborSamplingOptions options;
   options.fan_outs.assign(wire.fan_outs().begin(), wire.fan_outs().end());
   ReadDraws(wire, "neighbors.", options, violations);
-  options.disjoint |= options.temporal != data::TemporalSampling::kNone;
+  options.disjoint |= options.temporal != spec::TemporalSampling::kNone;
   options.max_nodes = wire.max_nodes();
   options.max_edges = wire.max_edges();
   options.seed = seed;

@@ -14,7 +14,7 @@ namespace permafrost::api {
 namespace {
 
 using EvaluatedRowsOnWire = WireEnum<v1::EvaluateJobRequest::Rows, train::kEvaluatedRowsNames>;
-using EvaluatedWeights = WireEnum<v1::InitFrom::Weights, train::kJobWeightsNames>;
+using EvaluatedWeights = WireEnum<v1::InitFrom::Weights, spec::kJobWeightsNames>;
 
 constexpr absl::Duration kEvaluateInterval = absl::Milliseconds(250);
 constexpr size_t kPredictionPieceBytes = 64 << 10;

@@ -10,16 +10,16 @@
 #include "api/call_limits.h"
 #include "api/server_stream.h"
 #include "base/change_hub.h"
-#include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/job.grpc.pb.h"
+#include "spec/policy.h"
 
 namespace permafrost::api {
 
 class JobService final : public v1::JobService::CallbackService {
  public:
   // `default_graph_cache`: of jobs that do not say.
-  JobService(const graphcache::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, StreamSet& streams,
+  JobService(const spec::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, StreamSet& streams,
              CallLimits& limits)
       : default_graph_cache_(default_graph_cache), jobs_(jobs), streams_(streams), limits_(limits) {}
 
@@ -65,7 +65,7 @@ class JobService final : public v1::JobService::CallbackService {
   absl::Status Update(const v1::UpdateJobRequest& request, v1::Job& response);
   absl::Status Delete(const v1::DeleteJobRequest& request);
 
-  const graphcache::PolicyOptions default_graph_cache_;
+  const spec::PolicyOptions default_graph_cache_;
   jobs::JobManager& jobs_;
   StreamSet& streams_;
   CallLimits& limits_;

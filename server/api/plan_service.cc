@@ -13,7 +13,7 @@ namespace permafrost::api {
 grpc::ServerUnaryReactor* PlanService::PlanGraphCache(grpc::CallbackServerContext* context,
                                                       const v1::PlanGraphCacheRequest* request,
                                                       v1::PlanGraphCacheResponse* response) {
-  absl::StatusOr<jobs::JobSpec> spec = SpecFromWire(*request, default_graph_cache_, LevelsOf(jobs_));
+  absl::StatusOr<spec::JobSpec> spec = SpecFromWire(*request, default_graph_cache_, LevelsOf(jobs_));
   if (!spec.ok()) return Reply(context, spec.status());
   absl::StatusOr<CallLimit::Slot> slot = limits_.plans.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());

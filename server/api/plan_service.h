@@ -3,15 +3,15 @@
 #pragma once
 
 #include "api/call_limits.h"
-#include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/plan.grpc.pb.h"
+#include "spec/policy.h"
 
 namespace permafrost::api {
 
 class PlanService final : public v1::PlanService::CallbackService {
  public:
-  PlanService(const graphcache::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, CallLimits& limits)
+  PlanService(const spec::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, CallLimits& limits)
       : default_graph_cache_(default_graph_cache), jobs_(jobs), limits_(limits) {}
 
   grpc::ServerUnaryReactor* PlanGraphCache(grpc::CallbackServerContext* context,
@@ -19,7 +19,7 @@ class PlanService final : public v1::PlanService::CallbackService {
                                            v1::PlanGraphCacheResponse* response) override;
 
  private:
-  const graphcache::PolicyOptions default_graph_cache_;
+  const spec::PolicyOptions default_graph_cache_;
   jobs::JobManager& jobs_;
   CallLimits& limits_;
 };

@@ -23,8 +23,8 @@
 #include "base/device_state.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/upload_store.h"
-#include "graphcache/policy.h"
 #include "jobs/job_manager.h"
+#include "spec/policy.h"
 
 namespace permafrost::api {
 
@@ -48,7 +48,7 @@ struct ServerOptions {
   std::string address = "127.0.0.1:0";  // host:port; port 0 picks one
   ServerInfo info;
   // Policy of a job's graph cache where its spec does not say.
-  graphcache::PolicyOptions default_graph_cache;
+  spec::PolicyOptions default_graph_cache;
   RequestObserver observe_request;                                           // must not block
   StreamObserver observe_stream;                                             // as that
   DroppedStateObserver observe_dropped;                                      // as that

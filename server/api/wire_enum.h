@@ -1,6 +1,6 @@
 // One enum on both sides of the wire, matched by name: LOSS_CROSS_ENTROPY is what the domain calls "cross-entropy". A
 // new value is a row of the domain's table and a line of the contract, and nothing here.
-//   using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
+//   using Losses = WireEnum<v1::JobSpec::Loss, spec::kLossNames>;
 // Threads: pure functions.
 #pragma once
 

@@ -195,6 +195,9 @@ class JsonReader {
     }
   }
 
+  // Tells whether the object has the field.
+  bool Has(const char* name) const { return Find(name) != nullptr; }
+
   template <class T>
   static std::vector<T> List(const char* name, const nlohmann::json& list) {
     std::vector<T> values;

@@ -165,57 +165,50 @@ std::vector<Setting> MakeSettings() {
   settings.push_back(
       {.name = "cache-policy",
        .metavar = "NAME",
-       .help = absl::StrCat("What the graph cache of a job that does not say keeps:\n",
-                            graphcache::kPolicyNames.Accepted(), "."),
+       .help =
+           absl::StrCat("What the graph cache of a job that does not say keeps:\n", spec::kPolicyNames.Accepted(), "."),
        .is_list = false,
-       .read = [](const std::string& v,
-                  Options& o) { return ReadName(v, graphcache::kPolicyNames, o.graph_cache.policy); },
-       .show = [](const Options& o) { return std::string(graphcache::kPolicyNames.Name(o.graph_cache.policy)); }});
-  settings.push_back(
-      {.name = "freeze-at",
-       .metavar = "N",
-       .help = absl::StrCat("Training shapes that such a cache keeps before it freezes, 1 to ",
-                            graphcache::kMaxFreezeAt, ".\n0: derived from the dataset."),
-       .is_list = false,
-       .read = [](const std::string& v,
-                  Options& o) { return ReadCount(v, graphcache::kMaxFreezeAt, o.graph_cache.freeze_at); },
-       .show = [](const Options& o) { return absl::StrCat(o.graph_cache.freeze_at); }});
+       .read = [](const std::string& v, Options& o) { return ReadName(v, spec::kPolicyNames, o.graph_cache.policy); },
+       .show = [](const Options& o) { return std::string(spec::kPolicyNames.Name(o.graph_cache.policy)); }});
+  settings.push_back({.name = "freeze-at",
+                      .metavar = "N",
+                      .help = absl::StrCat("Training shapes that such a cache keeps before it freezes, 1 to ",
+                                           spec::kMaxFreezeAt, ".\n0: derived from the dataset."),
+                      .is_list = false,
+                      .read = [](const std::string& v,
+                                 Options& o) { return ReadCount(v, spec::kMaxFreezeAt, o.graph_cache.freeze_at); },
+                      .show = [](const Options& o) { return absl::StrCat(o.graph_cache.freeze_at); }});
   settings.push_back(
       {.name = "on-miss",
        .metavar = "NAME",
        .help = absl::StrCat("What a frozen cache does with a shape that it does not hold:\n",
-                            graphcache::kOnMissNames.Accepted(), "."),
+                            spec::kOnMissNames.Accepted(), "."),
        .is_list = false,
-       .read = [](const std::string& v,
-                  Options& o) { return ReadName(v, graphcache::kOnMissNames, o.graph_cache.on_miss); },
-       .show = [](const Options& o) { return std::string(graphcache::kOnMissNames.Name(o.graph_cache.on_miss)); }});
+       .read = [](const std::string& v, Options& o) { return ReadName(v, spec::kOnMissNames, o.graph_cache.on_miss); },
+       .show = [](const Options& o) { return std::string(spec::kOnMissNames.Name(o.graph_cache.on_miss)); }});
   settings.push_back(
       {.name = "shapes",
        .metavar = "NAME",
-       .help =
-           absl::StrCat("For how many shapes an executable of such a cache is:\n", graphcache::kShapesNames.Accepted(),
-                        ".\nauto: dynamic or else ladder under policy freeze, else exact."),
+       .help = absl::StrCat("For how many shapes an executable of such a cache is:\n", spec::kShapesNames.Accepted(),
+                            ".\nauto: dynamic or else ladder under policy freeze, else exact."),
        .is_list = false,
-       .read = [](const std::string& v,
-                  Options& o) { return ReadName(v, graphcache::kShapesNames, o.graph_cache.shapes); },
-       .show = [](const Options& o) { return std::string(graphcache::kShapesNames.Name(o.graph_cache.shapes)); }});
-  settings.push_back({.name = "rungs",
+       .read = [](const std::string& v, Options& o) { return ReadName(v, spec::kShapesNames, o.graph_cache.shapes); },
+       .show = [](const Options& o) { return std::string(spec::kShapesNames.Name(o.graph_cache.shapes)); }});
+  settings.push_back(
+      {.name = "rungs",
+       .metavar = "N",
+       .help = absl::StrCat("Most shapes of a ladder, 1 to ", spec::kMaxRungs, ".\n0: ", spec::kDefaultRungs, "."),
+       .is_list = false,
+       .read = [](const std::string& v, Options& o) { return ReadCount(v, spec::kMaxRungs, o.graph_cache.rungs); },
+       .show = [](const Options& o) { return absl::StrCat(o.graph_cache.rungs); }});
+  settings.push_back({.name = "audit-every",
                       .metavar = "N",
-                      .help = absl::StrCat("Most shapes of a ladder, 1 to ", graphcache::kMaxRungs,
-                                           ".\n0: ", graphcache::kDefaultRungs, "."),
+                      .help = absl::StrCat("Training steps from one audited replay of such a cache to the next, 1 to\n",
+                                           spec::kMaxAuditEvery, ". 0: none."),
                       .is_list = false,
                       .read = [](const std::string& v,
-                                 Options& o) { return ReadCount(v, graphcache::kMaxRungs, o.graph_cache.rungs); },
-                      .show = [](const Options& o) { return absl::StrCat(o.graph_cache.rungs); }});
-  settings.push_back(
-      {.name = "audit-every",
-       .metavar = "N",
-       .help = absl::StrCat("Training steps from one audited replay of such a cache to the next, 1 to\n",
-                            graphcache::kMaxAuditEvery, ". 0: none."),
-       .is_list = false,
-       .read = [](const std::string& v,
-                  Options& o) { return ReadCount(v, graphcache::kMaxAuditEvery, o.graph_cache.audit_every); },
-       .show = [](const Options& o) { return absl::StrCat(o.graph_cache.audit_every); }});
+                                 Options& o) { return ReadCount(v, spec::kMaxAuditEvery, o.graph_cache.audit_every); },
+                      .show = [](const Options& o) { return absl::StrCat(o.graph_cache.audit_every); }});
   settings.push_back({.name = "strict",
                       .metavar = "",
                       .help = "A capture or an eager step of such a cache once it is frozen, and a graph break or a\n"
@@ -227,11 +220,11 @@ std::vector<Setting> MakeSettings() {
       {.name = "max-executables",
        .metavar = "N",
        .help = absl::StrCat("Executables of training and evaluation that such a cache holds at most, 1 to ",
-                            graphcache::kMaxExecutables,
+                            spec::kMaxExecutables,
                             ":\nladders are cut to it, batches padded into what is held, or run eager. 0: no limit."),
        .is_list = false,
        .read = [](const std::string& v,
-                  Options& o) { return ReadCount(v, graphcache::kMaxExecutables, o.graph_cache.max_executables); },
+                  Options& o) { return ReadCount(v, spec::kMaxExecutables, o.graph_cache.max_executables); },
        .show = [](const Options& o) { return absl::StrCat(o.graph_cache.max_executables); }});
   return settings;
 }

@@ -17,8 +17,8 @@
 #include "base/device_choice.h"
 #include "base/device_state.h"
 #include "data/rows/row_caches.h"
-#include "graphcache/policy.h"
 #include "jobs/retention_rule.h"
+#include "spec/policy.h"
 #include "telemetry/log.h"
 
 namespace permafrost {
@@ -89,7 +89,7 @@ struct Options {
   // The data that the self-test trains on: a folder of small graphs that imports read.
   std::filesystem::path self_test_data = "deploy/sample/zinc";
   // The graph cache of jobs that do not say otherwise.
-  graphcache::PolicyOptions graph_cache;
+  spec::PolicyOptions graph_cache;
 };
 
 // Exit codes of permafrostd, as --help lists them. A second signal while it drains: 128 + the signal's number.

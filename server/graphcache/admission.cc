@@ -3,15 +3,15 @@
 namespace permafrost::graphcache {
 namespace {
 
-Action AdmitFrozenMiss(OnMiss on_miss, const Lookup& lookup) {
+Action AdmitFrozenMiss(spec::OnMiss on_miss, const Lookup& lookup) {
   switch (on_miss) {
-    case OnMiss::kPad:
+    case spec::OnMiss::kPad:
       return lookup.larger ? Action::kReplayPadded : Action::kRunEager;
-    case OnMiss::kEager:
+    case spec::OnMiss::kEager:
       return Action::kRunEager;
-    case OnMiss::kTransient:
+    case spec::OnMiss::kTransient:
       return lookup.broken ? Action::kRunEager : Action::kCaptureDrop;
-    case OnMiss::kReject:
+    case spec::OnMiss::kReject:
       return Action::kReject;
   }
   return Action::kRunEager;
@@ -19,14 +19,14 @@ Action AdmitFrozenMiss(OnMiss on_miss, const Lookup& lookup) {
 
 }  // namespace
 
-Action Admit(const PolicyOptions& options, bool frozen, const Lookup& lookup) {
+Action Admit(const spec::PolicyOptions& options, bool frozen, const Lookup& lookup) {
   switch (options.policy) {
-    case Policy::kNever:
+    case spec::Policy::kNever:
       return Action::kRunEager;
-    case Policy::kClearPerStep:
+    case spec::Policy::kClearPerStep:
       return lookup.broken ? Action::kRunEager : Action::kCaptureDrop;
-    case Policy::kAlways:
-    case Policy::kFreeze:
+    case spec::Policy::kAlways:
+    case spec::Policy::kFreeze:
       if (lookup.exact) return Action::kReplay;
       if (frozen) return AdmitFrozenMiss(options.on_miss, lookup);
       if (lookup.full) return lookup.larger ? Action::kReplayPadded : Action::kRunEager;

@@ -2,7 +2,7 @@
 // Threads: values and a pure function.
 #pragma once
 
-#include "graphcache/policy.h"
+#include "spec/policy.h"
 
 namespace permafrost::graphcache {
 
@@ -27,6 +27,6 @@ struct Lookup {
 // the exact shape; a new shape is captured and kept until the cache is `frozen`, and then handled as on_miss says.
 // Where it is full, and not frozen, a new shape is padded, or runs eager where nothing larger is held. Where the step
 // cannot be captured, kRunEager takes the place of a capture; kReject is returned all the same.
-Action Admit(const PolicyOptions& options, bool frozen, const Lookup& lookup);
+Action Admit(const spec::PolicyOptions& options, bool frozen, const Lookup& lookup);
 
 }  // namespace permafrost::graphcache

@@ -14,9 +14,9 @@ namespace {
 constexpr int64_t kLadderRungs[] = {1, 4, 8, 16};
 
 // For how many shapes an executable is under `options`: never kAuto.
-Shapes FormOf(const PolicyOptions& options, bool has_dynamic) {
-  if (WantsDynamic(options) && has_dynamic) return Shapes::kDynamic;
-  return WantsLadder(options) ? Shapes::kLadder : Shapes::kExact;
+spec::Shapes FormOf(const spec::PolicyOptions& options, bool has_dynamic) {
+  if (WantsDynamic(options) && has_dynamic) return spec::Shapes::kDynamic;
+  return WantsLadder(options) ? spec::Shapes::kLadder : spec::Shapes::kExact;
 }
 
 // Adds up one policy's steps, shape by shape.
@@ -57,7 +57,7 @@ class Tally {
     const double replay_seconds = costs.replay.fixed * others +
                                   costs.replay.per_row * (static_cast<double>(row_.real_rows) - eager_rows_) +
                                   costs.padding_row * static_cast<double>(row_.padding_rows);
-    const bool dynamic = row_.shapes == Shapes::kDynamic;
+    const bool dynamic = row_.shapes == spec::Shapes::kDynamic;
     const double capture_seconds =
         (dynamic ? costs.dynamic_capture : costs.capture) * static_cast<double>(row_.captures) +
         (dynamic ? costs.dynamic_eval_capture : costs.eval_capture) * static_cast<double>(row_.eval_executables);
@@ -107,11 +107,11 @@ HeldShapes HeldAtEnd(const PlannedSchedule& schedule, int64_t limit) {
 }
 
 // Shapes are captured in order until the limit is reached; then they are padded into what is held.
-void TallyExact(const PolicyOptions& options, const PlannedSchedule& schedule, PlanRow& row, Tally& tally) {
+void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& schedule, PlanRow& row, Tally& tally) {
   const auto all = std::span(schedule.train);
   HeldShapes held = HeldAtEnd(schedule, LimitOf(options));
   // Under kFreeze they are padded to rungs, although nothing freezes.
-  if (options.policy == Policy::kFreeze) held.eval = std::min(held.eval, std::ssize(schedule.eval_rungs));
+  if (options.policy == spec::Policy::kFreeze) held.eval = std::min(held.eval, std::ssize(schedule.eval_rungs));
   std::vector<BatchShape> shapes;
   for (const PlannedShape& shape : all.first(static_cast<size_t>(held.train))) {
     shapes.push_back(shape.shape);
@@ -131,7 +131,7 @@ void TallyExact(const PolicyOptions& options, const PlannedSchedule& schedule, P
 
 // #10689's: shapes are captured in order until `freeze_at` are held, or the limit leaves no room but for `sealing`,
 // which the freeze adds.
-void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
+void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                       const PlannedSet& planned, PlanRow& row, Tally& tally) {
   const std::vector<BatchShape>& sealing = planned[static_cast<size_t>(Mode::kTrain)].shapes;
   row.eval_executables = std::ssize(planned[static_cast<size_t>(Mode::kEval)].shapes);
@@ -186,20 +186,20 @@ void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& sched
       continue;
     }
     switch (options.on_miss) {
-      case OnMiss::kPad:
+      case spec::OnMiss::kPad:
         if (const BatchShape* const larger = FindCheapest(shapes, shape.shape)) {
           tally.Replay(shape, batches, *larger);
         } else {
           tally.Eager(shape, batches);
         }
         break;
-      case OnMiss::kEager:
+      case spec::OnMiss::kEager:
         tally.Eager(shape, batches);
         break;
-      case OnMiss::kTransient:
+      case spec::OnMiss::kTransient:
         tally.Capture(shape, batches);
         break;
-      case OnMiss::kReject:
+      case spec::OnMiss::kReject:
         row.rejected += batches;
         break;
     }
@@ -208,12 +208,12 @@ void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& sched
 
 // A cache that freezes captures all rungs before the first step; another one each with the first batch that comes to
 // it.
-void TallyLadder(const PolicyOptions& options, const PlannedSchedule& schedule, const PlannedSet& planned, PlanRow& row,
-                 Tally& tally) {
+void TallyLadder(const spec::PolicyOptions& options, const PlannedSchedule& schedule, const PlannedSet& planned,
+                 PlanRow& row, Tally& tally) {
   const PlannedMode& train = planned[static_cast<size_t>(Mode::kTrain)];
   const PlannedMode& eval = planned[static_cast<size_t>(Mode::kEval)];
   const bool has_eval = eval.form == Form::kLadder;
-  if (options.policy == Policy::kFreeze) {
+  if (options.policy == spec::Policy::kFreeze) {
     row.train_executables = row.captures = std::ssize(train.shapes);
     row.eval_executables = has_eval ? std::ssize(eval.shapes) : 0;
     for (const PlannedShape& shape : schedule.train) {
@@ -270,33 +270,33 @@ int64_t Batches(const PlannedSchedule& schedule) {
   return batches;
 }
 
-PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
+PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                    const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs) {
   PlanRow row{.options = options, .shapes = FormOf(options, no_dynamic_reason.empty())};
   Tally tally(row);
-  const Form form = row.shapes == Shapes::kDynamic  ? Form::kDynamic
-                    : row.shapes == Shapes::kLadder ? Form::kLadder
-                                                    : Form::kExact;
+  const Form form = row.shapes == spec::Shapes::kDynamic  ? Form::kDynamic
+                    : row.shapes == spec::Shapes::kLadder ? Form::kLadder
+                                                          : Form::kExact;
   PlannedSet planned;
-  if (form != Form::kExact || options.policy == Policy::kFreeze) {
+  if (form != Form::kExact || options.policy == spec::Policy::kFreeze) {
     planned = PlanExecutables(options, PlanOf(schedule), {form, form}, freeze_at);
   }
   if (form == Form::kDynamic) {
     // A cache that freezes captures it before the first step.
-    int64_t captured = options.policy == Policy::kFreeze ? 0 : 1;
+    int64_t captured = options.policy == spec::Policy::kFreeze ? 0 : 1;
     row.train_executables = 1;
     row.captures = 1 - captured;
     row.eval_executables = planned[static_cast<size_t>(Mode::kEval)].most;
     for (const PlannedShape& shape : schedule.train) tally.RunDynamic(shape, std::exchange(captured, 0));
   } else if (form == Form::kLadder) {
     TallyLadder(options, schedule, planned, row, tally);
-  } else if (options.policy == Policy::kFreeze && freeze_at > 0) {
+  } else if (options.policy == spec::Policy::kFreeze && freeze_at > 0) {
     TallyExactFreeze(options, schedule, freeze_at, planned, row, tally);
   } else if (!KeepsNothing(options.policy)) {
     TallyExact(options, schedule, row, tally);
   } else {
     for (const PlannedShape& shape : schedule.train) {
-      options.policy == Policy::kNever ? tally.Eager(shape, shape.batches) : tally.Capture(shape, shape.batches);
+      options.policy == spec::Policy::kNever ? tally.Eager(shape, shape.batches) : tally.Capture(shape, shape.batches);
     }
   }
   if (costs) tally.Price(*costs);
@@ -304,14 +304,14 @@ PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule
 }
 
 void FillRows(CachePlan& plan) {
-  const auto add = [&](const PolicyOptions& options, size_t schedule) {
+  const auto add = [&](const spec::PolicyOptions& options, size_t schedule) {
     PlanRow row =
         PlanPolicy(options, plan.schedules[schedule], plan.freeze_point.freeze_at, plan.no_dynamic_reason, plan.costs);
     row.schedule = static_cast<int64_t>(schedule);
     plan.rows.push_back(row);
   };
-  const auto with = [&](Policy policy, Shapes shapes, OnMiss on_miss, int64_t rungs) {
-    PolicyOptions options = plan.options;
+  const auto with = [&](spec::Policy policy, spec::Shapes shapes, spec::OnMiss on_miss, int64_t rungs) {
+    spec::PolicyOptions options = plan.options;
     options.policy = policy;
     options.shapes = shapes;
     options.on_miss = on_miss;
@@ -322,19 +322,20 @@ void FillRows(CachePlan& plan) {
   add(plan.options, 0);
   for (size_t s = 0; s < plan.schedules.size(); ++s) {
     if (s == 0) {
-      add(with(Policy::kAlways, Shapes::kExact, OnMiss::kPad, rungs), s);
-      add(with(Policy::kNever, Shapes::kExact, OnMiss::kPad, rungs), s);
-      add(with(Policy::kClearPerStep, Shapes::kExact, OnMiss::kPad, rungs), s);
-      add(with(Policy::kFreeze, Shapes::kExact, OnMiss::kTransient, rungs), s);
-      add(with(Policy::kFreeze, Shapes::kExact, OnMiss::kPad, rungs), s);
+      add(with(spec::Policy::kAlways, spec::Shapes::kExact, spec::OnMiss::kPad, rungs), s);
+      add(with(spec::Policy::kNever, spec::Shapes::kExact, spec::OnMiss::kPad, rungs), s);
+      add(with(spec::Policy::kClearPerStep, spec::Shapes::kExact, spec::OnMiss::kPad, rungs), s);
+      add(with(spec::Policy::kFreeze, spec::Shapes::kExact, spec::OnMiss::kTransient, rungs), s);
+      add(with(spec::Policy::kFreeze, spec::Shapes::kExact, spec::OnMiss::kPad, rungs), s);
     }
     // One shape needs no ladder, and no ladder has more rungs than there are shapes.
     const auto shapes = std::ssize(CountsOf(plan.schedules[s]));
     for (int64_t fewer = 1; const int64_t k : kLadderRungs) {
-      if (shapes > fewer) add(with(Policy::kFreeze, Shapes::kLadder, OnMiss::kPad, k), s);
+      if (shapes > fewer) add(with(spec::Policy::kFreeze, spec::Shapes::kLadder, spec::OnMiss::kPad, k), s);
       fewer = k;
     }
-    if (plan.no_dynamic_reason.empty()) add(with(Policy::kFreeze, Shapes::kDynamic, OnMiss::kPad, rungs), s);
+    if (plan.no_dynamic_reason.empty())
+      add(with(spec::Policy::kFreeze, spec::Shapes::kDynamic, spec::OnMiss::kPad, rungs), s);
   }
   Recommend(plan);
 }

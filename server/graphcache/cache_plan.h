@@ -9,8 +9,8 @@
 
 #include "base/batch_shape.h"
 #include "graphcache/freeze_point.h"
-#include "graphcache/policy.h"
 #include "graphcache/shape_plan.h"
+#include "spec/policy.h"
 
 namespace permafrost::graphcache {
 
@@ -72,9 +72,9 @@ struct StepCosts {
 
 // The outcome of a policy on a schedule. Steps are training steps of the whole run.
 struct PlanRow {
-  PolicyOptions options;
-  Shapes shapes = Shapes::kExact;  // what it comes to: never kAuto
-  int64_t schedule = 0;            // index of CachePlan::schedules
+  spec::PolicyOptions options;
+  spec::Shapes shapes = spec::Shapes::kExact;  // what it comes to: never kAuto
+  int64_t schedule = 0;                        // index of CachePlan::schedules
   // At the run's end.
   int64_t train_executables = 0, eval_executables = 0;
   int64_t captures = 0;  // of training steps
@@ -89,12 +89,12 @@ struct PlanRow {
 };
 
 // Returns the outcome of `options`. `no_dynamic_reason`: why there are no dynamic executables; empty: there are.
-PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
+PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                    const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs);
 
 struct CachePlan {
-  PolicyOptions options;     // the job's
-  FreezePoint freeze_point;  // of #10689 for exact shapes
+  spec::PolicyOptions options;  // the job's
+  FreezePoint freeze_point;     // of #10689 for exact shapes
   std::string no_dynamic_reason;
   std::vector<PlannedSchedule> schedules;  // the job's own batching first
   std::vector<PlanRow> rows;

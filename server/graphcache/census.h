@@ -21,8 +21,8 @@
 #include "base/mode.h"
 #include "graphcache/cache_plan.h"
 #include "graphcache/mps_rules.h"
-#include "graphcache/policy.h"
 #include "graphcache/size_sum.h"
+#include "spec/policy.h"
 
 namespace permafrost::graphcache {
 
@@ -94,8 +94,8 @@ ModeCensus CountMode(const SymbolicStep& step, const SizedSchedule& schedule, co
 
 // The outcome of a policy, training and evaluation together.
 struct CensusRow {
-  PolicyOptions options;
-  Shapes shapes = Shapes::kExact;
+  spec::PolicyOptions options;
+  spec::Shapes shapes = spec::Shapes::kExact;
   int64_t train_shapes = 0, eval_shapes = 0;  // that reach the device
   int64_t shape = 0;                          // most entries of one step
   int64_t epoch = 0, run = 0;                 // entries held after the first epoch, and at the end

@@ -10,10 +10,10 @@ namespace {
 struct CommandSchema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<PolicyUpdate>& u) {
-    a("policy", u.policy, kPolicyNames);
+    a("policy", u.policy, spec::kPolicyNames);
     a("freeze_at", u.freeze_at);
-    a("on_miss", u.on_miss, kOnMissNames);
-    a("shapes", u.shapes, kShapesNames);
+    a("on_miss", u.on_miss, spec::kOnMissNames);
+    a("shapes", u.shapes, spec::kShapesNames);
     a("rungs", u.rungs);
     a("audit_every", u.audit_every);
     a("strict", u.strict);
@@ -29,7 +29,7 @@ struct CommandSchema {
   }
 };
 
-absl::Status CheckUpdate(const PolicyUpdate& update, const PolicyOptions& options) {
+absl::Status CheckUpdate(const PolicyUpdate& update, const spec::PolicyOptions& options) {
   Violations violations;
   if (update == PolicyUpdate()) {
     violations.Add("policy",
@@ -42,7 +42,7 @@ absl::Status CheckUpdate(const PolicyUpdate& update, const PolicyOptions& option
 
 }  // namespace
 
-PolicyOptions Updated(const PolicyOptions& options, const PolicyUpdate& update) {
+spec::PolicyOptions Updated(const spec::PolicyOptions& options, const PolicyUpdate& update) {
   return {.policy = update.policy.value_or(options.policy),
           .freeze_at = update.freeze_at.value_or(options.freeze_at),
           .on_miss = update.on_miss.value_or(options.on_miss),
@@ -53,7 +53,7 @@ PolicyOptions Updated(const PolicyOptions& options, const PolicyUpdate& update) 
           .max_executables = update.max_executables.value_or(options.max_executables)};
 }
 
-absl::Status Check(const Command& command, const PolicyOptions& options) {
+absl::Status Check(const Command& command, const spec::PolicyOptions& options) {
   switch (command.kind) {
     case CommandKind::kUpdatePolicy:
       return CheckUpdate(command.update, options);
@@ -61,9 +61,10 @@ absl::Status Check(const Command& command, const PolicyOptions& options) {
     case CommandKind::kThaw:
       if (KeepsNothing(options.policy)) {
         return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                              "policy ", AbslView(kPolicyNames.Name(options.policy)), " keeps nothing to ",
+                              "policy ", AbslView(spec::kPolicyNames.Name(options.policy)), " keeps nothing to ",
                               AbslView(kCommandNames.Name(command.kind)), "; use it under always or freeze")),
-                          "GRAPH_CACHE_KEEPS_NOTHING", {{"policy", std::string(kPolicyNames.Name(options.policy))}});
+                          "GRAPH_CACHE_KEEPS_NOTHING",
+                          {{"policy", std::string(spec::kPolicyNames.Name(options.policy))}});
       }
       return absl::OkStatus();
     case CommandKind::kClear:

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/enum_names.h"
-#include "graphcache/policy.h"
+#include "spec/policy.h"
 
 namespace permafrost::graphcache {
 
@@ -27,10 +27,10 @@ inline constexpr EnumNames<CommandKind, 4> kCommandNames{{{{CommandKind::kUpdate
 // frozen cache of exact shapes captures those before the next step. A new audit_every or strict alone changes nothing
 // else.
 struct PolicyUpdate {
-  std::optional<Policy> policy;
+  std::optional<spec::Policy> policy;
   std::optional<int64_t> freeze_at;  // 0: derived from the dataset
-  std::optional<OnMiss> on_miss;
-  std::optional<Shapes> shapes;
+  std::optional<spec::OnMiss> on_miss;
+  std::optional<spec::Shapes> shapes;
   std::optional<int64_t> rungs;        // 0: kDefaultRungs
   std::optional<int64_t> audit_every;  // 0: none
   std::optional<bool> strict;
@@ -48,12 +48,12 @@ struct Command {
 };
 
 // `options` with the update.
-PolicyOptions Updated(const PolicyOptions& options, const PolicyUpdate& update);
+spec::PolicyOptions Updated(const spec::PolicyOptions& options, const PolicyUpdate& update);
 
 // Ok if `command` makes sense for a cache under `options`: InvalidArgument with violations (fields "policy.freeze_at")
 // for an update out of range or without any field; FailedPrecondition (reason GRAPH_CACHE_KEEPS_NOTHING) for a freeze
 // or thaw under kNever or kClearPerStep.
-absl::Status Check(const Command& command, const PolicyOptions& options);
+absl::Status Check(const Command& command, const spec::PolicyOptions& options);
 
 std::string ToJson(const Command& command);
 absl::StatusOr<Command> CommandFromJson(const std::string& text);

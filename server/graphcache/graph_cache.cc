@@ -78,7 +78,7 @@ absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t 
       if (is_cut) return RunEager(mode, Cause::kLimit, {.shape = own}, batch, step);
       return RunTransient(mode, why(), own, batch, step);
     case Action::kRunEager: {
-      if (state_.frozen && state_.options.on_miss == OnMiss::kPad && !lookup.broken) {
+      if (state_.frozen && state_.options.on_miss == spec::OnMiss::kPad && !lookup.broken) {
         ReportOversize(mode,
                        absl::StrCat("the frozen graph cache holds no executable that ", AbslView(StepWithArticle(mode)),
                                     " batch of ", Text(own), " fits into: it runs eager, as all others like it will"));
@@ -223,7 +223,7 @@ absl::StatusOr<Entry*> GraphCache::Insert(Mode mode, Cause cause, const BatchSha
 absl::StatusOr<Entry*> GraphCache::InsertDynamic(Mode mode, Cause cause, int64_t step) {
   PF_ASSIGN_OR_RETURN(Captured made, Capture({.mode = mode, .cause = cause, .shape = std::nullopt}));
   if (made.executable == nullptr) {
-    if (state_.options.shapes == Shapes::kDynamic) PF_RETURN_IF_ERROR(StrictBreak(mode, made.broken));
+    if (state_.options.shapes == spec::Shapes::kDynamic) PF_RETURN_IF_ERROR(StrictBreak(mode, made.broken));
     std::array<Form, 2> forms = Forms();
     forms[static_cast<size_t>(mode)] = WantsLadder(state_.options) ? Form::kLadder : Form::kExact;
     SetForms(forms);

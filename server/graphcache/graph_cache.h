@@ -29,7 +29,7 @@
 namespace permafrost::graphcache {
 
 struct GraphCacheSetup {
-  PolicyOptions options;
+  spec::PolicyOptions options;
   int64_t batch_size = 32;  // graphs of a full training batch
   // For each mode, whether only the last batch of an epoch has fewer than batch_size graphs. Where batches are composed
   // by size, any of them may.
@@ -102,7 +102,7 @@ class GraphCache {
 
   // Sequence of the newest command applied; 0: none.
   int64_t last_command() const { return state_.command_sequence; }
-  const PolicyOptions& options() const { return state_.options; }
+  const spec::PolicyOptions& options() const { return state_.options; }
   // The shapes, rising, that batches of the mode are rounded up to; empty: there is no ladder.
   const std::vector<BatchShape>& ladder(Mode mode) const {
     static const std::vector<BatchShape> none;

@@ -11,7 +11,7 @@
 namespace permafrost::graphcache {
 
 std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
-  const bool freezes = state_.options.policy == Policy::kFreeze && state_.armed;
+  const bool freezes = state_.options.policy == spec::Policy::kFreeze && state_.armed;
   std::vector<Ahead> ahead;
   for (const std::unique_ptr<Entry>& entry : entries_.all()) {
     const Mode mode = entry->info.mode;
@@ -83,7 +83,7 @@ absl::Status GraphCache::CaptureNext(int64_t step) {
   }
   if (state_.frozen) ReportPlannedLimit();
   const bool planned = !IsExact(Mode::kTrain) && !PlannedShapes(Mode::kTrain).empty();
-  if (state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen && planned) {
+  if (state_.options.policy == spec::Policy::kFreeze && state_.armed && !state_.frozen && planned) {
     PF_RETURN_IF_ERROR(Freeze(step));
   }
   return absl::OkStatus();

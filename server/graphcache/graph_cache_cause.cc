@@ -88,7 +88,8 @@ absl::Status GraphCache::CheckSealed(Mode mode, Cause cause, const BatchShape& s
 }
 
 void GraphCache::AnnounceStrict() const {
-  const bool seals = state_.options.policy == Policy::kFreeze && state_.freeze_point.source != FreezeSource::kNone;
+  const bool seals =
+      state_.options.policy == spec::Policy::kFreeze && state_.freeze_point.source != FreezeSource::kNone;
   if (!state_.options.strict || seals) return;
   Report("the graph cache is strict, and never freezes by itself: a capture fails the job only once a command froze it",
          /*warning=*/true);
@@ -98,7 +99,7 @@ bool GraphCache::IsAtLimit() const { return std::ssize(entries_.all()) >= LimitO
 
 bool GraphCache::IsFull(Mode mode, const BatchShape& shape) const {
   if (IsAtLimit()) return true;
-  const bool freezes = state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen;
+  const bool freezes = state_.options.policy == spec::Policy::kFreeze && state_.armed && !state_.frozen;
   if (!freezes || state_.freeze_point.freeze_at == 0 || state_.options.max_executables == 0) return false;
   int64_t all = std::ssize(entries_.all());
   for (const Mode m : {Mode::kTrain, Mode::kEval}) {

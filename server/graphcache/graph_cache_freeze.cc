@@ -22,7 +22,7 @@ FreezePoint GraphCache::FindPoint() const {
 }
 
 bool GraphCache::IsFreezeDue() const {
-  return state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen &&
+  return state_.options.policy == spec::Policy::kFreeze && state_.armed && !state_.frozen &&
          state_.freeze_point.freeze_at > 0 &&
          (state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at || IsFull(Mode::kTrain, {}));
 }
@@ -122,7 +122,7 @@ int64_t GraphCache::Capacity(Mode mode) const {
   if (state_.frozen) return entries;
   if (of(mode).dynamic) return planned_[static_cast<size_t>(mode)].most;
   if (of(mode).rungs > 0) return std::max(entries, of(mode).rungs);
-  if (state_.options.policy != Policy::kFreeze) return -1;
+  if (state_.options.policy != spec::Policy::kFreeze) return -1;
   const int64_t planned = std::ssize(PlannedShapes(mode)), most = std::max(entries, LimitOf(state_.options));
   if (mode == Mode::kEval) return std::max(entries, planned);
   if (state_.freeze_point.freeze_at == 0 || !state_.armed) return -1;
@@ -131,7 +131,7 @@ int64_t GraphCache::Capacity(Mode mode) const {
 }
 
 void GraphCache::AnnounceFreezePoint() const {
-  if (state_.options.policy != Policy::kFreeze) return;
+  if (state_.options.policy != spec::Policy::kFreeze) return;
   const FreezePoint& point = state_.freeze_point;
   if (point.source == FreezeSource::kNone) {
     Report(absl::StrCat("the graph cache never freezes by itself: ", point.no_formula_reason), /*warning=*/true);

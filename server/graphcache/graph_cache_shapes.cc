@@ -10,7 +10,7 @@ namespace permafrost::graphcache {
 
 void GraphCache::ChooseKinds() {
   const bool wanted = WantsDynamic(state_.options), dynamic = wanted && no_dynamic_reason_.empty();
-  if (wanted && !dynamic && state_.options.shapes == Shapes::kDynamic) {
+  if (wanted && !dynamic && state_.options.shapes == spec::Shapes::kDynamic) {
     Report(absl::StrCat("there are no dynamic executables for this job: ", no_dynamic_reason_), /*warning=*/false);
   }
   const Form form = dynamic ? Form::kDynamic : WantsLadder(state_.options) ? Form::kLadder : Form::kExact;
@@ -45,7 +45,7 @@ void GraphCache::SetForms(std::array<Form, 2> forms) {
     s.dynamic = now.form == Form::kDynamic;
     s.rungs = now.form == Form::kLadder ? std::ssize(now.shapes) : 0;
     const bool is_planned = now.form != Form::kExact || forms[static_cast<size_t>(mode)] != Form::kExact ||
-                            state_.options.policy == Policy::kFreeze;
+                            state_.options.policy == spec::Policy::kFreeze;
     s.cut_executables = is_planned ? now.wanted - now.most : 0;
     cut += s.cut_executables;
   }
@@ -75,7 +75,7 @@ bool GraphCache::IsRung(const EntryInfo& info) const {
 }
 
 BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {
-  const bool to_rungs = mode == Mode::kEval && state_.options.policy == Policy::kFreeze;
+  const bool to_rungs = mode == Mode::kEval && state_.options.policy == spec::Policy::kFreeze;
   const bool rounds = of(mode).rungs > 0 || (IsExact(mode) && to_rungs);
   const BatchShape* const best = rounds ? FindCheapest(PlannedShapes(mode), own) : nullptr;
   return best == nullptr ? own : *best;

@@ -15,16 +15,16 @@ constexpr double kAsFast = 1.01;
 constexpr double kFewRows = 0.02;
 
 std::string Describe(const PlanRow& row, const CachePlan& plan) {
-  std::string text(kPolicyNames.Name(row.options.policy));
+  std::string text(spec::kPolicyNames.Name(row.options.policy));
   // As the row's policy is written in the table of rows.
-  if (row.options.policy == Policy::kFreeze && row.shapes == Shapes::kExact) {
+  if (row.options.policy == spec::Policy::kFreeze && row.shapes == spec::Shapes::kExact) {
     const int64_t freeze_at = plan.freeze_point.freeze_at;
     text += freeze_at > 0 ? absl::StrCat(" at ", freeze_at) : " never";
     text += ", ";
-    text += kOnMissNames.Name(row.options.on_miss);
+    text += spec::kOnMissNames.Name(row.options.on_miss);
   }
-  if (row.shapes == Shapes::kDynamic) absl::StrAppend(&text, " with one executable for every shape");
-  if (row.shapes == Shapes::kLadder) absl::StrAppend(&text, " with a ladder of ", row.train_executables);
+  if (row.shapes == spec::Shapes::kDynamic) absl::StrAppend(&text, " with one executable for every shape");
+  if (row.shapes == spec::Shapes::kLadder) absl::StrAppend(&text, " with a ladder of ", row.train_executables);
   if (plan.schedules.size() > 1) {
     absl::StrAppend(&text, ", ", plan.schedules[static_cast<size_t>(row.schedule)].batching, " batches");
   }
@@ -38,8 +38,8 @@ double RowsAdded(const PlanRow& row) {
 // Returns whether every step is a replay at the end, of evaluation too, whatever comes: the cache is sealed. Under
 // exact shapes, only a cache that pads holds something that each batch fits into.
 bool IsSealed(const PlanRow& row) {
-  const bool serves_all = row.shapes != Shapes::kExact || row.options.on_miss == OnMiss::kPad;
-  return row.options.policy == Policy::kFreeze && serves_all && row.eager == 0 && row.rejected == 0 &&
+  const bool serves_all = row.shapes != spec::Shapes::kExact || row.options.on_miss == spec::OnMiss::kPad;
+  return row.options.policy == spec::Policy::kFreeze && serves_all && row.eager == 0 && row.rejected == 0 &&
          row.captures <= row.train_executables;
 }
 

@@ -8,15 +8,15 @@ namespace {
 
 // Returns what a freeze seals exact shapes with. For a dynamic mode this is everything that is planned: its one
 // executable is captured whatever a miss would mean.
-std::vector<BatchShape> Sealing(const PolicyOptions& options, const ShapePlan& plan, Mode mode, Form form) {
+std::vector<BatchShape> Sealing(const spec::PolicyOptions& options, const ShapePlan& plan, Mode mode, Form form) {
   std::vector<BatchShape> shapes;
   // Batches that come at rungs keep them. Others are padded to what is sealed with, but where a miss is captured and
   // dropped or runs eager: that is #10689's cache, which holds the shapes that came and no other.
   const bool at_rungs = !plan.train_rungs.empty();
-  const bool pads = options.on_miss == OnMiss::kPad || form == Form::kDynamic;
+  const bool pads = options.on_miss == spec::OnMiss::kPad || form == Form::kDynamic;
   if (mode == Mode::kEval) {
     // A cache that rejects misses would end the job at its first evaluation after the freeze.
-    return at_rungs || pads || options.on_miss == OnMiss::kReject ? plan.eval_rungs : shapes;
+    return at_rungs || pads || options.on_miss == spec::OnMiss::kReject ? plan.eval_rungs : shapes;
   }
   if (!at_rungs && !pads) return shapes;
   // Nothing was planned where the ceiling holds no graph.
@@ -27,7 +27,7 @@ std::vector<BatchShape> Sealing(const PolicyOptions& options, const ShapePlan& p
   return shapes;
 }
 
-PlannedMode Wanted(const PolicyOptions& options, const ShapePlan& plan, Mode mode, Form form, int64_t freeze_at) {
+PlannedMode Wanted(const spec::PolicyOptions& options, const ShapePlan& plan, Mode mode, Form form, int64_t freeze_at) {
   PlannedMode planned{.form = form, .shapes = Sealing(options, plan, mode, form)};
   if (form == Form::kLadder) {
     planned.shapes = LadderOf(plan, mode, RungsOf(options));
@@ -68,11 +68,11 @@ void Cut(const ShapePlan& plan, Mode mode, PlannedMode& planned) {
 
 }  // namespace
 
-int64_t LimitOf(const PolicyOptions& options) {
+int64_t LimitOf(const spec::PolicyOptions& options) {
   return options.max_executables > 0 ? options.max_executables : std::numeric_limits<int64_t>::max();
 }
 
-PlannedSet PlanExecutables(const PolicyOptions& options, const ShapePlan& plan, std::array<Form, 2> forms,
+PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapePlan& plan, std::array<Form, 2> forms,
                            int64_t freeze_at) {
   PlannedSet set;
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {

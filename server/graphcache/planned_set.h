@@ -8,8 +8,8 @@
 
 #include "base/batch_shape.h"
 #include "base/mode.h"
-#include "graphcache/policy.h"
 #include "graphcache/shape_plan.h"
+#include "spec/policy.h"
 
 namespace permafrost::graphcache {
 
@@ -37,10 +37,10 @@ using PlannedSet = std::array<PlannedMode, 2>;  // by Mode
 // of which nothing is planned. freeze_at: of exact shapes (FindFreezePoint).
 // Where both modes together want more than the limit, evaluation has half of it, or what it wants, or what training
 // leaves; training has the rest. Of 1 that is training's.
-PlannedSet PlanExecutables(const PolicyOptions& options, const ShapePlan& plan, std::array<Form, 2> forms,
+PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapePlan& plan, std::array<Form, 2> forms,
                            int64_t freeze_at);
 
 // The limit of `options`; none is larger than all that can be.
-int64_t LimitOf(const PolicyOptions& options);
+int64_t LimitOf(const spec::PolicyOptions& options);
 
 }  // namespace permafrost::graphcache

@@ -1,15 +1,15 @@
 #include "graphcache/snapshot.h"
 
 #include "base/json_fields.h"
-#include "graphcache/policy_json.h"
+#include "spec/stored_fields.h"
 
 namespace permafrost::graphcache {
 namespace {
 
 struct SnapshotSchema {
   template <class A>
-  static void Fields(A& a, typename A::template Visited<PolicyOptions>& o) {
-    PolicyFields(a, o);
+  static void Fields(A& a, typename A::template Visited<spec::PolicyOptions>& o) {
+    spec::StoredFields(a, o);
   }
 
   template <class A>

@@ -13,7 +13,7 @@
 #include "graphcache/audit.h"
 #include "graphcache/cause.h"
 #include "graphcache/freeze_point.h"
-#include "graphcache/policy.h"
+#include "spec/policy.h"
 
 namespace permafrost::graphcache {
 
@@ -62,7 +62,7 @@ struct GraphBreak {
 };
 
 struct Snapshot {
-  PolicyOptions options;
+  spec::PolicyOptions options;
   FreezePoint freeze_point;
   bool frozen = false;
   // Reaching the freeze point freezes. Off after a thaw.

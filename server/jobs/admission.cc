@@ -84,7 +84,7 @@ absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::St
   return Admit(std::move(job), request.asked, initial_weights);
 }
 
-absl::Status Admission::Check(const JobSpec& spec) const {
+absl::Status Admission::Check(const spec::JobSpec& spec) const {
   if (book_.draining()) return DrainingError();
   Violations violations;
   Validate(spec, violations);
@@ -105,7 +105,7 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request)
     return book_.Get(id);
   }
   PF_RETURN_IF_ERROR(CheckCount());
-  const JobSpec spec = ended->spec;
+  const spec::JobSpec spec = ended->spec;
   // Its dataset must not go meanwhile.
   book_.Reserve(std::move(ended));
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
@@ -134,19 +134,19 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
   Job& job = earlier->job;
   if (earlier->same) return std::move(job);
   // Fields that may have been updated since are no part of what was asked for.
-  JobSpec wanted = request.spec;
+  spec::JobSpec wanted = request.spec;
   wanted.priority = job.spec.priority;
   wanted.limits = job.spec.limits;
   // Jobs of before there was a choice read none, which the same request does not say.
-  nn::EdgeInputs& edges = wanted.train.model.edge_inputs;
-  if (edges == nn::EdgeInputs::kAuto) edges = job.spec.train.model.edge_inputs;
+  spec::EdgeInputs& edges = wanted.train.model.edge_inputs;
+  if (edges == spec::EdgeInputs::kAuto) edges = job.spec.train.model.edge_inputs;
   // Nor does it say of which form the columns of degrees are.
   wanted.train.model.own_degree_columns = job.spec.train.model.own_degree_columns;
   // Two defaults were others: that of batches sampled ahead, and of graphs of a budget.
   int64_t& look_ahead = wanted.train.nodes.look_ahead;
-  if (look_ahead == train::NodeTrainingOptions().look_ahead) look_ahead = job.spec.train.nodes.look_ahead;
-  const bool is_budget = wanted.train.batching.kind == data::BatchingKind::kBudget;
-  if (is_budget && wanted.train.batch_size == data::kMaxBatchSize) wanted.train.batch_size = job.spec.train.batch_size;
+  if (look_ahead == spec::NodeTrainingOptions().look_ahead) look_ahead = job.spec.train.nodes.look_ahead;
+  const bool is_budget = wanted.train.batching.kind == spec::BatchingKind::kBudget;
+  if (is_budget && wanted.train.batch_size == spec::kMaxBatchSize) wanted.train.batch_size = job.spec.train.batch_size;
   if (job.spec != wanted || (!request.id.empty() && request.id != job.id)) {
     return WithReason(
         absl::AlreadyExistsError(absl::StrCat("request_id ", request.request_id, " was used for another job, ",
@@ -199,14 +199,14 @@ std::optional<DatasetTraits> Admission::TraitsOf(const DatasetId& id) const {
   if (!dataset.ok() || !dataset->summary) return std::nullopt;
   const auto* graph = std::get_if<data::GraphSummary>(&*dataset->summary);
   const auto* set = std::get_if<data::GraphSetSummary>(&*dataset->summary);
-  return DatasetTraits{.level = graph != nullptr ? nn::ModelLevel::kNode : nn::ModelLevel::kGraph,
+  return DatasetTraits{.level = graph != nullptr ? spec::ModelLevel::kNode : spec::ModelLevel::kGraph,
                        .gives_links = graph != nullptr && graph->links.given,
                        .bare_nodes = set != nullptr && set->node_features.type == data::DataType::kNone,
                        .uid = dataset->uid,
                        .create_time = dataset->create_time};
 }
 
-absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const JobSpec& spec) const {
+absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const spec::JobSpec& spec) const {
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (dataset.state != data::DatasetState::kReady || !dataset.summary) {
     // A dataset that the machine cannot open just now is opened again by itself: nobody needs to mend anything.
@@ -238,7 +238,7 @@ absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const JobSpec& 
   return fits;
 }
 
-absl::Status Admission::Fit(const JobSpec& spec, const data::Dataset& dataset, const Job* from,
+absl::Status Admission::Fit(const spec::JobSpec& spec, const data::Dataset& dataset, const Job* from,
                             Beginning& beginning) const {
   const absl::StatusOr<data::OpenedDataset> opened = catalog_.Open(dataset.id);
   // Where it cannot be opened, CheckDataset or the run tells.
@@ -251,8 +251,8 @@ absl::Status Admission::Fit(const JobSpec& spec, const data::Dataset& dataset, c
   return CheckInitialWeights(spec, dataset, beginning);
 }
 
-absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const JobSpec& spec) const {
-  const train::InitialWeights& from = spec.train.init_from;
+absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const spec::JobSpec& spec) const {
+  const spec::InitialWeights& from = spec.train.init_from;
   Beginning beginning;
   std::optional<Job> origin;
   if (from.job.empty()) {
@@ -275,7 +275,7 @@ absl::StatusOr<Admission::Beginning> Admission::ReadBeginning(const JobSpec& spe
   return beginning;
 }
 
-absl::Status Admission::CheckInitialWeights(const JobSpec& spec, const data::Dataset& dataset,
+absl::Status Admission::CheckInitialWeights(const spec::JobSpec& spec, const data::Dataset& dataset,
                                             const Beginning& beginning) const {
   // Nobody knows which dataset a file of weights was trained on, nor that of a job which does not tell. Neither counts
   // as another dataset.
@@ -292,9 +292,9 @@ absl::Status Admission::CheckInitialWeights(const JobSpec& spec, const data::Dat
   return runner_.CheckInitialWeights(spec.train, *dataset.summary, beginning.weights, "spec.", target);
 }
 
-absl::StatusOr<std::string> Admission::TakeInitialWeights(const JobSpec& spec,
+absl::StatusOr<std::string> Admission::TakeInitialWeights(const spec::JobSpec& spec,
                                                           absl::StatusOr<Beginning> beginning) const {
-  const train::InitialWeights& from = spec.train.init_from;
+  const spec::InitialWeights& from = spec.train.init_from;
   if (!from.given()) return "";
   std::optional<Job> origin;
   if (!from.job.empty()) {

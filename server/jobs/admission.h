@@ -41,7 +41,7 @@ class Admission {
   void RemoveLeavings();
   std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const;
   // Refuses what Create refuses for the spec alone and for its dataset.
-  absl::Status Check(const JobSpec& spec) const;
+  absl::Status Check(const spec::JobSpec& spec) const;
 
  private:
   // A deleted job whose files are there still.
@@ -69,7 +69,8 @@ class Admission {
   };
   // Gives rows of nodes in the weights to the nodes of the same names in the spec's dataset, and checks that they fit
   // it. `from`: the job that they are of; null: they are of a file.
-  absl::Status Fit(const JobSpec& spec, const data::Dataset& dataset, const Job* from, Beginning& beginning) const;
+  absl::Status Fit(const spec::JobSpec& spec, const data::Dataset& dataset, const Job* from,
+                   Beginning& beginning) const;
   // Create of a request whose own values are right. `beginning`: what ReadBeginning came to, which is told in the order
   // of the other checks; not read where the job begins with drawn weights.
   absl::StatusOr<Job> CreateWith(const CreateRequest& request, absl::StatusOr<Beginning> beginning)
@@ -77,14 +78,15 @@ class Admission {
   absl::Status CheckCount() const;
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
   // Returns what the job's user should know, a line each.
-  absl::StatusOr<std::vector<std::string>> CheckDataset(const JobSpec& spec) const;
+  absl::StatusOr<std::vector<std::string>> CheckDataset(const spec::JobSpec& spec) const;
   // Reads what the spec's init_from names; it must be given. Errors: of finding and reading it.
-  absl::StatusOr<Beginning> ReadBeginning(const JobSpec& spec) const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<Beginning> ReadBeginning(const spec::JobSpec& spec) const ABSL_LOCKS_EXCLUDED(mu_);
   // Checks that the weights fit the dataset, which has a summary.
-  absl::Status CheckInitialWeights(const JobSpec& spec, const data::Dataset& dataset, const Beginning& beginning) const;
+  absl::Status CheckInitialWeights(const spec::JobSpec& spec, const data::Dataset& dataset,
+                                   const Beginning& beginning) const;
   // Returns the weights that the job begins with; empty: drawn ones. Asks again what may have changed since they were
   // read: the job that they are of must still be there, and they must fit the dataset if it is another one by now.
-  absl::StatusOr<std::string> TakeInitialWeights(const JobSpec& spec, absl::StatusOr<Beginning> beginning) const
+  absl::StatusOr<std::string> TakeInitialWeights(const spec::JobSpec& spec, absl::StatusOr<Beginning> beginning) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `asked`: of CreateRequest.
   absl::StatusOr<Job> Admit(Job job, const std::string& asked, const std::string& initial_weights)

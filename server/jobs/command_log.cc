@@ -8,7 +8,7 @@ namespace permafrost::jobs {
 
 using graphcache::Command;
 
-CommandLog::CommandLog(const graphcache::PolicyOptions& spec, std::vector<Command> commands)
+CommandLog::CommandLog(const spec::PolicyOptions& spec, std::vector<Command> commands)
     : newest_(commands.empty() ? 0 : commands.back().sequence), commands_(std::move(commands)), options_(spec) {
   for (const Command& command : commands_) options_ = graphcache::Updated(options_, command.update);
 }

@@ -20,13 +20,13 @@ class CommandLog {
   using Done = JobManager::CommandDone;
 
   // `spec`: the options that the job began with.
-  CommandLog(const graphcache::PolicyOptions& spec, std::vector<graphcache::Command> commands);
+  CommandLog(const spec::PolicyOptions& spec, std::vector<graphcache::Command> commands);
 
   // A new command is checked against this state and put after it. All fields are of one moment.
   struct State {
-    graphcache::PolicyOptions options;  // once all commands have taken effect
-    int64_t newest = 0;                 // its sequence; 0: there are none
-    int64_t last_step = 0;              // the newest that a command has; 0: none has
+    spec::PolicyOptions options;  // once all commands have taken effect
+    int64_t newest = 0;           // its sequence; 0: there are none
+    int64_t last_step = 0;        // the newest that a command has; 0: none has
   };
   State state() const;
   // Returns the commands without a step, in order.
@@ -51,7 +51,7 @@ class CommandLog {
   std::atomic<int64_t> newest_;
   mutable absl::Mutex mu_;
   std::vector<graphcache::Command> commands_ ABSL_GUARDED_BY(mu_);
-  graphcache::PolicyOptions options_ ABSL_GUARDED_BY(mu_);
+  spec::PolicyOptions options_ ABSL_GUARDED_BY(mu_);
   std::vector<std::pair<int64_t, Done>> waiting_ ABSL_GUARDED_BY(mu_);  // by sequence
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };

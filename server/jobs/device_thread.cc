@@ -246,7 +246,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   telemetry::LogOfJob(telemetry::Severity::kInfo, id.value(), started);
   book_.hub().Notify(id.value());
 
-  const train::TrainOptions& options = job.spec.train;
+  const spec::TrainOptions& options = job.spec.train;
   auto dataset = catalog_.Open(options.dataset);
   if (!dataset.ok()) return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", options.dataset.value()));
   activity_.Enter(DevicePhase::kPreparing, id);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/id.h"
-#include "nn/options.h"
-#include "train/options.h"
+#include "spec/loss.h"
+#include "spec/train_options.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {
@@ -16,9 +16,9 @@ struct EvaluationRequest {
   JobId job;
   DatasetId dataset;                         // empty: the job's
   std::optional<train::EvaluatedRows> rows;  // of the job's dataset kTest, else kAll
-  train::JobWeights weights = train::JobWeights::kBest;
+  spec::JobWeights weights = spec::JobWeights::kBest;
   std::optional<int64_t> checkpoint_step;  // the weights of this checkpoint instead
-  std::vector<nn::Metric> metrics;         // empty: the job's
+  std::vector<spec::Metric> metrics;       // empty: the job's
   bool predictions = false;
   bool allow_unknown_categories = false;  // train::EvaluateRequest
 };
@@ -27,7 +27,7 @@ struct EvaluationRequest {
 struct JobEvaluation {
   DatasetId dataset;
   train::EvaluatedRows rows = train::EvaluatedRows::kTest;
-  std::vector<nn::Metric> metrics;
+  std::vector<spec::Metric> metrics;
   train::RowsEvaluation result;
 };
 

@@ -36,16 +36,16 @@ absl::Status CheckRoomFor(uint64_t bytes, const std::string& file) {
 
 }  // namespace
 
-absl::StatusOr<fs::path> FindWeightsOfJob(const JobId& job, train::JobWeights weights, const JobBook& book) {
+absl::StatusOr<fs::path> FindWeightsOfJob(const JobId& job, spec::JobWeights weights, const JobBook& book) {
   PF_RETURN_IF_ERROR(book.Get(job, kNoEpochs).status());
-  const bool best = weights == train::JobWeights::kBest;
+  const bool best = weights == spec::JobWeights::kBest;
   fs::path path =
       book.files().Directory(job) / "artifacts" / (best ? train::kBestWeightsFile : train::kLastWeightsFile);
   std::error_code error;
   if (fs::is_regular_file(path, error)) return path;
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat("job ", job.value(), " has not made its ",
-                                                 AbslView(train::kJobWeightsNames.Name(weights)), " weights yet")),
+                                                 AbslView(spec::kJobWeightsNames.Name(weights)), " weights yet")),
       "ARTIFACT_NOT_READY", {{"job", job.value()}});
 }
 

@@ -8,13 +8,12 @@
 #include "absl/status/statusor.h"
 #include "data/catalog/catalog.h"
 #include "jobs/job_book.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::jobs {
 
 // Finds a job's weights. Errors: NotFound; FailedPrecondition (reason ARTIFACT_NOT_READY) while it has not made them.
-absl::StatusOr<std::filesystem::path> FindWeightsOfJob(const JobId& job, train::JobWeights weights,
-                                                       const JobBook& book);
+absl::StatusOr<std::filesystem::path> FindWeightsOfJob(const JobId& job, spec::JobWeights weights, const JobBook& book);
 // Finds a file of weights below an import root. Errors: InvalidArgument with a violation of `spec.init_from.file` for
 // what is no file; PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound.
 absl::StatusOr<std::filesystem::path> FindWeightsFile(const std::string& file, const data::Catalog& catalog);

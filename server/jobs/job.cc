@@ -16,8 +16,6 @@ namespace permafrost::jobs {
 
 namespace {
 
-constexpr int32_t kMaxRetries = 1'000'000;
-
 // The reason for an error that has none of its own.
 std::string_view ReasonOfCode(absl::StatusCode code) {
   switch (code) {
@@ -85,33 +83,13 @@ void Validate(const Labels& labels, std::string_view field, Violations& violatio
 
 std::string EtagOf(const Job& job) {
   std::string text = absl::StrCat("job-1 ", job.id.value(), " ", job.spec.priority);
-  if (job.spec.limits != JobLimits()) {
+  if (job.spec.limits != spec::JobLimits()) {
     absl::StrAppend(&text, " ", absl::FormatDuration(job.spec.limits.max_runtime), " ",
                     absl::FormatTime(absl::RFC3339_full, job.spec.limits.deadline, absl::UTCTimeZone()));
   }
   // No key holds a blank, and no value a line's end.
   for (const auto& [key, value] : job.labels) absl::StrAppend(&text, "\n", key, " ", value);
   return HashHex(Hash64(text));
-}
-
-void Validate(const JobSpec& spec, Violations& violations) {
-  train::Validate(spec.train, "spec.", violations);
-  ValidatePriority(spec.priority, "spec.priority", violations);
-  Validate(spec.limits, "spec.", violations);
-  if (spec.max_retries < 0 || spec.max_retries > kMaxRetries) {
-    violations.Add("spec.max_retries", absl::StrCat(spec.max_retries, " is outside 0..", kMaxRetries));
-  }
-}
-
-void Validate(const JobLimits& limits, std::string_view prefix, Violations& violations) {
-  if (limits.max_runtime <= absl::ZeroDuration()) {
-    violations.Add(absl::StrCat(AbslView(prefix), "max_runtime"),
-                   absl::StrCat(absl::FormatDuration(limits.max_runtime), " is not above 0"));
-  }
-}
-
-void ValidatePriority(int32_t priority, std::string_view field, Violations& violations) {
-  if (priority < -100 || priority > 100) violations.Add(field, absl::StrCat(priority, " is outside -100..100"));
 }
 
 }  // namespace permafrost::jobs

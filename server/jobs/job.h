@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "base/id.h"
 #include "jobs/job_state.h"
+#include "spec/job_spec.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {
@@ -26,37 +27,15 @@ bool IsLabelKey(std::string_view key);
 // Adds a violation of `FIELD.KEY` for each bad label, of `field` for too many.
 void Validate(const Labels& labels, std::string_view field, Violations& violations);
 
-// Limits of the time that a job may take (limits.h).
-struct JobLimits {
-  absl::Duration max_runtime = absl::InfiniteDuration();  // on the device, all its runs together
-  absl::Time deadline = absl::InfiniteFuture();
-  bool operator==(const JobLimits&) const = default;
-};
-
 // The traits of a dataset that decide the defaults of its jobs.
 struct DatasetTraits {
-  nn::ModelLevel level = nn::ModelLevel::kGraph;  // what they predict for
-  bool gives_links = false;                       // it divides links by itself
-  bool bare_nodes = false;                        // a set of graphs whose nodes have no features
+  spec::ModelLevel level = spec::ModelLevel::kGraph;  // what they predict for
+  bool gives_links = false;                           // it divides links by itself
+  bool bare_nodes = false;                            // a set of graphs whose nodes have no features
   // data::Dataset's.
   std::string uid;
   absl::Time create_time = absl::InfinitePast();
 };
-
-struct JobSpec {
-  train::TrainOptions train;
-  int32_t priority = 0;  // -100..100; higher first
-  JobLimits limits;
-  int32_t max_retries = 0;  // runs in a row, after the first, that an error of the machine may end; 0: no limit
-  bool operator==(const JobSpec&) const = default;
-};
-
-// Adds a violation for each bad field, named as on the wire ("spec.epochs").
-void Validate(const JobSpec& spec, Violations& violations);
-
-void ValidatePriority(int32_t priority, std::string_view field, Violations& violations);
-// `prefix`: of the fields' names, such as "spec.".
-void Validate(const JobLimits& limits, std::string_view prefix, Violations& violations);
 
 // Deaths of the server while the job ran, in a row at the same place.
 struct Deaths {
@@ -89,7 +68,7 @@ struct Failure {
 struct Job {
   JobId id;
   std::string request_id;
-  JobSpec spec;
+  spec::JobSpec spec;
   // data::Dataset's, of the dataset that the job was made of: another may have the name since. Empty: a version made
   // the job that did not note it, and only the times tell.
   std::string dataset_uid;

@@ -34,7 +34,7 @@ class FollowedLog final : public telemetry::JobLog {
 
 }  // namespace
 
-graphcache::Snapshot NoStepYet(const JobSpec& spec) {
+graphcache::Snapshot NoStepYet(const spec::JobSpec& spec) {
   graphcache::Snapshot snapshot;
   snapshot.options = spec.train.graph_cache;
   return snapshot;

@@ -265,7 +265,7 @@ class JobBook {
 };
 
 // A job's graph cache before its first step: its options and nothing else.
-graphcache::Snapshot NoStepYet(const JobSpec& spec);
+graphcache::Snapshot NoStepYet(const spec::JobSpec& spec);
 // FailedPrecondition, reason JOB_ENDED.
 absl::Status EndedError(const Job& job);
 // Unavailable, reason SERVER_DRAINING.

@@ -78,7 +78,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
                            .metrics = {},
                            .result = {}};
   // A graph that walks are learned from has no splits.
-  if (train::Walks(job.spec.train)) evaluation.rows = train::EvaluatedRows::kAll;
+  if (spec::Walks(job.spec.train)) evaluation.rows = train::EvaluatedRows::kAll;
   if (request.rows) evaluation.rows = *request.rows;
   // Links are divided anew in whatever graph they are of.
   if (!request.rows && job.spec.train.links.enabled) evaluation.rows = train::EvaluatedRows::kTest;
@@ -94,9 +94,9 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   if (!own) pass.options.cross_validation = {};
   if (!request.metrics.empty()) pass.options.metrics = request.metrics;
   Violations violations;
-  train::Validate(pass.options, "", violations);
+  spec::Validate(pass.options, "", violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  evaluation.metrics = train::MetricsOf(pass.options);
+  evaluation.metrics = spec::MetricsOf(pass.options);
 
   auto dataset = catalog_.Open(evaluation.dataset);
   if (!dataset.ok()) {

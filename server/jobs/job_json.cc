@@ -5,171 +5,29 @@
 #include <type_traits>
 
 #include "base/json_fields.h"
-#include "graphcache/policy_json.h"
+#include "spec/stored_fields.h"
 
 namespace permafrost::jobs {
 namespace {
 
 struct Schema {
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<nn::ModelOptions>& m) {
-    a("architecture", m.architecture, nn::kArchitectureNames);
-    // Specs from before models had several levels do not say theirs, nor a norm: they have those of their model then.
-    if constexpr (!std::is_const_v<typename A::template Visited<nn::ModelOptions>>) {
-      m.level = nn::FirstLevelOf(m.architecture);
-      m.norm = nn::DefaultsOf(m.level).norm;
-    }
-    a("level", m.level, nn::kModelLevelNames);
-    a("hidden_channels", m.hidden_channels);
-    a("num_layers", m.num_layers);
-    a("pooling", m.pooling, nn::kPoolingNames);
-    a("dropout", m.dropout);
-    a("input_dropout", m.input_dropout);
-    a("heads", m.heads);
-    a("aggregation", m.aggregation, nn::kAggregationNames);
-    a("norm", m.norm, nn::kNormNames);
-    a("residual", m.residual);
-    a("jumping_knowledge", m.jumping_knowledge, nn::kJumpingKnowledgeNames);
-    a("virtual_node", m.virtual_node);
-    a("normalize_features", m.normalize_features);
-    a("node_inputs", m.node_inputs, nn::kNodeInputsNames);
-    // Specs that do not say it are of jobs whose weights have these columns.
-    if constexpr (!std::is_const_v<typename A::template Visited<nn::ModelOptions>>) {
-      m.own_degree_columns = m.level == nn::ModelLevel::kNode && m.node_inputs == nn::NodeInputs::kDegree;
-    }
-    a("own_degree_columns", m.own_degree_columns);
-    // Jobs from before models of one large graph read features of edges read none.
-    if constexpr (!std::is_const_v<typename A::template Visited<nn::ModelOptions>>) {
-      if (m.level == nn::ModelLevel::kNode) m.edge_inputs = nn::EdgeInputs::kNone;
-    }
-    a("edge_inputs", m.edge_inputs, nn::kEdgeInputsNames);
-    a("lowering", m.lowering, nn::kLoweringNames);
-    a("precision", m.precision, nn::kPrecisionNames);
+  template <class A, class T>
+  requires spec::HasFields<std::remove_const_t<T>>
+  static void Fields(A& a, T& options) {
+    spec::StoredFields(a, options);
+    if constexpr (std::is_same_v<T, spec::ModelOptions>) SetOldDefaults(a, options);
   }
 
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<nn::OptimizerOptions>& o) {
-    a("algorithm", o.algorithm, nn::kOptimizerNames);
-    a("learning_rate", o.learning_rate);
-    a("weight_decay", o.weight_decay);
-    a("max_grad_norm", o.max_grad_norm);
-    a("schedule", o.schedule, nn::kScheduleNames);
-    a("warmup_steps", o.warmup_steps);
-    a("momentum", o.momentum);
-    a("nesterov", o.nesterov);
-    a("decay_epochs", o.decay_epochs);
-    a("decay_factor", o.decay_factor);
-    a("plateau_patience", o.plateau_patience);
-    a("plateau_threshold", o.plateau_threshold);
-    a("min_learning_rate", o.min_learning_rate);
-    a("weight_decay_of", o.weight_decay_of, nn::kWeightDecayOfNames);
-    a("ema_decay", o.ema_decay);
-    a("accumulate_steps", o.accumulate_steps);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<train::CheckpointOptions>& c) {
-    a("every_steps", c.every_steps);
-    a("every_seconds", c.every_seconds);
-    a("keep", c.keep);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<graphcache::PolicyOptions>& c) {
-    graphcache::PolicyFields(a, c);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<train::NodeTrainingOptions>& n) {
-    a("fan_outs", n.fan_outs);
-    a("eval_fan_outs", n.eval_fan_outs);
-    a("replace", n.replace);
-    a("weighted", n.weighted);
-    a("layer_wise_evaluation", n.layer_wise_evaluation);
-    a("look_ahead", n.look_ahead);
-    a("advise_pages", n.advise_pages);
-    a("sampler", n.sampler, data::kSamplerKindNames);
-    a("disjoint", n.disjoint);
-    a("temporal", n.temporal, data::kTemporalSamplingNames);
-    a("seed_time", n.seed_time);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<data::BatchingOptions>& b) {
-    a("kind", b.kind, data::kBatchingNames);
-    a("max_nodes", b.max_nodes);
-    a("max_edges", b.max_edges);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<data::CrossValidation>& v) {
-    a("folds", v.folds);
-    a("fold", v.fold);
-    a("seed", v.seed);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<data::LinkSplitOptions>& s) {
-    a("valid_part", s.valid_part);
-    a("test_part", s.test_part);
-    a("seed", s.seed);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<train::LinkOptions>& l) {
-    a("enabled", l.enabled);
-    a("given", l.given);
-    a("split", l.split);
-    a("negatives", l.negatives);
-    a("eval_negatives", l.eval_negatives);
-    a("sampling", l.sampling, data::kNegativeSamplingNames);
-    a("score", l.score, nn::kLinkScoreNames);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<train::Node2VecOptions>& n) {
-    a("walk_length", n.walk_length);
-    a("context_size", n.context_size);
-    a("walks_per_node", n.walks_per_node);
-    a("p", n.p);
-    a("q", n.q);
-    a("num_negative_samples", n.num_negative_samples);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<train::InitialWeights>& w) {
-    a("job", w.job);
-    a("file", w.file);
-    a("weights", w.weights, train::kJobWeightsNames);
-    a("by_name", w.by_name);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<JobSpec>& s) {
-    a("dataset", s.train.dataset);
-    a("model", s.train.model);
-    a("optimizer", s.train.optimizer);
-    a("loss", s.train.loss, nn::kLossNames);
-    a("class_weights", s.train.class_weights);
-    a("metrics", s.train.metrics, nn::kMetricNames);
-    a("epochs", s.train.epochs);
-    a("patience", s.train.patience);
-    a("batch_size", s.train.batch_size);
-    a("seed", s.train.seed);
-    a("checkpoint", s.train.checkpoint);
-    a("graph_cache", s.train.graph_cache);
-    a("nodes", s.train.nodes);
-    a("batching", s.train.batching);
-    a("cross_validation", s.train.cross_validation);
-    a("links", s.train.links);
-    a("node2vec", s.train.node2vec);
-    a("init_from", s.train.init_from);
-    a("fixed_parameters", s.train.fixed_parameters);
-    a("non_finite", s.train.non_finite, train::kNonFiniteNames);
-    a("priority", s.priority);
-    a("max_runtime", s.limits.max_runtime);
-    a("deadline", s.limits.deadline);
-    a("max_retries", s.max_retries);
+  // Sets what older versions meant where they did not say it.
+  static void SetOldDefaults(const JsonReader<Schema>& a, spec::ModelOptions& m) {
+    const spec::ModelLevel first = spec::FirstLevelOf(m.architecture);
+    if (!a.Has("level")) m.level = first;
+    if (!a.Has("norm")) m.norm = spec::DefaultsOf(first).norm;
+    const bool of_nodes = m.level == spec::ModelLevel::kNode;
+    // Their weights have these columns.
+    if (!a.Has("own_degree_columns")) m.own_degree_columns = of_nodes && m.node_inputs == spec::NodeInputs::kDegree;
+    // Models of one large graph read no features of edges.
+    if (!a.Has("edge_inputs") && of_nodes) m.edge_inputs = spec::EdgeInputs::kNone;
   }
 
   template <class A>
@@ -358,7 +216,7 @@ absl::StatusOr<SpecColumn> SpecFromJson(const std::string& text) {
   absl::StatusOr<SpecColumn> column = ReadJson<Schema, SpecColumn>("job spec", text);
   // Older servers wrote another default of it to every job; it has no meaning where nothing is sampled.
   if (column.ok() && column->spec.train.nodes.fan_outs.empty()) {
-    column->spec.train.nodes.look_ahead = train::NodeTrainingOptions().look_ahead;
+    column->spec.train.nodes.look_ahead = spec::NodeTrainingOptions().look_ahead;
   }
   return column;
 }

@@ -13,7 +13,7 @@
 namespace permafrost::jobs {
 
 struct SpecColumn {
-  JobSpec spec;
+  spec::JobSpec spec;
   std::string dataset_uid;
   std::vector<std::string> notes;
 };

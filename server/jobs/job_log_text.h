@@ -12,7 +12,7 @@ namespace permafrost::jobs {
 std::string SubmittedLine(const Job& job);
 // The line for a job that has just moved to running.
 std::string StartedLine(const Job& job, std::string_view device, int threads);
-std::string EpochLine(const train::EpochMetrics& metrics, const train::TrainOptions& options);
+std::string EpochLine(const train::EpochMetrics& metrics, const spec::TrainOptions& options);
 // The line for a job in a terminal state.
 std::string EndedLine(const Job& job);
 

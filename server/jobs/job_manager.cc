@@ -151,11 +151,11 @@ class JobManagerImpl final : public JobManager {
     commands_.Command(id, command, KeyOf(what, id, request_id), std::move(done));
   }
   RequestLog& requests() override { return requests_; }
-  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure,
+  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const spec::JobSpec& spec, bool measure,
                                                        const std::function<bool()>& wanted) override {
     return planner_.Plan(spec, measure, wanted);
   }
-  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec, graphcache::TorchRelease release,
+  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const spec::JobSpec& spec, graphcache::TorchRelease release,
                                                           const std::function<bool()>& wanted) override {
     return planner_.TakeCensus(spec, release, wanted);
   }

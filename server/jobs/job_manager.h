@@ -42,7 +42,7 @@ struct CreateRequest {
   // All that the call asked for as its client wrote it, hashed: where it comes again, the same text is the same call,
   // whatever it would mean by now. Empty: `spec` alone tells.
   std::string asked;
-  JobSpec spec;
+  spec::JobSpec spec;
   Labels labels;
   bool validate_only = false;
 };
@@ -201,7 +201,7 @@ class JobManager {
   // Returns what each cache policy would cost a job of this spec; nothing is created. Waits for it. With `measure`,
   // bytes and times are those of the device if it is idle. `wanted` is asked every few milliseconds, by one thread at a
   // time. Errors: as Create, Unavailable also once the book drains; Cancelled once it is not wanted.
-  virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure,
+  virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const spec::JobSpec& spec, bool measure,
                                                                const std::function<bool()>& wanted) = 0;
 
   // One pass of a job's weights over rows of a dataset; waits for it, and leaves nothing behind. `on_progress` hears of
@@ -213,7 +213,8 @@ class JobManager {
 
   // Returns the entries that a job of this spec would add to the graph cache of MPS; nothing is created. Waits for it.
   // Errors: as PlanGraphCache; Unavailable on MPS while a job runs.
-  virtual absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec, graphcache::TorchRelease release,
+  virtual absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const spec::JobSpec& spec,
+                                                                  graphcache::TorchRelease release,
                                                                   const std::function<bool()>& wanted) = 0;
 
   // Tells what the device thread does just now. Waits for no store and no step.

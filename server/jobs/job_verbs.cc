@@ -225,7 +225,7 @@ absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update, co
   Apply(update, next);
   Violations violations;
   Validate(next.labels, "job.labels", violations);
-  ValidatePriority(next.spec.priority, "job.spec.priority", violations);
+  spec::ValidatePriority(next.spec.priority, "job.spec.", violations);
   Validate(next.spec.limits, "job.spec.", violations);
   if (update.deadline) ValidateDeadline(*update.deadline, "job.spec.deadline", violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());

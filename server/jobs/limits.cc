@@ -14,7 +14,7 @@ std::string UtcText(absl::Time time) { return absl::FormatTime("%Y-%m-%dT%H:%M:%
 
 }  // namespace
 
-Limit PassedLimit(const JobLimits& limits, absl::Duration device_time, absl::Time now) {
+Limit PassedLimit(const spec::JobLimits& limits, absl::Duration device_time, absl::Time now) {
   if (device_time >= limits.max_runtime) return Limit::kMaxRuntime;
   return now >= limits.deadline ? Limit::kDeadline : Limit::kNone;
 }
@@ -25,7 +25,7 @@ void ValidateDeadline(absl::Time deadline, std::string_view field, Violations& v
   violations.Add(field, absl::StrCat(UtcText(deadline), " has passed; accepted: later than ", UtcText(now)));
 }
 
-absl::Status LimitError(Limit limit, const JobLimits& limits) {
+absl::Status LimitError(Limit limit, const spec::JobLimits& limits) {
   if (limit == Limit::kMaxRuntime) {
     return WithReason(absl::DeadlineExceededError(absl::StrCat("it was on the device for its max_runtime of ",
                                                                absl::FormatDuration(limits.max_runtime),

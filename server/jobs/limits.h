@@ -14,12 +14,12 @@ enum class Limit { kNone, kMaxRuntime, kDeadline };
 
 // Returns which of the job's limits is passed. `device_time`: of all its runs so far. `now`: by the clock that
 // deadlines are measured by (BookOptions::now).
-Limit PassedLimit(const JobLimits& limits, absl::Duration device_time, absl::Time now);
+Limit PassedLimit(const spec::JobLimits& limits, absl::Duration device_time, absl::Time now);
 
 // A new deadline must lie ahead.
 void ValidateDeadline(absl::Time deadline, std::string_view field, Violations& violations);
 
 // DeadlineExceeded, reason MAX_RUNTIME or DEADLINE_EXCEEDED, that says how the job goes on. `limit`: not kNone.
-absl::Status LimitError(Limit limit, const JobLimits& limits);
+absl::Status LimitError(Limit limit, const spec::JobLimits& limits);
 
 }  // namespace permafrost::jobs

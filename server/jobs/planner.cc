@@ -8,7 +8,7 @@
 
 namespace permafrost::jobs {
 
-absl::StatusOr<graphcache::CachePlan> Planner::Plan(const JobSpec& spec, bool measure,
+absl::StatusOr<graphcache::CachePlan> Planner::Plan(const spec::JobSpec& spec, bool measure,
                                                     const std::function<bool()>& wanted) {
   absl::StatusOr<graphcache::CachePlan> plan = TryPlan(spec, measure, wanted);
   return absl::IsCancelled(plan.status()) ? StoppedError() : std::move(plan);
@@ -23,14 +23,14 @@ absl::Status Planner::StoppedError() const {
   return book_.draining() ? DrainingError() : absl::CancelledError("the caller waits for it no more");
 }
 
-absl::StatusOr<data::OpenedDataset> Planner::Open(const JobSpec& spec) {
+absl::StatusOr<data::OpenedDataset> Planner::Open(const spec::JobSpec& spec) {
   PF_RETURN_IF_ERROR(admission_.Check(spec));
   absl::StatusOr<data::OpenedDataset> dataset = catalog_.Open(spec.train.dataset);
   if (dataset.ok()) return dataset;
   return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", spec.train.dataset.value()));
 }
 
-absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, graphcache::TorchRelease release,
+absl::StatusOr<graphcache::Census> Planner::TakeCensus(const spec::JobSpec& spec, graphcache::TorchRelease release,
                                                        const std::function<bool()>& wanted) {
   train::CensusRequest request{.options = spec.train, .dataset = {}, .release = release};
   PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
@@ -52,7 +52,7 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, grap
   return absl::IsCancelled(census->status()) ? StoppedError() : *std::move(census);
 }
 
-absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool measure,
+absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const spec::JobSpec& spec, bool measure,
                                                        const std::function<bool()>& wanted) {
   train::PlanRequest request{.options = spec.train, .dataset = {}, .measure = measure};
   PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));

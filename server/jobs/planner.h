@@ -22,20 +22,22 @@ class Planner {
       : book_(book), admission_(admission), device_(device), catalog_(catalog), runner_(runner) {}
 
   // As JobManager::PlanGraphCache.
-  absl::StatusOr<graphcache::CachePlan> Plan(const JobSpec& spec, bool measure, const std::function<bool()>& wanted);
+  absl::StatusOr<graphcache::CachePlan> Plan(const spec::JobSpec& spec, bool measure,
+                                             const std::function<bool()>& wanted);
   // As JobManager::TakeGraphCacheCensus.
-  absl::StatusOr<graphcache::Census> TakeCensus(const JobSpec& spec, graphcache::TorchRelease release,
+  absl::StatusOr<graphcache::Census> TakeCensus(const spec::JobSpec& spec, graphcache::TorchRelease release,
                                                 const std::function<bool()>& wanted);
 
  private:
   // Opens the dataset of a spec that could become a job.
-  absl::StatusOr<data::OpenedDataset> Open(const JobSpec& spec);
+  absl::StatusOr<data::OpenedDataset> Open(const spec::JobSpec& spec);
   // False once the book drains or the caller has gone. `on_device`: asked by the device thread, which gets on then.
   bool KeepGoing(bool on_device, const std::function<bool()>& wanted);
   // The error of work that KeepGoing stopped.
   absl::Status StoppedError() const;
   // Cancelled once KeepGoing says no.
-  absl::StatusOr<graphcache::CachePlan> TryPlan(const JobSpec& spec, bool measure, const std::function<bool()>& wanted);
+  absl::StatusOr<graphcache::CachePlan> TryPlan(const spec::JobSpec& spec, bool measure,
+                                                const std::function<bool()>& wanted);
 
   JobBook& book_;
   const Admission& admission_;

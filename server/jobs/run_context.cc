@@ -36,7 +36,7 @@ DevicePhase PhaseOf(const train::Progress& progress) {
 
 }  // namespace
 
-JobRunContext::JobRunContext(const train::TrainOptions& options, bool resumed, const std::atomic<bool>& draining,
+JobRunContext::JobRunContext(const spec::TrainOptions& options, bool resumed, const std::atomic<bool>& draining,
                              LiveRun& live, telemetry::JobLog& log, const RunMetrics& metrics, RunHooks hooks)
     : options_(options),
       draining_(draining),

@@ -43,7 +43,7 @@ class LiveRun {
   // deadline is measured by.
   LiveRun(
       Cache cache, std::shared_ptr<CommandLog> commands, Trouble trouble, absl::Duration device_time,
-      const JobLimits& limits, std::function<absl::Time()> now = [] { return absl::Now(); })
+      const spec::JobLimits& limits, std::function<absl::Time()> now = [] { return absl::Now(); })
       : commands_(std::move(commands)),
         time_before_(device_time),
         now_(std::move(now)),
@@ -72,14 +72,14 @@ class LiveRun {
   void SetStopSeen() { stop_seen_.store(true, std::memory_order_release); }
   bool stop_seen() const { return stop_seen_.load(std::memory_order_acquire); }
 
-  void SetLimits(const JobLimits& limits) {
+  void SetLimits(const spec::JobLimits& limits) {
     absl::MutexLock lock(&mu_);
     limits_ = limits;
   }
   Limit passed_limit() const {
     absl::MutexLock lock(&mu_);
     // Most jobs have no limits: then no clock is read.
-    if (limits_ == JobLimits()) return Limit::kNone;
+    if (limits_ == spec::JobLimits()) return Limit::kNone;
     // Reading the clock may be a call of the system, so jobs without a deadline do not do it either.
     return PassedLimit(limits_, device_time(),
                        limits_.deadline == absl::InfiniteFuture() ? absl::InfinitePast() : now_());
@@ -129,7 +129,7 @@ class LiveRun {
   train::Progress progress_ ABSL_GUARDED_BY(mu_);
   Cache cache_ ABSL_GUARDED_BY(mu_);
   Trouble trouble_ ABSL_GUARDED_BY(mu_);
-  JobLimits limits_ ABSL_GUARDED_BY(mu_);
+  spec::JobLimits limits_ ABSL_GUARDED_BY(mu_);
   JobId preempted_by_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -165,7 +165,7 @@ struct RunMetrics {
 // Threads: the device thread only. Borrows everything.
 class JobRunContext : public train::RunContext {
  public:
-  JobRunContext(const train::TrainOptions& options, bool resumed, const std::atomic<bool>& draining, LiveRun& live,
+  JobRunContext(const spec::TrainOptions& options, bool resumed, const std::atomic<bool>& draining, LiveRun& live,
                 telemetry::JobLog& log, const RunMetrics& metrics, RunHooks hooks);
 
   train::StopRequest stop_requested() const override;
@@ -185,7 +185,7 @@ class JobRunContext : public train::RunContext {
   void Enter(DevicePhase phase) const;
   void AdvanceTo(JobState state);
 
-  const train::TrainOptions& options_;
+  const spec::TrainOptions& options_;
   const std::atomic<bool>& draining_;
   LiveRun& live_;
   telemetry::JobLog& log_;

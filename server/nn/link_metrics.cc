@@ -59,28 +59,28 @@ std::vector<float> RanksOf(const LinkScores& scores) {
   return ranks;
 }
 
-double ComputeLinkMetric(Metric metric, const LinkScores& scores) {
+double ComputeLinkMetric(spec::Metric metric, const LinkScores& scores) {
   if (scores.links.empty() || AnyNan(scores.links) || AnyNan(scores.negatives)) return kNoValue;
   switch (metric) {
-    case Metric::kMrr: {
+    case spec::Metric::kMrr: {
       double sum = 0;
       for (const float rank : RanksOf(scores)) sum += 1 / static_cast<double>(rank);
       return sum / static_cast<double>(scores.links.size());
     }
-    case Metric::kHitsAt10:
+    case spec::Metric::kHitsAt10:
       return HitsAt(10, scores);
-    case Metric::kHitsAt20:
+    case spec::Metric::kHitsAt20:
       return HitsAt(20, scores);
-    case Metric::kHitsAt50:
+    case spec::Metric::kHitsAt50:
       return HitsAt(50, scores);
-    case Metric::kHitsAt100:
+    case spec::Metric::kHitsAt100:
       return HitsAt(100, scores);
     default: {
       std::vector<float> all(scores.links.begin(), scores.links.end());
       all.insert(all.end(), scores.negatives.begin(), scores.negatives.end());
       std::vector<float> labels(all.size(), 0.0F);
       std::fill_n(labels.begin(), scores.links.size(), 1.0F);
-      return ComputeMetric(metric, Loss::kBce, all, labels, 1);
+      return ComputeMetric(metric, spec::Loss::kBce, all, labels, 1);
     }
   }
 }

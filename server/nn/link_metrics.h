@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "nn/options.h"
+#include "spec/loss.h"
 
 namespace permafrost::nn {
 
@@ -24,6 +24,6 @@ std::vector<float> RanksOf(const LinkScores& scores);
 // kMrr: the mean of 1 / rank. kHitsAt...: the part of the links that score above the K-th highest of all negatives
 // together; 1 where there are fewer (OGB's Evaluator of ogbl-collab). Others: as ComputeMetric of kBce, with links as
 // label 1 and all negatives as 0. NaN where there are no links or a score is NaN.
-double ComputeLinkMetric(Metric metric, const LinkScores& scores);
+double ComputeLinkMetric(spec::Metric metric, const LinkScores& scores);
 
 }  // namespace permafrost::nn

@@ -14,19 +14,19 @@ using at::Tensor;
 
 // Works without the graphs of sgn, log_softmax and log_sigmoid on MPS. At 0 the gradient of the magnitude is 0.
 Tensor Magnitude(const Tensor& x) { return ReluRows(x) + ReluRows(-x); }
-Tensor ShapeFreeElementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
+Tensor ShapeFreeElementwise(spec::Loss loss, const Tensor& prediction, const Tensor& labels) {
   switch (loss) {
-    case Loss::kL1:
+    case spec::Loss::kL1:
       return Magnitude(prediction - labels);
-    case Loss::kMse: {
+    case spec::Loss::kMse: {
       const Tensor difference = prediction - labels;
       return difference * difference;
     }
-    case Loss::kCrossEntropy: {
+    case spec::Loss::kCrossEntropy: {
       const Tensor shifted = prediction - prediction.detach().amax(1, /*keepdim=*/true);
       return shifted.exp().sum(1, /*keepdim=*/true).log() - shifted.gather(1, labels.to(at::kLong));
     }
-    case Loss::kBce: {
+    case spec::Loss::kBce: {
       // log(1 + e^x) as log-sum-exp, whose gradient is the sigmoid at 0 too: that of max(x, 0) + log(1 + e^-|x|) is
       // not.
       const Tensor top = ReluRows(prediction.detach());
@@ -37,16 +37,16 @@ Tensor ShapeFreeElementwise(Loss loss, const Tensor& prediction, const Tensor& l
 }
 
 // The loss of every label by itself, [G, T]. Both tensors are 0 where the label is missing.
-Tensor Elementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
+Tensor Elementwise(spec::Loss loss, const Tensor& prediction, const Tensor& labels) {
   if (IsShapeFree(prediction)) return ShapeFreeElementwise(loss, prediction, labels);
   switch (loss) {
-    case Loss::kL1:
+    case spec::Loss::kL1:
       return (prediction - labels).abs();
-    case Loss::kMse:
+    case spec::Loss::kMse:
       return (prediction - labels).square();
-    case Loss::kCrossEntropy:
+    case spec::Loss::kCrossEntropy:
       return -at::log_softmax(prediction, 1).gather(1, labels.to(at::kLong));
-    case Loss::kBce:
+    case spec::Loss::kBce:
       return at::binary_cross_entropy_with_logits(prediction, labels, {}, {}, at::Reduction::None);
   }
   TORCH_CHECK(false, "ComputeLoss: no such loss: ", static_cast<int>(loss));
@@ -54,14 +54,16 @@ Tensor Elementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
 
 }  // namespace
 
-LossTerms ComputeLoss(Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
-  const bool has_classes = loss == Loss::kCrossEntropy || loss == Loss::kBce;
-  TORCH_CHECK(has_classes || !class_weights.defined(), "ComputeLoss: ", kLossNames.Name(loss), " has no class weights");
+LossTerms ComputeLoss(spec::Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
+  const bool has_classes = loss == spec::Loss::kCrossEntropy || loss == spec::Loss::kBce;
+  TORCH_CHECK(has_classes || !class_weights.defined(), "ComputeLoss: ", spec::kLossNames.Name(loss),
+              " has no class weights");
   return IsFused(prediction) ? MaskedLoss(loss, prediction, labels, class_weights)
                              : ComputeLossPlain(loss, prediction, labels, class_weights);
 }
 
-LossTerms ComputeLossPlain(Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
+LossTerms ComputeLossPlain(spec::Loss loss, const Tensor& prediction, const Tensor& labels,
+                           const Tensor& class_weights) {
   const Tensor present = labels.eq(labels);
   const Tensor zero = at::zeros({}, prediction.options());
   // `where` before and after: neither a NaN label nor a NaN prediction of a padding row reaches the sum or the

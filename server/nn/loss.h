@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "nn/options.h"
+#include "spec/loss.h"
 
 namespace permafrost::nn {
 
@@ -17,11 +17,11 @@ struct LossTerms {
 // of whole numbers 0..classes-1. kBce: prediction [G, T] logits, labels 0 or 1. class_weights: undefined, or [classes]
 // ([2] for kBce: of labels 0 and 1), float32: each term is weighted by its label's class, `count` is then the sum of
 // these weights and `mean` is divided by it, as torch.nn.CrossEntropyLoss(weight). On the CPU one operator.
-LossTerms ComputeLoss(Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
+LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                       const at::Tensor& class_weights = {});
 
 // The same of PyTorch's operators: the reference, and what devices other than the CPU run.
-LossTerms ComputeLossPlain(Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
+LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                            const at::Tensor& class_weights = {});
 
 }  // namespace permafrost::nn

@@ -46,7 +46,7 @@ double PrecisionArea(std::vector<std::pair<float, bool>>& rows) {
 
 using Area = double (*)(std::vector<std::pair<float, bool>>& rows);
 
-Area AreaOf(Metric metric) { return metric == Metric::kRocAuc ? AreaUnderCurve : PrecisionArea; }
+Area AreaOf(spec::Metric metric) { return metric == spec::Metric::kRocAuc ? AreaUnderCurve : PrecisionArea; }
 
 // Mean of `area` over the columns that it says something of. score_of, label_of: of a row's column.
 template <class Score, class Label>
@@ -114,7 +114,7 @@ struct Counts {
 };
 
 // `everyone`: those of which there is nothing count as well, as 0.
-double F1(const std::vector<Counts>& counts, Metric metric, bool everyone) {
+double F1(const std::vector<Counts>& counts, spec::Metric metric, bool everyone) {
   Counts all;
   double sum = 0;
   int64_t counted = 0;
@@ -124,7 +124,7 @@ double F1(const std::vector<Counts>& counts, Metric metric, bool everyone) {
     sum += one.f1();
     ++counted;
   }
-  if (metric == Metric::kF1Micro) return all.f1();
+  if (metric == spec::Metric::kF1Micro) return all.f1();
   return counted == 0 ? kNan : sum / static_cast<double>(counted);
 }
 
@@ -138,7 +138,7 @@ size_t AnswerOf(std::span<const float> row) {
   return answer;
 }
 
-double F1OfClasses(Metric metric, std::span<const float> outputs, std::span<const float> labels, size_t classes) {
+double F1OfClasses(spec::Metric metric, std::span<const float> outputs, std::span<const float> labels, size_t classes) {
   std::vector<Counts> counts(classes);
   bool any = false;
   for (size_t r = 0; r < labels.size(); ++r) {
@@ -173,16 +173,16 @@ std::vector<Counts> CountTargets(std::span<const float> outputs, std::span<const
   return counts;
 }
 
-double MeanError(Metric metric, std::span<const float> outputs, std::span<const float> labels) {
+double MeanError(spec::Metric metric, std::span<const float> outputs, std::span<const float> labels) {
   double sum = 0, present = 0;
   for (size_t i = 0; i < labels.size(); ++i) {
     if (std::isnan(labels[i])) continue;
     const double error = static_cast<double>(outputs[i]) - static_cast<double>(labels[i]);
-    sum += metric == Metric::kMae ? std::abs(error) : error * error;
+    sum += metric == spec::Metric::kMae ? std::abs(error) : error * error;
     ++present;
   }
   if (present == 0) return kNan;
-  return metric == Metric::kMae ? sum / present : std::sqrt(sum / present);
+  return metric == spec::Metric::kMae ? sum / present : std::sqrt(sum / present);
 }
 
 double R2(std::span<const float> outputs, std::span<const float> labels, size_t width) {
@@ -218,37 +218,37 @@ double AveragePrecision(std::span<const float> scores, std::span<const float> la
   return MeanOverTargets(scores, labels, targets, PrecisionArea);
 }
 
-double ComputeMetric(Metric metric, Loss loss, std::span<const float> outputs, std::span<const float> labels,
-                     int64_t width) {
+double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float> outputs,
+                     std::span<const float> labels, int64_t width) {
   const auto columns = static_cast<size_t>(width);
-  const bool classes = loss == Loss::kCrossEntropy;
+  const bool classes = loss == spec::Loss::kCrossEntropy;
   switch (metric) {
-    case Metric::kMae:
-    case Metric::kRmse:
+    case spec::Metric::kMae:
+    case spec::Metric::kRmse:
       return MeanError(metric, outputs, labels);
-    case Metric::kR2:
+    case spec::Metric::kR2:
       return R2(outputs, labels, columns);
-    case Metric::kAccuracy:
-    case Metric::kF1Macro:
-    case Metric::kF1Micro: {
-      if (classes && metric == Metric::kAccuracy) return Accuracy(outputs, labels, width);
+    case spec::Metric::kAccuracy:
+    case spec::Metric::kF1Macro:
+    case spec::Metric::kF1Micro: {
+      if (classes && metric == spec::Metric::kAccuracy) return Accuracy(outputs, labels, width);
       if (classes) return F1OfClasses(metric, outputs, labels, columns);
       double right = 0, present = 0;
       const std::vector<Counts> counts = CountTargets(outputs, labels, columns, right, present);
       if (present == 0) return kNan;
-      return metric == Metric::kAccuracy ? right / present : F1(counts, metric, /*everyone=*/true);
+      return metric == spec::Metric::kAccuracy ? right / present : F1(counts, metric, /*everyone=*/true);
     }
-    case Metric::kRocAuc:
-    case Metric::kAveragePrecision: {
+    case spec::Metric::kRocAuc:
+    case spec::Metric::kAveragePrecision: {
       if (!classes) return MeanOverTargets(outputs, labels, width, AreaOf(metric));
       return MeanAgainstRest(outputs, labels, columns, AreaOf(metric));
     }
     // Metrics of links: ComputeLinkMetric.
-    case Metric::kMrr:
-    case Metric::kHitsAt10:
-    case Metric::kHitsAt20:
-    case Metric::kHitsAt50:
-    case Metric::kHitsAt100:
+    case spec::Metric::kMrr:
+    case spec::Metric::kHitsAt10:
+    case spec::Metric::kHitsAt20:
+    case spec::Metric::kHitsAt50:
+    case spec::Metric::kHitsAt100:
       break;
   }
   return kNan;

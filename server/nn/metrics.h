@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "nn/options.h"
+#include "spec/loss.h"
 
 namespace permafrost::nn {
 
@@ -31,8 +31,8 @@ double AveragePrecision(std::span<const float> scores, std::span<const float> la
 //   by
 //     its probability, mean over the classes.
 // As scikit-learn's r2_score, accuracy_score, f1_score(zero_division=0), roc_auc_score(multi_class="ovr").
-double ComputeMetric(Metric metric, Loss loss, std::span<const float> outputs, std::span<const float> labels,
-                     int64_t width);
+double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float> outputs,
+                     std::span<const float> labels, int64_t width);
 
 // Part of the rows whose largest output (of equal ones the first) is the label's class; rows with a NaN label take no
 // part, rows with a NaN output are wrong. outputs: [rows * classes]; labels: [rows]. NaN where no row has a label.

@@ -15,13 +15,13 @@ namespace {
 constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8;
 constexpr double kClipEps = 1e-6;  // as PyTorch's
 
-bool IsDecayed(WeightDecayOf decayed, const NamedTensor& parameter) {
+bool IsDecayed(spec::WeightDecayOf decayed, const NamedTensor& parameter) {
   switch (decayed) {
-    case WeightDecayOf::kAll:
+    case spec::WeightDecayOf::kAll:
       return true;
-    case WeightDecayOf::kMatrices:
+    case spec::WeightDecayOf::kMatrices:
       return parameter.value.dim() >= 2;
-    case WeightDecayOf::kFirstLayer:
+    case spec::WeightDecayOf::kFirstLayer:
       return parameter.name.starts_with("convs.0.");
   }
   return true;
@@ -29,7 +29,8 @@ bool IsDecayed(WeightDecayOf decayed, const NamedTensor& parameter) {
 
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<NamedTensor>& parameters) : options_(options) {
+Optimizer::Optimizer(const spec::OptimizerOptions& options, const std::vector<NamedTensor>& parameters)
+    : options_(options) {
   const auto device = parameters.at(0).value.device();
   const auto number = at::TensorOptions().device(device).dtype(at::kFloat);
   step_ = at::zeros({}, number);
@@ -42,7 +43,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<NamedTen
       to.push_back(at::zeros_like(p.value, at::TensorOptions().requires_grad(false)));
       state_.push_back({kind + p.name, to.back()});
     };
-    if (options.algorithm == OptimizerAlgorithm::kSgd) {
+    if (options.algorithm == spec::OptimizerAlgorithm::kSgd) {
       add("momentum.", momenta_);
     } else {
       add("exp_avg.", exp_avgs_);
@@ -64,7 +65,7 @@ c10::ScalarType LearningRateType(c10::DeviceType device) {
   return device == c10::DeviceType::CPU ? c10::ScalarType::Double : c10::ScalarType::Float;
 }
 
-double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t steps_per_epoch, int64_t epochs) {
+double LearningRateAt(const spec::OptimizerOptions& options, int64_t step, int64_t steps_per_epoch, int64_t epochs) {
   const int64_t warmup = options.warmup_steps, total_steps = steps_per_epoch * epochs;
   if (step < warmup) return options.learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup);
   const double done =
@@ -72,14 +73,14 @@ double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t ste
           ? 0
           : std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(total_steps - warmup));
   switch (options.schedule) {
-    case Schedule::kConstant:
-    case Schedule::kPlateau:
+    case spec::Schedule::kConstant:
+    case spec::Schedule::kPlateau:
       break;
-    case Schedule::kCosine:
+    case spec::Schedule::kCosine:
       return options.learning_rate * (1 + std::cos(std::numbers::pi * done)) / 2;
-    case Schedule::kLinear:
+    case spec::Schedule::kLinear:
       return options.learning_rate * (1 - done);
-    case Schedule::kStep: {
+    case spec::Schedule::kStep: {
       const int64_t decays = step / std::max<int64_t>(1, steps_per_epoch) / std::max<int64_t>(1, options.decay_epochs);
       return options.learning_rate * std::pow(options.decay_factor, static_cast<double>(decays));
     }
@@ -105,7 +106,7 @@ void Optimizer::CheckGradients(std::vector<at::Tensor>& gradients) const {
 
 void Optimizer::Step(std::vector<at::Tensor> gradients) {
   const at::NoGradGuard no_grad;
-  TORCH_CHECK(options_.algorithm != OptimizerAlgorithm::kSparseAdam,
+  TORCH_CHECK(options_.algorithm != spec::OptimizerAlgorithm::kSparseAdam,
               "Optimizer::Step: sparse_adam takes gradients of rows");
   CheckGradients(gradients);
   if (accumulates()) gradients = AddToGroup(gradients);
@@ -135,7 +136,7 @@ void Optimizer::StepRows(const RowGradient& gradient) {
               " parameters");
   const at::NoGradGuard no_grad;
   const at::Tensor& table = parameters_.front();
-  if (options_.algorithm == OptimizerAlgorithm::kSparseAdam) {
+  if (options_.algorithm == spec::OptimizerAlgorithm::kSparseAdam) {
     SparseAdamStep(table, exp_avgs_.front(), exp_avg_sqs_.front(), step_, learning_rate_, gradient);
   } else {
     Step({DenseGradient(gradient, table.size(0))});
@@ -162,12 +163,12 @@ void Optimizer::EndGroup() {
 void Optimizer::Update(const std::vector<at::Tensor>& gradients) {
   if (!step_.is_cpu()) {
     UpdateElsewhere(gradients);
-  } else if (options_.algorithm == OptimizerAlgorithm::kSgd) {
+  } else if (options_.algorithm == spec::OptimizerAlgorithm::kSgd) {
     SgdStepAll(parameters_, gradients, momenta_, step_, learning_rate_, weight_decays_,
                {.momentum = options_.momentum, .nesterov = options_.nesterov}, ends_group_);
   } else {
     AdamStepAll(parameters_, gradients, exp_avgs_, exp_avg_sqs_, step_, learning_rate_, weight_decays_,
-                options_.algorithm == OptimizerAlgorithm::kAdamW, ends_group_);
+                options_.algorithm == spec::OptimizerAlgorithm::kAdamW, ends_group_);
   }
 }
 
@@ -201,7 +202,7 @@ void Optimizer::UpdateByTorch(const std::vector<at::Tensor>& gradients, const st
     return picked;
   };
   const std::vector<at::Tensor> values = pick(parameters_), grads = pick(gradients);
-  if (options_.algorithm == OptimizerAlgorithm::kSgd) {
+  if (options_.algorithm == spec::OptimizerAlgorithm::kSgd) {
     const std::vector<at::Tensor> momenta = options_.momentum > 0 ? pick(momenta_) : std::vector<at::Tensor>();
     // Momenta begin at 0, which is what a first step leaves of them: it needs no other rule.
     at::_fused_sgd_(values, grads, momenta, weight_decay, options_.momentum, learning_rate_,
@@ -212,8 +213,9 @@ void Optimizer::UpdateByTorch(const std::vector<at::Tensor>& gradients, const st
   using Kernel = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
                       const at::Tensor&, double, double, double, double, bool, bool, const std::optional<at::Tensor>&,
                       const std::optional<at::Tensor>&);
-  Kernel* const update = options_.algorithm == OptimizerAlgorithm::kAdamW ? static_cast<Kernel*>(&at::_fused_adamw_)
-                                                                          : static_cast<Kernel*>(&at::_fused_adam_);
+  Kernel* const update = options_.algorithm == spec::OptimizerAlgorithm::kAdamW
+                             ? static_cast<Kernel*>(&at::_fused_adamw_)
+                             : static_cast<Kernel*>(&at::_fused_adam_);
   // The kernels take a step count for each parameter and only read it: one tensor serves all.
   const std::vector<at::Tensor> steps(places.size(), step_);
   update(values, grads, pick(exp_avgs_), pick(exp_avg_sqs_), {}, steps, learning_rate_, kBeta1, kBeta2, weight_decay,

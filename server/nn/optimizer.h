@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "nn/ops/row_gradient.h"
-#include "nn/options.h"
 #include "nn/tensor_set.h"
+#include "spec/optimizer.h"
 
 namespace permafrost::nn {
 
 // The learning rate of the update after `step` updates of `epochs` with `steps_per_epoch` each: warm-up, then the
 // schedule. Under kPlateau `options.learning_rate` is the rate that it has fallen to.
-double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t steps_per_epoch, int64_t epochs);
+double LearningRateAt(const spec::OptimizerOptions& options, int64_t step, int64_t steps_per_epoch, int64_t epochs);
 
 // Gradients scaled down so that their norm over all of them is at most `max_norm`, as torch.nn.utils.clip_grad_norm_
 // but without reading the norm back to the host. Source: Pascanu et al. 2013.
@@ -30,7 +30,7 @@ c10::ScalarType LearningRateType(c10::DeviceType device);
 // Threads: the device thread. Borrows the parameters' storage.
 class Optimizer {
  public:
-  Optimizer(const OptimizerOptions& options, const std::vector<NamedTensor>& parameters);
+  Optimizer(const spec::OptimizerOptions& options, const std::vector<NamedTensor>& parameters);
 
   // One update. `gradients`: one for each parameter, in their order and of their shapes; scaled down first where
   // max_grad_norm says so. With accumulate_steps above 1: the update is made where a group ends, by the mean of the
@@ -80,7 +80,7 @@ class Optimizer {
   void UpdateElsewhere(const std::vector<at::Tensor>& gradients);
   void Average();
 
-  OptimizerOptions options_;
+  spec::OptimizerOptions options_;
   std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_, momenta_, averages_, gradient_sums_;
   std::vector<double> weight_decays_;  // of each parameter
   at::Tensor step_, learning_rate_, group_batches_, ends_group_;

@@ -20,7 +20,7 @@ constexpr int64_t kDealCost = 8;
 data::EpochOrder OrderOf(const data::GraphExtents& graphs, data::Split of, const data::EpochOrderOptions& options) {
   const auto split = graphs.split(of);
   std::vector<data::GraphSize> sizes;
-  if (options.batching.kind != data::BatchingKind::kRandom) {
+  if (options.batching.kind != spec::BatchingKind::kRandom) {
     sizes.reserve(split.size());
     for (size_t i = 0; i < split.size(); ++i) {
       const BatchShape shape = graphs.ShapeOf(split.subspan(i, 1));
@@ -32,8 +32,8 @@ data::EpochOrder OrderOf(const data::GraphExtents& graphs, data::Split of, const
 
 }  // namespace
 
-WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits) {
-  if (kind != data::BatchingKind::kRandom) limits.graphs /= kDealCost;
+WalkLimits LimitsOf(spec::BatchingKind kind, WalkLimits limits) {
+  if (kind != spec::BatchingKind::kRandom) limits.graphs /= kDealCost;
   return limits;
 }
 
@@ -42,15 +42,15 @@ data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::Epo
 }
 
 data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split split, int64_t batch_size,
-                                 const data::BatchingOptions& batching) {
+                                 const spec::BatchingOptions& batching) {
   return OrderOf(graphs, split, {.batch_size = batch_size, .shuffle = false, .batching = batching});
 }
 
-std::array<bool, 2> HavePartialBatches(const TrainOptions& options) {
-  const data::BatchingKind kind = options.batching.kind;
+std::array<bool, 2> HavePartialBatches(const spec::TrainOptions& options) {
+  const spec::BatchingKind kind = options.batching.kind;
   // The budget of a sampled block takes none of its seeds.
-  if (options.model.level == nn::ModelLevel::kNode) return {true, true};
-  return {kind == data::BatchingKind::kRandom, kind != data::BatchingKind::kBudget};
+  if (options.model.level == spec::ModelLevel::kNode) return {true, true};
+  return {kind == spec::BatchingKind::kRandom, kind != spec::BatchingKind::kBudget};
 }
 
 graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary) {
@@ -62,9 +62,9 @@ graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary) {
           .mean_edges = train.mean_edges};
 }
 
-int64_t GraphsPerBatch(const TrainOptions& options, const graphcache::GraphSizes& train) {
-  const bool is_budget = options.batching.kind == data::BatchingKind::kBudget;
-  if (!is_budget || options.model.level == nn::ModelLevel::kNode) return options.batch_size;
+int64_t GraphsPerBatch(const spec::TrainOptions& options, const graphcache::GraphSizes& train) {
+  const bool is_budget = options.batching.kind == spec::BatchingKind::kBudget;
+  if (!is_budget || options.model.level == spec::ModelLevel::kNode) return options.batch_size;
   const auto at_most = [](int64_t bound, double mean) {
     return bound > 0 && mean > 0 ? static_cast<double>(bound) / mean : std::numeric_limits<double>::infinity();
   };

@@ -16,7 +16,7 @@
 #include "data/sampling/epoch_order.h"
 #include "graphcache/cache_plan.h"
 #include "graphcache/freeze_point.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::train {
 
@@ -29,20 +29,20 @@ struct WalkLimits {
 inline constexpr WalkLimits kWholeWalk{.batches = std::numeric_limits<int64_t>::max(),
                                        .graphs = std::numeric_limits<int64_t>::max()};
 // The same time's worth where batches are composed: an eighth of the graphs.
-WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits = {});
+WalkLimits LimitsOf(spec::BatchingKind kind, WalkLimits limits = {});
 
 // The batches that a job with these options trains on.
 data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::EpochOrderOptions& options);
 // Returns the batches that it evaluates `split` with: in the split's order, batch_size after batch_size of its graphs,
 // or as many as a budget holds.
 data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split split, int64_t batch_size,
-                                 const data::BatchingOptions& batching);
+                                 const spec::BatchingOptions& batching);
 
 // For each mode true if only the last batch of an epoch has fewer graphs than the others.
-std::array<bool, 2> HavePartialBatches(const TrainOptions& options);
+std::array<bool, 2> HavePartialBatches(const spec::TrainOptions& options);
 graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary);
 // Graphs, or seeds, of a full training batch: batch_size, or of a set as many graphs of mean size as a budget holds.
-int64_t GraphsPerBatch(const TrainOptions& options, const graphcache::GraphSizes& train);
+int64_t GraphsPerBatch(const spec::TrainOptions& options, const graphcache::GraphSizes& train);
 
 class BatchWalker {
  public:

@@ -171,7 +171,7 @@ BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int6
   const size_t hops = sampling.fan_outs.size() - (sampling.last_hop_apart ? 1 : 0);
   for (const int64_t fan_out : std::span(sampling.fan_outs).first(hops)) {
     const int64_t targets = sizes.nodes.back();
-    const bool all = fan_out == data::kAllNeighbors;
+    const bool all = fan_out == spec::kAllNeighbors;
     // With replacement, a node that has any neighbour draws as often as it is told to.
     const int64_t drawn = all ? degree : sampling.replace ? (degree > 0 ? fan_out : 0) : std::min(fan_out, degree);
     // Products of a count of nodes and a fan-out do not wrap; of two counts of nodes they might. With replacement there
@@ -196,7 +196,7 @@ BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t 
 
 BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds, const data::GraphSummary& graph) {
   data::NeighborSamplingOptions most = sampling;
-  if (sampling.sampler == data::SamplerKind::kLabor) std::ranges::fill(most.fan_outs, data::kAllNeighbors);
+  if (sampling.sampler == spec::SamplerKind::kLabor) std::ranges::fill(most.fan_outs, spec::kAllNeighbors);
   return BlockAtDegree(most, seeds, graph.max_degree, graph);
 }
 

@@ -13,14 +13,14 @@
 
 #include "base/batch_shape.h"
 #include "data/batching/block_batch.h"
-#include "graphcache/policy.h"
+#include "spec/policy.h"
 
 namespace permafrost::train {
 
 class BlockRungs {
  public:
   // As many as a ladder has unless told otherwise: of them it takes those that pad least.
-  static constexpr int64_t kMaxRungs = graphcache::kDefaultRungs;
+  static constexpr int64_t kMaxRungs = spec::kDefaultRungs;
 
   // Sizes around those of a probe.
   static constexpr int64_t kAlike = 9;

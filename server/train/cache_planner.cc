@@ -14,7 +14,7 @@
 namespace permafrost::train {
 namespace {
 
-graphcache::FreezePoint FreezePointOf(const TrainOptions& options, const Task& task) {
+graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const Task& task) {
   const graphcache::ShapePlan& shapes = task.plan();
   // As the cache has it: freezing captures the planned rungs, all of them.
   if (const auto rungs = std::ssize(shapes.train_rungs); rungs > 0) {
@@ -28,8 +28,8 @@ graphcache::FreezePoint FreezePointOf(const TrainOptions& options, const Task& t
 
 }  // namespace
 
-absl::StatusOr<graphcache::CachePlan> PlanOf(const TrainOptions& options, Task& task, std::string no_dynamic_reason,
-                                             const std::function<bool()>& keep_going) {
+absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, Task& task,
+                                             std::string no_dynamic_reason, const std::function<bool()>& keep_going) {
   graphcache::CachePlan plan{.options = options.graph_cache,
                              .freeze_point = FreezePointOf(options, task),
                              .no_dynamic_reason = std::move(no_dynamic_reason)};
@@ -39,7 +39,7 @@ absl::StatusOr<graphcache::CachePlan> PlanOf(const TrainOptions& options, Task& 
 
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
                                                 const PlanContext& context, const std::function<bool()>& keep_going) {
-  const TrainOptions& options = request.options;
+  const spec::TrainOptions& options = request.options;
   PF_ASSIGN_OR_RETURN(
       const std::unique_ptr<Task> task,
       Task::Create(options, request.dataset, request.measure ? backend.device() : c10::Device(c10::kCPU), threads,

@@ -15,8 +15,8 @@
 namespace permafrost::train {
 
 // Nothing but the schedules of a plan and what follows from them: no rows, no costs.
-absl::StatusOr<graphcache::CachePlan> PlanOf(const TrainOptions& options, Task& task, std::string no_dynamic_reason,
-                                             const std::function<bool()>& keep_going);
+absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, Task& task,
+                                             std::string no_dynamic_reason, const std::function<bool()>& keep_going);
 
 // As Runner::PlanCache, but for the check of the options.
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,

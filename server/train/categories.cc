@@ -25,15 +25,15 @@ using data::GraphSummary;
 
 constexpr char kDatasetField[] = "dataset";
 
-bool ReadsNodeTables(const TrainOptions& options, const data::ImportedSummary& summary) {
-  const nn::NodeInputs inputs = options.model.node_inputs;
+bool ReadsNodeTables(const spec::TrainOptions& options, const data::ImportedSummary& summary) {
+  const spec::NodeInputs inputs = options.model.node_inputs;
   // Integers of one large graph's nodes are numbers.
-  return std::holds_alternative<GraphSetSummary>(summary) && inputs != nn::NodeInputs::kDegree &&
-         inputs != nn::NodeInputs::kConstant;
+  return std::holds_alternative<GraphSetSummary>(summary) && inputs != spec::NodeInputs::kDegree &&
+         inputs != spec::NodeInputs::kConstant;
 }
 
-bool ReadsEdgeTables(const TrainOptions& options, const data::ImportedSummary& summary) {
-  if (nn::TraitsOf(options.model.architecture).edges == nn::EdgeUse::kNone) return false;
+bool ReadsEdgeTables(const spec::TrainOptions& options, const data::ImportedSummary& summary) {
+  if (spec::TraitsOf(options.model.architecture).edges == spec::EdgeUse::kNone) return false;
   const auto* graph = std::get_if<GraphSummary>(&summary);
   return graph == nullptr || EdgeInputsOf(options.model, *graph) == data::EdgeInputs::kFeatures;
 }
@@ -235,7 +235,7 @@ class Translator {
     const auto own = ClassesOf(own_, &own_summary_);
     const auto known = ClassesOf(pass_.known, pass_.trained_on ? &*pass_.trained_on : nullptr);
     if (!own || !known || own->too_many || known->too_many) return absl::OkStatus();
-    const bool over_classes = pass_.options.loss == nn::Loss::kCrossEntropy || pass_.options.loss == nn::Loss::kBce;
+    const bool over_classes = pass_.options.loss == spec::Loss::kCrossEntropy || pass_.options.loss == spec::Loss::kBce;
     // Labels that are measures are compared by nobody, unless a class of one is another number of the other.
     if (!over_classes && !own->ranked && !known->ranked) return absl::OkStatus();
     data::CategoryMap map(*own, *known);
@@ -330,17 +330,17 @@ class Translator {
 
 }  // namespace
 
-Categories CategoriesRead(const TrainOptions& options, const data::ImportedSummary& summary, Categories all) {
+Categories CategoriesRead(const spec::TrainOptions& options, const data::ImportedSummary& summary, Categories all) {
   if (!ReadsNodeTables(options, summary)) all.node = {};
   if (!ReadsEdgeTables(options, summary)) all.edge = {};
-  const bool over_classes = options.loss == nn::Loss::kCrossEntropy || options.loss == nn::Loss::kBce;
+  const bool over_classes = options.loss == spec::Loss::kCrossEntropy || options.loss == spec::Loss::kBce;
   if (options.links.enabled || Walks(options) || (all.classes && !over_classes && !all.classes->ranked)) {
     all.classes.reset();
   }
   return all;
 }
 
-bool ReadsCategories(const TrainOptions& options, const data::ImportedSummary& summary) {
+bool ReadsCategories(const spec::TrainOptions& options, const data::ImportedSummary& summary) {
   if (Walks(options)) return false;
   const auto* set = std::get_if<GraphSetSummary>(&summary);
   for (const bool of_edges : {false, true}) {

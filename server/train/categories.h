@@ -14,7 +14,7 @@
 #include "data/store/categories.h"
 #include "data/store/dataset.h"
 #include "nn/tensor_set.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::train {
 
@@ -24,14 +24,14 @@ inline constexpr char kCategoriesKey[] = "permafrost.categories";
 
 // Returns only the tables that a model with these options has weights for. Features that the model does not read, or
 // that are made, have none. Classes stay where its loss is over classes or where they are renumbered.
-data::Categories CategoriesRead(const TrainOptions& options, const data::ImportedSummary& summary,
+data::Categories CategoriesRead(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                 data::Categories all);
 // True if the model reads columns that are categories. An older version's dataset has no tables for these.
-bool ReadsCategories(const TrainOptions& options, const data::ImportedSummary& summary);
+bool ReadsCategories(const spec::TrainOptions& options, const data::ImportedSummary& summary);
 
 // Tells how EvaluateWeights reads a dataset other than the one that the weights were trained on.
 struct CategoryPass {
-  const TrainOptions& options;
+  const spec::TrainOptions& options;
   const data::OpenedDataset& dataset;
   const std::optional<data::Categories>& known;  // of the weights
   // Summary of the dataset that the weights were trained on, where it is still known.

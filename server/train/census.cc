@@ -25,15 +25,15 @@
 namespace permafrost::train {
 namespace {
 
-using graphcache::OnMiss;
-using graphcache::Policy;
-using graphcache::Shapes;
 using graphcache::SizedSchedule;
+using spec::OnMiss;
+using spec::Policy;
+using spec::Shapes;
 
 // Takes the census of one task, whose weights change.
 class CensusTaker {
  public:
-  CensusTaker(const TrainOptions& options, Task& task)
+  CensusTaker(const spec::TrainOptions& options, Task& task)
       : options_(options),
         task_(task),
         optimizer_(options.optimizer, task.tensors().parameters()),
@@ -58,7 +58,7 @@ class CensusTaker {
   std::vector<graphcache::PlannedShape> Reaching(Mode mode, const graphcache::PlanRow& row, int64_t freeze_at) const;
   absl::StatusOr<SizedSchedule> Sized(Mode mode, const std::vector<graphcache::PlannedShape>& shapes) const;
 
-  const TrainOptions& options_;
+  const spec::TrainOptions& options_;
   Task& task_;
   const graphcache::PlannedSchedule* schedule_ = nullptr;
   nn::Optimizer optimizer_;
@@ -201,18 +201,18 @@ absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request, int 
         "; ask a server with the CPU's libtorch, or one on a Mac"));
   }
   graphcache::Census census{.release = request.release};
-  TrainOptions options = request.options;
+  spec::TrainOptions options = request.options;
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<Task> task,
                       Task::Create(options, request.dataset, at::kMPS, threads, keep_going, context));
   PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, PlanOf(options, *task, OneShapeReason(DeviceKind::kMps), keep_going));
   graphcache::FillRows(plan);
-  const bool plain = options.model.lowering == nn::Lowering::kPlain;
-  for (const nn::Lowering lowering : {plain ? nn::Lowering::kPlain : nn::Lowering::kShapeFree,
-                                      plain ? nn::Lowering::kShapeFree : nn::Lowering::kPlain}) {
+  const bool plain = options.model.lowering == spec::Lowering::kPlain;
+  for (const spec::Lowering lowering : {plain ? spec::Lowering::kPlain : spec::Lowering::kShapeFree,
+                                        plain ? spec::Lowering::kShapeFree : spec::Lowering::kPlain}) {
     options.model.lowering = lowering;
     CensusTaker taker(options, *task);
     PF_ASSIGN_OR_RETURN(graphcache::LoweringCensus one, taker.Take(plan, request.release, keep_going));
-    one.lowering = nn::kLoweringNames.Name(lowering);
+    one.lowering = spec::kLoweringNames.Name(lowering);
     census.lowerings.push_back(std::move(one));
   }
   census.freeze_at = plan.freeze_point.freeze_at;

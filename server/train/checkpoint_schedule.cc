@@ -10,7 +10,7 @@ constexpr absl::Duration kLastRetry = absl::Minutes(1);
 
 }  // namespace
 
-CheckpointSchedule::CheckpointSchedule(const CheckpointOptions& options)
+CheckpointSchedule::CheckpointSchedule(const spec::CheckpointOptions& options)
     : every_steps_(options.every_steps),
       every_(options.every_seconds > 0 ? absl::Seconds(options.every_seconds) : absl::InfiniteDuration()),
       interval_(every_ == absl::InfiniteDuration() ? every_ : std::min(every_, kFirst)),

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::train {
 
@@ -19,7 +19,7 @@ class CheckpointSchedule {
   // excepted, whose cost nobody knows before.
   static constexpr double kMaxPart = 0.02;
 
-  explicit CheckpointSchedule(const CheckpointOptions& options);
+  explicit CheckpointSchedule(const spec::CheckpointOptions& options);
 
   // Asked at each boundary of a training step; `step`: optimizer steps done.
   bool Due(int64_t step, absl::Duration now) const;

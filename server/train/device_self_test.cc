@@ -23,7 +23,7 @@
 namespace permafrost::train {
 namespace {
 
-using graphcache::Policy;
+using spec::Policy;
 
 constexpr int64_t kHidden = 64, kLayers = 4, kBatchSize = 32;
 constexpr int64_t kLeastSteps = 20, kLeastOtherSteps = 50, kClearEvery = 20;
@@ -46,14 +46,15 @@ class Unwatched final : public RunContext {
 
 // A model with all that its steps need.
 struct Rig {
-  Rig(const TrainOptions& train_options, std::unique_ptr<Task> its_task, const device::Backend& its_backend)
+  Rig(const spec::TrainOptions& train_options, std::unique_ptr<Task> its_task, const device::Backend& its_backend)
       : options(train_options),
         backend(its_backend),
         task(std::move(its_task)),
         optimizer(options.optimizer, task->tensors().parameters()),
         engine(options, *task, optimizer, backend, context) {}
-  static absl::StatusOr<std::unique_ptr<Rig>> Make(const TrainOptions& options, const data::OpenedDataset& dataset,
-                                                   const device::Backend& backend, int threads) {
+  static absl::StatusOr<std::unique_ptr<Rig>> Make(const spec::TrainOptions& options,
+                                                   const data::OpenedDataset& dataset, const device::Backend& backend,
+                                                   int threads) {
     PF_ASSIGN_OR_RETURN(auto task, Task::Create(options, dataset, backend.device(), threads, [] { return true; }));
     return std::make_unique<Rig>(options, std::move(task), backend);
   }
@@ -70,7 +71,7 @@ struct Rig {
     return state;
   }
 
-  const TrainOptions options;
+  const spec::TrainOptions options;
   const device::Backend& backend;
   Unwatched context;
   const std::unique_ptr<Task> task;
@@ -122,7 +123,7 @@ Differences Compare(const Rig& got, const Rig& want) {
 
 struct Plan {
   std::string name;
-  graphcache::PolicyOptions cache;
+  spec::PolicyOptions cache;
   int64_t steps = 0;
   int64_t clear_every = 0;    // 0: never
   int64_t compare_every = 1;  // steps
@@ -191,14 +192,14 @@ absl::Status SelfTest::Step(const Plan& plan, Rig& rig, Rig& reference, HostBatc
 }
 
 absl::StatusOr<SelfTestArm> SelfTest::Run(const Plan& plan) {
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kGraph);
+  spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kGraph);
   options.model.hidden_channels = kHidden;
   options.model.num_layers = kLayers;
   options.batch_size = kBatchSize;
   options.seed = 1;
   options.graph_cache = plan.cache;
   options.graph_cache.audit_every = 0;
-  TrainOptions eager = options;
+  spec::TrainOptions eager = options;
   eager.graph_cache.policy = Policy::kNever;
   PF_RETURN_IF_ERROR(backend_.EmptyCaches(EmptyReason::kJob));
   const int64_t emptied = Emptied();
@@ -283,7 +284,7 @@ void Judge(const device::Backend& backend, const std::vector<Plan>& plans, SelfT
                                 "than %.0e and %.0e",
                                 arm.gradients, arm.gradients_most, kSelfTestTolerance, kSelfTestJump));
     }
-    const bool empties = backend.keeps_graphs() && graphcache::KeepsNothing(plans[i].cache.policy);
+    const bool empties = backend.keeps_graphs() && spec::KeepsNothing(plans[i].cache.policy);
     if (empties && arm.emptied < arm.steps) {
       fail(arm, absl::StrCat("the device was emptied ", arm.emptied, " times in ", arm.steps, " steps"));
     }

@@ -27,7 +27,7 @@ using data::FeatureSummary;
 using data::GraphSetSummary;
 using data::GraphSummary;
 
-bool TakesClasses(nn::Loss loss) { return loss == nn::Loss::kCrossEntropy || loss == nn::Loss::kBce; }
+bool TakesClasses(spec::Loss loss) { return loss == spec::Loss::kCrossEntropy || loss == spec::Loss::kBce; }
 
 class KnownRanges {
  public:
@@ -62,7 +62,7 @@ class KnownRanges {
   }
   // Whole numbers from 0 on, of which the weights know so many. `Summary`: of either kind.
   template <class Summary>
-  void CheckClasses(nn::Loss loss, int64_t present, const Summary& own, const Summary& trained) {
+  void CheckClasses(spec::Loss loss, int64_t present, const Summary& own, const Summary& trained) {
     if (!TakesClasses(loss) || present == 0) return;
     if (own.integer_labels && own.min_label >= 0 && own.max_label <= trained.max_label) return;
     Add("its labels are ", own.integer_labels ? "" : "fractions in ", own.min_label, "..", own.max_label,
@@ -85,13 +85,13 @@ int64_t PresentLabels(const Summary& summary) {
 
 // Rows without any label have no targets or classes that the weights could lack.
 template <class Summary>
-void CheckTargets(const Summary& trained, const Summary& own, nn::Loss loss, KnownRanges& check) {
+void CheckTargets(const Summary& trained, const Summary& own, spec::Loss loss, KnownRanges& check) {
   const int64_t present = PresentLabels(own);
   if (present > 0) check.CheckEqual("targets", own.num_targets, trained.num_targets);
   check.CheckClasses(loss, present, own, trained);
 }
 
-void CheckClassValues(const GraphSetSummary& trained, const GraphSetSummary& own, nn::Loss loss, KnownRanges& check) {
+void CheckClassValues(const GraphSetSummary& trained, const GraphSetSummary& own, spec::Loss loss, KnownRanges& check) {
   if (PresentLabels(own) == 0 || own.class_values == trained.class_values) return;
   if (!TakesClasses(loss)) {
     const auto text = [](const std::vector<int64_t>& values) {
@@ -136,11 +136,11 @@ void CheckDirections(const Summary& trained, const Summary& own, KnownRanges& ch
   }
 }
 
-void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const TrainOptions& options,
+void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const spec::TrainOptions& options,
            KnownRanges& check) {
-  const nn::NodeInputs inputs = options.model.node_inputs;
+  const spec::NodeInputs inputs = options.model.node_inputs;
   // Made of the edges, whatever features the nodes have.
-  if (inputs != nn::NodeInputs::kDegree && inputs != nn::NodeInputs::kConstant) {
+  if (inputs != spec::NodeInputs::kDegree && inputs != spec::NodeInputs::kConstant) {
     check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
     check.CheckCategories("node", own.node_features, trained.node_features);
   }
@@ -151,16 +151,16 @@ void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const Tra
   CheckClassValues(trained, own, options.loss, check);
 }
 
-void CheckNodeInputs(const GraphSummary& trained, const GraphSummary& own, const nn::ModelOptions& model,
+void CheckNodeInputs(const GraphSummary& trained, const GraphSummary& own, const spec::ModelOptions& model,
                      KnownRanges& check) {
   switch (NodeInputsOf(model.node_inputs, trained)) {
-    case nn::NodeInputs::kLearned:
+    case spec::NodeInputs::kLearned:
       if (own.nodes == trained.nodes) break;
       check.Add("it has ", own.nodes, " nodes, and each of the ", trained.nodes,
                 " nodes that the weights were trained on begins with weights of its own; accepted: a dataset of the "
                 "same nodes");
       break;
-    case nn::NodeInputs::kDegree: {
+    case spec::NodeInputs::kDegree: {
       const int64_t columns = WithNodeInputs(model, own).node_features.width,
                     known = WithNodeInputs(model, trained).node_features.width;
       if (columns == known) break;
@@ -171,19 +171,21 @@ void CheckNodeInputs(const GraphSummary& trained, const GraphSummary& own, const
                 data::kDegreeCap + 1, " on every graph");
       break;
     }
-    case nn::NodeInputs::kConstant:
+    case spec::NodeInputs::kConstant:
       break;
     default:
       check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
   }
 }
 
-bool ReadsWeights(const nn::ModelOptions& model, const GraphSummary& trained) {
-  return nn::TraitsOf(model.architecture).weighs_messages || EdgeInputsOf(model, trained) == data::EdgeInputs::kWeights;
+bool ReadsWeights(const spec::ModelOptions& model, const GraphSummary& trained) {
+  return spec::TraitsOf(model.architecture).weighs_messages ||
+         EdgeInputsOf(model, trained) == data::EdgeInputs::kWeights;
 }
 
-void Check(const GraphSummary& trained, const GraphSummary& own, const TrainOptions& options, KnownRanges& check) {
-  const nn::ModelOptions& model = options.model;
+void Check(const GraphSummary& trained, const GraphSummary& own, const spec::TrainOptions& options,
+           KnownRanges& check) {
+  const spec::ModelOptions& model = options.model;
   CheckNodeInputs(trained, own, model, check);
   CheckDirections(trained, own, check);
   // Links are told from pairs without an edge, whatever labels the nodes have.
@@ -253,7 +255,7 @@ absl::StatusOr<data::OtherSplits> SplitsWith(EvaluatedRows rows, int64_t all, st
 }
 
 absl::StatusOr<data::OpenedDataset> OnlyRowsOf(std::shared_ptr<const data::GraphSet> set, EvaluatedRows rows,
-                                               const data::CrossValidation& folds, const GraphSetSummary& trained) {
+                                               const spec::CrossValidation& folds, const GraphSetSummary& trained) {
   PF_ASSIGN_OR_RETURN(set, data::WithFold(std::move(set), folds));
   PF_ASSIGN_OR_RETURN(const auto of_split, set->split(SplitOfRows(rows)));
   PF_ASSIGN_OR_RETURN(data::OtherSplits splits, SplitsWith(rows, set->summary().all.graphs, of_split));
@@ -282,7 +284,7 @@ data::Split EvaluatedAs(EvaluatedRows rows) {
 }
 
 absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own,
-                        const TrainOptions& options, std::string_view field) {
+                        const spec::TrainOptions& options, std::string_view field) {
   KnownRanges check(field);
   if (trained.index() != own.index()) {
     const bool set = std::holds_alternative<GraphSetSummary>(own);
@@ -297,7 +299,7 @@ absl::Status CheckKnows(const data::ImportedSummary& trained, const data::Import
 }
 
 absl::StatusOr<data::OpenedDataset> OnlyRows(const data::OpenedDataset& dataset, EvaluatedRows rows,
-                                             const data::CrossValidation& folds, const data::ImportedSummary& trained) {
+                                             const spec::CrossValidation& folds, const data::ImportedSummary& trained) {
   if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
     return OnlyRowsOf(*set, rows, folds, std::get<GraphSetSummary>(trained));
   }

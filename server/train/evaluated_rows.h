@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/store/dataset.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 #include "train/runner.h"
 
 namespace permafrost::train {
@@ -18,7 +18,7 @@ namespace permafrost::train {
 // If own has labels and the job predicts them, there must be as many targets, and for a loss over classes the labels
 // must be among its classes. Else InvalidArgument with violations of `field`.
 absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own,
-                        const TrainOptions& options, std::string_view field);
+                        const spec::TrainOptions& options, std::string_view field);
 
 // True if any row has a label.
 bool HasLabels(const data::ImportedSummary& summary);
@@ -32,7 +32,7 @@ data::Split EvaluatedAs(EvaluatedRows rows);
 // all missing. Folds of the options are those of the dataset. Errors: InvalidArgument where there are no such rows;
 // DataLoss.
 absl::StatusOr<data::OpenedDataset> OnlyRows(const data::OpenedDataset& dataset, EvaluatedRows rows,
-                                             const data::CrossValidation& folds, const data::ImportedSummary& trained);
+                                             const spec::CrossValidation& folds, const data::ImportedSummary& trained);
 
 // One large graph whose summary says of features and labels what that of `trained` does, also of one large graph; its
 // rows are its own.

@@ -34,7 +34,7 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, da
   if (whole) return *std::move(whole);
   const std::unique_ptr<BatchStream> batches = task.EvalBatches(split);
   // The mean absolute error is summed on the device; other metrics need all predictions together.
-  const bool sums = options.metrics == std::vector{nn::Metric::kMae}, keep = options.keep_predictions || !sums;
+  const bool sums = options.metrics == std::vector{spec::Metric::kMae}, keep = options.keep_predictions || !sums;
   Evaluation result;
   std::vector<float> labels;
   if (keep) {
@@ -57,10 +57,10 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, da
   }
   result.loss = steps.losses.Mean();
   result.has_labels = steps.losses.Count() > 0;
-  for (const nn::Metric metric : options.metrics) {
-    result.metrics.push_back(metric == nn::Metric::kMae ? steps.errors.Mean()
-                                                        : nn::ComputeMetric(metric, options.loss, result.predictions,
-                                                                            labels, task.num_outputs()));
+  for (const spec::Metric metric : options.metrics) {
+    result.metrics.push_back(metric == spec::Metric::kMae ? steps.errors.Mean()
+                                                          : nn::ComputeMetric(metric, options.loss, result.predictions,
+                                                                              labels, task.num_outputs()));
   }
   // They were kept for the metrics alone.
   if (!options.keep_predictions) {

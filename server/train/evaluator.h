@@ -16,8 +16,8 @@
 namespace permafrost::train {
 
 struct EvaluationOptions {
-  nn::Loss loss = nn::Loss::kL1;
-  std::vector<nn::Metric> metrics = {nn::Metric::kMae};
+  spec::Loss loss = spec::Loss::kL1;
+  std::vector<spec::Metric> metrics = {spec::Metric::kMae};
   int64_t step = 0;  // optimizer steps done
   bool keep_predictions = false;
   // After each batch of those that are streamed; none: nobody asks.

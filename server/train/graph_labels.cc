@@ -14,7 +14,7 @@ namespace {
 // More classes than this are a measure, not a class.
 constexpr double kMaxGraphClasses = 1'000'000;
 
-int64_t ClassesOf(const TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
+int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
                   Violations& violations) {
   const auto add = [&](std::string_view field, std::string_view what) {
     violations.Add(absl::StrCat(AbslView(prefix), AbslView(field)), what);
@@ -67,14 +67,14 @@ bool AnyLabel(std::span<const float> labels) {
 
 }  // namespace
 
-int64_t OutputsFor(const TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
+int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
                    Violations& violations) {
   if (summary.num_targets < 1) {
     violations.Add(absl::StrCat(AbslView(prefix), "dataset"), "has no labels; at least one target column is needed");
     return 1;
   }
-  if (options.loss == nn::Loss::kCrossEntropy) return ClassesOf(options, summary, prefix, violations);
-  if (options.loss == nn::Loss::kBce) CheckBinaryRange(summary, prefix, violations);
+  if (options.loss == spec::Loss::kCrossEntropy) return ClassesOf(options, summary, prefix, violations);
+  if (options.loss == spec::Loss::kBce) CheckBinaryRange(summary, prefix, violations);
   return summary.num_targets;
 }
 
@@ -125,7 +125,7 @@ std::string NoteOfNoValidation(std::string_view rows) {
       " to validate on: its validation loss and metrics are nan, and the last epoch counts as the best");
 }
 
-const data::SizeStatistics& TrainSizes(const TrainOptions& options, const data::GraphSetSummary& summary,
+const data::SizeStatistics& TrainSizes(const spec::TrainOptions& options, const data::GraphSetSummary& summary,
                                        std::string_view prefix, Violations& violations) {
   const int64_t folds = options.cross_validation.folds;
   if (folds == 0) return summary.splits[static_cast<size_t>(data::Split::kTrain)];

@@ -10,13 +10,13 @@
 #include "base/status.h"
 #include "data/store/graph.h"
 #include "data/store/graph_set.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::train {
 
 // Outputs of the model a graph: the classes of cross-entropy, else the targets. Adds a violation under `prefix` for
 // labels that do not go with the loss and class weights that do not go with the labels.
-int64_t OutputsFor(const TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
+int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
                    Violations& violations);
 
 // A violation where no graph, or no node, of the train split has a label: no loss would have a gradient. Errors:
@@ -32,7 +32,7 @@ std::string NoteOfNoValidation(std::string_view rows);
 
 // Sizes that bound those of the train split: its own, or with folds those of the whole set. Adds a violation for more
 // folds than graphs.
-const data::SizeStatistics& TrainSizes(const TrainOptions& options, const data::GraphSetSummary& summary,
+const data::SizeStatistics& TrainSizes(const spec::TrainOptions& options, const data::GraphSetSummary& summary,
                                        std::string_view prefix, Violations& violations);
 
 }  // namespace permafrost::train

@@ -29,14 +29,14 @@ constexpr int64_t kSmallProbe = 96;
 constexpr size_t kRungPart = 8;
 
 // Another label that is valid for the loss, where there is one; a missing one stays missing.
-float OtherLabel(nn::Loss loss, int64_t outputs, float label) {
+float OtherLabel(spec::Loss loss, int64_t outputs, float label) {
   switch (loss) {
-    case nn::Loss::kBce:
+    case spec::Loss::kBce:
       return 1 - label;
-    case nn::Loss::kCrossEntropy:
+    case spec::Loss::kCrossEntropy:
       return label + 1 < static_cast<float>(outputs) ? label + 1 : 0;
-    case nn::Loss::kL1:
-    case nn::Loss::kMse:
+    case spec::Loss::kL1:
+    case spec::Loss::kMse:
       break;
   }
   return 2 * label + 1;
@@ -44,7 +44,7 @@ float OtherLabel(nn::Loss loss, int64_t outputs, float label) {
 
 // Gives a batch of the same graphs other values, all of them valid: the first category, the first node as every edge's
 // source.
-void MakeOther(nn::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
+void MakeOther(spec::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
   for (AlignedVector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
   for (AlignedVector<float>* values : {&batch.node_floats, &batch.edge_floats})
     for (float& value : *values) value = 2 * value + 1;
@@ -105,7 +105,7 @@ std::span<const float> GraphSetHostBatch::labels() const {
   return std::span(host_->labels).first(rows);
 }
 
-absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOptions& options,
+absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::TrainOptions& options,
                                                                    std::shared_ptr<const data::GraphSet> set,
                                                                    c10::Device device,
                                                                    const std::function<bool()>& keep_going,
@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
   PF_ASSIGN_OR_RETURN(const data::GraphExtents extents, data::GraphExtents::Create(set));
   PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, PlanJob(options, model, extents, context, "spec.", keep_going));
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
-  if (options.loss == nn::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
+  if (options.loss == spec::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));
   task->plan_ = std::move(plan);
@@ -125,7 +125,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
   return task;
 }
 
-GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOptions& model,
+GraphSetTask::GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                            std::unique_ptr<data::Batcher> batcher, c10::Device device)
     : num_epochs_(options.epochs),
       loss_(options.loss),
@@ -142,7 +142,7 @@ absl::StatusOr<NamedRows> GraphSetTask::NameRows(data::Split /*split*/, std::spa
   NamedRows rows{.columns = {"graph"}, .names = {}, .values = PredictionColumns(num_outputs_)};
   // Classes are called what the source calls them.
   const std::vector<int64_t>& classes = batcher_->summary().class_values;
-  if (loss_ == nn::Loss::kCrossEntropy && std::ssize(classes) == num_outputs_) {
+  if (loss_ == spec::Loss::kCrossEntropy && std::ssize(classes) == num_outputs_) {
     for (size_t c = 0; c < classes.size(); ++c) rows.values[c] = absl::StrCat("prediction_", classes[c]);
   }
   for (const uint32_t id : ids) rows.names.push_back(std::to_string(id));
@@ -156,13 +156,13 @@ Task::Output GraphSetTask::Forward(const graphcache::StepInputs& inputs, Mode mo
 
 graphcache::GraphSizes GraphSetTask::sizes() const { return SizesOf(batcher_->summary()); }
 
-data::BatchingOptions GraphSetTask::TypicalBudget() const {
+spec::BatchingOptions GraphSetTask::TypicalBudget() const {
   const data::SizeStatistics& train = batcher_->summary().splits[static_cast<size_t>(data::Split::kTrain)];
   const auto budget = [this](double mean, int64_t largest) {
     return std::clamp(static_cast<int64_t>(std::ceil(mean * static_cast<double>(typical_batch_))),
-                      std::max<int64_t>(largest, 1), data::kMaxBudget);
+                      std::max<int64_t>(largest, 1), spec::kMaxBudget);
   };
-  return {.kind = data::BatchingKind::kBudget,
+  return {.kind = spec::BatchingKind::kBudget,
           .max_nodes = budget(train.mean_nodes, train.max_nodes),
           .max_edges = budget(train.mean_edges, train.max_edges)};
 }
@@ -174,10 +174,10 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules
   PF_ASSIGN_OR_RETURN(const graphcache::PlannedSchedule validation,
                       WalkBatches(batcher_->extents(), valid, /*epochs=*/1, kWholeWalk, keep_going));
   std::vector<graphcache::PlannedSchedule> schedules;
-  const auto add = [&](const data::BatchingOptions& batching, const data::EpochOrder& order) -> absl::Status {
+  const auto add = [&](const spec::BatchingOptions& batching, const data::EpochOrder& order) -> absl::Status {
     PF_ASSIGN_OR_RETURN(graphcache::PlannedSchedule schedule,
                         WalkBatches(batcher_->extents(), order, num_epochs_, LimitsOf(batching.kind), keep_going));
-    schedule.batching = data::kBatchingNames.Name(batching.kind);
+    schedule.batching = spec::kBatchingNames.Name(batching.kind);
     schedule.max_nodes = batching.max_nodes;
     schedule.max_edges = batching.max_edges;
     schedule.eval_rungs = plan_.eval_rungs;
@@ -191,13 +191,13 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules
   schedules.front().ceiling = plan_.train_ceiling;
   // One that is too long to be walked is long in every way.
   if (schedules.front().cut) return schedules;
-  for (const data::BatchingOptions& other :
-       {data::BatchingOptions{}, data::BatchingOptions{.kind = data::BatchingKind::kBalanced}, TypicalBudget()}) {
+  for (const spec::BatchingOptions& other :
+       {spec::BatchingOptions{}, spec::BatchingOptions{.kind = spec::BatchingKind::kBalanced}, TypicalBudget()}) {
     if (other.kind == order_options_.batching.kind) continue;
     data::EpochOrderOptions options = order_options_;
     options.batching = other;
     // As such a job has it where nobody says how many graphs meet.
-    options.batch_size = other.kind == data::BatchingKind::kBudget ? data::kMaxBatchSize : typical_batch_;
+    options.batch_size = other.kind == spec::BatchingKind::kBudget ? spec::kMaxBatchSize : typical_batch_;
     PF_RETURN_IF_ERROR(add(other, TrainingOrder(batcher_->extents(), options)));
     if (schedules.back().cut) {
       schedules.pop_back();

@@ -38,7 +38,7 @@ class GraphSetHostBatch final : public HostBatch {
 class GraphSetTask final : public Task {
  public:
   // Errors: as Task::Create.
-  static absl::StatusOr<std::unique_ptr<GraphSetTask>> Create(const TrainOptions& options,
+  static absl::StatusOr<std::unique_ptr<GraphSetTask>> Create(const spec::TrainOptions& options,
                                                               std::shared_ptr<const data::GraphSet> set,
                                                               c10::Device device,
                                                               const std::function<bool()>& keep_going,
@@ -65,13 +65,13 @@ class GraphSetTask final : public Task {
   const data::Batcher& batcher() const { return *batcher_; }
 
  private:
-  GraphSetTask(const TrainOptions& options, const nn::GraphModelOptions& model, std::unique_ptr<data::Batcher> batcher,
-               c10::Device device);
+  GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+               std::unique_ptr<data::Batcher> batcher, c10::Device device);
   // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does. One of them has a
   // label, where any graph that fits has one.
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
   // About as many nodes and edges as a random batch has, and at least the largest graph's.
-  data::BatchingOptions TypicalBudget() const;
+  spec::BatchingOptions TypicalBudget() const;
   // True if any graph of the mode's splits fits `shape`.
   bool HoldsAGraph(Mode mode, const BatchShape& shape) const;
   // Probe `probe` of a capture for every shape up to `ceiling`.
@@ -88,7 +88,7 @@ class GraphSetTask final : public Task {
   std::vector<uint32_t> OtherGraph(Mode mode, const BatchShape& shape, const std::vector<uint32_t>& first) const;
 
   const int64_t num_epochs_;
-  const nn::Loss loss_;
+  const spec::Loss loss_;
   const int64_t num_outputs_;
   const std::unique_ptr<data::Batcher> batcher_;
   const data::EpochOrderOptions order_options_;

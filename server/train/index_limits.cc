@@ -15,10 +15,10 @@ constexpr int64_t kIndexLimit = std::numeric_limits<int32_t>::max();
 
 }  // namespace
 
-absl::Status CheckWholeGraphIndex(const TrainOptions& options, const data::GraphSummary& graph,
+absl::Status CheckWholeGraphIndex(const spec::TrainOptions& options, const data::GraphSummary& graph,
                                   const MemoryLimits& limits, std::string_view prefix) {
   const bool is_whole = options.nodes.fan_outs.empty() && !Walks(options);
-  const bool sums_edges = options.model.architecture == nn::Architecture::kGine;
+  const bool sums_edges = options.model.architecture == spec::Architecture::kGine;
   if (!is_whole || limits.device || (!limits.trains && !sums_edges)) return absl::OkStatus();
   if (graph.nodes < kIndexLimit && graph.edges < kIndexLimit) return absl::OkStatus();
   Violations violations;

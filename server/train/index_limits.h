@@ -8,7 +8,7 @@
 #include "base/batch_shape.h"
 #include "base/status.h"
 #include "data/store/graph.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 #include "train/run_memory.h"
 
 namespace permafrost::train {
@@ -16,7 +16,7 @@ namespace permafrost::train {
 // Ok where a job that takes the whole graph in every step can index it. Training gathers gradients by the transposed
 // edges; in evaluation only GINE's sum counts edges so. Other devices have no such limit. Errors: InvalidArgument with
 // a violation of PREFIXneighbor_sampling.fan_outs.
-absl::Status CheckWholeGraphIndex(const TrainOptions& options, const data::GraphSummary& graph,
+absl::Status CheckWholeGraphIndex(const spec::TrainOptions& options, const data::GraphSummary& graph,
                                   const MemoryLimits& limits, std::string_view prefix);
 
 // Adds a violation of PREFIXbatch_size where the largest batch of a set cannot be indexed.

@@ -110,7 +110,7 @@ absl::Status CopyAll(const Matches& matches, std::string_view source, std::strin
 }
 
 // The model of a job, for its names and shapes: its tensors have no values, and take no memory.
-absl::Status WithModel(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix,
+absl::Status WithModel(const spec::TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix,
                        const std::function<absl::Status(nn::TensorSet&)>& use) {
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
     PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, *set, prefix));
@@ -149,7 +149,7 @@ bool HasEmbeddings(const nn::TensorSet& tensors) {
 
 // Where weights are known to be of another dataset, they and the job's dataset must both say what their categories
 // stand for.
-absl::Status CheckTables(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view file,
+absl::Status CheckTables(const spec::TrainOptions& options, const data::ImportedSummary& summary, std::string_view file,
                          const WeightsTarget& target) {
   if (!target.other_dataset || !ReadsCategories(options, summary)) return absl::OkStatus();
   const std::string source = absl::StrCat("jobs/", options.init_from.job.value());
@@ -191,7 +191,7 @@ absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::
   return CopyAll(Match(decoded.tensors, tensors.All()), source, /*hint=*/"");
 }
 
-absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors,
+absl::StatusOr<std::string> TakeWeights(std::string_view file, const spec::InitialWeights& how, nn::TensorSet& tensors,
                                         const std::optional<data::Categories>& own) {
   const std::string source = how.job.empty() ? how.file : absl::StrCat("jobs/", how.job.value());
   const std::string begins = absl::StrCat("begins with the weights of ", source, ": ");
@@ -223,7 +223,7 @@ absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeig
   return absl::StrCat(line, of_categories, node_rows);
 }
 
-absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
+absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                  std::string_view file, std::string_view prefix, const WeightsTarget& target) {
   std::optional<data::Categories> own;
   if (target.categories) own = CategoriesRead(options, summary, *target.categories);
@@ -233,12 +233,12 @@ absl::Status CheckInitialWeights(const TrainOptions& options, const data::Import
   });
 }
 
-absl::Status FixParameters(const TrainOptions& options, std::string_view prefix, nn::TensorSet& tensors) {
+absl::Status FixParameters(const spec::TrainOptions& options, std::string_view prefix, nn::TensorSet& tensors) {
   if (options.fixed_parameters.empty()) return absl::OkStatus();
   return AsViolation(tensors.Fix(options.fixed_parameters), prefix, "fixed_parameters");
 }
 
-absl::Status CheckFixedParameters(const TrainOptions& options, const data::ImportedSummary& summary,
+absl::Status CheckFixedParameters(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                   std::string_view prefix) {
   if (options.fixed_parameters.empty()) return absl::OkStatus();
   return WithModel(options, summary, prefix,

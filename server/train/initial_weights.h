@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "data/store/dataset.h"
 #include "nn/tensor_set.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 #include "train/runner.h"
 
 namespace permafrost::train {
@@ -22,7 +22,7 @@ namespace permafrost::train {
 // The file's categories are compared with `own`, the categories that the model reads: a row of weights goes where its
 // value is. Rows for values that the file does not have stay as they are, and the line counts them. Where one of the
 // two is not known, rows are taken as they stand.
-absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors,
+absl::StatusOr<std::string> TakeWeights(std::string_view file, const spec::InitialWeights& how, nn::TensorSet& tensors,
                                         const std::optional<data::Categories>& own = std::nullopt);
 
 // Copies all tensors of `file`, which are all the model's by name and shape, but that those of zero_rows have one row
@@ -38,13 +38,13 @@ absl::StatusOr<std::optional<data::Categories>> CategoriesOfWeights(std::string_
 // Ok if TakeWeights has no error for a job of these options, which are compatible; else InvalidArgument with a
 // violation of PREFIXinit_from. Refuses weights of another dataset whose categories, or those of this one, are not
 // known.
-absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
+absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                  std::string_view file, std::string_view prefix, const WeightsTarget& target = {});
 
 // TensorSet::Fix for options.fixed_parameters. Errors: InvalidArgument with a violation of PREFIXfixed_parameters.
-absl::Status FixParameters(const TrainOptions& options, std::string_view prefix, nn::TensorSet& tensors);
+absl::Status FixParameters(const spec::TrainOptions& options, std::string_view prefix, nn::TensorSet& tensors);
 // Ok if it has no error for a job of these options, which are compatible.
-absl::Status CheckFixedParameters(const TrainOptions& options, const data::ImportedSummary& summary,
+absl::Status CheckFixedParameters(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                   std::string_view prefix);
 
 }  // namespace permafrost::train

@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kStopInterval(20);
 constexpr double kHostGraphSetBatches = 4;
 
 // Walks the schedule on a thread of its own, so that this one hears of a stop meanwhile.
-absl::StatusOr<graphcache::ShapePlan> WalkAside(const data::GraphExtents& graphs, const TrainOptions& options,
+absl::StatusOr<graphcache::ShapePlan> WalkAside(const data::GraphExtents& graphs, const spec::TrainOptions& options,
                                                 const std::function<bool()>& keep_going) {
   std::stop_source stop;
   auto plan = std::async(std::launch::async, [&] {
@@ -45,9 +45,9 @@ absl::StatusOr<graphcache::ShapePlan> WalkAside(const data::GraphExtents& graphs
   return plan.get();
 }
 
-absl::StatusOr<graphcache::ShapePlan> FindOrWalk(const TrainOptions& options, const data::GraphExtents& graphs,
+absl::StatusOr<graphcache::ShapePlan> FindOrWalk(const spec::TrainOptions& options, const data::GraphExtents& graphs,
                                                  const PlanContext& context, const std::function<bool()>& keep_going) {
-  const graphcache::PolicyOptions& policy = options.graph_cache;
+  const spec::PolicyOptions& policy = options.graph_cache;
   // A dynamic step that resists makes its ladder when that is known.
   const bool ladder = WantsLadder(policy) && !(context.limits.records && WantsDynamic(policy));
   const int64_t rungs = ladder ? RungsOf(policy) : 0;
@@ -83,7 +83,7 @@ void TellKept(const PlanContext& context, const std::string& key) {
   if (context.log) context.log(absl::StrCat("plan taken from ", context.plans->NameOf(key)));
 }
 
-RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& model,
+RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                    const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan,
                    const MemoryLimits& limits) {
   const BatchShape largest = LargestBatch(plan);
@@ -113,12 +113,12 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& mod
   }
   if (limits.records) {
     memory.executable_bytes =
-        device::ExecutableBytes(model.model.num_layers, model.model.lowering == nn::Lowering::kAuto);
+        device::ExecutableBytes(model.model.num_layers, model.model.lowering == spec::Lowering::kAuto);
   }
   return memory;
 }
 
-absl::StatusOr<graphcache::ShapePlan> PlanJob(const TrainOptions& options, const nn::GraphModelOptions& model,
+absl::StatusOr<graphcache::ShapePlan> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                               const data::GraphExtents& graphs, const PlanContext& context,
                                               std::string_view prefix, const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, FindOrWalk(options, graphs, context, keep_going));

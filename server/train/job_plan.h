@@ -12,7 +12,7 @@
 #include "data/rows/row_caches.h"
 #include "graphcache/shape_plan.h"
 #include "nn/models/graph_model.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 #include "train/plan_store.h"
 #include "train/run_memory.h"
 
@@ -33,7 +33,7 @@ struct PlanContext {
 
 // Kept or walked. Errors: InvalidArgument with violations under `prefix` where the largest batch and the executables
 // take more than there is; Cancelled where `keep_going`, asked now and then, says so.
-absl::StatusOr<graphcache::ShapePlan> PlanJob(const TrainOptions& options, const nn::GraphModelOptions& model,
+absl::StatusOr<graphcache::ShapePlan> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                               const data::GraphExtents& graphs, const PlanContext& context,
                                               std::string_view prefix, const std::function<bool()>& keep_going);
 
@@ -41,7 +41,7 @@ absl::StatusOr<graphcache::ShapePlan> PlanJob(const TrainOptions& options, const
 void TellKept(const PlanContext& context, const std::string& key);
 
 // Estimates the memory that a run with this plan takes.
-RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& model,
+RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                    const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan, const MemoryLimits& limits);
 
 }  // namespace permafrost::train

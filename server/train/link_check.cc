@@ -17,7 +17,7 @@ constexpr int64_t kFewEdges = 1'000'000;
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> CheckLinks(const TrainOptions& options,
+absl::StatusOr<std::vector<std::string>> CheckLinks(const spec::TrainOptions& options,
                                                     const std::shared_ptr<const data::Graph>& graph,
                                                     std::string_view prefix, const std::function<bool()>& keep_going) {
   bool divides = graph->summary().edges <= kFewEdges;

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "data/store/graph.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::train {
 
@@ -18,7 +18,7 @@ namespace permafrost::train {
 // a node with an edge to every other one; of any other nothing can be amiss, and its edges are not read. `keep_going`
 // is asked now and then. Errors: InvalidArgument with a violation of PREFIXlink_prediction where no link of a split is
 // left to rank; those of Links::Create; Cancelled; DataLoss.
-absl::StatusOr<std::vector<std::string>> CheckLinks(const TrainOptions& options,
+absl::StatusOr<std::vector<std::string>> CheckLinks(const spec::TrainOptions& options,
                                                     const std::shared_ptr<const data::Graph>& graph,
                                                     std::string_view prefix, const std::function<bool()>& keep_going);
 

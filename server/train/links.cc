@@ -60,7 +60,7 @@ class PairScorer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options,
+absl::StatusOr<std::unique_ptr<Links>> Links::Create(const spec::TrainOptions& options,
                                                      const std::shared_ptr<const data::Graph>& graph,
                                                      const std::function<bool()>& keep_going) {
   const bool edge_features = EdgeInputsOf(options.model, graph->summary()) == data::EdgeInputs::kFeatures;
@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options
   const auto is_missing = [&](data::Split of, double part) {
     return part > 0 && split.links[static_cast<size_t>(of)].empty();
   };
-  const data::LinkSplitOptions& parts = options.links.split;
+  const spec::LinkSplitOptions& parts = options.links.split;
   // Links of one time stay together.
   if (options.nodes.is_temporal() &&
       (is_missing(data::Split::kValid, parts.valid_part) || is_missing(data::Split::kTest, parts.test_part))) {
@@ -94,14 +94,14 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options
     return violations.ToStatus();
   }
   // Numbers of in-edges would tell which were held out.
-  if (options.model.node_inputs == nn::NodeInputs::kDegree) {
+  if (options.model.node_inputs == spec::NodeInputs::kDegree) {
     PF_ASSIGN_OR_RETURN(split.messages, WithNodeInputs(options.model, std::move(split.messages)));
   }
   PF_ASSIGN_OR_RETURN(std::vector<uint32_t> non_neighbors, data::CountNonNeighbors(graph->view(), keep_going));
   return std::unique_ptr<Links>(new Links(options, graph, std::move(split), std::move(non_neighbors)));
 }
 
-Links::Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
+Links::Links(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
              std::vector<uint32_t> non_neighbors)
     : options_(options),
       graph_(std::move(graph)),
@@ -161,7 +161,7 @@ void Links::AddDecoder(nn::NodeModel& model, uint64_t seed, c10::Device device) 
 
 std::string Links::Describe(const nn::NodeModel& model) const {
   nlohmann::json description = nlohmann::json::parse(model.Describe());
-  description["decoder"] = nn::kLinkScoreNames.Name(options_.links.score);
+  description["decoder"] = spec::kLinkScoreNames.Name(options_.links.score);
   return description.dump();
 }
 
@@ -294,10 +294,10 @@ Evaluation Links::Judge(const Scored& scored, data::Split split, bool keep_predi
     if (IsRanked(split, links(split)[i])) ranked.push_back(scored.links[i]);
   }
   const nn::LinkScores all{.links = ranked, .negatives = scored.negatives, .share = scored.each == 0};
-  for (const nn::Metric metric : MetricsOf(options_)) result.metrics.push_back(nn::ComputeLinkMetric(metric, all));
+  for (const spec::Metric metric : MetricsOf(options_)) result.metrics.push_back(nn::ComputeLinkMetric(metric, all));
   at::Tensor weights;
   if (!options_.class_weights.empty()) weights = at::tensor(options_.class_weights, at::kFloat);
-  const nn::LossTerms loss = nn::ComputeLoss(nn::Loss::kBce, at::tensor(compared, at::kFloat).unsqueeze(1),
+  const nn::LossTerms loss = nn::ComputeLoss(spec::Loss::kBce, at::tensor(compared, at::kFloat).unsqueeze(1),
                                              at::tensor(labels, at::kFloat).unsqueeze(1), weights);
   const double count = loss.count.item<double>();
   result.has_labels = count > 0;
@@ -333,24 +333,24 @@ absl::StatusOr<NamedRows> Links::NameRows(data::Split split, std::span<const uin
   return rows;
 }
 
-int64_t MostSeeds(const TrainOptions& options, int64_t links, int64_t nodes) {
+int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t nodes) {
   const int64_t ends = links * (2 + options.links.negatives);
   // A node is a seed at each time of its links.
   return options.nodes.is_temporal() ? ends : std::min(nodes, ends);
 }
 
-double LinkCountOf(const TrainOptions& options, const data::GraphSummary& graph, data::Split split) {
+double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& graph, data::Split split) {
   if (options.links.given) return static_cast<double>(graph.links.of(split).links);
   const double links = static_cast<double>(graph.edges) / (graph.symmetric ? 2 : 1);
-  const data::LinkSplitOptions& parts = options.links.split;
+  const spec::LinkSplitOptions& parts = options.links.split;
   return split == data::Split::kTrain ? links
                                       : links * (split == data::Split::kValid ? parts.valid_part : parts.test_part);
 }
 
-LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels) {
+LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels) {
   if (!options.links.enabled) return {};
   const double links = LinkCountOf(options, graph, data::Split::kTrain);
-  const LinkOptions& o = options.links;
+  const spec::LinkOptions& o = options.links;
   double evaluated = 0, negatives = 0;
   for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
     const data::GivenLinksSummary::Part part = o.given ? graph.links.of(split) : data::GivenLinksSummary::Part();
@@ -376,7 +376,7 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   const uint64_t split =
       o.given ? data::GivenLinksBytes(graph, edge_features) : data::LinkSplitBytes(graph, edge_features);
   // Their degrees, beside those of the whole graph: an offset and a column a node.
-  const double degrees = options.model.node_inputs == nn::NodeInputs::kDegree
+  const double degrees = options.model.node_inputs == spec::NodeInputs::kDegree
                              ? static_cast<double>(graph.nodes) * (sizeof(uint64_t) + sizeof(uint32_t))
                              : 0;
   return {.host = static_cast<double>(split) + ids + degrees, .result = rows + scores};

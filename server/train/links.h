@@ -18,7 +18,7 @@
 #include "data/store/link_split.h"
 #include "nn/models/link_decoder.h"
 #include "nn/models/node_model.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 #include "train/task.h"
 
 namespace permafrost::train {
@@ -26,11 +26,11 @@ namespace permafrost::train {
 class Links {
  public:
   // Reads all edges of `graph`. Errors: as data::SplitLinks; InvalidArgument where no link is left to train on.
-  static absl::StatusOr<std::unique_ptr<Links>> Create(const TrainOptions& options,
+  static absl::StatusOr<std::unique_ptr<Links>> Create(const spec::TrainOptions& options,
                                                        const std::shared_ptr<const data::Graph>& graph,
                                                        const std::function<bool()>& keep_going);
 
-  // The graph that a model may see. Degrees as features of nodes (nn::NodeInputs::kDegree) count its edges alone.
+  // The graph that a model may see. Degrees as features of nodes (spec::NodeInputs::kDegree) count its edges alone.
   const std::shared_ptr<const data::Graph>& messages() const { return messages_; }
   int64_t size(data::Split split) const { return std::ssize(links(split)); }
   // 0, 1, ... of the links of the train split.
@@ -78,7 +78,7 @@ class Links {
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const;
 
  private:
-  Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
+  Links(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
         std::vector<uint32_t> non_neighbors);
   const std::vector<data::Link>& links(data::Split split) const { return links_[static_cast<size_t>(split)]; }
   // Pairs of a split, scored: first all links, then all negatives, of each link `each` after another; 0: shared by all.
@@ -106,7 +106,7 @@ class Links {
   // Pairs that an evaluation of either split scores at once.
   int64_t pairs_at_once() const;
 
-  const TrainOptions options_;
+  const spec::TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;
   const std::shared_ptr<const data::Graph> messages_;
   const std::array<std::vector<data::Link>, 3> links_;
@@ -119,16 +119,16 @@ class Links {
 };
 
 // Seeds that a training batch of so many links has at most, in a graph of so many nodes.
-int64_t MostSeeds(const TrainOptions& options, int64_t links, int64_t nodes);
+int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t nodes);
 
 // Links of a split, about: those that the dataset gives, or of drawn ones that part of all; `train`: all.
-double LinkCountOf(const TrainOptions& options, const data::GraphSummary& graph, data::Split split);
+double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& graph, data::Split split);
 
 // Bytes beside those of a job on nodes: the links and the edges left, and of an evaluation every node's row.
 struct LinkMemory {
   double host = 0, result = 0;
 };
 // in_channels: of the model's first layer.
-LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels);
+LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels);
 
 }  // namespace permafrost::train

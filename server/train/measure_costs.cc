@@ -61,7 +61,7 @@ graphcache::StepTime Line(const Timed& typical, const Timed& largest) {
 
 class Meter {
  public:
-  Meter(const TrainOptions& options, Task& task, const device::Backend& backend,
+  Meter(const spec::TrainOptions& options, Task& task, const device::Backend& backend,
         const std::function<bool()>& keep_going)
       : task_(task),
         backend_(backend),
@@ -218,8 +218,8 @@ absl::StatusOr<MeasuredCosts> Meter::Measure(const graphcache::PlannedSchedule& 
 
 }  // namespace
 
-absl::StatusOr<MeasuredCosts> MeasureCosts(const TrainOptions& options, Task& task, const device::Backend& backend,
-                                           const graphcache::PlannedSchedule& schedule,
+absl::StatusOr<MeasuredCosts> MeasureCosts(const spec::TrainOptions& options, Task& task,
+                                           const device::Backend& backend, const graphcache::PlannedSchedule& schedule,
                                            const std::function<bool()>& keep_going) {
   return Meter(options, task, backend, keep_going).Measure(schedule);
 }

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "device/backend.h"
 #include "graphcache/cache_plan.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 #include "train/task.h"
 
 namespace permafrost::train {
@@ -21,8 +21,8 @@ struct MeasuredCosts {
 // Runs steps of `task`, whose weights change, at the shapes of `schedule`: a few captures and some replays of a typical
 // batch and of the largest. Errors: FailedPrecondition with graphcache::kGraphBreakReason for a step that cannot be
 // captured; Cancelled where `keep_going`, asked between two measurements, says so.
-absl::StatusOr<MeasuredCosts> MeasureCosts(const TrainOptions& options, Task& task, const device::Backend& backend,
-                                           const graphcache::PlannedSchedule& schedule,
+absl::StatusOr<MeasuredCosts> MeasureCosts(const spec::TrainOptions& options, Task& task,
+                                           const device::Backend& backend, const graphcache::PlannedSchedule& schedule,
                                            const std::function<bool()>& keep_going);
 
 }  // namespace permafrost::train

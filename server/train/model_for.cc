@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kMaxCategories = 1'000'000;
 
 // Each graph must find a place.
-void CheckBudget(const data::BatchingOptions& batching, const data::SizeStatistics& train, std::string_view prefix,
+void CheckBudget(const spec::BatchingOptions& batching, const data::SizeStatistics& train, std::string_view prefix,
                  Violations& violations) {
   const auto check = [&](const char* field, int64_t bound, int64_t largest, const char* rows) {
     if (bound == 0 || largest <= bound) return;
@@ -52,15 +52,15 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
   }
 }
 
-absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& stored,
-                                                    std::string_view prefix) {
+absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& options,
+                                                    const data::GraphSetSummary& stored, std::string_view prefix) {
   const data::GraphSetSummary summary = WithNodeInputs(options.model.node_inputs, stored);
   Violations violations;
-  if (options.model.level != nn::ModelLevel::kGraph || !nn::TraitsOf(options.model.architecture).of_graphs) {
+  if (options.model.level != spec::ModelLevel::kGraph || !spec::TraitsOf(options.model.architecture).of_graphs) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
-                   absl::StrCat(AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
+                   absl::StrCat(AbslView(spec::kArchitectureNames.Name(options.model.architecture)),
                                 " was to predict for the nodes of one large graph, and the dataset is a set of ",
-                                summary.all.graphs, " graphs; use ", ModelsOf(nn::ModelLevel::kGraph, " or ")));
+                                summary.all.graphs, " graphs; use ", ModelsOf(spec::ModelLevel::kGraph, " or ")));
     return violations.ToStatus();
   }
   nn::GraphModelOptions model{.model = options.model, .node = {}, .edge = {}, .num_targets = summary.num_targets};
@@ -68,7 +68,7 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options,
   model.num_targets = OutputsFor(options, summary, prefix, violations);
   const data::SizeStatistics& train = TrainSizes(options, summary, prefix, violations);
   if (train.graphs == 0) violations.Add(dataset_field, "its train split is empty; at least one graph is needed");
-  if (options.model.node_inputs == nn::NodeInputs::kFeatures && summary.node_features.type == data::DataType::kNone) {
+  if (options.model.node_inputs == spec::NodeInputs::kFeatures && summary.node_features.type == data::DataType::kNone) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
                    "features, and the dataset's nodes have none; accepted: degree, constant");
   }

@@ -10,7 +10,7 @@
 #include "data/store/graph_set.h"
 #include "nn/models/encoder_input.h"
 #include "nn/models/graph_model.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::train {
 
@@ -20,7 +20,7 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
                      Violations& violations, nn::EncoderInput& input);
 
 // Errors: InvalidArgument with violations under `prefix` ("spec.").
-absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
-                                                    std::string_view prefix);
+absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& options,
+                                                    const data::GraphSetSummary& summary, std::string_view prefix);
 
 }  // namespace permafrost::train

@@ -36,12 +36,12 @@ constexpr int64_t kMostEvaluatedSeeds = 1024, kMostEvaluatedPairs = 1 << 20;
 // Places among StepInputs::tensors.
 enum WalkPlace : size_t { kWalkNodes, kWalkSeeds, kWalkRows, kWalkOffsets, kWalkPlaces, kNumWalkPlaces };
 
-nn::WalkLayout LayoutOf(const Node2VecOptions& o) {
+nn::WalkLayout LayoutOf(const spec::Node2VecOptions& o) {
   return {.context = o.context_size, .per_seed = o.walks_per_node, .negatives = o.num_negative_samples};
 }
 
-data::WalkBatchOptions BatchesOf(const TrainOptions& options, int64_t per_seed) {
-  const Node2VecOptions& o = options.node2vec;
+data::WalkBatchOptions BatchesOf(const spec::TrainOptions& options, int64_t per_seed) {
+  const spec::Node2VecOptions& o = options.node2vec;
   return {.length = o.walk_length,
           .p = o.p,
           .q = o.q,
@@ -51,14 +51,15 @@ data::WalkBatchOptions BatchesOf(const TrainOptions& options, int64_t per_seed) 
 }
 
 // The pairs of one walk.
-int64_t PairsOf(const Node2VecOptions& o) { return (o.walk_length - o.context_size + 1) * (o.context_size - 1); }
+int64_t PairsOf(const spec::Node2VecOptions& o) { return (o.walk_length - o.context_size + 1) * (o.context_size - 1); }
 
 at::Tensor WalkView(const AlignedVector<int64_t>& values) {
   // from_blob takes a mutable pointer; the step only reads its inputs, and a capture checks that.
   return at::from_blob(const_cast<int64_t*>(values.data()), {std::ssize(values)}, at::kLong);
 }
 
-RunMemory MemoryOfWalks(const TrainOptions& options, const data::GraphSummary& graph, const MemoryLimits& limits) {
+RunMemory MemoryOfWalks(const spec::TrainOptions& options, const data::GraphSummary& graph,
+                        const MemoryLimits& limits) {
   const int64_t nodes = graph.nodes;
   const data::WalkBatchOptions batches = BatchesOf(options, options.node2vec.walks_per_node);
   const int64_t room = std::min(options.batch_size, nodes);
@@ -69,7 +70,7 @@ RunMemory MemoryOfWalks(const TrainOptions& options, const data::GraphSummary& g
   AddCopies(options.optimizer, memory);
   memory.cost.parameters = rows * width;
   memory.cost.activations = entries * width;
-  if (limits.device || options.model.lowering != nn::Lowering::kAuto) {
+  if (limits.device || options.model.lowering != spec::Lowering::kAuto) {
     // The scores of all pairs of each walk, and what becomes of them.
     constexpr double kPairCopies = 8;
     memory.cost.activations += kPairCopies * entries * static_cast<double>(batches.length);
@@ -123,7 +124,7 @@ class WalkStream final : public BatchStream {
 
 }  // namespace
 
-absl::Status CheckNode2Vec(const TrainOptions& options, const data::ImportedSummary& summary,
+absl::Status CheckNode2Vec(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                            const MemoryLimits& limits, std::string_view prefix) {
   Violations violations;
   const auto* graph = std::get_if<data::GraphSummary>(&summary);
@@ -132,7 +133,7 @@ absl::Status CheckNode2Vec(const TrainOptions& options, const data::ImportedSumm
         absl::StrCat(AbslView(prefix), "model.architecture"),
         absl::StrCat("node2vec learns from the walks of one large graph, and the dataset is a set of graphs; "
                      "use ",
-                     ModelsOf(nn::ModelLevel::kGraph, " or ")));
+                     ModelsOf(spec::ModelLevel::kGraph, " or ")));
     return violations.ToStatus();
   }
   if (graph->edges == 0) {
@@ -153,7 +154,7 @@ absl::Status CheckWalkable(const data::Graph& graph, std::string_view prefix) {
   return violations.ToStatus();
 }
 
-at::Tensor AddEmbedding(const TrainOptions& options, int64_t nodes, c10::Device device, nn::TensorSet& tensors) {
+at::Tensor AddEmbedding(const spec::TrainOptions& options, int64_t nodes, c10::Device device, nn::TensorSet& tensors) {
   return nn::WeightMaker(options.seed, device, tensors)
       .Normal("embedding.weight", {nodes, options.model.hidden_channels});
 }
@@ -182,7 +183,7 @@ graphcache::StepInputs WalkHostBatch::Inputs(const int64_t& /*step*/) const {
   return inputs;
 }
 
-absl::StatusOr<std::unique_ptr<Node2VecTask>> Node2VecTask::Create(const TrainOptions& options,
+absl::StatusOr<std::unique_ptr<Node2VecTask>> Node2VecTask::Create(const spec::TrainOptions& options,
                                                                    const std::shared_ptr<const data::Graph>& graph,
                                                                    c10::Device device, int threads) {
   PF_RETURN_IF_ERROR(CheckNode2Vec(options, graph->summary(), kNoLimits, "spec."));
@@ -196,7 +197,7 @@ absl::StatusOr<std::unique_ptr<Node2VecTask>> Node2VecTask::Create(const TrainOp
   return task;
 }
 
-Node2VecTask::Node2VecTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph,
+Node2VecTask::Node2VecTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
                            std::array<std::vector<NodeId>, 3> splits, c10::Device device)
     : options_(options),
       graph_(std::move(graph)),
@@ -227,9 +228,9 @@ absl::StatusOr<NamedRows> Node2VecTask::NameRows(data::Split /*split*/, std::spa
 }
 
 std::string Node2VecTask::Describe() const {
-  const Node2VecOptions& o = options_.node2vec;
-  return nlohmann::json{{"architecture", nn::kArchitectureNames.Name(options_.model.architecture)},
-                        {"level", nn::kModelLevelNames.Name(nn::ModelLevel::kNode)},
+  const spec::Node2VecOptions& o = options_.node2vec;
+  return nlohmann::json{{"architecture", spec::kArchitectureNames.Name(options_.model.architecture)},
+                        {"level", spec::kModelLevelNames.Name(spec::ModelLevel::kNode)},
                         {"hidden_channels", options_.model.hidden_channels},
                         {"embedded_nodes", nodes_.size()},
                         {"walk_length", o.walk_length},
@@ -336,7 +337,7 @@ absl::StatusOr<std::optional<Evaluation>> Node2VecTask::EvaluateWhole(data::Spli
   const auto values = [](const at::Tensor& t) {
     return std::span(t.const_data_ptr<float>(), static_cast<size_t>(t.numel()));
   };
-  for (const nn::Metric metric : MetricsOf(options_)) {
+  for (const spec::Metric metric : MetricsOf(options_)) {
     result.metrics.push_back(
         nn::ComputeLinkMetric(metric, {.links = values(linked), .negatives = values(random), .share = true}));
   }

@@ -18,13 +18,13 @@
 namespace permafrost::train {
 
 // Ok if such a job can learn from this graph within `limits`; else InvalidArgument with violations under `prefix`.
-absl::Status CheckNode2Vec(const TrainOptions& options, const data::ImportedSummary& summary,
+absl::Status CheckNode2Vec(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                            const MemoryLimits& limits, std::string_view prefix);
 // Ok if the graph keeps what walks go along, which its summary does not tell; errors as above.
 absl::Status CheckWalkable(const data::Graph& graph, std::string_view prefix);
 
 // "embedding.weight" [nodes, hidden_channels], drawn from the job's seed as torch.nn.Embedding's.
-at::Tensor AddEmbedding(const TrainOptions& options, int64_t nodes, c10::Device device, nn::TensorSet& tensors);
+at::Tensor AddEmbedding(const spec::TrainOptions& options, int64_t nodes, c10::Device device, nn::TensorSet& tensors);
 
 // Walks of some seeds, all of one shape. Threads: one at a time. Borrows what it is bound to.
 class WalkHostBatch final : public HostBatch {
@@ -58,7 +58,7 @@ class WalkHostBatch final : public HostBatch {
 class Node2VecTask final : public Task {
  public:
   // Errors: as Task::Create.
-  static absl::StatusOr<std::unique_ptr<Node2VecTask>> Create(const TrainOptions& options,
+  static absl::StatusOr<std::unique_ptr<Node2VecTask>> Create(const spec::TrainOptions& options,
                                                               const std::shared_ptr<const data::Graph>& graph,
                                                               c10::Device device, int threads);
 
@@ -85,13 +85,13 @@ class Node2VecTask final : public Task {
                                                           const std::function<bool()>& keep_going) override;
 
  private:
-  Node2VecTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph,
+  Node2VecTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
                std::array<std::vector<data::NodeId>, 3> splits, c10::Device device);
   int64_t room() const;
   // The seeds of an evaluation: so many that their scores stay few.
   std::vector<data::NodeId> EvaluatedSeeds(data::Split split) const;
 
-  const TrainOptions options_;
+  const spec::TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;
   const std::array<std::vector<data::NodeId>, 3> splits_;
   const c10::Device device_;

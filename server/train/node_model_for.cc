@@ -30,12 +30,12 @@ constexpr double kHostNodeBatches = 3;
 constexpr double kWholeGraphCopies = 2;
 
 // True if the first layer's means can be made of the features as they are stored.
-bool BeginsWithMeans(const nn::ModelOptions& model) {
-  return nn::TraitsOf(model.architecture).begins_with_means && model.aggregation == nn::Aggregation::kMean &&
+bool BeginsWithMeans(const spec::ModelOptions& model) {
+  return spec::TraitsOf(model.architecture).begins_with_means && model.aggregation == spec::Aggregation::kMean &&
          model.input_dropout == 0 && !model.normalize_features;
 }
 
-void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, std::string_view dataset_field,
+void CheckLabels(const spec::TrainOptions& options, const data::GraphSummary& graph, std::string_view dataset_field,
                  std::string_view prefix, Violations& violations) {
   const auto range = [&] { return absl::StrCat(graph.min_label, "..", graph.max_label); };
   if (graph.num_targets < 1) {
@@ -44,7 +44,7 @@ void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, s
   }
   const std::string loss_field = absl::StrCat(AbslView(prefix), "loss");
   switch (options.loss) {
-    case nn::Loss::kCrossEntropy:
+    case spec::Loss::kCrossEntropy:
       if (graph.num_targets > 1) {
         violations.Add(loss_field, absl::StrCat("cross-entropy takes one class a node, and the dataset has ",
                                                 graph.num_targets, " targets; use bce, mse or l1"));
@@ -59,13 +59,13 @@ void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, s
             absl::StrCat("has ", options.class_weights.size(), " weights; the dataset has ", classes, " classes"));
       }
       break;
-    case nn::Loss::kBce:
+    case spec::Loss::kBce:
       if (!graph.integer_labels || graph.min_label < 0 || graph.max_label > 1) {
         violations.Add(loss_field, absl::StrCat("bce takes labels 0 and 1, and the dataset's are ", range()));
       }
       break;
-    case nn::Loss::kL1:
-    case nn::Loss::kMse:
+    case spec::Loss::kL1:
+    case spec::Loss::kMse:
       break;
   }
 }
@@ -75,15 +75,15 @@ bool HasEdgeFeatures(const data::GraphSummary& graph) {
 }
 
 // Returns what the model's convolutions read of edges.
-nn::EncoderInput EdgeInputFor(const nn::ModelOptions& model, const data::GraphSummary& graph,
+nn::EncoderInput EdgeInputFor(const spec::ModelOptions& model, const data::GraphSummary& graph,
                               std::string_view dataset_field, std::string_view prefix, Violations& violations) {
   nn::EncoderInput input;
   const std::string field = absl::StrCat(AbslView(prefix), "model.edge_inputs");
   switch (EdgeInputsOf(model, graph)) {
     case data::EdgeInputs::kNone:
-      if (nn::TraitsOf(model.architecture).edges != nn::EdgeUse::kNeeded) break;
+      if (spec::TraitsOf(model.architecture).edges != spec::EdgeUse::kNeeded) break;
       violations.Add(field,
-                     absl::StrCat(AbslView(nn::kArchitectureNames.Name(model.architecture)),
+                     absl::StrCat(AbslView(spec::kArchitectureNames.Name(model.architecture)),
                                   " reads features of edges, and the dataset's edges have none; accepted: ",
                                   graph.weighted ? "weights, or another model" : "another model, as gin or gatv2"));
       break;
@@ -103,7 +103,7 @@ nn::EncoderInput EdgeInputFor(const nn::ModelOptions& model, const data::GraphSu
 }
 
 // That a block has room for the seeds of any batch, evaluation's included.
-void CheckBlockBudget(const TrainOptions& options, const data::GraphSummary& graph, std::string_view prefix,
+void CheckBlockBudget(const spec::TrainOptions& options, const data::GraphSummary& graph, std::string_view prefix,
                       Violations& violations) {
   const int64_t most = options.batching.max_nodes;
   if (most == 0) return;
@@ -126,7 +126,7 @@ int64_t MeanDegree(const data::GraphSummary& graph) {
 // Neighbours drawn in the last hop of a node of the mean degree.
 double LastDrawn(const data::NeighborSamplingOptions& sampling, const data::GraphSummary& graph) {
   const int64_t fan_out = sampling.fan_outs.back(), degree = MeanDegree(graph);
-  if (fan_out == data::kAllNeighbors) return static_cast<double>(degree);
+  if (fan_out == spec::kAllNeighbors) return static_cast<double>(degree);
   return static_cast<double>(sampling.replace ? fan_out : std::min(fan_out, degree));
 }
 
@@ -167,33 +167,33 @@ double RowBytes(const data::GraphSummary& graph) {
 
 // Adds the cost of the decoder in a training step: the products of the pairs and their gradients, and for an MLP its
 // layers.
-void AddDecoderCost(const TrainOptions& options, const data::GraphSummary& graph, nn::ModelCost& cost) {
+void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary& graph, nn::ModelCost& cost) {
   const double links = options.nodes.fan_outs.empty() ? LinkCountOf(options, graph, data::Split::kTrain)
                                                       : static_cast<double>(options.batch_size);
   const double pairs = links * (1 + static_cast<double>(options.links.negatives));
   const int64_t channels = options.model.hidden_channels;
-  const double kept = options.links.score == nn::LinkScore::kDot ? 2 : 5;
+  const double kept = options.links.score == spec::LinkScore::kDot ? 2 : 5;
   cost.parameters += static_cast<double>(nn::LinkDecoder::Parameters(options.links.score, channels));
   cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
 }
 
 // Bytes that an evaluation keeps of a node until it ends: its outputs, labels and id, and the values that a metric
 // sorts and divides by. If all nodes are predicted layer by layer, the split's outputs are kept twice.
-double EvaluatedRowBytes(const TrainOptions& options, const data::GraphSummary& graph, double outputs) {
+double EvaluatedRowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, double outputs) {
   constexpr double kOfMetric = sizeof(std::pair<float, bool>) + 2 * sizeof(double);
   const double copies = options.nodes.layer_wise_evaluation ? 2 : 1;
   return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
 }
 
 // The most graphs of the device that a job comes to hold: one a mode for a whole graph, one a rung for samples.
-int64_t MostGraphs(const TrainOptions& options) {
-  const graphcache::PolicyOptions& policy = options.graph_cache;
+int64_t MostGraphs(const spec::TrainOptions& options) {
+  const spec::PolicyOptions& policy = options.graph_cache;
   const int64_t modes = EvaluatesOutsideCache(options) ? 1 : 2;
   return graphcache::MostExecutables(policy, modes * (options.nodes.fan_outs.empty() ? 1 : RungsOf(policy)));
 }
 
-RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
-                   const MemoryLimits& limits) {
+RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                   const data::GraphSummary& graph, const MemoryLimits& limits) {
   const auto out = static_cast<double>(model.num_outputs);
   RunMemory memory;
   AddCopies(options.optimizer, memory);
@@ -239,23 +239,24 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
 
 }  // namespace
 
-uint64_t NodeJobBytes(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
-                      const MemoryLimits& limits) {
+uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                      const data::GraphSummary& graph, const MemoryLimits& limits) {
   return ProcessBytes(MemoryOf(options, model, graph, limits), limits);
 }
 
-uint64_t NodeDeviceBytes(const TrainOptions& options, const nn::NodeModelOptions& model,
+uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                          const data::GraphSummary& graph, const MemoryLimits& limits) {
   return DeviceBytes(MemoryOf(options, model, graph, limits), limits);
 }
 
-data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode, const data::GraphSummary& graph) {
-  const NodeTrainingOptions& nodes = options.nodes;
+data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode mode,
+                                         const data::GraphSummary& graph) {
+  const spec::NodeTrainingOptions& nodes = options.nodes;
   const bool own = mode == Mode::kEval && !nodes.eval_fan_outs.empty();
   const std::vector<int64_t>& fan_outs = own ? nodes.eval_fan_outs : nodes.fan_outs;
   const bool dense =
       graph.node_features.type != data::DataType::kNone && graph.node_features.type != data::DataType::kSparse;
-  const data::BatchingOptions& bounds = options.batching;
+  const spec::BatchingOptions& bounds = options.batching;
   // A bound on the rows of a block also bounds those of its last hop, which must have some then.
   const bool may_be_apart = fan_outs.size() >= 2 && bounds.max_nodes == 0;
   return {.fan_outs = fan_outs,
@@ -270,17 +271,18 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode,
           .seed = options.seed};
 }
 
-double LayerWiseBytes(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
+double LayerWiseBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
                       int64_t outputs) {
-  const nn::ModelOptions& model = options.model;
+  const spec::ModelOptions& model = options.model;
   // Largest values, and messages of GINE, are made of the features as they are, before any product; those of sparse
   // rows are dense then.
-  const bool of_inputs = model.aggregation == nn::Aggregation::kMax || model.architecture == nn::Architecture::kGine;
+  const bool of_inputs =
+      model.aggregation == spec::Aggregation::kMax || model.architecture == spec::Architecture::kGine;
   const auto widest =
       static_cast<double>(std::max({model.hidden_channels, outputs, of_inputs ? in_channels : int64_t{0}}));
   // A layer's input, what it is projected to (twice as wide at most), and its output; of joined layers what is kept of
   // them, before and after this one.
-  const double matrices = model.jumping_knowledge == nn::JumpingKnowledge::kLast ? 4 : 6;
+  const double matrices = model.jumping_knowledge == spec::JumpingKnowledge::kLast ? 4 : 6;
   double values = matrices * static_cast<double>(graph.nodes) * widest;
   if (const data::EdgeInputs edges = EdgeInputsOf(model, graph); edges != data::EdgeInputs::kNone) {
     // Rows of a chunk's edges, and what is made of them. A chunk has a row of the graph at least.
@@ -292,32 +294,32 @@ double LayerWiseBytes(const TrainOptions& options, const data::GraphSummary& gra
   return sizeof(float) * values;
 }
 
-data::EdgeInputs EdgeInputsOf(const nn::ModelOptions& model, const data::GraphSummary& graph) {
-  if (nn::TraitsOf(model.architecture).edges == nn::EdgeUse::kNone) return data::EdgeInputs::kNone;
+data::EdgeInputs EdgeInputsOf(const spec::ModelOptions& model, const data::GraphSummary& graph) {
+  if (spec::TraitsOf(model.architecture).edges == spec::EdgeUse::kNone) return data::EdgeInputs::kNone;
   switch (model.edge_inputs) {
-    case nn::EdgeInputs::kFeatures:
+    case spec::EdgeInputs::kFeatures:
       return data::EdgeInputs::kFeatures;
-    case nn::EdgeInputs::kWeights:
+    case spec::EdgeInputs::kWeights:
       return data::EdgeInputs::kWeights;
-    case nn::EdgeInputs::kNone:
+    case spec::EdgeInputs::kNone:
       return data::EdgeInputs::kNone;
-    case nn::EdgeInputs::kAuto:
+    case spec::EdgeInputs::kAuto:
       break;
   }
   return HasEdgeFeatures(graph) ? data::EdgeInputs::kFeatures : data::EdgeInputs::kNone;
 }
 
-absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& stored,
+absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& options, const data::GraphSummary& stored,
                                                   const MemoryLimits& limits, std::string_view prefix) {
-  const nn::NodeInputs inputs = NodeInputsOf(options.model.node_inputs, stored);
+  const spec::NodeInputs inputs = NodeInputsOf(options.model.node_inputs, stored);
   const data::GraphSummary summary = WithNodeInputs(options.model, stored);
   Violations violations;
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
-  if (options.model.level != nn::ModelLevel::kNode || !nn::TraitsOf(options.model.architecture).of_nodes) {
+  if (options.model.level != spec::ModelLevel::kNode || !spec::TraitsOf(options.model.architecture).of_nodes) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
-                   absl::StrCat(AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
+                   absl::StrCat(AbslView(spec::kArchitectureNames.Name(options.model.architecture)),
                                 " was to predict for whole graphs of a set, and the dataset is one graph of ",
-                                summary.nodes, " nodes; use ", ModelsOf(nn::ModelLevel::kNode, " or ")));
+                                summary.nodes, " nodes; use ", ModelsOf(spec::ModelLevel::kNode, " or ")));
     return violations.ToStatus();
   }
   if (summary.node_features.type == data::DataType::kNone || summary.node_features.width == 0) {
@@ -350,11 +352,11 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
   const int64_t classes = static_cast<int64_t>(summary.max_label) + 1;
   nn::NodeModelOptions model{
       .model = options.model,
-      .in_channels = inputs == nn::NodeInputs::kLearned ? options.model.hidden_channels : summary.node_features.width,
-      .num_outputs = links                                     ? options.model.hidden_channels
-                     : options.loss == nn::Loss::kCrossEntropy ? classes
-                                                               : summary.num_targets,
-      .embedded_columns = inputs == nn::NodeInputs::kLearned ? summary.nodes : 0,
+      .in_channels = inputs == spec::NodeInputs::kLearned ? options.model.hidden_channels : summary.node_features.width,
+      .num_outputs = links                                       ? options.model.hidden_channels
+                     : options.loss == spec::Loss::kCrossEntropy ? classes
+                                                                 : summary.num_targets,
+      .embedded_columns = inputs == spec::NodeInputs::kLearned ? summary.nodes : 0,
       .edge = edge};
   CheckFits(MemoryOf(options, model, summary, limits), limits,
             options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);
@@ -362,8 +364,8 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
   return model;
 }
 
-bool UsesEdgeWeights(const TrainOptions& options, const data::Graph& graph) {
-  return nn::TraitsOf(options.model.architecture).weighs_messages && graph.summary().weighted;
+bool UsesEdgeWeights(const spec::TrainOptions& options, const data::Graph& graph) {
+  return spec::TraitsOf(options.model.architecture).weighs_messages && graph.summary().weighted;
 }
 
 absl::StatusOr<at::Tensor> ReadLabels(const data::Graph& graph, std::span<const data::NodeId> nodes) {

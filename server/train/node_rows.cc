@@ -41,13 +41,13 @@ const data::Graph* GraphOf(const data::OpenedDataset& dataset) {
   return graph == nullptr ? nullptr : graph->get();
 }
 
-std::string SourceOf(const TrainOptions& options) {
-  const InitialWeights& from = options.init_from;
+std::string SourceOf(const spec::TrainOptions& options) {
+  const spec::InitialWeights& from = options.init_from;
   return from.job.empty() ? from.file : absl::StrCat("jobs/", from.job.value());
 }
 
 // Checks, for weights whose dataset is not known any more, that their rows are those of the graph.
-absl::Status CheckSaidNodes(const TrainOptions& options, const std::map<std::string, std::string>& metadata,
+absl::Status CheckSaidNodes(const spec::TrainOptions& options, const std::map<std::string, std::string>& metadata,
                             const data::Graph& graph, std::string_view prefix) {
   const bool is_file = options.init_from.job.empty();
   if (SaysOtherNodes(metadata, graph)) {
@@ -67,13 +67,14 @@ absl::Status CheckSaidNodes(const TrainOptions& options, const std::map<std::str
 
 }  // namespace
 
-bool HasNodeRows(const TrainOptions& options, const data::OpenedDataset& dataset) {
+bool HasNodeRows(const spec::TrainOptions& options, const data::OpenedDataset& dataset) {
   const data::Graph* const graph = GraphOf(dataset);
   if (graph == nullptr) return false;
-  return Walks(options) || NodeInputsOf(options.model.node_inputs, graph->summary()) == nn::NodeInputs::kLearned;
+  return Walks(options) || NodeInputsOf(options.model.node_inputs, graph->summary()) == spec::NodeInputs::kLearned;
 }
 
-std::map<std::string, std::string> NodeNamesMetadata(const TrainOptions& options, const data::OpenedDataset& dataset) {
+std::map<std::string, std::string> NodeNamesMetadata(const spec::TrainOptions& options,
+                                                     const data::OpenedDataset& dataset) {
   if (!HasNodeRows(options, dataset)) return {};
   return {{kNamesKey, HashHex(GraphOf(dataset)->names_checksum())}};
 }

@@ -12,16 +12,17 @@
 #include "data/store/dataset.h"
 #include "nn/safetensors.h"
 #include "nn/tensor_set.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 #include "train/runner.h"
 
 namespace permafrost::train {
 
 // True where a job with these options on this dataset has a row of weights for each node.
-bool HasNodeRows(const TrainOptions& options, const data::OpenedDataset& dataset);
+bool HasNodeRows(const spec::TrainOptions& options, const data::OpenedDataset& dataset);
 
 // Returns the metadata by which a file of weights with such rows tells whose the rows are. Empty for other weights.
-std::map<std::string, std::string> NodeNamesMetadata(const TrainOptions& options, const data::OpenedDataset& dataset);
+std::map<std::string, std::string> NodeNamesMetadata(const spec::TrainOptions& options,
+                                                     const data::OpenedDataset& dataset);
 
 // True where a weights file says in its metadata that its rows belong to other nodes than this graph's, or are in
 // another order. False where it says nothing.

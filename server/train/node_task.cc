@@ -31,7 +31,7 @@ constexpr uint64_t kAdviceShare = 4;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const TrainOptions& options,
+absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOptions& options,
                                                            std::shared_ptr<const data::Graph> graph, c10::Device device,
                                                            int threads, const std::function<bool()>& keep_going,
                                                            const PlanContext& context) {
@@ -70,8 +70,9 @@ SampledSizes NodeTask::Sampled() const {
   return sizes;
 }
 
-NodeTask::NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
-                   std::array<std::vector<NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device)
+NodeTask::NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
+                   std::unique_ptr<Links> links, std::array<std::vector<NodeId>, 3> splits,
+                   const nn::NodeModelOptions& model, c10::Device device)
     : options_(options),
       graph_(std::move(graph)),
       links_(std::move(links)),
@@ -254,7 +255,7 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
   result.predictions.assign(predictions.const_data_ptr<float>(),
                             predictions.const_data_ptr<float>() + predictions.numel());
   const std::span<const float> known(labels.const_data_ptr<float>(), static_cast<size_t>(labels.numel()));
-  for (const nn::Metric metric : MetricsOf(options_)) {
+  for (const spec::Metric metric : MetricsOf(options_)) {
     result.metrics.push_back(nn::ComputeMetric(metric, options_.loss, result.predictions, known, num_outputs_));
   }
   if (keep_predictions) {

@@ -27,7 +27,7 @@ namespace permafrost::train {
 class NodeTask final : public Task {
  public:
   // Errors: as Task::Create.
-  static absl::StatusOr<std::unique_ptr<NodeTask>> Create(const TrainOptions& options,
+  static absl::StatusOr<std::unique_ptr<NodeTask>> Create(const spec::TrainOptions& options,
                                                           std::shared_ptr<const data::Graph> graph, c10::Device device,
                                                           int threads, const std::function<bool()>& keep_going,
                                                           const PlanContext& context);
@@ -84,7 +84,7 @@ class NodeTask final : public Task {
     std::vector<BatchShape> ladder ABSL_GUARDED_BY(mu);
   };
 
-  NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
+  NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
            std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
   bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
@@ -125,7 +125,7 @@ class NodeTask final : public Task {
   std::unique_ptr<BatchStream> Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
                                       uint64_t first_stream);
 
-  const TrainOptions options_;
+  const spec::TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;  // where links are predicted, without those held out
   const std::unique_ptr<Links> links_;              // nullptr: nodes are predicted
   const data::SeedTimes times_;                     // of nodes

@@ -108,17 +108,17 @@ absl::StatusOr<SampledSizes> SampledSizesFromJson(const std::string& body) {
 
 }  // namespace
 
-std::string PlanKey(const TrainOptions& options, const data::GraphSet& set, int64_t rungs) {
-  const data::BatchingOptions& batching = options.batching;
+std::string PlanKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs) {
+  const spec::BatchingOptions& batching = options.batching;
   return absl::StrCat("plan ", kPlanVersion, " of set ", HashHex(set.checksum()), ", epochs ", options.epochs,
                       ", batch size ", options.batch_size, ", seed ", options.seed, ", ",
-                      AbslView(data::kBatchingNames.Name(batching.kind)), " ", batching.max_nodes, " ",
+                      AbslView(spec::kBatchingNames.Name(batching.kind)), " ", batching.max_nodes, " ",
                       batching.max_edges, ", rungs ", rungs);
 }
 
-std::string SampledKey(const TrainOptions& options, const data::Graph& graph) {
+std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph) {
   if (graph.checksum() == 0) return "";
-  const NodeTrainingOptions& nodes = options.nodes;
+  const spec::NodeTrainingOptions& nodes = options.nodes;
   std::string key = absl::StrCat(
       "sizes ", kSizesVersion, " of graph ", HashHex(graph.checksum()), ", batch size ", options.batch_size, ", seed ",
       options.seed, ", fan-outs ", absl::StrJoin(nodes.fan_outs, "/"), " ", absl::StrJoin(nodes.eval_fan_outs, "/"),
@@ -129,10 +129,10 @@ std::string SampledKey(const TrainOptions& options, const data::Graph& graph) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     absl::StrAppend(&key, ", ", SamplingOf(options, mode, graph.summary()).last_hop_apart ? "means" : "rows");
   }
-  if (const data::BatchingOptions& bounds = options.batching; bounds.max_nodes > 0 || bounds.max_edges > 0) {
+  if (const spec::BatchingOptions& bounds = options.batching; bounds.max_nodes > 0 || bounds.max_edges > 0) {
     absl::StrAppend(&key, ", budget ", bounds.max_nodes, " ", bounds.max_edges);
   }
-  const LinkOptions& links = options.links;
+  const spec::LinkOptions& links = options.links;
   if (!links.enabled) return key;
   absl::StrAppend(&key, ", links ", links.given ? "given" : "drawn", " ", Digits(links.split.valid_part), " ",
                   Digits(links.split.test_part), " ", links.split.seed, ", negatives ", links.negatives, " ",

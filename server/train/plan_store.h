@@ -20,19 +20,19 @@
 #include "data/store/graph.h"
 #include "data/store/graph_set.h"
 #include "graphcache/shape_plan.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::train {
 
 // All that the plan of a job depends on: jobs of one key have one plan. `rungs`: of the ladders that are made with it;
 // 0: none.
-std::string PlanKey(const TrainOptions& options, const data::GraphSet& set, int64_t rungs);
+std::string PlanKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs);
 
 // Sizes of the batches that a job on one large graph samples ahead, in their order; by Mode.
 using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
 
 // The same of those. Empty: the graph has no checksum to be known by, and nothing is kept.
-std::string SampledKey(const TrainOptions& options, const data::Graph& graph);
+std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph);
 
 class PlanStore {
  public:

@@ -9,15 +9,15 @@ namespace {
 // A fall by less than this is none, as PyTorch's eps.
 constexpr double kLeastFall = 1e-8;
 
-bool IsProgress(const nn::OptimizerOptions& options, nn::Metric metric, double value, double best) {
+bool IsProgress(const spec::OptimizerOptions& options, spec::Metric metric, double value, double best) {
   if (std::isnan(best)) return true;
-  return nn::HigherIsBetter(metric) ? value > best * (1 + options.plateau_threshold)
-                                    : value < best * (1 - options.plateau_threshold);
+  return spec::HigherIsBetter(metric) ? value > best * (1 + options.plateau_threshold)
+                                      : value < best * (1 - options.plateau_threshold);
 }
 
 }  // namespace
 
-bool TakeEpoch(const nn::OptimizerOptions& options, nn::Metric metric, double value, PlateauState& state) {
+bool TakeEpoch(const spec::OptimizerOptions& options, spec::Metric metric, double value, PlateauState& state) {
   if (std::isnan(value)) return false;
   if (IsProgress(options, metric, value, state.best)) {
     state.best = value;

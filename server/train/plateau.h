@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "nn/options.h"
+#include "spec/loss.h"
+#include "spec/optimizer.h"
 
 namespace permafrost::train {
 
@@ -21,6 +22,6 @@ struct PlateauState {
 
 // Takes up an epoch's value of the deciding metric. Returns whether the learning rate fell. NaN, of which nothing can
 // be said, changes nothing.
-bool TakeEpoch(const nn::OptimizerOptions& options, nn::Metric metric, double value, PlateauState& state);
+bool TakeEpoch(const spec::OptimizerOptions& options, spec::Metric metric, double value, PlateauState& state);
 
 }  // namespace permafrost::train

@@ -67,7 +67,7 @@ double ExecutableBytes(const RunMemory& memory, const MemoryLimits& limits) {
 
 }  // namespace
 
-void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory) {
+void AddCopies(const spec::OptimizerOptions& options, RunMemory& memory) {
   if (options.accumulate_steps > 1) memory.state_copies += 1;  // sums of gradients
   if (options.ema_decay == 0) return;
   memory.state_copies += 1;

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "nn/models/model_cost.h"
-#include "nn/options.h"
+#include "spec/optimizer.h"
 
 namespace permafrost::train {
 
@@ -48,7 +48,7 @@ inline constexpr MemoryLimits kNoLimits{.process = std::numeric_limits<uint64_t>
 constexpr uint64_t SampledAheadBytes(uint64_t memory) { return memory / 32; }
 
 // The copies that the optimizer's options are to blame for.
-void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory);
+void AddCopies(const spec::OptimizerOptions& options, RunMemory& memory);
 
 // Bytes of this process that a run takes at its worst moment.
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits);

@@ -23,7 +23,7 @@
 #include "graphcache/census.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
-#include "train/options.h"
+#include "spec/train_options.h"
 
 namespace permafrost::train {
 
@@ -120,28 +120,28 @@ class RunContext {
 };
 
 struct RunRequest {
-  TrainOptions options;
+  spec::TrainOptions options;
   data::OpenedDataset dataset;
   // jobs/ID: checkpoints/STEP/ and artifacts/ are written under it. A complete checkpoint there is resumed from.
   std::filesystem::path job_directory;
 };
 
 struct PlanRequest {
-  TrainOptions options;
+  spec::TrainOptions options;
   data::OpenedDataset dataset;
   // Runs steps on the device, so that the plan tells bytes and times.
   bool measure = false;
 };
 
 struct CensusRequest {
-  TrainOptions options;
+  spec::TrainOptions options;
   data::OpenedDataset dataset;
   graphcache::TorchRelease release = graphcache::TorchRelease::k2_13;
 };
 
 // Weights that a job of these options is to begin with.
 struct NodeRowsRequest {
-  TrainOptions options;
+  spec::TrainOptions options;
   data::OpenedDataset dataset;                 // of the job
   std::optional<data::OpenedDataset> trained;  // that the weights were trained on, where that is known
   std::string weights;                         // a safetensors file
@@ -155,7 +155,7 @@ inline constexpr EnumNames<EvaluatedRows, 4> kEvaluatedRowsNames{{{{EvaluatedRow
                                                                    {EvaluatedRows::kAll, "all"}}}};
 
 struct EvaluateRequest {
-  TrainOptions options;  // of the job that made the weights, but for its metrics: those that are wanted
+  spec::TrainOptions options;  // of the job that made the weights, but for its metrics: those that are wanted
   data::OpenedDataset dataset;
   // Describes the dataset that the weights were trained on, if that is another one and still known.
   std::optional<data::ImportedSummary> trained_on;
@@ -229,7 +229,7 @@ class Runner {
   virtual absl::StatusOr<RowsEvaluation> EvaluateWeights(
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
-  virtual absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
+  virtual absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
   // The request's weights, in which each row of a node is given to the node of the same name in the dataset of a job of
   // these options, where the names tell that rows differ; as they are where the model has no rows of nodes, or none is
@@ -238,7 +238,7 @@ class Runner {
   virtual absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const = 0;
   // Ok if a job of these options, compatible ones, can begin with the weights of this safetensors file; else
   // InvalidArgument with a violation under `prefix`.
-  virtual absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
+  virtual absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                            std::string_view file, std::string_view prefix,
                                            const WeightsTarget& target = {}) const = 0;
   // Checks that there is memory to run a compatible job, as far as its plan tells, and that it has something to learn

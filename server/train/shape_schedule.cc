@@ -53,7 +53,7 @@ absl::Status PlanTraining(const data::GraphExtents& graphs, const ScheduleOption
   const auto split = graphs.split(data::Split::kTrain);
   const data::EpochOrder epochs =
       TrainingOrder(graphs, {.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching});
-  const bool dealt = options.batching.kind != data::BatchingKind::kRandom;
+  const bool dealt = options.batching.kind != spec::BatchingKind::kRandom;
   BatchWalker walker(graphs, LimitsOf(options.batching.kind, options.limits), [&stop] { return CheckStop(stop); });
   graphcache::ShapeCounter counter;
   const auto count = [&counter](const BatchShape& real) { counter.Add(data::Batcher::LeastPadded(real)); };

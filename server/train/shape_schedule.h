@@ -15,7 +15,7 @@ namespace permafrost::train {
 struct ScheduleOptions {
   int64_t epochs = 0, batch_size = 0;
   uint64_t seed = 0;
-  data::BatchingOptions batching;
+  spec::BatchingOptions batching;
   // If a training schedule is beyond them, only its beginning is walked, and its ceiling is the proven bound.
   WalkLimits limits;
 };

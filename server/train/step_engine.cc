@@ -17,13 +17,13 @@ namespace {
 // Other threads see entries that are at most so old: copying them costs with their number.
 constexpr std::chrono::milliseconds kEntriesInterval(500);
 
-graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& task, RunContext& context) {
+graphcache::GraphCacheSetup SetupOf(const spec::TrainOptions& options, const Task& task, RunContext& context) {
   return {.options = options.graph_cache,
           .batch_size = GraphsPerBatch(options, task.sizes()),
           .has_partial = HavePartialBatches(options),
           .sizes = task.sizes(),
           .plan = task.plan(),
-          .of_seeds = options.model.level == nn::ModelLevel::kNode,
+          .of_seeds = options.model.level == spec::ModelLevel::kNode,
           .now = [] { return absl::Now(); },
           .elapsed = [clock = Stopwatch()] { return clock.Elapsed(); },
           .log = [&context](std::string_view line,
@@ -33,7 +33,7 @@ graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& tas
 
 }  // namespace
 
-StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer,
+StepEngine::StepEngine(const spec::TrainOptions& options, Task& task, nn::Optimizer& optimizer,
                        const device::Backend& backend, RunContext& context)
     : backend_(backend),
       context_(context),

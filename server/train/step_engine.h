@@ -23,7 +23,7 @@ namespace permafrost::train {
 
 class StepEngine {
  public:
-  StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer, const device::Backend& backend,
+  StepEngine(const spec::TrainOptions& options, Task& task, nn::Optimizer& optimizer, const device::Backend& backend,
              RunContext& context);
   StepEngine(const StepEngine&) = delete;
   ~StepEngine();

@@ -34,7 +34,7 @@ absl::Status StepEngine::CaptureNext(int64_t step) {
 }
 
 absl::Status StepEngine::Apply(const graphcache::Command& command, int64_t step) {
-  const graphcache::Policy before = cache_.options().policy;
+  const spec::Policy before = cache_.options().policy;
   if (command.kind == graphcache::CommandKind::kClear) PF_RETURN_IF_ERROR(EmptyDevice(EmptyReason::kCommand));
   PF_RETURN_IF_ERROR(backend_.Within([&] { return cache_.Apply(command, step); }));
   TellSealed();
@@ -45,9 +45,9 @@ absl::Status StepEngine::Apply(const graphcache::Command& command, int64_t step)
 absl::Status StepEngine::EndStepOnDevice() {
   PF_ASSIGN_OR_RETURN(const bool over_threshold, backend_.EndStep());
   if (!backend_.keeps_graphs()) return absl::OkStatus();
-  const graphcache::Policy policy = cache_.options().policy;
-  if (graphcache::KeepsNothing(policy)) {
-    return EmptyDevice(policy == graphcache::Policy::kNever ? EmptyReason::kNever : EmptyReason::kClearPerStep);
+  const spec::Policy policy = cache_.options().policy;
+  if (spec::KeepsNothing(policy)) {
+    return EmptyDevice(policy == spec::Policy::kNever ? EmptyReason::kNever : EmptyReason::kClearPerStep);
   }
   if (over_threshold) {
     const double before = static_cast<double>(backend_.Observe().memory.driver.value_or(0)) / 1e6;
@@ -79,18 +79,17 @@ void StepEngine::TellSealed() {
 
 void StepEngine::AnnouncePolicyOnDevice() {
   if (!backend_.keeps_graphs()) return;
-  const graphcache::PolicyOptions& options = cache_.options();
+  const spec::PolicyOptions& options = cache_.options();
   const std::string device(kDeviceNames.Name(backend_.kind()));
-  if (graphcache::KeepsNothing(options.policy)) {
-    context_.Log(LogLevel::kInfo, absl::StrCat("policy ", AbslView(graphcache::kPolicyNames.Name(options.policy)),
+  if (spec::KeepsNothing(options.policy)) {
+    context_.Log(LogLevel::kInfo, absl::StrCat("policy ", AbslView(spec::kPolicyNames.Name(options.policy)),
                                                ": the caches of ", device, " are emptied after each step"));
     return;
   }
-  const bool compiles =
-      options.on_miss == graphcache::OnMiss::kEager || options.on_miss == graphcache::OnMiss::kTransient;
-  if (options.policy == graphcache::Policy::kFreeze && compiles && !graphcache::WantsLadder(options)) {
+  const bool compiles = options.on_miss == spec::OnMiss::kEager || options.on_miss == spec::OnMiss::kTransient;
+  if (options.policy == spec::Policy::kFreeze && compiles && !spec::WantsLadder(options)) {
     context_.Log(LogLevel::kWarning,
-                 absl::StrCat("on_miss ", AbslView(graphcache::kOnMissNames.Name(options.on_miss)),
+                 absl::StrCat("on_miss ", AbslView(spec::kOnMissNames.Name(options.on_miss)),
                               ": shapes that the frozen cache does not hold reach ", device,
                               ", which keeps what it compiles for them; on_miss pad keeps it flat"));
   }

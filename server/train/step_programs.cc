@@ -51,7 +51,7 @@ void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
 
 }  // namespace
 
-LossOptions LossOf(const TrainOptions& options, c10::Device device) {
+LossOptions LossOf(const spec::TrainOptions& options, c10::Device device) {
   LossOptions loss{.loss = options.loss,
                    .class_weights = {},
                    .lowering = options.model.lowering,
@@ -109,8 +109,8 @@ device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& 
     const nn::LoweringScope lowering(loss.lowering, loss.precision);
     Task::Output output = task.Forward(inputs, Mode::kEval);
     losses.Add(nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights));
-    if (nn::MetricOf(loss.loss) == nn::Metric::kMae) {
-      errors.Add(nn::ComputeLoss(nn::Loss::kL1, output.prediction, output.labels));
+    if (spec::MetricOf(loss.loss) == spec::Metric::kMae) {
+      errors.Add(nn::ComputeLoss(spec::Loss::kL1, output.prediction, output.labels));
     }
     return {std::move(output.prediction)};
   };

@@ -6,7 +6,8 @@
 
 #include "device/step_program.h"
 #include "nn/optimizer.h"
-#include "nn/options.h"
+#include "spec/loss.h"
+#include "spec/model.h"
 #include "train/error_sums.h"
 #include "train/task.h"
 
@@ -16,14 +17,14 @@ namespace permafrost::train {
 enum Phase : int { kBegin, kForward, kBackward, kOptimizer };
 
 struct LossOptions {
-  nn::Loss loss = nn::Loss::kL1;
-  at::Tensor class_weights;                     // undefined: all 1
-  nn::Lowering lowering = nn::Lowering::kAuto;  // of the whole step, as precision
-  nn::Precision precision = nn::Precision::kFloat32;
+  spec::Loss loss = spec::Loss::kL1;
+  at::Tensor class_weights;                         // undefined: all 1
+  spec::Lowering lowering = spec::Lowering::kAuto;  // of the whole step, as precision
+  spec::Precision precision = spec::Precision::kFloat32;
 };
 
 // The loss options of a job, on the device of its steps.
-LossOptions LossOf(const TrainOptions& options, c10::Device device);
+LossOptions LossOf(const spec::TrainOptions& options, c10::Device device);
 
 // Forward, loss, backward, clipping, optimizer; the batch's loss is added to `losses`. Returns nothing. Borrows
 // everything.

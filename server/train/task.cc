@@ -62,7 +62,7 @@ std::vector<data::Split> SplitsOf(Mode mode) {
 
 namespace {
 
-absl::StatusOr<std::unique_ptr<Task>> MakeTask(const TrainOptions& options, const data::OpenedDataset& dataset,
+absl::StatusOr<std::unique_ptr<Task>> MakeTask(const spec::TrainOptions& options, const data::OpenedDataset& dataset,
                                                c10::Device device, int threads, const std::function<bool()>& keep_going,
                                                const PlanContext& context) {
   const auto* stored = std::get_if<std::shared_ptr<const data::Graph>>(&dataset);
@@ -70,11 +70,11 @@ absl::StatusOr<std::unique_ptr<Task>> MakeTask(const TrainOptions& options, cons
     if (context.rows != nullptr) context.rows->Drop();
     return Node2VecTask::Create(options, *stored, device, threads);
   }
-  TrainOptions own = options;
+  spec::TrainOptions own = options;
   if (stored != nullptr) own.model.node_inputs = NodeInputsOf(options.model.node_inputs, (*stored)->summary());
   // Rows of another job's graph would take the memory that this one was admitted by. Made features are in memory.
   const bool samples = stored != nullptr && !options.nodes.fan_outs.empty();
-  const bool reads = samples && own.model.node_inputs == nn::NodeInputs::kFeatures;
+  const bool reads = samples && own.model.node_inputs == spec::NodeInputs::kFeatures;
   if (context.rows != nullptr && !reads) context.rows->Drop();
   if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
     PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
@@ -89,8 +89,8 @@ absl::StatusOr<std::unique_ptr<Task>> MakeTask(const TrainOptions& options, cons
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
-                                                   c10::Device device, int threads,
+absl::StatusOr<std::unique_ptr<Task>> Task::Create(const spec::TrainOptions& options,
+                                                   const data::OpenedDataset& dataset, c10::Device device, int threads,
                                                    const std::function<bool()>& keep_going,
                                                    const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(std::unique_ptr<Task> task, MakeTask(options, dataset, device, threads, keep_going, context));
@@ -98,8 +98,8 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
   return task;
 }
 
-absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, const MemoryLimits& limits,
-                         std::string_view prefix) {
+absl::Status Task::Check(const spec::TrainOptions& options, const data::ImportedSummary& summary,
+                         const MemoryLimits& limits, std::string_view prefix) {
   if (Walks(options)) return CheckNode2Vec(options, summary, limits, prefix);
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
     return GraphModelFor(options, *set, prefix).status();
@@ -118,7 +118,7 @@ std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t valida
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> Task::CheckFits(const TrainOptions& options,
+absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOptions& options,
                                                          const data::OpenedDataset& dataset, const PlanContext& context,
                                                          std::string_view prefix,
                                                          const std::function<bool()>& keep_going) {
@@ -136,7 +136,7 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const TrainOptions& opt
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), prefix));
   PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
   PF_RETURN_IF_ERROR(CheckTrainLabels(*folded, prefix));
-  if (options.loss == nn::Loss::kBce && !folded->summary().labels_known) {
+  if (options.loss == spec::Loss::kBce && !folded->summary().labels_known) {
     PF_RETURN_IF_ERROR(CheckBinary(*folded, prefix));
   }
   const int64_t validate = folded->summary().splits[static_cast<size_t>(data::Split::kValid)].graphs;

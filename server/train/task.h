@@ -28,11 +28,11 @@
 #include "graphcache/shape_plan.h"
 #include "nn/loss.h"
 #include "nn/ops/row_gradient.h"
-#include "nn/options.h"
 #include "nn/tensor_set.h"
+#include "spec/model.h"
+#include "spec/train_options.h"
 #include "train/artifacts.h"
 #include "train/job_plan.h"
-#include "train/options.h"
 #include "train/run_memory.h"
 #include "train/runner.h"
 
@@ -101,19 +101,19 @@ class Task {
  public:
   // Errors: InvalidArgument with violations under "spec." for options that do not go with the dataset; DataLoss;
   // Cancelled where `keep_going`, asked now and then, says so.
-  static absl::StatusOr<std::unique_ptr<Task>> Create(const TrainOptions& options, const data::OpenedDataset& dataset,
-                                                      c10::Device device, int threads,
-                                                      const std::function<bool()>& keep_going,
+  static absl::StatusOr<std::unique_ptr<Task>> Create(const spec::TrainOptions& options,
+                                                      const data::OpenedDataset& dataset, c10::Device device,
+                                                      int threads, const std::function<bool()>& keep_going,
                                                       const PlanContext& context = {});
   // Ok if a model of these options can be built for this dataset and, of one large graph, trained within `limits`; else
   // InvalidArgument with violations under `prefix`.
-  static absl::Status Check(const TrainOptions& options, const data::ImportedSummary& summary,
+  static absl::Status Check(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                             const MemoryLimits& limits, std::string_view prefix);
   // Ok if a job on a set of small graphs fits in memory, by its plan; if one that reads labels finds some that go with
   // its loss in the train split; if one that walks finds what it walks along; and if one that predicts links has some
   // to rank. Returns what the job's user should know, a line each. Errors: InvalidArgument with violations under
   // `prefix`; as PlanJob; DataLoss from the dataset.
-  static absl::StatusOr<std::vector<std::string>> CheckFits(const TrainOptions& options,
+  static absl::StatusOr<std::vector<std::string>> CheckFits(const spec::TrainOptions& options,
                                                             const data::OpenedDataset& dataset,
                                                             const PlanContext& context, std::string_view prefix,
                                                             const std::function<bool()>& keep_going);

@@ -120,14 +120,14 @@ class TorchRunner final : public Runner {
     return backend_->kind() == DeviceKind::kCpu ? CatchTorch(evaluate) : OnDevice<RowsEvaluation>(evaluate);
   }
 
-  absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
+  absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                std::string_view prefix) const override {
     PF_RETURN_IF_ERROR(CheckPrecision(options.model, backend_->kind(), nn::CanRoundFactors(), prefix));
     PF_RETURN_IF_ERROR(Task::Check(options, summary, Limits(), prefix));
     return CatchTorch([&] { return CheckFixedParameters(options, summary, prefix); });
   }
 
-  absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
+  absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                    std::string_view file, std::string_view prefix,
                                    const WeightsTarget& target) const override {
     return CatchTorch([&] { return train::CheckInitialWeights(options, summary, file, prefix, target); });

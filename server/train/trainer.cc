@@ -52,10 +52,10 @@ std::map<std::string, std::string> MetadataOf(const RunRequest& request, const T
 
 }  // namespace
 
-bool IsBetter(nn::Metric metric, double value, double best) {
+bool IsBetter(spec::Metric metric, double value, double best) {
   if (std::isnan(best)) return true;
   if (std::isnan(value)) return false;
-  return nn::HigherIsBetter(metric) ? value > best : value < best;
+  return spec::HigherIsBetter(metric) ? value > best : value < best;
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,
@@ -210,19 +210,19 @@ bool Trainer::IsTrained() const {
 }
 
 void Trainer::TellOptimizer(int64_t batches) {
-  nn::OptimizerOptions options = options_.optimizer;
+  spec::OptimizerOptions options = options_.optimizer;
   const int64_t group = options.accumulate_steps, updates = (batches + group - 1) / group;
   const int64_t batch = state_.position.batch;
   if (group > 1) optimizer_.SetEndsGroup((batch + 1) % group == 0 || batch + 1 == batches);
-  const bool is_plateau = options.schedule == nn::Schedule::kPlateau;
+  const bool is_plateau = options.schedule == spec::Schedule::kPlateau;
   if (is_plateau) options.learning_rate = state_.plateau.learning_rate;
-  if (options.schedule == nn::Schedule::kConstant && options.warmup_steps == 0) return;
+  if (options.schedule == spec::Schedule::kConstant && options.warmup_steps == 0) return;
   const int64_t update = state_.position.epoch * updates + batch / group;
   optimizer_.SetLearningRate(nn::LearningRateAt(options, update, updates, options_.epochs));
 }
 
 void Trainer::TakePlateau(double value) {
-  if (options_.optimizer.schedule != nn::Schedule::kPlateau) return;
+  if (options_.optimizer.schedule != spec::Schedule::kPlateau) return;
   if (!TakeEpoch(options_.optimizer, metrics_.front(), value, state_.plateau)) return;
   context_.Log(
       LogLevel::kInfo,

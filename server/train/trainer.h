@@ -29,7 +29,7 @@ namespace permafrost::train {
 
 // True if the weights of an evaluation with the metric `value` replace those chosen by `best` (NaN: none yet). NaN
 // cannot be compared and replaces only NaN: without a validation split the last epoch counts as the best.
-bool IsBetter(nn::Metric metric, double value, double best);
+bool IsBetter(spec::Metric metric, double value, double best);
 
 class Trainer {
  public:
@@ -110,13 +110,13 @@ class Trainer {
   void ReportLookAhead(const BatchStream& stream);
   void Report();
 
-  const TrainOptions options_;
+  const spec::TrainOptions options_;
   const std::filesystem::path job_directory_;
   const device::Backend& backend_;
   const DiskReserve reserve_;
   const uint64_t store_checksum_;  // data::ChecksumOf the dataset
   RunContext& context_;
-  const std::vector<nn::Metric> metrics_;
+  const std::vector<spec::Metric> metrics_;
   const std::unique_ptr<Task> task_;
   const std::optional<data::Categories> categories_;  // that the model reads; nullopt: its dataset does not tell
   nn::Optimizer optimizer_;

@@ -94,7 +94,7 @@ absl::Status Trainer::CheckValidation(const Evaluation& valid) {
       absl::StrFormat("the validation loss became %g by epoch %d, step %d, though every weight is finite", valid.loss,
                       state_.position.epoch + 1, state_.step);
   const bool is_last = state_.position.epoch + 1 == options_.epochs;
-  if (options_.non_finite == NonFinite::kRewind && (!is_last || state_.best_epoch > 0)) {
+  if (options_.non_finite == spec::NonFinite::kRewind && (!is_last || state_.best_epoch > 0)) {
     context_.Log(LogLevel::kWarning, what);
     return absl::OkStatus();
   }
@@ -104,7 +104,7 @@ absl::Status Trainer::CheckValidation(const Evaluation& valid) {
 
 absl::Status Trainer::NotFinite(const std::string& what) {
   const std::string where = absl::StrFormat("%s by epoch %d, step %d", what, state_.position.epoch + 1, state_.step);
-  const bool rewinds = options_.non_finite == NonFinite::kRewind;
+  const bool rewinds = options_.non_finite == spec::NonFinite::kRewind;
   if (rewinds && state_.rewinds < kMaxRewinds) {
     rewind_ = {.until_step = state_.step, .count = state_.rewinds + 1};
     return NonFiniteError(where);

@@ -60,7 +60,7 @@ absl::Status CheckSameOrder(const EvaluateRequest& request, const data::Imported
   const auto* const from = std::get_if<data::GraphSummary>(&trained);
   const auto* const graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset);
   if (from == nullptr || graph == nullptr || (!from->named && !(*graph)->summary().named)) return absl::OkStatus();
-  const bool learned = NodeInputsOf(request.options.model.node_inputs, *from) == nn::NodeInputs::kLearned;
+  const bool learned = NodeInputsOf(request.options.model.node_inputs, *from) == spec::NodeInputs::kLearned;
   if (!learned && !Walks(request.options)) return absl::OkStatus();
   if (request.trained_names == (*graph)->names_checksum()) return absl::OkStatus();
   Violations violations;
@@ -108,8 +108,8 @@ uint64_t HeldBeside(const data::OpenedDataset& dataset) {
 
 // Checks that an evaluation that fits alone also fits beside what a running job holds; for a set by the plan of its
 // batches.
-absl::Status CheckBeside(const TrainOptions& options, const data::OpenedDataset& dataset, const PlanContext& context,
-                         const std::function<bool()>& keep_going) {
+absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDataset& dataset,
+                         const PlanContext& context, const std::function<bool()>& keep_going) {
   PlanContext left = context;
   const uint64_t held = HeldBeside(dataset);
   left.limits.process -= std::min(left.limits.process, held);
@@ -144,17 +144,17 @@ absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t
 }
 
 // Fixes the inputs to those that the weights were trained to read of nodes and edges, whatever the evaluated ones have.
-void FixInputs(const data::ImportedSummary& trained, nn::ModelOptions& model) {
+void FixInputs(const data::ImportedSummary& trained, spec::ModelOptions& model) {
   const auto* graph = std::get_if<data::GraphSummary>(&trained);
-  if (graph == nullptr || nn::TraitsOf(model.architecture).walks) return;
+  if (graph == nullptr || spec::TraitsOf(model.architecture).walks) return;
   model.node_inputs = NodeInputsOf(model.node_inputs, *graph);
-  model.edge_inputs = EdgeInputsOf(model, *graph) == data::EdgeInputs::kFeatures  ? nn::EdgeInputs::kFeatures
-                      : EdgeInputsOf(model, *graph) == data::EdgeInputs::kWeights ? nn::EdgeInputs::kWeights
-                                                                                  : nn::EdgeInputs::kNone;
+  model.edge_inputs = EdgeInputsOf(model, *graph) == data::EdgeInputs::kFeatures  ? spec::EdgeInputs::kFeatures
+                      : EdgeInputsOf(model, *graph) == data::EdgeInputs::kWeights ? spec::EdgeInputs::kWeights
+                                                                                  : spec::EdgeInputs::kNone;
 }
 
 // Returns the dataset with the weights' categories, and checks that the weights can be given it.
-absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, const TrainOptions& options,
+absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, const spec::TrainOptions& options,
                                                 const MemoryLimits& limits) {
   const auto known = CategoriesOfWeights(request.weights, request.source);
   Violations violations;
@@ -162,11 +162,11 @@ absl::StatusOr<TranslatedDataset> ReadAsTrained(const EvaluateRequest& request, 
     violations.Add("dataset", StdView(known.status().message()));
     return violations.ToStatus();
   }
-  TrainOptions own = options;
+  spec::TrainOptions own = options;
   // The weights tell whether they read features of edges where the dataset that they were trained on is gone.
-  if (*known && (*known)->edge.width > 0 && own.model.edge_inputs != nn::EdgeInputs::kFeatures &&
+  if (*known && (*known)->edge.width > 0 && own.model.edge_inputs != spec::EdgeInputs::kFeatures &&
       std::holds_alternative<std::shared_ptr<const data::Graph>>(request.dataset)) {
-    own.model.edge_inputs = nn::EdgeInputs::kFeatures;
+    own.model.edge_inputs = spec::EdgeInputs::kFeatures;
   }
   PF_ASSIGN_OR_RETURN(TranslatedDataset translated,
                       TranslateCategories({.options = own,
@@ -203,7 +203,7 @@ absl::Status CheckHasLabels(const EvaluateRequest& request, const data::Imported
 
 }  // namespace
 
-TrainOptions OptionsOfEvaluation(TrainOptions options, const data::ImportedSummary& trained) {
+spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::ImportedSummary& trained) {
   // For one large graph a budget is part of how a block is drawn, in evaluation too. For a set it says with batch_size,
   // which may be as large as can be, how many graphs a batch has; another set may have graphs beyond it.
   if (const auto* set = std::get_if<data::GraphSetSummary>(&trained)) {
@@ -215,7 +215,7 @@ TrainOptions OptionsOfEvaluation(TrainOptions options, const data::ImportedSumma
   options.init_from = {};
   options.fixed_parameters.clear();
   options.cross_validation = {};
-  options.graph_cache.policy = graphcache::Policy::kNever;
+  options.graph_cache.policy = spec::Policy::kNever;
   return options;
 }
 
@@ -227,7 +227,7 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   const bool links = request.options.links.enabled;
   data::ImportedSummary own = data::SummaryOf(request.dataset);
   data::ImportedSummary trained = request.trained_on ? *request.trained_on : own;
-  TrainOptions options = OptionsOfEvaluation(request.options, trained);
+  spec::TrainOptions options = OptionsOfEvaluation(request.options, trained);
   FixInputs(trained, options.model);
   data::OpenedDataset dataset = request.dataset;
   const data::Split split = EvaluatedAs(request.rows);

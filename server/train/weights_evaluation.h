@@ -14,7 +14,7 @@ namespace permafrost::train {
 
 // Returns the options of a job, made for the dataset `trained`, as a task of an evaluation needs them: there is nothing
 // to train, resume or keep.
-TrainOptions OptionsOfEvaluation(TrainOptions options, const data::ImportedSummary& trained);
+spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::ImportedSummary& trained);
 
 // As Runner::EvaluateWeights.
 absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,

@@ -87,7 +87,7 @@ graphcache::StepInputs WholeLinkBatch::Inputs(const int64_t& step) const {
   return inputs;
 }
 
-absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const TrainOptions& options,
+absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spec::TrainOptions& options,
                                                                        std::shared_ptr<const data::Graph> graph,
                                                                        c10::Device device, bool trains,
                                                                        const std::function<bool()>& keep_going) {

@@ -68,7 +68,7 @@ class WholeLinkBatch final : public HostBatch {
 class WholeGraphTask final : public Task {
  public:
   // Errors: as Task::Create.
-  static absl::StatusOr<std::unique_ptr<WholeGraphTask>> Create(const TrainOptions& options,
+  static absl::StatusOr<std::unique_ptr<WholeGraphTask>> Create(const spec::TrainOptions& options,
                                                                 std::shared_ptr<const data::Graph> graph,
                                                                 c10::Device device, bool trains,
                                                                 const std::function<bool()>& keep_going);
@@ -101,8 +101,8 @@ class WholeGraphTask final : public Task {
                                                           const std::function<bool()>& keep_going) override;
 
  private:
-  WholeGraphTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
-                 int64_t num_outputs, std::unique_ptr<nn::NodeModel> model)
+  WholeGraphTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
+                 std::unique_ptr<Links> links, int64_t num_outputs, std::unique_ptr<nn::NodeModel> model)
       : options_(options),
         graph_(std::move(graph)),
         links_(std::move(links)),
@@ -115,7 +115,7 @@ class WholeGraphTask final : public Task {
   absl::Status MakeLinkProbes();
   const WholeGraphBatch& batch(data::Split split) const { return batches_[static_cast<size_t>(split)]; }
 
-  const TrainOptions options_;
+  const spec::TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;
   const std::unique_ptr<Links> links_;  // nullptr: nodes are predicted
   const int64_t num_outputs_;

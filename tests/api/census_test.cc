@@ -13,8 +13,8 @@ graphcache::Census SampleCensus() {
   graphcache::LoweringCensus plain{.lowering = "plain"};
   plain.modes[0] = {.operators = 40, .ops = {{"aten::mm", 9, 90, 900}}, .all = {"", 9, 90, 900}};
   plain.modes[1] = {.operators = 20, .ops = {}, .all = {"", 1, 2, 3}};
-  plain.rows = {{.options = {.policy = graphcache::Policy::kAlways},
-                 .shapes = graphcache::Shapes::kExact,
+  plain.rows = {{.options = {.policy = spec::Policy::kAlways},
+                 .shapes = spec::Shapes::kExact,
                  .train_shapes = 11,
                  .eval_shapes = 12,
                  .shape = 13,
@@ -83,7 +83,7 @@ TEST_F(CensusServerTest, ACensusIsTakenOfAJobsSpec) {
   EXPECT_EQ(response_.torch_release(), "2.15");
   EXPECT_EQ(response_.lowerings_size(), 2);
   EXPECT_EQ(manager_.planned().train.batch_size, 32) << "defaults are filled in";
-  EXPECT_EQ(manager_.planned().train.model.lowering, nn::Lowering::kPlain);
+  EXPECT_EQ(manager_.planned().train.model.lowering, spec::Lowering::kPlain);
 }
 
 TEST_F(CensusServerTest, ABadRequestNamesTheField) {

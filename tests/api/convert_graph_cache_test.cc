@@ -10,9 +10,9 @@
 namespace permafrost::api {
 namespace {
 
-using graphcache::OnMiss;
-using graphcache::Policy;
-using graphcache::Shapes;
+using spec::OnMiss;
+using spec::Policy;
+using spec::Shapes;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::Field;
@@ -245,7 +245,7 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
 }
 
 TEST(GraphCachePolicyFromWire, AServersStrictIsNotThatOfAPolicyThatKeepsNothing) {
-  const graphcache::PolicyOptions defaults{.strict = true};
+  const spec::PolicyOptions defaults{.strict = true};
   const struct {
     const char* wire;
     bool strict;

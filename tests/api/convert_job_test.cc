@@ -33,7 +33,7 @@ std::vector<std::string> FieldsOf(const absl::Status& status) {
 TEST(CreateRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
   const auto request = FromWire(Minimal());
   ASSERT_TRUE(request.ok()) << request.status();
-  jobs::JobSpec want;
+  spec::JobSpec want;
   want.train.dataset = DatasetId("zinc");
   EXPECT_EQ(request->spec, want);
   EXPECT_TRUE(request->id.empty());
@@ -57,42 +57,42 @@ TEST(CreateRequestFromWire, ABudgetOfSampledBlocksSaysNothingOfTheirSeeds) {
   spec.mutable_neighbor_sampling()->add_fan_outs(15);
   const auto request = FromWire(wire);
   ASSERT_TRUE(request.ok()) << request.status();
-  const train::TrainOptions& train = request->spec.train;
-  EXPECT_EQ(train.model.level, nn::ModelLevel::kNode);
-  EXPECT_EQ(train.batch_size, nn::DefaultsOf(nn::ModelLevel::kNode).batch_size);
-  EXPECT_EQ(train.batching, (data::BatchingOptions{.kind = data::BatchingKind::kBudget, .max_edges = 9000}));
+  const spec::TrainOptions& train = request->spec.train;
+  EXPECT_EQ(train.model.level, spec::ModelLevel::kNode);
+  EXPECT_EQ(train.batch_size, spec::DefaultsOf(spec::ModelLevel::kNode).batch_size);
+  EXPECT_EQ(train.batching, (spec::BatchingOptions{.kind = spec::BatchingKind::kBudget, .max_edges = 9000}));
 }
 
 TEST(CreateRequestFromWire, TheDefaultsAreThoseOfTheProtosComments) {
-  const jobs::JobSpec spec = FromWire(Minimal())->spec;
+  const spec::JobSpec spec = FromWire(Minimal())->spec;
   EXPECT_EQ(spec.train.epochs, 20);
   EXPECT_EQ(spec.train.batch_size, 32);
-  EXPECT_EQ(spec.train.model.architecture, nn::Architecture::kGine);
+  EXPECT_EQ(spec.train.model.architecture, spec::Architecture::kGine);
   EXPECT_EQ(spec.train.model.hidden_channels, 64);
   EXPECT_EQ(spec.train.model.num_layers, 4);
-  EXPECT_EQ(spec.train.model.pooling, nn::Pooling::kMean);
-  EXPECT_EQ(spec.train.optimizer.algorithm, nn::OptimizerAlgorithm::kAdam);
+  EXPECT_EQ(spec.train.model.pooling, spec::Pooling::kMean);
+  EXPECT_EQ(spec.train.optimizer.algorithm, spec::OptimizerAlgorithm::kAdam);
   EXPECT_EQ(spec.train.optimizer.learning_rate, 1e-3);
   EXPECT_EQ(spec.train.optimizer.weight_decay, 0);
-  EXPECT_EQ(spec.train.loss, nn::Loss::kL1);
+  EXPECT_EQ(spec.train.loss, spec::Loss::kL1);
   EXPECT_EQ(spec.train.checkpoint.every_steps, 0);
   EXPECT_EQ(spec.train.checkpoint.every_seconds, 60);
   EXPECT_EQ(spec.train.checkpoint.keep, 2);
   EXPECT_EQ(spec.priority, 0);
   EXPECT_EQ(spec.train.model.dropout, 0);
   EXPECT_EQ(spec.train.optimizer.max_grad_norm, 0);
-  EXPECT_EQ(spec.train.optimizer.schedule, nn::Schedule::kConstant);
+  EXPECT_EQ(spec.train.optimizer.schedule, spec::Schedule::kConstant);
   EXPECT_EQ(spec.train.optimizer.warmup_steps, 0);
 }
 
 TEST(CreateRequestFromWire, WhatTheGraphCacheLeavesOpenIsTheServersDefault) {
-  using graphcache::OnMiss;
-  using graphcache::Policy;
-  using graphcache::Shapes;
+  using spec::OnMiss;
+  using spec::Policy;
+  using spec::Shapes;
   const struct {
     const char* why;
     const char* wire;
-    graphcache::PolicyOptions want;
+    spec::PolicyOptions want;
   } kCases[] = {
       {"nothing is given", "", kServerDefault},
       {"an empty message", "graph_cache {}", kServerDefault},
@@ -125,11 +125,12 @@ TEST(CreateRequestFromWire, WhatTheGraphCacheLeavesOpenIsTheServersDefault) {
 
 TEST(CreateRequestFromWire, LinksAreDividedByTheDatasetWhereItDividesThem) {
   const auto divided = [](bool gives) {
-    return
-        [gives](const DatasetId&) { return jobs::DatasetTraits{.level = nn::ModelLevel::kNode, .gives_links = gives}; };
+    return [gives](const DatasetId&) {
+      return jobs::DatasetTraits{.level = spec::ModelLevel::kNode, .gives_links = gives};
+    };
   };
   const auto read = [](const v1::CreateJobRequest& request, const LevelOf& level_of) {
-    return CreateRequestFromWire(request, graphcache::PolicyOptions(), level_of);
+    return CreateRequestFromWire(request, spec::PolicyOptions(), level_of);
   };
   v1::CreateJobRequest request = Minimal();
   v1::LinkPrediction& links = *request.mutable_spec()->mutable_link_prediction();
@@ -159,15 +160,15 @@ TEST(CreateRequestFromWire, LinksAreDividedByTheDatasetWhereItDividesThem) {
 
 TEST(CreateRequestFromWire, BareNodesOfASetBeginWithTheirDegree) {
   const auto inputs = [](const v1::CreateJobRequest& request, const LevelOf& level_of) {
-    return CreateRequestFromWire(request, graphcache::PolicyOptions(), level_of)->spec.train.model.node_inputs;
+    return CreateRequestFromWire(request, spec::PolicyOptions(), level_of)->spec.train.model.node_inputs;
   };
   const LevelOf bare = [](const DatasetId&) { return jobs::DatasetTraits{.bare_nodes = true}; };
   const LevelOf featured = [](const DatasetId&) { return jobs::DatasetTraits{}; };
   v1::CreateJobRequest request = Minimal();
-  EXPECT_EQ(inputs(request, bare), nn::NodeInputs::kDegree);
-  EXPECT_EQ(inputs(request, featured), nn::NodeInputs::kAuto);
+  EXPECT_EQ(inputs(request, bare), spec::NodeInputs::kDegree);
+  EXPECT_EQ(inputs(request, featured), spec::NodeInputs::kAuto);
   request.mutable_spec()->mutable_model()->set_node_inputs(v1::ModelSpec::NODE_INPUTS_CONSTANT);
-  EXPECT_EQ(inputs(request, bare), nn::NodeInputs::kConstant);
+  EXPECT_EQ(inputs(request, bare), spec::NodeInputs::kConstant);
 }
 
 TEST(CreateRequestFromWire, LinksAreOfNodesByBceUnlessItIsSaidOtherwise) {
@@ -175,26 +176,26 @@ TEST(CreateRequestFromWire, LinksAreOfNodesByBceUnlessItIsSaidOtherwise) {
   request.mutable_spec()->mutable_link_prediction();
   const auto got = FromWire(request);
   ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_EQ(got->spec.train.model.level, nn::ModelLevel::kNode);
-  EXPECT_EQ(got->spec.train.loss, nn::Loss::kBce);
-  EXPECT_EQ(got->spec.train.links, (train::LinkOptions{.enabled = true}));
-  EXPECT_EQ(train::MetricsOf(got->spec.train), std::vector{nn::Metric::kMrr});
+  EXPECT_EQ(got->spec.train.model.level, spec::ModelLevel::kNode);
+  EXPECT_EQ(got->spec.train.loss, spec::Loss::kBce);
+  EXPECT_EQ(got->spec.train.links, (spec::LinkOptions{.enabled = true}));
+  EXPECT_EQ(spec::MetricsOf(got->spec.train), std::vector{spec::Metric::kMrr});
 }
 
 TEST(CreateRequestFromWire, WhatIsNotSaidFollowsFromTheDataset) {
   v1::CreateJobRequest request = Minimal();
-  for (const nn::ModelLevel level : {nn::ModelLevel::kGraph, nn::ModelLevel::kNode}) {
+  for (const spec::ModelLevel level : {spec::ModelLevel::kGraph, spec::ModelLevel::kNode}) {
     const LevelOf level_of = [level](const DatasetId&) { return jobs::DatasetTraits{.level = level}; };
-    const auto said_nothing = CreateRequestFromWire(request, graphcache::PolicyOptions(), level_of);
+    const auto said_nothing = CreateRequestFromWire(request, spec::PolicyOptions(), level_of);
     ASSERT_TRUE(said_nothing.ok()) << said_nothing.status();
-    train::TrainOptions expected = train::DefaultOptions(level);
+    spec::TrainOptions expected = spec::DefaultOptions(level);
     expected.dataset = said_nothing->spec.train.dataset;
     expected.graph_cache = said_nothing->spec.train.graph_cache;
     EXPECT_EQ(said_nothing->spec.train, expected);
     v1::CreateJobRequest gin = request;
     gin.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GIN);
-    expected.model.architecture = nn::Architecture::kGin;
-    EXPECT_EQ(CreateRequestFromWire(gin, graphcache::PolicyOptions(), level_of)->spec.train, expected);
+    expected.model.architecture = spec::Architecture::kGin;
+    EXPECT_EQ(CreateRequestFromWire(gin, spec::PolicyOptions(), level_of)->spec.train, expected);
   }
 }
 
@@ -203,20 +204,20 @@ TEST(CreateRequestFromWire, OfAnUnknownDatasetTheLevelFollowsFromWhatIsSaid) {
     const char* why;
     const char* wire;
     int64_t num_layers, batch_size;
-    nn::Loss loss;
+    spec::Loss loss;
     int64_t look_ahead;
   } kCases[] = {
-      {"gine", "model { architecture: ARCHITECTURE_GINE }", 4, 32, nn::Loss::kL1, 64},
-      {"sage", "model { architecture: ARCHITECTURE_SAGE }", 2, 1024, nn::Loss::kCrossEntropy, 64},
-      {"gcn", "model { architecture: ARCHITECTURE_GCN }", 2, 1024, nn::Loss::kCrossEntropy, 64},
+      {"gine", "model { architecture: ARCHITECTURE_GINE }", 4, 32, spec::Loss::kL1, 64},
+      {"sage", "model { architecture: ARCHITECTURE_SAGE }", 2, 1024, spec::Loss::kCrossEntropy, 64},
+      {"gcn", "model { architecture: ARCHITECTURE_GCN }", 2, 1024, spec::Loss::kCrossEntropy, 64},
       {"features of edges", "model { architecture: ARCHITECTURE_GINE edge_inputs: EDGE_INPUTS_WEIGHTS }", 2, 1024,
-       nn::Loss::kCrossEntropy, 64},
+       spec::Loss::kCrossEntropy, 64},
       {"a layer a hop", "model { architecture: ARCHITECTURE_SAGE } neighbor_sampling { fan_outs: [ 15, 10, 5 ] }", 3,
-       1024, nn::Loss::kCrossEntropy, 64},
+       1024, spec::Loss::kCrossEntropy, 64},
       {"what is said stays",
        "model { architecture: ARCHITECTURE_GCN num_layers: 1 } neighbor_sampling { fan_outs: 5 look_ahead: 3 } "
        "batch_size: 7 loss: LOSS_MSE",
-       1, 7, nn::Loss::kMse, 3},
+       1, 7, spec::Loss::kMse, 3},
   };
   for (const auto& c : kCases) {
     v1::CreateJobRequest request = Minimal();
@@ -225,7 +226,7 @@ TEST(CreateRequestFromWire, OfAnUnknownDatasetTheLevelFollowsFromWhatIsSaid) {
     request.mutable_spec()->MergeFrom(said);
     const auto got = FromWire(request);
     ASSERT_TRUE(got.ok()) << c.why << got.status();
-    const train::TrainOptions& train = got->spec.train;
+    const spec::TrainOptions& train = got->spec.train;
     EXPECT_EQ(train.model.num_layers, c.num_layers) << c.why;
     EXPECT_EQ(train.model.hidden_channels, 64) << c.why;
     EXPECT_EQ(train.batch_size, c.batch_size) << c.why;
@@ -364,9 +365,9 @@ TEST(CreateRequestFromWire, AnUnknownEnumSaysWhatIsAccepted) {
 
 TEST(JobSpec, MetricsAreReadAndEachBadOneNamed) {
   v1::CreateJobRequest request = Minimal();
-  for (size_t i = 0; i < nn::kMetricNames.rows.size(); ++i) request.mutable_spec()->add_metrics(v1::METRIC_MAE);
+  for (size_t i = 0; i < spec::kMetricNames.rows.size(); ++i) request.mutable_spec()->add_metrics(v1::METRIC_MAE);
   request.mutable_spec()->set_metrics(1, v1::METRIC_R2);
-  EXPECT_THAT(FromWire(request)->spec.train.metrics.at(1), nn::Metric::kR2);
+  EXPECT_THAT(FromWire(request)->spec.train.metrics.at(1), spec::Metric::kR2);
   request.mutable_spec()->set_metrics(2, v1::METRIC_UNSPECIFIED);
   EXPECT_THAT(FieldsOf(Refusal(request)), testing::Contains("spec.metrics[2]"));
   // A request has room for a million of them.

@@ -45,8 +45,8 @@ TEST(SampleQueryFromWire, TemporalNeighborsAreDisjointAndHaveATime) {
   EXPECT_EQ(std::get<data::NeighborSamplingOptions>(query->kind),
             (data::NeighborSamplingOptions{.fan_outs = {3},
                                            .disjoint = true,
-                                           .temporal = data::TemporalSampling::kLast,
-                                           .sampler = data::SamplerKind::kLabor}));
+                                           .temporal = spec::TemporalSampling::kLast,
+                                           .sampler = spec::SamplerKind::kLabor}));
   const auto plain = SampleQueryFromWire(Parse("neighbors { fan_outs: 3 }"));
   ASSERT_TRUE(plain.ok());
   EXPECT_EQ(plain->seed_time, std::nullopt);

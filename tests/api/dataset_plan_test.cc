@@ -12,8 +12,8 @@
 #include "data/graph_fixture.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
+#include "spec/train_options.h"
 #include "temp_dir.h"
-#include "train/options.h"
 
 namespace permafrost::api {
 namespace {
@@ -47,7 +47,7 @@ TEST(DatasetPlanQueryFromWire, CarriesEveryField) {
   EXPECT_EQ(query.batch_size, 7);
   EXPECT_EQ(query.sampling,
             (data::NeighborSamplingOptions{.fan_outs = {15, -1}, .replace = true, .weighted = true, .seed = 9}));
-  EXPECT_EQ(DatasetPlanQueryFromWire({})->batch_size, train::DefaultOptions(nn::ModelLevel::kNode).batch_size)
+  EXPECT_EQ(DatasetPlanQueryFromWire({})->batch_size, spec::DefaultOptions(spec::ModelLevel::kNode).batch_size)
       << "what a job takes";
 }
 

@@ -45,7 +45,7 @@ TEST_F(EvaluateTest, TheResultComesThenThePredictions) {
   for (int i = 0; i < 20'000; ++i) absl::StrAppend(&csv, i, ",0.5\n");
   manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
                                              .rows = train::EvaluatedRows::kAll,
-                                             .metrics = {nn::Metric::kMae, nn::Metric::kR2},
+                                             .metrics = {spec::Metric::kMae, spec::Metric::kR2},
                                              .result = {.rows = 20'000,
                                                         .loss = std::numeric_limits<double>::quiet_NaN(),
                                                         .metrics = {0.25, 0.75},
@@ -78,7 +78,7 @@ TEST_F(EvaluateTest, TheResultComesThenThePredictions) {
 TEST_F(EvaluateTest, WithoutPredictionsTheResultIsTheEnd) {
   manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
                                              .rows = train::EvaluatedRows::kTest,
-                                             .metrics = {nn::Metric::kMae},
+                                             .metrics = {spec::Metric::kMae},
                                              .result = {.rows = 4, .loss = 1, .metrics = {2}, .predictions = ""}});
   v1::EvaluateJobRequest request = Request();
   request.set_dataset("datasets/other");
@@ -93,14 +93,14 @@ TEST_F(EvaluateTest, WithoutPredictionsTheResultIsTheEnd) {
   EXPECT_EQ(asked.dataset, DatasetId("other"));
   EXPECT_EQ(asked.rows, train::EvaluatedRows::kTrain);
   EXPECT_EQ(asked.checkpoint_step, 0) << "a step that is given, though it is 0";
-  EXPECT_THAT(asked.metrics, ElementsAre(nn::Metric::kRmse));
+  EXPECT_THAT(asked.metrics, ElementsAre(spec::Metric::kRmse));
   EXPECT_FALSE(asked.predictions);
 }
 
 TEST_F(EvaluateTest, WithoutLabelsThereAreNoMetrics) {
   manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
                                              .rows = train::EvaluatedRows::kAll,
-                                             .metrics = {nn::Metric::kMae},
+                                             .metrics = {spec::Metric::kMae},
                                              .result = {.rows = 4,
                                                         .loss = std::numeric_limits<double>::quiet_NaN(),
                                                         .metrics = {},

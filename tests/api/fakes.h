@@ -95,7 +95,7 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     plan_ = std::move(plan);
   }
-  jobs::JobSpec planned() const {
+  spec::JobSpec planned() const {
     absl::MutexLock lock(&mu_);
     return planned_;
   }
@@ -124,7 +124,7 @@ class FakeJobManager : public jobs::JobManager {
     if (!on_progress(evaluation->result.rows / 2, evaluation->result.rows)) return absl::CancelledError("stopped");
     return evaluation;
   }
-  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const jobs::JobSpec& spec, bool measure,
+  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const spec::JobSpec& spec, bool measure,
                                                        const std::function<bool()>& wanted) override {
     PF_RETURN_IF_ERROR(HoldWhileWanted(wanted));
     absl::MutexLock lock(&mu_);
@@ -144,7 +144,7 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     census_ = std::move(census);
   }
-  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const jobs::JobSpec& spec, graphcache::TorchRelease release,
+  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const spec::JobSpec& spec, graphcache::TorchRelease release,
                                                           const std::function<bool()>& wanted) override {
     PF_RETURN_IF_ERROR(HoldWhileWanted(wanted));
     absl::MutexLock lock(&mu_);
@@ -425,7 +425,7 @@ class FakeJobManager : public jobs::JobManager {
   absl::Status next_error_ ABSL_GUARDED_BY(mu_);
   graphcache::CachePlan plan_ ABSL_GUARDED_BY(mu_);
   graphcache::Census census_ ABSL_GUARDED_BY(mu_);
-  jobs::JobSpec planned_ ABSL_GUARDED_BY(mu_);
+  spec::JobSpec planned_ ABSL_GUARDED_BY(mu_);
   absl::StatusOr<jobs::JobEvaluation> evaluation_ ABSL_GUARDED_BY(mu_) = jobs::JobEvaluation();
   jobs::EvaluationRequest evaluated_ ABSL_GUARDED_BY(mu_);
   bool plan_was_measured_ ABSL_GUARDED_BY(mu_) = true;

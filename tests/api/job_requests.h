@@ -3,7 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "api/convert_job.h"
-#include "graphcache/policy.h"
+#include "spec/policy.h"
 
 namespace permafrost::api {
 
@@ -14,11 +14,11 @@ inline v1::CreateJobRequest Minimal() {
 }
 
 // Unlike the domain's own default in every field.
-inline constexpr graphcache::PolicyOptions kServerDefault{
-    .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
+inline constexpr spec::PolicyOptions kServerDefault{
+    .policy = spec::Policy::kFreeze, .freeze_at = 40, .on_miss = spec::OnMiss::kEager};
 
 inline absl::StatusOr<jobs::CreateRequest> FromWire(const v1::CreateJobRequest& wire) {
-  return CreateRequestFromWire(wire, graphcache::PolicyOptions());
+  return CreateRequestFromWire(wire, spec::PolicyOptions());
 }
 
 }  // namespace permafrost::api

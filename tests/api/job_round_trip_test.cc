@@ -14,37 +14,37 @@ namespace {
 TEST(JobSpec, RoundTripsEveryField) {
   jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
   job.spec.train = {.dataset = DatasetId("set"),
-                    .model = {.hidden_channels = 7, .num_layers = 3, .pooling = nn::Pooling::kSum, .dropout = 0.125},
-                    .optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW,
+                    .model = {.hidden_channels = 7, .num_layers = 3, .pooling = spec::Pooling::kSum, .dropout = 0.125},
+                    .optimizer = {.algorithm = spec::OptimizerAlgorithm::kAdamW,
                                   .learning_rate = 0.5,
                                   .weight_decay = 0.25,
                                   .max_grad_norm = 2.5,
-                                  .schedule = nn::Schedule::kPlateau,
+                                  .schedule = spec::Schedule::kPlateau,
                                   .warmup_steps = 19,
                                   .decay_factor = 0.75,
                                   .plateau_patience = 0,
                                   .plateau_threshold = 0,
                                   .min_learning_rate = 0.125,
-                                  .weight_decay_of = nn::WeightDecayOf::kMatrices,
+                                  .weight_decay_of = spec::WeightDecayOf::kMatrices,
                                   .ema_decay = 0.875,
                                   .accumulate_steps = 43},
-                    .loss = nn::Loss::kMse,
-                    .metrics = {nn::Metric::kR2, nn::Metric::kMae},
+                    .loss = spec::Loss::kMse,
+                    .metrics = {spec::Metric::kR2, spec::Metric::kMae},
                     .epochs = 11,
                     .batch_size = 13,
                     .seed = std::numeric_limits<uint64_t>::max(),
                     .checkpoint = {.every_steps = 17, .every_seconds = 0, .keep = 5},
-                    .graph_cache = {.policy = graphcache::Policy::kAlways,
+                    .graph_cache = {.policy = spec::Policy::kAlways,
                                     .freeze_at = 23,
-                                    .on_miss = graphcache::OnMiss::kTransient,
-                                    .shapes = graphcache::Shapes::kLadder,
+                                    .on_miss = spec::OnMiss::kTransient,
+                                    .shapes = spec::Shapes::kLadder,
                                     .rungs = 29,
                                     .audit_every = 29,
                                     .strict = true,
                                     .max_executables = 31},
-                    .batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 31, .max_edges = 37},
+                    .batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 31, .max_edges = 37},
                     .cross_validation = {.folds = 10, .fold = 9, .seed = 41},
-                    .init_from = {.job = JobId("first"), .weights = train::JobWeights::kLast, .by_name = true},
+                    .init_from = {.job = JobId("first"), .weights = spec::JobWeights::kLast, .by_name = true},
                     .fixed_parameters = {"convs.0", "head"}};
   job.spec.priority = -100;
   v1::CreateJobRequest request;
@@ -61,14 +61,14 @@ TEST(JobSpec, RoundTripsEveryField) {
 }
 
 TEST(JobSpec, RoundTripsEveryFieldOfLinks) {
-  for (const auto& [sampling, sampling_name] : data::kNegativeSamplingNames.rows) {
-    for (const auto& [score, score_name] : nn::kLinkScoreNames.rows) {
+  for (const auto& [sampling, sampling_name] : spec::kNegativeSamplingNames.rows) {
+    for (const auto& [score, score_name] : spec::kLinkScoreNames.rows) {
       jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-      job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+      job.spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
       job.spec.train.dataset = DatasetId("cora");
-      job.spec.train.loss = nn::Loss::kBce;
-      job.spec.train.metrics = {nn::Metric::kHitsAt10, nn::Metric::kHitsAt20, nn::Metric::kHitsAt50,
-                                nn::Metric::kHitsAt100, nn::Metric::kMrr};
+      job.spec.train.loss = spec::Loss::kBce;
+      job.spec.train.metrics = {spec::Metric::kHitsAt10, spec::Metric::kHitsAt20, spec::Metric::kHitsAt50,
+                                spec::Metric::kHitsAt100, spec::Metric::kMrr};
       job.spec.train.links = {.enabled = true,
                               .split = {.valid_part = 0, .test_part = 0.25, .seed = 7},
                               .negatives = 3,
@@ -88,7 +88,7 @@ TEST(JobSpec, WeightsOfAFileAndTheDecayOfTheFirstLayerRoundTrip) {
   jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
   job.spec.train.init_from = {.file = "/data/w.safetensors"};
   job.spec.train.optimizer.weight_decay = 0.5;
-  job.spec.train.optimizer.weight_decay_of = nn::WeightDecayOf::kFirstLayer;
+  job.spec.train.optimizer.weight_decay_of = spec::WeightDecayOf::kFirstLayer;
   v1::CreateJobRequest request;
   *request.mutable_spec() = JobToWire(job).spec();
   EXPECT_EQ(FromWire(request)->spec, job.spec);
@@ -98,10 +98,10 @@ TEST(JobSpec, WeightsOfAFileAndTheDecayOfTheFirstLayerRoundTrip) {
 }
 
 TEST(JobSpec, RoundTripsEveryEnumValue) {
-  for (const auto& [loss, name] : nn::kLossNames.rows) {
-    if (loss == nn::Loss::kCrossEntropy) continue;  // node-level; below
-    for (const auto& [pooling, pooling_name] : nn::kPoolingNames.rows) {
-      for (const auto& [algorithm, algorithm_name] : nn::kOptimizerNames.rows) {
+  for (const auto& [loss, name] : spec::kLossNames.rows) {
+    if (loss == spec::Loss::kCrossEntropy) continue;  // node-level; below
+    for (const auto& [pooling, pooling_name] : spec::kPoolingNames.rows) {
+      for (const auto& [algorithm, algorithm_name] : spec::kOptimizerNames.rows) {
         jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
         job.spec.train.loss = loss;
         job.spec.train.model.pooling = pooling;
@@ -115,26 +115,26 @@ TEST(JobSpec, RoundTripsEveryEnumValue) {
 }
 
 TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
-  for (const nn::Architecture architecture : {nn::Architecture::kSage, nn::Architecture::kGcn}) {
-    for (const nn::Loss loss : {nn::Loss::kCrossEntropy, nn::Loss::kBce}) {
+  for (const spec::Architecture architecture : {spec::Architecture::kSage, spec::Architecture::kGcn}) {
+    for (const spec::Loss loss : {spec::Loss::kCrossEntropy, spec::Loss::kBce}) {
       jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-      job.spec.train.model = {
-          .architecture = architecture,
-          .level = nn::ModelLevel::kNode,
-          .hidden_channels = 48,
-          .num_layers = 3,
-          .dropout = 0.5,
-          .input_dropout = 0.25,
-          .heads = 6,
-          .aggregation = nn::Aggregation::kMax,
-          .norm = nn::Norm::kLayer,
-          .residual = true,
-          .jumping_knowledge = nn::JumpingKnowledge::kMax,
-          .virtual_node = true,
-          .normalize_features = true,
-          .node_inputs = nn::NodeInputs::kConstant,
-          .edge_inputs = architecture == nn::Architecture::kGine ? nn::EdgeInputs::kWeights : nn::EdgeInputs::kNone,
-          .precision = nn::Precision::kBfloat16};
+      job.spec.train.model = {.architecture = architecture,
+                              .level = spec::ModelLevel::kNode,
+                              .hidden_channels = 48,
+                              .num_layers = 3,
+                              .dropout = 0.5,
+                              .input_dropout = 0.25,
+                              .heads = 6,
+                              .aggregation = spec::Aggregation::kMax,
+                              .norm = spec::Norm::kLayer,
+                              .residual = true,
+                              .jumping_knowledge = spec::JumpingKnowledge::kMax,
+                              .virtual_node = true,
+                              .normalize_features = true,
+                              .node_inputs = spec::NodeInputs::kConstant,
+                              .edge_inputs = architecture == spec::Architecture::kGine ? spec::EdgeInputs::kWeights
+                                                                                       : spec::EdgeInputs::kNone,
+                              .precision = spec::Precision::kBfloat16};
       job.spec.train.loss = loss;
       job.spec.train.class_weights = {0.25, 4};
       job.spec.train.nodes = {{15, 10, -1}, {20, 20, 20}, true, true, false, 64, false};
@@ -143,7 +143,7 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
       const auto got = FromWire(request);
       ASSERT_TRUE(got.ok()) << got.status();
       EXPECT_EQ(got->spec, job.spec);
-      job.spec.train.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 5000, .max_edges = 9000};
+      job.spec.train.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 5000, .max_edges = 9000};
       *request.mutable_spec() = JobToWire(job).spec();
       EXPECT_EQ(FromWire(request)->spec, job.spec);
       job.spec.train.batching = {};
@@ -160,21 +160,21 @@ TEST(JobSpec, OfNode2VecWhatIsNotSaidIsAsPyGsExampleAndTheRestRoundTrips) {
   request.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_NODE2VEC);
   const auto got = FromWire(request);
   ASSERT_TRUE(got.ok()) << got.status();
-  train::TrainOptions expected = train::DefaultOptions(nn::ModelLevel::kNode);
+  spec::TrainOptions expected = spec::DefaultOptions(spec::ModelLevel::kNode);
   expected.dataset = got->spec.train.dataset;
   expected.graph_cache = got->spec.train.graph_cache;
-  expected.model.architecture = nn::Architecture::kNode2Vec;
-  train::SetNode2VecDefaults(expected);
+  expected.model.architecture = spec::Architecture::kNode2Vec;
+  spec::SetNode2VecDefaults(expected);
   EXPECT_EQ(got->spec.train, expected);
   EXPECT_EQ(expected.batch_size, 128);
   EXPECT_EQ(expected.optimizer.learning_rate, 0.01);
-  EXPECT_EQ(expected.optimizer.algorithm, nn::OptimizerAlgorithm::kSparseAdam);
+  EXPECT_EQ(expected.optimizer.algorithm, spec::OptimizerAlgorithm::kSparseAdam);
 
   jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
   job.spec.train = expected;
   job.spec.train.node2vec = {
       .walk_length = 33, .context_size = 7, .walks_per_node = 3, .p = 0.25, .q = 4, .num_negative_samples = 5};
-  job.spec.train.optimizer.algorithm = nn::OptimizerAlgorithm::kAdam;
+  job.spec.train.optimizer.algorithm = spec::OptimizerAlgorithm::kAdam;
   *request.mutable_spec() = JobToWire(job).spec();
   EXPECT_EQ(FromWire(request)->spec.train, job.spec.train);
 
@@ -186,13 +186,13 @@ TEST(JobSpec, OfNode2VecWhatIsNotSaidIsAsPyGsExampleAndTheRestRoundTrips) {
 }
 
 TEST(JobSpec, RoundTripsHowNeighboursAreDrawn) {
-  for (const auto& [temporal, name] : data::kTemporalSamplingNames.rows) {
-    for (const auto& [sampler, sampler_name] : data::kSamplerKindNames.rows) {
+  for (const auto& [temporal, name] : spec::kTemporalSamplingNames.rows) {
+    for (const auto& [sampler, sampler_name] : spec::kSamplerKindNames.rows) {
       jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-      job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+      job.spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
       job.spec.train.dataset = DatasetId("git");
       job.spec.train.nodes = {.fan_outs = {3, 2}, .sampler = sampler, .disjoint = true, .temporal = temporal};
-      if (temporal != data::TemporalSampling::kNone) job.spec.train.nodes.seed_time = 0;
+      if (temporal != spec::TemporalSampling::kNone) job.spec.train.nodes.seed_time = 0;
       v1::CreateJobRequest request;
       *request.mutable_spec() = JobToWire(job).spec();
       const auto back = CreateRequestFromWire(request, kServerDefault);
@@ -203,11 +203,11 @@ TEST(JobSpec, RoundTripsHowNeighboursAreDrawn) {
 }
 
 TEST(JobSpec, RoundTripsEveryEnumValueOfTheGraphCacheAndTheSchedule) {
-  for (const auto& [policy, name] : graphcache::kPolicyNames.rows) {
-    for (const auto& [on_miss, on_miss_name] : graphcache::kOnMissNames.rows) {
-      for (const auto& [schedule, schedule_name] : nn::kScheduleNames.rows) {
+  for (const auto& [policy, name] : spec::kPolicyNames.rows) {
+    for (const auto& [on_miss, on_miss_name] : spec::kOnMissNames.rows) {
+      for (const auto& [schedule, schedule_name] : spec::kScheduleNames.rows) {
         jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-        const auto shapes = graphcache::kShapesNames.rows[static_cast<size_t>(policy) % 4].first;
+        const auto shapes = spec::kShapesNames.rows[static_cast<size_t>(policy) % 4].first;
         job.spec.train.graph_cache = {.policy = policy, .freeze_at = 0, .on_miss = on_miss, .shapes = shapes};
         job.spec.train.optimizer.schedule = schedule;
         v1::CreateJobRequest request;

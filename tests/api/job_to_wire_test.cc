@@ -14,12 +14,12 @@ namespace {
 
 TEST(JobToWire, TheMetricIsTheLosss) {
   const struct {
-    nn::Loss loss;
+    spec::Loss loss;
     v1::Metric metric;
-  } kCases[] = {{nn::Loss::kL1, v1::METRIC_MAE},
-                {nn::Loss::kMse, v1::METRIC_MAE},
-                {nn::Loss::kCrossEntropy, v1::METRIC_ACCURACY},
-                {nn::Loss::kBce, v1::METRIC_ROC_AUC}};
+  } kCases[] = {{spec::Loss::kL1, v1::METRIC_MAE},
+                {spec::Loss::kMse, v1::METRIC_MAE},
+                {spec::Loss::kCrossEntropy, v1::METRIC_ACCURACY},
+                {spec::Loss::kBce, v1::METRIC_ROC_AUC}};
   for (const auto& c : kCases) {
     jobs::Job job = MakeJob("a", jobs::JobState::kSucceeded);
     job.spec.train.loss = c.loss;

@@ -135,11 +135,11 @@ TEST_F(OnceTest, AJobIsReadByWhatItsDatasetWasToIt) {
     grpc::ClientContext context;
     return job_stub_->CreateJob(&context, request, &job);
   };
-  manager_.SetTraits(jobs::DatasetTraits{.level = nn::ModelLevel::kNode, .uid = "a"});
+  manager_.SetTraits(jobs::DatasetTraits{.level = spec::ModelLevel::kNode, .uid = "a"});
   ASSERT_TRUE(create().ok());
   // Another dataset by now, whose links are divided: to a new call the part would be a bad field.
-  manager_.SetTraits(
-      jobs::DatasetTraits{.level = nn::ModelLevel::kNode, .gives_links = true, .uid = "b", .create_time = kCreateTime});
+  manager_.SetTraits(jobs::DatasetTraits{
+      .level = spec::ModelLevel::kNode, .gives_links = true, .uid = "b", .create_time = kCreateTime});
   EXPECT_TRUE(create().ok());
   EXPECT_EQ(job.name(), "jobs/links");
   request.mutable_spec()->mutable_link_prediction()->set_split(v1::LinkPrediction::SPLIT_DRAWN);
@@ -152,7 +152,7 @@ TEST_F(OnceTest, AJobIsReadByWhatItsDatasetWasToIt) {
 
 TEST_F(OnceTest, OtherWordsMeanWhatTheyWouldHaveMeantWhenTheJobWasMade) {
   using jobs::DatasetTraits;
-  constexpr nn::ModelLevel kNode = nn::ModelLevel::kNode;
+  constexpr spec::ModelLevel kNode = spec::ModelLevel::kNode;
   const auto OfName = [](DatasetTraits traits, const std::string& uid, absl::Time create_time) {
     traits.uid = uid;
     traits.create_time = create_time;

@@ -124,8 +124,8 @@ class ServerTest : public ::testing::Test {
   DeviceState device_ ABSL_GUARDED_BY(device_mu_);
   std::map<std::string, int> open_streams_ ABSL_GUARDED_BY(device_mu_);
   std::map<std::string, int> dropped_states_ ABSL_GUARDED_BY(device_mu_);
-  const graphcache::PolicyOptions default_graph_cache_{
-      .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
+  const spec::PolicyOptions default_graph_cache_{
+      .policy = spec::Policy::kFreeze, .freeze_at = 40, .on_miss = spec::OnMiss::kEager};
   // The limits of a server that starts in SetUp.
   CallLimitOptions limits_;
   // Called before a call's status is sent, which waits for it.

@@ -6,11 +6,11 @@
 
 #include "data/catalog/catalog.h"
 #include "graphcache/freeze_point.h"
-#include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/graph_cache.pb.h"
 #include "permafrost/v1/job.pb.h"
+#include "spec/policy.h"
 
 namespace permafrost::api {
 namespace {
@@ -31,15 +31,15 @@ void ExpectSameWords(std::size_t unspecified = 0) {
 
 TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
   ExpectSameWords<v1::Job::State, jobs::kJobStateNames>();
-  ExpectSameWords<v1::JobSpec::Loss, nn::kLossNames>();
-  ExpectSameWords<v1::Metric, nn::kMetricNames>();
-  ExpectSameWords<v1::ModelSpec::Architecture, nn::kArchitectureNames>();
-  ExpectSameWords<v1::ModelSpec::Lowering, nn::kLoweringNames>();
-  ExpectSameWords<v1::ModelSpec::Precision, nn::kPrecisionNames>();
-  ExpectSameWords<v1::ModelSpec::Pooling, nn::kPoolingNames>();
-  ExpectSameWords<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>();
-  ExpectSameWords<v1::OptimizerSpec::Schedule, nn::kScheduleNames>();
-  ExpectSameWords<v1::Batching::Kind, data::kBatchingNames>();
+  ExpectSameWords<v1::JobSpec::Loss, spec::kLossNames>();
+  ExpectSameWords<v1::Metric, spec::kMetricNames>();
+  ExpectSameWords<v1::ModelSpec::Architecture, spec::kArchitectureNames>();
+  ExpectSameWords<v1::ModelSpec::Lowering, spec::kLoweringNames>();
+  ExpectSameWords<v1::ModelSpec::Precision, spec::kPrecisionNames>();
+  ExpectSameWords<v1::ModelSpec::Pooling, spec::kPoolingNames>();
+  ExpectSameWords<v1::OptimizerSpec::Algorithm, spec::kOptimizerNames>();
+  ExpectSameWords<v1::OptimizerSpec::Schedule, spec::kScheduleNames>();
+  ExpectSameWords<v1::Batching::Kind, spec::kBatchingNames>();
   ExpectSameWords<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>();
   ExpectSameWords<v1::Dataset::State, data::kDatasetStateNames>();
   ExpectSameWords<v1::FeatureSummary::DataType, data::kDataTypeNames>(/*unspecified=*/1);
@@ -50,9 +50,9 @@ TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
   ExpectSameWords<v1::EdgeListOptions::NodeIds, data::kNodeIdsNames>();
   ExpectSameWords<v1::EdgeListOptions::Column, data::kEdgeColumnNames>();
   ExpectSameWords<v1::EdgeListOptions::Header, data::kHeaderNames>();
-  ExpectSameWords<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>();
-  ExpectSameWords<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>();
-  ExpectSameWords<v1::GraphCachePolicy::Shapes, graphcache::kShapesNames>();
+  ExpectSameWords<v1::GraphCachePolicy::Policy, spec::kPolicyNames>();
+  ExpectSameWords<v1::GraphCachePolicy::OnMiss, spec::kOnMissNames>();
+  ExpectSameWords<v1::GraphCachePolicy::Shapes, spec::kShapesNames>();
   ExpectSameWords<v1::GraphCacheMode, kModeNames>();
   ExpectSameWords<v1::FreezePointSource, graphcache::kFreezeSourceNames>();
 }
@@ -60,14 +60,14 @@ TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
 TEST(WireEnum, WhatOneSideDoesNotKnowIsUnspecifiedOrRefused) {
   using DataTypes = WireEnum<v1::FeatureSummary::DataType, data::kDataTypeNames>;
   EXPECT_EQ(DataTypes::ToWire(data::DataType::kNone), v1::FeatureSummary::DATA_TYPE_UNSPECIFIED);
-  using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
+  using Losses = WireEnum<v1::JobSpec::Loss, spec::kLossNames>;
   EXPECT_EQ(Losses::FromWire(0), std::nullopt);
-  nn::Loss loss = nn::Loss::kBce;
+  spec::Loss loss = spec::Loss::kBce;
   Violations violations;
   Losses::Read(0, "loss", loss, violations);
   EXPECT_TRUE(violations.empty());
   Losses::Read(99, "loss", loss, violations);
-  EXPECT_EQ(loss, nn::Loss::kBce);
+  EXPECT_EQ(loss, spec::Loss::kBce);
   EXPECT_THAT(std::string(violations.ToStatus().message()), testing::HasSubstr("LOSS_L1, LOSS_MSE"));
 }
 

@@ -8,10 +8,10 @@ namespace permafrost::client {
 namespace {
 
 TEST(JobDefault, SaysOnceWhatBothLevelsShareAndApartWhatTheyDoNot) {
-  const auto epochs = [](const train::TrainOptions& o) { return absl::StrCat(o.epochs); };
-  EXPECT_EQ(JobDefault(epochs), absl::StrCat("default ", train::TrainOptions().epochs));
+  const auto epochs = [](const spec::TrainOptions& o) { return absl::StrCat(o.epochs); };
+  EXPECT_EQ(JobDefault(epochs), absl::StrCat("default ", spec::TrainOptions().epochs));
 
-  const auto name = [](const train::TrainOptions& o) { return NameOf(nn::kArchitectureNames, o.model.architecture); };
+  const auto name = [](const spec::TrainOptions& o) { return NameOf(spec::kArchitectureNames, o.model.architecture); };
   EXPECT_EQ(JobDefault(name), "default gine; on one large graph sage");
 }
 

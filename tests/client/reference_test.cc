@@ -9,7 +9,8 @@
 #include <iterator>
 #include <string>
 
-#include "nn/options.h"
+#include "spec/loss.h"
+#include "spec/model.h"
 
 namespace permafrost::client {
 namespace {
@@ -45,9 +46,9 @@ TEST(Reference, HasEveryModelAndLoss) {
   std::ifstream file(kReadme);
   const std::string readme{std::istreambuf_iterator<char>(file), {}};
   std::string models, losses;
-  for (const auto& [value, name] : nn::kArchitectureNames.rows)
+  for (const auto& [value, name] : spec::kArchitectureNames.rows)
     models += (models.empty() ? "" : "|") + std::string(name);
-  for (const auto& [value, name] : nn::kLossNames.rows) losses += (losses.empty() ? "" : "|") + std::string(name);
+  for (const auto& [value, name] : spec::kLossNames.rows) losses += (losses.empty() ? "" : "|") + std::string(name);
   EXPECT_THAT(readme, HasSubstr("--architecture " + models));
   EXPECT_THAT(readme, HasSubstr("--loss " + losses));
 }

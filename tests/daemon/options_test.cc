@@ -148,13 +148,13 @@ TEST(ParseOptions, ReadsEveryFlag) {
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.max_connections_per_client, 5);
   EXPECT_EQ(got.exit_timeout, absl::Seconds(1.5));
-  EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
-                                                        .freeze_at = 12,
-                                                        .on_miss = graphcache::OnMiss::kReject,
-                                                        .shapes = graphcache::Shapes::kExact,
-                                                        .audit_every = 7,
-                                                        .strict = true,
-                                                        .max_executables = 9}));
+  EXPECT_EQ(got.graph_cache, (spec::PolicyOptions{.policy = spec::Policy::kClearPerStep,
+                                                  .freeze_at = 12,
+                                                  .on_miss = spec::OnMiss::kReject,
+                                                  .shapes = spec::Shapes::kExact,
+                                                  .audit_every = 7,
+                                                  .strict = true,
+                                                  .max_executables = 9}));
 }
 
 TEST(ParseOptions, ReadsEveryVariable) {
@@ -181,13 +181,13 @@ TEST(ParseOptions, ReadsEveryVariable) {
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.exit_timeout, absl::ZeroDuration());
-  EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
-                                                        .freeze_at = 12,
-                                                        .on_miss = graphcache::OnMiss::kReject,
-                                                        .shapes = graphcache::Shapes::kExact,
-                                                        .audit_every = 7,
-                                                        .strict = true,
-                                                        .max_executables = 9}));
+  EXPECT_EQ(got.graph_cache, (spec::PolicyOptions{.policy = spec::Policy::kClearPerStep,
+                                                  .freeze_at = 12,
+                                                  .on_miss = spec::OnMiss::kReject,
+                                                  .shapes = spec::Shapes::kExact,
+                                                  .audit_every = 7,
+                                                  .strict = true,
+                                                  .max_executables = 9}));
 }
 
 TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
@@ -218,13 +218,13 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.exit_timeout, absl::Seconds(1.5));
-  EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
-                                                        .freeze_at = 12,
-                                                        .on_miss = graphcache::OnMiss::kReject,
-                                                        .shapes = graphcache::Shapes::kExact,
-                                                        .audit_every = 7,
-                                                        .strict = true,
-                                                        .max_executables = 9}));
+  EXPECT_EQ(got.graph_cache, (spec::PolicyOptions{.policy = spec::Policy::kClearPerStep,
+                                                  .freeze_at = 12,
+                                                  .on_miss = spec::OnMiss::kReject,
+                                                  .shapes = spec::Shapes::kExact,
+                                                  .audit_every = 7,
+                                                  .strict = true,
+                                                  .max_executables = 9}));
 }
 
 TEST(ParseOptions, FlagOverVariableOverFileOverDefault) {

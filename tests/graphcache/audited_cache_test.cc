@@ -62,8 +62,8 @@ TEST(AuditTest, AProfileTakesThePlaceOfThatOfItsMode) {
 
 class AuditedCacheTest : public CacheFixture {
  protected:
-  static PolicyOptions Every(int64_t steps, Shapes shapes = Shapes::kExact) {
-    return {.policy = Policy::kAlways, .shapes = shapes, .audit_every = steps};
+  static spec::PolicyOptions Every(int64_t steps, spec::Shapes shapes = spec::Shapes::kExact) {
+    return {.policy = spec::Policy::kAlways, .shapes = shapes, .audit_every = steps};
   }
   const Difference fault_{"aten::mm", "its result 0 has other bits in the replay"};
 };
@@ -95,13 +95,13 @@ TEST_F(AuditedCacheTest, TheFirstEvaluationStepAfterEachNthTrainingStep) {
 }
 
 TEST_F(AuditedCacheTest, TransientStepsToo) {
-  Make({.policy = Policy::kClearPerStep, .audit_every = 1});
+  Make({.policy = spec::Policy::kClearPerStep, .audit_every = 1});
   EXPECT_THAT(Train(9, 1), ElementsAre("capture train 9", "pad 9", "audit train 9", "drop train 9"));
   EXPECT_EQ(Stats().audits, 1);
 }
 
 TEST_F(AuditedCacheTest, EagerStepsAndDevicesThatRecordNothingHaveNothingToAudit) {
-  Make({.policy = Policy::kNever, .audit_every = 1});
+  Make({.policy = spec::Policy::kNever, .audit_every = 1});
   EXPECT_THAT(Train(9, 1), ElementsAre("pad 9", "eager train 9"));
   compiler_.records = false;
   Make(Every(1));
@@ -142,7 +142,7 @@ TEST_F(AuditedCacheTest, ADifferenceWithdrawsTheExecutableAndNoOther) {
 
 TEST_F(AuditedCacheTest, ADynamicExecutableIsWithdrawnForEveryShape) {
   compiler_.no_dynamic_reason.clear();
-  Make(Every(2, Shapes::kDynamic));
+  Make(Every(2, spec::Shapes::kDynamic));
   Train(9, 0);
   compiler_.faults[Mode::kTrain] = fault_;
   Train(7, 2);
@@ -164,7 +164,7 @@ TEST_F(AuditedCacheTest, EqualDifferencesAreCountedTogether) {
 }
 
 TEST_F(AuditedCacheTest, AStrictJobFailsAtADifference) {
-  PolicyOptions options = Every(2);
+  spec::PolicyOptions options = Every(2);
   options.strict = true;
   Make(options);
   Train(9, 0);

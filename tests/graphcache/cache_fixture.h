@@ -21,12 +21,12 @@ class CacheFixture : public testing::Test {
   ~CacheFixture() override { compiler_.recording_drops = false; }
 
  protected:
-  GraphCache& Make(const PolicyOptions& options) {
+  GraphCache& Make(const spec::PolicyOptions& options) {
     GraphCacheSetup setup;
     setup.options = options;
-    if (options.shapes == Shapes::kAuto) setup.options.shapes = auto_shapes_;
+    if (options.shapes == spec::Shapes::kAuto) setup.options.shapes = auto_shapes_;
     // Audits that a test does not ask for would stand among its steps.
-    if (options.audit_every == PolicyOptions{}.audit_every) setup.options.audit_every = 0;
+    if (options.audit_every == spec::PolicyOptions{}.audit_every) setup.options.audit_every = 0;
     setup.batch_size = 32;
     setup.sizes = sizes_;
     setup.plan = plan_;
@@ -68,7 +68,7 @@ class CacheFixture : public testing::Test {
   }
 
   FakeCompiler compiler_;
-  Shapes auto_shapes_ = Shapes::kExact;  // what Make takes kAuto for
+  spec::Shapes auto_shapes_ = spec::Shapes::kExact;  // what Make takes kAuto for
   bool of_seeds_ = false;
   GraphSizes sizes_{.graphs = 100, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
   ShapePlan plan_{.train_ceiling = Padded(90),

@@ -47,9 +47,9 @@ PlannedSchedule ScheduleOf(const std::vector<BatchShape>& batches) {
 
 class CachePlanTest : public CacheFixture {
  protected:
-  CachePlanTest() { auto_shapes_ = Shapes::kAuto; }
+  CachePlanTest() { auto_shapes_ = spec::Shapes::kAuto; }
   // Runs the batches through a cache, and compares.
-  void ExpectAsPlanned(const PolicyOptions& options, const std::vector<BatchShape>& batches) {
+  void ExpectAsPlanned(const spec::PolicyOptions& options, const std::vector<BatchShape>& batches) {
     const PlannedSchedule schedule = ScheduleOf(batches);
     ShapeCounter counter;
     for (const PlannedShape& shape : schedule.train) counter.Add(shape.shape, shape.batches);
@@ -70,11 +70,12 @@ class CachePlanTest : public CacheFixture {
     const ModeStats& did = snapshot.of(Mode::kTrain);
     const PlanRow row = PlanPolicy(options, schedule, snapshot.freeze_point.freeze_at, compiler_.no_dynamic_reason,
                                    /*costs=*/std::nullopt);
-    const std::string what = absl::StrCat(
-        std::string(kPolicyNames.Name(options.policy)), ", ", std::string(kShapesNames.Name(options.shapes)), ", ",
-        std::string(kOnMissNames.Name(options.on_miss)), ", freeze at ", snapshot.freeze_point.freeze_at);
-    EXPECT_EQ(row.shapes == Shapes::kDynamic, did.dynamic) << what;
-    EXPECT_EQ(row.shapes == Shapes::kLadder, did.rungs > 0) << what;
+    const std::string what = absl::StrCat(std::string(spec::kPolicyNames.Name(options.policy)), ", ",
+                                          std::string(spec::kShapesNames.Name(options.shapes)), ", ",
+                                          std::string(spec::kOnMissNames.Name(options.on_miss)), ", freeze at ",
+                                          snapshot.freeze_point.freeze_at);
+    EXPECT_EQ(row.shapes == spec::Shapes::kDynamic, did.dynamic) << what;
+    EXPECT_EQ(row.shapes == spec::Shapes::kLadder, did.rungs > 0) << what;
     EXPECT_EQ(row.train_executables, did.entries) << what;
     EXPECT_EQ(row.captures, did.captures) << what;
     EXPECT_EQ(row.replayed, did.hits + did.padded_hits) << what;
@@ -89,30 +90,32 @@ class CachePlanTest : public CacheFixture {
 TEST_F(CachePlanTest, ACacheDoesWhatItsPlanSays) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     const std::vector<BatchShape> batches = RandomBatches(seed, 150);
-    for (const Policy policy : {Policy::kAlways, Policy::kNever, Policy::kClearPerStep}) {
-      ExpectAsPlanned({.policy = policy, .shapes = Shapes::kExact}, batches);
+    for (const spec::Policy policy : {spec::Policy::kAlways, spec::Policy::kNever, spec::Policy::kClearPerStep}) {
+      ExpectAsPlanned({.policy = policy, .shapes = spec::Shapes::kExact}, batches);
     }
-    for (const OnMiss on_miss : {OnMiss::kPad, OnMiss::kEager, OnMiss::kTransient}) {
+    for (const spec::OnMiss on_miss : {spec::OnMiss::kPad, spec::OnMiss::kEager, spec::OnMiss::kTransient}) {
       for (const int64_t freeze_at : {1, 7, 1000}) {
-        ExpectAsPlanned({.freeze_at = freeze_at, .on_miss = on_miss, .shapes = Shapes::kExact}, batches);
+        ExpectAsPlanned({.freeze_at = freeze_at, .on_miss = on_miss, .shapes = spec::Shapes::kExact}, batches);
       }
     }
     for (const int64_t rungs : {1, 3, 8}) {
-      ExpectAsPlanned({.shapes = Shapes::kLadder, .rungs = rungs}, batches);
-      ExpectAsPlanned({.policy = Policy::kAlways, .shapes = Shapes::kLadder, .rungs = rungs}, batches);
+      ExpectAsPlanned({.shapes = spec::Shapes::kLadder, .rungs = rungs}, batches);
+      ExpectAsPlanned({.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kLadder, .rungs = rungs}, batches);
     }
     for (const int64_t limit : {1, 2, 6, 30}) {
-      ExpectAsPlanned({.policy = Policy::kAlways, .shapes = Shapes::kExact, .max_executables = limit}, batches);
-      ExpectAsPlanned({.shapes = Shapes::kLadder, .max_executables = limit}, batches);
-      ExpectAsPlanned({.freeze_at = 20, .shapes = Shapes::kExact, .max_executables = limit}, batches);
-      ExpectAsPlanned({.freeze_at = 20, .on_miss = OnMiss::kEager, .shapes = Shapes::kExact, .max_executables = limit},
+      ExpectAsPlanned({.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kExact, .max_executables = limit},
                       batches);
+      ExpectAsPlanned({.shapes = spec::Shapes::kLadder, .max_executables = limit}, batches);
+      ExpectAsPlanned({.freeze_at = 20, .shapes = spec::Shapes::kExact, .max_executables = limit}, batches);
+      ExpectAsPlanned(
+          {.freeze_at = 20, .on_miss = spec::OnMiss::kEager, .shapes = spec::Shapes::kExact, .max_executables = limit},
+          batches);
     }
     // The fakes have none: a ladder.
-    ExpectAsPlanned({.shapes = Shapes::kAuto}, batches);
+    ExpectAsPlanned({.shapes = spec::Shapes::kAuto}, batches);
     compiler_.no_dynamic_reason.clear();
-    ExpectAsPlanned({.shapes = Shapes::kDynamic}, batches);
-    ExpectAsPlanned({.policy = Policy::kAlways, .shapes = Shapes::kDynamic}, batches);
+    ExpectAsPlanned({.shapes = spec::Shapes::kDynamic}, batches);
+    ExpectAsPlanned({.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kDynamic}, batches);
     compiler_.no_dynamic_reason = "the test has none";
   }
 }
@@ -142,22 +145,23 @@ TEST(CachePlanCostsTest, AddUpByHand) {
                         .dynamic_entry_bytes = 20,
                         .dynamic_eval_entry_bytes = 7,
                         .shared_bytes = 1000};
-  const PlanRow never = PlanPolicy({.policy = Policy::kNever}, ThreeShapes(), 0, "", costs);
+  const PlanRow never = PlanPolicy({.policy = spec::Policy::kNever}, ThreeShapes(), 0, "", costs);
   EXPECT_NEAR(*never.train_seconds, 10 * 2 + 450 * 0.2 + 0.1, 1e-9) << "each batch has its padding node";
   EXPECT_NEAR(*never.step_seconds, 11.01, 1e-9);
   EXPECT_EQ(never.bytes, 0);
 
-  const PlanRow always = PlanPolicy({.policy = Policy::kAlways, .shapes = Shapes::kExact}, ThreeShapes(), 0, "", costs);
+  const PlanRow always =
+      PlanPolicy({.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kExact}, ThreeShapes(), 0, "", costs);
   EXPECT_EQ(always.padding_rows, 10);
   EXPECT_NEAR(*always.step_seconds, (10 + 45 + 0.1) / 10, 1e-12);
   EXPECT_NEAR(*always.train_seconds, 10 + 45 + 0.1 + 3 * 100 + 2 * 50, 1e-9);
   EXPECT_EQ(always.bytes, 1000 + 3 * 10 + 2 * 5);
 
-  const PlanRow dynamic = PlanPolicy({.shapes = Shapes::kDynamic}, ThreeShapes(), 3, "", costs);
+  const PlanRow dynamic = PlanPolicy({.shapes = spec::Shapes::kDynamic}, ThreeShapes(), 3, "", costs);
   EXPECT_NEAR(*dynamic.train_seconds, 10 + 45 + 0.1 + 300 + 150, 1e-9);
   EXPECT_EQ(dynamic.bytes, 1000 + 20 + 7);
 
-  const PlanRow one = PlanPolicy({.shapes = Shapes::kLadder, .rungs = 1}, ThreeShapes(), 3, "", costs);
+  const PlanRow one = PlanPolicy({.shapes = spec::Shapes::kLadder, .rungs = 1}, ThreeShapes(), 3, "", costs);
   EXPECT_EQ(one.padding_rows, 10 * 91 - 450);
   EXPECT_EQ(one.padded, 9);
   EXPECT_NEAR(*one.step_seconds, (10 + 45 + 4.6) / 10, 1e-12);
@@ -172,8 +176,9 @@ TEST(CachePlanLimitTest, EvaluationHasWhatTheFirstEpochLeaves) {
     int64_t limit, train, eval;
   } kCases[] = {{0, 3, 2}, {5, 3, 2}, {4, 3, 1}, {3, 2, 1}, {2, 2, 0}, {1, 1, 0}};
   for (const auto& c : kCases) {
-    const PlanRow row = PlanPolicy({.policy = Policy::kAlways, .shapes = Shapes::kExact, .max_executables = c.limit},
-                                   schedule, 0, "none", std::nullopt);
+    const PlanRow row =
+        PlanPolicy({.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kExact, .max_executables = c.limit},
+                   schedule, 0, "none", std::nullopt);
     EXPECT_EQ(row.train_executables, c.train) << c.limit;
     EXPECT_EQ(row.eval_executables, c.eval) << c.limit;
   }
@@ -189,15 +194,15 @@ TEST(CachePlanRowsTest, SampledBlocksHaveLaddersToo) {
   FillRows(plan);
   std::vector<int64_t> ladders;
   for (size_t i = 1; i < plan.rows.size(); ++i) {
-    if (plan.rows[i].shapes == Shapes::kLadder) ladders.push_back(plan.rows[i].train_executables);
+    if (plan.rows[i].shapes == spec::Shapes::kLadder) ladders.push_back(plan.rows[i].train_executables);
   }
   EXPECT_THAT(ladders, testing::ElementsAre(1, 4)) << "with the one that no sampled batch came to, and no longer ones";
   EXPECT_EQ(plan.rows.front().train_executables, 4);
 }
 
 TEST(CachePlanCostsTest, RejectCountsTheStepsThatFail) {
-  const PlanRow row = PlanPolicy({.freeze_at = 1, .on_miss = OnMiss::kReject, .shapes = Shapes::kExact}, ThreeShapes(),
-                                 1, "", std::nullopt);
+  const PlanRow row = PlanPolicy({.freeze_at = 1, .on_miss = spec::OnMiss::kReject, .shapes = spec::Shapes::kExact},
+                                 ThreeShapes(), 1, "", std::nullopt);
   EXPECT_EQ(row.rejected, 4) << "the ceiling is captured where misses are padded alone";
   EXPECT_EQ(row.replayed, 5);
 }
@@ -216,7 +221,7 @@ TEST(CachePlanRecommendationTest, IsNoCacheThatDropsWhatItCaptures) {
   schedule.ceiling = schedule.train.front().shape;
   plan.freeze_point.freeze_at = 1;
   FillRows(plan);
-  const auto drops = [](const PlanRow& row) { return row.options.on_miss == OnMiss::kTransient; };
+  const auto drops = [](const PlanRow& row) { return row.options.on_miss == spec::OnMiss::kTransient; };
   ASSERT_TRUE(std::ranges::any_of(plan.rows, drops));
   EXPECT_FALSE(drops(plan.rows[static_cast<size_t>(plan.recommended)])) << plan.reason;
 
@@ -246,7 +251,7 @@ TEST(CachePlanRecommendationTest, IsTheFewestRungsThatAddFewRowsElsewhere) {
 
 TEST(CachePlanRecommendationTest, OfEquallyFastOnesWithEquallyManyExecutablesItAddsTheFewestRows) {
   CachePlan plan = PlanOf("");
-  plan.options = {.shapes = Shapes::kLadder, .rungs = 2};
+  plan.options = {.shapes = spec::Shapes::kLadder, .rungs = 2};
   // On a noisy machine padding rows may seem to cost nothing.
   plan.costs = StepCosts{.replay = {.fixed = 1}, .eager = {.fixed = 2}};
   FillRows(plan);

@@ -17,7 +17,7 @@ class DeviceEmptiedTest : public CacheFixture {
     compiler_.warms = true;
   }
   void MakeLadder() {
-    Make({.shapes = Shapes::kLadder, .rungs = 2});
+    Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
     while (!cache_->ready()) ASSERT_EQ(cache_->CaptureNext(0), absl::OkStatus());
     compiler_.Take();
   }
@@ -30,19 +30,19 @@ class DeviceEmptiedTest : public CacheFixture {
 };
 
 TEST_F(DeviceEmptiedTest, WhatIsCapturedAheadIsRunOnceAndWhatAStepCapturesIsNot) {
-  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
   EXPECT_THAT(Train(10), ElementsAre("capture train 90", "warm train 90", "capture train 30", "warm train 30",
                                      "capture eval 20", "warm eval 20", "pad 30", "replay train 30"));
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   compiler_.Take();
   EXPECT_THAT(Train(10), ElementsAre("capture train 10", "pad 10", "replay train 10"));
-  Make({.policy = Policy::kClearPerStep});
+  Make({.policy = spec::Policy::kClearPerStep});
   compiler_.Take();
   EXPECT_THAT(Train(10), ElementsAre("capture train 10", "pad 10", "replay train 10", "drop train 10"));
 }
 
 TEST_F(DeviceEmptiedTest, AWarmUpThatFailsFailsTheStep) {
-  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
   compiler_.warm_up_status = absl::ResourceExhaustedError("no memory on the device");
   EXPECT_EQ(TryRun(Mode::kTrain, 10).status(), compiler_.warm_up_status);
 }
@@ -88,7 +88,7 @@ TEST_F(DeviceEmptiedTest, FrozenExactShapesAreCapturedAheadOthersWhenTheyAreUsed
   while (!cache_->ready()) ASSERT_EQ(cache_->CaptureNext(1), absl::OkStatus());
   EXPECT_TRUE(cache_->sealed());
 
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   Train(10);
   Train(12);
   cache_->OnDeviceEmptied();
@@ -98,7 +98,7 @@ TEST_F(DeviceEmptiedTest, FrozenExactShapesAreCapturedAheadOthersWhenTheyAreUsed
 }
 
 TEST_F(DeviceEmptiedTest, AStrictCacheBearsIt) {
-  Make({.shapes = Shapes::kLadder, .rungs = 2, .strict = true});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2, .strict = true});
   Train(10);
   cache_->OnDeviceEmptied();
   EXPECT_EQ(TryRun(Mode::kTrain, 12, 1).status(), absl::OkStatus());
@@ -108,7 +108,7 @@ TEST_F(DeviceEmptiedTest, AResumedCacheIsNotSealedUntilEachIsCaptured) {
   MakeLadder();
   const Snapshot snapshot = cache_->snapshot();
   const std::vector<EntryInfo> entries = cache_->entries();
-  Make({.shapes = Shapes::kLadder, .rungs = 2}).Restore(snapshot, entries);
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2}).Restore(snapshot, entries);
   EXPECT_FALSE(cache_->sealed());
   while (!cache_->ready()) ASSERT_EQ(cache_->CaptureNext(1), absl::OkStatus());
   EXPECT_TRUE(cache_->sealed());

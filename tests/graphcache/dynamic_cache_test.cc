@@ -13,7 +13,7 @@ class DynamicCacheTest : public CacheFixture {
  protected:
   DynamicCacheTest() {
     compiler_.no_dynamic_reason.clear();
-    auto_shapes_ = Shapes::kAuto;
+    auto_shapes_ = spec::Shapes::kAuto;
   }
   // "every train 90"
   std::vector<std::string> Entries() const {
@@ -28,16 +28,16 @@ class DynamicCacheTest : public CacheFixture {
 TEST_F(DynamicCacheTest, WhichOptionsAskForIt) {
   const struct {
     const char* why;
-    PolicyOptions options;
+    spec::PolicyOptions options;
     bool want;
   } kCases[] = {
-      {"auto under freeze", {.policy = Policy::kFreeze}, true},
-      {"auto under freeze with a freeze point", {.policy = Policy::kFreeze, .freeze_at = 9}, true},
-      {"auto under always counts shapes", {.policy = Policy::kAlways}, false},
-      {"exact", {.policy = Policy::kFreeze, .shapes = Shapes::kExact}, false},
-      {"dynamic under always", {.policy = Policy::kAlways, .shapes = Shapes::kDynamic}, true},
-      {"never keeps nothing", {.policy = Policy::kNever, .shapes = Shapes::kDynamic}, false},
-      {"so does clear per step", {.policy = Policy::kClearPerStep, .shapes = Shapes::kDynamic}, false},
+      {"auto under freeze", {.policy = spec::Policy::kFreeze}, true},
+      {"auto under freeze with a freeze point", {.policy = spec::Policy::kFreeze, .freeze_at = 9}, true},
+      {"auto under always counts shapes", {.policy = spec::Policy::kAlways}, false},
+      {"exact", {.policy = spec::Policy::kFreeze, .shapes = spec::Shapes::kExact}, false},
+      {"dynamic under always", {.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kDynamic}, true},
+      {"never keeps nothing", {.policy = spec::Policy::kNever, .shapes = spec::Shapes::kDynamic}, false},
+      {"so does clear per step", {.policy = spec::Policy::kClearPerStep, .shapes = spec::Shapes::kDynamic}, false},
   };
   for (const auto& c : kCases) {
     EXPECT_EQ(WantsDynamic(c.options), c.want) << c.why;
@@ -46,7 +46,7 @@ TEST_F(DynamicCacheTest, WhichOptionsAskForIt) {
 }
 
 TEST_F(DynamicCacheTest, WhateverAMissMeansItIsCapturedAheadAndAnewAfterAClear) {
-  for (const OnMiss on_miss : {OnMiss::kEager, OnMiss::kTransient, OnMiss::kReject}) {
+  for (const spec::OnMiss on_miss : {spec::OnMiss::kEager, spec::OnMiss::kTransient, spec::OnMiss::kReject}) {
     Make({.on_miss = on_miss});
     EXPECT_THAT(Train(50), ElementsAre("capture every train", "capture every eval", "pad 50", "replay every train 50"));
     Apply(CommandKind::kClear, 1);
@@ -87,7 +87,7 @@ TEST_F(DynamicCacheTest, EvaluationThatComesFirstCapturesBoth) {
 }
 
 TEST_F(DynamicCacheTest, UnderAlwaysItIsOneExecutableToo) {
-  Make({.policy = Policy::kAlways, .shapes = Shapes::kDynamic});
+  Make({.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kDynamic});
   Train(50);
   for (const int nodes : {51, 52, 53, 54}) EXPECT_THAT(Train(nodes), testing::SizeIs(2));
   EXPECT_FALSE(cache_->snapshot().frozen);
@@ -180,7 +180,7 @@ TEST_F(DynamicCacheTest, WhereThereIsNoneThereIsALadder) {
               ElementsAre("capture train 90", "capture eval 40", "capture eval 20", "pad 90", "replay train 90"));
   EXPECT_THAT(infos_, testing::Not(Contains(HasSubstr("records nothing")))) << "nobody asked";
   infos_.clear();
-  Make({.shapes = Shapes::kDynamic});
+  Make({.shapes = spec::Shapes::kDynamic});
   EXPECT_THAT(infos_, Contains("there are no dynamic executables for this job: the device records nothing"));
   EXPECT_EQ(Stats().rungs, 1);
 }
@@ -218,14 +218,14 @@ TEST_F(DynamicCacheTest, AClearMakesThemAnewAndTriesAgainWhatResisted) {
 TEST_F(DynamicCacheTest, APolicyThatCountsShapesDropsThem) {
   Make({});
   Train(50);
-  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 1, {.policy = Policy::kAlways}),
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 1, {.policy = spec::Policy::kAlways}),
               testing::UnorderedElementsAre("drop train 0", "drop eval 0"));
   EXPECT_EQ(Stats().entries, 0);
   EXPECT_EQ(Stats().entry_bytes, 0);
   EXPECT_THAT(Train(50, 1), ElementsAre("capture train 50", "pad 50", "replay train 50"));
-  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 2, {.policy = Policy::kFreeze}), ElementsAre("drop train 50"));
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 2, {.policy = spec::Policy::kFreeze}), ElementsAre("drop train 50"));
   EXPECT_THAT(Train(51, 2), Contains("capture every train"));
-  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 3, {.shapes = Shapes::kExact}), testing::SizeIs(2));
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 3, {.shapes = spec::Shapes::kExact}), testing::SizeIs(2));
   EXPECT_FALSE(cache_->snapshot().frozen);
   EXPECT_THAT(Train(51, 3), ElementsAre("capture train 51", "pad 51", "replay train 51"));
 }
@@ -263,10 +263,10 @@ TEST_F(DynamicCacheTest, WhatCannotBeCapturedAgainRunsEagerAtTheSameShapes) {
 // Its batches were padded to the shapes of its executables, and must be further.
 TEST_F(DynamicCacheTest, ACheckpointOfAVersionWithoutThemGoesOnExactly) {
   compiler_.no_dynamic_reason = "none";
-  Make({.freeze_at = 1, .shapes = Shapes::kExact});
+  Make({.freeze_at = 1, .shapes = spec::Shapes::kExact});
   Train(50);
   Snapshot snapshot = cache_->snapshot();
-  snapshot.options.shapes = Shapes::kAuto;
+  snapshot.options.shapes = spec::Shapes::kAuto;
   const std::vector<EntryInfo> entries = cache_->entries();
   compiler_.no_dynamic_reason.clear();
   Make({.freeze_at = 1});

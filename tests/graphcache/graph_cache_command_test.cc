@@ -11,7 +11,7 @@ using testing::IsEmpty;
 class GraphCacheCommandTest : public CacheFixture {};
 
 TEST_F(GraphCacheCommandTest, FreezeIsAtOnceAndIdempotent) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   Train(5, 0);
   EXPECT_THAT(Apply(CommandKind::kFreeze, 1), ElementsAre("capture train 90", "capture eval 20", "capture eval 40"));
   EXPECT_TRUE(cache_->snapshot().frozen);
@@ -70,7 +70,7 @@ TEST_F(GraphCacheCommandTest, ClearLeavesADisarmedCacheDisarmed) {
 }
 
 TEST_F(GraphCacheCommandTest, APolicyThatKeepsNothingDropsEverything) {
-  for (const Policy policy : {Policy::kNever, Policy::kClearPerStep}) {
+  for (const spec::Policy policy : {spec::Policy::kNever, spec::Policy::kClearPerStep}) {
     Make({.freeze_at = 1});
     Train(5);
     Apply(CommandKind::kUpdatePolicy, 4, {.policy = policy});
@@ -96,9 +96,9 @@ TEST_F(GraphCacheCommandTest, APolicyThatKeepsThawsAndArmsAgain) {
 }
 
 TEST_F(GraphCacheCommandTest, AFreezePointThatIsReachedAlreadyFreezesAtOnce) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   for (const int64_t nodes : {5, 6, 7}) Train(nodes);
-  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 3, {.policy = Policy::kFreeze, .freeze_at = 3}),
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 3, {.policy = spec::Policy::kFreeze, .freeze_at = 3}),
               ElementsAre("capture train 90", "capture eval 20", "capture eval 40"));
   EXPECT_TRUE(cache_->snapshot().frozen);
   EXPECT_EQ(cache_->snapshot().freeze_step, 3);
@@ -107,9 +107,9 @@ TEST_F(GraphCacheCommandTest, AFreezePointThatIsReachedAlreadyFreezesAtOnce) {
 TEST_F(GraphCacheCommandTest, AnnouncesTheFreezePointOfANewPolicy) {
   sizes_ = {};
   plan_.known_train_shapes = 0;
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   EXPECT_THAT(warnings_, IsEmpty());
-  Apply(CommandKind::kUpdatePolicy, 0, {.policy = Policy::kFreeze});
+  Apply(CommandKind::kUpdatePolicy, 0, {.policy = spec::Policy::kFreeze});
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("never freezes by itself")));
   Apply(CommandKind::kUpdatePolicy, 0, {.freeze_at = 9});
   EXPECT_THAT(infos_, ElementsAre("the graph cache freezes after 9 training shapes"));
@@ -123,7 +123,7 @@ TEST_F(GraphCacheCommandTest, EachCommandLeavesItsSequenceAndStep) {
 }
 
 TEST_F(GraphCacheCommandTest, ACommandThatMakesNoSenseAnyMoreIsLogged) {
-  Make({.policy = Policy::kNever});
+  Make({.policy = spec::Policy::kNever});
   Snapshot want = cache_->snapshot();
   Apply(CommandKind::kFreeze, 8);
   want.command_sequence = 1;
@@ -133,7 +133,7 @@ TEST_F(GraphCacheCommandTest, ACommandThatMakesNoSenseAnyMoreIsLogged) {
 }
 
 TEST_F(GraphCacheCommandTest, ErrorsOfTheCompilerAreTheCommands) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   compiler_.fail_captures = {Mode::kEval};
   EXPECT_TRUE(absl::IsResourceExhausted(cache_->Apply({.sequence = 1, .kind = CommandKind::kFreeze}, 0)));
   EXPECT_FALSE(cache_->snapshot().frozen);
@@ -144,7 +144,7 @@ TEST_F(GraphCacheCommandTest, ARestoredCacheGoesOnWhereTheOtherStopped) {
   for (const int64_t nodes : {7, 5, 6}) Train(nodes, nodes);
   Train(4);
   Eval(30);
-  Apply(CommandKind::kUpdatePolicy, 9, {.on_miss = OnMiss::kEager});
+  Apply(CommandKind::kUpdatePolicy, 9, {.on_miss = spec::OnMiss::kEager});
   const Snapshot before = cache_->snapshot();
   const std::vector<EntryInfo> entries = cache_->entries();
   ASSERT_TRUE(before.frozen);
@@ -255,26 +255,26 @@ TEST_F(GraphCacheCommandTest, ABrokenStepStaysBrokenInAResumedRun) {
 }
 
 TEST_F(GraphCacheCommandTest, AnotherAnswerToAMissDoesNotThaw) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   Train(5);
   Apply(CommandKind::kFreeze, 1);
   compiler_.Take();
-  Apply(CommandKind::kUpdatePolicy, 2, {.on_miss = OnMiss::kEager});
+  Apply(CommandKind::kUpdatePolicy, 2, {.on_miss = spec::OnMiss::kEager});
   EXPECT_TRUE(cache_->snapshot().frozen);
   EXPECT_THAT(Train(6), ElementsAre("pad 6", "eager train 6"));
   Make({.freeze_at = 3});
   Apply(CommandKind::kThaw, 1);
-  Apply(CommandKind::kUpdatePolicy, 2, {.on_miss = OnMiss::kTransient});
+  Apply(CommandKind::kUpdatePolicy, 2, {.on_miss = spec::OnMiss::kTransient});
   EXPECT_FALSE(cache_->snapshot().armed);
 }
 
 TEST_F(GraphCacheCommandTest, AFrozenCacheThatIsToPadCapturesWhatItPadsTo) {
-  Make({.freeze_at = 1, .on_miss = OnMiss::kTransient});
+  Make({.freeze_at = 1, .on_miss = spec::OnMiss::kTransient});
   Train(5);
   ASSERT_TRUE(cache_->snapshot().frozen);
   EXPECT_EQ(Stats().entries, 1);
   compiler_.Take();
-  Apply(CommandKind::kUpdatePolicy, 1, {.on_miss = OnMiss::kPad});
+  Apply(CommandKind::kUpdatePolicy, 1, {.on_miss = spec::OnMiss::kPad});
   EXPECT_TRUE(cache_->snapshot().frozen);
   EXPECT_EQ(Stats().entries, 2);
   EXPECT_THAT(Train(6), ElementsAre(testing::StartsWith("pad "), testing::StartsWith("replay train ")));

@@ -67,7 +67,7 @@ class GraphCachePropertyTest : public CacheFixture {
 };
 
 TEST_F(GraphCachePropertyTest, AFrozenCacheNeitherGrowsNorCaptures) {
-  for (const OnMiss on_miss : {OnMiss::kPad, OnMiss::kEager, OnMiss::kTransient}) {
+  for (const spec::OnMiss on_miss : {spec::OnMiss::kPad, spec::OnMiss::kEager, spec::OnMiss::kTransient}) {
     std::mt19937 random(static_cast<uint32_t>(on_miss));
     steps_ = real_nodes_ = {};
     Make({.freeze_at = 10, .on_miss = on_miss});
@@ -77,7 +77,7 @@ TEST_F(GraphCachePropertyTest, AFrozenCacheNeitherGrowsNorCaptures) {
       ASSERT_LT(step, 1000);
     }
     const Snapshot sealed = cache_->snapshot();
-    EXPECT_EQ(sealed.of(Mode::kTrain).entries, on_miss == OnMiss::kPad ? 11 : 10);
+    EXPECT_EQ(sealed.of(Mode::kTrain).entries, on_miss == spec::OnMiss::kPad ? 11 : 10);
     for (int i = 0; i < 2000; ++i) {
       const Mode mode = kModes[i % 3 == 0];
       RunOne(mode, RandomReal(random), step);
@@ -87,7 +87,7 @@ TEST_F(GraphCachePropertyTest, AFrozenCacheNeitherGrowsNorCaptures) {
       for (const Mode m : kModes) {
         ASSERT_EQ(now.of(m).entries, sealed.of(m).entries);
         ASSERT_EQ(now.of(m).captures - now.of(m).frozen_captures, sealed.of(m).captures);
-        if (on_miss != OnMiss::kTransient) {
+        if (on_miss != spec::OnMiss::kTransient) {
           ASSERT_EQ(now.of(m).frozen_captures, 0);
         }
       }
@@ -108,11 +108,11 @@ TEST_F(GraphCachePropertyTest, CountsAddUpUnderAnyCommands) {
   for (int64_t step = 0; step < 12000; ++step) {
     if (pick(20) == 0) {
       PolicyUpdate update;
-      if (pick(1) == 0) update.policy = kPolicyNames.rows[static_cast<size_t>(pick(3))].first;
-      if (pick(2) == 0) update.shapes = kShapesNames.rows[static_cast<size_t>(pick(3))].first;
+      if (pick(1) == 0) update.policy = spec::kPolicyNames.rows[static_cast<size_t>(pick(3))].first;
+      if (pick(2) == 0) update.shapes = spec::kShapesNames.rows[static_cast<size_t>(pick(3))].first;
       if (pick(2) == 0) update.rungs = pick(5);
       if (pick(2) == 0) update.max_executables = pick(12);
-      if (pick(1) == 0) update.on_miss = kOnMissNames.rows[static_cast<size_t>(pick(2))].first;
+      if (pick(1) == 0) update.on_miss = spec::kOnMissNames.rows[static_cast<size_t>(pick(2))].first;
       if (pick(2) == 0) update = {.max_executables = pick(12)};
       Apply(kCommandNames.rows[static_cast<size_t>(pick(3))].first, step, update);
     }

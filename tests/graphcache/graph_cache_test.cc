@@ -12,7 +12,7 @@ using testing::IsEmpty;
 class GraphCacheTest : public CacheFixture {};
 
 TEST_F(GraphCacheTest, AlwaysKeepsEachNewShape) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   // The capture comes before the batch is padded, and its replay is that same step.
   EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5"));
   EXPECT_THAT(Train(5), ElementsAre("pad 5", "replay train 5"));
@@ -29,7 +29,7 @@ TEST_F(GraphCacheTest, AlwaysKeepsEachNewShape) {
 }
 
 TEST_F(GraphCacheTest, NeverRunsEagerAndKeepsNothing) {
-  Make({.policy = Policy::kNever});
+  Make({.policy = spec::Policy::kNever});
   EXPECT_THAT(Train(5), ElementsAre("pad 5", "eager train 5"));
   EXPECT_THAT(Eval(5), ElementsAre("pad 5", "eager eval 5"));
   EXPECT_EQ(Stats().eager_steps, 1);
@@ -40,7 +40,7 @@ TEST_F(GraphCacheTest, NeverRunsEagerAndKeepsNothing) {
 }
 
 TEST_F(GraphCacheTest, ClearPerStepDropsAtTheEndOfTheStep) {
-  Make({.policy = Policy::kClearPerStep});
+  Make({.policy = spec::Policy::kClearPerStep});
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5", "drop train 5"));
   }
@@ -208,7 +208,7 @@ TEST_F(GraphCacheTest, EvaluationIsPaddedToItsRungsFromTheStart) {
 }
 
 TEST_F(GraphCacheTest, EvaluationOfAFrozenCacheIsServedFromTheRungs) {
-  Make({.freeze_at = 1, .on_miss = OnMiss::kReject});
+  Make({.freeze_at = 1, .on_miss = spec::OnMiss::kReject});
   Train(5);
   EXPECT_THAT(Eval(10), ElementsAre("pad 20", "replay eval 20"));
   EXPECT_THAT(Eval(21), ElementsAre("pad 40", "replay eval 40"));
@@ -217,20 +217,20 @@ TEST_F(GraphCacheTest, EvaluationOfAFrozenCacheIsServedFromTheRungs) {
 }
 
 TEST_F(GraphCacheTest, EvaluationUnderAlwaysHasShapesOfItsOwn) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   EXPECT_THAT(Eval(10), ElementsAre("capture eval 10", "pad 10", "replay eval 10"));
 }
 
 TEST_F(GraphCacheTest, AnEvaluationShapeThatIsHeldIsNotPaddedToItsRung) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   Eval(10);
-  Apply(CommandKind::kUpdatePolicy, 0, {.policy = Policy::kFreeze});
+  Apply(CommandKind::kUpdatePolicy, 0, {.policy = spec::Policy::kFreeze});
   EXPECT_THAT(Eval(10), ElementsAre("pad 10", "replay eval 10"));
   EXPECT_EQ(Stats(Mode::kEval).hits, 1);
 }
 
 TEST_F(GraphCacheTest, FrozenPadsIntoTheCheapestThatHoldsTheBatch) {
-  Make({.freeze_at = 3, .on_miss = OnMiss::kPad});
+  Make({.freeze_at = 3, .on_miss = spec::OnMiss::kPad});
   for (const int64_t nodes : {30, 10, 20}) Train(nodes);
   EXPECT_THAT(Train(10), ElementsAre("pad 10", "replay train 10"));
   EXPECT_THAT(Train(9), ElementsAre("pad 10", "replay train 10"));
@@ -251,7 +251,7 @@ TEST_F(GraphCacheTest, FrozenPadsIntoTheCheapestThatHoldsTheBatch) {
 
 // However a step is served, the caller gets what that step returned, of a batch that was told the step.
 TEST_F(GraphCacheTest, AStepReturnsItsOwnOutputs) {
-  Make({.freeze_at = 2, .on_miss = OnMiss::kTransient});
+  Make({.freeze_at = 2, .on_miss = spec::OnMiss::kTransient});
   const auto run = [&](Mode mode, int64_t nodes, int64_t step) {
     const auto result = TryRun(mode, nodes, step);
     EXPECT_TRUE(result.ok()) << result.status();
@@ -269,9 +269,9 @@ TEST_F(GraphCacheTest, AStepReturnsItsOwnOutputs) {
   EXPECT_EQ(run(Mode::kTrain, 6, 9), nullptr) << "froze the cache, whose captures use the memory of outputs again";
   expect(run(Mode::kTrain, 4, 10), "replay train 4", 10);
   expect(run(Mode::kEval, 4, 10), "replay eval 4", 10);
-  EXPECT_EQ(
-      cache_->Apply({.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kNever}}, 11),
-      absl::OkStatus());
+  EXPECT_EQ(cache_->Apply(
+                {.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.policy = spec::Policy::kNever}}, 11),
+            absl::OkStatus());
   expect(run(Mode::kEval, 3, 11), "eager eval 3", 11);
 }
 
@@ -302,7 +302,7 @@ TEST_F(GraphCacheTest, AboveEveryExecutableItRunsEagerAndSaysSoOnce) {
 }
 
 TEST_F(GraphCacheTest, FrozenEagerRunsUncached) {
-  Make({.freeze_at = 1, .on_miss = OnMiss::kEager});
+  Make({.freeze_at = 1, .on_miss = spec::OnMiss::kEager});
   Train(5);
   EXPECT_THAT(Train(4), ElementsAre("pad 4", "eager train 4"));
   EXPECT_EQ(Stats().eager_steps, 1);
@@ -311,7 +311,7 @@ TEST_F(GraphCacheTest, FrozenEagerRunsUncached) {
 }
 
 TEST_F(GraphCacheTest, FrozenTransientCapturesAndDrops) {
-  Make({.freeze_at = 1, .on_miss = OnMiss::kTransient});
+  Make({.freeze_at = 1, .on_miss = spec::OnMiss::kTransient});
   Train(5);
   EXPECT_THAT(Train(4), ElementsAre("capture train 4", "pad 4", "replay train 4", "drop train 4"));
   EXPECT_EQ(Stats().frozen_captures, 1);
@@ -324,7 +324,7 @@ TEST_F(GraphCacheTest, FrozenTransientCapturesAndDrops) {
 
 // As #10689 has it: what came before the freeze is held, and nothing else.
 TEST_F(GraphCacheTest, WhereMissesAreNotPaddedEvaluationHoldsTheShapesThatCame) {
-  for (const OnMiss on_miss : {OnMiss::kTransient, OnMiss::kEager}) {
+  for (const spec::OnMiss on_miss : {spec::OnMiss::kTransient, spec::OnMiss::kEager}) {
     Make({.freeze_at = 2, .on_miss = on_miss});
     Train(5);
     EXPECT_THAT(Eval(7), ElementsAre("capture eval 7", "pad 7", "replay eval 7"));
@@ -337,7 +337,7 @@ TEST_F(GraphCacheTest, WhereMissesAreNotPaddedEvaluationHoldsTheShapesThatCame) 
 }
 
 TEST_F(GraphCacheTest, FrozenRejectFailsAndNamesTheShape) {
-  Make({.freeze_at = 1, .on_miss = OnMiss::kReject});
+  Make({.freeze_at = 1, .on_miss = spec::OnMiss::kReject});
   Train(5);
   const ModeStats before = Stats();
   const absl::Status status = TryRun(Mode::kTrain, 4).status();
@@ -350,7 +350,7 @@ TEST_F(GraphCacheTest, FrozenRejectFailsAndNamesTheShape) {
 }
 
 TEST_F(GraphCacheTest, AGraphBreakIsToldOnceAndTheModeRunsEager) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   Train(3);
   compiler_.breaks[Mode::kTrain] = "aten::_local_scalar_dense";
   EXPECT_THAT(Train(5), ElementsAre("break train 5", "pad 5", "eager train 5"));
@@ -367,12 +367,12 @@ TEST_F(GraphCacheTest, AGraphBreakIsToldOnceAndTheModeRunsEager) {
 }
 
 TEST_F(GraphCacheTest, AClearTriesABrokenStepAgainAndBreaksAreCountedByCause) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   compiler_.breaks[Mode::kTrain] = "aten::item";
   Train(5);
   Apply(CommandKind::kClear);
   Train(5);
-  Apply(CommandKind::kUpdatePolicy, 0, {.policy = Policy::kAlways});
+  Apply(CommandKind::kUpdatePolicy, 0, {.policy = spec::Policy::kAlways});
   Train(5);
   EXPECT_THAT(cache_->snapshot().graph_breaks,
               ElementsAre(GraphBreak{Mode::kTrain, "aten::item", "reads a value back", 3}));
@@ -382,7 +382,7 @@ TEST_F(GraphCacheTest, AClearTriesABrokenStepAgainAndBreaksAreCountedByCause) {
 }
 
 TEST_F(GraphCacheTest, GraphBreaksAreBounded) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   for (size_t i = 0; i < kMaxGraphBreaks + 5; ++i) {
     compiler_.breaks[Mode::kTrain] = absl::StrCat("op", i);
     Train(5);
@@ -393,7 +393,7 @@ TEST_F(GraphCacheTest, GraphBreaksAreBounded) {
 }
 
 TEST_F(GraphCacheTest, ABrokenClearPerStepRunsEager) {
-  Make({.policy = Policy::kClearPerStep});
+  Make({.policy = spec::Policy::kClearPerStep});
   compiler_.breaks[Mode::kTrain] = "aten::item";
   EXPECT_THAT(Train(5), ElementsAre("break train 5", "pad 5", "eager train 5"));
   EXPECT_THAT(Train(5), ElementsAre("pad 5", "eager train 5"));
@@ -413,7 +413,7 @@ TEST_F(GraphCacheTest, ABrokenModeStillFreezes) {
 }
 
 TEST_F(GraphCacheTest, OtherErrorsOfTheCompilerFailTheStep) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   compiler_.fail_captures = {Mode::kTrain};
   EXPECT_TRUE(absl::IsResourceExhausted(TryRun(Mode::kTrain, 5).status()));
   EXPECT_EQ(Stats().misses, 0);
@@ -434,7 +434,7 @@ TEST_F(GraphCacheTest, RowsAreCountedRealAndPadded) {
 }
 
 TEST_F(GraphCacheTest, BytesSecondsAndUseAreOfThisMoment) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   Train(5, 7);
   compiler_.now += absl::Seconds(10);
   Train(5, 8);
@@ -454,7 +454,7 @@ TEST_F(GraphCacheTest, BytesSecondsAndUseAreOfThisMoment) {
 }
 
 TEST_F(GraphCacheTest, AWallClockThatIsSetChangesNoSeconds) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   for (const absl::Duration step : {-absl::Hours(1), absl::Hours(1)}) {
     compiler_.wall_clock_step = step;
     Train(step < absl::ZeroDuration() ? 5 : 6);

@@ -9,7 +9,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr PolicyOptions kLadder{.shapes = Shapes::kLadder};
+constexpr spec::PolicyOptions kLadder{.shapes = spec::Shapes::kLadder};
 
 class LadderCacheTest : public CacheFixture {
  protected:
@@ -29,25 +29,25 @@ class LadderCacheTest : public CacheFixture {
 TEST_F(LadderCacheTest, WhichOptionsAskForIt) {
   const struct {
     const char* why;
-    PolicyOptions options;
+    spec::PolicyOptions options;
     int64_t rungs;
   } kCases[] = {
       {"a few shapes: all of them", kLadder, 6},
-      {"at most so many", {.shapes = Shapes::kLadder, .rungs = 3}, 3},
-      {"auto under freeze, where nothing is dynamic", {.shapes = Shapes::kAuto, .rungs = 2}, 2},
-      {"dynamic, where nothing is", {.policy = Policy::kAlways, .shapes = Shapes::kDynamic, .rungs = 2}, 2},
-      {"under always", {.policy = Policy::kAlways, .shapes = Shapes::kLadder, .rungs = 1}, 1},
-      {"auto under always counts shapes", {.policy = Policy::kAlways, .shapes = Shapes::kAuto}, 0},
-      {"exact", {.shapes = Shapes::kExact, .rungs = 3}, 0},
-      {"never keeps nothing", {.policy = Policy::kNever, .shapes = Shapes::kLadder}, 0},
-      {"so does clear per step", {.policy = Policy::kClearPerStep, .shapes = Shapes::kLadder}, 0},
+      {"at most so many", {.shapes = spec::Shapes::kLadder, .rungs = 3}, 3},
+      {"auto under freeze, where nothing is dynamic", {.shapes = spec::Shapes::kAuto, .rungs = 2}, 2},
+      {"dynamic, where nothing is", {.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kDynamic, .rungs = 2}, 2},
+      {"under always", {.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kLadder, .rungs = 1}, 1},
+      {"auto under always counts shapes", {.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kAuto}, 0},
+      {"exact", {.shapes = spec::Shapes::kExact, .rungs = 3}, 0},
+      {"never keeps nothing", {.policy = spec::Policy::kNever, .shapes = spec::Shapes::kLadder}, 0},
+      {"so does clear per step", {.policy = spec::Policy::kClearPerStep, .shapes = spec::Shapes::kLadder}, 0},
   };
-  auto_shapes_ = Shapes::kAuto;
+  auto_shapes_ = spec::Shapes::kAuto;
   for (const auto& c : kCases) EXPECT_EQ(Make(c.options).of(Mode::kTrain).rungs, c.rungs) << c.why;
 }
 
 TEST_F(LadderCacheTest, TheWarmUpKeepsWithinTheLimit) {
-  Make({.shapes = Shapes::kLadder, .max_executables = 5});
+  Make({.shapes = spec::Shapes::kLadder, .max_executables = 5});
   EXPECT_THAT(warnings_,
               ElementsAre("max_executables 5 leaves room for 3 of 6 planned training executables and 2 of 3 planned "
                           "evaluation executables: batches are padded farther, or run eager where none is large "
@@ -59,14 +59,14 @@ TEST_F(LadderCacheTest, TheWarmUpKeepsWithinTheLimit) {
   EXPECT_EQ(Stats(Mode::kEval).cut_executables, 1);
   EXPECT_EQ(warnings_.size(), 1U) << "nothing more is to come that the limit would keep out";
   // With one executable, evaluation has none.
-  Make({.shapes = Shapes::kLadder, .max_executables = 1});
+  Make({.shapes = spec::Shapes::kLadder, .max_executables = 1});
   EXPECT_THAT(Train(25), ElementsAre("capture train 90", "pad 90", "replay train 90"));
   EXPECT_THAT(Eval(19), ElementsAre("pad 19", "eager eval 19"));
   EXPECT_EQ(Stats(Mode::kEval).misses_by_cause.of(Cause::kLimit), 1);
 }
 
 TEST_F(LadderCacheTest, WhatALimitLeavesIsToldOnceItIsNear) {
-  Make({.shapes = Shapes::kLadder, .max_executables = 10});
+  Make({.shapes = spec::Shapes::kLadder, .max_executables = 10});
   Train(25);
   EXPECT_THAT(warnings_, ElementsAre("the graph cache holds 9 of at most 10 executables (max_executables)"));
 }
@@ -100,7 +100,7 @@ TEST_F(LadderCacheTest, AnotherLimitCutsOrExtendsTheLadderAtOnce) {
 }
 
 TEST_F(LadderCacheTest, SoDoesThatOfOneExecutableForEveryShape) {
-  auto_shapes_ = Shapes::kAuto;
+  auto_shapes_ = spec::Shapes::kAuto;
   compiler_.no_dynamic_reason.clear();
   Make({.max_executables = 1});
   EXPECT_THAT(Train(25), ElementsAre("capture every train", "pad 25", "replay every train 25"));
@@ -117,9 +117,10 @@ TEST_F(LadderCacheTest, SoDoesThatOfOneExecutableForEveryShape) {
 
 // Whatever a miss means: nothing that the job asked for was missed.
 TEST_F(LadderCacheTest, AModeThatTheLimitLeavesNothingRunsEager) {
-  for (const OnMiss on_miss : {OnMiss::kReject, OnMiss::kTransient, OnMiss::kEager, OnMiss::kPad}) {
+  for (const spec::OnMiss on_miss :
+       {spec::OnMiss::kReject, spec::OnMiss::kTransient, spec::OnMiss::kEager, spec::OnMiss::kPad}) {
     for (const bool dynamic : {false, true}) {
-      auto_shapes_ = dynamic ? Shapes::kAuto : Shapes::kLadder;
+      auto_shapes_ = dynamic ? spec::Shapes::kAuto : spec::Shapes::kLadder;
       compiler_.no_dynamic_reason = dynamic ? "" : "one shape each";
       Make({.on_miss = on_miss, .max_executables = 1});
       Train(25);
@@ -130,7 +131,7 @@ TEST_F(LadderCacheTest, AModeThatTheLimitLeavesNothingRunsEager) {
 }
 
 TEST_F(LadderCacheTest, ALowerLimitTakesEvaluationsExecutableForEveryShape) {
-  auto_shapes_ = Shapes::kAuto;
+  auto_shapes_ = spec::Shapes::kAuto;
   compiler_.no_dynamic_reason.clear();
   Make({});
   Train(25);
@@ -162,7 +163,7 @@ TEST_F(LadderCacheTest, RungsThatArePlannedNoMoreAreNotTakenOver) {
 }
 
 TEST_F(LadderCacheTest, AllRungsAreCapturedBeforeTheFirstStepTheLargestFirstAndNoneAfter) {
-  Make({.freeze_at = 2, .shapes = Shapes::kLadder, .rungs = 3});
+  Make({.freeze_at = 2, .shapes = spec::Shapes::kLadder, .rungs = 3});
   EXPECT_THAT(Train(25), ElementsAre("capture train 90", "capture train 60", "capture train 31", "capture eval 40",
                                      "capture eval 20", "capture eval 19", "pad 31", "replay train 31"));
   EXPECT_TRUE(cache_->snapshot().frozen);
@@ -186,7 +187,7 @@ TEST_F(LadderCacheTest, AllRungsAreCapturedBeforeTheFirstStepTheLargestFirstAndN
 }
 
 TEST_F(LadderCacheTest, WhatTheOwnerCapturesAheadNoStepDoes) {
-  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
   EXPECT_FALSE(cache_->ready());
   EXPECT_EQ(cache_->captures_ahead(), 4);
   for (int64_t left = 3; left >= 0; --left) {
@@ -201,7 +202,7 @@ TEST_F(LadderCacheTest, WhatTheOwnerCapturesAheadNoStepDoes) {
 }
 
 TEST_F(LadderCacheTest, UnderAlwaysRungsAreCapturedAsTheyAreMet) {
-  Make({.policy = Policy::kAlways, .shapes = Shapes::kLadder, .rungs = 2});
+  Make({.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kLadder, .rungs = 2});
   EXPECT_THAT(Train(25), ElementsAre("capture train 31", "pad 31", "replay train 31"));
   EXPECT_THAT(Train(31), ElementsAre("pad 31", "replay train 31"));
   EXPECT_FALSE(cache_->snapshot().frozen);
@@ -225,7 +226,7 @@ TEST_F(LadderCacheTest, AStepThatCannotBeCapturedIsTriedOnceAndRunsEager) {
 
 TEST_F(LadderCacheTest, AnErrorOfACaptureIsTriedAgain) {
   compiler_.fail_captures = {Mode::kEval};
-  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 1});
   EXPECT_EQ(TryRun(Mode::kTrain, 20).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(cache_->ready());
   compiler_.fail_captures.clear();
@@ -244,7 +245,7 @@ TEST_F(LadderCacheTest, BatchesThatComeRoundedUpKeepTheirRungs) {
   plan_.train_rungs = {Padded(45), Padded(90)};
   plan_.train_schedule.clear();
   plan_.eval_schedule.clear();
-  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 1});
   EXPECT_THAT(Train(45), ElementsAre("capture train 90", "capture train 45", "capture eval 40", "capture eval 20",
                                      "pad 45", "replay train 45"));
   EXPECT_EQ(Stats().rungs, 2);
@@ -259,7 +260,7 @@ TEST_F(LadderCacheTest, WhereNothingIsPlannedShapesAreExact) {
 
 TEST_F(LadderCacheTest, ReplaysAreTimedEntryByEntry) {
   compiler_.replay_time = absl::Milliseconds(3);
-  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
   for (const int64_t nodes : {20, 25, 80}) Train(nodes);
   std::map<int64_t, std::pair<int64_t, double>> costs;
   for (const EntryInfo& info : cache_->entries())
@@ -273,7 +274,7 @@ TEST_F(LadderCacheTest, ReplaysAreTimedEntryByEntry) {
 // ---- Commands.
 
 TEST_F(LadderCacheTest, AnotherNumberOfRungsIsAnotherLadder) {
-  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 1});
   Train(25);
   EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 1, {.rungs = 2}), Contains("drop train 90"));
   EXPECT_FALSE(cache_->ready());
@@ -287,18 +288,19 @@ TEST_F(LadderCacheTest, EachKindDropsWhatIsOfAnother) {
   compiler_.no_dynamic_reason.clear();
   Make(kLadder);
   Train(25);
-  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 1, {.shapes = Shapes::kDynamic}), testing::SizeIs(9));
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 1, {.shapes = spec::Shapes::kDynamic}), testing::SizeIs(9));
   EXPECT_THAT(Train(25, 1),
               ElementsAre("capture every train", "capture every eval", "pad 25", "replay every train 25"));
-  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 2, {.freeze_at = 1, .shapes = Shapes::kExact}), testing::SizeIs(2));
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 2, {.freeze_at = 1, .shapes = spec::Shapes::kExact}),
+              testing::SizeIs(2));
   EXPECT_EQ(cache_->captures_ahead(), 0) << "exact shapes are captured as they come";
   EXPECT_THAT(Train(25, 2), Contains("capture train 25"));
-  Apply(CommandKind::kUpdatePolicy, 3, {.shapes = Shapes::kLadder, .rungs = 1});
+  Apply(CommandKind::kUpdatePolicy, 3, {.shapes = spec::Shapes::kLadder, .rungs = 1});
   EXPECT_THAT(Train(25, 3), ElementsAre("capture train 90", "capture eval 40", "pad 90", "replay train 90"));
 }
 
 TEST_F(LadderCacheTest, AClearOfAFrozenCacheIsMadeGoodBeforeTheNextStep) {
-  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 1});
   Train(25);
   Apply(CommandKind::kClear, 1);
   EXPECT_TRUE(cache_->snapshot().frozen);
@@ -307,7 +309,7 @@ TEST_F(LadderCacheTest, AClearOfAFrozenCacheIsMadeGoodBeforeTheNextStep) {
 }
 
 TEST_F(LadderCacheTest, AThawedCacheCapturesAsItGoes) {
-  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 1});
   Apply(CommandKind::kThaw);
   EXPECT_THAT(Train(25), ElementsAre("capture train 90", "pad 90", "replay train 90"));
   EXPECT_THAT(Eval(25), ElementsAre("capture eval 40", "pad 40", "replay eval 40"));
@@ -317,11 +319,11 @@ TEST_F(LadderCacheTest, AThawedCacheCapturesAsItGoes) {
 // ---- Resumes.
 
 TEST_F(LadderCacheTest, AResumePadsAsBeforeAndCapturesFirst) {
-  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
   Train(25);
   const Snapshot snapshot = *SnapshotFromJson(ToJson(cache_->snapshot()));
   const std::vector<EntryInfo> entries = *EntriesFromJson(ToJson(cache_->entries()));
-  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
   cache_->Restore(snapshot, entries);
   EXPECT_EQ(Stats().rungs, 2);
   EXPECT_EQ(Stats().awaiting_recapture, 2);
@@ -335,12 +337,12 @@ TEST_F(LadderCacheTest, AResumePadsAsBeforeAndCapturesFirst) {
 
 // A run that is stopped between two captures goes on with the others.
 TEST_F(LadderCacheTest, AResumeInTheMiddleOfAWarmUpEndsIt) {
-  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
   ASSERT_TRUE(cache_->CaptureNext(0).ok());
   EXPECT_THAT(compiler_.Take(), ElementsAre("capture train 90"));
   const Snapshot snapshot = cache_->snapshot();
   const std::vector<EntryInfo> entries = cache_->entries();
-  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  Make({.shapes = spec::Shapes::kLadder, .rungs = 2});
   cache_->Restore(snapshot, entries);
   EXPECT_FALSE(cache_->snapshot().frozen);
   EXPECT_THAT(Train(20), ElementsAre("capture train 90", "capture train 31", "capture eval 40", "capture eval 20",

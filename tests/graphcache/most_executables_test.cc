@@ -13,27 +13,30 @@ TEST(MostExecutables, FollowFromThePolicy) {
   constexpr int64_t kFreezeAt = 97;
   const struct {
     const char* why;
-    PolicyOptions options;
+    spec::PolicyOptions options;
     int64_t dynamic, without;
   } kCases[] = {
       {"one a mode, or a ladder", {}, 2, 8 + 8},
-      {"a ladder", {.shapes = Shapes::kLadder, .rungs = 3}, 3 + 3, 3 + 3},
-      {"rungs of evaluation have a limit of their own", {.shapes = Shapes::kLadder, .rungs = 64}, 64 + 32, 64 + 32},
-      {"exact, frozen, and the ceiling", {.shapes = Shapes::kExact}, 97 + 1 + 32, 97 + 1 + 32},
-      {"exact, frozen late", {.freeze_at = 1000, .shapes = Shapes::kExact}, 97 + 1 + 32, 97 + 1 + 32},
+      {"a ladder", {.shapes = spec::Shapes::kLadder, .rungs = 3}, 3 + 3, 3 + 3},
+      {"rungs of evaluation have a limit of their own",
+       {.shapes = spec::Shapes::kLadder, .rungs = 64},
+       64 + 32,
+       64 + 32},
+      {"exact, frozen, and the ceiling", {.shapes = spec::Shapes::kExact}, 97 + 1 + 32, 97 + 1 + 32},
+      {"exact, frozen late", {.freeze_at = 1000, .shapes = spec::Shapes::kExact}, 97 + 1 + 32, 97 + 1 + 32},
       {"exact, frozen, with the shapes that come",
-       {.on_miss = OnMiss::kTransient, .shapes = Shapes::kExact},
+       {.on_miss = spec::OnMiss::kTransient, .shapes = spec::Shapes::kExact},
        97 + 50,
        97 + 50},
       {"exact, frozen, where a miss ends the job",
-       {.on_miss = OnMiss::kReject, .shapes = Shapes::kExact},
+       {.on_miss = spec::OnMiss::kReject, .shapes = spec::Shapes::kExact},
        97 + 32,
        97 + 32},
-      {"all that come", {.policy = Policy::kAlways}, 350, 350},
-      {"within the limit", {.policy = Policy::kAlways, .max_executables = 10}, 10, 10},
-      {"without a limit", {.policy = Policy::kAlways, .max_executables = 0}, 350, 350},
-      {"nothing is kept", {.policy = Policy::kNever}, 0, 0},
-      {"one at a time", {.policy = Policy::kClearPerStep}, 1, 1},
+      {"all that come", {.policy = spec::Policy::kAlways}, 350, 350},
+      {"within the limit", {.policy = spec::Policy::kAlways, .max_executables = 10}, 10, 10},
+      {"without a limit", {.policy = spec::Policy::kAlways, .max_executables = 0}, 350, 350},
+      {"nothing is kept", {.policy = spec::Policy::kNever}, 0, 0},
+      {"one at a time", {.policy = spec::Policy::kClearPerStep}, 1, 1},
   };
   for (const auto& c : kCases) {
     EXPECT_EQ(MostExecutables(c.options, plan, /*dynamic=*/true, kFreezeAt), c.dynamic) << c.why;

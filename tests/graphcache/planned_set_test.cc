@@ -60,26 +60,30 @@ TEST(PlanExecutables, OfExactShapesTheCeilingIsTheFirstToBeSealedWith) {
 }
 
 TEST(PlanExecutables, TheOneOfEveryShapeIsPlannedWhateverAMissMeans) {
-  for (const OnMiss on_miss : {OnMiss::kPad, OnMiss::kReject, OnMiss::kEager, OnMiss::kTransient}) {
+  for (const spec::OnMiss on_miss :
+       {spec::OnMiss::kPad, spec::OnMiss::kReject, spec::OnMiss::kEager, spec::OnMiss::kTransient}) {
     for (const int64_t limit : {0, 1}) {
       const PlannedSet set =
           PlanExecutables({.on_miss = on_miss, .max_executables = limit}, Plan(), {Form::kDynamic, Form::kDynamic}, 0);
-      EXPECT_FALSE(set[0].shapes.empty()) << kOnMissNames.Name(on_miss);
-      EXPECT_EQ(set[0].most, 1) << kOnMissNames.Name(on_miss);
-      EXPECT_EQ(set[1].most, limit == 1 ? 0 : 1) << kOnMissNames.Name(on_miss);
+      EXPECT_FALSE(set[0].shapes.empty()) << spec::kOnMissNames.Name(on_miss);
+      EXPECT_EQ(set[0].most, 1) << spec::kOnMissNames.Name(on_miss);
+      EXPECT_EQ(set[1].most, limit == 1 ? 0 : 1) << spec::kOnMissNames.Name(on_miss);
     }
   }
 }
 
 TEST(PlanExecutables, OfExactShapesOnlyACacheThatPadsOrRejectsSealsWithMoreThanCame) {
   const struct {
-    OnMiss on_miss;
+    spec::OnMiss on_miss;
     size_t train, eval;
-  } kCases[] = {{OnMiss::kPad, 1, 5}, {OnMiss::kReject, 0, 5}, {OnMiss::kEager, 0, 0}, {OnMiss::kTransient, 0, 0}};
+  } kCases[] = {{spec::OnMiss::kPad, 1, 5},
+                {spec::OnMiss::kReject, 0, 5},
+                {spec::OnMiss::kEager, 0, 0},
+                {spec::OnMiss::kTransient, 0, 0}};
   for (const auto& c : kCases) {
     const PlannedSet set = PlanExecutables({.on_miss = c.on_miss}, Plan(), {Form::kExact, Form::kExact}, 7);
-    EXPECT_EQ(set[0].shapes.size(), c.train) << kOnMissNames.Name(c.on_miss);
-    EXPECT_EQ(set[1].shapes.size(), c.eval) << kOnMissNames.Name(c.on_miss);
+    EXPECT_EQ(set[0].shapes.size(), c.train) << spec::kOnMissNames.Name(c.on_miss);
+    EXPECT_EQ(set[1].shapes.size(), c.eval) << spec::kOnMissNames.Name(c.on_miss);
   }
 }
 

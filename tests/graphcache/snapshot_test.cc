@@ -38,10 +38,10 @@ ModeStats FilledStats(int64_t base) {
 // No field at its default.
 Snapshot Filled() {
   Snapshot s;
-  s.options = {.policy = Policy::kClearPerStep,
+  s.options = {.policy = spec::Policy::kClearPerStep,
                .freeze_at = 12,
-               .on_miss = OnMiss::kTransient,
-               .shapes = Shapes::kDynamic,
+               .on_miss = spec::OnMiss::kTransient,
+               .shapes = spec::Shapes::kDynamic,
                .rungs = 13,
                .audit_every = 7,
                .strict = true,

@@ -17,8 +17,8 @@ using testing::Not;
 class StrictCacheTest : public CacheFixture {
  protected:
   // Strict, frozen after two training shapes.
-  void MakeSealed(OnMiss on_miss, bool strict = true) {
-    Make({.freeze_at = 2, .on_miss = on_miss, .shapes = Shapes::kExact, .strict = strict});
+  void MakeSealed(spec::OnMiss on_miss, bool strict = true) {
+    Make({.freeze_at = 2, .on_miss = on_miss, .shapes = spec::Shapes::kExact, .strict = strict});
     Train(5, 0);
     Train(6, 1);
     ASSERT_TRUE(cache_->snapshot().frozen);
@@ -35,7 +35,7 @@ class StrictCacheTest : public CacheFixture {
 };
 
 TEST_F(StrictCacheTest, ASealedOneBearsReplaysAlone) {
-  MakeSealed(OnMiss::kPad);
+  MakeSealed(spec::OnMiss::kPad);
   Train(5, 2);
   Train(80, 3);  // padded to the ceiling
   const ErrorReason reason = ExpectStrict(Mode::kTrain, 95);
@@ -46,25 +46,25 @@ TEST_F(StrictCacheTest, ASealedOneBearsReplaysAlone) {
 }
 
 TEST_F(StrictCacheTest, ATransientCaptureIsOne) {
-  MakeSealed(OnMiss::kTransient);
+  MakeSealed(spec::OnMiss::kTransient);
   ExpectStrict(Mode::kTrain, 80);
   EXPECT_EQ(Stats().frozen_captures, 0);
 }
 
 TEST_F(StrictCacheTest, AnEagerStepIsOne) {
-  MakeSealed(OnMiss::kEager);
+  MakeSealed(spec::OnMiss::kEager);
   ExpectStrict(Mode::kTrain, 80);
   EXPECT_EQ(Stats().eager_steps, 0);
 }
 
 TEST_F(StrictCacheTest, WithoutItTheySayWhyAndGoOn) {
-  MakeSealed(OnMiss::kEager, /*strict=*/false);
+  MakeSealed(spec::OnMiss::kEager, /*strict=*/false);
   Train(80, 2);
   EXPECT_EQ(Stats().eager_steps, 1);
 }
 
 TEST_F(StrictCacheTest, RecapturesAndCommandsAreNone) {
-  MakeSealed(OnMiss::kPad);
+  MakeSealed(spec::OnMiss::kPad);
   const Snapshot snapshot = cache_->snapshot();
   const std::vector<EntryInfo> entries = cache_->entries();
   Make(snapshot.options);
@@ -78,7 +78,7 @@ TEST_F(StrictCacheTest, RecapturesAndCommandsAreNone) {
 
 TEST_F(StrictCacheTest, AGraphBreakIsOneBeforeTheSealToo) {
   compiler_.breaks[Mode::kTrain] = "aten::item";
-  Make({.shapes = Shapes::kExact, .strict = true});
+  Make({.shapes = spec::Shapes::kExact, .strict = true});
   const ErrorReason reason = ExpectStrict(Mode::kTrain, 5);
   EXPECT_EQ(reason.metadata.at("cause"), "graph-break");
   EXPECT_EQ(reason.metadata.at("op"), "aten::item");
@@ -88,14 +88,14 @@ TEST_F(StrictCacheTest, AGraphBreakIsOneBeforeTheSealToo) {
 TEST_F(StrictCacheTest, AStepThatResistsEveryShapeIsOneWhereThatWasAskedFor) {
   compiler_.no_dynamic_reason.clear();
   compiler_.resisting = {Mode::kTrain};
-  Make({.shapes = Shapes::kDynamic, .strict = true});
+  Make({.shapes = spec::Shapes::kDynamic, .strict = true});
   EXPECT_EQ(ExpectStrict(Mode::kTrain, 5).metadata.at("op"), "aten::zeros");
-  Make({.shapes = Shapes::kAuto, .strict = true});
+  Make({.shapes = spec::Shapes::kAuto, .strict = true});
   EXPECT_THAT(Train(5), Contains("capture train 5")) << "auto means exact shapes then, which seal as well";
 }
 
 TEST_F(StrictCacheTest, OneThatNeverSealsSaysSo) {
-  Make({.policy = Policy::kAlways, .strict = true});
+  Make({.policy = spec::Policy::kAlways, .strict = true});
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("strict, and never freezes by itself")));
   Train(5, 0);
   Train(6, 1);
@@ -119,7 +119,7 @@ class CauseCacheTest : public CacheFixture {
 };
 
 TEST_F(CauseCacheTest, NewSizesAreToldApart) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   TrainShape({10, 20, 33}, 0);
   TrainShape({11, 20, 33}, 1);
   TrainShape({10, 21, 33}, 2);
@@ -137,7 +137,7 @@ TEST_F(CauseCacheTest, NewSizesAreToldApart) {
 }
 
 TEST_F(CauseCacheTest, WhatAFreezeACommandAndAResumeCapture) {
-  Make({.freeze_at = 2, .shapes = Shapes::kExact});
+  Make({.freeze_at = 2, .shapes = spec::Shapes::kExact});
   Train(5, 0);
   Train(6, 1);
   EXPECT_EQ(Captures().of(Cause::kFreeze), 1) << "the ceiling";
@@ -159,7 +159,7 @@ TEST_F(CauseCacheTest, WhatAFreezeACommandAndAResumeCapture) {
 
 TEST_F(CauseCacheTest, OneExecutableForEveryShapeIsOfTheFirstStep) {
   compiler_.no_dynamic_reason.clear();
-  Make({.policy = Policy::kAlways, .shapes = Shapes::kDynamic});
+  Make({.policy = spec::Policy::kAlways, .shapes = spec::Shapes::kDynamic});
   Train(5, 0);
   Train(6, 1);
   EXPECT_EQ(Captures().of(Cause::kFirstStep), 1);
@@ -170,11 +170,11 @@ TEST_F(CauseCacheTest, OneExecutableForEveryShapeIsOfTheFirstStep) {
 }
 
 TEST_F(CauseCacheTest, EagerStepsHaveCausesToo) {
-  Make({.policy = Policy::kNever});
+  Make({.policy = spec::Policy::kNever});
   Train(5, 0);
   EXPECT_EQ(Misses().of(Cause::kPolicy), 1);
   compiler_.breaks[Mode::kTrain] = "aten::item";
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   Train(5, 0);
   Train(6, 1);
   EXPECT_EQ(Misses().of(Cause::kGraphBreak), 2);
@@ -182,7 +182,7 @@ TEST_F(CauseCacheTest, EagerStepsHaveCausesToo) {
 }
 
 TEST_F(CauseCacheTest, TheFirstOfACauseAreLogged) {
-  Make({.policy = Policy::kAlways});
+  Make({.policy = spec::Policy::kAlways});
   for (int64_t nodes = 3; nodes < 9; ++nodes) TrainShape({nodes, 20, 33}, nodes);
   EXPECT_THAT(infos_, ElementsAre("captured the training step of (3 nodes, 20 edges, 33 graphs) in 2000 ms: new-nodes",
                                   "captured the training step of (4 nodes, 20 edges, 33 graphs) in 2000 ms: new-nodes",
@@ -191,7 +191,7 @@ TEST_F(CauseCacheTest, TheFirstOfACauseAreLogged) {
 }
 
 TEST_F(CauseCacheTest, AtItsLimitACacheKeepsNoMore) {
-  Make({.policy = Policy::kAlways, .max_executables = 5});
+  Make({.policy = spec::Policy::kAlways, .max_executables = 5});
   for (int64_t nodes = 3; nodes < 6; ++nodes) Train(nodes, nodes);
   EXPECT_THAT(warnings_, IsEmpty());
   Train(8, 6);
@@ -205,13 +205,13 @@ TEST_F(CauseCacheTest, AtItsLimitACacheKeepsNoMore) {
   EXPECT_EQ(Stats().rejected_inserts, 2);
   EXPECT_EQ(Misses().of(Cause::kLimit), 1);
   EXPECT_EQ(warnings_.size(), 2u) << "each is told once";
-  Make({.policy = Policy::kAlways, .max_executables = 0});
+  Make({.policy = spec::Policy::kAlways, .max_executables = 0});
   for (int64_t nodes = 3; nodes < 30; ++nodes) Train(nodes, nodes);
   EXPECT_EQ(Stats().entries, 27);
 }
 
 TEST_F(CauseCacheTest, TheLimitFreezesACacheThatIsToFreeze) {
-  Make({.freeze_at = 50, .shapes = Shapes::kExact, .max_executables = 3});
+  Make({.freeze_at = 50, .shapes = spec::Shapes::kExact, .max_executables = 3});
   for (int64_t nodes = 3; nodes < 6; ++nodes) Train(nodes, nodes);
   EXPECT_TRUE(cache_->snapshot().frozen);
   EXPECT_THAT(Held(), ElementsAre("train 3", "train 90", "eval 40"))

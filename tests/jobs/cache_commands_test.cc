@@ -19,9 +19,9 @@ namespace {
 
 using graphcache::Command;
 using graphcache::CommandKind;
-using graphcache::Policy;
 using graphcache::PolicyUpdate;
 using graphcache::Snapshot;
+using spec::Policy;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -221,9 +221,9 @@ TEST_F(CacheCommandsTest, AnUpdateOfAQueuedJobThawsItsCacheAsARunningOnes) {
   } kCases[] = {
       {"the policy", {.policy = Policy::kAlways}, true},
       {"the freeze point", {.freeze_at = 3}, true},
-      {"the shapes", {.shapes = graphcache::Shapes::kLadder}, true},
+      {"the shapes", {.shapes = spec::Shapes::kLadder}, true},
       {"the rungs", {.rungs = 3}, true},
-      {"what a miss means", {.on_miss = graphcache::OnMiss::kEager}, false},
+      {"what a miss means", {.on_miss = spec::OnMiss::kEager}, false},
   };
   Server(state_).Create("job-a");
   for (const auto& c : kCases) {

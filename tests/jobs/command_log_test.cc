@@ -68,9 +68,9 @@ TEST(CommandLogTest, WhoWaitsIsGivenBackOnceAndInOrder) {
 }
 
 TEST(CommandLogTest, OptionsFollowEachUpdateInOrder) {
-  using graphcache::OnMiss;
-  using graphcache::Policy;
-  const graphcache::PolicyOptions spec{.policy = Policy::kAlways, .freeze_at = 3};
+  using spec::OnMiss;
+  using spec::Policy;
+  const spec::PolicyOptions spec{.policy = Policy::kAlways, .freeze_at = 3};
   CommandLog log(spec, {{.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kNever}}});
   EXPECT_EQ(CommandLog(spec, {}).state().options, spec);
   EXPECT_EQ(log.state().options.policy, Policy::kNever) << "those of the store";
@@ -78,7 +78,7 @@ TEST(CommandLogTest, OptionsFollowEachUpdateInOrder) {
   log.Append({.sequence = 3, .kind = CommandKind::kUpdatePolicy, .update = {.on_miss = OnMiss::kEager}}, nullptr);
   log.Append({.sequence = 4, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kFreeze}}, nullptr);
   EXPECT_EQ(log.state().options,
-            (graphcache::PolicyOptions{.policy = Policy::kFreeze, .freeze_at = 3, .on_miss = OnMiss::kEager}));
+            (spec::PolicyOptions{.policy = Policy::kFreeze, .freeze_at = 3, .on_miss = OnMiss::kEager}));
 }
 
 }  // namespace

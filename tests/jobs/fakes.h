@@ -160,7 +160,7 @@ class FakeRunner : public train::Runner {
   void SetOnPlan(std::function<void()> on_plan) { on_plan_ = std::move(on_plan); }
   // Instead of training.
   void SetScript(Script script) { script_ = std::move(script); }
-  using Check = std::function<absl::Status(const train::TrainOptions&, const data::ImportedSummary&, std::string_view)>;
+  using Check = std::function<absl::Status(const spec::TrainOptions&, const data::ImportedSummary&, std::string_view)>;
   void SetCheck(Check check) { check_ = std::move(check); }
   void SetCompatible(absl::Status status) {
     check_ = [status](const auto&, const auto&, std::string_view) { return status; };
@@ -196,14 +196,14 @@ class FakeRunner : public train::Runner {
     if (script_) return script_(request, context);
     return Train(request, context);
   }
-  absl::Status CheckCompatible(const train::TrainOptions& options, const data::ImportedSummary& summary,
+  absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                std::string_view prefix) const override {
     return check_ ? check_(options, summary, prefix) : absl::OkStatus();
   }
   // Called by CheckInitialWeights before it answers, as weights whose reading and checking take long.
   void OnInitialWeights(std::function<void()> hook) { on_initial_weights_ = std::move(hook); }
   // Weights of a file that ends with "weights" are fine.
-  absl::Status CheckInitialWeights(const train::TrainOptions&, const data::ImportedSummary&, std::string_view file,
+  absl::Status CheckInitialWeights(const spec::TrainOptions&, const data::ImportedSummary&, std::string_view file,
                                    std::string_view prefix, const train::WeightsTarget& target) const override {
     weights_of_other_dataset_ = target.other_dataset;
     if (on_initial_weights_) on_initial_weights_();

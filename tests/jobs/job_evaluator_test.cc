@@ -40,7 +40,7 @@ TEST_F(JobEvaluatorTest, WhatARequestLeavesOpenIsTheJobs) {
   ASSERT_EQ(evaluation.status(), absl::OkStatus());
   EXPECT_EQ(evaluation->dataset, DatasetId("zinc"));
   EXPECT_EQ(evaluation->rows, EvaluatedRows::kTest);
-  EXPECT_THAT(evaluation->metrics, ElementsAre(nn::Metric::kMae));
+  EXPECT_THAT(evaluation->metrics, ElementsAre(spec::Metric::kMae));
   EXPECT_EQ(evaluation->result.rows, 20);
   const train::EvaluateRequest pass = server_.runner().evaluated();
   EXPECT_EQ(pass.weights, "the best");
@@ -52,10 +52,10 @@ TEST_F(JobEvaluatorTest, WhatARequestLeavesOpenIsTheJobs) {
 
 TEST_F(JobEvaluatorTest, OfAnotherDatasetAllRowsAreMeant) {
   server_.catalog().Put("other");
-  const auto evaluation = Evaluate({.dataset = DatasetId("other"), .metrics = {nn::Metric::kR2, nn::Metric::kMae}});
+  const auto evaluation = Evaluate({.dataset = DatasetId("other"), .metrics = {spec::Metric::kR2, spec::Metric::kMae}});
   ASSERT_EQ(evaluation.status(), absl::OkStatus());
   EXPECT_EQ(evaluation->rows, EvaluatedRows::kAll);
-  EXPECT_THAT(evaluation->metrics, ElementsAre(nn::Metric::kR2, nn::Metric::kMae));
+  EXPECT_THAT(evaluation->metrics, ElementsAre(spec::Metric::kR2, spec::Metric::kMae));
   EXPECT_TRUE(server_.runner().evaluated().trained_on.has_value());
   EXPECT_TRUE(server_.runner().evaluated().other_dataset);
   ASSERT_TRUE(Evaluate({.dataset = DatasetId("other"), .allow_unknown_categories = true}).ok());
@@ -82,7 +82,7 @@ TEST_F(JobEvaluatorTest, OtherDataUnderTheNameOfTheJobsAreAnotherDataset) {
 }
 
 TEST_F(JobEvaluatorTest, WeightsAreOfTheBestEpochTheLastOrACheckpoint) {
-  ASSERT_EQ(Evaluate({.weights = train::JobWeights::kLast}).status(), absl::OkStatus());
+  ASSERT_EQ(Evaluate({.weights = spec::JobWeights::kLast}).status(), absl::OkStatus());
   EXPECT_EQ(weights(), "the last");
   const absl::Status none = Evaluate({.checkpoint_step = 7}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(none));
@@ -97,7 +97,7 @@ TEST_F(JobEvaluatorTest, WeightsAreOfTheBestEpochTheLastOrACheckpoint) {
 TEST_F(JobEvaluatorTest, WhatIsNotThereOrDoesNotGoIsRefused) {
   EXPECT_TRUE(absl::IsNotFound(Evaluate({.job = JobId("none")}).status()));
   EXPECT_TRUE(absl::IsNotFound(Evaluate({.dataset = DatasetId("none")}).status()));
-  const absl::Status metric = Evaluate({.metrics = {nn::Metric::kAccuracy}}).status();
+  const absl::Status metric = Evaluate({.metrics = {spec::Metric::kAccuracy}}).status();
   EXPECT_THAT(std::string(metric.message()), HasSubstr("metrics[0]: accuracy does not measure loss l1"));
 }
 

@@ -13,7 +13,7 @@
 namespace permafrost::jobs {
 namespace {
 
-absl::StatusOr<JobSpec> SpecOf(const std::string& text) {
+absl::StatusOr<spec::JobSpec> SpecOf(const std::string& text) {
   PF_ASSIGN_OR_RETURN(const SpecColumn column, SpecFromJson(text));
   return column.spec;
 }
@@ -78,21 +78,21 @@ TEST(JobJsonTest, AnEpochKeepsWhatTheCacheDidAndAnOlderOneHasNone) {
 }
 
 TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
-  JobSpec spec;
+  spec::JobSpec spec;
   spec.train.dataset = DatasetId("zinc-12k");
-  spec.train.model = {.architecture = nn::Architecture::kGine,
+  spec.train.model = {.architecture = spec::Architecture::kGine,
                       .hidden_channels = 17,
                       .num_layers = 3,
-                      .pooling = nn::Pooling::kSum,
+                      .pooling = spec::Pooling::kSum,
                       .dropout = 0.25,
                       .virtual_node = true,
-                      .lowering = nn::Lowering::kShapeFree,
-                      .precision = nn::Precision::kBfloat16};
-  spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW,
+                      .lowering = spec::Lowering::kShapeFree,
+                      .precision = spec::Precision::kBfloat16};
+  spec.train.optimizer = {spec::OptimizerAlgorithm::kAdamW,
                           0.1 + 0.2,
                           1e-17,
                           2.5,
-                          nn::Schedule::kCosine,
+                          spec::Schedule::kCosine,
                           100,
                           0.9,
                           true,
@@ -101,20 +101,20 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
                           5,
                           0.1 + 0.2,
                           1e-19,
-                          nn::WeightDecayOf::kFirstLayer,
+                          spec::WeightDecayOf::kFirstLayer,
                           0.999,
                           8};
-  spec.train.loss = nn::Loss::kMse;
+  spec.train.loss = spec::Loss::kMse;
   spec.train.epochs = 7;
   spec.train.patience = 3;
   spec.train.batch_size = 9;
   spec.train.seed = std::numeric_limits<uint64_t>::max();
   spec.train.checkpoint = {11, 5};
   spec.train.graph_cache = {
-      graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject, graphcache::Shapes::kLadder, 5, 7, true, 9};
-  spec.train.batching = {data::BatchingKind::kBudget, 700, 1500};
-  spec.train.metrics = {nn::Metric::kR2, nn::Metric::kMae};
-  spec.train.init_from = {JobId("first"), "/data/w.safetensors", train::JobWeights::kLast, true};
+      spec::Policy::kClearPerStep, 12, spec::OnMiss::kReject, spec::Shapes::kLadder, 5, 7, true, 9};
+  spec.train.batching = {spec::BatchingKind::kBudget, 700, 1500};
+  spec.train.metrics = {spec::Metric::kR2, spec::Metric::kMae};
+  spec.train.init_from = {JobId("first"), "/data/w.safetensors", spec::JobWeights::kLast, true};
   spec.train.fixed_parameters = {"convs.0", "head"};
   spec.train.cross_validation = {.folds = 10, .fold = 9, .seed = std::numeric_limits<uint64_t>::max()};
   spec.priority = -42;
@@ -124,39 +124,39 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
 }
 
 TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
-  JobSpec spec;
-  spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  spec::JobSpec spec;
+  spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
   spec.train.links = {.enabled = true,
                       .given = true,
                       .split = {.valid_part = 0.2, .test_part = 0.3, .seed = std::numeric_limits<uint64_t>::max()},
                       .negatives = 4,
                       .eval_negatives = 50,
-                      .sampling = data::NegativeSampling::kDegree,
-                      .score = nn::LinkScore::kMlp};
+                      .sampling = spec::NegativeSampling::kDegree,
+                      .score = spec::LinkScore::kMlp};
   spec.train.node2vec = {
       .walk_length = 9, .context_size = 3, .walks_per_node = 2, .p = 0.5, .q = 8, .num_negative_samples = 7};
-  spec.train.model = {.architecture = nn::Architecture::kGatv2,
-                      .level = nn::ModelLevel::kNode,
+  spec.train.model = {.architecture = spec::Architecture::kGatv2,
+                      .level = spec::ModelLevel::kNode,
                       .hidden_channels = 24,
                       .num_layers = 3,
                       .dropout = 0.5,
                       .input_dropout = 0.25,
                       .heads = 8,
-                      .aggregation = nn::Aggregation::kMax,
-                      .norm = nn::Norm::kLayer,
+                      .aggregation = spec::Aggregation::kMax,
+                      .norm = spec::Norm::kLayer,
                       .residual = true,
-                      .jumping_knowledge = nn::JumpingKnowledge::kMax,
+                      .jumping_knowledge = spec::JumpingKnowledge::kMax,
                       .virtual_node = true,
                       .normalize_features = true,
-                      .node_inputs = nn::NodeInputs::kDegree,
-                      .edge_inputs = nn::EdgeInputs::kWeights,
+                      .node_inputs = spec::NodeInputs::kDegree,
+                      .edge_inputs = spec::EdgeInputs::kWeights,
                       .own_degree_columns = true};
-  spec.train.nodes.sampler = data::SamplerKind::kLabor;
+  spec.train.nodes.sampler = spec::SamplerKind::kLabor;
   spec.train.nodes.disjoint = true;
-  spec.train.nodes.temporal = data::TemporalSampling::kLast;
+  spec.train.nodes.temporal = spec::TemporalSampling::kLast;
   spec.train.nodes.seed_time = std::numeric_limits<int64_t>::min();
   spec.train.dataset = DatasetId("products");
-  spec.train.loss = nn::Loss::kBce;
+  spec.train.loss = spec::Loss::kBce;
   spec.train.class_weights = {0.1, 2.0 / 3};
   spec.train.nodes = {{15, -1}, {20, 10}, true, true, true, 63, false};
   const auto back = SpecOf(ToJson(SpecColumn{.spec = spec, .dataset_uid = {}}));
@@ -171,9 +171,9 @@ TEST(JobJsonTest, ASpecOfBeforeFeaturesOfEdgesReadsNone) {
     EXPECT_TRUE(spec.ok()) << spec.status();
     return spec->train.model.edge_inputs;
   };
-  EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "node"})"), nn::EdgeInputs::kNone);
-  EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "graph"})"), nn::EdgeInputs::kAuto);
-  EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "node", "edge_inputs": "auto"})"), nn::EdgeInputs::kAuto);
+  EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "node"})"), spec::EdgeInputs::kNone);
+  EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "graph"})"), spec::EdgeInputs::kAuto);
+  EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "node", "edge_inputs": "auto"})"), spec::EdgeInputs::kAuto);
 }
 
 // Their weights have as many columns as their graph's degrees asked for.
@@ -186,10 +186,10 @@ TEST(JobJsonTest, ASpecOfBeforeDegreesHadTheSameColumnsOnEveryGraphHasItsOwn) {
   EXPECT_TRUE(own(R"({"architecture": "gcn", "level": "node", "node_inputs": "degree"})"));
   EXPECT_FALSE(own(R"({"architecture": "gcn", "level": "node", "node_inputs": "constant"})"));
   EXPECT_FALSE(own(R"({"architecture": "gin", "level": "graph", "node_inputs": "degree"})"));
-  JobSpec made;
-  made.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  spec::JobSpec made;
+  made.train = spec::DefaultOptions(spec::ModelLevel::kNode);
   made.train.dataset = DatasetId("a");
-  made.train.model.node_inputs = nn::NodeInputs::kDegree;
+  made.train.model.node_inputs = spec::NodeInputs::kDegree;
   const auto back = SpecOf(ToJson(SpecColumn{.spec = made, .dataset_uid = {}}));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_FALSE(back->train.model.own_degree_columns) << "a job of this version";
@@ -201,7 +201,7 @@ TEST(JobJsonTest, WhatIsSampledAheadOfNothingIsTheDefault) {
     EXPECT_TRUE(spec.ok()) << spec.status();
     return spec->train.nodes.look_ahead;
   };
-  EXPECT_EQ(look_ahead(R"({"look_ahead": 8})"), train::NodeTrainingOptions().look_ahead) << "as older servers wrote it";
+  EXPECT_EQ(look_ahead(R"({"look_ahead": 8})"), spec::NodeTrainingOptions().look_ahead) << "as older servers wrote it";
   EXPECT_EQ(look_ahead(R"({"look_ahead": 8, "fan_outs": [5]})"), 8);
 }
 
@@ -209,10 +209,10 @@ TEST(JobJsonTest, ASpecOfBeforeGraphCachesReadsAsTheDefaults) {
   const auto back = SpecOf(
       R"({"dataset": "zinc", "model": {"hidden_channels": 8}, "optimizer": {"algorithm": "adamw"}, "epochs": 3})");
   ASSERT_TRUE(back.ok()) << back.status();
-  JobSpec want;
+  spec::JobSpec want;
   want.train.dataset = DatasetId("zinc");
   want.train.model.hidden_channels = 8;
-  want.train.optimizer.algorithm = nn::OptimizerAlgorithm::kAdamW;
+  want.train.optimizer.algorithm = spec::OptimizerAlgorithm::kAdamW;
   want.train.epochs = 3;
   EXPECT_EQ(*back, want);
 }
@@ -277,15 +277,15 @@ TEST(JobJsonTest, ResultRoundTrips) {
 TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
   const auto older = SpecOf(R"({"dataset":"zinc"})");
   ASSERT_TRUE(older.ok()) << older.status();
-  JobSpec defaults;
+  spec::JobSpec defaults;
   defaults.train.dataset = DatasetId("zinc");
   EXPECT_EQ(*older, defaults);
   for (const auto& [name, architecture] :
-       {std::pair{"sage", nn::Architecture::kSage}, {"gcn", nn::Architecture::kGcn}}) {
+       {std::pair{"sage", spec::Architecture::kSage}, {"gcn", spec::Architecture::kGcn}}) {
     const auto of_nodes = SpecOf(absl::StrCat(R"({"dataset":"cora","model":{"architecture":")", name, R"("}})"));
     ASSERT_TRUE(of_nodes.ok()) << of_nodes.status();
-    EXPECT_EQ(of_nodes->train.model.level, nn::ModelLevel::kNode) << "models had one level each";
-    EXPECT_EQ(of_nodes->train.model.norm, nn::Norm::kNone);
+    EXPECT_EQ(of_nodes->train.model.level, spec::ModelLevel::kNode) << "models had one level each";
+    EXPECT_EQ(of_nodes->train.model.norm, spec::Norm::kNone);
   }
   const auto before_deaths_were_counted = ProgressFromJson(R"({"checkpoint_step":7})");
   ASSERT_TRUE(before_deaths_were_counted.ok()) << before_deaths_were_counted.status();

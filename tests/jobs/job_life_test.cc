@@ -44,7 +44,7 @@ class JobLifeTest : public testing::Test {
     std::filesystem::copy(server_.state_dir(), copy, std::filesystem::copy_options::recursive);
     return copy;
   }
-  Job CreateLimited(const std::string& id, const JobLimits& limits) {
+  Job CreateLimited(const std::string& id, const spec::JobLimits& limits) {
     CreateRequest request = Server::Request(id, 3);
     request.spec.limits = limits;
     const auto job = server_->Create(request);

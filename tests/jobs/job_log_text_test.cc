@@ -27,7 +27,7 @@ TEST(JobLogTextTest, SubmittedNamesWhatMatters) {
 
 TEST(JobLogTextTest, SubmittedTellsHowANodeLevelJobSamples) {
   Job job = AJob();
-  job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  job.spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
   EXPECT_THAT(SubmittedLine(job), HasSubstr("sage 2 x 64, the whole graph a step, loss cross-entropy"));
   job.spec.train.nodes.fan_outs = {15, -1};
   EXPECT_THAT(SubmittedLine(job), HasSubstr("sage 2 x 64, fan-out 15,all, loss"));
@@ -38,9 +38,9 @@ TEST(JobLogTextTest, SubmittedTellsHowANodeLevelJobSamples) {
 
 TEST(JobLogTextTest, SubmittedTellsTheBudgetOfSampledBlocks) {
   Job job = AJob();
-  job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  job.spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
   job.spec.train.nodes.fan_outs = {15, 10};
-  job.spec.train.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 5000, .max_edges = 9000};
+  job.spec.train.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 5000, .max_edges = 9000};
   EXPECT_THAT(SubmittedLine(job), HasSubstr("batch size 1024, blocks of at most 5000 nodes and 9000 edges, seed"));
   job.spec.train.batching.max_nodes = 0;
   EXPECT_THAT(SubmittedLine(job), HasSubstr("batch size 1024, blocks of at most 9000 edges, seed"));
@@ -54,7 +54,7 @@ TEST(JobLogTextTest, StartedAndResumedDiffer) {
 }
 
 TEST(JobLogTextTest, EpochsReadAsATable) {
-  train::TrainOptions options;
+  spec::TrainOptions options;
   options.epochs = 100;
   const std::string ninth = EpochLine({9, 0.5, 0.25, 0.125, 1e-3, 1, 0.5, 20000}, options);
   const std::string tenth = EpochLine({100, 12.5, 0.25, 0.125, 1e-3, 10, 0.5, 100}, options);
@@ -67,15 +67,15 @@ TEST(JobLogTextTest, EpochsReadAsATable) {
 
 TEST(JobLogTextTest, TheMetricHasItsName) {
   const struct {
-    nn::Loss loss;
+    spec::Loss loss;
     const char* name;
-  } kCases[] = {{nn::Loss::kL1, "MAE"},
-                {nn::Loss::kMse, "MAE"},
-                {nn::Loss::kCrossEntropy, "accuracy"},
-                {nn::Loss::kBce, "ROC-AUC"}};
+  } kCases[] = {{spec::Loss::kL1, "MAE"},
+                {spec::Loss::kMse, "MAE"},
+                {spec::Loss::kCrossEntropy, "accuracy"},
+                {spec::Loss::kBce, "ROC-AUC"}};
   for (const auto& c : kCases) {
     Job job = AJob();
-    job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+    job.spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
     job.spec.train.loss = c.loss;
     job.state = JobState::kSucceeded;
     job.result = train::RunResult{18, 0.25, 0.5, 0, 0.75, 0, 60, 1.5, 1};

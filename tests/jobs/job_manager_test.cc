@@ -89,7 +89,7 @@ TEST_F(JobManagerTest, ALargeGraphIsCheckedAndOpenedAsSuch) {
   summary.nodes = 2708;
   server_.catalog().PutGraph("cora", summary);
   int64_t nodes = 0;
-  server_.runner().SetCheck([&](const train::TrainOptions&, const data::ImportedSummary& checked, std::string_view) {
+  server_.runner().SetCheck([&](const spec::TrainOptions&, const data::ImportedSummary& checked, std::string_view) {
     nodes = std::get<data::GraphSummary>(checked).nodes;
     return absl::OkStatus();
   });
@@ -100,7 +100,7 @@ TEST_F(JobManagerTest, ALargeGraphIsCheckedAndOpenedAsSuch) {
   });
   server_->Start();
   CreateRequest request = Server::Request("job-a");
-  request.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  request.spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
   request.spec.train.dataset = DatasetId("cora");
   ASSERT_TRUE(server_->Create(request).ok());
   server_.AwaitEnd("job-a");

@@ -60,7 +60,7 @@ TEST_F(JobSchemaTest, AFileOfVersion1IsBroughtUpToDateWithItsJobs) {
     ASSERT_TRUE(found.ok()) << found.status();
     job = *found;
     EXPECT_EQ(job.spec.train.epochs, 3);
-    EXPECT_EQ(job.spec.train.graph_cache, graphcache::PolicyOptions());
+    EXPECT_EQ(job.spec.train.graph_cache, spec::PolicyOptions());
     EXPECT_EQ(job.dataset_uid, "") << "its dataset is known by the times";
     EXPECT_EQ(job.epochs.size(), 1u);
     EXPECT_EQ(store->GetGraphCache(job.id).value(), std::nullopt);
@@ -136,7 +136,7 @@ TEST_F(JobSchemaTest, JobsOfVersion3HaveNoLabelsAndCanBeGivenSome) {
     EXPECT_FALSE(job.pausing);
     EXPECT_EQ(job.history, StateHistory()) << "what came before is not known";
     EXPECT_EQ(job.failure, Failure());
-    EXPECT_EQ(job.spec.limits, JobLimits());
+    EXPECT_EQ(job.spec.limits, spec::JobLimits());
     job.labels = {{"team", "gnn"}};
     job.spec.priority = 9;
     EXPECT_TRUE(store->Describe(job).ok());

@@ -8,7 +8,7 @@ using ::testing::HasSubstr;
 
 class PlannerTest : public testing::Test {
  protected:
-  static JobSpec Spec() { return Server::Request("planned").spec; }
+  static spec::JobSpec Spec() { return Server::Request("planned").spec; }
   absl::StatusOr<graphcache::CachePlan> Plan(bool measure) { return server_->PlanGraphCache(Spec(), measure, wanted_); }
   // Until the device thread waits for jobs.
   graphcache::CachePlan AwaitMeasured() {
@@ -112,7 +112,7 @@ TEST_F(PlannerTest, WhatNobodyWaitsForIsGivenUp) {
 }
 
 TEST_F(PlannerTest, RefusesWhatCreateRefuses) {
-  JobSpec spec = Spec();
+  spec::JobSpec spec = Spec();
   spec.train.dataset = DatasetId("none");
   EXPECT_TRUE(absl::IsNotFound(server_->PlanGraphCache(spec, true, wanted_).status()));
   EXPECT_TRUE(absl::IsNotFound(server_->TakeGraphCacheCensus(spec, graphcache::TorchRelease::k2_13, wanted_).status()));

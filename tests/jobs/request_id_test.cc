@@ -92,7 +92,7 @@ TEST_F(RequestIdTest, ACreationIsTheSameByWhatWasAskedForOrByItsSpec) {
   create.asked = "as written";
   ASSERT_TRUE(server_->Create(create).ok());
   CreateRequest read_otherwise = create;
-  read_otherwise.spec.train.model.level = nn::ModelLevel::kNode;
+  read_otherwise.spec.train.model.level = spec::ModelLevel::kNode;
   CreateRequest written_otherwise = create;
   written_otherwise.asked = "in other words";
   CreateRequest other = read_otherwise;
@@ -102,7 +102,7 @@ TEST_F(RequestIdTest, ACreationIsTheSameByWhatWasAskedForOrByItsSpec) {
   for (Server* server : {&server_, &later}) {
     EXPECT_TRUE((*server)->FindCreated("create-1", "as written")->value().same);
     EXPECT_FALSE((*server)->FindCreated("create-1", "")->value().same);
-    EXPECT_EQ((*server)->Create(read_otherwise)->spec.train.model.level, nn::ModelLevel::kGraph) << "as it was read";
+    EXPECT_EQ((*server)->Create(read_otherwise)->spec.train.model.level, spec::ModelLevel::kGraph) << "as it was read";
     EXPECT_TRUE((*server)->Create(written_otherwise).ok());
     EXPECT_EQ(ReasonOf((*server)->Create(other).status()), "REQUEST_ID_REUSED");
   }
@@ -118,18 +118,18 @@ TEST_F(RequestIdTest, AJobOfBeforeThereWereEdgeInputsIsTheSameOne) {
   server_.catalog().PutGraph("graph", {});
   CreateRequest create = Server::Request("job-a");
   create.request_id = "create-1";
-  create.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  create.spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
   create.spec.train.dataset = DatasetId("graph");
-  create.spec.train.model.edge_inputs = nn::EdgeInputs::kNone;  // as its record is read
+  create.spec.train.model.edge_inputs = spec::EdgeInputs::kNone;  // as its record is read
   ASSERT_TRUE(server_->Create(create).ok());
-  create.spec.train.model.edge_inputs = nn::EdgeInputs::kAuto;  // as the same call is read by now
+  create.spec.train.model.edge_inputs = spec::EdgeInputs::kAuto;  // as the same call is read by now
   const auto again = server_->Create(create);
   ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(again->spec.train.model.edge_inputs, nn::EdgeInputs::kNone);
+  EXPECT_EQ(again->spec.train.model.edge_inputs, spec::EdgeInputs::kNone);
   create.id = JobId("job-b");
   create.request_id = "create-2";
   ASSERT_TRUE(server_->Create(create).ok());
-  create.spec.train.model.edge_inputs = nn::EdgeInputs::kNone;
+  create.spec.train.model.edge_inputs = spec::EdgeInputs::kNone;
   EXPECT_EQ(ReasonOf(server_->Create(create).status()), "REQUEST_ID_REUSED") << "one that says so is another one";
 }
 
@@ -137,7 +137,7 @@ TEST_F(RequestIdTest, AJobOfBeforeADefaultChangedIsTheSameOne) {
   server_.catalog().PutGraph("graph", {});
   CreateRequest create = Server::Request("job-a");
   create.request_id = "create-1";
-  create.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  create.spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
   create.spec.train.dataset = DatasetId("graph");
   create.spec.train.nodes.fan_outs = {5, 5};
   const int64_t now = create.spec.train.nodes.look_ahead;

@@ -36,9 +36,9 @@ class RunContextTest : public testing::Test {
   std::atomic<bool> draining_{false};
   telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}, {"new-nodes", "resume"}};
   LiveRun live_{LiveRun::Cache(),
-                std::make_shared<CommandLog>(graphcache::PolicyOptions(), std::vector<graphcache::Command>()),
-                Trouble(), absl::Hours(1), JobLimits()};
-  train::TrainOptions options_;
+                std::make_shared<CommandLog>(spec::PolicyOptions(), std::vector<graphcache::Command>()), Trouble(),
+                absl::Hours(1), spec::JobLimits()};
+  spec::TrainOptions options_;
   absl::Duration now_;
   int notices_ = 0;
   std::vector<int64_t> stored_steps_, marked_steps_;

@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 
 // A job that begins with the weights of another, or of a file.
-CreateRequest BeginningWith(const std::string& id, const train::InitialWeights& from) {
+CreateRequest BeginningWith(const std::string& id, const spec::InitialWeights& from) {
   CreateRequest request = Server::Request(id);
   request.spec.train.init_from = from;
   return request;
@@ -73,11 +73,11 @@ TEST_F(WeightsAdmissionTest, RowsOfNodesAreMappedFromTheDatasetOfTheirJob) {
 
 TEST_F(WeightsAdmissionTest, WeightsToBeginWithAreCheckedBeforeTheJobIsMade) {
   server_.Create("waiting");
-  const auto of_job = [&](const char* id, train::JobWeights weights = train::JobWeights::kBest) {
+  const auto of_job = [&](const char* id, spec::JobWeights weights = spec::JobWeights::kBest) {
     return server_->Create(BeginningWith("job-a", {.job = JobId(id), .weights = weights})).status();
   };
   EXPECT_TRUE(absl::IsNotFound(of_job("nobody")));
-  const absl::Status early = of_job("waiting", train::JobWeights::kLast);
+  const absl::Status early = of_job("waiting", spec::JobWeights::kLast);
   EXPECT_EQ(early.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(ReasonOf(early), "ARTIFACT_NOT_READY");
   EXPECT_THAT(early.message(), HasSubstr("job waiting has not made its last weights yet"));

@@ -22,7 +22,7 @@ namespace {
 
 using device::FakeMps;
 using graphcache::Cause;
-using graphcache::Policy;
+using spec::Policy;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -52,18 +52,18 @@ class MpsJobTest : public testing::Test {
     if (!graphs_) graphs_ = ImportTinyGraphs(dir_.path() / "graphs", 100);
     return graphs_;
   }
-  TrainOptions Options(Policy policy = Policy::kFreeze) {
-    TrainOptions options = GraphJob();
+  spec::TrainOptions Options(Policy policy = Policy::kFreeze) {
+    spec::TrainOptions options = GraphJob();
     options.checkpoint.every_seconds = 0;
     options.graph_cache.policy = policy;
     options.graph_cache.rungs = 3;
     return options;
   }
-  absl::StatusOr<RunOutcome> Run(Runner& runner, const TrainOptions& options, const data::OpenedDataset& dataset,
+  absl::StatusOr<RunOutcome> Run(Runner& runner, const spec::TrainOptions& options, const data::OpenedDataset& dataset,
                                  const std::string& job, RunContext& context) {
     return runner.Run({.options = options, .dataset = dataset, .job_directory = dir_.path() / job}, context);
   }
-  void ExpectSucceeds(Runner& runner, const TrainOptions& options, const std::string& job, Recorder& context) {
+  void ExpectSucceeds(Runner& runner, const spec::TrainOptions& options, const std::string& job, Recorder& context) {
     const auto outcome = Run(runner, options, Graphs(), job, context);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(outcome->end, RunEnd::kSucceeded);
@@ -117,7 +117,7 @@ TEST_F(MpsJobTest, EveryModelsSealedJobIsFlat) {
   for (const StepCase& c : StepCases()) {
     const std::string name = std::to_string(++jobs);
     GraphRecorder context;
-    TrainOptions options = c.options;
+    spec::TrainOptions options = c.options;
     options.epochs = 2;
     options.checkpoint.every_seconds = 0;
     const auto outcome = Run(*runner, options, Write(c.data, dir_.path() / ("data" + name)), name, context);

@@ -31,19 +31,20 @@ class StepCopiesTest : public testing::Test {
   }
 
   // Steps of the case's first epoch, sealed before it or with shapes that come as they are.
-  void ExpectOneCopyAStep(const StepCase& c, const data::OpenedDataset& dataset, graphcache::Policy policy) {
+  void ExpectOneCopyAStep(const StepCase& c, const data::OpenedDataset& dataset, spec::Policy policy) {
     fake_.Reset();
     const auto backend = device::OpenBackend(DeviceKind::kMps);
     ASSERT_TRUE(backend.ok()) << backend.status();
     ASSERT_EQ((*backend)->Enter(), absl::OkStatus());
-    TrainOptions options = c.options;
+    spec::TrainOptions options = c.options;
     options.graph_cache.policy = policy;
     const auto ran = (*backend)->Within([&] { return Run(options, dataset, **backend); });
     EXPECT_EQ(ran, absl::OkStatus()) << c.why;
   }
 
  private:
-  absl::Status Run(const TrainOptions& options, const data::OpenedDataset& dataset, const device::Backend& backend) {
+  absl::Status Run(const spec::TrainOptions& options, const data::OpenedDataset& dataset,
+                   const device::Backend& backend) {
     PF_ASSIGN_OR_RETURN(const auto task, Task::Create(options, dataset, backend.device(), 2, [] { return true; }));
     nn::Optimizer optimizer(options.optimizer, task->tensors().parameters());
     Recorder context;
@@ -88,14 +89,14 @@ TEST_F(StepCopiesTest, AStepCopiesItsBatchOnceAndReadsNothingBack) {
     if (!IsTried(c)) continue;
     SCOPED_TRACE(c.why);
     const data::OpenedDataset dataset = Write(c.data, dir.path() / std::to_string(++folders));
-    ExpectOneCopyAStep(c, dataset, graphcache::Policy::kFreeze);
+    ExpectOneCopyAStep(c, dataset, spec::Policy::kFreeze);
     if (testing::Test::HasFailure()) return;
   }
 }
 
 TEST_F(StepCopiesTest, SoDoesAStepOfAShapeThatWasNotPlanned) {
   const TempDir dir;
-  ExpectOneCopyAStep({"graphs", 60, GraphJob()}, Write(60, dir.path() / "graphs"), graphcache::Policy::kAlways);
+  ExpectOneCopyAStep({"graphs", 60, GraphJob()}, Write(60, dir.path() / "graphs"), spec::Policy::kAlways);
 }
 
 }  // namespace

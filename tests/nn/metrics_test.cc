@@ -70,87 +70,94 @@ TEST(Metrics, Accuracy) {
 TEST(Metrics, AreThoseOfScikitLearn) {
   const struct {
     const char* why;
-    Loss loss;
+    spec::Loss loss;
     int64_t width;
     std::vector<float> outputs, labels;
-    std::map<Metric, double> want;
+    std::map<spec::Metric, double> want;
   } kCases[] = {
       {"three classes",
-       Loss::kCrossEntropy,
+       spec::Loss::kCrossEntropy,
        3,
        {1.8F, 0.4F,  0.1F, -1.9F, -0.3F, -0.4F, -0.1F, -0.6F, 0,     -0.5F, -1.3F, 0.9F,
         0.9F, 1.7F,  0.1F, -0.4F, -0.5F, -1.5F, 1,     -1.1F, -1.2F, -0.2F, 1.5F,  0.2F,
         -1,   -0.7F, 0.6F, -0.2F, -0.8F, -0.2F, 0.7F,  2,     -1.2F, -0.6F, -0.8F, -2.4F},
        {0, 0, 0, 0, 0, 0, 2, 2, 0, 1, 1, 2},
-       {{Metric::kAccuracy, 0.25},
-        {Metric::kF1Macro, 0.2222222222222222},
-        {Metric::kF1Micro, 0.25},
-        {Metric::kRocAuc, 0.4312169312169312},
-        {Metric::kAveragePrecision, 0.4608207929636501}}},
+       {{spec::Metric::kAccuracy, 0.25},
+        {spec::Metric::kF1Macro, 0.2222222222222222},
+        {spec::Metric::kF1Micro, 0.25},
+        {spec::Metric::kRocAuc, 0.4312169312169312},
+        {spec::Metric::kAveragePrecision, 0.4608207929636501}}},
       {"two classes",
-       Loss::kCrossEntropy,
+       spec::Loss::kCrossEntropy,
        2,
        {0.1F,  -1.4F, 0,     -0.9F, 1.4F,  -0.9F, 0.8F, 1.1F, -1,   1.5F,
         -1.2F, 1.3F,  -1.8F, 0.8F,  -0.7F, -0.1F, 0.7F, -1,   1.3F, 0.9F},
        {0, 1, 1, 0, 0, 0, 1, 0, 1, 1},
-       {{Metric::kAccuracy, 0.2},
-        {Metric::kF1Macro, 0.2},
-        {Metric::kF1Micro, 0.2},
-        {Metric::kRocAuc, 0.28},
-        {Metric::kAveragePrecision, 0.5412698412698412}}},
+       {{spec::Metric::kAccuracy, 0.2},
+        {spec::Metric::kF1Macro, 0.2},
+        {spec::Metric::kF1Micro, 0.2},
+        {spec::Metric::kRocAuc, 0.28},
+        {spec::Metric::kAveragePrecision, 0.5412698412698412}}},
       {"two targets by bce",
-       Loss::kBce,
+       spec::Loss::kBce,
        2,
        {0.2F, -1.1F, 0.4F, 1.9F, -1, 0.9F, -0.2F, 1.8F, 0.5F, 0.7F, 0.6F, 0.2F, -1.4F, 1.4F, -1.4F, 0.2F, 0.6F, -0.8F},
        {1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0},
-       {{Metric::kAccuracy, 0.4444444444444444},
-        {Metric::kF1Macro, 0.375},
-        {Metric::kF1Micro, 0.375},
-        {Metric::kRocAuc, 0.8194444444444444},
-        {Metric::kAveragePrecision, 0.7333333333333334}}},
+       {{spec::Metric::kAccuracy, 0.4444444444444444},
+        {spec::Metric::kF1Macro, 0.375},
+        {spec::Metric::kF1Micro, 0.375},
+        {spec::Metric::kRocAuc, 0.8194444444444444},
+        {spec::Metric::kAveragePrecision, 0.7333333333333334}}},
       {"classes that are no answer or no label",
-       Loss::kCrossEntropy,
+       spec::Loss::kCrossEntropy,
        4,
        {-1.5F, -0.2F, 0.3F, -9, -0.3F, -1.1F, 0.8F, -9, -1.8F, -0.2F, 0.4F, -9, -0.7F, -0.1F, 0,     -9,
         -0.3F, 0.3F,  0.9F, -9, -0.3F, 0.7F,  1,    -9, 0.5F,  -0.8F, 0.5F, -9, 1.3F,  -0.8F, -0.4F, -9},
        {1, 0, 1, 1, 1, 1, 0, 0},
-       {{Metric::kF1Macro, 0.26666666666666666}, {Metric::kF1Micro, 0.25}}},
+       {{spec::Metric::kF1Macro, 0.26666666666666666}, {spec::Metric::kF1Micro, 0.25}}},
       {"two targets",
-       Loss::kL1,
+       spec::Loss::kL1,
        2,
        {0.36F, -0.38F, -0.63F, -0.32F, 1, -1, 0.78F, -1.04F, 1.17F, -0.54F, 0.72F, 1.54F, -0.32F, -1.52F},
        {0.96F, -0.07F, -0.88F, 0.31F, 0.55F, -1.1F, 1.35F, -1.14F, 0.64F, -0.67F, 1.32F, 1.23F, -0.93F, -2.87F},
-       {{Metric::kMae, 0.46714285016059875}, {Metric::kRmse, 0.5613376475928749}, {Metric::kR2, 0.7024084329605103}}},
+       {{spec::Metric::kMae, 0.46714285016059875},
+        {spec::Metric::kRmse, 0.5613376475928749},
+        {spec::Metric::kR2, 0.7024084329605103}}},
   };
   for (const auto& c : kCases) {
     for (const auto& [metric, want] : c.want) {
       // Labels and outputs are float32 here, the expected values of their decimals.
       EXPECT_NEAR(ComputeMetric(metric, c.loss, c.outputs, c.labels, c.width), want, 1e-6)
-          << c.why << " " << kMetricNames.Name(metric);
+          << c.why << " " << spec::kMetricNames.Name(metric);
     }
   }
 }
 
 TEST(Metrics, WhatIsMissingTakesNoPart) {
   const std::vector<float> outputs = {2, 0, kNoLabel, kNoLabel, 0, 2, 2, 0}, labels = {0, kNoLabel, 1, 1};
-  for (const Metric metric : {Metric::kAccuracy, Metric::kF1Micro}) {
-    EXPECT_NEAR(ComputeMetric(metric, Loss::kCrossEntropy, outputs, labels, 2), 2.0 / 3, 1e-12);
+  for (const spec::Metric metric : {spec::Metric::kAccuracy, spec::Metric::kF1Micro}) {
+    EXPECT_NEAR(ComputeMetric(metric, spec::Loss::kCrossEntropy, outputs, labels, 2), 2.0 / 3, 1e-12);
   }
   // A row whose output is NaN has no answer: missed, and nobody else's.
-  EXPECT_NEAR(ComputeMetric(Metric::kF1Macro, Loss::kCrossEntropy, outputs, std::vector<float>{0, 0, 1, kNoLabel}, 2),
+  EXPECT_NEAR(ComputeMetric(spec::Metric::kF1Macro, spec::Loss::kCrossEntropy, outputs,
+                            std::vector<float>{0, 0, 1, kNoLabel}, 2),
               (2.0 / 3 + 1) / 2, 1e-12);
-  for (const auto& [metric, name] : kMetricNames.rows) {
-    const Loss loss = Measures(metric, Loss::kL1) ? Loss::kL1 : Loss::kCrossEntropy;
+  for (const auto& [metric, name] : spec::kMetricNames.rows) {
+    const spec::Loss loss = Measures(metric, spec::Loss::kL1) ? spec::Loss::kL1 : spec::Loss::kCrossEntropy;
     const std::vector<float> none(4, kNoLabel);
-    EXPECT_TRUE(std::isnan(ComputeMetric(metric, loss, outputs, none, loss == Loss::kL1 ? 1 : 2))) << name;
+    EXPECT_TRUE(std::isnan(ComputeMetric(metric, loss, outputs, none, loss == spec::Loss::kL1 ? 1 : 2))) << name;
   }
   // One label has no variance; nor has a target that does not vary, whose R2 tells right from wrong.
-  EXPECT_TRUE(
-      std::isnan(ComputeMetric(Metric::kR2, Loss::kMse, std::vector<float>{1, 2}, std::vector<float>{1, kNoLabel}, 1)));
-  EXPECT_EQ(ComputeMetric(Metric::kR2, Loss::kMse, std::vector<float>{3, 3}, std::vector<float>{3, 3}, 1), 1);
-  EXPECT_EQ(ComputeMetric(Metric::kR2, Loss::kMse, std::vector<float>{3, 4}, std::vector<float>{3, 3}, 1), 0);
+  EXPECT_TRUE(std::isnan(ComputeMetric(spec::Metric::kR2, spec::Loss::kMse, std::vector<float>{1, 2},
+                                       std::vector<float>{1, kNoLabel}, 1)));
+  EXPECT_EQ(ComputeMetric(spec::Metric::kR2, spec::Loss::kMse, std::vector<float>{3, 3}, std::vector<float>{3, 3}, 1),
+            1);
+  EXPECT_EQ(ComputeMetric(spec::Metric::kR2, spec::Loss::kMse, std::vector<float>{3, 4}, std::vector<float>{3, 3}, 1),
+            0);
   // Nothing to find and nothing found: F1 of the target is 0, as scikit-learn's zero_division=0.
-  EXPECT_EQ(ComputeMetric(Metric::kF1Macro, Loss::kBce, std::vector<float>{-1, -1}, std::vector<float>{0, 0}, 1), 0);
+  EXPECT_EQ(
+      ComputeMetric(spec::Metric::kF1Macro, spec::Loss::kBce, std::vector<float>{-1, -1}, std::vector<float>{0, 0}, 1),
+      0);
 }
 
 }  // namespace

@@ -15,12 +15,12 @@ namespace permafrost::nn {
 namespace {
 
 // Adam and AdamW as the papers write them, on one value.
-double ReferenceAfter(int steps, const OptimizerOptions& o, double value, double gradient) {
+double ReferenceAfter(int steps, const spec::OptimizerOptions& o, double value, double gradient) {
   double m = 0, v = 0;
   for (int t = 1; t <= steps; ++t) {
     double g = gradient * t;
-    if (o.algorithm == OptimizerAlgorithm::kAdam) g += o.weight_decay * value;
-    if (o.algorithm == OptimizerAlgorithm::kAdamW) value -= o.learning_rate * o.weight_decay * value;
+    if (o.algorithm == spec::OptimizerAlgorithm::kAdam) g += o.weight_decay * value;
+    if (o.algorithm == spec::OptimizerAlgorithm::kAdamW) value -= o.learning_rate * o.weight_decay * value;
     m = 0.9 * m + 0.1 * g;
     v = 0.999 * v + 0.001 * g * g;
     value -= o.learning_rate * (m / (1 - std::pow(0.9, t))) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
@@ -29,10 +29,10 @@ double ReferenceAfter(int steps, const OptimizerOptions& o, double value, double
 }
 
 TEST(Optimizer, FollowsThePapers) {
-  const OptimizerOptions kCases[] = {{OptimizerAlgorithm::kAdam, 1e-2, 0},
-                                     {OptimizerAlgorithm::kAdam, 1e-2, 0.1},
-                                     {OptimizerAlgorithm::kAdamW, 1e-2, 0.1}};
-  for (const OptimizerOptions& options : kCases) {
+  const spec::OptimizerOptions kCases[] = {{spec::OptimizerAlgorithm::kAdam, 1e-2, 0},
+                                           {spec::OptimizerAlgorithm::kAdam, 1e-2, 0.1},
+                                           {spec::OptimizerAlgorithm::kAdamW, 1e-2, 0.1}};
+  for (const spec::OptimizerOptions& options : kCases) {
     TensorSet tensors;
     const at::Tensor value = tensors.AddParameter("w", at::full({3}, 1.5, at::kDouble));
     Optimizer optimizer(options, tensors.parameters());
@@ -40,16 +40,16 @@ TEST(Optimizer, FollowsThePapers) {
       optimizer.Step({at::full({3}, 0.3 * t, at::kDouble)});
     }
     EXPECT_NEAR(value[1].item<double>(), ReferenceAfter(5, options, 1.5, 0.3), 1e-9)
-        << kOptimizerNames.Name(options.algorithm) << " with weight decay " << options.weight_decay;
+        << spec::kOptimizerNames.Name(options.algorithm) << " with weight decay " << options.weight_decay;
   }
 }
 
 TEST(Optimizer, SgdAgreesWithPyTorchsFusedKernel) {
-  const OptimizerOptions kCases[] = {
-      {.algorithm = OptimizerAlgorithm::kSgd, .learning_rate = 0.1},
-      {.algorithm = OptimizerAlgorithm::kSgd, .learning_rate = 0.1, .weight_decay = 0.05, .momentum = 0.9},
-      {.algorithm = OptimizerAlgorithm::kSgd, .learning_rate = 0.1, .momentum = 0.9, .nesterov = true}};
-  for (const OptimizerOptions& options : kCases) {
+  const spec::OptimizerOptions kCases[] = {
+      {.algorithm = spec::OptimizerAlgorithm::kSgd, .learning_rate = 0.1},
+      {.algorithm = spec::OptimizerAlgorithm::kSgd, .learning_rate = 0.1, .weight_decay = 0.05, .momentum = 0.9},
+      {.algorithm = spec::OptimizerAlgorithm::kSgd, .learning_rate = 0.1, .momentum = 0.9, .nesterov = true}};
+  for (const spec::OptimizerOptions& options : kCases) {
     at::manual_seed(1);
     TensorSet tensors;
     std::vector<at::Tensor> theirs, momenta, gradients;
@@ -76,7 +76,7 @@ TEST(Optimizer, SgdAgreesWithPyTorchsFusedKernel) {
 }
 
 TEST(Optimizer, AgreesWithPyTorchsFusedKernel) {
-  for (const OptimizerAlgorithm algorithm : {OptimizerAlgorithm::kAdam, OptimizerAlgorithm::kAdamW}) {
+  for (const spec::OptimizerAlgorithm algorithm : {spec::OptimizerAlgorithm::kAdam, spec::OptimizerAlgorithm::kAdamW}) {
     at::manual_seed(1);
     TensorSet tensors;
     std::vector<at::Tensor> theirs, m, v, gradients;
@@ -98,12 +98,13 @@ TEST(Optimizer, AgreesWithPyTorchsFusedKernel) {
       using Fused = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
                          double, double, double, double, double, bool, bool, const std::optional<at::Tensor>&,
                          const std::optional<at::Tensor>&);
-      update(algorithm == OptimizerAlgorithm::kAdam ? static_cast<Fused*>(&at::_fused_adam_)
-                                                    : static_cast<Fused*>(&at::_fused_adamw_));
+      update(algorithm == spec::OptimizerAlgorithm::kAdam ? static_cast<Fused*>(&at::_fused_adam_)
+                                                          : static_cast<Fused*>(&at::_fused_adamw_));
       optimizer.Step(gradients);
     }
     for (size_t i = 0; i < theirs.size(); ++i) {
-      EXPECT_TRUE(at::allclose(optimizer.parameters()[i], theirs[i], 1e-5, 1e-6)) << kOptimizerNames.Name(algorithm);
+      EXPECT_TRUE(at::allclose(optimizer.parameters()[i], theirs[i], 1e-5, 1e-6))
+          << spec::kOptimizerNames.Name(algorithm);
     }
   }
 }
@@ -185,12 +186,12 @@ TEST(LearningRate, IsReadAsADoubleOnTheCpu) {
 }
 
 TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
-  const OptimizerOptions cosine{.learning_rate = 2, .schedule = Schedule::kCosine, .warmup_steps = 4};
-  const OptimizerOptions linear{.learning_rate = 2, .schedule = Schedule::kLinear, .warmup_steps = 4};
-  const OptimizerOptions constant{.learning_rate = 2, .warmup_steps = 4};
+  const spec::OptimizerOptions cosine{.learning_rate = 2, .schedule = spec::Schedule::kCosine, .warmup_steps = 4};
+  const spec::OptimizerOptions linear{.learning_rate = 2, .schedule = spec::Schedule::kLinear, .warmup_steps = 4};
+  const spec::OptimizerOptions constant{.learning_rate = 2, .warmup_steps = 4};
   const struct {
     const char* why;
-    OptimizerOptions options;
+    spec::OptimizerOptions options;
     int64_t step, total;
     double want;
   } kCases[] = {{"first step of warm-up", cosine, 0, 104, 0.5},
@@ -206,8 +207,8 @@ TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
                 {"no schedule at all", {.learning_rate = 3}, 7, 104, 3},
                 {"warm-up longer than the job", cosine, 2, 3, 1.5}};
   for (const auto& c : kCases) EXPECT_NEAR(LearningRateAt(c.options, c.step, 1, c.total), c.want, 1e-12) << c.why;
-  const OptimizerOptions steps{
-      .learning_rate = 2, .schedule = Schedule::kStep, .warmup_steps = 4, .decay_epochs = 3, .decay_factor = 0.5};
+  const spec::OptimizerOptions steps{
+      .learning_rate = 2, .schedule = spec::Schedule::kStep, .warmup_steps = 4, .decay_epochs = 3, .decay_factor = 0.5};
   // Epochs have ten steps.
   for (const auto& [step, want] : {std::pair<int64_t, double>{0, 0.5}, {4, 2}, {29, 2}, {30, 1}, {59, 1}, {60, 0.5}}) {
     EXPECT_NEAR(LearningRateAt(steps, step, 10, 8), want, 1e-12) << step;

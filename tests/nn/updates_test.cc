@@ -30,21 +30,21 @@ void AddSome(TensorSet& tensors) {
   tensors.AddParameter("norms.0.module.weight", at::randn({5}));
 }
 
-OptimizerOptions Options(OptimizerAlgorithm algorithm) {
-  OptimizerOptions options{.algorithm = algorithm, .learning_rate = 0.05, .weight_decay = 0.1};
-  if (algorithm == OptimizerAlgorithm::kSgd) options.momentum = 0.9;
+spec::OptimizerOptions Options(spec::OptimizerAlgorithm algorithm) {
+  spec::OptimizerOptions options{.algorithm = algorithm, .learning_rate = 0.05, .weight_decay = 0.1};
+  if (algorithm == spec::OptimizerAlgorithm::kSgd) options.momentum = 0.9;
   return options;
 }
 
-constexpr OptimizerAlgorithm kAlgorithms[] = {OptimizerAlgorithm::kAdam, OptimizerAlgorithm::kAdamW,
-                                              OptimizerAlgorithm::kSgd};
+constexpr spec::OptimizerAlgorithm kAlgorithms[] = {spec::OptimizerAlgorithm::kAdam, spec::OptimizerAlgorithm::kAdamW,
+                                                    spec::OptimizerAlgorithm::kSgd};
 
 TEST(Updates, AGroupsIsTheOneOfItsMeanGradient) {
-  for (const OptimizerAlgorithm algorithm : kAlgorithms) {
-    OptimizerOptions options = Options(algorithm);
+  for (const spec::OptimizerAlgorithm algorithm : kAlgorithms) {
+    spec::OptimizerOptions options = Options(algorithm);
     options.max_grad_norm = 0.5;  // of the mean, not of a batch
     options.ema_decay = 0.5;
-    OptimizerOptions grouped = options;
+    spec::OptimizerOptions grouped = options;
     grouped.accumulate_steps = 3;
     TensorSet first, second;
     AddSome(first);
@@ -68,7 +68,7 @@ TEST(Updates, AGroupsIsTheOneOfItsMeanGradient) {
       whole.Step(mean);
       for (size_t i = 0; i < mean.size(); ++i) {
         EXPECT_TRUE(at::allclose(first.All()[i].value, second.All()[i].value, 1e-5, 1e-6))
-            << kOptimizerNames.Name(algorithm) << ", step " << step << ", " << first.All()[i].name;
+            << spec::kOptimizerNames.Name(algorithm) << ", step " << step << ", " << first.All()[i].name;
         EXPECT_TRUE(at::allclose(whole.averages()[i], parts.averages()[i], 1e-5, 1e-6));
       }
     }
@@ -76,8 +76,8 @@ TEST(Updates, AGroupsIsTheOneOfItsMeanGradient) {
 }
 
 TEST(Updates, ASkippedBatchThatEndsAGroupLeavesTheOneOfTheOthers) {
-  for (const OptimizerAlgorithm algorithm : kAlgorithms) {
-    OptimizerOptions options = Options(algorithm);
+  for (const spec::OptimizerAlgorithm algorithm : kAlgorithms) {
+    spec::OptimizerOptions options = Options(algorithm);
     options.max_grad_norm = 0.5;
     options.ema_decay = 0.5;
     options.accumulate_steps = 3;
@@ -120,7 +120,7 @@ TEST(Updates, ASkippedBatchThatEndsAGroupLeavesTheOneOfTheOthers) {
 
 // torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn.
 TEST(Updates, AveragesFollowTheWeights) {
-  OptimizerOptions options = Options(OptimizerAlgorithm::kAdam);
+  spec::OptimizerOptions options = Options(spec::OptimizerAlgorithm::kAdam);
   options.ema_decay = 0.9;
   TensorSet tensors;
   AddSome(tensors);
@@ -145,14 +145,14 @@ TEST(Updates, AveragesFollowTheWeights) {
 
 TEST(Updates, WeightDecayShrinksWhatItIsOf) {
   const struct {
-    WeightDecayOf of;
+    spec::WeightDecayOf of;
     std::vector<bool> decayed;
-  } kCases[] = {{WeightDecayOf::kAll, {true, true, true, true, true}},
-                {WeightDecayOf::kMatrices, {true, false, true, true, false}},
-                {WeightDecayOf::kFirstLayer, {true, true, false, false, false}}};
-  for (const OptimizerAlgorithm algorithm : kAlgorithms) {
+  } kCases[] = {{spec::WeightDecayOf::kAll, {true, true, true, true, true}},
+                {spec::WeightDecayOf::kMatrices, {true, false, true, true, false}},
+                {spec::WeightDecayOf::kFirstLayer, {true, true, false, false, false}}};
+  for (const spec::OptimizerAlgorithm algorithm : kAlgorithms) {
     for (const auto& c : kCases) {
-      OptimizerOptions options = Options(algorithm), all = options, none = options;
+      spec::OptimizerOptions options = Options(algorithm), all = options, none = options;
       options.weight_decay_of = c.of;
       none.weight_decay = 0;
       TensorSet some, with, without;
@@ -164,8 +164,8 @@ TEST(Updates, WeightDecayShrinksWhatItIsOf) {
       }
       for (size_t i = 0; i < c.decayed.size(); ++i) {
         const at::Tensor got = some.All()[i].value;
-        EXPECT_EQ(at::equal(got, with.All()[i].value), c.decayed[i]) << kWeightDecayOfNames.Name(c.of) << i;
-        EXPECT_EQ(at::equal(got, without.All()[i].value), !c.decayed[i]) << kWeightDecayOfNames.Name(c.of) << i;
+        EXPECT_EQ(at::equal(got, with.All()[i].value), c.decayed[i]) << spec::kWeightDecayOfNames.Name(c.of) << i;
+        EXPECT_EQ(at::equal(got, without.All()[i].value), !c.decayed[i]) << spec::kWeightDecayOfNames.Name(c.of) << i;
       }
     }
   }

@@ -57,8 +57,8 @@ data::GraphSummary Graph() {
   return graph;
 }
 
-TrainOptions Sampled(std::vector<int64_t> fan_outs, bool replace) {
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+spec::TrainOptions Sampled(std::vector<int64_t> fan_outs, bool replace) {
+  spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
   options.model.num_layers = std::ssize(fan_outs);
   options.nodes.fan_outs = std::move(fan_outs);
   options.nodes.replace = replace;
@@ -66,7 +66,7 @@ TrainOptions Sampled(std::vector<int64_t> fan_outs, bool replace) {
 }
 
 // A job on Set() whose largest batch has 25 nodes a graph.
-absl::Status Judge(const TrainOptions& options, const MemoryLimits& limits) {
+absl::Status Judge(const spec::TrainOptions& options, const MemoryLimits& limits) {
   const auto model = GraphModelFor(options, Set(), "spec.");
   if (!model.ok()) return model.status();
   const int64_t graphs = options.batch_size;
@@ -79,7 +79,7 @@ absl::Status Judge(const TrainOptions& options, const MemoryLimits& limits) {
 }
 
 TEST(Admission, BothLevelsAreJudgedByTheGivenLimit) {
-  TrainOptions gine;
+  spec::TrainOptions gine;
   gine.model.hidden_channels = 512;
   gine.batch_size = 4096;
   EXPECT_TRUE(Judge(gine, {100 * kGigabyte}).ok());
@@ -88,8 +88,8 @@ TEST(Admission, BothLevelsAreJudgedByTheGivenLimit) {
   EXPECT_EQ(GetViolations(refused)[0].field, "spec.model");
   EXPECT_THAT(GetViolations(refused)[0].description, HasSubstr("(its batches); this process may use 1 GB"));
 
-  TrainOptions whole = DefaultOptions(nn::ModelLevel::kNode);
-  whole.model.architecture = nn::Architecture::kGcn;
+  spec::TrainOptions whole = DefaultOptions(spec::ModelLevel::kNode);
+  whole.model.architecture = spec::Architecture::kGcn;
   whole.model.hidden_channels = 256;
   EXPECT_TRUE(NodeModelFor(whole, Graph(), {100 * kGigabyte}, "").ok());
   const absl::Status too_large = NodeModelFor(whole, Graph(), {kGigabyte}, "spec.").status();
@@ -100,7 +100,7 @@ TEST(Admission, BothLevelsAreJudgedByTheGivenLimit) {
 
 // A device with memory of its own holds the weights and the steps, and the process the batches.
 TEST(Admission, ADevicesOwnMemoryIsForWhatLiesThere) {
-  TrainOptions gine;
+  spec::TrainOptions gine;
   gine.model.hidden_channels = 512;
   gine.batch_size = 4096;
   const auto violations = [&](const MemoryLimits& limits) { return GetViolations(Judge(gine, limits)); };
@@ -116,7 +116,7 @@ TEST(Admission, ADevicesOwnMemoryIsForWhatLiesThere) {
 }
 
 TEST(Admission, ARecordingTakesMoreThanTheStep) {
-  TrainOptions gine;
+  spec::TrainOptions gine;
   const auto least = [&](bool records) {
     uint64_t limit = 1;
     while (!Judge(gine, {.process = limit, .records = records}).ok()) limit += limit / 64 + 1;
@@ -127,8 +127,8 @@ TEST(Admission, ARecordingTakesMoreThanTheStep) {
 
 // A graph of the device holds a step's memory, beside which the step runs once more to prove it.
 TEST(Admission, AGraphOfTheDeviceTakesItsStepTwiceAndItsInputsAgain) {
-  TrainOptions gine;
-  gine.graph_cache.shapes = graphcache::Shapes::kLadder;
+  spec::TrainOptions gine;
+  gine.graph_cache.shapes = spec::Shapes::kLadder;
   const auto least = [&](bool graphs) {
     uint64_t limit = 1;
     const auto fits = [&] {
@@ -140,12 +140,12 @@ TEST(Admission, AGraphOfTheDeviceTakesItsStepTwiceAndItsInputsAgain) {
   const double eager = least(/*graphs=*/false), graphs = least(/*graphs=*/true);
   EXPECT_GT(graphs, 1.7 * eager) << "a step is most of it";
   EXPECT_LT(graphs, 2.3 * eager);
-  gine.graph_cache.policy = graphcache::Policy::kNever;
+  gine.graph_cache.policy = spec::Policy::kNever;
   EXPECT_NEAR(least(/*graphs=*/true), eager, eager / 100) << "nothing is captured";
 
   gine = {};
-  gine.graph_cache.policy = graphcache::Policy::kAlways;
-  gine.graph_cache.shapes = graphcache::Shapes::kExact;
+  gine.graph_cache.policy = spec::Policy::kAlways;
+  gine.graph_cache.shapes = spec::Shapes::kExact;
   const auto many = least(/*graphs=*/true);
   const auto refused = GetViolations(Judge(
       gine, {.process = 100 * kGigabyte, .device = static_cast<uint64_t>(many / 2), .records = false, .graphs = true}));
@@ -156,10 +156,10 @@ TEST(Admission, AGraphOfTheDeviceTakesItsStepTwiceAndItsInputsAgain) {
 
 // Thousands of executables are more than a step.
 TEST(Admission, ExecutablesAreCounted) {
-  TrainOptions gine;
+  spec::TrainOptions gine;
   gine.model.hidden_channels = 8;
   gine.batch_size = 4;
-  gine.graph_cache.policy = graphcache::Policy::kAlways;
+  gine.graph_cache.policy = spec::Policy::kAlways;
   const MemoryLimits limits{.process = 100'000'000};
   const auto refused = GetViolations(Judge(gine, limits));
   ASSERT_EQ(refused.size(), 1U);
@@ -180,7 +180,7 @@ TEST(Admission, DrawsWithReplacementAreCountedAsDrawn) {
 }
 
 TEST(Admission, EvaluationIsJudgedByItsOwnFanOuts) {
-  TrainOptions options = Sampled({3, 3}, true);
+  spec::TrainOptions options = Sampled({3, 3}, true);
   EXPECT_TRUE(NodeModelFor(options, Graph(), {kGigabyte}, "").ok());
   options.nodes.eval_fan_outs = {9000, 9000};
   EXPECT_FALSE(NodeModelFor(options, Graph(), {kGigabyte}, "").ok());
@@ -188,15 +188,15 @@ TEST(Admission, EvaluationIsJudgedByItsOwnFanOuts) {
 
 // The end of a job has memory for each row that it predicts for.
 TEST(Admission, WhatAnEvaluationKeepsOfEachNodeCounts) {
-  const auto bytes = [](const TrainOptions& options, int64_t test_nodes) {
+  const auto bytes = [](const spec::TrainOptions& options, int64_t test_nodes) {
     data::GraphSummary graph = Graph();
     graph.split_nodes = {600'000, 0, test_nodes};
     const auto model = NodeModelFor(options, graph, kNoLimits, "");
     EXPECT_TRUE(model.ok()) << model.status();
     return static_cast<double>(NodeJobBytes(options, *model, graph, kNoLimits));
   };
-  TrainOptions options = Sampled({3, 3}, false);
-  options.loss = nn::Loss::kCrossEntropy;
+  spec::TrainOptions options = Sampled({3, 3}, false);
+  options.loss = spec::Loss::kCrossEntropy;
   constexpr double kNodes = 1'000'000, kOutputs = 10;
   // Outputs, a label and an id; a score beside its label, and two doubles for the probabilities. Whole bytes.
   EXPECT_NEAR(bytes(options, 1'000'000) - bytes(options, 0), kNodes * (4 * kOutputs + 4 + 4 + 8 + 16), 2);
@@ -209,7 +209,7 @@ TEST(Admission, AResumeReadsTheOptimizersFileBesideWhatTheRunHolds) {
   constexpr double kNodes = 1'000'000, kChannels = 64, kTable = 4 * kNodes * kChannels;
   data::GraphSummary graph = Graph();
   graph.node_features = {};
-  TrainOptions options = Sampled({2}, false);
+  spec::TrainOptions options = Sampled({2}, false);
   options.batch_size = 10;
   options.model.hidden_channels = 64;
   const auto tables = [&](const MemoryLimits& limits) {
@@ -231,7 +231,7 @@ TEST(Admission, AResumeReadsTheOptimizersFileBesideWhatTheRunHolds) {
 }
 
 // The most tensor memory at once of a job's first steps, captures among them.
-int64_t MeasuredPeak(const TrainOptions& options, const data::OpenedDataset& dataset) {
+int64_t MeasuredPeak(const spec::TrainOptions& options, const data::OpenedDataset& dataset) {
   const auto backend = *device::OpenBackend(DeviceKind::kCpu);
   const int64_t before = backend->storage().bytes;
   backend->RestartStoragePeak();
@@ -268,35 +268,35 @@ TEST(Admission, AnAdmittedJobFits) {
       WriteTinyGraph(dir.path() / "floats", {.nodes = 20'000, .edge_floats = 3}),
       WriteTinyGraph(dir.path() / "categories", {.nodes = 20'000, .edge_categories = 40})};
   // Options that add to a plain model.
-  const std::pair<const char*, void (*)(nn::ModelOptions&)> kinds[] = {
-      {"", [](nn::ModelOptions&) {}},
-      {", dropout", [](nn::ModelOptions& m) { m.dropout = 0.5; }},
+  const std::pair<const char*, void (*)(spec::ModelOptions&)> kinds[] = {
+      {"", [](spec::ModelOptions&) {}},
+      {", dropout", [](spec::ModelOptions& m) { m.dropout = 0.5; }},
       {", layer norm, residual, cat",
-       [](nn::ModelOptions& m) {
-         m.norm = nn::Norm::kLayer;
+       [](spec::ModelOptions& m) {
+         m.norm = spec::Norm::kLayer;
          m.residual = true;
-         m.jumping_knowledge = nn::JumpingKnowledge::kCat;
-         if (m.level == nn::ModelLevel::kGraph) m.virtual_node = true;
+         m.jumping_knowledge = spec::JumpingKnowledge::kCat;
+         if (m.level == spec::ModelLevel::kGraph) m.virtual_node = true;
        }},
-      {", batch norm, max", [](nn::ModelOptions& m) {
-         m.norm = nn::Norm::kBatch;
-         m.jumping_knowledge = nn::JumpingKnowledge::kMax;
-         if (m.level == nn::ModelLevel::kNode) m.input_dropout = 0.5;
-         if (nn::TraitsOf(m.architecture).has_heads) m.heads = 4;
+      {", batch norm, max", [](spec::ModelOptions& m) {
+         m.norm = spec::Norm::kBatch;
+         m.jumping_knowledge = spec::JumpingKnowledge::kMax;
+         if (m.level == spec::ModelLevel::kNode) m.input_dropout = 0.5;
+         if (spec::TraitsOf(m.architecture).has_heads) m.heads = 4;
        }}};
   const auto set = ImportTinyGraphs(dir.path() / "set", 3000);
-  for (const nn::ModelTraits& traits : nn::kModels) {
+  for (const spec::ModelTraits& traits : spec::kModels) {
     for (const int64_t layers : {1, 3}) {
       for (const auto& [kind, change] : kinds) {
-        for (const nn::ModelLevel level : {nn::ModelLevel::kGraph, nn::ModelLevel::kNode}) {
+        for (const spec::ModelLevel level : {spec::ModelLevel::kGraph, spec::ModelLevel::kNode}) {
           if (!traits.Serves(level) || traits.walks) continue;
-          TrainOptions options = DefaultOptions(level);
+          spec::TrainOptions options = DefaultOptions(level);
           options.model.architecture = traits.architecture;
           options.model.hidden_channels = 32;
           options.model.num_layers = layers;
           change(options.model);
           const std::string why = absl::StrCat(std::string(traits.name), ", ", layers, " layers", kind);
-          if (level == nn::ModelLevel::kGraph) {
+          if (level == spec::ModelLevel::kGraph) {
             options.batch_size = 1000;
             ExpectJudgedByWhatItTakes(why + ", of graphs", MeasuredPeak(options, set), [&](uint64_t limit) {
               return Task::CheckFits(options, set, {.limits = {limit}}, "", [] { return true; }).status();
@@ -305,7 +305,7 @@ TEST(Admission, AnAdmittedJobFits) {
           }
           for (const auto& graph : graphs) {
             const bool edges = graph->summary().edge_features.width > 0;
-            if (traits.edges == (edges ? nn::EdgeUse::kNone : nn::EdgeUse::kNeeded)) continue;
+            if (traits.edges == (edges ? spec::EdgeUse::kNone : spec::EdgeUse::kNeeded)) continue;
             ExpectJudgedByWhatItTakes(why + ", of nodes", MeasuredPeak(options, graph), [&](uint64_t limit) {
               return NodeModelFor(options, graph->summary(), {limit}, "").status();
             });

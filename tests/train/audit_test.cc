@@ -22,9 +22,9 @@
 namespace permafrost::train {
 namespace {
 
-using graphcache::Policy;
-using graphcache::PolicyOptions;
-using graphcache::Shapes;
+using spec::Policy;
+using spec::PolicyOptions;
+using spec::Shapes;
 using testing::HasSubstr;
 
 // Its labels go through an operator of the test's own.
@@ -39,7 +39,7 @@ class FaultyTask final : public WrappedTask {
 };
 
 struct AuditRig {
-  AuditRig(const TrainOptions& train_options, const data::OpenedDataset& dataset)
+  AuditRig(const spec::TrainOptions& train_options, const data::OpenedDataset& dataset)
       : options(train_options),
         task(*Task::Create(options, dataset, at::kCPU, 2, [] { return true; })),
         optimizer(options.optimizer, task.tensors().parameters()),
@@ -68,7 +68,7 @@ struct AuditRig {
     return all;
   }
 
-  const TrainOptions options;
+  const spec::TrainOptions options;
   FaultyTask task;
   Recorder context;
   nn::Optimizer optimizer;
@@ -102,15 +102,15 @@ class TrainAuditTest : public testing::Test {
   }
   void TearDown() override { operator_fault = OperatorFault::kNone; }
 
-  static TrainOptions Options(const AuditCase& c, int64_t audit_every) {
-    TrainOptions options;
+  static spec::TrainOptions Options(const AuditCase& c, int64_t audit_every) {
+    spec::TrainOptions options;
     options.model = {.hidden_channels = 16, .num_layers = 2, .dropout = 0.2};
     options.batch_size = 9;
     if (c.blocks) {
-      options.model.architecture = nn::Architecture::kSage;
-      options.model.level = nn::ModelLevel::kNode;
-      options.model.norm = nn::Norm::kNone;
-      options.loss = nn::Loss::kL1;  // a class would hide a fault of a half
+      options.model.architecture = spec::Architecture::kSage;
+      options.model.level = spec::ModelLevel::kNode;
+      options.model.norm = spec::Norm::kNone;
+      options.loss = spec::Loss::kL1;  // a class would hide a fault of a half
       options.nodes.fan_outs = {4, 3};
       options.batch_size = 50;
     }
@@ -119,7 +119,7 @@ class TrainAuditTest : public testing::Test {
     options.graph_cache = {.policy = Policy::kFreeze, .shapes = c.shapes, .audit_every = audit_every};
     return options;
   }
-  std::unique_ptr<AuditRig> Rig(const AuditCase& c, const TrainOptions& options) const {
+  std::unique_ptr<AuditRig> Rig(const AuditCase& c, const spec::TrainOptions& options) const {
     const data::OpenedDataset dataset = c.blocks ? data::OpenedDataset(graph_) : data::OpenedDataset(set_);
     return std::make_unique<AuditRig>(options, dataset);
   }
@@ -199,7 +199,7 @@ TEST_F(TrainAuditTest, AFaultInOneOperatorOfALiveExecutableIsCaughtAndCostsNoBit
 TEST_F(TrainAuditTest, AStrictJobFailsAtTheFaultAndNamesTheOperator) {
   for (const AuditCase& c : kAuditCases) {
     if (!c.blocks && c.shapes == Shapes::kExact) continue;  // as above
-    TrainOptions options = Options(c, 3);
+    spec::TrainOptions options = Options(c, 3);
     options.graph_cache.strict = true;
     const auto rig = Rig(c, options);
     const absl::Status run = rig->RunEpoch(
@@ -215,7 +215,7 @@ TEST_F(TrainAuditTest, AStrictJobFailsAtTheFaultAndNamesTheOperator) {
 class AuditedRunTest : public RunnerTest {};
 
 TEST_F(AuditedRunTest, AResumedRunAuditsTheSameStepsAndEndsWithTheSameBits) {
-  TrainOptions plain = Options(), audited = Options();
+  spec::TrainOptions plain = Options(), audited = Options();
   plain.graph_cache.audit_every = 0;
   audited.graph_cache.audit_every = 4;
   Recorder without, whole;

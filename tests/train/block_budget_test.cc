@@ -24,18 +24,18 @@ constexpr int64_t kMostNodes = 120, kMostEdges = 150;
 
 class BlockBudgetTest : public NodeTaskTest {
  protected:
-  static TrainOptions Job(nn::Architecture architecture, int64_t max_nodes = kMostNodes,
-                          int64_t max_edges = kMostEdges) {
-    TrainOptions options = SampledJob(architecture);
-    options.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = max_nodes, .max_edges = max_edges};
+  static spec::TrainOptions Job(spec::Architecture architecture, int64_t max_nodes = kMostNodes,
+                                int64_t max_edges = kMostEdges) {
+    spec::TrainOptions options = SampledJob(architecture);
+    options.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = max_nodes, .max_edges = max_edges};
     options.checkpoint.every_seconds = 0;
     return options;
   }
   static std::vector<NodeCase> Cases() {
-    using enum nn::Architecture;
-    TrainOptions disjoint = Job(kGcn), timed = Job(kSage), all = Job(kGcn), edges = Job(kSage, 0);
+    using enum spec::Architecture;
+    spec::TrainOptions disjoint = Job(kGcn), timed = Job(kSage), all = Job(kGcn), edges = Job(kSage, 0);
     disjoint.nodes.disjoint = true;
-    timed.nodes.temporal = data::TemporalSampling::kLast;
+    timed.nodes.temporal = spec::TemporalSampling::kLast;
     all.nodes.fan_outs = {-1, -1};
     all.nodes.eval_fan_outs = {-1, 2};
     return {{"SAGE", {}, Job(kSage)},
@@ -45,7 +45,7 @@ class BlockBudgetTest : public NodeTaskTest {
             {"each seed apart", {}, disjoint},
             {"the latest edges", {.timestamped = true}, timed}};
   }
-  absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::shared_ptr<const data::Graph>& graph,
+  absl::StatusOr<RunOutcome> Run(const spec::TrainOptions& options, const std::shared_ptr<const data::Graph>& graph,
                                  const std::string& job, RunContext& context) {
     return runner_->Run({.options = options, .dataset = graph, .job_directory = dir_.path() / job}, context);
   }
@@ -55,7 +55,7 @@ class BlockBudgetTest : public NodeTaskTest {
     return data.ok() ? *data : "";
   }
   // That all batches are within the budget; returns how many there were.
-  static int64_t CheckBatches(BatchStream& batches, const data::BatchingOptions& budget, const char* why) {
+  static int64_t CheckBatches(BatchStream& batches, const spec::BatchingOptions& budget, const char* why) {
     int64_t count = 0;
     for (;; ++count) {
       const auto batch = batches.Next();
@@ -114,7 +114,7 @@ TEST_F(BlockBudgetTest, RunsLearnAndCountWhatIsCut) {
 
 // A budget is part of what is drawn, and so of what a resumed run draws.
 TEST_F(BlockBudgetTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
-  TrainOptions options = Job(nn::Architecture::kSage);
+  spec::TrainOptions options = Job(spec::Architecture::kSage);
   options.checkpoint.every_steps = 3;
   const auto graph = Graph({});
   Recorder undisturbed;
@@ -136,9 +136,9 @@ TEST_F(BlockBudgetTest, OneThatNoBatchMeetsChangesNoBit) {
   const auto graph = Graph({});
   // A bound on nodes gives SAGE's last hop rows of its own, whose sums have other last bits.
   for (const auto& [architecture, max_nodes] :
-       {std::pair(nn::Architecture::kSage, int64_t{0}), std::pair(nn::Architecture::kGcn, kPlenty)}) {
-    const std::string name(nn::kArchitectureNames.Name(architecture));
-    TrainOptions free = Job(architecture);
+       {std::pair(spec::Architecture::kSage, int64_t{0}), std::pair(spec::Architecture::kGcn, kPlenty)}) {
+    const std::string name(spec::kArchitectureNames.Name(architecture));
+    spec::TrainOptions free = Job(architecture);
     free.batching = {};
     Recorder with, without;
     ASSERT_TRUE(Run(Job(architecture, max_nodes, kPlenty), graph, name + "-bounded", with).ok());
@@ -154,7 +154,7 @@ TEST_F(BlockBudgetTest, OneThatNoBatchMeetsChangesNoBit) {
 }
 
 TEST_F(BlockBudgetTest, AnEvaluationDrawsAsTheRunDid) {
-  const TrainOptions options = Job(nn::Architecture::kSage);
+  const spec::TrainOptions options = Job(spec::Architecture::kSage);
   const auto graph = Graph({});
   Recorder told;
   const auto run = Run(options, graph, "job", told);
@@ -174,15 +174,15 @@ TEST_F(BlockBudgetTest, AnEvaluationDrawsAsTheRunDid) {
 
 TEST_F(BlockBudgetTest, OneWithoutRoomForTheSeedsIsRefused) {
   const auto graph = Graph({});
-  const auto told = [&](const TrainOptions& options) {
+  const auto told = [&](const spec::TrainOptions& options) {
     return std::string(runner_->CheckCompatible(options, graph->summary(), "spec.").message());
   };
-  EXPECT_THAT(told(Job(nn::Architecture::kSage, 49)),
+  EXPECT_THAT(told(Job(spec::Architecture::kSage, 49)),
               HasSubstr("spec.batching.max_nodes: 49 is less than the 50 seeds that a batch may have; accepted: at "
                         "least 50"));
-  EXPECT_EQ(told(Job(nn::Architecture::kSage, 50)), "");
-  TrainOptions links = Job(nn::Architecture::kSage, 100);
-  links.loss = nn::Loss::kBce;
+  EXPECT_EQ(told(Job(spec::Architecture::kSage, 50)), "");
+  spec::TrainOptions links = Job(spec::Architecture::kSage, 100);
+  links.loss = spec::Loss::kBce;
   links.links = {.enabled = true, .split = {.valid_part = 0.1, .test_part = 0.2}, .eval_negatives = 20};
   EXPECT_THAT(told(links), HasSubstr("spec.batching.max_nodes: 100 is less than the 150 seeds that a batch may have"));
 }

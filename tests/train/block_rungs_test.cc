@@ -166,7 +166,7 @@ TEST(BlockBound, HoldsWhateverIsDrawn) {
        {.fan_outs = {-1, -1}, .disjoint = true},
        1024,
        Sizes({1024, 1024 * 300, 1024 * 2000}, 1024 * 50'300, 1024 * 77)},
-      {"labor may draw all", {.fan_outs = {3}, .sampler = data::SamplerKind::kLabor}, 5, Sizes({5, 1500}, 1500, 77)},
+      {"labor may draw all", {.fan_outs = {3}, .sampler = spec::SamplerKind::kLabor}, 5, Sizes({5, 1500}, 1500, 77)},
       {"no more edges than the budget has", {.fan_outs = {3, 2}, .max_edges = 50}, 10, Sizes({10, 30, 50}, 50, 77)},
       {"no more nodes in a hop than the budget has",
        {.fan_outs = {3, 2}, .max_nodes = 25},

@@ -13,11 +13,11 @@ namespace permafrost::train {
 namespace {
 
 using graphcache::CachePlan;
-using graphcache::OnMiss;
 using graphcache::PlanRow;
-using graphcache::Policy;
-using graphcache::PolicyOptions;
-using graphcache::Shapes;
+using spec::OnMiss;
+using spec::Policy;
+using spec::PolicyOptions;
+using spec::Shapes;
 
 bool Always() { return true; }
 
@@ -46,7 +46,7 @@ TEST_F(CachePlannerTest, AJobDoesWhatItsPlanSays) {
   };
   for (size_t i = 0; i < policies.size(); ++i) {
     SCOPED_TRACE(i);
-    TrainOptions options = Options();
+    spec::TrainOptions options = Options();
     options.graph_cache = policies[i];
     const auto plan = runner_->PlanCache({.options = options, .dataset = graphs_, .measure = false}, Always);
     ASSERT_EQ(plan.status(), absl::OkStatus());
@@ -73,7 +73,7 @@ TEST_F(CachePlannerTest, AJobKeepsWithinTheLimitAsItsPlanSays) {
   };
   for (size_t i = 0; i < policies.size(); ++i) {
     SCOPED_TRACE(i);
-    TrainOptions options = Options();
+    spec::TrainOptions options = Options();
     options.graph_cache = policies[i];
     const auto plan = runner_->PlanCache({.options = options, .dataset = graphs_, .measure = false}, Always);
     ASSERT_EQ(plan.status(), absl::OkStatus());
@@ -88,7 +88,7 @@ TEST_F(CachePlannerTest, AJobKeepsWithinTheLimitAsItsPlanSays) {
 
 TEST_F(CachePlannerTest, AJobThatSamplesHasTheLadderThatItsPlanSays) {
   const auto graph = WriteTinyGraph(dir_.path() / "graph");
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+  spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
   options.batch_size = 13;
   options.epochs = 2;
   options.checkpoint.every_seconds = 0;
@@ -106,7 +106,7 @@ TEST_F(CachePlannerTest, AJobThatSamplesHasTheLadderThatItsPlanSays) {
     ASSERT_EQ(ended.status(), absl::OkStatus());
     const graphcache::ModeStats& did = recorder.cache.of(Mode::kTrain);
     const PlanRow& row = plan->rows.front();
-    EXPECT_LE(did.rungs, graphcache::RungsOf(options.graph_cache));
+    EXPECT_LE(did.rungs, spec::RungsOf(options.graph_cache));
     EXPECT_EQ(row.train_executables, did.rungs);
     EXPECT_EQ(row.train_executables, did.entries);
     EXPECT_EQ(row.eval_executables, recorder.cache.of(Mode::kEval).entries);
@@ -120,16 +120,16 @@ TEST_F(CachePlannerTest, AJobThatSamplesHasTheLadderThatItsPlanSays) {
 }
 
 TEST_F(CachePlannerTest, ABudgetIsProposedToo) {
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   const auto plan = runner_->PlanCache({.options = options, .dataset = graphs_, .measure = false}, Always);
   ASSERT_EQ(plan.status(), absl::OkStatus());
   ASSERT_EQ(plan->schedules.size(), 3U);
   const graphcache::PlannedSchedule& budget = plan->schedules[2];
   EXPECT_EQ(budget.batching, "budget");
   // The budget is one that a job may ask for, and then has these batches where it does not bound the graphs itself.
-  options.batch_size = data::kMaxBatchSize;
+  options.batch_size = spec::kMaxBatchSize;
   options.batching = {
-      .kind = data::BatchingKind::kBudget, .max_nodes = budget.max_nodes, .max_edges = budget.max_edges};
+      .kind = spec::BatchingKind::kBudget, .max_nodes = budget.max_nodes, .max_edges = budget.max_edges};
   Recorder recorder;
   ASSERT_EQ(Run(options, "budget", recorder).status(), absl::OkStatus());
   EXPECT_EQ(Batches(budget), recorder.progress.step);
@@ -156,7 +156,7 @@ TEST_F(CachePlannerTest, MeasuresOnTheDevice) {
   for (const PlanRow& row : plan->rows) EXPECT_TRUE(row.bytes && row.train_seconds);
   // What a job's executables take is what one that was captured takes.
   Recorder recorder;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   ASSERT_EQ(Run(options, "job", recorder).status(), absl::OkStatus());
   const auto& cache = recorder.cache;
   const double bytes =
@@ -166,16 +166,16 @@ TEST_F(CachePlannerTest, MeasuresOnTheDevice) {
 
 // What a job is admitted by is no less than what its executables take.
 TEST_F(CachePlannerTest, NoExecutableTakesMoreThanAdmissionCounts) {
-  for (const nn::Lowering lowering : {nn::Lowering::kAuto, nn::Lowering::kPlain, nn::Lowering::kShapeFree}) {
+  for (const spec::Lowering lowering : {spec::Lowering::kAuto, spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
     for (const int64_t layers : {1, 4, 8}) {
-      TrainOptions options = Options();
+      spec::TrainOptions options = Options();
       options.model.num_layers = layers;
       options.model.dropout = 0.5;
       options.model.lowering = lowering;
       const auto plan = runner_->PlanCache({.options = options, .dataset = graphs_, .measure = true}, Always);
       ASSERT_EQ(plan.status(), absl::OkStatus());
       ASSERT_TRUE(plan->costs.has_value()) << plan->no_costs_reason;
-      const int64_t most = device::ExecutableBytes(layers, lowering == nn::Lowering::kAuto);
+      const int64_t most = device::ExecutableBytes(layers, lowering == spec::Lowering::kAuto);
       const graphcache::StepCosts& costs = *plan->costs;
       EXPECT_LE(std::max(costs.entry_bytes, costs.eval_entry_bytes), most) << layers;
       EXPECT_LE(std::max(costs.dynamic_entry_bytes, costs.dynamic_eval_entry_bytes), most) << layers;
@@ -194,7 +194,7 @@ TEST_F(CachePlannerTest, AStopIsHonoured) {
 
 TEST_F(CachePlannerTest, PlansJobsOnOneLargeGraph) {
   const auto graph = WriteTinyGraph(dir_.path() / "graph");
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+  spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
   options.batch_size = 8;
   options.epochs = 3;
   auto plan = runner_->PlanCache({.options = options, .dataset = graph, .measure = true}, Always);

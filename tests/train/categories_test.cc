@@ -64,15 +64,15 @@ class CategoriesTest : public SetEvaluationTest {
     if (!classes.empty()) Write(source / (name + "_graph_labels.txt"), graphs.str());
     return Imported(name, tu, dir_.path() / "sources");
   }
-  static TrainOptions Classifying() {
-    TrainOptions options = Options();
-    options.loss = nn::Loss::kCrossEntropy;
-    options.metrics = {nn::Metric::kAccuracy};
+  static spec::TrainOptions Classifying() {
+    spec::TrainOptions options = Options();
+    options.loss = spec::Loss::kCrossEntropy;
+    options.metrics = {spec::Metric::kAccuracy};
     options.epochs = 100;
     options.model.dropout = 0;
     return options;
   }
-  std::string WeightsOf(const TrainOptions& options, const data::OpenedDataset& dataset, const std::string& job) {
+  std::string WeightsOf(const spec::TrainOptions& options, const data::OpenedDataset& dataset, const std::string& job) {
     Recorder context;
     const auto run =
         runner_->Run({.options = options, .dataset = dataset, .job_directory = dir_.path() / job}, context);
@@ -80,7 +80,7 @@ class CategoriesTest : public SetEvaluationTest {
     log_ = context.log;
     return Artifact(job, kLastWeightsFile);
   }
-  EvaluateRequest Other(const TrainOptions& options, data::OpenedDataset dataset, std::string weights,
+  EvaluateRequest Other(const spec::TrainOptions& options, data::OpenedDataset dataset, std::string weights,
                         const data::OpenedDataset& trained) {
     EvaluateRequest request = PassOf(options, std::move(dataset), std::move(weights), EvaluatedRows::kAll);
     request.trained_on = data::SummaryOf(trained);
@@ -215,8 +215,8 @@ TEST_F(CategoriesTest, OlderWeightsAndStoresAreOfTheirOwnDatasetOnly) {
   EXPECT_THAT(Refusal(Evaluate(Other(Classifying(), other, weights, trained))),
               AllOf(HasSubstr("dataset: the weights are of an older version"), HasSubstr("import that dataset again")));
   const auto graph = WriteTinyGraph(dir_.path() / "graph", {.nodes = 200, .edge_categories = 3});
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
-  options.model.architecture = nn::Architecture::kGine;
+  spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
+  options.model.architecture = spec::Architecture::kGine;
   options.model.hidden_channels = 16;
   options.epochs = 1;
   const std::string of_graph = WeightsOf(options, graph, "graph-job");
@@ -231,8 +231,8 @@ TEST_F(CategoriesTest, EdgesOfOneGraphMayHaveValuesThatContributeNothing) {
   const auto trained = WriteTinyGraph(dir_.path() / "trained", {.nodes = 200, .edge_categories = 3});
   const auto other = WriteTinyGraph(dir_.path() / "other", {.nodes = 100, .edge_categories = 5});
   for (const bool sampled : {false, true}) {
-    TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
-    options.model.architecture = nn::Architecture::kGine;
+    spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
+    options.model.architecture = spec::Architecture::kGine;
     options.model.hidden_channels = 16;
     options.epochs = 1;
     options.batch_size = 50;
@@ -281,7 +281,7 @@ TEST_F(CategoriesTest, AJobBeginsWithTheRowsOfItsOwnValues) {
     // 2 is new, and 4 is the third of it; of its classes 5 is new, and 7 the third.
     const auto second = Pairs("SECOND", {2, 3, 4, 2, 3, 4, 2, 3, 4}, {-1, 5, 7, -1, 5, 7, -1, 5, 7}, tu);
     const std::string weights = WeightsOf(Classifying(), first, one_hot ? "first-hot" : "first");
-    TrainOptions options = Classifying();
+    spec::TrainOptions options = Classifying();
     options.seed = 8;
     options.epochs = 1;
     options.optimizer.learning_rate = 1e-30;
@@ -323,8 +323,8 @@ TEST_F(CategoriesTest, AJobBeginsWithTheRowsOfItsOwnValues) {
 }
 
 TEST_F(CategoriesTest, WhatAModelDoesNotReadIsNotCompared) {
-  TrainOptions options = Classifying();
-  options.model.node_inputs = nn::NodeInputs::kConstant;
+  spec::TrainOptions options = Classifying();
+  options.model.node_inputs = spec::NodeInputs::kConstant;
   const auto aa = Imported("AA"), bb = Imported("BB");
   const std::string weights = WeightsOf(options, aa, "job");
   const auto pass = Evaluate(Other(options, bb, weights, aa));

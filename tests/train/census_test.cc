@@ -40,7 +40,7 @@ class CensusTest : public ::testing::Test {
     if (!device::MpsStandIn::present()) GTEST_SKIP() << "MPS is real here, or libtorch is for another accelerator";
   }
   data::OpenedDataset Open(const CaseData& data) { return Write(data, dir_.path() / std::to_string(++folders_)); }
-  static Census Take(const TrainOptions& options, const data::OpenedDataset& dataset, TorchRelease release) {
+  static Census Take(const spec::TrainOptions& options, const data::OpenedDataset& dataset, TorchRelease release) {
     auto census = TakeCensus({.options = options, .dataset = dataset, .release = release}, 2, {}, [] { return true; });
     EXPECT_TRUE(census.ok()) << census.status();
     return census.ok() ? *census : Census{.lowerings = {{}, {}}};
@@ -176,7 +176,7 @@ TEST_F(CensusTest, OfEveryModelByBothReleasesAndLowerings) {
   };
   const std::string readme = ReadReadme();
   std::vector<std::string> names;
-  for (const nn::ModelTraits& model : nn::kModels) {
+  for (const spec::ModelTraits& model : spec::kModels) {
     if (model.of_graphs) names.emplace_back(model.name);
     if (model.of_nodes && !model.walks) names.push_back(std::string(model.name) + " of nodes");
   }
@@ -189,11 +189,11 @@ TEST_F(CensusTest, OfEveryModelByBothReleasesAndLowerings) {
     std::vector<Pinned> found;
     std::string row = "| " + name + " |";
     for (const TorchRelease release : {k2_13, k2_15}) {
-      for (const nn::Lowering lowering : {nn::Lowering::kPlain, nn::Lowering::kShapeFree}) {
-        TrainOptions options = job->options;
+      for (const spec::Lowering lowering : {spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
+        spec::TrainOptions options = job->options;
         options.model.lowering = lowering;
         const auto census = Take(options, dataset, release).lowerings[0];
-        found.push_back({release, lowering == nn::Lowering::kPlain ? kPlain : kFree, Entries(census.modes[0]),
+        found.push_back({release, lowering == spec::Lowering::kPlain ? kPlain : kFree, Entries(census.modes[0]),
                          Entries(census.modes[1])});
         row +=
             " " + std::to_string(census.modes[0].all.shape) + " + " + std::to_string(census.modes[1].all.shape) + " |";
@@ -205,7 +205,7 @@ TEST_F(CensusTest, OfEveryModelByBothReleasesAndLowerings) {
 }
 
 // Returns what steps on all batches of the first epoch add, each run by itself.
-int64_t CountOneByOne(const TrainOptions& options, const data::OpenedDataset& dataset, TorchRelease release) {
+int64_t CountOneByOne(const spec::TrainOptions& options, const data::OpenedDataset& dataset, TorchRelease release) {
   const device::MpsStandIn within;
   const auto task = *Task::Create(options, dataset, at::kMPS, 2, [] { return true; });
   nn::Optimizer optimizer(options.optimizer, task->tensors().parameters());
@@ -236,11 +236,11 @@ int64_t CountOneByOne(const TrainOptions& options, const data::OpenedDataset& da
 TEST_F(CensusTest, AnEpochIsWhatItsStepsAddOneByOne) {
   for (const StepCase& c : StepCases()) {
     const auto dataset = Open(c.data);
-    for (const nn::Lowering lowering : {nn::Lowering::kPlain, nn::Lowering::kShapeFree}) {
-      TrainOptions options = c.options;
+    for (const spec::Lowering lowering : {spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
+      spec::TrainOptions options = c.options;
       options.model.lowering = lowering;
       const Census census = Take(options, dataset, TorchRelease::k2_13);
-      EXPECT_EQ(census.lowerings[0].lowering, nn::kLoweringNames.Name(lowering));
+      EXPECT_EQ(census.lowerings[0].lowering, spec::kLoweringNames.Name(lowering));
       // It is known only roughly which sampled blocks come to which of the planned rungs.
       if (census.schedule.estimated) continue;
       EXPECT_EQ(census.lowerings[0].modes[0].all.epoch, CountOneByOne(options, dataset, TorchRelease::k2_13)) << c.why;

@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 
 // The seconds at which a run of so many seconds, of ten steps each, saves.
-std::vector<int64_t> Saves(const CheckpointOptions& options, int64_t seconds, absl::Duration cost) {
+std::vector<int64_t> Saves(const spec::CheckpointOptions& options, int64_t seconds, absl::Duration cost) {
   CheckpointSchedule schedule(options);
   std::vector<int64_t> saves;
   absl::Duration now;

@@ -23,19 +23,19 @@
 namespace permafrost::train {
 namespace {
 
-using graphcache::Policy;
-using graphcache::PolicyOptions;
-using graphcache::Shapes;
+using spec::Policy;
+using spec::PolicyOptions;
+using spec::Shapes;
 using testing::HasSubstr;
 
 // A model with its optimizer, as a run has them.
 struct StepRig {
-  StepRig(const TrainOptions& train_options, const data::OpenedDataset& dataset, PolicyOptions policy)
+  StepRig(const spec::TrainOptions& train_options, const data::OpenedDataset& dataset, PolicyOptions policy)
       : options(With(train_options, policy)),
         task(*Task::Create(options, dataset, at::kCPU, 2, [] { return true; })),
         optimizer(options.optimizer, task->tensors().parameters()),
         engine(options, *task, optimizer, *backend, context) {}
-  static TrainOptions With(TrainOptions options, PolicyOptions policy) {
+  static spec::TrainOptions With(spec::TrainOptions options, PolicyOptions policy) {
     options.graph_cache = policy;
     options.graph_cache.audit_every = 0;
     return options;
@@ -61,7 +61,7 @@ struct StepRig {
   }
   const graphcache::ModeStats& of(Mode mode) const { return engine.cache().of(mode); }
 
-  const TrainOptions options;
+  const spec::TrainOptions options;
   const std::unique_ptr<Task> task;
   Recorder context;
   nn::Optimizer optimizer;
@@ -185,8 +185,8 @@ TEST_F(DynamicStepTest, ExactAndDynamicExecutablesLeaveEqualBits) {
 // A batch that was made ready for a rung is padded to its own sizes, and the other way round.
 TEST_F(DynamicStepTest, SampledBatchesGoFromOnePaddingToTheOther) {
   const data::OpenedDataset dataset = Open(TinyGraphOptions{.sparse = true});
-  StepRig rungs(NodeJob(nn::Architecture::kSage), dataset, {.policy = Policy::kFreeze, .shapes = Shapes::kExact});
-  StepRig own(NodeJob(nn::Architecture::kSage), dataset, {.policy = Policy::kFreeze});
+  StepRig rungs(NodeJob(spec::Architecture::kSage), dataset, {.policy = Policy::kFreeze, .shapes = Shapes::kExact});
+  StepRig own(NodeJob(spec::Architecture::kSage), dataset, {.policy = Policy::kFreeze});
   const auto at_rungs = rungs.task->TrainBatches(0, 0), at_own = own.task->TrainBatches(0, 0);
   for (int64_t step = 0;; ++step) {
     const auto a = at_rungs->Next(), b = at_own->Next();
@@ -226,7 +226,7 @@ class Resists final : public WrappedTask {
 };
 
 TEST_F(DynamicStepTest, AnIntegerThatResistsIsNamedAndThereIsALadderThen) {
-  TrainOptions options = GraphJob();
+  spec::TrainOptions options = GraphJob();
   options.graph_cache = {.policy = Policy::kFreeze, .rungs = 3};
   const data::OpenedDataset dataset = Open(100);
   Resists task(*Task::Create(options, dataset, at::kCPU, 2, [] { return true; }));
@@ -270,7 +270,7 @@ class CountsRuns final : public WrappedTask {
 };
 
 TEST_F(DynamicStepTest, ALadderIsRecordedOnceAndEachRungRunOnce) {
-  TrainOptions options = GraphJob();
+  spec::TrainOptions options = GraphJob();
   options.graph_cache = {.policy = Policy::kFreeze, .shapes = Shapes::kLadder, .rungs = 4};
   CountsRuns task(*Task::Create(options, Open(100), at::kCPU, 2, [] { return true; }));
   Recorder context;
@@ -287,7 +287,7 @@ TEST_F(DynamicStepTest, ALadderIsRecordedOnceAndEachRungRunOnce) {
 }
 
 TEST_F(DynamicStepTest, ALadderOfAStepThatResistsIsRecordedRungByRungAndSaysSo) {
-  TrainOptions options = GraphJob();
+  spec::TrainOptions options = GraphJob();
   options.graph_cache = {.policy = Policy::kFreeze, .shapes = Shapes::kLadder, .rungs = 3};
   Resists task(*Task::Create(options, Open(100), at::kCPU, 2, [] { return true; }));
   Recorder context;

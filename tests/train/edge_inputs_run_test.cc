@@ -22,17 +22,17 @@ using testing::HasSubstr;
 struct EdgeCase {
   const char* why;
   TinyGraphOptions graph;
-  nn::Architecture architecture;
-  nn::EdgeInputs inputs = nn::EdgeInputs::kAuto;
+  spec::Architecture architecture;
+  spec::EdgeInputs inputs = spec::EdgeInputs::kAuto;
 };
 const EdgeCase kEdgeCases[] = {
-    {"gine, floats", {.edge_floats = 3}, nn::Architecture::kGine},
-    {"gine, floats, sparse nodes", {.sparse = true, .edge_floats = 3}, nn::Architecture::kGine},
-    {"gine, few categories", {.edge_categories = 4}, nn::Architecture::kGine},
-    {"gine, many categories", {.edge_categories = 40}, nn::Architecture::kGine},
-    {"gine, weights", {.weighted = true}, nn::Architecture::kGine, nn::EdgeInputs::kWeights},
-    {"gatv2, floats", {.edge_floats = 3}, nn::Architecture::kGatv2},
-    {"gatv2, categories", {.edge_categories = 4}, nn::Architecture::kGatv2},
+    {"gine, floats", {.edge_floats = 3}, spec::Architecture::kGine},
+    {"gine, floats, sparse nodes", {.sparse = true, .edge_floats = 3}, spec::Architecture::kGine},
+    {"gine, few categories", {.edge_categories = 4}, spec::Architecture::kGine},
+    {"gine, many categories", {.edge_categories = 40}, spec::Architecture::kGine},
+    {"gine, weights", {.weighted = true}, spec::Architecture::kGine, spec::EdgeInputs::kWeights},
+    {"gatv2, floats", {.edge_floats = 3}, spec::Architecture::kGatv2},
+    {"gatv2, categories", {.edge_categories = 4}, spec::Architecture::kGatv2},
 };
 
 class EdgeInputsRunTest : public testing::Test {
@@ -40,18 +40,19 @@ class EdgeInputsRunTest : public testing::Test {
   std::shared_ptr<const data::Graph> Graph(const TinyGraphOptions& options) {
     return WriteTinyGraph(dir_.path() / ("graph-" + std::to_string(graphs_++)), options);
   }
-  static TrainOptions Job(const EdgeCase& c) {
-    TrainOptions options = NodeJob(c.architecture);
+  static spec::TrainOptions Job(const EdgeCase& c) {
+    spec::TrainOptions options = NodeJob(c.architecture);
     options.model.edge_inputs = c.inputs;
     options.epochs = 2;
     return options;
   }
-  static std::unique_ptr<Task> TaskOf(const TrainOptions& options, const std::shared_ptr<const data::Graph>& graph) {
+  static std::unique_ptr<Task> TaskOf(const spec::TrainOptions& options,
+                                      const std::shared_ptr<const data::Graph>& graph) {
     auto task = Task::Create(options, graph, at::kCPU, 2, [] { return true; });
     EXPECT_TRUE(task.ok()) << task.status();
     return *std::move(task);
   }
-  absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::shared_ptr<const data::Graph>& graph,
+  absl::StatusOr<RunOutcome> Run(const spec::TrainOptions& options, const std::shared_ptr<const data::Graph>& graph,
                                  const std::string& job, RunContext& context) {
     return runner_->Run({.options = options, .dataset = graph, .job_directory = dir_.path() / job}, context);
   }
@@ -68,7 +69,7 @@ class EdgeInputsRunTest : public testing::Test {
 
 TEST_F(EdgeInputsRunTest, AChunkOfLayerWiseEvaluationIsBoundedByWhatIsWidest) {
   const auto graph = Graph({.edge_floats = 3});
-  const TrainOptions options = Job({"", {}, nn::Architecture::kGine});
+  const spec::TrainOptions options = Job({"", {}, spec::Architecture::kGine});
   const auto model = nn::MakeNodeModel(*NodeModelFor(options, graph->summary(), kNoLimits, ""), 1, at::kCPU);
   const struct {
     const char* why;
@@ -96,7 +97,7 @@ TEST_F(EdgeInputsRunTest, AChunkOfLayerWiseEvaluationIsBoundedByWhatIsWidest) {
 TEST_F(EdgeInputsRunTest, SampledRunsStoppedAnywhereEndBitEqual) {
   for (const EdgeCase& c : kEdgeCases) {
     const auto graph = Graph(c.graph);
-    TrainOptions options = Job(c);
+    spec::TrainOptions options = Job(c);
     options.model.dropout = 0.2;
     Recorder undisturbed;
     const std::string whole = std::string(c.why) + " whole";
@@ -117,10 +118,10 @@ TEST_F(EdgeInputsRunTest, SampledRunsStoppedAnywhereEndBitEqual) {
 TEST_F(EdgeInputsRunTest, EveryWayToEvaluateSeesTheSameEdges) {
   for (const EdgeCase& c : kEdgeCases) {
     const auto graph = Graph(c.graph);
-    TrainOptions sampled = Job(c);
+    spec::TrainOptions sampled = Job(c);
     sampled.epochs = 1;
     sampled.nodes.fan_outs = {-1, -1};
-    TrainOptions layer_wise = sampled, whole = sampled;
+    spec::TrainOptions layer_wise = sampled, whole = sampled;
     layer_wise.nodes.layer_wise_evaluation = true;
     Recorder one, other;
     ASSERT_TRUE(Run(sampled, graph, std::string(c.why) + " sampled", one).ok()) << c.why;
@@ -146,7 +147,7 @@ TEST_F(EdgeInputsRunTest, EveryWayToEvaluateSeesTheSameEdges) {
 // The features of edges are read: others make another model.
 TEST_F(EdgeInputsRunTest, GatV2MayLeaveThemAside) {
   const auto with = Graph({.edge_floats = 3}), without = Graph({});
-  TrainOptions options = NodeJob(nn::Architecture::kGatv2);
+  spec::TrainOptions options = NodeJob(spec::Architecture::kGatv2);
   const auto names = [](Task& task) {
     std::string all;
     for (const nn::NamedTensor& t : task.tensors().All()) all += t.name + " ";
@@ -154,38 +155,38 @@ TEST_F(EdgeInputsRunTest, GatV2MayLeaveThemAside) {
   };
   EXPECT_THAT(names(*TaskOf(options, with)), HasSubstr("convs.0.lin_edge.weight"));
   EXPECT_THAT(names(*TaskOf(options, without)), testing::Not(HasSubstr("lin_edge")));
-  options.model.edge_inputs = nn::EdgeInputs::kNone;
+  options.model.edge_inputs = spec::EdgeInputs::kNone;
   EXPECT_EQ(names(*TaskOf(options, with)), names(*TaskOf(options, without)));
 }
 
 struct Parts {
   const char* why;
   bool residual;
-  nn::JumpingKnowledge joined;
+  spec::JumpingKnowledge joined;
 };
-constexpr Parts kParts[] = {{"residual", true, nn::JumpingKnowledge::kLast},
-                            {"cat", false, nn::JumpingKnowledge::kCat},
-                            {"max, residual", true, nn::JumpingKnowledge::kMax}};
+constexpr Parts kParts[] = {{"residual", true, spec::JumpingKnowledge::kLast},
+                            {"cat", false, spec::JumpingKnowledge::kCat},
+                            {"max, residual", true, spec::JumpingKnowledge::kMax}};
 
 // Residuals and jumping knowledge, of nodes and of links, whose evaluation is layer by layer where they are sampled.
 TEST_F(EdgeInputsRunTest, LayerByLayerIsTheWholeGraphWithResidualsAndJumpingKnowledge) {
-  for (const nn::ModelTraits& model : nn::kModels) {
+  for (const spec::ModelTraits& model : spec::kModels) {
     if (model.walks) continue;
     const auto graph = Graph(GraphFor(model));
     for (const Parts& parts : kParts) {
       for (const bool links : {false, true}) {
         SCOPED_TRACE(testing::Message() << model.name << ", " << parts.why << ", links " << links);
-        TrainOptions sampled = NodeJob(model.architecture);
+        spec::TrainOptions sampled = NodeJob(model.architecture);
         sampled.model.num_layers = 3;
-        sampled.model.norm = nn::Norm::kBatch;
+        sampled.model.norm = spec::Norm::kBatch;
         sampled.model.residual = parts.residual;
         sampled.model.jumping_knowledge = parts.joined;
         sampled.nodes.fan_outs = {3, 3, 3};
         sampled.nodes.layer_wise_evaluation = !links;
         sampled.links.enabled = links;
         sampled.links.eval_negatives = 10;
-        if (links) sampled.loss = nn::Loss::kBce;
-        TrainOptions whole = sampled;
+        if (links) sampled.loss = spec::Loss::kBce;
+        spec::TrainOptions whole = sampled;
         whole.nodes = {};
         Recorder context;
         sampled.epochs = 1;

@@ -65,28 +65,28 @@ TEST_F(SetEvaluationTest, ASetWithoutLabelsIsPredictedForAndNeitherEvaluatedNorT
 
 TEST_F(GraphEvaluationTest, LabelsThatAreNoClassesAreRefusedWhereTheLossIsOverClasses) {
   data::GraphSummary trained = graph_->summary(), own = trained;
-  const auto told = [&](nn::Loss loss) {
-    TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+  const auto told = [&](spec::Loss loss) {
+    spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
     options.loss = loss;
     return std::string(CheckKnows(trained, own, options, "dataset").message());
   };
   own.integer_labels = false;
-  EXPECT_THAT(told(nn::Loss::kCrossEntropy), HasSubstr("its labels are fractions in 0..2"));
+  EXPECT_THAT(told(spec::Loss::kCrossEntropy), HasSubstr("its labels are fractions in 0..2"));
   own.integer_labels = true;
   own.min_label = -1;
-  EXPECT_THAT(told(nn::Loss::kCrossEntropy),
+  EXPECT_THAT(told(spec::Loss::kCrossEntropy),
               HasSubstr("its labels are -1..2, and the weights were trained on classes 0..2"));
   own.max_label = 9;
-  EXPECT_EQ(told(nn::Loss::kMse), "") << "a measure may be any";
+  EXPECT_EQ(told(spec::Loss::kMse), "") << "a measure may be any";
   own.num_missing_labels = own.nodes * own.num_targets;
-  EXPECT_EQ(told(nn::Loss::kCrossEntropy), "") << "without labels there is nothing to be wrong";
+  EXPECT_EQ(told(spec::Loss::kCrossEntropy), "") << "without labels there is nothing to be wrong";
   own.num_targets = 0;
   own.num_missing_labels = 0;
-  EXPECT_EQ(told(nn::Loss::kCrossEntropy), "") << "nor without targets";
+  EXPECT_EQ(told(spec::Loss::kCrossEntropy), "") << "nor without targets";
 }
 
 TEST_F(GraphEvaluationTest, AnotherGraphMayBeGivenOfEqualColumns) {
-  const TrainOptions options = Jobs().front();
+  const spec::TrainOptions options = Jobs().front();
   Recorder context;
   ASSERT_TRUE(Run(options, "job", context).ok());
   const auto smaller = WriteTinyGraph(dir_.path() / "smaller", {.nodes = 100});
@@ -107,17 +107,17 @@ TEST_F(GraphEvaluationTest, WeightsOfEdgesAreThereOrNotWhereTheModelReadsThem) {
   const data::GraphSummary trained = graph_->summary();
   data::GraphSummary own = trained;
   own.weighted = true;
-  const auto told = [&](nn::Architecture architecture, nn::EdgeInputs edges) {
-    TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+  const auto told = [&](spec::Architecture architecture, spec::EdgeInputs edges) {
+    spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
     options.model.architecture = architecture;
     options.model.edge_inputs = edges;
     return std::string(CheckKnows(trained, own, options, "dataset").message());
   };
-  EXPECT_EQ(told(nn::Architecture::kSage, nn::EdgeInputs::kAuto), "");
-  EXPECT_EQ(told(nn::Architecture::kGatv2, nn::EdgeInputs::kNone), "");
+  EXPECT_EQ(told(spec::Architecture::kSage, spec::EdgeInputs::kAuto), "");
+  EXPECT_EQ(told(spec::Architecture::kGatv2, spec::EdgeInputs::kNone), "");
   constexpr char kLine[] = "its edges have weights, and those that the weights were trained on have none";
-  EXPECT_THAT(told(nn::Architecture::kGcn, nn::EdgeInputs::kAuto), HasSubstr(kLine));
-  EXPECT_THAT(told(nn::Architecture::kGatv2, nn::EdgeInputs::kWeights), HasSubstr(kLine));
+  EXPECT_THAT(told(spec::Architecture::kGcn, spec::EdgeInputs::kAuto), HasSubstr(kLine));
+  EXPECT_THAT(told(spec::Architecture::kGatv2, spec::EdgeInputs::kWeights), HasSubstr(kLine));
 }
 
 TEST_F(GraphEvaluationTest, DirectionsOfEdgesFollowThoseThatWereTrainedOn) {
@@ -143,7 +143,7 @@ TEST_F(GraphEvaluationTest, DirectionsOfEdgesFollowThoseThatWereTrainedOn) {
       {EdgeDirections::kAdded, EdgeDirections::kUnknown, ""},
   };
   for (const auto& c : kCases) {
-    const auto told = [&](auto trained, const TrainOptions& options) {
+    const auto told = [&](auto trained, const spec::TrainOptions& options) {
       auto own = trained;
       trained.directions = c.trained;
       own.directions = c.own;
@@ -151,8 +151,8 @@ TEST_F(GraphEvaluationTest, DirectionsOfEdgesFollowThoseThatWereTrainedOn) {
       own.inverse_edges_added = c.own == EdgeDirections::kAdded;
       return std::string(CheckKnows(trained, own, options, "dataset").message());
     };
-    const std::string of_graph = told(graph_->summary(), DefaultOptions(nn::ModelLevel::kNode)),
-                      of_set = told(data::GraphSetSummary{}, DefaultOptions(nn::ModelLevel::kGraph));
+    const std::string of_graph = told(graph_->summary(), DefaultOptions(spec::ModelLevel::kNode)),
+                      of_set = told(data::GraphSetSummary{}, DefaultOptions(spec::ModelLevel::kGraph));
     EXPECT_EQ(of_graph, of_set);
     if (*c.told == '\0') {
       EXPECT_EQ(of_graph, "");
@@ -164,7 +164,7 @@ TEST_F(GraphEvaluationTest, DirectionsOfEdgesFollowThoseThatWereTrainedOn) {
   older.inverse_edges_added = true;
   older.directions = EdgeDirections::kUnknown;
   own.directions = EdgeDirections::kKept;
-  EXPECT_THAT(std::string(CheckKnows(older, own, DefaultOptions(nn::ModelLevel::kNode), "dataset").message()),
+  EXPECT_THAT(std::string(CheckKnows(older, own, DefaultOptions(spec::ModelLevel::kNode), "dataset").message()),
               HasSubstr("which the import added"))
       << "an older version says when it added them";
 }
@@ -173,7 +173,7 @@ TEST_F(GraphEvaluationTest, AGraphWithoutLabelsIsPredictedForAndNotEvaluated) {
   const auto labelled = WriteTinyGraph(dir_.path() / "labelled", {.nodes = 100}),
              unlabelled = WriteTinyGraph(dir_.path() / "unlabelled", {.nodes = 100, .targets = 0});
   int number = 0;
-  for (const TrainOptions& options : Jobs()) {
+  for (const spec::TrainOptions& options : Jobs()) {
     if (options.links.enabled) continue;
     const std::string job = "job-" + std::to_string(number++);
     Recorder context;
@@ -203,9 +203,9 @@ TEST_F(GraphEvaluationTest, AGraphWithoutLabelsIsPredictedForAndNotEvaluated) {
 TEST_F(GraphEvaluationTest, LinksOfAnotherGraphAreToldWhateverItsTargetsAndFewerCategories) {
   const auto trained = WriteTinyGraph(dir_.path() / "trained", {.nodes = 200, .edge_categories = 7});
   for (const bool sampled : {false, true}) {
-    TrainOptions options = Jobs().back();
+    spec::TrainOptions options = Jobs().back();
     if (!sampled) options.nodes.fan_outs = {};
-    options.model.architecture = nn::Architecture::kGine;
+    options.model.architecture = spec::Architecture::kGine;
     const std::string job = sampled ? "sampled" : "whole";
     Recorder context;
     ASSERT_TRUE(
@@ -227,8 +227,8 @@ TEST_F(GraphEvaluationTest, LinksOfAnotherGraphAreToldWhateverItsTargetsAndFewer
 }
 
 TEST_F(GraphEvaluationTest, WeightsOfDegreesCarryToAnotherGraphUnlessAnOlderVersionMadeThem) {
-  TrainOptions options = Jobs().front();
-  options.model.node_inputs = nn::NodeInputs::kDegree;
+  spec::TrainOptions options = Jobs().front();
+  options.model.node_inputs = spec::NodeInputs::kDegree;
   const auto other = WriteTinyGraph(dir_.path() / "other", {.nodes = 60, .features = false});
   ASSERT_NE(other->summary().max_degree, graph_->summary().max_degree);
   for (const bool older : {false, true}) {
@@ -251,8 +251,8 @@ TEST_F(GraphEvaluationTest, WeightsOfDegreesCarryToAnotherGraphUnlessAnOlderVers
 }
 
 TEST_F(GraphEvaluationTest, WhatEachNodeLearnedIsOfTheSameNodesOnly) {
-  TrainOptions options = Jobs().front();
-  options.model.node_inputs = nn::NodeInputs::kLearned;
+  spec::TrainOptions options = Jobs().front();
+  options.model.node_inputs = spec::NodeInputs::kLearned;
   Recorder context;
   ASSERT_TRUE(Run(options, "job", context).ok());
   EvaluateRequest request = PassOf(options, WriteTinyGraph(dir_.path() / "same", {.features = false, .named = true}),
@@ -273,9 +273,9 @@ TEST_F(GraphEvaluationTest, WhatEachNodeLearnedIsOfTheSameNodesOnly) {
 
 TEST_F(GraphEvaluationTest, EdgesAreThoseThatTheWeightsWereTrainedOn) {
   const auto trained = WriteTinyGraph(dir_.path() / "trained", {.nodes = 200, .edge_categories = 7});
-  for (const nn::Architecture architecture : {nn::Architecture::kGine, nn::Architecture::kGatv2}) {
-    const std::string job(nn::kArchitectureNames.Name(architecture));
-    TrainOptions options = Jobs().front();
+  for (const spec::Architecture architecture : {spec::Architecture::kGine, spec::Architecture::kGatv2}) {
+    const std::string job(spec::kArchitectureNames.Name(architecture));
+    spec::TrainOptions options = Jobs().front();
     options.model.architecture = architecture;
     const RunRequest made{.options = options, .dataset = trained, .job_directory = dir_.path() / job};
     Recorder context;

@@ -15,7 +15,7 @@ namespace permafrost::train {
 
 inline constexpr auto kGoOn = [](int64_t /*done*/, int64_t /*total*/) { return true; };
 
-inline EvaluateRequest PassOf(const TrainOptions& options, data::OpenedDataset dataset, std::string weights,
+inline EvaluateRequest PassOf(const spec::TrainOptions& options, data::OpenedDataset dataset, std::string weights,
                               EvaluatedRows rows = EvaluatedRows::kTest) {
   return {.options = options,
           .dataset = std::move(dataset),
@@ -52,21 +52,21 @@ class GraphEvaluationTest : public GraphRunnerTest {
  protected:
   GraphEvaluationTest() : GraphRunnerTest({.named = true}) {}
   // The whole graph, or sampled, evaluated by samples or layer by layer; links.
-  static std::vector<TrainOptions> Jobs() {
-    TrainOptions whole = DefaultOptions(nn::ModelLevel::kNode);
+  static std::vector<spec::TrainOptions> Jobs() {
+    spec::TrainOptions whole = DefaultOptions(spec::ModelLevel::kNode);
     whole.model.hidden_channels = 16;
     whole.optimizer.learning_rate = 1e-2;
     whole.batch_size = 50;
     whole.epochs = 3;
     whole.checkpoint.every_seconds = 0;
-    TrainOptions sampled = whole;
+    spec::TrainOptions sampled = whole;
     sampled.nodes.fan_outs = {4, 3};
-    TrainOptions layer_wise = sampled;
+    spec::TrainOptions layer_wise = sampled;
     layer_wise.nodes.layer_wise_evaluation = true;
-    TrainOptions links = whole;
-    links.loss = nn::Loss::kBce;
+    spec::TrainOptions links = whole;
+    links.loss = spec::Loss::kBce;
     links.links = {.enabled = true, .split = {.valid_part = 0.1, .test_part = 0.2, .seed = 4}, .eval_negatives = 20};
-    TrainOptions sampled_links = links;
+    spec::TrainOptions sampled_links = links;
     sampled_links.nodes.fan_outs = {4, 3};
     return {whole, sampled, layer_wise, links, sampled_links};
   }

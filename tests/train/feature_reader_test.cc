@@ -21,12 +21,12 @@ using data::FeatureReader;
 class FeatureReaderTest : public testing::Test {
  protected:
   void SetUp() override { graph_ = WriteTinyGraph(dir_.path() / "graph"); }
-  static TrainOptions Options(nn::Architecture architecture) {
-    TrainOptions options;
-    options.model = DefaultOptions(nn::ModelLevel::kNode).model;
+  static spec::TrainOptions Options(spec::Architecture architecture) {
+    spec::TrainOptions options;
+    options.model = DefaultOptions(spec::ModelLevel::kNode).model;
     options.model.architecture = architecture;
     options.model.hidden_channels = 8;
-    options.loss = nn::Loss::kCrossEntropy;
+    options.loss = spec::Loss::kCrossEntropy;
     options.batch_size = 16;
     options.epochs = 3;
     options.seed = 5;
@@ -34,7 +34,7 @@ class FeatureReaderTest : public testing::Test {
     return options;
   }
   // The last weights; `rows` is what the run said of its reading.
-  std::string Weights(const TrainOptions& options, const data::RowCaches::Options& features, int threads = 2) {
+  std::string Weights(const spec::TrainOptions& options, const data::RowCaches::Options& features, int threads = 2) {
     const auto runner = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = threads, .features = features});
     Recorder recorder;
     const auto job = dir_.path() / std::to_string(++jobs_);
@@ -56,8 +56,8 @@ class FeatureReaderTest : public testing::Test {
 TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
   // The budgets hold, of 400 rows of 32 bytes, all, about a half, and fewer than one batch has.
   constexpr uint64_t kAll = 1 << 20, kBudgets[] = {kAll, 4400 + 200 * 104, 1};
-  for (const nn::Architecture architecture : {nn::Architecture::kSage, nn::Architecture::kGcn}) {
-    const TrainOptions options = Options(architecture);
+  for (const spec::Architecture architecture : {spec::Architecture::kSage, spec::Architecture::kGcn}) {
+    const spec::TrainOptions options = Options(architecture);
     const std::string mapped = Weights(options, {.reader = FeatureReader::kMapped});
     EXPECT_FALSE(rows);
     for (const FeatureReader reader : {FeatureReader::kUring, FeatureReader::kPread}) {
@@ -76,7 +76,7 @@ TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
 }
 
 TEST_F(FeatureReaderTest, WithOneThreadToo) {
-  const TrainOptions options = Options(nn::Architecture::kSage);
+  const spec::TrainOptions options = Options(spec::Architecture::kSage);
   const data::RowCaches::Options reading{
       .reader = FeatureReader::kUring, .budget_bytes = 12'000, .rates = DiskRates{.depth = 4}};
   EXPECT_TRUE(Weights(options, reading, 1) == Weights(options, {.reader = FeatureReader::kMapped}, 1));
@@ -90,8 +90,9 @@ TEST_F(FeatureReaderTest, TheJobsLogSaysHowFeaturesAreRead) {
   Recorder recorder;
   ASSERT_TRUE(
       runner
-          ->Run({.options = Options(nn::Architecture::kSage), .dataset = graph_, .job_directory = dir_.path() / "job"},
-                recorder)
+          ->Run(
+              {.options = Options(spec::Architecture::kSage), .dataset = graph_, .job_directory = dir_.path() / "job"},
+              recorder)
           .ok());
   EXPECT_THAT(recorder.log, testing::HasSubstr("read by pread, 8 at once; a cache of 0 MB (100 % of the rows)"));
 }

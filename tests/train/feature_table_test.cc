@@ -29,7 +29,7 @@ class FeatureTableTest : public testing::Test {
   void SetUp() override {
     if (!device::MpsStandIn::present()) GTEST_SKIP() << "MPS is real here";
   }
-  std::unique_ptr<Task> Make(const TrainOptions& options, uint64_t device_bytes, bool on_device = true) const {
+  std::unique_ptr<Task> Make(const spec::TrainOptions& options, uint64_t device_bytes, bool on_device = true) const {
     auto task = Task::Create(options, graph_, kDevice, 2, [] { return true; },
                              {.limits = {.process = kNoLimits.process, .device = device_bytes, .records = false},
                               .features_on_device = on_device});
@@ -60,7 +60,7 @@ TEST_F(FeatureTableTest, ItHasARowForEachNodeAndOneOfZeros) {
 
 // Blocks of training and evaluation are tried, at their own rung and at the largest one.
 TEST_F(FeatureTableTest, BlocksHaveTheFeaturesThatTheHostWouldGather) {
-  const TrainOptions options = NodeJob(nn::Architecture::kGcn);
+  const spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
   const auto on_device = Make(options, uint64_t{1} << 40), on_host = Make(options, uint64_t{1} << 40, false);
   EXPECT_THAT(std::string(on_device->reading()), HasSubstr("lie on the device, which gathers them"));
   EXPECT_THAT(std::string(on_host->reading()), IsEmpty());
@@ -86,7 +86,7 @@ TEST_F(FeatureTableTest, BlocksHaveTheFeaturesThatTheHostWouldGather) {
 }
 
 TEST_F(FeatureTableTest, WhereTheyDoNotFitTheHostGathers) {
-  const TrainOptions options = NodeJob(nn::Architecture::kGcn);
+  const spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
   const auto& summary = std::get<std::shared_ptr<const data::Graph>>(graph_)->summary();
   MemoryLimits limits{.process = kNoLimits.process, .device = uint64_t{1} << 40, .records = false};
   const auto model = NodeModelFor(options, summary, limits, "spec.");
@@ -99,7 +99,7 @@ TEST_F(FeatureTableTest, WhereTheyDoNotFitTheHostGathers) {
 
 // The mean of a row's neighbours is fewer bytes to copy than the neighbours.
 TEST_F(FeatureTableTest, MeansAreMadeOnTheHost) {
-  const TrainOptions options = NodeJob(nn::Architecture::kSage);
+  const spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
   ASSERT_TRUE(SamplingOf(options, Mode::kTrain, std::get<std::shared_ptr<const data::Graph>>(graph_)->summary())
                   .last_hop_apart);
   EXPECT_THAT(std::string(Make(options, uint64_t{1} << 40)->reading()), IsEmpty());

@@ -45,7 +45,7 @@ struct Saved {
 };
 
 struct BreakRig {
-  BreakRig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set)
+  BreakRig(const spec::TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set)
       : options(train_options),
         task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; }), kMostNodes),
         optimizer(options.optimizer, task.tensors().parameters()),
@@ -83,7 +83,7 @@ struct BreakRig {
 
   // The most nodes of batches of nine graphs with 6.5 nodes each in the mean: some are above it.
   static constexpr int64_t kMostNodes = 62;
-  const TrainOptions options;
+  const spec::TrainOptions options;
   ReadsBack task;
   Recorder context;
   nn::Optimizer optimizer;
@@ -99,8 +99,8 @@ class GraphBreakTest : public testing::Test {
     device::UseThreads(2);
     set_ = ImportTinyGraphs(dir_.path(), 100);
   }
-  static TrainOptions Options(graphcache::PolicyOptions policy) {
-    TrainOptions options;
+  static spec::TrainOptions Options(spec::PolicyOptions policy) {
+    spec::TrainOptions options;
     options.model = {.hidden_channels = 16, .num_layers = 2, .dropout = 0.2};
     options.batch_size = 9;
     options.epochs = 4;
@@ -116,8 +116,8 @@ class GraphBreakTest : public testing::Test {
 TEST_F(GraphBreakTest, AResumeAfterABreakEndsBitEqual) {
   constexpr int64_t kSteps = 36;
   // Frozen after few shapes: what was captured before the break, at the ceiling, serves others padded.
-  const TrainOptions options =
-      Options({.policy = graphcache::Policy::kFreeze, .freeze_at = 3, .shapes = graphcache::Shapes::kExact});
+  const spec::TrainOptions options =
+      Options({.policy = spec::Policy::kFreeze, .freeze_at = 3, .shapes = spec::Shapes::kExact});
   BreakRig whole(options, set_);
   whole.Run(0, kSteps);
   const graphcache::Snapshot end = whole.engine.cache().snapshot();

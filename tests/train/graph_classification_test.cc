@@ -43,10 +43,10 @@ class GraphClassificationTest : public RunnerTest {
     }
     return graphs;
   }
-  static TrainOptions Options() {
-    TrainOptions options = RunnerTest::Options();
-    options.loss = nn::Loss::kCrossEntropy;
-    options.metrics = {nn::Metric::kF1Macro, nn::Metric::kAccuracy, nn::Metric::kRocAuc};
+  static spec::TrainOptions Options() {
+    spec::TrainOptions options = RunnerTest::Options();
+    options.loss = spec::Loss::kCrossEntropy;
+    options.metrics = {spec::Metric::kF1Macro, spec::Metric::kAccuracy, spec::Metric::kRocAuc};
     options.epochs = 15;
     options.batch_size = 16;
     return options;
@@ -54,11 +54,11 @@ class GraphClassificationTest : public RunnerTest {
 };
 
 TEST_F(GraphClassificationTest, LearnsClassesAndTellsEveryMetric) {
-  for (const nn::Lowering lowering : {nn::Lowering::kAuto, nn::Lowering::kPlain}) {
+  for (const spec::Lowering lowering : {spec::Lowering::kAuto, spec::Lowering::kPlain}) {
     Recorder told;
-    TrainOptions options = Options();
+    spec::TrainOptions options = Options();
     options.model.lowering = lowering;
-    const std::string job(nn::kLoweringNames.Name(lowering));
+    const std::string job(spec::kLoweringNames.Name(lowering));
     const auto outcome = Run(options, job, told);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     ASSERT_EQ(told.epochs.size(), 15U);
@@ -80,7 +80,7 @@ TEST_F(GraphClassificationTest, LearnsClassesAndTellsEveryMetric) {
 
 TEST_F(GraphClassificationTest, ClassWeightsCount) {
   Recorder plain, equal, weighted;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.epochs = 2;
   ASSERT_TRUE(Run(options, "plain", plain).ok());
   options.class_weights = {1, 1, 1};
@@ -92,7 +92,7 @@ TEST_F(GraphClassificationTest, ClassWeightsCount) {
 }
 
 TEST_F(GraphClassificationTest, AFoldIsTestedAndEndsEqualAfterAStop) {
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.epochs = 4;
   options.cross_validation = {.folds = 5, .fold = 3, .seed = 8};
   Recorder whole, stopped, resumed, other;
@@ -122,7 +122,7 @@ TEST_F(GraphClassificationTest, AFoldIsTestedAndEndsEqualAfterAStop) {
 TEST_F(GraphClassificationTest, WhatDoesNotGoWithTheLabelsIsRefused) {
   const struct {
     const char* why;
-    std::function<void(TrainOptions&, data::GraphSetSummary&)> change;
+    std::function<void(spec::TrainOptions&, data::GraphSetSummary&)> change;
     const char* field;
     const char* says;
   } kCases[] = {
@@ -132,11 +132,11 @@ TEST_F(GraphClassificationTest, WhatDoesNotGoWithTheLabelsIsRefused) {
       {"a class below 0", [](auto&, auto& s) { s.min_label = -1; }, "spec.loss", "the dataset's are -1..2"},
       {"an import of before", [](auto&, auto& s) { s.labels_known = false; }, "spec.dataset",
        "was imported by an older version"},
-      {"binary loss, three classes", [](auto& o, auto&) { o.loss = nn::Loss::kBce; }, "spec.loss",
+      {"binary loss, three classes", [](auto& o, auto&) { o.loss = spec::Loss::kBce; }, "spec.loss",
        "bce takes labels 0 and 1, and the dataset's are 0..2"},
       {"binary loss, fractions",
        [](auto& o, auto& s) {
-         o.loss = nn::Loss::kBce;
+         o.loss = spec::Loss::kBce;
          s.integer_labels = false;
          s.max_label = 1;
        },
@@ -151,7 +151,7 @@ TEST_F(GraphClassificationTest, WhatDoesNotGoWithTheLabelsIsRefused) {
   };
   EXPECT_TRUE(runner_->CheckCompatible(Options(), graphs_->summary(), "spec.").ok());
   for (const auto& c : kCases) {
-    TrainOptions options = Options();
+    spec::TrainOptions options = Options();
     data::GraphSetSummary summary = graphs_->summary();
     c.change(options, summary);
     const absl::Status status = runner_->CheckCompatible(options, summary, "spec.");
@@ -167,9 +167,9 @@ TEST_F(GraphClassificationTest, ABinaryLossOnClassesOfAnOlderImportIsRefusedToo)
   older.labels_known = false;
   const auto set = OnlyRows(graphs_, EvaluatedRows::kAll, {}, older);
   ASSERT_TRUE(set.ok()) << set.status();
-  TrainOptions options = Options();
-  options.loss = nn::Loss::kBce;
-  options.metrics = {nn::Metric::kAccuracy};
+  spec::TrainOptions options = Options();
+  options.loss = spec::Loss::kBce;
+  options.metrics = {spec::Metric::kAccuracy};
   EXPECT_TRUE(runner_->CheckCompatible(options, data::SummaryOf(*set), "spec.").ok());
   const absl::Status fits =
       runner_->CheckFits({.options = options, .dataset = *set}, "spec.", [] { return true; }).status();
@@ -180,9 +180,9 @@ TEST_F(GraphClassificationTest, ABinaryLossOnClassesOfAnOlderImportIsRefusedToo)
 
 TEST_F(GraphClassificationTest, AFoldsBudgetHoldsTheLargestGraphOfAll) {
   // The largest may stand in any split of a fold.
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.cross_validation = {.folds = 3};
-  options.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = graphs_->summary().all.max_nodes - 1};
+  options.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = graphs_->summary().all.max_nodes - 1};
   EXPECT_EQ(runner_->CheckCompatible(options, graphs_->summary(), "spec.").code(), absl::StatusCode::kInvalidArgument);
   ++options.batching.max_nodes;
   EXPECT_TRUE(runner_->CheckCompatible(options, graphs_->summary(), "spec.").ok());

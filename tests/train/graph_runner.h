@@ -19,10 +19,10 @@ class GraphRunnerTest : public testing::Test {
  protected:
   explicit GraphRunnerTest(const TinyGraphOptions& graph) : graph_(WriteTinyGraph(dir_.path() / "graph", graph)) {}
 
-  absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::string& job, RunContext& context) {
+  absl::StatusOr<RunOutcome> Run(const spec::TrainOptions& options, const std::string& job, RunContext& context) {
     return runner_->Run({.options = options, .dataset = graph_, .job_directory = dir_.path() / job}, context);
   }
-  std::unique_ptr<Task> TaskOf(const TrainOptions& options) {
+  std::unique_ptr<Task> TaskOf(const spec::TrainOptions& options) {
     auto task = Task::Create(options, graph_, at::kCPU, 2, [] { return true; });
     EXPECT_TRUE(task.ok()) << task.status();
     return *std::move(task);

@@ -39,9 +39,9 @@ std::vector<TinyGraph> MostlyMissing(int graphs, int labelled) {
 class GraphSetProbesTest : public testing::Test {
  protected:
   std::unique_ptr<Task> MakeTask(const std::vector<TinyGraph>& graphs) {
-    TrainOptions options;
+    spec::TrainOptions options;
     options.model = {.hidden_channels = 16, .num_layers = 2};
-    options.loss = nn::Loss::kBce;
+    options.loss = spec::Loss::kBce;
     options.batch_size = 24;
     options.epochs = 2;
     options.seed = 3;

@@ -27,21 +27,21 @@ constexpr int64_t kTooMany = 2'147'483'647;
 TEST(IndexLimits, OfTheWholeGraphInEveryStep) {
   const struct {
     const char* why;
-    nn::Architecture architecture;
+    spec::Architecture architecture;
     int64_t nodes, edges;
     bool sampled, trains, own_device;
     bool refused;
   } kCases[] = {
-      {"the most edges that can be", nn::Architecture::kSage, 1000, kTooMany - 1, false, true, false, false},
-      {"one more", nn::Architecture::kSage, 1000, kTooMany, false, true, false, true},
-      {"as many nodes", nn::Architecture::kGcn, kTooMany, 5, false, true, false, true},
-      {"sampled blocks are small", nn::Architecture::kSage, 1000, kTooMany, true, true, false, false},
-      {"evaluation needs no transpose", nn::Architecture::kGatv2, 1000, kTooMany, false, false, false, false},
-      {"but GINE's sum counts edges by 32 bits", nn::Architecture::kGine, 1000, kTooMany, false, false, false, true},
-      {"other devices make no transpose", nn::Architecture::kSage, 1000, kTooMany, false, true, true, false},
+      {"the most edges that can be", spec::Architecture::kSage, 1000, kTooMany - 1, false, true, false, false},
+      {"one more", spec::Architecture::kSage, 1000, kTooMany, false, true, false, true},
+      {"as many nodes", spec::Architecture::kGcn, kTooMany, 5, false, true, false, true},
+      {"sampled blocks are small", spec::Architecture::kSage, 1000, kTooMany, true, true, false, false},
+      {"evaluation needs no transpose", spec::Architecture::kGatv2, 1000, kTooMany, false, false, false, false},
+      {"but GINE's sum counts edges by 32 bits", spec::Architecture::kGine, 1000, kTooMany, false, false, false, true},
+      {"other devices make no transpose", spec::Architecture::kSage, 1000, kTooMany, false, true, true, false},
   };
   for (const auto& c : kCases) {
-    TrainOptions options = NodeJob(c.architecture);
+    spec::TrainOptions options = NodeJob(c.architecture);
     if (!c.sampled) options.nodes.fan_outs = {};
     data::GraphSummary graph;
     graph.nodes = c.nodes;
@@ -66,8 +66,8 @@ TEST(IndexLimits, AJobOnSuchAGraphIsRefused) {
   graph.integer_labels = true;
   graph.max_label = 2;
   graph.split_nodes = {100, 10, 10};
-  TrainOptions options = NodeJob(nn::Architecture::kSage);
-  options.model.node_inputs = nn::NodeInputs::kConstant;
+  spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
+  options.model.node_inputs = spec::NodeInputs::kConstant;
   options.nodes.fan_outs = {};
   EXPECT_THAT(std::string(Task::Check(options, graph, kNoLimits, "spec.").message()),
               HasSubstr("1000000 nodes and 3000000000 edges are beyond what the CPU's operators index"));
@@ -89,9 +89,9 @@ class NoTransposeTest : public GraphRunnerTest {
 };
 
 TEST_F(NoTransposeTest, AnEvaluationOfTheWholeGraphMakesNone) {
-  for (const nn::Architecture architecture :
-       {nn::Architecture::kSage, nn::Architecture::kGcn, nn::Architecture::kGin, nn::Architecture::kGatv2}) {
-    TrainOptions options = NodeJob(architecture);
+  for (const spec::Architecture architecture :
+       {spec::Architecture::kSage, spec::Architecture::kGcn, spec::Architecture::kGin, spec::Architecture::kGatv2}) {
+    spec::TrainOptions options = NodeJob(architecture);
     options.nodes.fan_outs = {};
     PlanContext context;
     context.limits.trains = false;

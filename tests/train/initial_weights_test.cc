@@ -21,8 +21,8 @@ using testing::HasSubstr;
 
 class InitialWeightsTest : public RunnerTest {
  protected:
-  static TrainOptions From(const std::string& job, bool by_name = false) {
-    TrainOptions options = Options();
+  static spec::TrainOptions From(const std::string& job, bool by_name = false) {
+    spec::TrainOptions options = Options();
     options.seed = 8;
     options.init_from = {.job = JobId(job), .by_name = by_name};
     return options;
@@ -49,14 +49,14 @@ class InitialWeightsTest : public RunnerTest {
 
 TEST_F(InitialWeightsTest, AJobBeginsWithThemWhateverBecomesOfTheirSource) {
   const std::string weights = First();
-  const TrainOptions options = From("first");
+  const spec::TrainOptions options = From("first");
   ASSERT_EQ(runner_->CheckInitialWeights(options, graphs_->summary(), weights, "spec."), absl::OkStatus());
   Give(weights, "whole");
   Recorder undisturbed;
   ASSERT_TRUE(Run(options, "whole", undisturbed).ok());
   EXPECT_THAT(undisturbed.log, HasSubstr("begins with the weights of jobs/first: "));
   Recorder drawn;
-  TrainOptions without = options;
+  spec::TrainOptions without = options;
   without.init_from = {};
   ASSERT_TRUE(Run(without, "drawn", drawn).ok());
   EXPECT_LT(undisturbed.epochs[0].train_loss, drawn.epochs[0].train_loss) << "it knows what the other has learned";
@@ -92,7 +92,7 @@ TEST_F(InitialWeightsTest, StrictNamesTheFirstThatDiffersAndHowMany) {
 
 TEST_F(InitialWeightsTest, ByNameTakesThoseThatFitAndSaysWhichDoNot) {
   auto file = *nn::DecodeSafetensors(First());
-  const TrainOptions options = From("first", /*by_name=*/true);
+  const spec::TrainOptions options = From("first", /*by_name=*/true);
   const auto task = *Task::Create(options, graphs_, at::kCPU, 2, [] { return true; });
   const size_t all = file.tensors.size();
   const std::string gone = file.tensors[0].name, bent = file.tensors[1].name;
@@ -128,9 +128,9 @@ TEST_F(InitialWeightsTest, WhatIsCheckedAtSubmitTakesNoMemory) {
   graph.integer_labels = true;
   graph.max_label = 2;
   graph.split_nodes = {100, 10, 10};
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
-  options.loss = nn::Loss::kCrossEntropy;
-  options.model.node_inputs = nn::NodeInputs::kLearned;
+  spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
+  options.loss = spec::Loss::kCrossEntropy;
+  options.model.node_inputs = spec::NodeInputs::kLearned;
   options.fixed_parameters = {"convs.0"};
   EXPECT_EQ(CheckFixedParameters(options, graph, "spec."), absl::OkStatus());
   options.fixed_parameters = {"convs.9"};

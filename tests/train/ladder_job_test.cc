@@ -16,7 +16,7 @@
 namespace permafrost::train {
 namespace {
 
-using graphcache::Shapes;
+using spec::Shapes;
 using testing::HasSubstr;
 
 // Keeps what it was told of warm-ups.
@@ -35,8 +35,8 @@ class LadderJobTest : public testing::Test {
     set_ = ImportTinyGraphs(dir_.path(), 100);
     runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
   }
-  static TrainOptions Options(Shapes shapes, data::BatchingOptions batching = {}) {
-    TrainOptions options;
+  static spec::TrainOptions Options(Shapes shapes, spec::BatchingOptions batching = {}) {
+    spec::TrainOptions options;
     options.model = {.hidden_channels = 16, .num_layers = 2, .dropout = 0.1};
     options.batch_size = 9;  // 80 graphs: 9 steps an epoch
     options.epochs = 4;
@@ -45,7 +45,7 @@ class LadderJobTest : public testing::Test {
     options.batching = batching;
     return options;
   }
-  RunOutcome Run(const std::string& job, const TrainOptions& options, RunContext& context) {
+  RunOutcome Run(const std::string& job, const spec::TrainOptions& options, RunContext& context) {
     const auto outcome =
         runner_->Run({.options = options, .dataset = set_, .job_directory = dir_.path() / job}, context);
     EXPECT_TRUE(outcome.ok()) << outcome.status();
@@ -67,7 +67,7 @@ class LadderJobTest : public testing::Test {
 
 TEST_F(LadderJobTest, EveryStepIsAReplayOfWhatWasCapturedBeforeTheFirst) {
   for (const Shapes shapes : {Shapes::kLadder, Shapes::kDynamic}) {
-    const std::string job(graphcache::kShapesNames.Name(shapes));
+    const std::string job(spec::kShapesNames.Name(shapes));
     WarmUps run;
     EXPECT_EQ(Run(job, Options(shapes), run).end, RunEnd::kSucceeded);
     EXPECT_TRUE(run.cache.frozen);
@@ -95,8 +95,8 @@ TEST_F(LadderJobTest, EveryStepIsAReplayOfWhatWasCapturedBeforeTheFirst) {
 
 TEST_F(LadderJobTest, ALadderAgreesWithEagerSteps) {
   Recorder eager, ladder;
-  TrainOptions never = Options(Shapes::kAuto);
-  never.graph_cache.policy = graphcache::Policy::kNever;
+  spec::TrainOptions never = Options(Shapes::kAuto);
+  never.graph_cache.policy = spec::Policy::kNever;
   Run("eager", never, eager);
   Run("ladder", Options(Shapes::kLadder), ladder);
   ASSERT_EQ(eager.epochs.size(), ladder.epochs.size());
@@ -123,7 +123,7 @@ TEST_F(LadderJobTest, AStopBetweenTwoCapturesIsHeardAndCostsNothing) {
 
 TEST_F(LadderJobTest, AResumeCapturesAllBeforeItsFirstStep) {
   for (const Shapes shapes : {Shapes::kLadder, Shapes::kDynamic}) {
-    const std::string job(graphcache::kShapesNames.Name(shapes));
+    const std::string job(spec::kShapesNames.Name(shapes));
     Recorder whole, first, second, third;
     Run(job + "-whole", Options(shapes), whole);
     first.stop = StopAt(13);
@@ -174,8 +174,8 @@ TEST_F(LadderJobTest, CommandsSwitchLaddersWhereTheRunWithoutAStopDoes) {
 
 TEST_F(LadderJobTest, CommandsSwitchPoliciesWhereTheRunWithoutAStopDoes) {
   using graphcache::CommandKind;
-  using graphcache::OnMiss;
-  using graphcache::Policy;
+  using spec::OnMiss;
+  using spec::Policy;
   const std::vector<graphcache::Command> commands = {
       {.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kClearPerStep}, .step = 6},
       {.sequence = 2,
@@ -184,7 +184,7 @@ TEST_F(LadderJobTest, CommandsSwitchPoliciesWhereTheRunWithoutAStopDoes) {
        .step = 12},
       {.sequence = 3, .kind = CommandKind::kUpdatePolicy, .update = {.on_miss = OnMiss::kPad}, .step = 22},
       {.sequence = 4, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kNever}, .step = 30}};
-  TrainOptions options = Options(Shapes::kExact);
+  spec::TrainOptions options = Options(Shapes::kExact);
   options.graph_cache.policy = Policy::kAlways;
   Recorder whole;
   whole.commands = commands;
@@ -205,16 +205,16 @@ TEST_F(LadderJobTest, CommandsSwitchPoliciesWhereTheRunWithoutAStopDoes) {
 TEST_F(LadderJobTest, ComposedBatchesResumeToTheBit) {
   const struct {
     const char* why;
-    data::BatchingOptions batching;
+    spec::BatchingOptions batching;
     int64_t least_steps, most_steps;  // an epoch
   } kCases[] = {
-      {"balanced", {.kind = data::BatchingKind::kBalanced}, 9, 9},
-      {"budget", {.kind = data::BatchingKind::kBudget, .max_nodes = 50, .max_edges = 90}, 10, 16},
+      {"balanced", {.kind = spec::BatchingKind::kBalanced}, 9, 9},
+      {"budget", {.kind = spec::BatchingKind::kBudget, .max_nodes = 50, .max_edges = 90}, 10, 16},
   };
   for (const auto& c : kCases) {
     for (const Shapes shapes : {Shapes::kLadder, Shapes::kDynamic}) {
-      const std::string job = c.why + std::string(graphcache::kShapesNames.Name(shapes));
-      const TrainOptions options = Options(shapes, c.batching);
+      const std::string job = c.why + std::string(spec::kShapesNames.Name(shapes));
+      const spec::TrainOptions options = Options(shapes, c.batching);
       Recorder whole;
       Run(job + "-whole", options, whole);
       EXPECT_GE(whole.progress.steps_per_epoch, c.least_steps) << job;
@@ -235,9 +235,9 @@ TEST_F(LadderJobTest, ComposedBatchesResumeToTheBit) {
 }
 
 TEST_F(LadderJobTest, ComposedBatchesLearnAsRandomOnesDo) {
-  TrainOptions random = Options(Shapes::kDynamic), balanced = random;
+  spec::TrainOptions random = Options(Shapes::kDynamic), balanced = random;
   random.epochs = balanced.epochs = 12;
-  balanced.batching.kind = data::BatchingKind::kBalanced;
+  balanced.batching.kind = spec::BatchingKind::kBalanced;
   Recorder of_random, of_balanced;
   Run("random", random, of_random);
   Run("balanced", balanced, of_balanced);
@@ -247,8 +247,8 @@ TEST_F(LadderJobTest, ComposedBatchesLearnAsRandomOnesDo) {
 }
 
 TEST_F(LadderJobTest, ABudgetBelowAGraphIsRefused) {
-  TrainOptions options =
-      Options(Shapes::kAuto, {.kind = data::BatchingKind::kBudget, .max_nodes = 11, .max_edges = 21});
+  spec::TrainOptions options =
+      Options(Shapes::kAuto, {.kind = spec::BatchingKind::kBudget, .max_nodes = 11, .max_edges = 21});
   const absl::Status status = runner_->CheckCompatible(options, set_->summary(), "spec.");
   EXPECT_THAT(
       GetViolations(status),
@@ -258,7 +258,7 @@ TEST_F(LadderJobTest, ABudgetBelowAGraphIsRefused) {
           FieldViolation{"spec.batching.max_edges",
                          "21 is less than the 22 edges of the train split's largest graph; accepted: at least "
                          "22"}));
-  options.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 12};
+  options.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 12};
   EXPECT_TRUE(runner_->CheckCompatible(options, set_->summary(), "spec.").ok());
 }
 

@@ -37,17 +37,17 @@ class LinkHubsTest : public testing::Test {
     EXPECT_TRUE(summary.ok()) << summary.status();
     return *data::Graph::Open(store);
   }
-  static TrainOptions Job(double valid, double test) {
-    TrainOptions options = NodeJob(nn::Architecture::kSage);
+  static spec::TrainOptions Job(double valid, double test) {
+    spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
     options.nodes.fan_outs = {};
-    options.loss = nn::Loss::kBce;
-    options.metrics = {nn::Metric::kMrr, nn::Metric::kRocAuc};
+    options.loss = spec::Loss::kBce;
+    options.metrics = {spec::Metric::kMrr, spec::Metric::kRocAuc};
     options.links = {
         .enabled = true, .split = {.valid_part = valid, .test_part = test, .seed = 1}, .eval_negatives = 6};
     options.epochs = 2;
     return options;
   }
-  absl::StatusOr<std::vector<std::string>> Fits(const TrainOptions& options, const GraphPtr& graph) {
+  absl::StatusOr<std::vector<std::string>> Fits(const spec::TrainOptions& options, const GraphPtr& graph) {
     return runner_->CheckFits({.options = options, .dataset = graph}, "spec.", [] { return true; });
   }
 
@@ -94,7 +94,7 @@ TEST_F(LinkHubsTest, TrainingHasNoFalseNegatives) {
 TEST_F(LinkHubsTest, LinksOfAHubAreCountedAndNotRanked) {
   const GraphPtr star = Import("star");
   for (const bool sampled : {false, true}) {
-    TrainOptions options = Job(0.3, 0.4);
+    spec::TrainOptions options = Job(0.3, 0.4);
     if (sampled) options.nodes.fan_outs = {4, 4};
     const auto links = *Links::Create(options, star, [] { return true; });
     const int64_t valid = links->unranked(data::Split::kValid), test = links->unranked(data::Split::kTest),
@@ -134,7 +134,7 @@ TEST_F(LinkHubsTest, LinksOfAHubAreCountedAndNotRanked) {
 }
 
 TEST_F(LinkHubsTest, FewerNegativesThanAskedForAreTold) {
-  TrainOptions options = Job(0.3, 0.4);
+  spec::TrainOptions options = Job(0.3, 0.4);
   options.links.eval_negatives = 50;
   const auto notes = Fits(options, Import("star"));
   ASSERT_TRUE(notes.ok()) << notes.status();

@@ -27,11 +27,11 @@ namespace {
 using testing::HasSubstr;
 using testing::SizeIs;
 
-TrainOptions LinkJob(std::vector<int64_t> fan_outs) {
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+spec::TrainOptions LinkJob(std::vector<int64_t> fan_outs) {
+  spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
   options.model.hidden_channels = 16;
   options.optimizer.learning_rate = 1e-2;
-  options.loss = nn::Loss::kBce;
+  options.loss = spec::Loss::kBce;
   options.links = {.enabled = true, .split = {.valid_part = 0.1, .test_part = 0.2, .seed = 4}, .eval_negatives = 20};
   options.nodes.fan_outs = std::move(fan_outs);
   options.batch_size = 70;
@@ -49,7 +49,7 @@ class LinkTaskTest : public GraphRunnerTest {
 
 // A link that a batch is to predict passes no message in it, and one of validation or test in none.
 TEST_F(LinkTaskTest, MessagesDoNotTellWhatIsToBePredicted) {
-  const TrainOptions options = LinkJob({-1, -1});
+  const spec::TrainOptions options = LinkJob({-1, -1});
   const auto task = TaskOf(options);
   const auto split = data::SplitLinks(graph_, options.links.split, [] { return true; });
   ASSERT_TRUE(split.ok());
@@ -98,8 +98,8 @@ TEST_F(LinkTaskTest, MessagesDoNotTellWhatIsToBePredicted) {
 
 // The number of a node's edges would tell how many of them were held out.
 TEST_F(LinkTaskTest, DegreesCountNoEdgeThatWasHeldOut) {
-  TrainOptions options = LinkJob({-1, -1});
-  options.model.node_inputs = nn::NodeInputs::kDegree;
+  spec::TrainOptions options = LinkJob({-1, -1});
+  options.model.node_inputs = spec::NodeInputs::kDegree;
   const auto with_degrees = WithNodeInputs(options.model, graph_);
   ASSERT_TRUE(with_degrees.ok()) << with_degrees.status();
   const auto links = Links::Create(options, *with_degrees, [] { return true; });
@@ -120,11 +120,11 @@ TEST_F(LinkTaskTest, DegreesCountNoEdgeThatWasHeldOut) {
 
 // Sampled jobs are evaluated layer by layer, those on the whole graph in one block.
 TEST_F(LinkTaskTest, IsEvaluatedAlikeOnTheWholeGraphAndLayerByLayer) {
-  for (const nn::LinkScore score : {nn::LinkScore::kDot, nn::LinkScore::kMlp}) {
-    TrainOptions sampled = LinkJob({3, 3}), whole = LinkJob({});
+  for (const spec::LinkScore score : {spec::LinkScore::kDot, spec::LinkScore::kMlp}) {
+    spec::TrainOptions sampled = LinkJob({3, 3}), whole = LinkJob({});
     sampled.links.score = whole.links.score = score;
-    sampled.metrics =
-        whole.metrics = {nn::Metric::kMrr, nn::Metric::kHitsAt10, nn::Metric::kRocAuc, nn::Metric::kAveragePrecision};
+    sampled.metrics = whole.metrics = {spec::Metric::kMrr, spec::Metric::kHitsAt10, spec::Metric::kRocAuc,
+                                       spec::Metric::kAveragePrecision};
     const auto a = TaskOf(sampled), b = TaskOf(whole);
     nn::CopyInto(a->tensors().All(), b->tensors().All());
     const auto x = a->EvaluateWhole(data::Split::kTest, true, [] { return true; });
@@ -145,8 +145,8 @@ TEST_F(LinkTaskTest, IsEvaluatedAlikeOnTheWholeGraphAndLayerByLayer) {
 
 TEST_F(LinkTaskTest, LearnsLinksAndTellsTheirRanks) {
   for (const bool whole : {false, true}) {
-    TrainOptions options = LinkJob(whole ? std::vector<int64_t>{} : std::vector<int64_t>{5, 5});
-    options.metrics = {nn::Metric::kMrr, nn::Metric::kRocAuc, nn::Metric::kHitsAt50};
+    spec::TrainOptions options = LinkJob(whole ? std::vector<int64_t>{} : std::vector<int64_t>{5, 5});
+    options.metrics = {spec::Metric::kMrr, spec::Metric::kRocAuc, spec::Metric::kHitsAt50};
     if (whole) options.epochs = 60;
     Recorder told;
     const std::string job = whole ? "whole" : "sampled";
@@ -177,8 +177,8 @@ TEST_F(LinkTaskTest, LearnsLinksAndTellsTheirRanks) {
 
 TEST_F(LinkTaskTest, GoesOnToTheBitAfterAStop) {
   for (const bool whole : {false, true}) {
-    TrainOptions options = LinkJob(whole ? std::vector<int64_t>{} : std::vector<int64_t>{4, 3});
-    options.links.score = nn::LinkScore::kMlp;
+    spec::TrainOptions options = LinkJob(whole ? std::vector<int64_t>{} : std::vector<int64_t>{4, 3});
+    options.links.score = spec::LinkScore::kMlp;
     options.model.dropout = 0.2;
     options.epochs = 4;
     Recorder through, first, second;
@@ -198,7 +198,7 @@ TEST_F(LinkTaskTest, GoesOnToTheBitAfterAStop) {
 }
 
 TEST_F(LinkTaskTest, ItsSplitAndItsNegativesDoNotFollowTheSeedOfTheWeights) {
-  TrainOptions options = LinkJob({4, 3}), other = options;
+  spec::TrainOptions options = LinkJob({4, 3}), other = options;
   other.seed = 17;
   const auto a = TaskOf(options), b = TaskOf(other);
   nn::CopyInto(a->tensors().All(), b->tensors().All());
@@ -212,7 +212,7 @@ TEST_F(LinkTaskTest, ItsSplitAndItsNegativesDoNotFollowTheSeedOfTheWeights) {
 TEST_F(LinkTaskTest, WhatAnEvaluationKeepsCounts) {
   const data::GraphSummary& graph = graph_->summary();
   const auto bytes = [&](int64_t negatives) {
-    TrainOptions options = LinkJob({4, 3});
+    spec::TrainOptions options = LinkJob({4, 3});
     options.links.eval_negatives = negatives;
     const auto model = NodeModelFor(options, graph, kNoLimits, "spec.");
     EXPECT_TRUE(model.ok()) << model.status();
@@ -224,7 +224,7 @@ TEST_F(LinkTaskTest, WhatAnEvaluationKeepsCounts) {
 }
 
 TEST_F(LinkTaskTest, NeedsAnEdgeToTrainOn) {
-  TrainOptions options = LinkJob({});
+  spec::TrainOptions options = LinkJob({});
   options.links.split = {.valid_part = 0.5, .test_part = 0.4999999};
   const auto few = Links::Create(options, graph_, [] { return true; });
   ASSERT_FALSE(few.ok());

@@ -23,14 +23,14 @@
 namespace permafrost::train {
 namespace {
 
-using graphcache::Policy;
+using spec::Policy;
 using testing::HasSubstr;
 
 class Node2VecTest : public GraphRunnerTest {
  protected:
   Node2VecTest() : GraphRunnerTest({.named = true}) {}
   std::string Last(const std::string& job) { return Artifact(job, kLastWeightsFile); }
-  RowsEvaluation Evaluated(const TrainOptions& options, const std::string& job, EvaluatedRows rows) {
+  RowsEvaluation Evaluated(const spec::TrainOptions& options, const std::string& job, EvaluatedRows rows) {
     const auto evaluated = runner_->EvaluateWeights({.options = options,
                                                      .dataset = graph_,
                                                      .trained_on = std::nullopt,
@@ -45,7 +45,7 @@ class Node2VecTest : public GraphRunnerTest {
 };
 
 TEST_F(Node2VecTest, LearnsWhichNodesAreNear) {
-  TrainOptions options = WalkJob();
+  spec::TrainOptions options = WalkJob();
   options.epochs = 12;
   options.optimizer.learning_rate = 0.02;
   Recorder context;
@@ -79,13 +79,13 @@ TEST_F(Node2VecTest, LearnsWhichNodesAreNear) {
 }
 
 TEST_F(Node2VecTest, ARunThatWasStoppedEndsWithTheSameBitsWhateverTheThreads) {
-  TrainOptions biased = WalkJob();
+  spec::TrainOptions biased = WalkJob();
   biased.node2vec.p = 0.5;
   biased.node2vec.q = 4;
-  TrainOptions dense = WalkJob();
-  dense.optimizer.algorithm = nn::OptimizerAlgorithm::kAdam;
+  spec::TrainOptions dense = WalkJob();
+  dense.optimizer.algorithm = spec::OptimizerAlgorithm::kAdam;
   int number = 0;
-  for (const TrainOptions& options : {WalkJob(), biased, dense}) {
+  for (const spec::TrainOptions& options : {WalkJob(), biased, dense}) {
     const std::string whole = "whole" + std::to_string(number), parts = "parts" + std::to_string(number++);
     Recorder context;
     ASSERT_TRUE(Run(options, whole, context).ok());
@@ -109,9 +109,9 @@ TEST_F(Node2VecTest, ARunThatWasStoppedEndsWithTheSameBitsWhateverTheThreads) {
 TEST_F(Node2VecTest, EveryPolicyGivesTheSameBits) {
   std::string first;
   for (const Policy policy : {Policy::kFreeze, Policy::kNever, Policy::kAlways}) {
-    TrainOptions options = WalkJob();
+    spec::TrainOptions options = WalkJob();
     options.graph_cache.policy = policy;
-    const std::string job(graphcache::kPolicyNames.Name(policy));
+    const std::string job(spec::kPolicyNames.Name(policy));
     Recorder context;
     ASSERT_TRUE(Run(options, job, context).ok());
     if (first.empty()) first = Last(job);
@@ -120,7 +120,7 @@ TEST_F(Node2VecTest, EveryPolicyGivesTheSameBits) {
 }
 
 TEST_F(Node2VecTest, GoesOnFromGivenWeightsAndRefusesThoseOfOtherNodes) {
-  TrainOptions options = WalkJob();
+  spec::TrainOptions options = WalkJob();
   Recorder context;
   ASSERT_TRUE(Run(options, "job", context).ok());
   const data::ImportedSummary own = graph_->summary();
@@ -157,13 +157,13 @@ TEST_F(Node2VecTest, EmbeddingsAreNotEvaluatedOnASetOfGraphs) {
 }
 
 TEST_F(Node2VecTest, WhatTheTestSplitAndPlainOperatorsTakeIsCounted) {
-  const auto needs = [](const TrainOptions& options, const data::GraphSummary& graph, uint64_t most) {
+  const auto needs = [](const spec::TrainOptions& options, const data::GraphSummary& graph, uint64_t most) {
     return !CheckNode2Vec(options, graph, {most}, "spec.").ok();
   };
   data::GraphSummary graph = graph_->summary();
   graph.nodes = 1'000'000;
   graph.split_nodes = {0, 0, 0};
-  TrainOptions options = WalkJob();
+  spec::TrainOptions options = WalkJob();
   uint64_t enough = 1 << 20;
   while (needs(options, graph, enough)) enough += enough / 8;
   graph.split_nodes[2] = 900'000;
@@ -171,17 +171,17 @@ TEST_F(Node2VecTest, WhatTheTestSplitAndPlainOperatorsTakeIsCounted) {
   graph.split_nodes[2] = 0;
   graph.nodes = 10'000;
   options.node2vec.walk_length = 400;
-  options.model.lowering = nn::Lowering::kPlain;
+  options.model.lowering = spec::Lowering::kPlain;
   enough = 1 << 20;
   while (needs(options, graph, enough)) enough += enough / 8;
-  options.model.lowering = nn::Lowering::kAuto;
+  options.model.lowering = spec::Lowering::kAuto;
   EXPECT_FALSE(needs(options, graph, enough / 2)) << "scores of all pairs";
 }
 
 TEST_F(Node2VecTest, WhatItCannotLearnFromIsRefused) {
   data::GraphSummary summary = graph_->summary();
   EXPECT_TRUE(CheckNode2Vec(WalkJob(), summary, kNoLimits, "spec.").ok());
-  TrainOptions large = WalkJob();
+  spec::TrainOptions large = WalkJob();
   large.node2vec.walks_per_node = 1000;
   EXPECT_THAT(CheckNode2Vec(large, summary, {10'000'000}, "spec.").message(), HasSubstr("spec.model: needs about"));
   summary.edges = 0;
@@ -191,61 +191,66 @@ TEST_F(Node2VecTest, WhatItCannotLearnFromIsRefused) {
               HasSubstr("the dataset is a set of graphs"));
 }
 
-TEST(Node2VecOptions, WhatMeansNothingIsRefusedByItsField) {
+TEST(spec::Node2VecOptions, WhatMeansNothingIsRefusedByItsField) {
   const struct {
     const char* want;
-    void (*change)(TrainOptions&);
+    void (*change)(spec::TrainOptions&);
   } kCases[] = {
-      {"node2vec.walk_length: 1 is outside 2..1000", [](TrainOptions& o) { o.node2vec.walk_length = 1; }},
+      {"node2vec.walk_length: 1 is outside 2..1000", [](spec::TrainOptions& o) { o.node2vec.walk_length = 1; }},
       {"node2vec.context_size: 9 is outside 2..8, the nodes of a walk",
-       [](TrainOptions& o) { o.node2vec.context_size = 9; }},
-      {"node2vec.walks_per_node: 0 is outside 1..1000", [](TrainOptions& o) { o.node2vec.walks_per_node = 0; }},
+       [](spec::TrainOptions& o) { o.node2vec.context_size = 9; }},
+      {"node2vec.walks_per_node: 0 is outside 1..1000", [](spec::TrainOptions& o) { o.node2vec.walks_per_node = 0; }},
       {"node2vec.num_negative_samples: 101 is outside 1..100",
-       [](TrainOptions& o) { o.node2vec.num_negative_samples = 101; }},
-      {"node2vec.p: 0 is not a finite number above 0", [](TrainOptions& o) { o.node2vec.p = 0; }},
-      {"node2vec.q: nan is not a finite number above 0", [](TrainOptions& o) { o.node2vec.q = std::nan(""); }},
-      {"model.num_layers: is given for node2vec, which has no layers", [](TrainOptions& o) { o.model.num_layers = 3; }},
-      {"model.dropout: is given for node2vec, which has no layers", [](TrainOptions& o) { o.model.dropout = 0.5; }},
-      {"model.norm: is given for node2vec", [](TrainOptions& o) { o.model.norm = nn::Norm::kLayer; }},
-      {"model.residual: is given for node2vec", [](TrainOptions& o) { o.model.residual = true; }},
+       [](spec::TrainOptions& o) { o.node2vec.num_negative_samples = 101; }},
+      {"node2vec.p: 0 is not a finite number above 0", [](spec::TrainOptions& o) { o.node2vec.p = 0; }},
+      {"node2vec.q: nan is not a finite number above 0", [](spec::TrainOptions& o) { o.node2vec.q = std::nan(""); }},
+      {"model.num_layers: is given for node2vec, which has no layers",
+       [](spec::TrainOptions& o) { o.model.num_layers = 3; }},
+      {"model.dropout: is given for node2vec, which has no layers",
+       [](spec::TrainOptions& o) { o.model.dropout = 0.5; }},
+      {"model.norm: is given for node2vec", [](spec::TrainOptions& o) { o.model.norm = spec::Norm::kLayer; }},
+      {"model.residual: is given for node2vec", [](spec::TrainOptions& o) { o.model.residual = true; }},
       {"model.jumping_knowledge: is given for node2vec",
-       [](TrainOptions& o) { o.model.jumping_knowledge = nn::JumpingKnowledge::kCat; }},
-      {"model.heads: is given for node2vec, which has none", [](TrainOptions& o) { o.model.heads = 2; }},
+       [](spec::TrainOptions& o) { o.model.jumping_knowledge = spec::JumpingKnowledge::kCat; }},
+      {"model.heads: is given for node2vec, which has none", [](spec::TrainOptions& o) { o.model.heads = 2; }},
       {"model.aggregation: max is given for node2vec",
-       [](TrainOptions& o) { o.model.aggregation = nn::Aggregation::kMax; }},
+       [](spec::TrainOptions& o) { o.model.aggregation = spec::Aggregation::kMax; }},
       {"model.input_dropout: is given for node2vec, which reads no features",
-       [](TrainOptions& o) { o.model.input_dropout = 0.5; }},
-      {"model.normalize_features: is given for node2vec", [](TrainOptions& o) { o.model.normalize_features = true; }},
+       [](spec::TrainOptions& o) { o.model.input_dropout = 0.5; }},
+      {"model.normalize_features: is given for node2vec",
+       [](spec::TrainOptions& o) { o.model.normalize_features = true; }},
       {"model.node_inputs: is given for node2vec",
-       [](TrainOptions& o) { o.model.node_inputs = nn::NodeInputs::kDegree; }},
+       [](spec::TrainOptions& o) { o.model.node_inputs = spec::NodeInputs::kDegree; }},
       {"model.edge_inputs: features is given for node2vec",
-       [](TrainOptions& o) { o.model.edge_inputs = nn::EdgeInputs::kFeatures; }},
-      {"model.precision: is given for node2vec", [](TrainOptions& o) { o.model.precision = nn::Precision::kBfloat16; }},
+       [](spec::TrainOptions& o) { o.model.edge_inputs = spec::EdgeInputs::kFeatures; }},
+      {"model.precision: is given for node2vec",
+       [](spec::TrainOptions& o) { o.model.precision = spec::Precision::kBfloat16; }},
       {"neighbor_sampling.fan_outs: is given for node2vec, which walks in place of drawing neighbours",
-       [](TrainOptions& o) { o.nodes.fan_outs = {5}; }},
-      {"neighbor_sampling.look_ahead: is given for node2vec", [](TrainOptions& o) { o.nodes.look_ahead = 3; }},
-      {"link_prediction: is given for node2vec", [](TrainOptions& o) { o.links.enabled = true; }},
+       [](spec::TrainOptions& o) { o.nodes.fan_outs = {5}; }},
+      {"neighbor_sampling.look_ahead: is given for node2vec", [](spec::TrainOptions& o) { o.nodes.look_ahead = 3; }},
+      {"link_prediction: is given for node2vec", [](spec::TrainOptions& o) { o.links.enabled = true; }},
       {"class_weights: is given for node2vec, which reads no labels",
-       [](TrainOptions& o) {
+       [](spec::TrainOptions& o) {
          o.class_weights = {1, 2};
        }},
-      {"loss: l1 is no loss of node2vec; accepted: bce", [](TrainOptions& o) { o.loss = nn::Loss::kL1; }},
+      {"loss: l1 is no loss of node2vec; accepted: bce", [](spec::TrainOptions& o) { o.loss = spec::Loss::kL1; }},
       {"metrics[0]: accuracy does not measure pairs of walks; accepted: roc_auc, average_precision",
-       [](TrainOptions& o) { o.metrics = {nn::Metric::kAccuracy}; }},
+       [](spec::TrainOptions& o) { o.metrics = {spec::Metric::kAccuracy}; }},
       {"optimizer.weight_decay: is given for sparse_adam; accepted: for adam, adamw, sgd",
-       [](TrainOptions& o) { o.optimizer.weight_decay = 0.1; }},
-      {"optimizer.max_grad_norm: is given for sparse_adam", [](TrainOptions& o) { o.optimizer.max_grad_norm = 1; }},
-      {"optimizer.ema_decay: is given for sparse_adam", [](TrainOptions& o) { o.optimizer.ema_decay = 0.9; }},
+       [](spec::TrainOptions& o) { o.optimizer.weight_decay = 0.1; }},
+      {"optimizer.max_grad_norm: is given for sparse_adam",
+       [](spec::TrainOptions& o) { o.optimizer.max_grad_norm = 1; }},
+      {"optimizer.ema_decay: is given for sparse_adam", [](spec::TrainOptions& o) { o.optimizer.ema_decay = 0.9; }},
       {"optimizer.accumulate_steps: is given for sparse_adam",
-       [](TrainOptions& o) { o.optimizer.accumulate_steps = 2; }},
+       [](spec::TrainOptions& o) { o.optimizer.accumulate_steps = 2; }},
       {"optimizer.algorithm: sparse_adam is given for gcn, whose gradients are not of few rows; accepted: adam, adamw, "
        "sgd",
-       [](TrainOptions& o) {
-         o = NodeJob(nn::Architecture::kGcn);
-         o.optimizer.algorithm = nn::OptimizerAlgorithm::kSparseAdam;
+       [](spec::TrainOptions& o) {
+         o = NodeJob(spec::Architecture::kGcn);
+         o.optimizer.algorithm = spec::OptimizerAlgorithm::kSparseAdam;
        }},
   };
-  const auto text_of = [](TrainOptions options) {
+  const auto text_of = [](spec::TrainOptions options) {
     options.dataset = DatasetId("cora");
     Violations violations;
     Validate(options, "spec.", violations);
@@ -253,7 +258,7 @@ TEST(Node2VecOptions, WhatMeansNothingIsRefusedByItsField) {
   };
   EXPECT_EQ(text_of(WalkJob()), "");
   for (const auto& c : kCases) {
-    TrainOptions options = WalkJob();
+    spec::TrainOptions options = WalkJob();
     c.change(options);
     EXPECT_THAT(text_of(options), HasSubstr(std::string("spec.") + c.want));
   }

@@ -10,25 +10,25 @@
 #include "data/store/graph.h"
 #include "device/backend.h"
 #include "device/cpu/storage.h"
+#include "spec/train_options.h"
 #include "temp_dir.h"
 #include "tiny_graph.h"
-#include "train/options.h"
 
 namespace permafrost::train {
 
 struct NodeCase {
   const char* why;
   TinyGraphOptions graph;
-  TrainOptions options;
+  spec::TrainOptions options;
 };
 
-inline TrainOptions SampledJob(nn::Architecture architecture) {
-  TrainOptions options;
-  options.model = DefaultOptions(nn::ModelLevel::kNode).model;
+inline spec::TrainOptions SampledJob(spec::Architecture architecture) {
+  spec::TrainOptions options;
+  options.model = DefaultOptions(spec::ModelLevel::kNode).model;
   options.model.architecture = architecture;
   options.model.hidden_channels = 16;
   options.optimizer.learning_rate = 1e-2;
-  options.loss = nn::Loss::kCrossEntropy;
+  options.loss = spec::Loss::kCrossEntropy;
   options.nodes.fan_outs = {4, 3};
   options.batch_size = 50;  // 240 training nodes: four full batches and one of 40
   options.epochs = 4;
@@ -37,37 +37,37 @@ inline TrainOptions SampledJob(nn::Architecture architecture) {
 }
 
 inline std::vector<NodeCase> NodeCases() {
-  using enum nn::Architecture;
-  TrainOptions dropout = SampledJob(kSage);
+  using enum spec::Architecture;
+  spec::TrainOptions dropout = SampledJob(kSage);
   dropout.model.dropout = 0.4;
   dropout.class_weights = {1, 2, 0.5};
   dropout.optimizer.max_grad_norm = 0.1;
-  TrainOptions deep = SampledJob(kSage);
+  spec::TrainOptions deep = SampledJob(kSage);
   deep.model.num_layers = 3;
   deep.nodes.fan_outs = {3, -1, 2};
   deep.nodes.replace = true;
-  TrainOptions many = SampledJob(kGcn);
-  many.loss = nn::Loss::kBce;
+  spec::TrainOptions many = SampledJob(kGcn);
+  many.loss = spec::Loss::kBce;
   many.nodes.weighted = true;
   // The last batch, of few seeds, finds more in a hop than a full one leaves; evaluation has one of a single seed.
-  TrainOptions wide = SampledJob(kSage);
+  spec::TrainOptions wide = SampledJob(kSage);
   wide.nodes.fan_outs = {200, 200};
   wide.nodes.replace = true;
   wide.batch_size = 79;
-  TrainOptions disjoint = SampledJob(kGcn);
+  spec::TrainOptions disjoint = SampledJob(kGcn);
   disjoint.nodes.disjoint = true;
-  TrainOptions apart = SampledJob(kSage);
+  spec::TrainOptions apart = SampledJob(kSage);
   apart.nodes.disjoint = true;
-  TrainOptions labor = SampledJob(kSage);
-  labor.nodes.sampler = data::SamplerKind::kLabor;
-  TrainOptions latest = SampledJob(kGatv2);
-  latest.nodes.temporal = data::TemporalSampling::kLast;
-  TrainOptions earlier = SampledJob(kSage);
-  earlier.nodes.temporal = data::TemporalSampling::kUniform;
+  spec::TrainOptions labor = SampledJob(kSage);
+  labor.nodes.sampler = spec::SamplerKind::kLabor;
+  spec::TrainOptions latest = SampledJob(kGatv2);
+  latest.nodes.temporal = spec::TemporalSampling::kLast;
+  spec::TrainOptions earlier = SampledJob(kSage);
+  earlier.nodes.temporal = spec::TemporalSampling::kUniform;
   earlier.nodes.seed_time = 40;
-  TrainOptions own_times = earlier;
+  spec::TrainOptions own_times = earlier;
   own_times.nodes.seed_time.reset();
-  TrainOptions whole = SampledJob(kGcn);
+  spec::TrainOptions whole = SampledJob(kGcn);
   whole.nodes.fan_outs = {};
   whole.model.dropout = 0.5;
   return {{"SAGE", {}, SampledJob(kSage)},

@@ -23,8 +23,8 @@ using testing::HasSubstr;
 class NodeInputsRunTest : public GraphRunnerTest {
  protected:
   NodeInputsRunTest() : GraphRunnerTest({.features = false}) {}
-  static TrainOptions Job(nn::NodeInputs inputs, bool sampled) {
-    TrainOptions options = NodeJob(nn::Architecture::kSage);
+  static spec::TrainOptions Job(spec::NodeInputs inputs, bool sampled) {
+    spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
     options.model.node_inputs = inputs;
     if (!sampled) options.nodes.fan_outs = {};
     options.epochs = sampled ? 6 : 40;
@@ -35,7 +35,7 @@ class NodeInputsRunTest : public GraphRunnerTest {
 
 TEST_F(NodeInputsRunTest, WithoutFeaturesEachNodeLearnsItsOwnUnlessTheJobSaysOtherwise) {
   Recorder context;
-  const auto outcome = Run(Job(nn::NodeInputs::kAuto, false), "auto", context);
+  const auto outcome = Run(Job(spec::NodeInputs::kAuto, false), "auto", context);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_THAT(context.log, HasSubstr("each of the 400 nodes begins with weights of its own (the graph has no node "
                                      "features)"));
@@ -46,13 +46,13 @@ TEST_F(NodeInputsRunTest, WithoutFeaturesEachNodeLearnsItsOwnUnlessTheJobSaysOth
   EXPECT_EQ(weights->tensors[0].value.sizes(), (std::vector<int64_t>{400, 16}));
 
   Recorder same;
-  ASSERT_TRUE(Run(Job(nn::NodeInputs::kLearned, false), "learned", same).ok());
+  ASSERT_TRUE(Run(Job(spec::NodeInputs::kLearned, false), "learned", same).ok());
   EXPECT_EQ(Artifact("auto", kTestPredictionsFile), Artifact("learned", kTestPredictionsFile));
   for (const auto& [inputs, line] :
-       {std::pair(nn::NodeInputs::kDegree, "nodes begin with 1 in the column of their number of in-edges"),
-        {nn::NodeInputs::kConstant, "nodes begin with 1 (the graph has no node features)"}}) {
+       {std::pair(spec::NodeInputs::kDegree, "nodes begin with 1 in the column of their number of in-edges"),
+        {spec::NodeInputs::kConstant, "nodes begin with 1 (the graph has no node features)"}}) {
     Recorder other;
-    const auto ran = Run(Job(inputs, true), std::string(nn::kNodeInputsNames.Name(inputs)), other);
+    const auto ran = Run(Job(inputs, true), std::string(spec::kNodeInputsNames.Name(inputs)), other);
     ASSERT_TRUE(ran.ok()) << ran.status();
     EXPECT_THAT(other.log, HasSubstr(line));
   }
@@ -60,13 +60,13 @@ TEST_F(NodeInputsRunTest, WithoutFeaturesEachNodeLearnsItsOwnUnlessTheJobSaysOth
 
 TEST_F(NodeInputsRunTest, FeaturesThatAreNotThereAreRefused) {
   const absl::Status refused =
-      runner_->CheckCompatible(Job(nn::NodeInputs::kFeatures, true), graph_->summary(), "spec.");
+      runner_->CheckCompatible(Job(spec::NodeInputs::kFeatures, true), graph_->summary(), "spec.");
   EXPECT_THAT(refused.message(), HasSubstr("spec.model.node_inputs: the dataset's nodes have no features; accepted: "
                                            "learned, degree, constant"));
 }
 
 TEST_F(NodeInputsRunTest, SampledRunsStoppedAnywhereEndBitEqual) {
-  const TrainOptions options = Job(nn::NodeInputs::kLearned, true);
+  const spec::TrainOptions options = Job(spec::NodeInputs::kLearned, true);
   Recorder undisturbed;
   ASSERT_TRUE(Run(options, "whole", undisturbed).ok());
   for (const int64_t stop_step : {1, 7, 10}) {
@@ -83,7 +83,7 @@ TEST_F(NodeInputsRunTest, SampledRunsStoppedAnywhereEndBitEqual) {
 // Adam as it would be of a whole table: a node that no batch has drawn yet does not move, and one that was drawn once
 // moves on by its moments in every later step.
 TEST_F(NodeInputsRunTest, AdamOfSampledNodesIsDense) {
-  TrainOptions options = Job(nn::NodeInputs::kLearned, true);
+  spec::TrainOptions options = Job(spec::NodeInputs::kLearned, true);
   options.epochs = 1;
   const auto table = [&](const std::string& job, int64_t steps) {
     Recorder context;
@@ -103,10 +103,10 @@ TEST_F(NodeInputsRunTest, AdamOfSampledNodesIsDense) {
 
 // Layer by layer over the whole graph is what the whole graph in one step gives.
 TEST_F(NodeInputsRunTest, LayerWiseEvaluationSeesWhatIsLearned) {
-  TrainOptions sampled = Job(nn::NodeInputs::kLearned, true);
+  spec::TrainOptions sampled = Job(spec::NodeInputs::kLearned, true);
   sampled.epochs = 1;
   sampled.nodes.fan_outs = {-1, -1};
-  TrainOptions layer_wise = sampled;
+  spec::TrainOptions layer_wise = sampled;
   layer_wise.nodes.layer_wise_evaluation = true;
   Recorder one, other;
   ASSERT_TRUE(Run(sampled, "sampled", one).ok());

@@ -52,7 +52,7 @@ class NodeRowsTest : public testing::Test {
     std::ofstream(file) << edges;
     return Import(file, data::NodeOrder::kNone, data::NodeIds::kText);
   }
-  std::string Train(const TrainOptions& options, const GraphPtr& graph, const std::string& job) {
+  std::string Train(const spec::TrainOptions& options, const GraphPtr& graph, const std::string& job) {
     Recorder context;
     const auto outcome =
         runner_->Run({.options = options, .dataset = graph, .job_directory = dir_.path() / job}, context);
@@ -60,9 +60,9 @@ class NodeRowsTest : public testing::Test {
     log_ = context.log;
     return *ReadFile(dir_.path() / job / "artifacts" / kLastWeightsFile);
   }
-  absl::StatusOr<std::string> Map(TrainOptions options, const GraphPtr& to, const std::optional<GraphPtr>& from,
+  absl::StatusOr<std::string> Map(spec::TrainOptions options, const GraphPtr& to, const std::optional<GraphPtr>& from,
                                   const std::string& weights, const std::string& file = "") {
-    options.init_from = file.empty() ? InitialWeights{.job = JobId("first")} : InitialWeights{.file = file};
+    options.init_from = file.empty() ? spec::InitialWeights{.job = JobId("first")} : spec::InitialWeights{.file = file};
     NodeRowsRequest request{.options = options, .dataset = to, .trained = std::nullopt, .weights = weights};
     if (from) request.trained = *from;
     return runner_->MapNodeRows(std::move(request), "spec.");
@@ -83,10 +83,10 @@ class NodeRowsTest : public testing::Test {
     const auto file = *nn::DecodeSafetensors(weights);
     return std::ranges::find(file.tensors, "embedding.weight", &nn::NamedTensor::name)->value;
   }
-  static TrainOptions Learned() {
-    TrainOptions options = NodeJob(nn::Architecture::kSage);
-    options.model.node_inputs = nn::NodeInputs::kLearned;
-    options.loss = nn::Loss::kBce;
+  static spec::TrainOptions Learned() {
+    spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
+    options.model.node_inputs = spec::NodeInputs::kLearned;
+    options.loss = spec::Loss::kBce;
     options.links = {.enabled = true, .split = {.valid_part = 0.1, .test_part = 0.1}, .eval_negatives = 5};
     options.epochs = 2;
     return options;
@@ -101,7 +101,7 @@ class NodeRowsTest : public testing::Test {
 TEST_F(NodeRowsTest, EachNameKeepsItsRowInAnotherOrder) {
   const GraphPtr first = Import(kTrial, data::NodeOrder::kNone), second = Import(kTrial, data::NodeOrder::kDegree);
   ASSERT_NE(first->names_checksum(), second->names_checksum());
-  for (const TrainOptions& options : {WalkJob(), Learned()}) {
+  for (const spec::TrainOptions& options : {WalkJob(), Learned()}) {
     const std::string job = Walks(options) ? "walks" : "learned";
     const std::string weights = Train(options, first, job);
     const auto mapped = Map(options, second, first, weights);
@@ -111,7 +111,7 @@ TEST_F(NodeRowsTest, EachNameKeepsItsRowInAnotherOrder) {
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(
         std::ranges::count(nn::DecodeSafetensors(*again)->tensors, "permafrost.node_rows", &nn::NamedTensor::name), 0);
-    TrainOptions next = options;
+    spec::TrainOptions next = options;
     next.init_from.job = JobId("first");
     next.seed = 77;
     EXPECT_EQ(runner_->CheckInitialWeights(next, second->summary(), *mapped, "spec."), absl::OkStatus());
@@ -132,7 +132,7 @@ TEST_F(NodeRowsTest, EachNameKeepsItsRowInAnotherOrder) {
 
 TEST_F(NodeRowsTest, NodesThatWereNotTrainedBeginWithDrawnRows) {
   const GraphPtr first = ImportText("a,b\nb,c\nc,a\n"), second = ImportText("d,c\nc,b\nb,e\n");
-  TrainOptions options = WalkJob();
+  spec::TrainOptions options = WalkJob();
   const std::string weights = Train(options, first, "first");
   const auto mapped = Map(options, second, first, weights);
   ASSERT_TRUE(mapped.ok()) << mapped.status();
@@ -153,7 +153,7 @@ TEST_F(NodeRowsTest, NodesThatWereNotTrainedBeginWithDrawnRows) {
 TEST_F(NodeRowsTest, RowsOfNobodyKnownAreRefused) {
   const GraphPtr first = ImportText("a,b\nb,c\nc,a\n"), other = ImportText("x,y\ny,z\nz,x\n"),
                  turned = ImportText("c,b\nb,a\na,c\n"), same = ImportText("a,b\nb,c\nc,a\na,b\n");
-  const TrainOptions options = WalkJob();
+  const spec::TrainOptions options = WalkJob();
   const std::string weights = Train(options, first, "first");
   const auto told = [&](const GraphPtr& to, const std::optional<GraphPtr>& from, const std::string& given,
                         const std::string& file = "") {
@@ -187,7 +187,7 @@ TEST_F(NodeRowsTest, RowsOfNobodyKnownAreRefused) {
 TEST_F(NodeRowsTest, WeightsWithoutRowsOfNodesAreLeftAsTheyAre) {
   const GraphPtr graph = WriteTinyGraph(dir_.path() / "tiny"),
                  other = WriteTinyGraph(dir_.path() / "named", {.named = true});
-  const TrainOptions options = NodeJob(nn::Architecture::kGcn);
+  const spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
   EXPECT_EQ(*Map(options, other, graph, "whatever it is"), "whatever it is");
   EXPECT_TRUE(NodeNamesMetadata(options, graph).empty());
 }

@@ -17,13 +17,13 @@
 namespace permafrost::train {
 namespace {
 
-using graphcache::Policy;
+using spec::Policy;
 using testing::HasSubstr;
 
 class NodeRunTest : public NodeTaskTest {
  protected:
   void SetUp() override { runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2}); }
-  absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::shared_ptr<const data::Graph>& graph,
+  absl::StatusOr<RunOutcome> Run(const spec::TrainOptions& options, const std::shared_ptr<const data::Graph>& graph,
                                  const std::string& job, RunContext& context) {
     return runner_->Run({.options = options, .dataset = graph, .job_directory = dir_.path() / job}, context);
   }
@@ -38,14 +38,14 @@ class NodeRunTest : public NodeTaskTest {
 
 TEST_F(NodeRunTest, MeasuresOfNodesAreLearned) {
   const auto graph = Graph({.measures = true});
-  for (const nn::Loss loss : {nn::Loss::kMse, nn::Loss::kL1}) {
+  for (const spec::Loss loss : {spec::Loss::kMse, spec::Loss::kL1}) {
     for (const bool whole : {false, true}) {
-      TrainOptions options = SampledJob(nn::Architecture::kSage);
+      spec::TrainOptions options = SampledJob(spec::Architecture::kSage);
       options.loss = loss;
-      options.metrics = {nn::Metric::kMae, nn::Metric::kRmse, nn::Metric::kR2};
+      options.metrics = {spec::Metric::kMae, spec::Metric::kRmse, spec::Metric::kR2};
       options.epochs = whole ? 100 : 30;
       if (whole) options.nodes.fan_outs = {};
-      const std::string job = std::string(nn::kLossNames.Name(loss)) + (whole ? "-whole" : "-sampled");
+      const std::string job = std::string(spec::kLossNames.Name(loss)) + (whole ? "-whole" : "-sampled");
       Recorder told;
       const auto outcome = Run(options, graph, job, told);
       ASSERT_TRUE(outcome.ok() && outcome->result) << job << ": " << outcome.status();
@@ -53,7 +53,7 @@ TEST_F(NodeRunTest, MeasuresOfNodesAreLearned) {
       EXPECT_GT(told.epochs.back().valid_metrics.at(2), 0.3) << job << ": R2";
       for (const EpochMetrics& epoch : told.epochs) {
         const double rmse = epoch.valid_metrics.at(1);
-        const double of_loss = loss == nn::Loss::kMse ? rmse * rmse : epoch.valid_metrics.at(0);
+        const double of_loss = loss == spec::Loss::kMse ? rmse * rmse : epoch.valid_metrics.at(0);
         EXPECT_NEAR(epoch.valid_loss, of_loss, 1e-4 * (1 + of_loss)) << job << ", epoch " << epoch.epoch;
       }
       const auto best = std::ranges::min_element(told.epochs, {}, &EpochMetrics::valid_metric);
@@ -65,7 +65,7 @@ TEST_F(NodeRunTest, MeasuresOfNodesAreLearned) {
 
 TEST_F(NodeRunTest, EveryKindLearnsAndTellsOfIt) {
   std::vector<NodeCase> cases = NodeCases();
-  TrainOptions layer_wise = SampledJob(nn::Architecture::kGcn);
+  spec::TrainOptions layer_wise = SampledJob(spec::Architecture::kGcn);
   layer_wise.nodes.layer_wise_evaluation = true;
   cases.push_back({"layer-wise evaluation", {.weighted = true}, layer_wise});
   for (NodeCase& c : cases) {
@@ -128,14 +128,13 @@ TEST_F(NodeRunTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   const std::vector<NodeCase> cases = NodeCases();
   // SAGE and GCN on samples, and GCN on the whole graph, whose epochs are steps.
   for (const size_t place : {size_t{2}, size_t{4}, size_t{6}}) {
-    for (const graphcache::Shapes shapes :
-         {graphcache::Shapes::kAuto, graphcache::Shapes::kExact, graphcache::Shapes::kLadder}) {
+    for (const spec::Shapes shapes : {spec::Shapes::kAuto, spec::Shapes::kExact, spec::Shapes::kLadder}) {
       NodeCase c = cases[place];
       c.options.graph_cache.shapes = shapes;
       const bool whole_graph = c.options.nodes.fan_outs.empty();
-      if (whole_graph && shapes != graphcache::Shapes::kAuto) continue;  // the same
+      if (whole_graph && shapes != spec::Shapes::kAuto) continue;  // the same
       const auto graph = Graph(c.graph);
-      const std::string name = std::to_string(place) + "-" + std::string(graphcache::kShapesNames.Name(shapes));
+      const std::string name = std::to_string(place) + "-" + std::string(spec::kShapesNames.Name(shapes));
       const std::string whole = "whole-" + name;
       Recorder undisturbed;
       const auto run = Run(c.options, graph, whole, undisturbed);
@@ -159,8 +158,8 @@ TEST_F(NodeRunTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
 
 TEST_F(NodeRunTest, CommandsSwitchTheCacheOfSampledBlocksWhereTheRunWithoutAStopDoes) {
   using graphcache::CommandKind;
-  using graphcache::Policy;
-  using graphcache::Shapes;
+  using spec::Policy;
+  using spec::Shapes;
   const std::vector<graphcache::Command> commands = {
       {.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.shapes = Shapes::kLadder, .rungs = 2}, .step = 2},
       {.sequence = 2, .kind = CommandKind::kUpdatePolicy, .update = {.max_executables = 2}, .step = 4},
@@ -194,7 +193,7 @@ TEST_F(NodeRunTest, CommandsSwitchTheCacheOfSampledBlocksWhereTheRunWithoutAStop
 
 TEST_F(NodeRunTest, WhatAGraphCannotServeIsRefusedBeforeTheRun) {
   const data::GraphSummary fine = Graph({})->summary();
-  const TrainOptions sage = SampledJob(nn::Architecture::kSage);
+  const spec::TrainOptions sage = SampledJob(spec::Architecture::kSage);
   const auto with = [](auto value, const auto& change) {
     change(value);
     return value;
@@ -202,31 +201,31 @@ TEST_F(NodeRunTest, WhatAGraphCannotServeIsRefusedBeforeTheRun) {
   using S = data::GraphSummary;
   const struct {
     const char* why;
-    TrainOptions options;
+    spec::TrainOptions options;
     S summary;
     const char* field;
     const char* says;
   } kCases[] = {
-      {"a graph-level model", with(sage, [](auto& o) { o.model.level = nn::ModelLevel::kGraph; }), fine,
+      {"a graph-level model", with(sage, [](auto& o) { o.model.level = spec::ModelLevel::kGraph; }), fine,
        "spec.model.architecture", "one graph of 400 nodes; use gine or sage or gcn or gin or gatv2"},
-      {"no features of edges", with(sage, [](auto& o) { o.model.architecture = nn::Architecture::kGine; }), fine,
+      {"no features of edges", with(sage, [](auto& o) { o.model.architecture = spec::Architecture::kGine; }), fine,
        "spec.model.edge_inputs", "gine reads features of edges, and the dataset's edges have none; accepted: another"},
       {"weights in place of features of edges",
-       with(sage, [](auto& o) { o.model.architecture = nn::Architecture::kGine; }),
+       with(sage, [](auto& o) { o.model.architecture = spec::Architecture::kGine; }),
        with(fine, [](S& s) { s.weighted = true; }), "spec.model.edge_inputs", "accepted: weights, or another model"},
       {"no weights of edges",
        with(sage,
             [](auto& o) {
-              o.model.architecture = nn::Architecture::kGatv2;
-              o.model.edge_inputs = nn::EdgeInputs::kWeights;
+              o.model.architecture = spec::Architecture::kGatv2;
+              o.model.edge_inputs = spec::EdgeInputs::kWeights;
             }),
        fine, "spec.model.edge_inputs", "is weights, and the dataset's edges have none"},
       {"integers of edges that are no categories",
-       with(sage, [](auto& o) { o.model.architecture = nn::Architecture::kGatv2; }),
+       with(sage, [](auto& o) { o.model.architecture = spec::Architecture::kGatv2; }),
        with(fine,
             [](S& s) { s.edge_features = {.type = data::DataType::kInt64, .width = 1, .min = {-4}, .max = {9}}; }),
        "spec.dataset", "edge feature column 0 has integers -4..9"},
-      {"no features", with(sage, [](auto& o) { o.model.node_inputs = nn::NodeInputs::kFeatures; }),
+      {"no features", with(sage, [](auto& o) { o.model.node_inputs = spec::NodeInputs::kFeatures; }),
        with(fine, [](S& s) { s.node_features = {}; }), "spec.model.node_inputs", "no features"},
       {"learned inputs of more nodes than memory holds", sage,
        with(fine,
@@ -241,7 +240,7 @@ TEST_F(NodeRunTest, WhatAGraphCannotServeIsRefusedBeforeTheRun) {
        "fractions in 0..2"},
       {"negative classes", sage, with(fine, [](S& s) { s.min_label = -1; }), "spec.loss", "-1..2"},
       {"several targets", sage, with(fine, [](S& s) { s.num_targets = 2; }), "spec.loss", "2 targets; use bce"},
-      {"binary loss, three classes", with(sage, [](auto& o) { o.loss = nn::Loss::kBce; }), fine, "spec.loss",
+      {"binary loss, three classes", with(sage, [](auto& o) { o.loss = spec::Loss::kBce; }), fine, "spec.loss",
        "labels 0 and 1, and the dataset's are 0..2"},
       {"weights of other classes",
        with(sage,
@@ -273,10 +272,10 @@ TEST_F(NodeRunTest, ATrainSplitWithoutALabelIsRefused) {
   const auto graph = Graph({});
   const std::vector<uint32_t> unlabelled{18, 37, 56};
   const auto bare = data::WithSplits(graph, {.rows = {unlabelled, {1}, {2}}, .name = "bare"}, graph->summary());
-  const auto fits = [&](const TrainOptions& options) {
+  const auto fits = [&](const spec::TrainOptions& options) {
     return runner_->CheckFits({.options = options, .dataset = bare}, "spec.", [] { return true; }).status();
   };
-  TrainOptions options = SampledJob(nn::Architecture::kSage);
+  spec::TrainOptions options = SampledJob(spec::Architecture::kSage);
   const absl::Status refused = fits(options);
   ASSERT_EQ(GetViolations(refused).size(), 1U) << refused;
   EXPECT_EQ(GetViolations(refused)[0].field, "spec.dataset");
@@ -287,7 +286,7 @@ TEST_F(NodeRunTest, ATrainSplitWithoutALabelIsRefused) {
   EXPECT_EQ(runner_->CheckFits({.options = options, .dataset = one}, "spec.", [] { return true; }).status(),
             absl::OkStatus());
   options.links.enabled = true;
-  options.loss = nn::Loss::kBce;
+  options.loss = spec::Loss::kBce;
   EXPECT_EQ(fits(options), absl::OkStatus()) << "links are learned without labels";
 }
 

@@ -19,18 +19,18 @@
 
 namespace permafrost::train {
 namespace {
-using graphcache::Policy;
+using spec::Policy;
 
-constexpr graphcache::PolicyOptions kRungs{.policy = Policy::kFreeze, .shapes = graphcache::Shapes::kExact};
+constexpr spec::PolicyOptions kRungs{.policy = Policy::kFreeze, .shapes = spec::Shapes::kExact};
 
 // A model with its optimizer and engine, as a run has them.
 struct NodeRig {
-  NodeRig(TrainOptions train_options, const std::shared_ptr<const data::Graph>& graph, graphcache::PolicyOptions policy)
+  NodeRig(spec::TrainOptions train_options, const std::shared_ptr<const data::Graph>& graph, spec::PolicyOptions policy)
       : options(With(std::move(train_options), policy)),
         task(*Task::Create(options, graph, at::kCPU, 2, [] { return true; })),
         optimizer(options.optimizer, task->tensors().parameters()),
         engine(options, *task, optimizer, *backend, context) {}
-  static TrainOptions With(TrainOptions options, graphcache::PolicyOptions policy) {
+  static spec::TrainOptions With(spec::TrainOptions options, spec::PolicyOptions policy) {
     options.graph_cache = policy;
     return options;
   }
@@ -41,7 +41,7 @@ struct NodeRig {
     return all;
   }
 
-  const TrainOptions options;
+  const spec::TrainOptions options;
   const std::unique_ptr<Task> task;
   Recorder context;
   nn::Optimizer optimizer;
@@ -171,14 +171,14 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
 // With every neighbour sampled, a block's prediction is the whole graph's, and so is the layer-wise one.
 TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
   for (const bool sparse : {false, true}) {
-    for (const nn::Architecture architecture :
-         {nn::Architecture::kSage, nn::Architecture::kGcn, nn::Architecture::kGin, nn::Architecture::kGatv2}) {
+    for (const spec::Architecture architecture :
+         {spec::Architecture::kSage, spec::Architecture::kGcn, spec::Architecture::kGin, spec::Architecture::kGatv2}) {
       const auto graph = Graph({.sparse = sparse, .weighted = true});
-      TrainOptions options = SampledJob(architecture);
+      spec::TrainOptions options = SampledJob(architecture);
       options.model.num_layers = 3;
       // GCN's degrees within a block lack the edges of its outermost rows: one more hop than layers would be needed.
       options.nodes.fan_outs = {-1, -1, -1};
-      TrainOptions whole = options;
+      spec::TrainOptions whole = options;
       whole.nodes.fan_outs = {};
       NodeRig blocks(options, graph, {Policy::kNever}), all(whole, graph, {Policy::kNever});
       const auto one = all.task->EvalBatches(data::Split::kTest), some = blocks.task->EvalBatches(data::Split::kTest);
@@ -192,7 +192,7 @@ TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
           *graph, *model, {.num_layers = 3, .edge_weights = UsesEdgeWeights(options, *graph)}, [] { return true; });
       ASSERT_TRUE(layer_wise.ok()) << layer_wise.status();
       EXPECT_TRUE(at::allclose(*layer_wise, reference, 1e-5, 1e-5));
-      if (architecture == nn::Architecture::kGcn) continue;
+      if (architecture == spec::Architecture::kGcn) continue;
       for (;;) {
         const auto batch = some->Next();
         ASSERT_TRUE(batch.ok());

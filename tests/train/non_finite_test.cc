@@ -41,9 +41,9 @@ class NonFiniteTest : public RunnerTest {
     }
     graphs_ = ImportGraphs(dir_.path() / "poisoned", graphs);
   }
-  static TrainOptions Poisoned(NonFinite non_finite, int64_t every_steps = 0) {
-    TrainOptions options = Options();
-    options.loss = nn::Loss::kMse;
+  static spec::TrainOptions Poisoned(spec::NonFinite non_finite, int64_t every_steps = 0) {
+    spec::TrainOptions options = Options();
+    options.loss = spec::Loss::kMse;
     options.non_finite = non_finite;
     options.checkpoint.every_steps = every_steps;
     return options;
@@ -55,13 +55,13 @@ class NonFiniteTest : public RunnerTest {
 
 TEST_F(NonFiniteTest, FailsByDefaultWithAReasonAndLeavesTheLastGoodCheckpoint) {
   Recorder told;
-  const auto outcome = Run(Poisoned(NonFinite::kFail, /*every_steps=*/1), "job", told);
+  const auto outcome = Run(Poisoned(spec::NonFinite::kFail, /*every_steps=*/1), "job", told);
   EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(GetReason(outcome.status()).reason, "NON_FINITE_LOSS");
   ASSERT_FALSE(told.checkpoints.empty());
   // The newest checkpoint is finite: a run that skips goes on from it.
   Recorder again;
-  const auto resumed = Run(Poisoned(NonFinite::kRewind, /*every_steps=*/1), "job", again);
+  const auto resumed = Run(Poisoned(spec::NonFinite::kRewind, /*every_steps=*/1), "job", again);
   EXPECT_TRUE(resumed.ok()) << resumed.status();
   EXPECT_THAT(again.log, HasSubstr("resumed from the checkpoint of step"));
 }
@@ -72,7 +72,7 @@ TEST_F(NonFiniteTest, RewindsAndSkipsAndEndsTheSameHoweverCheckpointsLie) {
   for (const int64_t every_steps : {0, 1, 5, 7}) {
     Recorder told;
     const std::string job = "job" + std::to_string(every_steps);
-    const auto outcome = Run(Poisoned(NonFinite::kRewind, every_steps), job, told);
+    const auto outcome = Run(Poisoned(spec::NonFinite::kRewind, every_steps), job, told);
     ASSERT_TRUE(outcome.ok()) << outcome.status() << told.log;
     EXPECT_EQ(outcome->end, RunEnd::kSucceeded);
     EXPECT_GT(told.progress.skipped_batches, 0);
@@ -90,12 +90,12 @@ TEST_F(NonFiniteTest, RewindsAndSkipsAndEndsTheSameHoweverCheckpointsLie) {
 
 TEST_F(NonFiniteTest, AnInterruptedJobSkipsTheSame) {
   Recorder whole;
-  ASSERT_TRUE(Run(Poisoned(NonFinite::kRewind, 5), "whole", whole).ok());
+  ASSERT_TRUE(Run(Poisoned(spec::NonFinite::kRewind, 5), "whole", whole).ok());
   Recorder last;
   for (int64_t stop_at = 2; last.progress.step < 4 * 9; stop_at += 3) {
     Recorder told;
     told.stop = [stop_at](const Progress& p) { return p.step >= stop_at ? StopRequest::kDrain : StopRequest::kNone; };
-    const auto outcome = Run(Poisoned(NonFinite::kRewind, 5), "parts", told);
+    const auto outcome = Run(Poisoned(spec::NonFinite::kRewind, 5), "parts", told);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     last = told;
     // As a kill -9 that comes before the checkpoint of the stop: the one before must lead the same way.
@@ -107,7 +107,7 @@ TEST_F(NonFiniteTest, AnInterruptedJobSkipsTheSame) {
     ASSERT_LT(stop_at, 500);
   }
   Recorder end;
-  ASSERT_TRUE(Run(Poisoned(NonFinite::kRewind, 5), "parts", end).ok());
+  ASSERT_TRUE(Run(Poisoned(spec::NonFinite::kRewind, 5), "parts", end).ok());
   EXPECT_TRUE(Artifact("parts", kLastWeightsFile) == Artifact("whole", kLastWeightsFile));
   EXPECT_EQ(end.progress.skipped_batches, whole.progress.skipped_batches);
 }
@@ -118,7 +118,7 @@ TEST_F(NonFiniteTest, AGroupWhoseLastBatchIsSkippedIsStillAnUpdate) {
   for (uint64_t seed = 3; seed <= 5; ++seed) {
     std::string weights;
     for (const int64_t every_steps : {0, 4}) {
-      TrainOptions options = Poisoned(NonFinite::kRewind, every_steps);
+      spec::TrainOptions options = Poisoned(spec::NonFinite::kRewind, every_steps);
       options.seed = seed;
       options.optimizer.accumulate_steps = 3;
       const std::string job = "job-" + std::to_string(seed) + "-" + std::to_string(every_steps);
@@ -155,7 +155,7 @@ TEST_F(NonFiniteTest, AStopLeavesNoCheckpointOfWhatIsNotFinite) {
   int spoiled = 0, whole = 0, read = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     Recorder told;
-    TrainOptions options = Poisoned(NonFinite::kFail);
+    spec::TrainOptions options = Poisoned(spec::NonFinite::kFail);
     options.seed = seed;
     // Past the first batch that spoils the weights, of most seeds; the loss is read only now and then.
     told.stop = [](const Progress& p) { return p.step >= 8 ? StopRequest::kDrain : StopRequest::kNone; };
@@ -178,7 +178,7 @@ TEST_F(NonFiniteTest, AStopLeavesNoCheckpointOfWhatIsNotFinite) {
 
 TEST_F(NonFiniteTest, AJobThatOnlyDivergesFailsAllTheSame) {
   Recorder told;
-  TrainOptions options = Poisoned(NonFinite::kRewind);
+  spec::TrainOptions options = Poisoned(spec::NonFinite::kRewind);
   options.optimizer.learning_rate = 1e30;
   options.epochs = 40;
   const auto outcome = Run(options, "job", told);
@@ -188,11 +188,11 @@ TEST_F(NonFiniteTest, AJobThatOnlyDivergesFailsAllTheSame) {
 
 // One step an epoch: nothing but the evaluation sees what it made of the weights.
 TEST_F(NonFiniteTest, AValidationThatIsNotFiniteFailsTheJob) {
-  for (const NonFinite policy : {NonFinite::kFail, NonFinite::kRewind}) {
+  for (const spec::NonFinite policy : {spec::NonFinite::kFail, spec::NonFinite::kRewind}) {
     Recorder told;
-    TrainOptions options = Options();
+    spec::TrainOptions options = Options();
     options.non_finite = policy;
-    options.optimizer.algorithm = nn::OptimizerAlgorithm::kSgd;
+    options.optimizer.algorithm = spec::OptimizerAlgorithm::kSgd;
     options.optimizer.learning_rate = 1e30;
     options.batch_size = 100;
     options.epochs = 1;
@@ -205,8 +205,8 @@ TEST_F(NonFiniteTest, AValidationThatIsNotFiniteFailsTheJob) {
 
 TEST_F(NonFiniteTest, TenSkippedBatchesInARowFailTheJob) {
   Recorder told;
-  TrainOptions options = Poisoned(NonFinite::kRewind);
-  options.optimizer.algorithm = nn::OptimizerAlgorithm::kSgd;
+  spec::TrainOptions options = Poisoned(spec::NonFinite::kRewind);
+  options.optimizer.algorithm = spec::OptimizerAlgorithm::kSgd;
   options.optimizer.learning_rate = 1e30;
   options.epochs = 6;
   const auto outcome = Run(options, "job", told);
@@ -217,7 +217,7 @@ TEST_F(NonFiniteTest, TenSkippedBatchesInARowFailTheJob) {
 // The poisoned graph is in the only batch: each of its steps is skipped.
 TEST_F(NonFiniteTest, AJobOfFewStepsFailsWhereAllAreSkipped) {
   Recorder told;
-  TrainOptions options = Poisoned(NonFinite::kRewind);
+  spec::TrainOptions options = Poisoned(spec::NonFinite::kRewind);
   options.batch_size = 100;
   options.epochs = 3;
   const auto outcome = Run(options, "job", told);
@@ -240,9 +240,9 @@ TEST_F(NonFiniteTest, UnderRewindAValidationThatIsNotFiniteIsLoggedUntilTheLastE
   graphs[ImportGraphs(dir_.path() / "plain", graphs)->split(data::Split::kValid)->front()].label = 1e30;
   graphs_ = ImportGraphs(dir_.path() / "outlier", graphs);
   Recorder told;
-  TrainOptions options = Options();
-  options.loss = nn::Loss::kMse;
-  options.non_finite = NonFinite::kRewind;
+  spec::TrainOptions options = Options();
+  options.loss = spec::Loss::kMse;
+  options.non_finite = spec::NonFinite::kRewind;
   const auto outcome = Run(options, "job", told);
   EXPECT_EQ(GetReason(outcome.status()).reason, "NON_FINITE_LOSS") << outcome.status();
   EXPECT_EQ(std::ssize(told.epochs), options.epochs - 1);

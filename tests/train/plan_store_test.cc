@@ -33,7 +33,7 @@ class PlanStoreTest : public testing::Test {
     return files;
   }
   fs::path Folder() const { return dir_.path() / "plans"; }
-  absl::StatusOr<ShapePlan> Plan(const TrainOptions& options, const MemoryLimits& limits = kNoLimits) {
+  absl::StatusOr<ShapePlan> Plan(const spec::TrainOptions& options, const MemoryLimits& limits = kNoLimits) {
     return PlanJob(options, *GraphModelFor(options, set_->summary(), ""), *data::GraphExtents::Create(set_),
                    {.plans = &store_, .limits = limits}, "spec.", GoOn);
   }
@@ -64,7 +64,7 @@ TEST_F(PlanStoreTest, KeepsAPlanWhole) {
 
 TEST_F(PlanStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
   const std::shared_ptr<const data::Graph> graph = WriteTinyGraph(dir_.path() / "graph");
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+  spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
   options.batch_size = 13;
   options.nodes.fan_outs.assign(static_cast<size_t>(options.model.num_layers), 3);
   std::vector<std::string> lines;
@@ -90,20 +90,20 @@ TEST_F(PlanStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
   store_.KeepSizes(key, *kept);
   EXPECT_LT(make()->plan().train_ceiling.edges, sampled->plan().train_ceiling.edges);
   // Other draws are other sizes; other epochs and other rungs are not.
-  for (const auto& [changes, change] : std::vector<std::pair<bool, std::function<void(TrainOptions&)>>>{
-           {true, [](TrainOptions& o) { ++o.seed; }},
-           {true, [](TrainOptions& o) { ++o.batch_size; }},
-           {true, [](TrainOptions& o) { ++o.nodes.fan_outs[0]; }},
-           {true, [](TrainOptions& o) { o.nodes.eval_fan_outs = {2, 2, 2}; }},
-           {true, [](TrainOptions& o) { o.nodes.replace = true; }},
-           {true, [](TrainOptions& o) { o.nodes.disjoint = true; }},
-           {true, [](TrainOptions& o) { o.nodes.sampler = data::SamplerKind::kLabor; }},
-           {true, [](TrainOptions& o) { o.links.enabled = true; }},
-           {true, [](TrainOptions& o) { o.batching = {.kind = data::BatchingKind::kBudget, .max_edges = 900}; }},
-           {true, [](TrainOptions& o) { o.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 900}; }},
-           {false, [](TrainOptions& o) { ++o.epochs; }},
-           {false, [](TrainOptions& o) { o.graph_cache.rungs = 3; }}}) {
-    TrainOptions other = options;
+  for (const auto& [changes, change] : std::vector<std::pair<bool, std::function<void(spec::TrainOptions&)>>>{
+           {true, [](spec::TrainOptions& o) { ++o.seed; }},
+           {true, [](spec::TrainOptions& o) { ++o.batch_size; }},
+           {true, [](spec::TrainOptions& o) { ++o.nodes.fan_outs[0]; }},
+           {true, [](spec::TrainOptions& o) { o.nodes.eval_fan_outs = {2, 2, 2}; }},
+           {true, [](spec::TrainOptions& o) { o.nodes.replace = true; }},
+           {true, [](spec::TrainOptions& o) { o.nodes.disjoint = true; }},
+           {true, [](spec::TrainOptions& o) { o.nodes.sampler = spec::SamplerKind::kLabor; }},
+           {true, [](spec::TrainOptions& o) { o.links.enabled = true; }},
+           {true, [](spec::TrainOptions& o) { o.batching = {.kind = spec::BatchingKind::kBudget, .max_edges = 900}; }},
+           {true, [](spec::TrainOptions& o) { o.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 900}; }},
+           {false, [](spec::TrainOptions& o) { ++o.epochs; }},
+           {false, [](spec::TrainOptions& o) { o.graph_cache.rungs = 3; }}}) {
+    spec::TrainOptions other = options;
     change(other);
     EXPECT_EQ(SampledKey(other, *graph) != key, changes);
   }
@@ -151,8 +151,8 @@ TEST_F(PlanStoreTest, AFolderThatCannotBeWrittenCostsOnlyTheWalk) {
 
 // A doctored plan shows who is served from the store.
 TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
-  TrainOptions options{.epochs = 3, .batch_size = 9, .seed = 5};
-  options.graph_cache = {.shapes = graphcache::Shapes::kLadder, .rungs = 4};
+  spec::TrainOptions options{.epochs = 3, .batch_size = 9, .seed = 5};
+  options.graph_cache = {.shapes = spec::Shapes::kLadder, .rungs = 4};
   const ShapePlan walked = *Plan(options);
   ASSERT_TRUE(walked.ladders.has_value());
   EXPECT_EQ(walked.ladders->train.size(), 4U);
@@ -163,24 +163,25 @@ TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
   store_.Keep(PlanKey(options, *set_, 4), doctored);
   EXPECT_EQ(*Plan(options), doctored);
 
-  TrainOptions equal = options;
+  spec::TrainOptions equal = options;
   equal.optimizer.learning_rate *= 2;
   equal.model.hidden_channels *= 2;
   equal.graph_cache.audit_every = 7;
   EXPECT_EQ(*Plan(equal), doctored) << "neither the model nor audits change a shape";
-  const std::pair<const char*, std::function<void(TrainOptions&)>> others[] = {
-      {"seed", [](TrainOptions& o) { ++o.seed; }},
-      {"epochs", [](TrainOptions& o) { ++o.epochs; }},
-      {"batch size", [](TrainOptions& o) { ++o.batch_size; }},
-      {"rungs", [](TrainOptions& o) { ++o.graph_cache.rungs; }},
-      {"batching", [](TrainOptions& o) { o.batching.kind = data::BatchingKind::kBalanced; }},
-      {"max nodes", [](TrainOptions& o) { o.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 99}; }},
-      {"max edges", [](TrainOptions& o) { o.batching = {.kind = data::BatchingKind::kBudget, .max_edges = 99}; }}};
+  const std::pair<const char*, std::function<void(spec::TrainOptions&)>> others[] = {
+      {"seed", [](spec::TrainOptions& o) { ++o.seed; }},
+      {"epochs", [](spec::TrainOptions& o) { ++o.epochs; }},
+      {"batch size", [](spec::TrainOptions& o) { ++o.batch_size; }},
+      {"rungs", [](spec::TrainOptions& o) { ++o.graph_cache.rungs; }},
+      {"batching", [](spec::TrainOptions& o) { o.batching.kind = spec::BatchingKind::kBalanced; }},
+      {"max nodes", [](spec::TrainOptions& o) { o.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 99}; }},
+      {"max edges",
+       [](spec::TrainOptions& o) { o.batching = {.kind = spec::BatchingKind::kBudget, .max_edges = 99}; }}};
   std::set<std::string> keys = {PlanKey(options, *set_, 4)};
   for (const auto& [what, change] : others) {
-    TrainOptions other = options;
+    spec::TrainOptions other = options;
     change(other);
-    EXPECT_TRUE(keys.insert(PlanKey(other, *set_, graphcache::RungsOf(other.graph_cache))).second) << what;
+    EXPECT_TRUE(keys.insert(PlanKey(other, *set_, spec::RungsOf(other.graph_cache))).second) << what;
     EXPECT_LT(Plan(other)->known_train_shapes, 1000) << what;
   }
   const auto another_set = ImportTinyGraphs(dir_.path() / "other", 99);
@@ -189,7 +190,7 @@ TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
 
 // One batch with the two largest graphs is what the estimate by means would not see.
 TEST_F(PlanStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
-  TrainOptions options{.epochs = 2, .batch_size = 9};
+  spec::TrainOptions options{.epochs = 2, .batch_size = 9};
   options.model.hidden_channels = 512;
   const ShapePlan plan = *Plan(options);
   const auto model = *GraphModelFor(options, set_->summary(), "");

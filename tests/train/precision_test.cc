@@ -15,33 +15,33 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-std::vector<FieldViolation> Refused(DeviceKind device, bool can_round, nn::Lowering lowering) {
-  nn::ModelOptions model;
+std::vector<FieldViolation> Refused(DeviceKind device, bool can_round, spec::Lowering lowering) {
+  spec::ModelOptions model;
   model.lowering = lowering;
   EXPECT_EQ(CheckPrecision(model, device, can_round, "spec."), absl::OkStatus());
-  model.precision = nn::Precision::kBfloat16;
+  model.precision = spec::Precision::kBfloat16;
   return GetViolations(CheckPrecision(model, device, can_round, "spec."));
 }
 
 TEST(CheckPrecision, Bfloat16WantsACpuThatCan) {
-  EXPECT_THAT(Refused(DeviceKind::kCpu, true, nn::Lowering::kAuto), IsEmpty());
-  EXPECT_THAT(Refused(DeviceKind::kCpu, true, nn::Lowering::kPlain), IsEmpty());
-  EXPECT_THAT(Refused(DeviceKind::kCpu, false, nn::Lowering::kAuto),
+  EXPECT_THAT(Refused(DeviceKind::kCpu, true, spec::Lowering::kAuto), IsEmpty());
+  EXPECT_THAT(Refused(DeviceKind::kCpu, true, spec::Lowering::kPlain), IsEmpty());
+  EXPECT_THAT(Refused(DeviceKind::kCpu, false, spec::Lowering::kAuto),
               ElementsAre(FieldViolation{"spec.model.precision",
                                          "bfloat16 wants a processor with AVX512-BF16, which this server's has not; "
                                          "accepted: float32"}));
-  EXPECT_THAT(Refused(DeviceKind::kMps, true, nn::Lowering::kAuto),
+  EXPECT_THAT(Refused(DeviceKind::kMps, true, spec::Lowering::kAuto),
               ElementsAre(FieldViolation{"spec.model.precision",
                                          "bfloat16 is computed on CPUs, and this server's device is mps; accepted: "
                                          "float32"}));
-  EXPECT_THAT(Refused(DeviceKind::kCpu, true, nn::Lowering::kShapeFree),
+  EXPECT_THAT(Refused(DeviceKind::kCpu, true, spec::Lowering::kShapeFree),
               ElementsAre(FieldViolation{"spec.model.precision",
                                          "bfloat16 is given with lowering shape-free; accepted: float32"}));
 }
 
 TEST_F(RunnerTest, AJobOfBfloat16LearnsAsOneOfFloat32OrIsRefused) {
-  TrainOptions options = Options();
-  options.model.precision = nn::Precision::kBfloat16;
+  spec::TrainOptions options = Options();
+  options.model.precision = spec::Precision::kBfloat16;
   Recorder rounded, full;
   const auto outcome = Run(options, "rounded", rounded);
   if (!nn::CanRoundFactors()) {

@@ -39,14 +39,14 @@ class ResumeTest : public testing::Test {
     set_ = ImportTinyGraphs(dir_.path(), 100);
     runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
   }
-  static TrainOptions Options() {
-    TrainOptions options;
+  static spec::TrainOptions Options() {
+    spec::TrainOptions options;
     options.model = {.hidden_channels = 16, .num_layers = 2};
     options.batch_size = 9;  // 9 steps an epoch
     options.epochs = 4;
     options.seed = 3;
     options.graph_cache.freeze_at = 6;
-    options.graph_cache.shapes = graphcache::Shapes::kExact;
+    options.graph_cache.shapes = spec::Shapes::kExact;
     return options;
   }
   absl::StatusOr<RunOutcome> Run(const std::string& job, RunContext& context) {
@@ -151,7 +151,7 @@ TEST_F(ResumeTest, OtherDataUnderTheNameOfTheDatasetIsRefusedAndTheSameImportedA
 }
 
 TEST_F(ResumeTest, OtherDataOfALargeGraphIsRefusedToo) {
-  TrainOptions options = SampledJob(nn::Architecture::kSage);  // 5 steps an epoch
+  spec::TrainOptions options = SampledJob(spec::Architecture::kSage);  // 5 steps an epoch
   options.epochs = 8;
   const auto run = [&](int nodes, const std::string& folder, RunContext& context) {
     return runner_->Run({.options = options,
@@ -221,7 +221,7 @@ class WarmUpPeak final : public Recorder {
 
 // The moments of a model this wide are far larger than its step on small graphs.
 TEST_F(ResumeTest, TheWarmUpOfAResumeCopiesNoMoments) {
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.model = {.hidden_channels = 256, .num_layers = 3};
   options.graph_cache = {};
   const auto run = [&](const std::string& job, Recorder& recorder) {
@@ -243,33 +243,33 @@ TEST_F(ResumeTest, TheWarmUpOfAResumeCopiesNoMoments) {
 
 // They lie in a file meanwhile.
 TEST_F(ResumeTest, NorDoesThatOfACommandInTheMidstOfAJob) {
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.model = {.hidden_channels = 256, .num_layers = 3};
-  const auto run = [&](const std::string& job, const graphcache::PolicyOptions& cache, Recorder& recorder) {
+  const auto run = [&](const std::string& job, const spec::PolicyOptions& cache, Recorder& recorder) {
     options.graph_cache = cache;
     std::filesystem::create_directories(dir_.path() / job);  // as the daemon's is there before its run
     const auto outcome =
         runner_->Run({.options = options, .dataset = set_, .job_directory = dir_.path() / job}, recorder);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
   };
-  const graphcache::PolicyOptions ladder{.policy = graphcache::Policy::kFreeze, .shapes = graphcache::Shapes::kLadder};
+  const spec::PolicyOptions ladder{.policy = spec::Policy::kFreeze, .shapes = spec::Shapes::kLadder};
   const std::vector<graphcache::Command> commands = {
       {.sequence = 1,
        .kind = graphcache::CommandKind::kUpdatePolicy,
-       .update = {.policy = graphcache::Policy::kFreeze, .shapes = graphcache::Shapes::kLadder},
+       .update = {.policy = spec::Policy::kFreeze, .shapes = spec::Shapes::kLadder},
        .step = 20}};
   WarmUpPeak begun, commanded, stopped, resumed;
   run("begun", ladder, begun);
   commanded.commands = stopped.commands = resumed.commands = commands;
-  run("commanded", {.policy = graphcache::Policy::kNever}, commanded);
+  run("commanded", {.policy = spec::Policy::kNever}, commanded);
   ASSERT_GT(begun.bytes, 0) << "no warm-up was met";
   ASSERT_GT(commanded.bytes, 0) << "no warm-up was met";
   EXPECT_LE(static_cast<double>(commanded.bytes), 1.05 * static_cast<double>(begun.bytes));
   EXPECT_THAT(commanded.log, testing::Not(testing::HasSubstr("copies the optimizer's state")));
   // A resume obeys the command at the same step.
   stopped.stop = StopAt(20);
-  run("stopped", {.policy = graphcache::Policy::kNever}, stopped);
-  run("stopped", {.policy = graphcache::Policy::kNever}, resumed);
+  run("stopped", {.policy = spec::Policy::kNever}, stopped);
+  run("stopped", {.policy = spec::Policy::kNever}, resumed);
   EXPECT_EQ(Weights("commanded"), Weights("stopped"));
 }
 

@@ -19,7 +19,7 @@ namespace permafrost::train {
 namespace {
 
 namespace fs = std::filesystem;
-using data::BatchingKind;
+using spec::BatchingKind;
 
 constexpr int64_t kEpochs = 30, kBatchSize = 32;
 
@@ -66,7 +66,7 @@ struct Most {
 void ExpectAtMost(const char* name, const std::vector<data::GraphSize>& sizes, const std::vector<Most>& wanted) {
   for (const Most& most : wanted) {
     const double added = RowsAdded(sizes, most.kind, most.rungs);
-    const std::string batching(data::kBatchingNames.Name(most.kind));
+    const std::string batching(spec::kBatchingNames.Name(most.kind));
     std::cout << absl::StrFormat("%s, %s batches, %d rungs: %.2f %% rows added\n", name, batching, most.rungs, added);
     EXPECT_LE(added, most.percent) << name << ", " << batching << ", " << most.rungs;
   }

@@ -20,16 +20,15 @@ using testing::HasSubstr;
 
 class RunnerCheckpointTest : public RunnerTest {};
 
-class RunnerCheckpointShapesTest : public RunnerTest, public testing::WithParamInterface<graphcache::Shapes> {};
+class RunnerCheckpointShapesTest : public RunnerTest, public testing::WithParamInterface<spec::Shapes> {};
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RunnerCheckpointShapesTest,
-                         testing::Values(graphcache::Shapes::kExact, graphcache::Shapes::kDynamic,
-                                         graphcache::Shapes::kLadder),
-                         [](const auto& shapes) { return std::string(graphcache::kShapesNames.Name(shapes.param)); });
+                         testing::Values(spec::Shapes::kExact, spec::Shapes::kDynamic, spec::Shapes::kLadder),
+                         [](const auto& shapes) { return std::string(spec::kShapesNames.Name(shapes.param)); });
 
 TEST_P(RunnerCheckpointShapesTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   Recorder undisturbed;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.checkpoint.every_steps = 4;
   options.graph_cache.shapes = GetParam();
   ASSERT_TRUE(Run(options, "whole", undisturbed).ok());
@@ -72,11 +71,11 @@ TEST_P(RunnerCheckpointShapesTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbe
 // the same commands at the same steps.
 TEST_P(RunnerCheckpointShapesTest, AStopAmidCacheCommandsEndsBitEqual) {
   using graphcache::CommandKind;
-  using graphcache::Policy;
-  TrainOptions options = Options();
+  using spec::Policy;
+  spec::TrainOptions options = Options();
   options.model.dropout = 0.2;
   options.optimizer.max_grad_norm = 0.5;
-  options.optimizer.schedule = nn::Schedule::kCosine;
+  options.optimizer.schedule = spec::Schedule::kCosine;
   options.optimizer.warmup_steps = 5;
   options.graph_cache = {.policy = Policy::kFreeze, .freeze_at = 3, .shapes = GetParam()};
   options.checkpoint.every_steps = 5;
@@ -123,18 +122,18 @@ TEST_P(RunnerCheckpointShapesTest, AStopAmidCacheCommandsEndsBitEqual) {
 }
 
 TEST_F(RunnerCheckpointTest, AStopUnderAnyPolicyEndsBitEqual) {
-  using graphcache::OnMiss;
-  using graphcache::Policy;
-  using graphcache::Shapes;
-  const graphcache::PolicyOptions kPolicies[] = {{Policy::kAlways},
-                                                 {Policy::kNever},
-                                                 {Policy::kClearPerStep},
-                                                 {Policy::kAlways, 0, OnMiss::kPad, Shapes::kDynamic},
-                                                 {Policy::kFreeze, 4, OnMiss::kEager, Shapes::kExact},
-                                                 {Policy::kFreeze, 4, OnMiss::kTransient, Shapes::kExact}};
+  using spec::OnMiss;
+  using spec::Policy;
+  using spec::Shapes;
+  const spec::PolicyOptions kPolicies[] = {{Policy::kAlways},
+                                           {Policy::kNever},
+                                           {Policy::kClearPerStep},
+                                           {Policy::kAlways, 0, OnMiss::kPad, Shapes::kDynamic},
+                                           {Policy::kFreeze, 4, OnMiss::kEager, Shapes::kExact},
+                                           {Policy::kFreeze, 4, OnMiss::kTransient, Shapes::kExact}};
   int n = 0;
   for (const auto& policy : kPolicies) {
-    TrainOptions options = Options();
+    spec::TrainOptions options = Options();
     options.graph_cache = policy;
     options.epochs = 2;
     const std::string whole = "whole-" + std::to_string(n), stopped = "stopped-" + std::to_string(n++);
@@ -205,7 +204,7 @@ TEST_F(RunnerCheckpointTest, CancelLeavesACheckpointAtTheStep) {
 
 TEST_F(RunnerCheckpointTest, CheckpointsComeWhenAskedAndAtTheEnd) {
   Recorder told;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.epochs = 3;
   options.checkpoint = {.every_steps = 4, .every_seconds = 0};
   ASSERT_TRUE(Run(options, "job", told).ok());
@@ -215,7 +214,7 @@ TEST_F(RunnerCheckpointTest, CheckpointsComeWhenAskedAndAtTheEnd) {
 
 TEST_F(RunnerCheckpointTest, AnEpochsEndAloneWritesNoCheckpoint) {
   Recorder told;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.checkpoint = {.every_steps = 0, .every_seconds = 0};
   ASSERT_TRUE(Run(options, "job", told).ok());
   EXPECT_EQ(told.checkpoints, std::vector<int64_t>{36}) << "the last epoch's only";
@@ -224,7 +223,7 @@ TEST_F(RunnerCheckpointTest, AnEpochsEndAloneWritesNoCheckpoint) {
 // A step takes so long here that the clock alone decides.
 TEST_F(RunnerCheckpointTest, ARunSavesByTimeWithinItsFirstSecondsOfWork) {
   Recorder told;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   told.stop = [](const Progress& p) {
     absl::SleepFor(absl::Milliseconds(p.step > 0 ? 400 : 0));
     return StopRequest::kNone;
@@ -238,7 +237,7 @@ TEST_F(RunnerCheckpointTest, ARunSavesByTimeWithinItsFirstSecondsOfWork) {
 
 TEST_F(RunnerCheckpointTest, EpochsAreStoredBeforeTheCheckpointThatHasThem) {
   Recorder told;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.checkpoint = {.every_steps = 9, .every_seconds = 0};
   std::vector<size_t> epochs_then;
   told.store_epochs = [&] {
@@ -255,7 +254,7 @@ TEST_F(RunnerCheckpointTest, EpochsAreStoredBeforeTheCheckpointThatHasThem) {
 
 TEST_F(RunnerCheckpointTest, ARunGoesOnWhereAPeriodicCheckpointCannotBeWritten) {
   Recorder whole, told;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.checkpoint = {.every_steps = 5, .every_seconds = 0};
   ASSERT_TRUE(Run(options, "whole", whole).ok());
   // A file where the folder should be, until some steps later.
@@ -279,7 +278,7 @@ TEST_F(RunnerCheckpointTest, ARunGoesOnWhereAPeriodicCheckpointCannotBeWritten) 
 
 TEST_F(RunnerCheckpointTest, ARunThatCannotWriteItsLastCheckpointCanBeRunAgain) {
   Recorder whole, told, again;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.checkpoint = {.every_steps = 20, .every_seconds = 0};
   ASSERT_TRUE(Run(options, "whole", whole).ok());
   const fs::path artifacts = dir_.path() / "job/artifacts", away = dir_.path() / "away";
@@ -318,7 +317,7 @@ TEST_F(RunnerCheckpointTest, CheckpointsThatCannotBeReadJustNowStopTheRunForLate
 TEST_F(RunnerCheckpointTest, CheckpointsThatAreDueLeaveTheReserveFree) {
   const DiskReserve more_than_there_is(dir_.path(), uint64_t{1} << 60);
   runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2, .reserve = more_than_there_is});
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.checkpoint.every_steps = 4;
   Recorder recorder;
   const auto outcome = Run(options, "full", recorder);

@@ -22,8 +22,8 @@ class RunnerTest : public testing::Test {
     graphs_ = ImportTinyGraphs(dir_.path(), kGraphs);
     runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
   }
-  static TrainOptions Options() {
-    TrainOptions options;
+  static spec::TrainOptions Options() {
+    spec::TrainOptions options;
     options.model = {.hidden_channels = 16, .num_layers = 2};
     options.optimizer.learning_rate = 1e-2;
     options.epochs = 4;
@@ -33,7 +33,7 @@ class RunnerTest : public testing::Test {
     options.checkpoint.every_seconds = 0;
     return options;
   }
-  absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::string& job, RunContext& context) {
+  absl::StatusOr<RunOutcome> Run(const spec::TrainOptions& options, const std::string& job, RunContext& context) {
     return runner_->Run({.options = options, .dataset = graphs_, .job_directory = dir_.path() / job}, context);
   }
   std::string Artifact(const std::string& job, std::string_view name) {

@@ -18,9 +18,9 @@ using testing::HasSubstr;
 
 TEST_F(RunnerTest, LearnsAndTellsOfIt) {
   Recorder told;
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.epochs = 30;
-  options.graph_cache.policy = graphcache::Policy::kAlways;
+  options.graph_cache.policy = spec::Policy::kAlways;
   const auto outcome = Run(options, "job", told);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->end, RunEnd::kSucceeded);
@@ -61,7 +61,7 @@ int64_t EndByPatience(const std::vector<EpochMetrics>& epochs, int64_t patience)
 }
 
 TEST_F(RunnerTest, PatienceEndsARunAfterEpochsThatGainedNothing) {
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.epochs = 40;
   options.optimizer.learning_rate = 0.05;
   Recorder all;
@@ -94,7 +94,7 @@ TEST_F(RunnerTest, PatienceEndsARunAfterEpochsThatGainedNothing) {
 
 TEST_F(RunnerTest, EqualSeedsGiveEqualBits) {
   Recorder a, b, c;
-  TrainOptions other = Options();
+  spec::TrainOptions other = Options();
   other.seed = 4;
   ASSERT_TRUE(Run(Options(), "a", a).ok());
   ASSERT_TRUE(Run(Options(), "b", b).ok());
@@ -104,24 +104,24 @@ TEST_F(RunnerTest, EqualSeedsGiveEqualBits) {
 }
 
 TEST_F(RunnerTest, EveryStepIsCountedOnce) {
-  using graphcache::OnMiss;
-  using graphcache::Policy;
-  using graphcache::Shapes;
-  const graphcache::PolicyOptions kPolicies[] = {{Policy::kAlways},
-                                                 {Policy::kNever},
-                                                 {Policy::kClearPerStep},
-                                                 {Policy::kFreeze, 0, OnMiss::kPad, Shapes::kDynamic},
-                                                 {Policy::kFreeze, 4, OnMiss::kPad, Shapes::kExact},
-                                                 {Policy::kFreeze, 4, OnMiss::kEager, Shapes::kExact},
-                                                 {Policy::kFreeze, 4, OnMiss::kTransient, Shapes::kExact}};
+  using spec::OnMiss;
+  using spec::Policy;
+  using spec::Shapes;
+  const spec::PolicyOptions kPolicies[] = {{Policy::kAlways},
+                                           {Policy::kNever},
+                                           {Policy::kClearPerStep},
+                                           {Policy::kFreeze, 0, OnMiss::kPad, Shapes::kDynamic},
+                                           {Policy::kFreeze, 4, OnMiss::kPad, Shapes::kExact},
+                                           {Policy::kFreeze, 4, OnMiss::kEager, Shapes::kExact},
+                                           {Policy::kFreeze, 4, OnMiss::kTransient, Shapes::kExact}};
   std::vector<double> losses;
   for (const auto& policy : kPolicies) {
     Recorder told;
-    TrainOptions options = Options();
+    spec::TrainOptions options = Options();
     options.graph_cache = policy;
-    const std::string job = std::string(graphcache::kPolicyNames.Name(policy.policy)) + "-" +
-                            std::string(graphcache::kOnMissNames.Name(policy.on_miss)) + "-" +
-                            std::string(graphcache::kShapesNames.Name(policy.shapes));
+    const std::string job = std::string(spec::kPolicyNames.Name(policy.policy)) + "-" +
+                            std::string(spec::kOnMissNames.Name(policy.on_miss)) + "-" +
+                            std::string(spec::kShapesNames.Name(policy.shapes));
     const auto outcome = Run(options, job, told);
     ASSERT_TRUE(outcome.ok()) << job;
     const int64_t tested = outcome->result->best_epoch == 4 ? 1 : 2;
@@ -176,25 +176,25 @@ TEST_F(RunnerTest, EveryStepIsCountedOnce) {
 
 TEST_F(RunnerTest, RejectFailsTheJobAtTheFirstMiss) {
   Recorder told;
-  TrainOptions options = Options();
-  options.graph_cache = {graphcache::Policy::kFreeze, 2, graphcache::OnMiss::kReject, graphcache::Shapes::kExact};
+  spec::TrainOptions options = Options();
+  options.graph_cache = {spec::Policy::kFreeze, 2, spec::OnMiss::kReject, spec::Shapes::kExact};
   const auto outcome = Run(options, "job", told);
   EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(GetReason(outcome.status()).reason, "GRAPH_CACHE_MISS");
 }
 
 TEST_F(RunnerTest, StorageIsConstantToTheByteAfterAFreeze) {
-  for (const graphcache::Shapes shapes : {graphcache::Shapes::kExact, graphcache::Shapes::kDynamic}) {
+  for (const spec::Shapes shapes : {spec::Shapes::kExact, spec::Shapes::kDynamic}) {
     Recorder told;
-    TrainOptions options = Options();
+    spec::TrainOptions options = Options();
     options.epochs = 6;
-    options.graph_cache = {.policy = graphcache::Policy::kFreeze, .freeze_at = 3, .shapes = shapes, .audit_every = 0};
+    options.graph_cache = {.policy = spec::Policy::kFreeze, .freeze_at = 3, .shapes = shapes, .audit_every = 0};
     std::map<int64_t, int64_t> bytes;  // by step, from the freeze on: within epochs and over their evaluations
     told.stop = [&](const Progress& p) {
       if (told.cache.frozen && p.step < int64_t{6} * 9) bytes[p.step] = runner_->storage_use().bytes;
       return StopRequest::kNone;
     };
-    const std::string job(graphcache::kShapesNames.Name(shapes));
+    const std::string job(spec::kShapesNames.Name(shapes));
     ASSERT_TRUE(Run(options, job, told).ok());
     ASSERT_LT(bytes.begin()->first, 9) << "the freeze is in the first epoch";
     for (const auto& [step, count] : bytes) EXPECT_EQ(count, bytes.begin()->second) << job << ", step " << step;
@@ -203,8 +203,8 @@ TEST_F(RunnerTest, StorageIsConstantToTheByteAfterAFreeze) {
 
 TEST_F(RunnerTest, DivergenceFailsWithTheStepAndTheRate) {
   Recorder told;
-  TrainOptions options = Options();
-  options.loss = nn::Loss::kMse;
+  spec::TrainOptions options = Options();
+  options.loss = spec::Loss::kMse;
   options.optimizer.learning_rate = 1e30;
   const auto outcome = Run(options, "job", told);
   EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition);
@@ -235,7 +235,7 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
   };
   const struct {
     const char* why;
-    TrainOptions options;
+    spec::TrainOptions options;
     data::GraphSetSummary summary;
     const char* field;
     const char* says;
@@ -260,7 +260,7 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
 
 // At admission, and again where the run begins.
 TEST_F(RunnerTest, WhatIsBeyondTheMachinesMemoryIsRefused) {
-  TrainOptions giant = Options();
+  spec::TrainOptions giant = Options();
   giant.model = {.hidden_channels = 4096, .num_layers = 64};
   const auto always = [] { return true; };
   EXPECT_EQ(runner_->CheckFits({.options = Options(), .dataset = graphs_}, "spec.", always).status(), absl::OkStatus());

@@ -43,8 +43,8 @@ class SetInputsTest : public RunnerTest {
     EXPECT_TRUE(summary.ok()) << summary.status();
     return *data::GraphSet::Open(folder / "store");
   }
-  static TrainOptions Job(nn::Architecture architecture, nn::NodeInputs inputs) {
-    TrainOptions options = Options();
+  static spec::TrainOptions Job(spec::Architecture architecture, spec::NodeInputs inputs) {
+    spec::TrainOptions options = Options();
     options.model.architecture = architecture;
     options.model.node_inputs = inputs;
     options.epochs = 20;
@@ -59,10 +59,10 @@ class SetInputsTest : public RunnerTest {
 
 TEST_F(SetInputsTest, NodesBeginWithTheirDegree) {
   graphs_ = Bare("bare");
-  for (const nn::Architecture architecture : {nn::Architecture::kGin, nn::Architecture::kSage}) {
-    const std::string job(nn::kArchitectureNames.Name(architecture));
+  for (const spec::Architecture architecture : {spec::Architecture::kGin, spec::Architecture::kSage}) {
+    const std::string job(spec::kArchitectureNames.Name(architecture));
     Recorder context;
-    const auto outcome = Run(Job(architecture, nn::NodeInputs::kDegree), job, context);
+    const auto outcome = Run(Job(architecture, spec::NodeInputs::kDegree), job, context);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_THAT(context.log, HasSubstr("nodes begin with weights of their number of in-edges, 0..255 (the set's nodes "
                                        "have no features)"));
@@ -75,11 +75,11 @@ TEST_F(SetInputsTest, NodesBeginWithTheirDegree) {
 
 TEST_F(SetInputsTest, TheirOwnFeaturesMayBeLeftOut) {
   Recorder context;
-  ASSERT_TRUE(Run(Job(nn::Architecture::kGine, nn::NodeInputs::kConstant), "constant", context).ok());
+  ASSERT_TRUE(Run(Job(spec::Architecture::kGine, spec::NodeInputs::kConstant), "constant", context).ok());
   EXPECT_THAT(context.log, HasSubstr("nodes begin with 1 (as asked for)"));
   EXPECT_EQ(Described("constant")["node"]["float_columns"], 1);
   Recorder own;
-  ASSERT_TRUE(Run(Job(nn::Architecture::kGine, nn::NodeInputs::kFeatures), "own", own).ok());
+  ASSERT_TRUE(Run(Job(spec::Architecture::kGine, spec::NodeInputs::kFeatures), "own", own).ok());
   EXPECT_FALSE(Described("own").contains("node_inputs"));
   EXPECT_EQ(Described("own")["node"]["categories"], (nlohmann::json{3}));
 }
@@ -87,11 +87,11 @@ TEST_F(SetInputsTest, TheirOwnFeaturesMayBeLeftOut) {
 TEST_F(SetInputsTest, RowsThatStayAlikeAreWarnedOf) {
   graphs_ = Bare("bare");
   for (const auto& [architecture, warned] :
-       {std::pair(nn::Architecture::kSage, true), {nn::Architecture::kGin, false}}) {
+       {std::pair(spec::Architecture::kSage, true), {spec::Architecture::kGin, false}}) {
     Recorder context;
-    TrainOptions options = Job(architecture, nn::NodeInputs::kConstant);
+    spec::TrainOptions options = Job(architecture, spec::NodeInputs::kConstant);
     options.epochs = 1;
-    ASSERT_TRUE(Run(options, std::string(nn::kArchitectureNames.Name(architecture)), context).ok());
+    ASSERT_TRUE(Run(options, std::string(spec::kArchitectureNames.Name(architecture)), context).ok());
     EXPECT_EQ(context.log.find("warning: sage keeps equal rows nearly equal") != std::string::npos, warned)
         << context.log;
   }
@@ -100,17 +100,17 @@ TEST_F(SetInputsTest, RowsThatStayAlikeAreWarnedOf) {
 TEST_F(SetInputsTest, WhatThereIsNotIsRefused) {
   graphs_ = Bare("bare");
   const auto always = [] { return true; };
-  const auto told = [&](nn::NodeInputs inputs) {
-    const TrainOptions options = Job(nn::Architecture::kGin, inputs);
+  const auto told = [&](spec::NodeInputs inputs) {
+    const spec::TrainOptions options = Job(spec::Architecture::kGin, inputs);
     return std::string(
         runner_->CheckFits({.options = options, .dataset = graphs_}, "spec.", always).status().message());
   };
-  EXPECT_EQ(told(nn::NodeInputs::kDegree), "");
-  EXPECT_EQ(told(nn::NodeInputs::kAuto), "") << "of a job of a server that knew no inputs of sets";
+  EXPECT_EQ(told(spec::NodeInputs::kDegree), "");
+  EXPECT_EQ(told(spec::NodeInputs::kAuto), "") << "of a job of a server that knew no inputs of sets";
   EXPECT_THAT(
-      told(nn::NodeInputs::kFeatures),
+      told(spec::NodeInputs::kFeatures),
       HasSubstr("spec.model.node_inputs: features, and the dataset's nodes have none; accepted: degree, constant"));
-  TrainOptions learned = Job(nn::Architecture::kGin, nn::NodeInputs::kLearned);
+  spec::TrainOptions learned = Job(spec::Architecture::kGin, spec::NodeInputs::kLearned);
   learned.dataset = DatasetId("set");
   Violations violations;
   Validate(learned, "spec.", violations);
@@ -123,8 +123,8 @@ TEST_F(SetInputsTest, ATrainSplitWithoutALabelIsRefused) {
   graphs_ = Bare("unlabelled", /*labelled=*/false);
   const auto fits =
       runner_
-          ->CheckFits({.options = Job(nn::Architecture::kGin, nn::NodeInputs::kDegree), .dataset = graphs_}, "spec.",
-                      [] { return true; })
+          ->CheckFits({.options = Job(spec::Architecture::kGin, spec::NodeInputs::kDegree), .dataset = graphs_},
+                      "spec.", [] { return true; })
           .status();
   EXPECT_EQ(fits.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(fits.message()),

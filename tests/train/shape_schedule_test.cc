@@ -88,9 +88,9 @@ TEST_F(ShapeScheduleTest, TheWalkIsBoundedByGraphsWhateverTheBatchSize) {
 }
 
 TEST_F(ShapeScheduleTest, ABudgetBoundsEvaluationToo) {
-  const data::BatchingOptions budget{.kind = data::BatchingKind::kBudget, .max_nodes = 30, .max_edges = 60};
+  const spec::BatchingOptions budget{.kind = spec::BatchingKind::kBudget, .max_nodes = 30, .max_edges = 60};
   const graphcache::ShapePlan plan = *PlanShapes(
-      batcher_->extents(), {.epochs = 2, .batch_size = data::kMaxBatchSize, .seed = 3, .batching = budget}, {});
+      batcher_->extents(), {.epochs = 2, .batch_size = spec::kMaxBatchSize, .seed = 3, .batching = budget}, {});
   // One row more than the batch has.
   for (const graphcache::ShapeCount& s : plan.eval_schedule) {
     EXPECT_LE(s.shape.nodes, 30 + 1);
@@ -101,11 +101,11 @@ TEST_F(ShapeScheduleTest, ABudgetBoundsEvaluationToo) {
 }
 
 TEST(GraphsPerBatch, OfABudgetAreAsManyOfMeanSizeAsItHolds) {
-  TrainOptions options;
+  spec::TrainOptions options;
   options.batch_size = 32;
   graphcache::GraphSizes sizes{.graphs = 1000, .mean_nodes = 10, .mean_edges = 25};
   EXPECT_EQ(GraphsPerBatch(options, sizes), 32);
-  options.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 200, .max_edges = 400};
+  options.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 200, .max_edges = 400};
   EXPECT_EQ(GraphsPerBatch(options, sizes), 16) << "the edges fill first";
   options.batching.max_edges = 0;
   EXPECT_EQ(GraphsPerBatch(options, sizes), 20);

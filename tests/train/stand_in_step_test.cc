@@ -21,7 +21,7 @@ namespace {
 
 // A model with its optimizer on a device.
 struct DeviceRig {
-  DeviceRig(const TrainOptions& options, const data::OpenedDataset& dataset, c10::Device on)
+  DeviceRig(const spec::TrainOptions& options, const data::OpenedDataset& dataset, c10::Device on)
       : device(on),
         task(*Task::Create(options, dataset, on, 2, [] { return true; })),
         optimizer(options.optimizer, task->tensors().parameters()),
@@ -84,14 +84,14 @@ TEST(StandInStepTest, StepsOfEveryLoweringAreThoseOfTheCpu) {
     std::map<Mode, std::vector<nn::NamedTensor>> wanted;
     for (const Mode mode : modes) wanted[mode] = fused.AfterOneStep(mode);
     for (const c10::Device device : devices) {
-      for (const nn::Lowering lowering : {nn::Lowering::kPlain, nn::Lowering::kShapeFree}) {
-        TrainOptions options = c.options;
+      for (const spec::Lowering lowering : {spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
+        spec::TrainOptions options = c.options;
         options.model.lowering = lowering;
         DeviceRig rig(options, dataset, device);
         for (const Mode mode : modes) {
           const auto& want = wanted[mode];
           const auto got = rig.AfterOneStep(mode);
-          ASSERT_EQ(NamesOf(want), NamesOf(got)) << c.why << " by " << nn::kLoweringNames.Name(lowering);
+          ASSERT_EQ(NamesOf(want), NamesOf(got)) << c.why << " by " << spec::kLoweringNames.Name(lowering);
           for (size_t i = 0; i < want.size(); ++i) {
             EXPECT_EQ(got[i].value.device().type(), device.type());
             const at::Tensor difference = got[i].value.cpu().to(at::kDouble) - want[i].value.to(at::kDouble);
@@ -99,7 +99,7 @@ TEST(StandInStepTest, StepsOfEveryLoweringAreThoseOfTheCpu) {
                 want[i].value.numel() == 0 ? 0 : want[i].value.to(at::kDouble).abs().max().item<double>();
             EXPECT_TRUE(at::allclose(got[i].value.cpu().to(at::kDouble), want[i].value.to(at::kDouble), 1e-4,
                                      1e-6 * (1 + largest)))
-                << c.why << " by " << nn::kLoweringNames.Name(lowering) << " on " << device << ", " << want[i].name
+                << c.why << " by " << spec::kLoweringNames.Name(lowering) << " on " << device << ", " << want[i].name
                 << ": " << difference.abs().max().item<double>() << " apart";
           }
         }

@@ -18,13 +18,13 @@
 
 namespace permafrost::train {
 namespace {
-using graphcache::OnMiss;
-using graphcache::Policy;
-using graphcache::Shapes;
+using spec::OnMiss;
+using spec::Policy;
+using spec::Shapes;
 
 // A model with its optimizer and engine, as a run has them.
 struct EngineRig {
-  EngineRig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set,
+  EngineRig(const spec::TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set,
             at::ScalarType type = at::kFloat)
       : options(train_options),
         task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; })),
@@ -56,7 +56,7 @@ struct EngineRig {
     return all;
   }
 
-  const TrainOptions options;
+  const spec::TrainOptions options;
   const std::unique_ptr<GraphSetTask> task;
   const data::Batcher& batcher;
   Recorder context;
@@ -70,22 +70,22 @@ struct EngineRig {
 
 struct Model {
   const char* why;
-  TrainOptions options;
+  spec::TrainOptions options;
 };
 
 std::vector<Model> Models() {
-  TrainOptions base;
+  spec::TrainOptions base;
   base.model = {.hidden_channels = 16, .num_layers = 3};
   base.batch_size = 9;
   base.epochs = 6;
   base.seed = 3;
-  TrainOptions everything = base;
+  spec::TrainOptions everything = base;
   everything.model.dropout = 0.3;
-  everything.model.pooling = nn::Pooling::kSum;
+  everything.model.pooling = spec::Pooling::kSum;
   everything.optimizer = {
-      .algorithm = nn::OptimizerAlgorithm::kAdamW, .learning_rate = 3e-3, .weight_decay = 0.01, .max_grad_norm = 0.1};
-  everything.loss = nn::Loss::kMse;
-  TrainOptions dropout = base;
+      .algorithm = spec::OptimizerAlgorithm::kAdamW, .learning_rate = 3e-3, .weight_decay = 0.01, .max_grad_norm = 0.1};
+  everything.loss = spec::Loss::kMse;
+  spec::TrainOptions dropout = base;
   dropout.model.dropout = 0.5;
   return {{"mean pooling, Adam, L1", base},
           {"dropout", dropout},
@@ -123,7 +123,7 @@ class StepEngineTest : public testing::Test {
     batches_.push_back({without_edges[0]});
     batches_.push_back(without_edges);
   }
-  static TrainOptions With(TrainOptions options, graphcache::PolicyOptions policy) {
+  static spec::TrainOptions With(spec::TrainOptions options, spec::PolicyOptions policy) {
     options.graph_cache = policy;
     options.graph_cache.audit_every = 0;
     return options;

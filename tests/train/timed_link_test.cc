@@ -25,11 +25,11 @@ namespace {
 using testing::HasSubstr;
 using testing::SizeIs;
 
-TrainOptions TimedLinkJob(data::TemporalSampling temporal) {
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+spec::TrainOptions TimedLinkJob(spec::TemporalSampling temporal) {
+  spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
   options.model.hidden_channels = 16;
   options.optimizer.learning_rate = 1e-2;
-  options.loss = nn::Loss::kBce;
+  options.loss = spec::Loss::kBce;
   options.links = {.enabled = true, .split = {.valid_part = 0.1, .test_part = 0.2, .seed = 4}, .eval_negatives = 20};
   options.nodes.fan_outs = {5, 4};
   options.nodes.temporal = temporal;
@@ -48,7 +48,7 @@ class TimedLinkTest : public GraphRunnerTest {
 
 // Every message of a batch is before the link that it is for.
 TEST_F(TimedLinkTest, EachSeedHasTheTimeOfItsLink) {
-  const TrainOptions options = TimedLinkJob(data::TemporalSampling::kUniform);
+  const spec::TrainOptions options = TimedLinkJob(spec::TemporalSampling::kUniform);
   const auto links = Links::Create(options, graph_, [] { return true; });
   ASSERT_TRUE(links.ok()) << links.status();
   const auto split = data::SplitLinksByTime(graph_, options.links.split, [] { return true; });
@@ -92,9 +92,9 @@ TEST_F(TimedLinkTest, EachSeedHasTheTimeOfItsLink) {
 }
 
 TEST_F(TimedLinkTest, EvaluatesByBlocksAndRanksEveryLink) {
-  for (const data::TemporalSampling temporal : {data::TemporalSampling::kUniform, data::TemporalSampling::kLast}) {
-    TrainOptions options = TimedLinkJob(temporal);
-    options.metrics = {nn::Metric::kMrr, nn::Metric::kRocAuc};
+  for (const spec::TemporalSampling temporal : {spec::TemporalSampling::kUniform, spec::TemporalSampling::kLast}) {
+    spec::TrainOptions options = TimedLinkJob(temporal);
+    options.metrics = {spec::Metric::kMrr, spec::Metric::kRocAuc};
     const auto task = TaskOf(options);
     const auto all = task->EvaluateWhole(data::Split::kTest, true, [] { return true; });
     ASSERT_TRUE(all.ok()) << all.status();
@@ -106,7 +106,7 @@ TEST_F(TimedLinkTest, EvaluatesByBlocksAndRanksEveryLink) {
     EXPECT_EQ((*again)->predictions, (*all)->predictions) << "the same samples at each evaluation";
     // Other batches, other shapes: the last one is partial. A score does not depend on its batch but for what is drawn.
     options.nodes.fan_outs = {-1, -1};
-    TrainOptions small = options;
+    spec::TrainOptions small = options;
     small.batch_size = 11;
     const auto big_task = TaskOf(options), small_task = TaskOf(small);
     nn::CopyInto(big_task->tensors().All(), small_task->tensors().All());
@@ -121,8 +121,8 @@ TEST_F(TimedLinkTest, EvaluatesByBlocksAndRanksEveryLink) {
 }
 
 TEST_F(TimedLinkTest, TrainsInTheGraphCacheAndGoesOnToTheBitAfterAStop) {
-  TrainOptions options = TimedLinkJob(data::TemporalSampling::kLast);
-  options.links.score = nn::LinkScore::kMlp;
+  spec::TrainOptions options = TimedLinkJob(spec::TemporalSampling::kLast);
+  options.links.score = spec::LinkScore::kMlp;
   Recorder through, first, second;
   const auto whole = Run(options, "through", through);
   ASSERT_TRUE(whole.ok()) << whole.status();
@@ -151,7 +151,7 @@ TEST_F(TimedLinkTest, TrainsInTheGraphCacheAndGoesOnToTheBitAfterAStop) {
 
 // Without a time of its own each end of a link is apart all the same.
 TEST_F(TimedLinkTest, DisjointLinksWithoutTimes) {
-  TrainOptions options = TimedLinkJob(data::TemporalSampling::kNone);
+  spec::TrainOptions options = TimedLinkJob(spec::TemporalSampling::kNone);
   options.nodes.disjoint = true;
   Recorder told;
   const auto outcome = Run(options, "disjoint", told);

@@ -13,7 +13,7 @@
 namespace permafrost::train {
 namespace {
 
-using graphcache::Policy;
+using spec::Policy;
 
 // A path of `nodes` nodes.
 TinyGraph Path(unsigned nodes, double label) {
@@ -29,7 +29,7 @@ TinyGraph WithoutEdges(unsigned nodes, double label) {
 struct UnusualSet {
   const char* why;
   std::vector<TinyGraph> graphs;
-  nn::Loss loss = nn::Loss::kBce;
+  spec::Loss loss = spec::Loss::kBce;
   std::vector<double> class_weights;
   int64_t batch_size = 4;
 };
@@ -54,13 +54,13 @@ std::vector<UnusualSet> UnusualSets() {
   const auto unlabelled = [&](int) { return Path(3, std::numeric_limits<double>::quiet_NaN()); };
   const auto some_labelled = [&](int i) { return i % 3 == 0 ? unlabelled(i) : path(i); };
   return {{"empty graphs among others", Many(60, every_second_empty)},
-          {"empty graphs among others, one a batch", Many(60, every_second_empty), nn::Loss::kL1, {}, 1},
+          {"empty graphs among others, one a batch", Many(60, every_second_empty), spec::Loss::kL1, {}, 1},
           {"empty graphs alone", Many(40, empty)},
           {"no edges", Many(40, no_edges)},
-          {"no edges, one a batch", Many(40, no_edges), nn::Loss::kMse, {}, 1},
-          {"class weights, one graph a batch", Many(40, path), nn::Loss::kBce, {1, 3}, 1},
-          {"class weights, missing labels", Many(60, some_labelled), nn::Loss::kBce, {0.5, 2}, 1},
-          {"one class, its weights", Many(40, one_class), nn::Loss::kBce, {1, 3}, 1}};
+          {"no edges, one a batch", Many(40, no_edges), spec::Loss::kMse, {}, 1},
+          {"class weights, one graph a batch", Many(40, path), spec::Loss::kBce, {1, 3}, 1},
+          {"class weights, missing labels", Many(60, some_labelled), spec::Loss::kBce, {0.5, 2}, 1},
+          {"one class, its weights", Many(40, one_class), spec::Loss::kBce, {1, 3}, 1}};
 }
 
 class UnusualSetsTest : public testing::Test {
@@ -77,7 +77,7 @@ TEST_F(UnusualSetsTest, AreCapturedAndTrained) {
     const std::filesystem::path directory = dir_.path() / std::to_string(n++);
     const auto set = ImportGraphs(directory, c.graphs);
     for (const Policy policy : {Policy::kFreeze, Policy::kAlways}) {
-      TrainOptions options;
+      spec::TrainOptions options;
       options.model = {.hidden_channels = 8, .num_layers = 2};
       options.loss = c.loss;
       options.class_weights = c.class_weights;
@@ -85,11 +85,10 @@ TEST_F(UnusualSetsTest, AreCapturedAndTrained) {
       options.epochs = 2;
       options.graph_cache.policy = policy;
       Recorder told;
-      const auto outcome =
-          (*runner)->Run({.options = options,
-                          .dataset = set,
-                          .job_directory = directory / std::string(graphcache::kPolicyNames.Name(policy))},
-                         told);
+      const auto outcome = (*runner)->Run({.options = options,
+                                           .dataset = set,
+                                           .job_directory = directory / std::string(spec::kPolicyNames.Name(policy))},
+                                          told);
       ASSERT_TRUE(outcome.ok()) << c.why << ": " << outcome.status();
       EXPECT_EQ(outcome->end, RunEnd::kSucceeded) << c.why;
       for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
@@ -123,11 +122,11 @@ TEST_F(UnusualSetsTest, WithoutASpreadOfSizesTheScheduleFreezesTheCache) {
                 {"both", Many(100, [](int i) { return Path(5, i % 5); }), "equally many nodes"}};
   for (const auto& c : kCases) {
     const auto set = ImportGraphs(dir_.path() / c.why, c.graphs);
-    TrainOptions options;
+    spec::TrainOptions options;
     options.model = {.hidden_channels = 8, .num_layers = 1};
     options.batch_size = 9;
     options.epochs = 30;
-    options.graph_cache.shapes = graphcache::Shapes::kExact;
+    options.graph_cache.shapes = spec::Shapes::kExact;
     Recorder told;
     const auto outcome =
         (*runner)->Run({.options = options, .dataset = set, .job_directory = dir_.path() / c.why / "job"}, told);

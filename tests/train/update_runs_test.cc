@@ -22,12 +22,12 @@ using testing::HasSubstr;
 
 class UpdateRunsTest : public RunnerTest {
  protected:
-  static TrainOptions Grouped() {
-    TrainOptions options = Options();
+  static spec::TrainOptions Grouped() {
+    spec::TrainOptions options = Options();
     options.model.dropout = 0.2;
     options.optimizer.accumulate_steps = 4;  // 9 batches an epoch: groups of 4, 4 and 1
     options.optimizer.ema_decay = 0.8;
-    options.optimizer.schedule = nn::Schedule::kPlateau;
+    options.optimizer.schedule = spec::Schedule::kPlateau;
     options.optimizer.plateau_patience = 0;
     options.optimizer.plateau_threshold = 0.9;  // hardly any epoch is better
     options.optimizer.decay_factor = 0.5;
@@ -50,7 +50,7 @@ class UpdateRunsTest : public RunnerTest {
 };
 
 TEST_F(UpdateRunsTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
-  const TrainOptions options = Grouped();
+  const spec::TrainOptions options = Grouped();
   Recorder undisturbed;
   const auto whole = Run(options, "whole", undisturbed);
   ASSERT_TRUE(whole.ok()) << whole.status();
@@ -100,9 +100,9 @@ TEST_F(UpdateRunsTest, AnEpochOfNineBatchesInGroupsOfFourHasThreeUpdates) {
 }
 
 TEST_F(UpdateRunsTest, AveragesEvaluateAndAreExported) {
-  TrainOptions options = Grouped(), plain = Grouped();
+  spec::TrainOptions options = Grouped(), plain = Grouped();
   plain.optimizer.ema_decay = 0;
-  options.optimizer.schedule = plain.optimizer.schedule = nn::Schedule::kConstant;
+  options.optimizer.schedule = plain.optimizer.schedule = spec::Schedule::kConstant;
   options.optimizer.plateau_patience = plain.optimizer.plateau_patience = 10;
   options.optimizer.plateau_threshold = plain.optimizer.plateau_threshold = 1e-4;
   options.optimizer.decay_factor = plain.optimizer.decay_factor = 0.1;
@@ -128,12 +128,12 @@ TEST_F(UpdateRunsTest, AveragesEvaluateAndAreExported) {
 }
 
 TEST_F(UpdateRunsTest, FixedParametersAndTheirRunningStatisticsStay) {
-  for (const nn::Architecture architecture : {nn::Architecture::kGine, nn::Architecture::kGcn}) {
-    TrainOptions options = Options();
+  for (const spec::Architecture architecture : {spec::Architecture::kGine, spec::Architecture::kGcn}) {
+    spec::TrainOptions options = Options();
     options.model.architecture = architecture;
     options.optimizer.weight_decay = 0.1;
     options.fixed_parameters = {"convs.0", "norms.0", "node_encoder"};
-    const std::string job(nn::TraitsOf(architecture).name);
+    const std::string job(spec::TraitsOf(architecture).name);
     const auto task = *Task::Create(options, graphs_, at::kCPU, 2, [] { return true; });
     const std::vector<nn::NamedTensor> begin = nn::Clone(task->tensors().All());
     Recorder context;
@@ -150,7 +150,7 @@ TEST_F(UpdateRunsTest, FixedParametersAndTheirRunningStatisticsStay) {
 }
 
 TEST_F(UpdateRunsTest, WhatFixesNothingIsRefusedBeforeItRuns) {
-  TrainOptions options = Options();
+  spec::TrainOptions options = Options();
   options.fixed_parameters = {"conv.0"};
   const absl::Status refused = runner_->CheckCompatible(options, graphs_->summary(), "spec.");
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);

@@ -20,8 +20,8 @@ using testing::HasSubstr;
 
 TEST_F(SetEvaluationTest, OfTheTestSplitIsWhatTheRunReported) {
   for (const int64_t folds : {0, 5}) {
-    TrainOptions options = Options();
-    options.metrics = {nn::Metric::kMae, nn::Metric::kRmse};
+    spec::TrainOptions options = Options();
+    options.metrics = {spec::Metric::kMae, spec::Metric::kRmse};
     options.cross_validation = {.folds = folds, .fold = folds / 2, .seed = 4};
     const std::string job = "job-" + std::to_string(folds);
     Recorder context;
@@ -42,7 +42,7 @@ TEST_F(SetEvaluationTest, TheLastWeightsAreTestedOnceWhereTheyAreTheBest) {
     bool once = false, twice = false;
     for (int64_t epochs = 1; epochs <= 40 && !(once && twice); ++epochs) {
       SCOPED_TRACE(testing::Message() << epochs << " epochs, ema_decay " << decay);
-      TrainOptions options = Options();
+      spec::TrainOptions options = Options();
       options.epochs = epochs;
       options.optimizer.learning_rate = 0.05;
       options.optimizer.ema_decay = decay;
@@ -96,14 +96,14 @@ TEST_F(SetEvaluationTest, AllRowsAreThoseOfTheSplitsTogether) {
 
 // A budget alone leaves batch_size as large as it can be.
 TEST_F(SetEvaluationTest, ABudgetsBatchesHaveAsManyGraphsAsItHolds) {
-  TrainOptions options = Options();
-  options.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 60, .max_edges = 0};
+  spec::TrainOptions options = Options();
+  options.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 60, .max_edges = 0};
   options.batch_size = 65'536;
-  const TrainOptions made = OptionsOfEvaluation(options, graphs_->summary());
+  const spec::TrainOptions made = OptionsOfEvaluation(options, graphs_->summary());
   EXPECT_EQ(made.batch_size, GraphsPerBatch(options, SizesOf(graphs_->summary())));
   EXPECT_LT(made.batch_size, 60);
   EXPECT_GT(made.batch_size, 1);
-  EXPECT_EQ(made.batching.kind, data::BatchingKind::kRandom);
+  EXPECT_EQ(made.batching.kind, spec::BatchingKind::kRandom);
   options.batching = {};
   options.batch_size = 7;
   EXPECT_EQ(OptionsOfEvaluation(options, graphs_->summary()).batch_size, 7);
@@ -114,7 +114,7 @@ TEST_F(SetEvaluationTest, WhatDoesNotFitIsToldInALine) {
   ASSERT_TRUE(Run(Options(), "job", context).ok());
   const std::string weights = Artifact("job", kBestWeightsFile);
   EXPECT_THAT(Refusal(Evaluate(PassOf(Options(), graphs_, "torn"))), HasSubstr("jobs/made is no safetensors file"));
-  TrainOptions wider = Options();
+  spec::TrainOptions wider = Options();
   wider.model.hidden_channels = 32;
   EXPECT_THAT(Refusal(Evaluate(PassOf(wider, graphs_, weights))), HasSubstr("are not the model's"));
   EvaluateRequest other = PassOf(Options(), graphs_, weights);
@@ -128,8 +128,8 @@ TEST_F(SetEvaluationTest, WhatDoesNotFitIsToldInALine) {
             HasSubstr("its labels are numbers of their own, and those that the weights were trained on are 0, 1, "
                       "..., which stand for the classes -1, 1")))
       << "a regression knows no classes";
-  TrainOptions classes = Options();
-  classes.loss = nn::Loss::kBce;
+  spec::TrainOptions classes = Options();
+  classes.loss = spec::Loss::kBce;
   other.options = classes;
   EXPECT_THAT(Refusal(Evaluate(other)),
               HasSubstr("its classes 0, 1, ... stand for themselves, and those of the weights "
@@ -163,7 +163,7 @@ TEST_F(SetEvaluationTest, ASplitWithoutRowsAndAStopEndIt) {
 
 TEST_F(GraphEvaluationTest, OfTheTestSplitIsWhatTheRunReported) {
   int number = 0;
-  for (const TrainOptions& options : Jobs()) {
+  for (const spec::TrainOptions& options : Jobs()) {
     const std::string job = "job-" + std::to_string(number++);
     Recorder context;
     const auto run = Run(options, job, context);
@@ -194,8 +194,8 @@ TEST_F(GraphEvaluationTest, OfTheTestSplitIsWhatTheRunReported) {
 
 // Samples of a split are drawn as the job's own evaluation drew them.
 TEST_F(GraphEvaluationTest, OfTheValidationSplitIsWhatTheRunReported) {
-  for (const TrainOptions& options : Jobs()) {
-    TrainOptions once = options;
+  for (const spec::TrainOptions& options : Jobs()) {
+    spec::TrainOptions once = options;
     once.epochs = 1;
     if (!once.nodes.fan_outs.empty() && !once.links.enabled) once.nodes.fan_outs = {2, 1};
     Recorder context;
@@ -211,7 +211,7 @@ TEST_F(GraphEvaluationTest, OfTheValidationSplitIsWhatTheRunReported) {
 }
 
 TEST_F(GraphEvaluationTest, WhatMemoryDoesNotHoldIsRefusedBeforeItIsMade) {
-  const TrainOptions options = Jobs().front();
+  const spec::TrainOptions options = Jobs().front();
   Recorder context;
   ASSERT_TRUE(Run(options, "job", context).ok());
   const auto backend = *device::OpenBackend(DeviceKind::kCpu);
@@ -225,7 +225,7 @@ TEST_F(GraphEvaluationTest, WhatMemoryDoesNotHoldIsRefusedBeforeItIsMade) {
 TEST_F(GraphEvaluationTest, WhatDoesNotFitBesideWhatTheServerHoldsIsRefusedBeforeItIsMade) {
   constexpr uint64_t kMegabyte = uint64_t{1} << 20;
   const auto backend = *device::OpenBackend(DeviceKind::kCpu);
-  TrainOptions wide = Jobs().front();
+  spec::TrainOptions wide = Jobs().front();
   wide.model.hidden_channels = 16'384;
   const auto pass = [&](uint64_t megabytes) {
     const MemoryLimits limits{.process = ResidentBytes() + megabytes * kMegabyte};
@@ -241,7 +241,7 @@ TEST_F(GraphEvaluationTest, WhatDoesNotFitBesideWhatTheServerHoldsIsRefusedBefor
 TEST_F(SetEvaluationTest, WhatDoesNotFitBesideWhatTheServerHoldsIsRefusedBeforeItIsMade) {
   constexpr uint64_t kMegabyte = uint64_t{1} << 20;
   const auto backend = *device::OpenBackend(DeviceKind::kCpu);
-  TrainOptions wide = Options();
+  spec::TrainOptions wide = Options();
   wide.model.hidden_channels = 2048;
   const auto pass = [&](uint64_t megabytes) {
     const MemoryLimits limits{.process = ResidentBytes() + megabytes * kMegabyte};

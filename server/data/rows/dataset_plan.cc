@@ -127,8 +127,8 @@ absl::Status CheckPlanQuery(const DatasetPlanQuery& query) {
     violations.Add("memory_bytes",
                    absl::StrCat(static_cast<int64_t>(query.memory_bytes), " is outside 1..", kMaxMemory));
   }
-  if (query.batch_size < 1 || query.batch_size > kMaxBatchSize) {
-    violations.Add("batch_size", absl::StrCat(query.batch_size, " is outside 1..", kMaxBatchSize));
+  if (query.batch_size < 1 || query.batch_size > spec::kMaxBatchSize) {
+    violations.Add("batch_size", absl::StrCat(query.batch_size, " is outside 1..", spec::kMaxBatchSize));
   }
   if (query.sampling.fan_outs.empty()) {
     violations.Add("fan_outs", "are missing; a plan is of sampled neighbours, as 15,10");

@@ -37,7 +37,7 @@ double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 
 uint64_t EdgeDraw::MostTakenWhole(int64_t fan_out) const {
   // Some may have no weight.
   if (weighted_) return 0;
-  if (fan_out == kAllNeighbors) return UINT64_MAX;
+  if (fan_out == spec::kAllNeighbors) return UINT64_MAX;
   return replace_ ? 0 : static_cast<uint64_t>(fan_out);
 }
 
@@ -45,7 +45,7 @@ int64_t EdgeDraw::Draw(Adjacency::Extent extent, const float* weights, int64_t f
                        std::span<uint64_t> places) {
   if (extent.size() == 0) return 0;
   if (weighted_) {
-    if (fan_out == kAllNeighbors) return TakeHeavy(extent, weights, places);
+    if (fan_out == spec::kAllNeighbors) return TakeHeavy(extent, weights, places);
     return replace_ ? DrawWeighted(extent, weights, fan_out, random, places)
                     : DrawWeightedDistinct(extent, weights, fan_out, random, places);
   }

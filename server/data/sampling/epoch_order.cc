@@ -28,14 +28,14 @@ EpochOrder::EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions optio
   const auto count = static_cast<int64_t>(graphs_.size());
   batches_ = (count + options_.batch_size - 1) / options_.batch_size;
   if (!is_dealt()) {
-    if (options_.batching.kind == BatchingKind::kBudget) {
+    if (options_.batching.kind == spec::BatchingKind::kBudget) {
       cut_ = Cut();
       batches_ = std::ssize(cut_);
     }
     return;
   }
   limits_ = {.graphs = options_.batch_size, .nodes = options_.batching.max_nodes, .edges = options_.batching.max_edges};
-  if (options_.batching.kind == BatchingKind::kBudget) batches_ = LeastBatches(sizes_, limits_);
+  if (options_.batching.kind == spec::BatchingKind::kBudget) batches_ = LeastBatches(sizes_, limits_);
   limits_ = TightLimits(sizes_, batches_, limits_);
 }
 

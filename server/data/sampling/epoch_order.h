@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/random.h"
-#include "data/sampling/batching.h"
 #include "data/sampling/deal.h"
 #include "data/store/types.h"
+#include "spec/sampling.h"
 
 namespace permafrost::data {
 
@@ -31,7 +31,7 @@ struct EpochOrderOptions {
   // many, since they average gradients at each step: up to world_size - 1 batches at an epoch's end are left out.
   int64_t rank = 0;
   int64_t world_size = 1;
-  BatchingOptions batching;  // with shuffle no bound of it is less than a graph
+  spec::BatchingOptions batching;  // with shuffle no bound of it is less than a graph
 };
 
 // One epoch's graph ids, batch after batch, of every rank.
@@ -57,7 +57,7 @@ class EpochOrder {
   std::span<const uint32_t> Batch(const EpochBatches& epoch, int64_t batch) const;
 
  private:
-  bool is_dealt() const { return options_.shuffle && options_.batching.kind != BatchingKind::kRandom; }
+  bool is_dealt() const { return options_.shuffle && options_.batching.kind != spec::BatchingKind::kRandom; }
   // Deals out the batches under kBalanced and kBudget.
   EpochBatches DealOut(SplitMix64& random) const;
   // Returns the end of each batch under kBudget in the split's order.

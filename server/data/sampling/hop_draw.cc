@@ -32,7 +32,7 @@ int64_t HopDraw::FanOutLeft(std::span<const NodeId> targets, int64_t fan_out, in
   const std::ptrdiff_t count = std::ssize(targets);
   if (options_.max_edges == 0 || count == 0) return fan_out;
   const int64_t left = options_.max_edges - drawn;
-  if (fan_out != kAllNeighbors && fan_out <= left / count) return fan_out;
+  if (fan_out != spec::kAllNeighbors && fan_out <= left / count) return fan_out;
   AdjacencyReads reads(view_.in, faults);
   degrees_.clear();
   degrees_.reserve(targets.size());
@@ -45,7 +45,7 @@ int64_t HopDraw::FanOutLeft(std::span<const NodeId> targets, int64_t fan_out, in
 }
 
 bool HopDraw::IsReadWhole(Adjacency::Extent extent) const {
-  return labor() || (options_.weighted && hop_.fan_out == kAllNeighbors) ||
+  return labor() || (options_.weighted && hop_.fan_out == spec::kAllNeighbors) ||
          extent.size() <= AdjacencyReads::kTouchedWhole || extent.size() <= most_whole_;
 }
 

@@ -77,8 +77,8 @@ class HopDraw {
     std::vector<uint64_t> places;
   };
 
-  bool temporal() const { return options_.temporal != TemporalSampling::kNone; }
-  bool labor() const { return options_.sampler == SamplerKind::kLabor; }
+  bool temporal() const { return options_.temporal != spec::TemporalSampling::kNone; }
+  bool labor() const { return options_.sampler == spec::SamplerKind::kLabor; }
   bool IsReadWhole(Adjacency::Extent extent) const;
   std::span<const uint64_t> DrawPlaces(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker,
                                        size_t at) const;

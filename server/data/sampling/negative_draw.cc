@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<NodeId>> NodesLinkedToAll(const GraphView& view, cons
   return left;
 }
 
-NegativeDraw::NegativeDraw(std::shared_ptr<const Graph> graph, NegativeSampling sampling, uint64_t seed,
+NegativeDraw::NegativeDraw(std::shared_ptr<const Graph> graph, spec::NegativeSampling sampling, uint64_t seed,
                            std::shared_ptr<const std::vector<uint32_t>> non_neighbors)
     : graph_(std::move(graph)), sampling_(sampling), seed_(seed), non_neighbors_(std::move(non_neighbors)) {}
 
@@ -92,8 +92,9 @@ absl::StatusOr<bool> NegativeDraw::Draw(NodeId source, uint64_t key, std::span<N
   for (NodeId& target : targets) {
     bool found = false;
     for (int i = 0; i < kTries && !found && ok; ++i) {
-      target = sampling_ == NegativeSampling::kDegree ? TargetOf(view_, ScaleBits(random.Next(), view_.edges), ok)
-                                                      : static_cast<NodeId>(ScaleBits(random.Next(), view_.nodes));
+      target = sampling_ == spec::NegativeSampling::kDegree
+                   ? TargetOf(view_, ScaleBits(random.Next(), view_.edges), ok)
+                   : static_cast<NodeId>(ScaleBits(random.Next(), view_.nodes));
       found = is_negative(target);
     }
     const NodeId last = target;

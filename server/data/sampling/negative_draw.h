@@ -10,16 +10,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/enum_names.h"
 #include "data/store/graph.h"
+#include "spec/sampling.h"
 
 namespace permafrost::data {
-
-// kUniform: every node is as likely a target. kDegree: as likely as it has in-edges, so that what is often linked to is
-// often told to be no link.
-enum class NegativeSampling { kUniform, kDegree };
-inline constexpr EnumNames<NegativeSampling, 2> kNegativeSamplingNames{
-    {{{NegativeSampling::kUniform, "uniform"}, {NegativeSampling::kDegree, "degree"}}}};
 
 // For each node the number of others that it has no edge to: those that can be targets of its negatives. Reads all
 // edges once. `keep_going` is asked now and then. Errors: Cancelled when it says no; DataLoss.
@@ -34,7 +28,7 @@ class NegativeDraw {
   // `graph`: with all of its edges, those held out too; at least one node, of kDegree at least one edge.
   // `non_neighbors`: CountNonNeighbors of it; null: a draw finds out by itself, which takes long for a source without
   // any.
-  NegativeDraw(std::shared_ptr<const Graph> graph, NegativeSampling sampling, uint64_t seed,
+  NegativeDraw(std::shared_ptr<const Graph> graph, spec::NegativeSampling sampling, uint64_t seed,
                std::shared_ptr<const std::vector<uint32_t>> non_neighbors = nullptr);
 
   // Draws targets that `source` has no edge to and is not itself. key: which draw this is. A target that is an edge is
@@ -47,7 +41,7 @@ class NegativeDraw {
  private:
   const std::shared_ptr<const Graph> graph_;
   const GraphView& view_ = graph_->view();
-  const NegativeSampling sampling_;
+  const spec::NegativeSampling sampling_;
   const uint64_t seed_;
   const std::shared_ptr<const std::vector<uint32_t>> non_neighbors_;  // or null
 };

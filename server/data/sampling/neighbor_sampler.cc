@@ -47,7 +47,7 @@ class Sampler final : public NeighborSampler {
                    .owners = target_owners_,
                    .times = times,
                    .fan_out = fan_out,
-                   .of_all = asked == kAllNeighbors && fan_out != asked,
+                   .of_all = asked == spec::kAllNeighbors && fan_out != asked,
                    .key = SplitMix64(key, hop).Next(),
                    .with_edge_places = with_edge_places});
       if (advisor != nullptr) {
@@ -120,7 +120,7 @@ class Sampler final : public NeighborSampler {
         absl::StrCat("times: has ", times.size(), " entries; accepted: one for each of the ", seeds, " seeds"));
   }
 
-  bool temporal() const { return options_.temporal != TemporalSampling::kNone; }
+  bool temporal() const { return options_.temporal != spec::TemporalSampling::kNone; }
   uint64_t rows_found() const { return options_.disjoint ? disjoint_rows_.size() : table_.size(); }
 
   void Append(int64_t p, bool apart, bool with_edge_places, SampledSubgraph& out) {
@@ -203,19 +203,19 @@ absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const G
                                                                          NeighborSamplingOptions options, int threads,
                                                                          bool little_memory) {
   Violations violations;
-  if (options.fan_outs.empty() || std::ssize(options.fan_outs) > kMaxHops) {
-    violations.Add("fan_outs", absl::StrCat(options.fan_outs.size(), " hops are outside 1..", kMaxHops));
+  if (options.fan_outs.empty() || std::ssize(options.fan_outs) > spec::kMaxHops) {
+    violations.Add("fan_outs", absl::StrCat(options.fan_outs.size(), " hops are outside 1..", spec::kMaxHops));
   }
   for (const int64_t fan_out : options.fan_outs) {
-    if (IsFanOut(fan_out)) continue;
-    violations.Add("fan_outs", absl::StrCat(fan_out, " is neither ", kAllNeighbors, " (all neighbours) nor within 1..",
-                                            kMaxFanOut));
+    if (spec::IsFanOut(fan_out)) continue;
+    violations.Add("fan_outs", absl::StrCat(fan_out, " is neither ", spec::kAllNeighbors,
+                                            " (all neighbours) nor within 1..", spec::kMaxFanOut));
   }
   if (options.weighted && view.in.weights.size() != view.in.neighbors.size()) {
     violations.Add("weighted", "true, but the graph's edges have no weights");
   }
-  if (const auto conflict = FindDrawConflict(options)) violations.Add(conflict->field, conflict->description);
-  if (options.temporal != TemporalSampling::kNone) {
+  if (const auto conflict = spec::FindDrawConflict(options)) violations.Add(conflict->field, conflict->description);
+  if (options.temporal != spec::TemporalSampling::kNone) {
     if (view.in.timestamps.size() != view.in.neighbors.size()) {
       violations.Add("temporal", "is given, but the graph's edges have no timestamps");
     } else if (!options.disjoint) {

@@ -11,10 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "data/sampling/batching.h"
-#include "data/sampling/draw_kind.h"
 #include "data/sampling/fan_out.h"
 #include "data/store/graph.h"
+#include "spec/sampling.h"
 
 namespace permafrost::data {
 
@@ -35,10 +34,10 @@ struct NeighborSamplingOptions {
   bool disjoint = false;
   // Other than kNone: an edge is drawn only where its timestamp is below the time of the seed whose subgraph it is in.
   // The graph must have timestamps; disjoint must be true; not weighted, and kLast without replacement.
-  TemporalSampling temporal = TemporalSampling::kNone;
+  spec::TemporalSampling temporal = spec::TemporalSampling::kNone;
   // kLabor draws of a node `fan_out` neighbours only in the mean, each of its d edges with the chance fan_out / d: any
   // number of them up to d. Without weights, and without replacement.
-  SamplerKind sampler = SamplerKind::kNeighbor;
+  spec::SamplerKind sampler = spec::SamplerKind::kNeighbor;
   // The most rows and edges of a sample, 1..kMaxBudget; 0: no bound. kNeighbor only. Edges: where a hop would draw more
   // than are left, each of its targets draws so many at most that the hop stays within, the same number for all; it may
   // be none. Rows: seeds first, then nodes as they are found; once there are so many, only edges from nodes that have a
@@ -49,7 +48,7 @@ struct NeighborSamplingOptions {
 
   // The most edges that a hop draws of one node with `degree` in-edges.
   uint64_t MostDrawn(uint64_t degree, int64_t fan_out) const {
-    return sampler == SamplerKind::kLabor ? degree : MaxDrawn(degree, fan_out, replace);
+    return sampler == spec::SamplerKind::kLabor ? degree : MaxDrawn(degree, fan_out, replace);
   }
 };
 

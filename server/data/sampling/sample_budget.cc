@@ -9,9 +9,9 @@ namespace permafrost::data {
 
 void CheckSampleBudget(const NeighborSamplingOptions& options, Violations& violations) {
   const auto check = [&](const char* field, int64_t bound) {
-    if (bound < 0 || bound > kMaxBudget) {
-      violations.Add(field, absl::StrCat(bound, " is outside 0..", kMaxBudget, "; 0: no bound"));
-    } else if (bound > 0 && options.sampler == SamplerKind::kLabor) {
+    if (bound < 0 || bound > spec::kMaxBudget) {
+      violations.Add(field, absl::StrCat(bound, " is outside 0..", spec::kMaxBudget, "; 0: no bound"));
+    } else if (bound > 0 && options.sampler == spec::SamplerKind::kLabor) {
       violations.Add(field,
                      "is given with sampler labor, which draws any number of a node's edges; accepted: with sampler "
                      "neighbor");

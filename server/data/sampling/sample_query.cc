@@ -173,7 +173,7 @@ absl::StatusOr<SampleAnswer> Sample(const Graph& graph, const SampleQuery& query
   }
   if (query.seed_time) {
     const auto* sampling = std::get_if<NeighborSamplingOptions>(&query.kind);
-    if (sampling == nullptr || sampling->temporal == TemporalSampling::kNone) {
+    if (sampling == nullptr || sampling->temporal == spec::TemporalSampling::kNone) {
       violations.Add("seed_time", "is given without temporal; accepted: with temporal uniform or last");
     }
   }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "data/sampling/draw_kind.h"
 #include "data/store/graph.h"
+#include "spec/sampling.h"
 
 namespace permafrost::data {
 
@@ -17,8 +17,8 @@ class SeedTimes {
  public:
   // The times of temporal sampling: `same` for all where it is given, else each node's own, which the graph may have.
   // Borrows the graph's columns.
-  SeedTimes(TemporalSampling temporal, std::optional<int64_t> same, const GraphView& graph)
-      : same_(same), own_(temporal != TemporalSampling::kNone && !same ? graph.times : Column<int64_t>()) {}
+  SeedTimes(spec::TemporalSampling temporal, std::optional<int64_t> same, const GraphView& graph)
+      : same_(same), own_(temporal != spec::TemporalSampling::kNone && !same ? graph.times : Column<int64_t>()) {}
 
   // Replaces `times` by those of `nodes`, each below the graph's nodes; empty: every edge is before them. Errors:
   // DataLoss.

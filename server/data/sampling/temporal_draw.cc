@@ -14,12 +14,12 @@ int64_t TemporalDraw::Draw(Adjacency::Extent extent, const int64_t* timestamps, 
   }
   const auto put = [&](size_t at, uint64_t edge) { places[at] = extent.begin + edge; };
   const uint64_t found = earlier_.size();
-  const bool all = fan_out == kAllNeighbors || (!replace_ && found <= static_cast<uint64_t>(fan_out));
+  const bool all = fan_out == spec::kAllNeighbors || (!replace_ && found <= static_cast<uint64_t>(fan_out));
   if (all || found == 0) {
     for (size_t i = 0; i < found; ++i) put(i, earlier_[i]);
     return static_cast<int64_t>(found);
   }
-  if (strategy_ == TemporalSampling::kLast) {
+  if (strategy_ == spec::TemporalSampling::kLast) {
     const auto later = [&](uint64_t a, uint64_t b) {
       return timestamps[a] != timestamps[b] ? timestamps[a] > timestamps[b] : a > b;
     };

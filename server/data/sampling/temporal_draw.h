@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "base/random.h"
-#include "data/sampling/draw_kind.h"
 #include "data/sampling/edge_draw.h"
 #include "data/store/graph.h"
+#include "spec/sampling.h"
 
 namespace permafrost::data {
 
 class TemporalDraw {
  public:
   // strategy: not kNone.
-  TemporalDraw(TemporalSampling strategy, bool replace)
+  TemporalDraw(spec::TemporalSampling strategy, bool replace)
       : strategy_(strategy), draw_(replace, /*weighted=*/false), replace_(replace) {}
 
   // Writes the places of the edges taken to `places` and returns their number, at most MaxDrawn of the extent.
@@ -28,7 +28,7 @@ class TemporalDraw {
                SplitMix64 random, std::span<uint64_t> places);
 
  private:
-  const TemporalSampling strategy_;
+  const spec::TemporalSampling strategy_;
   EdgeDraw draw_;
   const bool replace_;
   std::vector<uint64_t> earlier_;  // places in the extent

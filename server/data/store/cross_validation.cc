@@ -16,7 +16,7 @@ namespace permafrost::data {
 namespace {
 
 // The checksum of the set with these folds.
-uint64_t ChecksumOf(const GraphSet& set, const CrossValidation& validation) {
+uint64_t ChecksumOf(const GraphSet& set, const spec::CrossValidation& validation) {
   const uint64_t all[] = {set.checksum(), static_cast<uint64_t>(validation.folds),
                           static_cast<uint64_t>(validation.fold), validation.seed};
   return Hash64(all, sizeof(all));
@@ -42,7 +42,7 @@ std::vector<uint32_t> ShuffledByClass(std::span<const float> classes, uint64_t s
   return ordered;
 }
 
-std::array<std::vector<uint32_t>, 3> DrawFold(const CrossValidation& validation, std::span<const float> classes) {
+std::array<std::vector<uint32_t>, 3> DrawFold(const spec::CrossValidation& validation, std::span<const float> classes) {
   const std::vector<uint32_t> ids = ShuffledByClass(classes, validation.seed);
   std::array<std::vector<uint32_t>, 3> splits;
   const auto folds = static_cast<size_t>(validation.folds), test = static_cast<size_t>(validation.fold);
@@ -57,7 +57,7 @@ std::array<std::vector<uint32_t>, 3> DrawFold(const CrossValidation& validation,
 }
 
 absl::StatusOr<std::shared_ptr<const GraphSet>> WithFold(std::shared_ptr<const GraphSet> set,
-                                                         const CrossValidation& validation) {
+                                                         const spec::CrossValidation& validation) {
   if (validation.folds == 0) return set;
   const GraphSetSummary& summary = set->summary();
   if (validation.folds > summary.all.graphs) {

@@ -24,7 +24,7 @@ SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
 }
 
 // For a symmetric graph: true if this one of an edge and its inverse is their link.
-bool IsLinkOfPair(const LinkSplitOptions& options, NodeId source, NodeId target) {
+bool IsLinkOfPair(const spec::LinkSplitOptions& options, NodeId source, NodeId target) {
   SplitMix64 draws = DrawsOf(options.seed, source, target);
   draws.Next();
   return (draws.Next() & 1) == (source < target ? 1U : 0U);
@@ -150,7 +150,7 @@ absl::Status CheckCounts(const LinkSplit& split) {
 
 // Calls take(link, time) for each link of a graph with timestamps, in the order of targets, then places.
 template <class Take>
-absl::Status ForEachTimedLink(const Graph& graph, const LinkSplitOptions& options,
+absl::Status ForEachTimedLink(const Graph& graph, const spec::LinkSplitOptions& options,
                               const std::function<bool()>& keep_going, const Take& take) {
   const Adjacency& in = graph.view().in;
   const bool symmetric = graph.summary().symmetric;
@@ -184,13 +184,13 @@ int64_t TimeBefore(std::vector<int64_t>& times, double part) {
 
 }  // namespace
 
-Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b) {
+Split SplitOf(const spec::LinkSplitOptions& options, NodeId a, NodeId b) {
   const double draw = static_cast<double>(DrawsOf(options.seed, a, b).Next() >> 11) * 0x1p-53;
   if (draw < options.test_part) return Split::kTest;
   return draw < options.test_part + options.valid_part ? Split::kValid : Split::kTrain;
 }
 
-absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const spec::LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going, bool edge_features) {
   const GraphView& view = graph->view();
   const bool symmetric = graph->summary().symmetric;
@@ -248,7 +248,8 @@ absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& gra
   return split;
 }
 
-absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph,
+                                           const spec::LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going, bool edge_features) {
   if (graph->view().in.timestamps.size() != graph->view().in.neighbors.size()) {
     return absl::InvalidArgumentError("the graph's edges have no timestamps to divide its links by");

@@ -10,15 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "data/store/graph.h"
+#include "spec/sampling.h"
 
 namespace permafrost::data {
-
-struct LinkSplitOptions {
-  // Parts of the links that validate and test, each >= 0, together below 1; the others train.
-  double valid_part = 0.05, test_part = 0.1;
-  uint64_t seed = 0;
-  bool operator==(const LinkSplitOptions&) const = default;
-};
 
 // An edge from `source` to `target`, which is to be told from pairs without one.
 struct Link {
@@ -40,18 +34,19 @@ struct LinkSplit {
 
 // Returns the split of the edges between two nodes, whatever their direction. Stateless: it depends on the pair and the
 // options alone.
-Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b);
+Split SplitOf(const spec::LinkSplitOptions& options, NodeId a, NodeId b);
 
 // Reads all edges once. `keep_going` is asked now and then. Errors: Cancelled when it says no; DataLoss;
 // InvalidArgument where a graph has 2^32 links of a split or more.
-absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const spec::LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going, bool edge_features = false);
 
 // Divides the links by their timestamps: the earliest train, those after them validate, the latest test. Links of one
 // time are of one split, so that validation and test may be smaller than asked. `messages` has every edge, since who
 // sees it is decided edge by edge (NeighborSamplingOptions::temporal). Parallel edges are links of their own. Errors:
 // those of SplitLinks; InvalidArgument where the graph has no timestamps.
-absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph,
+                                           const spec::LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going, bool edge_features = false);
 
 // The links that the source divided, in its order, whether they are edges of the graph or not. Edges between the two

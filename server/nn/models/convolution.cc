@@ -28,21 +28,22 @@ std::unique_ptr<Convolution> MakeOf(WeightMaker& weights, const std::string& nam
 }
 
 template <class Conv>
-constexpr ConvolutionKind KindOf(Architecture architecture, decltype(ConvolutionKind::inverse_sqrt_degrees) degrees,
+constexpr ConvolutionKind KindOf(spec::Architecture architecture,
+                                 decltype(ConvolutionKind::inverse_sqrt_degrees) degrees,
                                  decltype(ConvolutionKind::make) make = &MakeOf<Conv>) {
   return {architecture, make, &Conv::NormOf, degrees, &Conv::Cost};
 }
 
-constexpr std::array kKinds{KindOf<Sage>(Architecture::kSage, nullptr, &Sage::Make),
-                            KindOf<Gcn>(Architecture::kGcn, &Gcn::InverseSqrtDegrees),
-                            KindOf<Gin>(Architecture::kGin, nullptr), KindOf<Gine>(Architecture::kGine, nullptr),
-                            KindOf<Gatv2>(Architecture::kGatv2, nullptr)};
+constexpr std::array kKinds{
+    KindOf<Sage>(spec::Architecture::kSage, nullptr, &Sage::Make),
+    KindOf<Gcn>(spec::Architecture::kGcn, &Gcn::InverseSqrtDegrees), KindOf<Gin>(spec::Architecture::kGin, nullptr),
+    KindOf<Gine>(spec::Architecture::kGine, nullptr), KindOf<Gatv2>(spec::Architecture::kGatv2, nullptr)};
 
 }  // namespace
 
-const ConvolutionKind& ConvolutionOf(Architecture architecture) {
+const ConvolutionKind& ConvolutionOf(spec::Architecture architecture) {
   const auto* const kind = std::ranges::find(kKinds, architecture, &ConvolutionKind::architecture);
-  TORCH_CHECK(kind != kKinds.end(), kArchitectureNames.Name(architecture), " has no convolution of its own");
+  TORCH_CHECK(kind != kKinds.end(), spec::kArchitectureNames.Name(architecture), " has no convolution of its own");
   return *kind;
 }
 

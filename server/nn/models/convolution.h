@@ -20,7 +20,7 @@ struct ConvShape {
   int64_t heads = 1;          // of attention
   bool joins_heads = true;    // out is all heads side by side, else their mean
   int64_t edge_channels = 0;  // of a row of each edge, which attention and GINE read; 0: without
-  Aggregation aggregation = Aggregation::kMean;
+  spec::Aggregation aggregation = spec::Aggregation::kMean;
   bool of_nodes = true;  // named as the modules of torch_geometric.nn.models, else as a Sequential in the convolution
 };
 
@@ -64,7 +64,7 @@ struct ConvRows {
 };
 
 struct ConvolutionKind {
-  Architecture architecture;
+  spec::Architecture architecture;
   std::unique_ptr<Convolution> (*make)(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   // sources: of rows below `rows`; offsets: of those with in-edges. edge_rows: whether there are rows of edges.
   MessageNorm (*norm)(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
@@ -75,7 +75,7 @@ struct ConvolutionKind {
 };
 // Returns the convolution of each architecture. The one of GINE serves one large graph; sets have layers of their own
 // (nn/models/set_layer.h).
-const ConvolutionKind& ConvolutionOf(Architecture architecture);
+const ConvolutionKind& ConvolutionOf(spec::Architecture architecture);
 
 // rows * weight^T. weight: [out, in].
 at::Tensor MultiplyRows(const NodeModel::InputRows& rows, const at::Tensor& weight);

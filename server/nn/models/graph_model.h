@@ -9,13 +9,13 @@
 #include "base/mode.h"
 #include "nn/models/encoder_input.h"
 #include "nn/models/graph_set_batch.h"
-#include "nn/options.h"
 #include "nn/tensor_set.h"
+#include "spec/model.h"
 
 namespace permafrost::nn {
 
 struct GraphModelOptions {
-  ModelOptions model;
+  spec::ModelOptions model;
   EncoderInput node, edge;
   int64_t num_targets = 1;  // outputs a graph: targets, or classes of cross-entropy
 };

@@ -20,14 +20,14 @@ namespace {
 // Masks of the virtual node's dropout, beside those of the layers.
 constexpr int64_t kVirtualMasks = 1 << 19;
 
-int64_t HeadWidth(const ModelOptions& model) { return std::max<int64_t>(1, JoinedWidth(model) / 2); }
+int64_t HeadWidth(const spec::ModelOptions& model) { return std::max<int64_t>(1, JoinedWidth(model) / 2); }
 
 }  // namespace
 
 GraphSetModel::GraphSetModel(const GraphModelOptions& options, uint64_t seed, at::Device device)
     : options_(options), seed_(seed) {
   WeightMaker weights(seed, device, tensors_);
-  const ModelOptions& model = options.model;
+  const spec::ModelOptions& model = options.model;
   const int64_t hidden = model.hidden_channels;
   node_encoder_.emplace(weights, "node_encoder", options.node, hidden);
   if (ReadsEdges(options)) edge_encoder_.emplace(weights, "edge_encoder", options.edge, hidden);
@@ -37,9 +37,9 @@ GraphSetModel::GraphSetModel(const GraphModelOptions& options, uint64_t seed, at
     for (int64_t l = 0; l + 1 < model.num_layers; ++l) {
       const std::string name = absl::StrCat("mlp_virtualnode_list.", l, ".");
       const Linear first = weights.MakeLinear(name + "0", hidden, 2 * hidden);
-      const RowNorm first_norm(weights, name + "1", Norm::kBatch, 2 * hidden);
+      const RowNorm first_norm(weights, name + "1", spec::Norm::kBatch, 2 * hidden);
       const Linear second = weights.MakeLinear(name + "3", 2 * hidden, hidden);
-      virtual_layers_.push_back({first, second, first_norm, RowNorm(weights, name + "4", Norm::kBatch, hidden)});
+      virtual_layers_.push_back({first, second, first_norm, RowNorm(weights, name + "4", spec::Norm::kBatch, hidden)});
     }
   }
   head_first_ = weights.MakeLinear("head.0", JoinedWidth(model), HeadWidth(model));
@@ -48,7 +48,7 @@ GraphSetModel::GraphSetModel(const GraphModelOptions& options, uint64_t seed, at
 
 // Layers, and what stands beside them: the encoders' outputs and both orders of the edges.
 ModelCost GraphSetModel::Cost(const GraphModelOptions& options, const StepRows& rows) {
-  const ModelOptions& model = options.model;
+  const spec::ModelOptions& model = options.model;
   const auto hidden = static_cast<double>(model.hidden_channels), layers = static_cast<double>(model.num_layers),
              targets = static_cast<double>(options.num_targets), joined = static_cast<double>(JoinedWidth(model)),
              head = static_cast<double>(HeadWidth(model)), nodes = rows.nodes.front();
@@ -61,7 +61,7 @@ ModelCost GraphSetModel::Cost(const GraphModelOptions& options, const StepRows& 
                      rows.graphs * (3 * joined + 4 * targets);
   if (ReadsEdges(options)) cost.activations += Encoder::CostOfRows(options.edge, rows.edges, hidden);
   if (model.residual) cost.activations += layers * nodes * hidden;
-  if (model.jumping_knowledge != JumpingKnowledge::kLast) cost.activations += 2 * nodes * hidden * (layers - 1);
+  if (model.jumping_knowledge != spec::JumpingKnowledge::kLast) cost.activations += 2 * nodes * hidden * (layers - 1);
   if (model.virtual_node) {
     cost.parameters += hidden + (layers - 1) * (4 * hidden * hidden + 3 * hidden + 6 * hidden);
     cost.activations += layers * (2 * nodes * hidden + 9 * rows.graphs * hidden);
@@ -81,9 +81,9 @@ SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
       .mode = mode};
   const bool fused = IsFused(batch.edge_source);
   if (fused) graph.edges.index = IndexEdges(batch.edge_source, batch.edge_target, nodes);
-  const Architecture architecture = options_.model.architecture;
-  if (architecture == Architecture::kGine) edge_encoder_->Encode(batch.edge_features, count, graph.edges);
-  if (architecture == Architecture::kGine || architecture == Architecture::kGin) return graph;
+  const spec::Architecture architecture = options_.model.architecture;
+  if (architecture == spec::Architecture::kGine) edge_encoder_->Encode(batch.edge_features, count, graph.edges);
+  if (architecture == spec::Architecture::kGine || architecture == spec::Architecture::kGin) return graph;
   if (edge_encoder_) {
     GineEdges encoded{.source = batch.edge_source, .target = {}, .index = {}, .rows = {}, .code = {}};
     edge_encoder_->Encode(batch.edge_features, count, encoded);
@@ -112,7 +112,7 @@ Tensor GraphSetModel::NextVirtual(int64_t layer, const Tensor& h, const Tensor& 
   const bool training = mode == Mode::kTrain;
   const RealRowsOf real{.count = batch.real_graphs, .keys = {}};
   ConvActivation activation{.relu = true, .step = batch.step, .key = {}, .p = 0, .row_keys = {}};
-  const Tensor sum = PoolRows(h, batch.graph_of_node, batch.padded_graphs, Pooling::kSum) + of_graphs;
+  const Tensor sum = PoolRows(h, batch.graph_of_node, batch.padded_graphs, spec::Pooling::kSum) + of_graphs;
   const Tensor wide = own.first_norm.Activate(own.first(sum), real, training, activation);
   activation.key = {.seed = seed_, .layer = kVirtualMasks + layer};
   activation.p = training ? options_.model.dropout : 0;
@@ -121,7 +121,7 @@ Tensor GraphSetModel::NextVirtual(int64_t layer, const Tensor& h, const Tensor& 
 }
 
 Tensor GraphSetModel::Forward(const GraphSetBatch& batch, Mode mode) {
-  const ModelOptions& model = options_.model;
+  const spec::ModelOptions& model = options_.model;
   Tensor h = (*node_encoder_)(batch.node_features, batch.graph_of_node.size(0));
   const SetGraph graph = GraphOf(batch, mode);
   Tensor of_graphs;
@@ -132,7 +132,7 @@ Tensor GraphSetModel::Forward(const GraphSetBatch& batch, Mode mode) {
     const Tensor out = layers_[static_cast<size_t>(l)]->Forward(h, graph);
     if (model.virtual_node && l + 1 < model.num_layers) of_graphs = NextVirtual(l, h, of_graphs, batch, mode);
     h = model.residual ? out + h : out;
-    if (model.jumping_knowledge != JumpingKnowledge::kLast) outputs.push_back(h);
+    if (model.jumping_knowledge != spec::JumpingKnowledge::kLast) outputs.push_back(h);
   }
   if (!outputs.empty()) h = Join(outputs, model.jumping_knowledge);
   const Tensor pooled = PoolRows(h, batch.graph_of_node, batch.padded_graphs, model.pooling);
@@ -143,25 +143,25 @@ std::string GraphSetModel::Describe() const {
   const auto encoder = [](const EncoderInput& in) {
     return nlohmann::json{{"categories", in.categories}, {"float_columns", in.float_columns}};
   };
-  const ModelOptions& model = options_.model;
-  nlohmann::json spec{{"architecture", kArchitectureNames.Name(model.architecture)},
-                      {"level", kModelLevelNames.Name(ModelLevel::kGraph)},
+  const spec::ModelOptions& model = options_.model;
+  nlohmann::json spec{{"architecture", spec::kArchitectureNames.Name(model.architecture)},
+                      {"level", spec::kModelLevelNames.Name(spec::ModelLevel::kGraph)},
                       {"hidden_channels", model.hidden_channels},
                       {"num_layers", model.num_layers},
-                      {"pooling", kPoolingNames.Name(model.pooling)},
+                      {"pooling", spec::kPoolingNames.Name(model.pooling)},
                       {"dropout", model.dropout},
                       {"heads", model.heads},
-                      {"aggregation", kAggregationNames.Name(model.aggregation)},
-                      {"norm", kNormNames.Name(model.norm)},
+                      {"aggregation", spec::kAggregationNames.Name(model.aggregation)},
+                      {"norm", spec::kNormNames.Name(model.norm)},
                       {"residual", model.residual},
-                      {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
+                      {"jumping_knowledge", spec::kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
                       {"virtual_node", model.virtual_node},
                       {"num_targets", options_.num_targets},
                       {"node", encoder(options_.node)},
                       {"edge", encoder(options_.edge)}};
   // Made of the edges: who has the model makes them, too.
-  if (model.node_inputs == NodeInputs::kDegree || model.node_inputs == NodeInputs::kConstant) {
-    spec["node_inputs"] = kNodeInputsNames.Name(model.node_inputs);
+  if (model.node_inputs == spec::NodeInputs::kDegree || model.node_inputs == spec::NodeInputs::kConstant) {
+    spec["node_inputs"] = spec::kNodeInputsNames.Name(model.node_inputs);
   }
   return spec.dump();
 }

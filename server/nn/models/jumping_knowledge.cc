@@ -4,16 +4,16 @@
 
 namespace permafrost::nn {
 
-at::Tensor Join(const std::vector<at::Tensor>& outputs, JumpingKnowledge how) {
+at::Tensor Join(const std::vector<at::Tensor>& outputs, spec::JumpingKnowledge how) {
   switch (how) {
-    case JumpingKnowledge::kCat:
+    case spec::JumpingKnowledge::kCat:
       return at::cat(outputs, 1);
-    case JumpingKnowledge::kMax: {
+    case spec::JumpingKnowledge::kMax: {
       at::Tensor largest = outputs.front();
       for (size_t l = 1; l < outputs.size(); ++l) largest = at::where(outputs[l].gt(largest), outputs[l], largest);
       return largest;
     }
-    case JumpingKnowledge::kLast:
+    case spec::JumpingKnowledge::kLast:
       break;
   }
   return outputs.back();

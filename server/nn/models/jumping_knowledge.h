@@ -7,15 +7,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "nn/options.h"
+#include "spec/model.h"
 
 namespace permafrost::nn {
 
 // Channels of what Join returns.
-constexpr int64_t JoinedWidth(const ModelOptions& model) {
-  return model.hidden_channels * (model.jumping_knowledge == JumpingKnowledge::kCat ? model.num_layers : 1);
+constexpr int64_t JoinedWidth(const spec::ModelOptions& model) {
+  return model.hidden_channels * (model.jumping_knowledge == spec::JumpingKnowledge::kCat ? model.num_layers : 1);
 }
 // outputs: [N, hidden] of each layer; not empty.
-at::Tensor Join(const std::vector<at::Tensor>& outputs, JumpingKnowledge how);
+at::Tensor Join(const std::vector<at::Tensor>& outputs, spec::JumpingKnowledge how);
 
 }  // namespace permafrost::nn

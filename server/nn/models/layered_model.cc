@@ -20,12 +20,14 @@ namespace {
 // Masks of the input's dropout, beside those of the layers.
 constexpr int64_t kInputMasks = 1 << 21;
 
-bool IsJoined(const ModelOptions& model) { return model.jumping_knowledge != JumpingKnowledge::kLast; }
+bool IsJoined(const spec::ModelOptions& model) { return model.jumping_knowledge != spec::JumpingKnowledge::kLast; }
 // A last layer whose rows are the predictions has no norm, ReLU or dropout.
-bool IsOutput(const ModelOptions& model, int64_t layer) { return layer + 1 == model.num_layers && !IsJoined(model); }
+bool IsOutput(const spec::ModelOptions& model, int64_t layer) {
+  return layer + 1 == model.num_layers && !IsJoined(model);
+}
 
 ConvShape ShapeOf(const NodeModelOptions& options, int64_t layer) {
-  const ModelOptions& model = options.model;
+  const spec::ModelOptions& model = options.model;
   const bool output = IsOutput(model, layer);
   return {.in = layer == 0 ? options.in_channels : model.hidden_channels,
           .out = output ? options.num_outputs : model.hidden_channels,
@@ -62,7 +64,7 @@ NodeModel::InputRows Normalised(NodeModel::InputRows rows) {
 LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device)
     : options_(options), seed_(seed), kind_(ConvolutionOf(options.model.architecture)) {
   WeightMaker weights(seed, device, tensors_);
-  const ModelOptions& model = options.model;
+  const spec::ModelOptions& model = options.model;
   if (options.embedded_columns > 0) {
     embedding_ = weights.Normal("embedding.weight", {options.embedded_columns, options.in_channels});
   }
@@ -81,7 +83,7 @@ LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::D
 // Convolutions, and what stands beside them. Edges: GCN's norm before the first layer takes three values of 8 bytes of
 // each; the transpose takes less.
 ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& rows) {
-  const ModelOptions& model = options.model;
+  const spec::ModelOptions& model = options.model;
   const ConvolutionKind& kind = ConvolutionOf(model.architecture);
   const auto layers = static_cast<size_t>(model.num_layers);
   const auto hidden = static_cast<double>(model.hidden_channels), outputs = static_cast<double>(options.num_outputs);
@@ -108,7 +110,7 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
     cost.parameters += RowNorm::Parameters(model.norm, hidden);
     // Batch norm keeps its input, its centered rows and its output; layer norm its output, before and after ReLU. The
     // sum of a residual is one more.
-    const double of_norm = model.norm == Norm::kBatch ? 4 : model.norm == Norm::kLayer ? 2 : 0;
+    const double of_norm = model.norm == spec::Norm::kBatch ? 4 : model.norm == spec::Norm::kLayer ? 2 : 0;
     const double kept = of_norm + (model.dropout > 0 ? 1 : 0) + (model.residual && l > 0 ? 1 : 0);
     cost.activations += kept * targets * hidden;
     if (of_norm > 0) backward = std::max(backward, of_layer.backward + (of_norm - 1) * targets * hidden);
@@ -161,7 +163,7 @@ EncodedEdges LayeredModel::Encoded(const Tensor& edge_features) const {
 }
 
 Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
-  const ModelOptions& model = options_.model;
+  const spec::ModelOptions& model = options_.model;
   const int64_t layers = model.num_layers, depths = std::ssize(block.row_ends);
   const bool sums_made = depths == layers, training = mode == Mode::kTrain;
   TORCH_CHECK(layers > 0 && (depths == layers + 1 || sums_made), "NodeModel: row_ends has ", depths,
@@ -172,7 +174,7 @@ Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
   const CsrTranspose transpose = block.transpose.offsets.defined() || !at::GradMode::is_enabled()
                                      ? block.transpose
                                      : TransposeCsr(block.offsets, block.sources, block.row_ends.back());
-  const bool has_norm = model.norm != Norm::kNone;
+  const bool has_norm = model.norm != spec::Norm::kNone;
   InputRows rows = Input(block, mode);
   std::vector<Tensor> outputs;
   for (int64_t l = 0; l < layers; ++l) {
@@ -244,10 +246,10 @@ Tensor LayeredModel::Combine(int64_t layer, const Tensor& projected, const Chunk
 // Multiplies outputs that stand side by side with the joining weight, layer by layer, so that they are not all in
 // memory.
 Tensor LayeredModel::JoinOutput(int64_t layer, const Tensor& before, const Tensor& output) const {
-  const ModelOptions& model = options_.model;
+  const spec::ModelOptions& model = options_.model;
   const bool last = layer + 1 == model.num_layers;
-  if (model.jumping_knowledge == JumpingKnowledge::kMax) {
-    const Tensor largest = layer == 0 ? output : Join({before, output}, JumpingKnowledge::kMax);
+  if (model.jumping_knowledge == spec::JumpingKnowledge::kMax) {
+    const Tensor largest = layer == 0 ? output : Join({before, output}, spec::JumpingKnowledge::kMax);
     return last ? (*joining_)(largest) : largest;
   }
   const int64_t hidden = model.hidden_channels;
@@ -257,9 +259,9 @@ Tensor LayeredModel::JoinOutput(int64_t layer, const Tensor& before, const Tenso
 }
 
 std::string LayeredModel::Describe() const {
-  const ModelOptions& model = options_.model;
-  nlohmann::json description{{"architecture", kArchitectureNames.Name(model.architecture)},
-                             {"level", kModelLevelNames.Name(ModelLevel::kNode)},
+  const spec::ModelOptions& model = options_.model;
+  nlohmann::json description{{"architecture", spec::kArchitectureNames.Name(model.architecture)},
+                             {"level", spec::kModelLevelNames.Name(spec::ModelLevel::kNode)},
                              {"in_channels", options_.in_channels},
                              {"hidden_channels", model.hidden_channels},
                              {"num_layers", model.num_layers},
@@ -267,20 +269,20 @@ std::string LayeredModel::Describe() const {
                              {"dropout", model.dropout},
                              {"input_dropout", model.input_dropout},
                              {"heads", model.heads},
-                             {"aggregation", kAggregationNames.Name(model.aggregation)},
-                             {"norm", kNormNames.Name(model.norm)},
+                             {"aggregation", spec::kAggregationNames.Name(model.aggregation)},
+                             {"norm", spec::kNormNames.Name(model.norm)},
                              {"residual", model.residual},
-                             {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
+                             {"jumping_knowledge", spec::kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
                              {"normalize_features", model.normalize_features},
                              {"embedded_nodes", options_.embedded_columns}};
   if (options_.edge.has_features()) {
     description["edge"] = {{"categories", options_.edge.categories},
                            {"float_columns", options_.edge.float_columns},
-                           {"weights", model.edge_inputs == EdgeInputs::kWeights}};
+                           {"weights", model.edge_inputs == spec::EdgeInputs::kWeights}};
   }
   // Made of the edges: who has the model makes them, too.
-  if (model.node_inputs == NodeInputs::kDegree || model.node_inputs == NodeInputs::kConstant) {
-    description["node_inputs"] = kNodeInputsNames.Name(model.node_inputs);
+  if (model.node_inputs == spec::NodeInputs::kDegree || model.node_inputs == spec::NodeInputs::kConstant) {
+    description["node_inputs"] = spec::kNodeInputsNames.Name(model.node_inputs);
   }
   return description.dump();
 }

@@ -11,13 +11,13 @@
 #include "base/mode.h"
 #include "nn/models/encoder_input.h"
 #include "nn/models/node_block.h"
-#include "nn/options.h"
 #include "nn/tensor_set.h"
+#include "spec/model.h"
 
 namespace permafrost::nn {
 
 struct NodeModelOptions {
-  ModelOptions model;  // of level kNode
+  spec::ModelOptions model;  // of level kNode
   int64_t in_channels = 0;
   int64_t num_outputs = 0;
   // Above 0: columns of the sparse features, each of which stands for a row of "embedding.weight" [columns,

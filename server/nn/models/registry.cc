@@ -8,22 +8,22 @@
 namespace permafrost::nn {
 namespace {
 
-void Check(Architecture architecture, ModelLevel level) {
-  TORCH_CHECK(TraitsOf(architecture).Serves(level), kArchitectureNames.Name(architecture),
+void Check(spec::Architecture architecture, spec::ModelLevel level) {
+  TORCH_CHECK(TraitsOf(architecture).Serves(level), spec::kArchitectureNames.Name(architecture),
               " is not a model of this level");
 }
 
 }  // namespace
 
 std::unique_ptr<GraphModel> MakeGraphModel(const GraphModelOptions& options, uint64_t seed, at::Device device) {
-  Check(options.model.architecture, ModelLevel::kGraph);
+  Check(options.model.architecture, spec::ModelLevel::kGraph);
   return std::make_unique<GraphSetModel>(options, seed, device);
 }
 std::unique_ptr<NodeModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device) {
-  const Architecture architecture = options.model.architecture;
-  Check(architecture, ModelLevel::kNode);
-  TORCH_CHECK(TraitsOf(architecture).edges != EdgeUse::kNeeded || options.edge.has_features(),
-              kArchitectureNames.Name(architecture), " needs features of edges");
+  const spec::Architecture architecture = options.model.architecture;
+  Check(architecture, spec::ModelLevel::kNode);
+  TORCH_CHECK(TraitsOf(architecture).edges != spec::EdgeUse::kNeeded || options.edge.has_features(),
+              spec::kArchitectureNames.Name(architecture), " needs features of edges");
   return std::make_unique<LayeredModel>(options, seed, device);
 }
 

@@ -10,7 +10,7 @@
 #include "nn/models/graph_model.h"
 #include "nn/models/model_cost.h"
 #include "nn/models/node_model.h"
-#include "nn/options.h"
+#include "spec/model.h"
 
 namespace permafrost::nn {
 

@@ -38,12 +38,12 @@ Tensor FixedBatchNormRelu(const Tensor& x, const Tensor& weight, const Tensor& b
   return ReluRows(at::addcmul(bias - running_mean * scale, x, scale));
 }
 
-RowNorm::RowNorm(WeightMaker& weights, const std::string& name, Norm norm, int64_t width) : norm_(norm) {
-  if (norm == Norm::kNone) return;
-  const std::string inner = norm == Norm::kBatch ? name + ".module" : name;
+RowNorm::RowNorm(WeightMaker& weights, const std::string& name, spec::Norm norm, int64_t width) : norm_(norm) {
+  if (norm == spec::Norm::kNone) return;
+  const std::string inner = norm == spec::Norm::kBatch ? name + ".module" : name;
   weight_ = weights.Filled(inner + ".weight", {width}, 1);
   bias_ = weights.Filled(inner + ".bias", {width}, 0);
-  if (norm == Norm::kLayer) return;
+  if (norm == spec::Norm::kLayer) return;
   running_mean_ = weights.Buffer(inner + ".running_mean", {width}, 0);
   running_var_ = weights.Buffer(inner + ".running_var", {width}, 1);
   batches_tracked_ = weights.Buffer(inner + ".num_batches_tracked", {}, 0, at::kLong);
@@ -64,13 +64,13 @@ Tensor RowNorm::BatchNormRelu(const Tensor& x, const RealRowsOf& real, bool trai
 Tensor RowNorm::Activate(const Tensor& x, const RealRowsOf& real, bool training,
                          const ConvActivation& activation) const {
   switch (norm_) {
-    case Norm::kBatch: {
+    case spec::Norm::kBatch: {
       // Its ReLU is done.
       const Tensor& keys = activation.row_keys;
       return Dropout(BatchNormRelu(x, real, training), activation.step, activation.key, activation.p,
                      keys.defined() ? keys.narrow(0, 0, x.size(0)) : keys);
     }
-    case Norm::kLayer:
+    case spec::Norm::kLayer:
       return nn::Activate(at::layer_norm(x, {x.size(1)}, weight_, bias_), activation);
     default:
       return nn::Activate(x, activation);

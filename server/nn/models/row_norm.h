@@ -7,7 +7,7 @@
 
 #include "nn/models/weight_maker.h"
 #include "nn/ops/graph_conv.h"
-#include "nn/options.h"
+#include "spec/model.h"
 
 namespace permafrost::nn {
 
@@ -26,8 +26,8 @@ at::Tensor FixedBatchNormRelu(const at::Tensor& x, const at::Tensor& weight, con
 class RowNorm {
  public:
   // kBatch: PyG's BatchNorm (NAME.module.*). kLayer: its LayerNorm with mode "node" (NAME.*). kNone: nothing.
-  RowNorm(WeightMaker& weights, const std::string& name, Norm norm, int64_t width);
-  static double Parameters(Norm norm, double width) { return norm == Norm::kNone ? 0 : 2 * width; }
+  RowNorm(WeightMaker& weights, const std::string& name, spec::Norm norm, int64_t width);
+  static double Parameters(spec::Norm norm, double width) { return norm == spec::Norm::kNone ? 0 : 2 * width; }
 
   // dropout(relu(norm(x))). x: [N, width]; training: with the batch's own moments, which the running statistics follow;
   // with these, which stay, where the weight is fixed or fewer than two rows are real.
@@ -37,7 +37,7 @@ class RowNorm {
  private:
   at::Tensor BatchNormRelu(const at::Tensor& x, const RealRowsOf& real, bool training) const;
 
-  Norm norm_;
+  spec::Norm norm_;
   at::Tensor weight_, bias_;
   mutable at::Tensor running_mean_, running_var_, batches_tracked_;  // of kBatch
 };

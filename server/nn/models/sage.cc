@@ -20,13 +20,13 @@ Sage::Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape
       right_(weights.Uniform(name + ".lin_r.weight", {out_, in_}, 1 / std::sqrt(static_cast<double>(in_)))) {}
 
 std::unique_ptr<Convolution> Sage::Make(WeightMaker& weights, const std::string& name, const ConvShape& shape) {
-  if (shape.aggregation == Aggregation::kMax) return std::make_unique<SageMax>(weights, name, shape);
+  if (shape.aggregation == spec::Aggregation::kMax) return std::make_unique<SageMax>(weights, name, shape);
   return std::make_unique<Sage>(weights, name, shape);
 }
 
 ConvCost Sage::Cost(const ConvShape& shape, const ConvRows& rows) {
-  return shape.aggregation == Aggregation::kMax ? SageMax::Cost(shape, rows)
-                                                : GraphConvCost(shape, rows, /*weights=*/2);
+  return shape.aggregation == spec::Aggregation::kMax ? SageMax::Cost(shape, rows)
+                                                      : GraphConvCost(shape, rows, /*weights=*/2);
 }
 
 MessageNorm Sage::NormOf(const Tensor& offsets, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,

@@ -17,8 +17,8 @@ namespace {
 
 using at::Tensor;
 
-bool IsGin(Architecture architecture) {
-  return architecture == Architecture::kGin || architecture == Architecture::kGine;
+bool IsGin(spec::Architecture architecture) {
+  return architecture == spec::Architecture::kGin || architecture == spec::Architecture::kGine;
 }
 
 ConvShape ShapeOf(const GraphModelOptions& options) {
@@ -86,7 +86,9 @@ class FusedGinLayer final : public SetLayer {
 class GinLayer final : public SetLayer {
  public:
   GinLayer(WeightMaker& weights, int64_t layer, const GraphModelOptions& options, uint64_t seed)
-      : key_{.seed = seed, .layer = layer}, p_(options.model.dropout), has_norm_(options.model.norm != Norm::kNone) {
+      : key_{.seed = seed, .layer = layer},
+        p_(options.model.dropout),
+        has_norm_(options.model.norm != spec::Norm::kNone) {
     const int64_t hidden = options.model.hidden_channels;
     const std::string conv = absl::StrCat("convs.", layer);
     const GinNames names = GinNamesOf(ShapeOf(options));
@@ -119,7 +121,7 @@ class ConvLayer final : public SetLayer {
   ConvLayer(WeightMaker& weights, int64_t layer, const GraphModelOptions& options, uint64_t seed)
       : key_{.seed = seed, .layer = layer},
         p_(options.model.dropout),
-        has_norm_(options.model.norm != Norm::kNone),
+        has_norm_(options.model.norm != spec::Norm::kNone),
         convolution_(
             ConvolutionOf(options.model.architecture).make(weights, absl::StrCat("convs.", layer), ShapeOf(options))),
         norm_(weights, absl::StrCat("norms.", layer), options.model.norm, options.model.hidden_channels) {}
@@ -153,14 +155,14 @@ class ConvLayer final : public SetLayer {
 }  // namespace
 
 bool ReadsEdges(const GraphModelOptions& options) {
-  if (options.model.architecture == Architecture::kGine) return true;
-  return options.model.architecture == Architecture::kGatv2 && options.edge.has_features();
+  if (options.model.architecture == spec::Architecture::kGine) return true;
+  return options.model.architecture == spec::Architecture::kGatv2 && options.edge.has_features();
 }
 
 std::unique_ptr<SetLayer> MakeSetLayer(WeightMaker& weights, int64_t layer, const GraphModelOptions& options,
                                        uint64_t seed) {
   if (!IsGin(options.model.architecture)) return std::make_unique<ConvLayer>(weights, layer, options, seed);
-  if (options.model.norm == Norm::kBatch) return std::make_unique<FusedGinLayer>(weights, layer, options, seed);
+  if (options.model.norm == spec::Norm::kBatch) return std::make_unique<FusedGinLayer>(weights, layer, options, seed);
   return std::make_unique<GinLayer>(weights, layer, options, seed);
 }
 
@@ -169,7 +171,7 @@ std::unique_ptr<SetLayer> MakeSetLayer(WeightMaker& weights, int64_t layer, cons
 // weights' gradients.
 ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edges) {
   const auto hidden = static_cast<double>(options.model.hidden_channels);
-  const Norm norm = options.model.norm;
+  const spec::Norm norm = options.model.norm;
   ConvCost cost;
   if (IsGin(options.model.architecture)) {
     const double of_layer = 2 * hidden * hidden + 2 * hidden;
@@ -177,15 +179,15 @@ ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edg
         static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(nodes), static_cast<int64_t>(of_layer)));
     cost = {.parameters = of_layer, .saved = 4 * nodes * hidden, .backward = 6 * nodes * hidden + chunks * of_layer};
     // Without the one operator messages are rows of their own.
-    if (norm != Norm::kBatch) cost.saved += (edges + nodes) * hidden;
-    if (norm != Norm::kBatch) cost.backward += 2 * edges * hidden;
-    if (norm == Norm::kNone) cost.saved += nodes * hidden;
+    if (norm != spec::Norm::kBatch) cost.saved += (edges + nodes) * hidden;
+    if (norm != spec::Norm::kBatch) cost.backward += 2 * edges * hidden;
+    if (norm == spec::Norm::kNone) cost.saved += nodes * hidden;
   } else {
     cost = ConvolutionOf(options.model.architecture)
                .cost(ShapeOf(options), {.sources = nodes, .targets = nodes, .edges = edges, .first = false});
-    if (norm != Norm::kNone) cost.saved += 2 * nodes * hidden;
-    if (norm != Norm::kNone) cost.backward += 2 * nodes * hidden;
-    if (options.model.dropout > 0 && norm != Norm::kNone) cost.saved += nodes * hidden;
+    if (norm != spec::Norm::kNone) cost.saved += 2 * nodes * hidden;
+    if (norm != spec::Norm::kNone) cost.backward += 2 * nodes * hidden;
+    if (options.model.dropout > 0 && norm != spec::Norm::kNone) cost.saved += nodes * hidden;
   }
   cost.parameters += RowNorm::Parameters(norm, hidden);
   return cost;

@@ -13,8 +13,8 @@ namespace {
 
 using at::Tensor;
 
-thread_local Lowering lowering_here = Lowering::kAuto;
-thread_local Precision precision_here = Precision::kFloat32;
+thread_local spec::Lowering lowering_here = spec::Lowering::kAuto;
+thread_local spec::Precision precision_here = spec::Precision::kFloat32;
 
 // Not contiguous(): a recording below autograd takes that for a view, whatever it does.
 Tensor InOrder(const Tensor& x) { return x.is_contiguous() ? x : x.clone(at::MemoryFormat::Contiguous); }
@@ -47,20 +47,22 @@ Tensor ForEachColumn(const Tensor& index, const Tensor& of) {
 
 }  // namespace
 
-LoweringScope::LoweringScope(Lowering lowering, Precision precision)
+LoweringScope::LoweringScope(spec::Lowering lowering, spec::Precision precision)
     : outer_(std::exchange(lowering_here, lowering)), outer_precision_(std::exchange(precision_here, precision)) {}
 LoweringScope::~LoweringScope() {
   lowering_here = outer_;
   precision_here = outer_precision_;
 }
 
-bool IsFused(const Tensor& x) { return x.is_cpu() && lowering_here == Lowering::kAuto; }
+bool IsFused(const Tensor& x) { return x.is_cpu() && lowering_here == spec::Lowering::kAuto; }
 
 bool IsShapeFree(const Tensor& x) {
-  return lowering_here == Lowering::kShapeFree || (lowering_here == Lowering::kAuto && x.is_mps());
+  return lowering_here == spec::Lowering::kShapeFree || (lowering_here == spec::Lowering::kAuto && x.is_mps());
 }
 
-bool RoundsFactors(const Tensor& x) { return precision_here == Precision::kBfloat16 && x.scalar_type() == at::kFloat; }
+bool RoundsFactors(const Tensor& x) {
+  return precision_here == spec::Precision::kBfloat16 && x.scalar_type() == at::kFloat;
+}
 
 bool CanRoundFactors() { return HasBfloat16Products(); }
 

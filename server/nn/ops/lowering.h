@@ -7,20 +7,20 @@
 
 #include <cstdint>
 
-#include "nn/options.h"
+#include "spec/model.h"
 
 namespace permafrost::nn {
 
 // The lowering and the precision of this thread's steps while it lives; kAuto and kFloat32 where there is none.
 class LoweringScope {
  public:
-  explicit LoweringScope(Lowering lowering, Precision precision = Precision::kFloat32);
+  explicit LoweringScope(spec::Lowering lowering, spec::Precision precision = spec::Precision::kFloat32);
   LoweringScope(const LoweringScope&) = delete;
   ~LoweringScope();
 
  private:
-  const Lowering outer_;
-  const Precision outer_precision_;
+  const spec::Lowering outer_;
+  const spec::Precision outer_precision_;
 };
 
 // Returns whether operators of `x` are this library's fused ones: on the CPU, unless a lowering is asked for.

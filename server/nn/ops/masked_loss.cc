@@ -150,14 +150,15 @@ constexpr Operator<BinaryCrossEntropyLossCpu> kBinaryCrossEntropyLoss{
     "binary_cross_entropy_loss(Tensor logits, Tensor labels, Tensor? class_weights) "
     "-> (Tensor, Tensor, Tensor, Tensor)"};
 
-LossResult CallLoss(Loss loss, const Tensor& prediction, const Tensor& labels, const OptionalTensor& class_weights) {
+LossResult CallLoss(spec::Loss loss, const Tensor& prediction, const Tensor& labels,
+                    const OptionalTensor& class_weights) {
   switch (loss) {
-    case Loss::kL1:
-    case Loss::kMse:
-      return kRegressionLoss(prediction, labels, loss == Loss::kMse);
-    case Loss::kCrossEntropy:
+    case spec::Loss::kL1:
+    case spec::Loss::kMse:
+      return kRegressionLoss(prediction, labels, loss == spec::Loss::kMse);
+    case spec::Loss::kCrossEntropy:
       return kCrossEntropyLoss(prediction, labels, class_weights);
-    case Loss::kBce:
+    case spec::Loss::kBce:
       return kBinaryCrossEntropyLoss(prediction, labels, class_weights);
   }
   TORCH_CHECK(false, "MaskedLoss: no such loss: ", static_cast<int>(loss));
@@ -166,7 +167,8 @@ LossResult CallLoss(Loss loss, const Tensor& prediction, const Tensor& labels, c
 class MaskedLossFunction : public torch::autograd::Function<MaskedLossFunction> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& prediction,
-                                                const Tensor& labels, const OptionalTensor& class_weights, Loss loss) {
+                                                const Tensor& labels, const OptionalTensor& class_weights,
+                                                spec::Loss loss) {
     auto [mean, sum, count, gradient] = CallLoss(loss, prediction, labels, class_weights);
     context->save_for_backward({gradient});
     context->mark_non_differentiable({sum, count});
@@ -186,7 +188,7 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   kBinaryCrossEntropyLoss.Register(library);
 }
 
-LossTerms MaskedLoss(Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
+LossTerms MaskedLoss(spec::Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
   const auto terms = MaskedLossFunction::apply(prediction, labels, IfDefined(class_weights), loss);
   return {terms[0], terms[1], terms[2]};
 }

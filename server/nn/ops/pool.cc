@@ -96,10 +96,10 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   kPoolBackward.Register(library);
 }
 
-Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, Pooling pooling) {
-  if (IsFused(x)) return PoolFunction::apply(x, graph_of_row, graphs, pooling == Pooling::kMean);
+Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, spec::Pooling pooling) {
+  if (IsFused(x)) return PoolFunction::apply(x, graph_of_row, graphs, pooling == spec::Pooling::kMean);
   const Tensor sums = AddRows(at::zeros({graphs, x.size(1)}, x.options()), graph_of_row, x);
-  if (pooling == Pooling::kSum) return sums;
+  if (pooling == spec::Pooling::kSum) return sums;
   const Tensor ones = at::ones({x.size(0)}, x.options());
   return sums / AddRows(at::zeros({graphs}, x.options()), graph_of_row, ones).clamp_min(1).unsqueeze(1);
 }

@@ -19,7 +19,7 @@ TEST(LinkBatch, HoldsLinksThenTheirNegativesThenPadding) {
   ASSERT_TRUE(split.ok()) << split.status();
   const std::vector<Link>& links = split->links[0];
   constexpr int64_t kNegatives = 3;
-  const LinkBatcher batcher(links, NegativeDraw(graph, NegativeSampling::kUniform, 9), kNegatives);
+  const LinkBatcher batcher(links, NegativeDraw(graph, spec::NegativeSampling::kUniform, 9), kNegatives);
   const std::vector<uint32_t> ids{7, 0, 30, 31};
   LinkBatch batch;
   ASSERT_TRUE(batcher.Make(ids, 2, batcher.pairs(6), batch).ok());
@@ -52,7 +52,7 @@ TEST(LinkBatch, HoldsLinksThenTheirNegativesThenPadding) {
 TEST(LinkBatch, DrawsOtherNegativesInEachEpochAndTheSameOnesForALink) {
   const auto graph = RandomGraph(200, 1500, 2);
   const auto split = SplitLinks(graph, {}, [] { return true; });
-  const LinkBatcher batcher(split->links[0], NegativeDraw(graph, NegativeSampling::kUniform, 9), 5);
+  const LinkBatcher batcher(split->links[0], NegativeDraw(graph, spec::NegativeSampling::kUniform, 9), 5);
   const auto negatives = [&](std::vector<uint32_t> ids, int64_t epoch) {
     LinkBatch batch;
     EXPECT_TRUE(batcher.Make(ids, epoch, batcher.pairs(std::ssize(ids)), batch).ok());

@@ -45,7 +45,8 @@ TEST(NeighborSampler, OneNeighborThatIsNoRowIsDataLoss) {
       graph->in().neighbors[place] = other;
       for (const bool disjoint : {false, true}) {
         SCOPED_TRACE(testing::Message() << other << " at " << place << (disjoint ? ", disjoint" : ""));
-        auto sampler = NeighborSampler::Create(graph->view(), {.fan_outs = {kAllNeighbors}, .disjoint = disjoint}, 2);
+        auto sampler =
+            NeighborSampler::Create(graph->view(), {.fan_outs = {spec::kAllNeighbors}, .disjoint = disjoint}, 2);
         ASSERT_TRUE(sampler.ok()) << sampler.status();
         SampledSubgraph out;
         const absl::Status status = (*sampler)->Sample(seeds, 0, true, nullptr, out);
@@ -64,7 +65,7 @@ TEST(NeighborSampler, DrawsOfOtherListsAreTheSameBesideOneThatIsDamaged) {
   const uint64_t begin = damaged->in().offsets[300], end = damaged->in().offsets[301];
   std::fill(damaged->in().neighbors.begin() + static_cast<int64_t>(begin),
             damaged->in().neighbors.begin() + static_cast<int64_t>(end), kNodes);
-  for (const auto& [fan_out, replace] : {std::pair(int64_t{5}, false), {5, true}, {kAllNeighbors, false}}) {
+  for (const auto& [fan_out, replace] : {std::pair(int64_t{5}, false), {5, true}, {spec::kAllNeighbors, false}}) {
     SampledSubgraph of_sound, of_damaged;
     for (const auto& [graph, out] : {std::pair(&sound, &of_sound), {&damaged, &of_damaged}}) {
       auto sampler = NeighborSampler::Create((*graph)->view(), {.fan_outs = {fan_out}, .replace = replace}, 1);

@@ -97,7 +97,8 @@ TEST(DisjointRows, ArePairsOfASeedAndANodeAndAreForgotten) {
 
 TEST(DisjointSampling, WithAllNeighboursEachPartIsTheSampleOfItsSeedAlone) {
   const auto graph = RandomGraph(300, 1500, 5);
-  const NeighborSamplingOptions options{.fan_outs = {kAllNeighbors, kAllNeighbors, kAllNeighbors}, .seed = 2};
+  const NeighborSamplingOptions options{.fan_outs = {spec::kAllNeighbors, spec::kAllNeighbors, spec::kAllNeighbors},
+                                        .seed = 2};
   const std::vector<NodeId> seeds = FirstNodes(40);
   const SampledSubgraph all = SampleDisjoint(graph->view(), options, seeds);
   ASSERT_EQ(all.owners.size(), all.nodes.size());
@@ -162,7 +163,7 @@ TEST(DisjointSampling, ASampleThatIsNotHasNoOwnersAndRefusesASeedTwice) {
 TEST(ExcludeEdges, OfADisjointSubgraphWhereverThePairStands) {
   const auto graph = RandomGraph(60, 900, 6);
   for (const bool apart : {false, true}) {
-    const NeighborSamplingOptions options{.fan_outs = {kAllNeighbors, 6}, .last_hop_apart = apart, .seed = 8};
+    const NeighborSamplingOptions options{.fan_outs = {spec::kAllNeighbors, 6}, .last_hop_apart = apart, .seed = 8};
     SampledSubgraph s = SampleDisjoint(graph->view(), options, FirstNodes(30));
     const auto edges_of = [](const SampledSubgraph& of) {
       std::vector<std::tuple<size_t, NodeId, uint64_t>> edges;

@@ -52,10 +52,11 @@ TEST(EpochOrder, WithoutShuffleTheOrderIsTheSplits) {
 
 TEST(EpochOrder, WithoutShuffleABudgetCutsTheSplitsOrder) {
   const std::vector<GraphSize> sizes{{3, 4}, {3, 4}, {9, 4}, {1, 1}, {1, 6}, {1, 6}, {1, 1}, {1, 1}, {1, 1}};
-  const EpochOrder epochs(
-      Ids(9),
-      {.batch_size = 3, .shuffle = false, .batching = {.kind = BatchingKind::kBudget, .max_nodes = 7, .max_edges = 8}},
-      sizes);
+  const EpochOrder epochs(Ids(9),
+                          {.batch_size = 3,
+                           .shuffle = false,
+                           .batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 7, .max_edges = 8}},
+                          sizes);
   const auto order = epochs.Of(0);
   EXPECT_EQ(order.graphs, Ids(9));
   ASSERT_EQ(epochs.batches_per_epoch(), 5);
@@ -64,7 +65,7 @@ TEST(EpochOrder, WithoutShuffleABudgetCutsTheSplitsOrder) {
   EXPECT_THAT(epochs.Batch(order, 2), ElementsAre(103, 104)) << "another would pass the edges";
   EXPECT_THAT(epochs.Batch(order, 3), ElementsAre(105, 106, 107)) << "batch_size of them";
   EXPECT_THAT(epochs.Batch(order, 4), ElementsAre(108));
-  EXPECT_EQ(EpochOrder({}, {.shuffle = false, .batching = {.kind = BatchingKind::kBudget, .max_nodes = 7}}, {})
+  EXPECT_EQ(EpochOrder({}, {.shuffle = false, .batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 7}}, {})
                 .batches_per_epoch(),
             0);
 }
@@ -125,7 +126,7 @@ GraphSize HeldBy(std::span<const uint32_t> batch, const std::vector<GraphSize>& 
 
 // Resuming a job on another machine relies on these.
 TEST(ComposedBatches, GoldenOrder) {
-  const EpochOrder balanced(Ids(8), {.batch_size = 3, .seed = 42, .batching = {.kind = BatchingKind::kBalanced}},
+  const EpochOrder balanced(Ids(8), {.batch_size = 3, .seed = 42, .batching = {.kind = spec::BatchingKind::kBalanced}},
                             SizesOf(8));
   const EpochBatches epoch = balanced.Of(1);
   EXPECT_THAT(epoch.graphs, ElementsAre(104, 105, 101, 100, 103, 102, 106, 107));
@@ -137,19 +138,19 @@ TEST(ComposedBatches, EveryGraphOnceAnEpochWithinTheLimitsInEqualNumbersOfBatche
     const char* why;
     uint32_t graphs;
     int64_t batch_size;
-    BatchingOptions batching;
+    spec::BatchingOptions batching;
     int64_t least, most;  // batches an epoch
   } kCases[] = {
-      {"balanced", 1000, 32, {.kind = BatchingKind::kBalanced}, 32, 32},
-      {"balanced, whole batches", 960, 32, {.kind = BatchingKind::kBalanced}, 30, 30},
-      {"balanced, fewer than a batch", 7, 32, {.kind = BatchingKind::kBalanced}, 1, 1},
-      {"balanced, one graph a batch", 7, 1, {.kind = BatchingKind::kBalanced}, 7, 7},
-      {"no graphs", 0, 32, {.kind = BatchingKind::kBalanced}, 0, 0},
-      {"a budget of nodes", 1000, 1000, {.kind = BatchingKind::kBudget, .max_nodes = 400}, 48, 52},
-      {"a budget of edges", 1000, 1000, {.kind = BatchingKind::kBudget, .max_edges = 900}, 47, 52},
-      {"both", 1000, 1000, {.kind = BatchingKind::kBudget, .max_nodes = 400, .max_edges = 900}, 48, 53},
-      {"a budget that the graphs bound", 1000, 10, {.kind = BatchingKind::kBudget, .max_nodes = 40000}, 100, 100},
-      {"a budget of the largest graph", 50, 32, {.kind = BatchingKind::kBudget, .max_nodes = 34}, 30, 50},
+      {"balanced", 1000, 32, {.kind = spec::BatchingKind::kBalanced}, 32, 32},
+      {"balanced, whole batches", 960, 32, {.kind = spec::BatchingKind::kBalanced}, 30, 30},
+      {"balanced, fewer than a batch", 7, 32, {.kind = spec::BatchingKind::kBalanced}, 1, 1},
+      {"balanced, one graph a batch", 7, 1, {.kind = spec::BatchingKind::kBalanced}, 7, 7},
+      {"no graphs", 0, 32, {.kind = spec::BatchingKind::kBalanced}, 0, 0},
+      {"a budget of nodes", 1000, 1000, {.kind = spec::BatchingKind::kBudget, .max_nodes = 400}, 48, 52},
+      {"a budget of edges", 1000, 1000, {.kind = spec::BatchingKind::kBudget, .max_edges = 900}, 47, 52},
+      {"both", 1000, 1000, {.kind = spec::BatchingKind::kBudget, .max_nodes = 400, .max_edges = 900}, 48, 53},
+      {"a budget that the graphs bound", 1000, 10, {.kind = spec::BatchingKind::kBudget, .max_nodes = 40000}, 100, 100},
+      {"a budget of the largest graph", 50, 32, {.kind = spec::BatchingKind::kBudget, .max_nodes = 34}, 30, 50},
   };
   for (const auto& c : kCases) {
     const std::vector<GraphSize> sizes = SizesOf(c.graphs);
@@ -180,7 +181,8 @@ TEST(ComposedBatches, EveryGraphOnceAnEpochWithinTheLimitsInEqualNumbersOfBatche
 TEST(ComposedBatches, ArePureFunctionsOfSeedAndEpochAndDifferFromEpochToEpoch) {
   const std::vector<GraphSize> sizes = SizesOf(200);
   const auto make = [&](uint64_t seed) {
-    return EpochOrder(Ids(200), {.batch_size = 16, .seed = seed, .batching = {.kind = BatchingKind::kBalanced}}, sizes);
+    return EpochOrder(Ids(200), {.batch_size = 16, .seed = seed, .batching = {.kind = spec::BatchingKind::kBalanced}},
+                      sizes);
   };
   const EpochOrder epochs = make(3);
   EXPECT_EQ(epochs.Of(4).graphs, make(3).Of(4).graphs);
@@ -206,7 +208,9 @@ TEST(ComposedBatches, BalancedOnesAreOfNearlyEqualSize) {
   for (const bool balanced : {false, true}) {
     const EpochOrder epochs(
         Ids(1000),
-        {.batch_size = 32, .seed = 1, .batching = {.kind = balanced ? BatchingKind::kBalanced : BatchingKind::kRandom}},
+        {.batch_size = 32,
+         .seed = 1,
+         .batching = {.kind = balanced ? spec::BatchingKind::kBalanced : spec::BatchingKind::kRandom}},
         sizes);
     int64_t most = 0, all = 0;
     const EpochBatches order = epochs.Of(0);
@@ -227,7 +231,7 @@ TEST(ComposedBatches, BalancedOnesAreOfNearlyEqualSize) {
 
 TEST(ComposedBatches, RanksShareThem) {
   const std::vector<GraphSize> sizes = SizesOf(70);
-  const BatchingOptions batching{.kind = BatchingKind::kBalanced};
+  const spec::BatchingOptions batching{.kind = spec::BatchingKind::kBalanced};
   const EpochOrder alone(Ids(70), {.batch_size = 10, .seed = 5, .batching = batching}, sizes);
   const EpochBatches order = alone.Of(2);
   for (int64_t rank = 0; rank < 3; ++rank) {

@@ -13,8 +13,8 @@ namespace permafrost::data {
 namespace {
 
 SampledSubgraph SampleOf(const GraphView& view, NodeId seeds, bool last_hop_apart, bool places) {
-  auto sampler =
-      NeighborSampler::Create(view, {.fan_outs = {kAllNeighbors, 3}, .last_hop_apart = last_hop_apart, .seed = 8}, 2);
+  auto sampler = NeighborSampler::Create(
+      view, {.fan_outs = {spec::kAllNeighbors, 3}, .last_hop_apart = last_hop_apart, .seed = 8}, 2);
   EXPECT_TRUE(sampler.ok()) << sampler.status();
   std::vector<NodeId> nodes(seeds);
   std::iota(nodes.begin(), nodes.end(), 0U);

@@ -18,9 +18,9 @@ TEST(FanOut, MostThatAHopDraws) {
     bool replace;
     uint64_t want;
   } kCases[] = {
-      {"all", 3000, kAllNeighbors, false, 3000},
-      {"all of none", 0, kAllNeighbors, false, 0},
-      {"all, whatever the way of drawing", 3000, kAllNeighbors, true, 3000},
+      {"all", 3000, spec::kAllNeighbors, false, 3000},
+      {"all of none", 0, spec::kAllNeighbors, false, 0},
+      {"all, whatever the way of drawing", 3000, spec::kAllNeighbors, true, 3000},
       {"fewer than there are", 10, 4, false, 4},
       {"more than there are", 2, 4, false, 2},
       {"with replacement no degree bounds it", 1, 65536, true, 65536},
@@ -33,7 +33,7 @@ TEST(FanOut, MostThatAHopDraws) {
 TEST(FanOut, IsWhatTheSamplerDraws) {
   const auto graph = RandomGraph(500, 2000, 3);
   const std::vector<NodeId> seeds = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-  for (const int64_t fan_out : {kAllNeighbors, int64_t{1}, int64_t{3}, int64_t{700}}) {
+  for (const int64_t fan_out : {spec::kAllNeighbors, int64_t{1}, int64_t{3}, int64_t{700}}) {
     for (const bool replace : {false, true}) {
       auto sampler = NeighborSampler::Create(graph->view(), {.fan_outs = {fan_out}, .replace = replace, .seed = 1}, 2);
       ASSERT_TRUE(sampler.ok()) << sampler.status();
@@ -47,8 +47,10 @@ TEST(FanOut, IsWhatTheSamplerDraws) {
 }
 
 TEST(FanOut, Bounds) {
-  for (const int64_t accepted : {kAllNeighbors, int64_t{1}, kMaxFanOut}) EXPECT_TRUE(IsFanOut(accepted)) << accepted;
-  for (const int64_t refused : {int64_t{-2}, int64_t{0}, kMaxFanOut + 1}) EXPECT_FALSE(IsFanOut(refused)) << refused;
+  for (const int64_t accepted : {spec::kAllNeighbors, int64_t{1}, spec::kMaxFanOut})
+    EXPECT_TRUE(IsFanOut(accepted)) << accepted;
+  for (const int64_t refused : {int64_t{-2}, int64_t{0}, spec::kMaxFanOut + 1})
+    EXPECT_FALSE(IsFanOut(refused)) << refused;
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST(LastHopApart, IsDrawnAlike) {
   const auto graph = RandomGraph(900, 9000, 6, true);
   for (const NeighborSamplingOptions& options :
        {NeighborSamplingOptions{.fan_outs = {4, 3}, .seed = 8},
-        NeighborSamplingOptions{.fan_outs = {3, kAllNeighbors, 2}},
+        NeighborSamplingOptions{.fan_outs = {3, spec::kAllNeighbors, 2}},
         NeighborSamplingOptions{.fan_outs = {5, 5}, .replace = true, .weighted = true}}) {
     NeighborSamplingOptions apart = options;
     apart.last_hop_apart = true;

@@ -21,7 +21,7 @@ std::vector<NodeId> DrawOf(const NegativeDraw& draw, NodeId source, uint64_t key
 
 TEST(NegativeDraw, IsNeverAnEdgeAndDependsOnItsKeyAlone) {
   const auto graph = RandomGraph(120, 2000, 4);
-  for (const NegativeSampling sampling : {NegativeSampling::kUniform, NegativeSampling::kDegree}) {
+  for (const spec::NegativeSampling sampling : {spec::NegativeSampling::kUniform, spec::NegativeSampling::kDegree}) {
     const NegativeDraw draw(graph, sampling, 3), again(graph, sampling, 3), other(graph, sampling, 4);
     int64_t equal = 0;
     for (NodeId source = 0; source < 120; ++source) {
@@ -46,8 +46,8 @@ TEST(NegativeDraw, OfDegreeIsAsLikelyAsANodeHasEdges) {
     for (NodeId k = 0; k < target; ++k) edges.push_back({10 + k, target});
   const auto graph = std::make_shared<MemoryGraph>(31, edges);
   constexpr size_t kDraws = 45'000;
-  const std::vector<NodeId> by_degree = DrawOf({graph, NegativeSampling::kDegree, 1}, 30, 0, kDraws);
-  const std::vector<NodeId> uniform = DrawOf({graph, NegativeSampling::kUniform, 1}, 30, 0, kDraws);
+  const std::vector<NodeId> by_degree = DrawOf({graph, spec::NegativeSampling::kDegree, 1}, 30, 0, kDraws);
+  const std::vector<NodeId> uniform = DrawOf({graph, spec::NegativeSampling::kUniform, 1}, 30, 0, kDraws);
   std::vector<double> drawn(31), evenly(31);
   for (const NodeId target : by_degree) ++drawn[target];
   for (const NodeId target : uniform) ++evenly[target];
@@ -62,7 +62,7 @@ TEST(NegativeDraw, FindsTheOneNodeThatASourceHasNoEdgeTo) {
   for (NodeId target = 0; target < 2000; ++target)
     if (target != 1234) edges.push_back({7, target});
   const auto graph = std::make_shared<MemoryGraph>(2000, edges);
-  for (const NegativeSampling sampling : {NegativeSampling::kUniform, NegativeSampling::kDegree}) {
+  for (const spec::NegativeSampling sampling : {spec::NegativeSampling::kUniform, spec::NegativeSampling::kDegree}) {
     EXPECT_EQ(DrawOf({graph, sampling, 1}, 7, 5, 3), std::vector<NodeId>(3, 1234));
   }
 }
@@ -74,7 +74,7 @@ TEST(NegativeDraw, ASourceWithEdgesToAllHasNone) {
   const auto counts = CountNonNeighbors(graph->view(), [] { return true; });
   ASSERT_TRUE(counts.ok());
   const auto shared = std::make_shared<const std::vector<uint32_t>>(*counts);
-  for (const NegativeSampling sampling : {NegativeSampling::kUniform, NegativeSampling::kDegree}) {
+  for (const spec::NegativeSampling sampling : {spec::NegativeSampling::kUniform, spec::NegativeSampling::kDegree}) {
     for (const auto& known : {decltype(shared)(), shared}) {
       const NegativeDraw draw(graph, sampling, 1, known);
       std::vector<NodeId> targets(3);
@@ -110,7 +110,7 @@ TEST(NegativeDraw, TellsOfDamage) {
   const auto graph = RandomGraph(300, 2500, 4);
   graph->view().in.neighbors = graph->KeepDamaged(graph->in().neighbors);
   std::vector<NodeId> targets(5);
-  EXPECT_TRUE(absl::IsDataLoss(NegativeDraw(graph, NegativeSampling::kUniform, 1).Draw(0, 0, targets).status()));
+  EXPECT_TRUE(absl::IsDataLoss(NegativeDraw(graph, spec::NegativeSampling::kUniform, 1).Draw(0, 0, targets).status()));
 }
 
 }  // namespace

@@ -140,7 +140,8 @@ TEST(NeighborDraw, AnEdgeWithoutWeightIsNotAmongAllEither) {
   const MemoryGraph star = Star(100, weights), few = Star(6, {0, 2, 0, -1, 1, 0});
   for (const bool replace : {false, true}) {
     for (const bool disjoint : {false, true}) {
-      const Options options{.fan_outs = {kAllNeighbors}, .replace = replace, .weighted = true, .disjoint = disjoint};
+      const Options options{
+          .fan_outs = {spec::kAllNeighbors}, .replace = replace, .weighted = true, .disjoint = disjoint};
       EXPECT_THAT(SampleOf(star.view(), options, std::vector<NodeId>{100}).nodes, ElementsAre(100, 3, 40, 77));
       EXPECT_THAT(SampleOf(few.view(), options, std::vector<NodeId>{6}).nodes, ElementsAre(6, 1, 4));
     }
@@ -148,7 +149,7 @@ TEST(NeighborDraw, AnEdgeWithoutWeightIsNotAmongAllEither) {
   // Where a budget leaves room for some of all, each edge with a weight is as likely.
   std::map<NodeId, int> found;
   for (uint64_t stream = 0; stream < 300; ++stream) {
-    const Options options{.fan_outs = {kAllNeighbors}, .weighted = true, .max_edges = 2, .seed = 4};
+    const Options options{.fan_outs = {spec::kAllNeighbors}, .weighted = true, .max_edges = 2, .seed = 4};
     const SampledSubgraph sample = SampleOf(star.view(), options, std::vector<NodeId>{100}, stream);
     ASSERT_EQ(sample.sources.size(), 2u);
     for (size_t n = 1; n < sample.nodes.size(); ++n) ++found[sample.nodes[n]];

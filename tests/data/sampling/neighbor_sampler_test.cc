@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Options = NeighborSamplingOptions;
 
-constexpr int64_t kAll = kAllNeighbors;
+constexpr int64_t kAll = spec::kAllNeighbors;
 
 std::vector<NodeId> Nodes(NodeId count) {
   std::vector<NodeId> nodes(count);

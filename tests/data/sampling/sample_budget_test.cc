@@ -62,11 +62,11 @@ void CheckEdges(const GraphView& view, const SampledSubgraph& s) {
 
 const std::pair<const char*, Options> kWays[] = {
     {"few draws", {.fan_outs = {5, 3}}},
-    {"all neighbours", {.fan_outs = {kAllNeighbors, kAllNeighbors}}},
-    {"all, with replacement in the hop after", {.fan_outs = {kAllNeighbors, 4}, .replace = true}},
+    {"all neighbours", {.fan_outs = {spec::kAllNeighbors, spec::kAllNeighbors}}},
+    {"all, with replacement in the hop after", {.fan_outs = {spec::kAllNeighbors, 4}, .replace = true}},
     {"with replacement", {.fan_outs = {10, 10, 4}, .replace = true}},
     {"by weight", {.fan_outs = {7, 5}, .weighted = true}},
-    {"all are all, by weight too", {.fan_outs = {kAllNeighbors, 4}, .weighted = true}},
+    {"all are all, by weight too", {.fan_outs = {spec::kAllNeighbors, 4}, .weighted = true}},
     {"disjoint", {.fan_outs = {6, 4}, .disjoint = true}},
     {"three hops", {.fan_outs = {4, 6, 8}}},
 };
@@ -134,10 +134,10 @@ TEST(SampleBudget, AHopIsThinnedEvenly) {
     for (NodeId source = 10; source < 30; ++source) edges.push_back({.source = source, .target = target});
   }
   const MemoryGraph graph(30, edges);
-  const SampledSubgraph s = Draw(graph.view(), {.fan_outs = {kAllNeighbors}, .max_edges = 75}, 10, 0, 2);
+  const SampledSubgraph s = Draw(graph.view(), {.fan_outs = {spec::kAllNeighbors}, .max_edges = 75}, 10, 0, 2);
   EXPECT_TRUE(s.cut);
   for (size_t row = 0; row < 10; ++row) EXPECT_EQ(s.offsets[row + 1] - s.offsets[row], 7) << row;
-  const SampledSubgraph none = Draw(graph.view(), {.fan_outs = {kAllNeighbors}, .max_edges = 9}, 10, 0, 2);
+  const SampledSubgraph none = Draw(graph.view(), {.fan_outs = {spec::kAllNeighbors}, .max_edges = 9}, 10, 0, 2);
   EXPECT_EQ(none.edges(), 0) << "less than an edge each";
   EXPECT_EQ(none.offsets, std::vector<int64_t>(11, 0));
   EXPECT_EQ(none.row_ends, (std::vector<int64_t>{10, 10}));
@@ -150,9 +150,9 @@ TEST(FanOutWithin, TheLargestEqualNumberThatAllOfThemLeaveRoomFor) {
     int64_t left, fan_out, want;
   } kCases[] = {
       {"there is room", {3, 1, 5}, 9, 5, 5},
-      {"all neighbours, and room", {3, 1, 5}, 9, kAllNeighbors, kAllNeighbors},
+      {"all neighbours, and room", {3, 1, 5}, 9, spec::kAllNeighbors, spec::kAllNeighbors},
       {"those with few leave more to others", {1, 1, 10, 10}, 12, 10, 5},
-      {"one too few", {3, 1, 5}, 8, kAllNeighbors, 4},
+      {"one too few", {3, 1, 5}, 8, spec::kAllNeighbors, 4},
       {"equal ones", {4, 4, 4}, 11, 4, 3},
       {"less than one each", {4, 4, 4}, 2, 4, 0},
       {"nothing is left", {4}, 0, 4, 0},
@@ -180,7 +180,7 @@ TEST(SampleBudget, WhatDoesNotGoWithItIsRefused) {
     }
     return text;
   };
-  EXPECT_THAT(fields({.fan_outs = {3}, .sampler = SamplerKind::kLabor, .max_nodes = 10, .max_edges = 10}),
+  EXPECT_THAT(fields({.fan_outs = {3}, .sampler = spec::SamplerKind::kLabor, .max_nodes = 10, .max_edges = 10}),
               testing::AllOf(HasSubstr("max_nodes: is given with sampler labor"),
                              HasSubstr("max_edges: is given with sampler labor")));
   EXPECT_THAT(fields({.fan_outs = {3, 3}, .last_hop_apart = true, .max_nodes = 10}),

@@ -38,9 +38,10 @@ TEST(SampleQuery, EdgesBeforeATimeEachInTheSubgraphOfItsSeed) {
   MemoryGraph graph(3, {{0, 1}, {0, 2}, {1, 2}});
   const std::vector<int64_t> times{5, 10, 20};
   graph.view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
-  SampleQuery query{.nodes = {2, 1},
-                    .seed_time = 20,
-                    .kind = Sampling{.fan_outs = {5, 5}, .disjoint = true, .temporal = TemporalSampling::kUniform}};
+  SampleQuery query{
+      .nodes = {2, 1},
+      .seed_time = 20,
+      .kind = Sampling{.fan_outs = {5, 5}, .disjoint = true, .temporal = spec::TemporalSampling::kUniform}};
   const auto answer = Sample(graph, query, 1);
   ASSERT_TRUE(answer.ok()) << answer.status();
   using Edge = std::tuple<NodeId, NodeId, int64_t, NodeId>;  // source, target, time, seed
@@ -69,16 +70,16 @@ TEST(SeedTimes, AreOneForAllOrTheNodesOwnOrNone) {
   MemoryGraph graph(3, {{0, 1}});
   const std::vector<NodeId> nodes{2, 0};
   std::vector<int64_t> times{5};
-  const auto of = [&](TemporalSampling temporal, std::optional<int64_t> same) {
+  const auto of = [&](spec::TemporalSampling temporal, std::optional<int64_t> same) {
     EXPECT_TRUE(SeedTimes(temporal, same, graph.view()).Of(nodes, times).ok());
     return times;
   };
-  EXPECT_THAT(of(TemporalSampling::kLast, std::nullopt), ElementsAre()) << "the graph has none";
+  EXPECT_THAT(of(spec::TemporalSampling::kLast, std::nullopt), ElementsAre()) << "the graph has none";
   const std::vector<int64_t> own{7, 8, -9};
   graph.view().times = Column<int64_t>(std::span<const int64_t>(own));
-  EXPECT_THAT(of(TemporalSampling::kLast, std::nullopt), ElementsAre(-9, 7));
-  EXPECT_THAT(of(TemporalSampling::kLast, 4), ElementsAre(4, 4)) << "one for all goes before";
-  EXPECT_THAT(of(TemporalSampling::kNone, std::nullopt), ElementsAre()) << "not temporal";
+  EXPECT_THAT(of(spec::TemporalSampling::kLast, std::nullopt), ElementsAre(-9, 7));
+  EXPECT_THAT(of(spec::TemporalSampling::kLast, 4), ElementsAre(4, 4)) << "one for all goes before";
+  EXPECT_THAT(of(spec::TemporalSampling::kNone, std::nullopt), ElementsAre()) << "not temporal";
 }
 
 TEST(SampleQuery, NodesAreDrawnBySeedWhereNoneAreGiven) {

@@ -36,7 +36,7 @@ struct TimedGraph {
   std::vector<int64_t> times;
 };
 
-NeighborSamplingOptions Temporal(TemporalSampling strategy, std::vector<int64_t> fan_outs) {
+NeighborSamplingOptions Temporal(spec::TemporalSampling strategy, std::vector<int64_t> fan_outs) {
   return {.fan_outs = std::move(fan_outs), .disjoint = true, .temporal = strategy, .seed = 5};
 }
 
@@ -52,13 +52,13 @@ SampledSubgraph SampleBefore(const GraphView& view, const NeighborSamplingOption
 }
 
 // What is drawn of each row, against the whole of its in-edges.
-TEST(TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
-  for (const TemporalSampling strategy : {TemporalSampling::kUniform, TemporalSampling::kLast}) {
+TEST(spec::TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
+  for (const spec::TemporalSampling strategy : {spec::TemporalSampling::kUniform, spec::TemporalSampling::kLast}) {
     for (const bool replace : {false, true}) {
-      if (replace && strategy == TemporalSampling::kLast) continue;
+      if (replace && strategy == spec::TemporalSampling::kLast) continue;
       for (uint64_t round = 0; round < 20; ++round) {
         const TimedGraph graph(120, 2000, round, 1 + round * 10);
-        NeighborSamplingOptions options = Temporal(strategy, {5, round % 2 == 0 ? 4 : kAllNeighbors, 3});
+        NeighborSamplingOptions options = Temporal(strategy, {5, round % 2 == 0 ? 4 : spec::kAllNeighbors, 3});
         options.replace = replace;
         std::vector<NodeId> seeds;
         std::vector<int64_t> times;
@@ -88,14 +88,14 @@ TEST(TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
             drawn.push_back(place);
           }
           const int64_t fan_out = options.fan_outs[hop];
-          const bool all = fan_out == kAllNeighbors || (!replace && std::ssize(earlier) <= fan_out);
+          const bool all = fan_out == spec::kAllNeighbors || (!replace && std::ssize(earlier) <= fan_out);
           if (replace && !all) {
             ASSERT_EQ(std::ssize(drawn), earlier.empty() ? 0 : fan_out);
             continue;
           }
           ASSERT_EQ(std::ssize(drawn), all ? std::ssize(earlier) : fan_out);
           ASSERT_EQ(std::set<uint64_t>(drawn.begin(), drawn.end()).size(), drawn.size()) << "an edge twice";
-          if (strategy == TemporalSampling::kUniform) continue;
+          if (strategy == spec::TemporalSampling::kUniform) continue;
           std::ranges::sort(earlier, std::less<>(),
                             [&](uint64_t place) { return std::pair(graph.times[place], place); });
           std::vector<uint64_t> want(earlier.end() - std::ssize(drawn), earlier.end());
@@ -107,15 +107,15 @@ TEST(TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
   }
 }
 
-TEST(TemporalSampling, WithoutTimesEveryEdgeIsEarlier) {
+TEST(spec::TemporalSampling, WithoutTimesEveryEdgeIsEarlier) {
   const TimedGraph graph(50, 400, 3, 7);
   std::vector<NodeId> seeds(45);
   std::iota(seeds.begin(), seeds.end(), 0U);
   const SampledSubgraph all =
-      SampleBefore(graph.view(), Temporal(TemporalSampling::kUniform, {kAllNeighbors}), seeds, {});
+      SampleBefore(graph.view(), Temporal(spec::TemporalSampling::kUniform, {spec::kAllNeighbors}), seeds, {});
   EXPECT_EQ(std::ssize(all.sources), std::ssize(graph.times)) << "the latest possible time is no bound";
   // kLast of the whole: the latest of each.
-  const SampledSubgraph last = SampleBefore(graph.view(), Temporal(TemporalSampling::kLast, {1}), seeds, {});
+  const SampledSubgraph last = SampleBefore(graph.view(), Temporal(spec::TemporalSampling::kLast, {1}), seeds, {});
   for (const NodeId seed : seeds) {
     bool ok = true;
     const Adjacency::Extent extent = graph.view().in.Of(seed, ok);
@@ -127,12 +127,12 @@ TEST(TemporalSampling, WithoutTimesEveryEdgeIsEarlier) {
   }
 }
 
-TEST(TemporalSampling, ATimeAtTheEndsOfTheNumbers) {
+TEST(spec::TemporalSampling, ATimeAtTheEndsOfTheNumbers) {
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
   MemoryGraph graph(3, {{0, 2}, {1, 2}});
   const std::vector<int64_t> times{kLeast, kMost};
   graph.view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
-  const NeighborSamplingOptions options = Temporal(TemporalSampling::kLast, {2});
+  const NeighborSamplingOptions options = Temporal(spec::TemporalSampling::kLast, {2});
   const std::vector<NodeId> seeds{2, 2, 2};
   const SampledSubgraph s = SampleBefore(graph.view(), options, seeds, std::vector<int64_t>{kLeast, 0, kMost});
   EXPECT_THAT(s.offsets, ElementsAre(0, 0, 1, 2)) << "strictly before";
@@ -140,7 +140,7 @@ TEST(TemporalSampling, ATimeAtTheEndsOfTheNumbers) {
 }
 
 // Of 30 earlier edges 6 are drawn, each as likely, over 30,000 draws.
-TEST(TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
+TEST(spec::TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
   constexpr int kEdges = 50, kEarlier = 30, kDrawn = 6, kRounds = 5'000;
   std::vector<TestEdge> edges;
   for (NodeId source = 0; source < kEdges; ++source) edges.push_back({source, kEdges});
@@ -149,7 +149,7 @@ TEST(TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
   for (int i = 0; i < kEdges; ++i) times[static_cast<size_t>(i)] = (i * 7) % kEdges;  // not in the order of places
   graph.view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
   std::map<uint64_t, int> drawn;
-  const auto sampler = NeighborSampler::Create(graph.view(), Temporal(TemporalSampling::kUniform, {kDrawn}), 1);
+  const auto sampler = NeighborSampler::Create(graph.view(), Temporal(spec::TemporalSampling::kUniform, {kDrawn}), 1);
   ASSERT_TRUE(sampler.ok());
   SampledSubgraph s;
   for (uint64_t round = 0; round < kRounds; ++round) {
@@ -166,12 +166,12 @@ TEST(TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
   EXPECT_GT(chi_square, 10);
 }
 
-TEST(TemporalSampling, IsTheSameOnAnyNumberOfThreads) {
+TEST(spec::TemporalSampling, IsTheSameOnAnyNumberOfThreads) {
   const TimedGraph graph(400, 40000, 7, 50);
   std::vector<NodeId> seeds(300);
   std::iota(seeds.begin(), seeds.end(), 0U);
   const std::vector<int64_t> times(300, 30);
-  for (const TemporalSampling strategy : {TemporalSampling::kUniform, TemporalSampling::kLast}) {
+  for (const spec::TemporalSampling strategy : {spec::TemporalSampling::kUniform, spec::TemporalSampling::kLast}) {
     const SampledSubgraph one = SampleBefore(graph.view(), Temporal(strategy, {6, 5}), seeds, times, 2, 1);
     const SampledSubgraph three = SampleBefore(graph.view(), Temporal(strategy, {6, 5}), seeds, times, 2, 3);
     EXPECT_EQ(one.nodes, three.nodes);
@@ -179,13 +179,13 @@ TEST(TemporalSampling, IsTheSameOnAnyNumberOfThreads) {
   }
 }
 
-TEST(TemporalSampling, RefusesWhatMakesNoSense) {
+TEST(spec::TemporalSampling, RefusesWhatMakesNoSense) {
   const TimedGraph graph(50, 400, 3, 7);
   const auto untimed = RandomGraph(50, 400, 3, true);
   const auto error = [](const GraphView& view, const NeighborSamplingOptions& options) {
     return std::string(NeighborSampler::Create(view, options, 1).status().message());
   };
-  NeighborSamplingOptions options = Temporal(TemporalSampling::kLast, {3});
+  NeighborSamplingOptions options = Temporal(spec::TemporalSampling::kLast, {3});
   EXPECT_THAT(error(graph.view(), options), IsEmpty());
   EXPECT_THAT(error(untimed->view(), options), HasSubstr("the graph's edges have no timestamps"));
   options.disjoint = false;

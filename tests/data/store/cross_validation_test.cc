@@ -32,7 +32,7 @@ int64_t CountOf(const std::vector<uint32_t>& graphs, const std::vector<float>& c
   return std::ranges::count_if(graphs, [&](uint32_t graph) { return classes[graph] == of; });
 }
 
-TEST(CrossValidation, FoldsAreStratifiedAndPartTheSet) {
+TEST(spec::CrossValidation, FoldsAreStratifiedAndPartTheSet) {
   const std::vector<float> classes = Classes();
   for (const int64_t folds : {3, 10}) {
     SCOPED_TRACE(folds);
@@ -66,14 +66,14 @@ TEST(CrossValidation, FoldsAreStratifiedAndPartTheSet) {
   }
 }
 
-TEST(CrossValidation, FollowsFromTheSeed) {
+TEST(spec::CrossValidation, FollowsFromTheSeed) {
   const std::vector<float> classes = Classes();
-  const CrossValidation first{.folds = 5, .fold = 2, .seed = 1}, other{.folds = 5, .fold = 2, .seed = 2};
+  const spec::CrossValidation first{.folds = 5, .fold = 2, .seed = 1}, other{.folds = 5, .fold = 2, .seed = 2};
   EXPECT_EQ(DrawFold(first, classes), DrawFold(first, classes));
   EXPECT_NE(DrawFold(first, classes), DrawFold(other, classes));
 }
 
-TEST(CrossValidation, ASetWithAFoldDiffersInItsSplitsAlone) {
+TEST(spec::CrossValidation, ASetWithAFoldDiffersInItsSplitsAlone) {
   TempDir temp;
   Files files = {
       {"raw/num-node-list.csv", ""}, {"raw/num-edge-list.csv", ""}, {"raw/edge.csv", ""}, {"raw/graph-label.csv", ""}};

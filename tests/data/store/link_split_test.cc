@@ -54,7 +54,7 @@ TEST(LinkSplitByTime, TheLatestTestAndEveryEdgeStaysInTheMessages) {
     }
   }
   graph->view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
-  const LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
+  const spec::LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
   const auto split = SplitLinksByTime(graph, options, GoOn);
   ASSERT_TRUE(split.ok()) << split.status();
   EXPECT_EQ(EdgesOf(split->messages->view()), EdgesOf(view));
@@ -92,7 +92,7 @@ TEST(LinkSplitByTime, TheLatestTestAndEveryEdgeStaysInTheMessages) {
 
 TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
   const auto graph = SymmetricGraph();
-  const LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
+  const spec::LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
   const auto split = SplitLinks(graph, options, GoOn);
   ASSERT_TRUE(split.ok()) << split.status();
   const std::multiset<Pair> all = EdgesOf(graph->view()), left = EdgesOf(split->messages->view());
@@ -136,7 +136,7 @@ TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
 TEST(LinkSplit, FeaturesOfEdgesStayWithThem) {
   const auto graph = SymmetricGraph();
   GraphView& view = graph->view();
-  const LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
+  const spec::LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
   graph->mutable_summary().edge_features = {.type = DataType::kFloat32, .width = 1, .min = {}, .max = {}};
   view.edge_features.width = 1;
   for (const bool ids : {false, true}) {
@@ -187,8 +187,8 @@ TEST(LinkSplit, OfADirectedGraphEachDirectionIsALink) {
 
 TEST(LinkSplit, DependsOnTheSeedAndThePairAlone) {
   const auto graph = SymmetricGraph();
-  const LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
-  LinkSplitOptions other = options;
+  const spec::LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
+  spec::LinkSplitOptions other = options;
   other.seed = 6;
   EXPECT_EQ(SplitLinks(graph, options, GoOn)->links, SplitLinks(graph, options, GoOn)->links);
   EXPECT_NE(SplitLinks(graph, options, GoOn)->links, SplitLinks(graph, other, GoOn)->links);

@@ -32,7 +32,7 @@ struct Training {
   struct Output {
     Tensor prediction, labels;
   };
-  Training(nn::TensorSet& tensors, nn::Loss loss_kind, std::function<Output(const StepInputs&)> forward_step)
+  Training(nn::TensorSet& tensors, spec::Loss loss_kind, std::function<Output(const StepInputs&)> forward_step)
       : optimizer({}, tensors.parameters()),
         loss(loss_kind),
         forward(std::move(forward_step)),
@@ -56,7 +56,7 @@ struct Training {
   void Begin() { nn::CopyInto(at_begin, optimizer.state()); }
 
   nn::Optimizer optimizer;
-  const nn::Loss loss;
+  const spec::Loss loss;
   const std::function<Output(const StepInputs&)> forward;
   const std::vector<nn::NamedTensor> at_begin;
   StepProgram program;
@@ -173,7 +173,7 @@ TEST_F(CapturePeakTest, GineWithSmallGraphs) {
                                            .node = {.categories = {28}},
                                            .edge = {.categories = {4}}},
                                           7, kCpu);
-    Training training(model->tensors(), nn::Loss::kL1, [&](const StepInputs& in) -> Training::Output {
+    Training training(model->tensors(), spec::Loss::kL1, [&](const StepInputs& in) -> Training::Output {
       const auto& t = in.tensors;
       return {model->Forward({.padded_graphs = t[5].size(0),
                               .node_features = t[0],
@@ -196,16 +196,16 @@ TEST_F(CapturePeakTest, GineWithSmallGraphs) {
 
 TEST_F(CapturePeakTest, GcnOnAWholeGraph) {
   const nn::Plan plan{.real = {3000}, .padded = {3000}, .padded_edges = 40'000, .whole = true, .width = 128};
-  const auto model = nn::MakeNodeModel({.model = {.architecture = nn::Architecture::kGcn,
-                                                  .level = nn::ModelLevel::kNode,
+  const auto model = nn::MakeNodeModel({.model = {.architecture = spec::Architecture::kGcn,
+                                                  .level = spec::ModelLevel::kNode,
                                                   .hidden_channels = 64,
                                                   .num_layers = 2,
                                                   .dropout = 0.5,
-                                                  .norm = nn::Norm::kNone},
+                                                  .norm = spec::Norm::kNone},
                                         .in_channels = plan.width,
                                         .num_outputs = nn::kBlockClasses},
                                        7, kCpu);
-  Training training(model->tensors(), nn::Loss::kCrossEntropy, [&](const StepInputs& in) -> Training::Output {
+  Training training(model->tensors(), spec::Loss::kCrossEntropy, [&](const StepInputs& in) -> Training::Output {
     const auto& t = in.tensors;
     return {model->Forward({.row_ends = {3000, 3000, 3000},
                             .features = t[0],

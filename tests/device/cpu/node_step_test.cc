@@ -20,7 +20,7 @@ namespace {
 
 using at::Tensor;
 using graphcache::StepInputs;
-using nn::Architecture;
+using spec::Architecture;
 using Tensors = std::vector<Tensor>;
 
 const c10::Device kCpuDevice(c10::kCPU);
@@ -37,11 +37,11 @@ class Trainer {
   explicit Trainer(const Case& c)
       : case_(c),
         model_(nn::MakeNodeModel({.model = {.architecture = c.architecture,
-                                            .level = nn::ModelLevel::kNode,
+                                            .level = spec::ModelLevel::kNode,
                                             .hidden_channels = 8,
                                             .num_layers = 2,
                                             .dropout = 0.4,
-                                            .norm = nn::Norm::kNone},
+                                            .norm = spec::Norm::kNone},
                                   .in_channels = c.plan.width,
                                   .num_outputs = nn::kBlockClasses},
                                  7, kCpuDevice)),
@@ -72,7 +72,7 @@ class Trainer {
     int64_t end = 0;
     for (const int64_t rows : case_.plan.padded) b.row_ends.push_back(end += rows);
     const nn::LossTerms terms =
-        nn::ComputeLoss(nn::Loss::kCrossEntropy, model_->Forward(b, Mode::kTrain), b.labels, class_weights_);
+        nn::ComputeLoss(spec::Loss::kCrossEntropy, model_->Forward(b, Mode::kTrain), b.labels, class_weights_);
     optimizer_.Step(torch::autograd::grad({terms.mean}, optimizer_.parameters()));
     return {terms.mean.detach(), terms.sum, terms.count};
   }

@@ -27,7 +27,7 @@ using at::Tensor;
 
 constexpr float kNoTarget = std::numeric_limits<float>::quiet_NaN();
 
-GraphModelOptions Options(int64_t hidden = 16, int64_t layers = 3, Pooling pooling = Pooling::kMean,
+GraphModelOptions Options(int64_t hidden = 16, int64_t layers = 3, spec::Pooling pooling = spec::Pooling::kMean,
                           double dropout = 0.3) {
   return {.model = {.hidden_channels = hidden, .num_layers = layers, .pooling = pooling, .dropout = dropout},
           .node = {.categories = {7, 3}},
@@ -76,18 +76,18 @@ void ToDouble(GraphModel& model) {
 // Every architecture, with parts of every kind.
 std::vector<std::pair<std::string, GraphModelOptions>> AllOptions() {
   std::vector<std::pair<std::string, GraphModelOptions>> all;
-  for (const ModelTraits& traits : kModels) {
+  for (const spec::ModelTraits& traits : spec::kModels) {
     if (!traits.of_graphs) continue;
     GraphModelOptions plain = Options();
     plain.model.architecture = traits.architecture;
     GraphModelOptions joined = plain, virtual_node = plain;
-    joined.model.norm = Norm::kLayer;
+    joined.model.norm = spec::Norm::kLayer;
     joined.model.residual = true;
-    joined.model.jumping_knowledge = JumpingKnowledge::kCat;
+    joined.model.jumping_knowledge = spec::JumpingKnowledge::kCat;
     joined.edge = {.categories = {}, .float_columns = 0};
     virtual_node.model.virtual_node = true;
-    virtual_node.model.norm = Norm::kNone;
-    virtual_node.model.jumping_knowledge = JumpingKnowledge::kMax;
+    virtual_node.model.norm = spec::Norm::kNone;
+    virtual_node.model.jumping_knowledge = spec::JumpingKnowledge::kMax;
     if (traits.has_heads) virtual_node.model.heads = 4;
     const std::string name(traits.name);
     all.emplace_back(name, plain);
@@ -118,7 +118,8 @@ TEST(GraphSetModel, OnePaddedStepAgreesWithTheExactOne) {
       GraphModel* const models[] = {exact.get(), padded.get()};
       double losses[2];
       for (int i = 0; i < 2; ++i) {
-        const LossTerms terms = ComputeLoss(Loss::kL1, models[i]->Forward(batches[i], Mode::kTrain), batches[i].labels);
+        const LossTerms terms =
+            ComputeLoss(spec::Loss::kL1, models[i]->Forward(batches[i], Mode::kTrain), batches[i].labels);
         terms.mean.backward();
         losses[i] = terms.mean.item<double>();
       }
@@ -140,23 +141,23 @@ TEST(GraphSetModel, OnePaddedStepAgreesWithTheExactOne) {
 // Each padding edge leads from the last row to itself: without a norm, or with one that is fixed, their sums over so
 // many layers are beyond any float.
 TEST(GraphSetModel, ManyPaddingEdgesInManyLayersLeaveFiniteGradients) {
-  for (const Architecture architecture : {Architecture::kGin, Architecture::kGine}) {
-    for (const Norm norm : {Norm::kNone, Norm::kBatch}) {
-      for (const Lowering lowering : {Lowering::kAuto, Lowering::kPlain}) {
+  for (const spec::Architecture architecture : {spec::Architecture::kGin, spec::Architecture::kGine}) {
+    for (const spec::Norm norm : {spec::Norm::kNone, spec::Norm::kBatch}) {
+      for (const spec::Lowering lowering : {spec::Lowering::kAuto, spec::Lowering::kPlain}) {
         const LoweringScope scope(lowering);
-        GraphModelOptions options = Options(16, 16, Pooling::kMean, /*dropout=*/0);
+        GraphModelOptions options = Options(16, 16, spec::Pooling::kMean, /*dropout=*/0);
         options.model.architecture = architecture;
         options.model.norm = norm;
         const auto exact = Make(options), padded = Make(options);
         for (GraphModel* const model : {exact.get(), padded.get()}) {
-          if (norm == Norm::kBatch) {
+          if (norm == spec::Norm::kBatch) {
             ASSERT_TRUE(model->tensors().Fix({"norms"}).ok());
           }
         }
         const GraphShape real{20, 40, 2};
         const GraphSetBatch batches[] = {MakeBatch(real, {21, 40, 3}, 11), MakeBatch(real, {22, 20'000, 4}, 11)};
-        ComputeLoss(Loss::kL1, exact->Forward(batches[0], Mode::kTrain), batches[0].labels).mean.backward();
-        ComputeLoss(Loss::kL1, padded->Forward(batches[1], Mode::kTrain), batches[1].labels).mean.backward();
+        ComputeLoss(spec::Loss::kL1, exact->Forward(batches[0], Mode::kTrain), batches[0].labels).mean.backward();
+        ComputeLoss(spec::Loss::kL1, padded->Forward(batches[1], Mode::kTrain), batches[1].labels).mean.backward();
         for (size_t p = 0; p < exact->tensors().parameters().size(); ++p) {
           const NamedTensor &a = exact->tensors().parameters()[p], &b = padded->tensors().parameters()[p];
           if (!a.value.grad().defined()) continue;
@@ -180,7 +181,7 @@ TEST(GraphSetModel, TwentyPaddedStepsAgreeInFloat64) {
       const GraphShape real{nodes, edges, 4};
       const auto run = [&](GraphModel& model, Optimizer& optimizer, GraphShape shape) {
         const GraphSetBatch batch = MakeBatch(real, shape, step, at::kDouble);
-        const Tensor loss = ComputeLoss(Loss::kMse, model.Forward(batch, Mode::kTrain), batch.labels).mean;
+        const Tensor loss = ComputeLoss(spec::Loss::kMse, model.Forward(batch, Mode::kTrain), batch.labels).mean;
         optimizer.Step(torch::autograd::grad({loss}, optimizer.parameters()));
       };
       run(*exact, exact_optimizer, {nodes + 1, edges, 5});
@@ -197,7 +198,7 @@ TEST(GraphSetModel, TwentyPaddedStepsAgreeInFloat64) {
 }
 
 TEST(GraphSetModel, EvaluationDoesNotSeePaddingAndChangesNothing) {
-  for (const Pooling pooling : {Pooling::kMean, Pooling::kSum}) {
+  for (const spec::Pooling pooling : {spec::Pooling::kMean, spec::Pooling::kSum}) {
     for (auto [name, options] : AllOptions()) {
       SCOPED_TRACE(name);
       options.model.pooling = pooling;
@@ -207,7 +208,7 @@ TEST(GraphSetModel, EvaluationDoesNotSeePaddingAndChangesNothing) {
       const std::vector<NamedTensor> before = Clone(model->tensors().All());
       const Tensor exact = model->Forward(MakeBatch({30, 60, 3}, {31, 60, 4}, 9), Mode::kEval).narrow(0, 0, 3);
       const Tensor padded = model->Forward(MakeBatch({30, 60, 3}, {90, 200, 12}, 9), Mode::kEval).narrow(0, 0, 3);
-      EXPECT_TRUE(at::allclose(exact, padded, 1e-5, 1e-5)) << kPoolingNames.Name(pooling);
+      EXPECT_TRUE(at::allclose(exact, padded, 1e-5, 1e-5)) << spec::kPoolingNames.Name(pooling);
       for (size_t i = 0; i < before.size(); ++i) {
         EXPECT_TRUE(at::equal(before[i].value, model->tensors().All()[i].value)) << before[i].name;
       }
@@ -232,7 +233,7 @@ TEST(GraphSetModel, TakesFloatFeaturesAndNone) {
     batch.edge_features = Tensor();
     const Tensor out = model->Forward(batch, Mode::kTrain);
     EXPECT_EQ(out.sizes(), at::IntArrayRef({4, 2}));
-    ComputeLoss(Loss::kL1, out, batch.labels).mean.backward();
+    ComputeLoss(spec::Loss::kL1, out, batch.labels).mean.backward();
     for (const NamedTensor& p : model->tensors().parameters()) {
       EXPECT_TRUE(p.value.grad().defined()) << p.name;
     }
@@ -241,8 +242,8 @@ TEST(GraphSetModel, TakesFloatFeaturesAndNone) {
 
 TEST(GraphSetModel, OtherEdgeFeaturesChangeTheOutputOfModelsThatReadThem) {
   for (const auto& [name, options] : AllOptions()) {
-    const bool reads =
-        options.model.architecture == Architecture::kGine || options.model.architecture == Architecture::kGatv2;
+    const bool reads = options.model.architecture == spec::Architecture::kGine ||
+                       options.model.architecture == spec::Architecture::kGatv2;
     if (options.edge.categories.empty()) continue;
     const at::NoGradGuard no_grad;
     const auto model = Make(options);

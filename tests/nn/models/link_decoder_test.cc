@@ -8,7 +8,7 @@ namespace {
 
 TEST(LinkDecoder, DotIsTheDotProduct) {
   TensorSet tensors;
-  const LinkDecoder decoder(LinkScore::kDot, 3, 1, at::kCPU, tensors);
+  const LinkDecoder decoder(spec::LinkScore::kDot, 3, 1, at::kCPU, tensors);
   const at::Tensor x = at::arange(12, at::kFloat).reshape({4, 3});
   const at::Tensor scores = decoder(x, {at::tensor({0, 3, 2}, at::kLong), at::tensor({1, 3, 0}, at::kLong)});
   EXPECT_TRUE(at::equal(scores, at::tensor({14.0F, 302.0F, 23.0F}).unsqueeze(1)));
@@ -17,11 +17,11 @@ TEST(LinkDecoder, DotIsTheDotProduct) {
 
 TEST(LinkDecoder, MlpIsTwoLayersOfTheProduct) {
   TensorSet tensors;
-  const LinkDecoder decoder(LinkScore::kMlp, 3, 1, at::kCPU, tensors);
+  const LinkDecoder decoder(spec::LinkScore::kMlp, 3, 1, at::kCPU, tensors);
   ASSERT_EQ(tensors.parameters().size(), 4U);
   EXPECT_EQ(tensors.parameters()[0].name, "decoder.lins.0.weight");
   EXPECT_EQ(tensors.parameters()[3].name, "decoder.lins.1.bias");
-  EXPECT_EQ(tensors.num_parameter_values(), LinkDecoder::Parameters(LinkScore::kMlp, 3));
+  EXPECT_EQ(tensors.num_parameter_values(), LinkDecoder::Parameters(spec::LinkScore::kMlp, 3));
   const auto& p = tensors.parameters();
   const at::Tensor x = at::sin(at::arange(12, at::kFloat)).reshape({4, 3});
   const at::Tensor scores = decoder(x, {at::tensor({0, 2}, at::kLong), at::tensor({1, 3}, at::kLong)});

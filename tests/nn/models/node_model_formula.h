@@ -128,19 +128,19 @@ inline Tensor Reference(NodeModel& model, const NodeModelOptions& options, const
   for (int64_t l = 0; l < options.model.num_layers; ++l) {
     const std::string conv = "convs." + std::to_string(l);
     const auto parameter = [&](const char* name) { return Parameter(model, conv + name).to(at::kDouble); };
-    if (options.model.architecture == Architecture::kSage) {
+    if (options.model.architecture == spec::Architecture::kSage) {
       const Tensor mean = counts.mm(h) / counts.sum(1, true).clamp_min(1);
       h = mean.mm(parameter(".lin_l.weight").t()) + parameter(".lin_l.bias") + h.mm(parameter(".lin_r.weight").t());
-    } else if (options.model.architecture == Architecture::kGin) {
+    } else if (options.model.architecture == spec::Architecture::kGin) {
       const Tensor sum = counts.mm(h) + h;
       const Tensor inner = (sum.mm(parameter(".nn.lins.0.weight").t()) + parameter(".nn.lins.0.bias")).relu();
       h = inner.mm(parameter(".nn.lins.1.weight").t()) + parameter(".nn.lins.1.bias");
-    } else if (options.model.architecture == Architecture::kGine) {
+    } else if (options.model.architecture == spec::Architecture::kGine) {
       h = GineOf(EdgesOf(model, options, block), h, parameter);
     } else if (options.edge.has_features()) {
       h = AttendedEdges(options.model.heads, l + 1 < options.model.num_layers, EdgesOf(model, options, block), h,
                         parameter);
-    } else if (options.model.architecture == Architecture::kGatv2) {
+    } else if (options.model.architecture == spec::Architecture::kGatv2) {
       h = Attended(options.model.heads, l + 1 < options.model.num_layers, counts, h, parameter);
     } else {
       // add_remaining_self_loops, then D^-1/2 A D^-1/2.

@@ -28,33 +28,34 @@ using at::Tensor;
 
 // An architecture, and what it reads of edges.
 struct Kind {
-  Kind(Architecture of, EncoderInput of_edges = {})  // NOLINT(google-explicit-constructor)
+  Kind(spec::Architecture of, EncoderInput of_edges = {})  // NOLINT(google-explicit-constructor)
       : architecture(of), edge(std::move(of_edges)) {}
-  operator Architecture() const { return architecture; }  // NOLINT(google-explicit-constructor)
+  operator spec::Architecture() const { return architecture; }  // NOLINT(google-explicit-constructor)
   std::string name() const {
-    return std::string(kArchitectureNames.Name(architecture)) + (edge.float_columns > 0    ? ", floats of edges"
-                                                                 : edge.categories.empty() ? ""
-                                                                                           : ", categories of edges");
+    return std::string(spec::kArchitectureNames.Name(architecture)) + (edge.float_columns > 0 ? ", floats of edges"
+                                                                       : edge.categories.empty()
+                                                                           ? ""
+                                                                           : ", categories of edges");
   }
   Plan With(Plan plan) const {
     plan.edge_columns = edge.float_columns > 0 ? edge.float_columns : std::ssize(edge.categories);
     plan.edge_categories = edge.categories.empty() ? 0 : edge.categories.front();
     return plan;
   }
-  Architecture architecture;
+  spec::Architecture architecture;
   EncoderInput edge;
 };
 
 NodeModelOptions Options(const Kind& kind, int64_t in = 6, int64_t hidden = 8, int64_t layers = 2,
                          double dropout = 0.3) {
-  const Architecture architecture = kind;
+  const spec::Architecture architecture = kind;
   return {.model = {.architecture = architecture,
-                    .level = ModelLevel::kNode,
+                    .level = spec::ModelLevel::kNode,
                     .hidden_channels = hidden,
                     .num_layers = layers,
                     .dropout = dropout,
-                    .heads = architecture == Architecture::kGatv2 && hidden % 2 == 0 ? 2 : 1,
-                    .norm = Norm::kNone},
+                    .heads = architecture == spec::Architecture::kGatv2 && hidden % 2 == 0 ? 2 : 1,
+                    .norm = spec::Norm::kNone},
           .in_channels = in,
           .num_outputs = kBlockClasses,
           .edge = kind.edge};
@@ -64,16 +65,16 @@ void ToDouble(NodeModel& model) {
   for (const NamedTensor& t : model.tensors().All()) Tensor(t.value).set_data(t.value.detach().to(at::kDouble));
 }
 
-const Kind kAll[] = {Architecture::kSage,
-                     Architecture::kGcn,
-                     Architecture::kGin,
-                     Architecture::kGatv2,
-                     {Architecture::kGatv2, {.float_columns = 3}},
-                     {Architecture::kGatv2, {.categories = {5, 5}}},
-                     {Architecture::kGine, {.float_columns = 3}},
-                     {Architecture::kGine, {.categories = {5, 5}}},
+const Kind kAll[] = {spec::Architecture::kSage,
+                     spec::Architecture::kGcn,
+                     spec::Architecture::kGin,
+                     spec::Architecture::kGatv2,
+                     {spec::Architecture::kGatv2, {.float_columns = 3}},
+                     {spec::Architecture::kGatv2, {.categories = {5, 5}}},
+                     {spec::Architecture::kGine, {.float_columns = 3}},
+                     {spec::Architecture::kGine, {.categories = {5, 5}}},
                      // More combinations than one table holds.
-                     {Architecture::kGine, {.categories = {5, 5, 5}}}};
+                     {spec::Architecture::kGine, {.categories = {5, 5, 5}}}};
 
 struct Shape {
   const char* why;
@@ -123,7 +124,7 @@ TEST(NodeModel, ForwardIsTheFormula) {
 // As a batcher makes the first layer's means (data/batching/block_batch.h).
 TEST(NodeModel, SumsThatAreMadeBeforehandChangeNothing) {
   for (const int64_t layers : {2, 3}) {
-    const NodeModelOptions options = Options(Architecture::kSage, 6, 8, layers);
+    const NodeModelOptions options = Options(spec::Architecture::kSage, 6, 8, layers);
     const std::vector<int64_t> segments(static_cast<size_t>(layers) + 1, 9);
     const NodeBlock block = MakeBlock({.real = segments, .padded = segments}, layers, 4);
     const int64_t rows = block.row_ends[static_cast<size_t>(layers) - 1];
@@ -154,9 +155,10 @@ TEST(NodeModel, LayerWiseInferenceEqualsForward) {
         if (!shape.plan.whole) continue;
         NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
         options.model.residual = parts > 0;
-        options.model.norm = parts > 0 ? Norm::kLayer : Norm::kNone;
-        options.model.jumping_knowledge = std::array{JumpingKnowledge::kLast, JumpingKnowledge::kCat,
-                                                     JumpingKnowledge::kMax, JumpingKnowledge::kLast}[parts];
+        options.model.norm = parts > 0 ? spec::Norm::kLayer : spec::Norm::kNone;
+        options.model.jumping_knowledge =
+            std::array{spec::JumpingKnowledge::kLast, spec::JumpingKnowledge::kCat, spec::JumpingKnowledge::kMax,
+                       spec::JumpingKnowledge::kLast}[parts];
         const auto model = MakeNodeModel(options, 4, at::kCPU);
         const NodeBlock block = MakeBlock(architecture.With(shape.plan), shape.layers, 8);
         const int64_t rows = block.row_ends[0], step = 7;
@@ -181,7 +183,7 @@ TEST(NodeModel, LayerWiseInferenceEqualsForward) {
         for (int64_t l = 0; l < shape.layers; ++l) {
           std::vector<Tensor> projected, outputs;
           for (NodeModel::Chunk& chunk : chunks) {
-            if (architecture == Architecture::kGcn) chunk.inverse_sqrt_degrees = at::cat(degrees);
+            if (architecture == spec::Architecture::kGcn) chunk.inverse_sqrt_degrees = at::cat(degrees);
             const int64_t begin = chunk.first_row, end = begin + chunk.offsets.size(0) - 1;
             NodeModel::InputRows in;
             if (l > 0) {
@@ -231,21 +233,21 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
        {.real = {8, 20, 50}, .padded = {8, 20, 50}},
        {.real = {8, 20, 50}, .padded = {8, 20, 51}, .padded_edges = 150}},
   };
-  void (*const kParts[])(ModelOptions&) = {[](ModelOptions&) {},
-                                           [](ModelOptions& m) {
-                                             m.norm = Norm::kBatch;
-                                             m.jumping_knowledge = JumpingKnowledge::kCat;
-                                             m.residual = true;
-                                           },
-                                           [](ModelOptions& m) {
-                                             m.norm = Norm::kLayer;
-                                             m.input_dropout = 0.3;
-                                             m.normalize_features = true;
-                                             if (TraitsOf(m.architecture).has_aggregation) {
-                                               m.aggregation = Aggregation::kMax;
-                                             }
-                                             m.jumping_knowledge = JumpingKnowledge::kMax;
-                                           }};
+  void (*const kParts[])(spec::ModelOptions&) = {[](spec::ModelOptions&) {},
+                                                 [](spec::ModelOptions& m) {
+                                                   m.norm = spec::Norm::kBatch;
+                                                   m.jumping_knowledge = spec::JumpingKnowledge::kCat;
+                                                   m.residual = true;
+                                                 },
+                                                 [](spec::ModelOptions& m) {
+                                                   m.norm = spec::Norm::kLayer;
+                                                   m.input_dropout = 0.3;
+                                                   m.normalize_features = true;
+                                                   if (TraitsOf(m.architecture).has_aggregation) {
+                                                     m.aggregation = spec::Aggregation::kMax;
+                                                   }
+                                                   m.jumping_knowledge = spec::JumpingKnowledge::kMax;
+                                                 }};
   for (const Kind& architecture : kAll) {
     for (size_t n = 0; n < std::size(kCases) * std::size(kParts); ++n) {
       const auto& c = kCases[n % std::size(kCases)];
@@ -257,7 +259,8 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
       for (int i = 0; i < 2; ++i) {
         const auto model = MakeNodeModel(options, 3, at::kCPU);
         const NodeBlock block = MakeBlock(architecture.With(i == 0 ? c.exact : c.padded), 2, 11);
-        const LossTerms terms = ComputeLoss(Loss::kCrossEntropy, model->Forward(block, Mode::kTrain), block.labels);
+        const LossTerms terms =
+            ComputeLoss(spec::Loss::kCrossEntropy, model->Forward(block, Mode::kTrain), block.labels);
         terms.mean.backward();
         losses[i] = terms.mean.item<double>();
         parameters[i] = model->tensors().parameters();
@@ -290,7 +293,8 @@ TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
         plan.padded = padded ? std::vector<int64_t>{7, 20, 50} : plan.real;
         plan.padded_edges = padded ? 150 : 0;
         const NodeBlock block = MakeBlock(architecture.With(plan), 2, step, at::kDouble);
-        const Tensor loss = ComputeLoss(Loss::kCrossEntropy, model->Forward(block, Mode::kTrain), block.labels).mean;
+        const Tensor loss =
+            ComputeLoss(spec::Loss::kCrossEntropy, model->Forward(block, Mode::kTrain), block.labels).mean;
         optimizer.Step(torch::autograd::grad({loss}, optimizer.parameters()));
       }
       return Clone(model->tensors().All());
@@ -327,7 +331,7 @@ TEST(NodeModel, NamesAndShapesAreThoseOfPyG) {
     int64_t layers;
     Shapes want;
   } kCases[] = {
-      {Architecture::kSage,
+      {spec::Architecture::kSage,
        3,
        {{"convs.0.lin_l.weight", {8, 6}},
         {"convs.0.lin_l.bias", {8}},
@@ -338,11 +342,11 @@ TEST(NodeModel, NamesAndShapesAreThoseOfPyG) {
         {"convs.2.lin_l.weight", {3, 8}},
         {"convs.2.lin_l.bias", {3}},
         {"convs.2.lin_r.weight", {3, 8}}}},
-      {Architecture::kGcn,
+      {spec::Architecture::kGcn,
        2,
        {{"convs.0.bias", {8}}, {"convs.0.lin.weight", {8, 6}}, {"convs.1.bias", {3}}, {"convs.1.lin.weight", {3, 8}}}},
-      {Architecture::kGcn, 1, {{"convs.0.bias", {3}}, {"convs.0.lin.weight", {3, 6}}}},
-      {{Architecture::kGine, {.float_columns = 4}},
+      {spec::Architecture::kGcn, 1, {{"convs.0.bias", {3}}, {"convs.0.lin.weight", {3, 6}}}},
+      {{spec::Architecture::kGine, {.float_columns = 4}},
        1,
        {{"convs.0.eps", {1}},
         {"convs.0.lin.weight", {6, 4}},
@@ -351,7 +355,7 @@ TEST(NodeModel, NamesAndShapesAreThoseOfPyG) {
         {"convs.0.nn.lins.0.bias", {3}},
         {"convs.0.nn.lins.1.weight", {3, 3}},
         {"convs.0.nn.lins.1.bias", {3}}}},
-      {{Architecture::kGatv2, {.categories = {5}}},
+      {{spec::Architecture::kGatv2, {.categories = {5}}},
        1,
        {{"convs.0.att", {1, 2, 3}},
         {"convs.0.bias", {3}},
@@ -372,20 +376,20 @@ TEST(NodeModel, NamesAndShapesAreThoseOfPyG) {
 
 TEST(NodeModel, WeightsAreDrawnAsPyGDoes) {
   const struct {
-    Architecture architecture;
+    spec::Architecture architecture;
     const char* name;
     double bound;
   } kCases[] = {
-      {Architecture::kSage, "convs.0.lin_l.weight", 1 / std::sqrt(50.0)},
-      {Architecture::kSage, "convs.0.lin_l.bias", 1 / std::sqrt(50.0)},
-      {Architecture::kSage, "convs.0.lin_r.weight", 1 / std::sqrt(50.0)},
-      {Architecture::kGcn, "convs.0.lin.weight", std::sqrt(6.0 / (50 + 200))},
-      {Architecture::kGcn, "convs.0.bias", 0},
-      {Architecture::kGatv2, "convs.0.att", std::sqrt(6.0 / (2 + 100))},
-      {Architecture::kGatv2, "convs.0.bias", 0},
-      {Architecture::kGatv2, "convs.0.lin_l.weight", std::sqrt(6.0 / (50 + 200))},
-      {Architecture::kGatv2, "convs.0.lin_l.bias", 1 / std::sqrt(50.0)},
-      {Architecture::kGatv2, "convs.0.lin_r.bias", 1 / std::sqrt(50.0)},
+      {spec::Architecture::kSage, "convs.0.lin_l.weight", 1 / std::sqrt(50.0)},
+      {spec::Architecture::kSage, "convs.0.lin_l.bias", 1 / std::sqrt(50.0)},
+      {spec::Architecture::kSage, "convs.0.lin_r.weight", 1 / std::sqrt(50.0)},
+      {spec::Architecture::kGcn, "convs.0.lin.weight", std::sqrt(6.0 / (50 + 200))},
+      {spec::Architecture::kGcn, "convs.0.bias", 0},
+      {spec::Architecture::kGatv2, "convs.0.att", std::sqrt(6.0 / (2 + 100))},
+      {spec::Architecture::kGatv2, "convs.0.bias", 0},
+      {spec::Architecture::kGatv2, "convs.0.lin_l.weight", std::sqrt(6.0 / (50 + 200))},
+      {spec::Architecture::kGatv2, "convs.0.lin_l.bias", 1 / std::sqrt(50.0)},
+      {spec::Architecture::kGatv2, "convs.0.lin_r.bias", 1 / std::sqrt(50.0)},
   };
   for (const auto& c : kCases) {
     const auto one = MakeNodeModel(Options(c.architecture, 50, 200), 1, at::kCPU);
@@ -400,7 +404,7 @@ TEST(NodeModel, WeightsAreDrawnAsPyGDoes) {
 }
 
 TEST(NodeModel, DescribesWhatPyGNeeds) {
-  const auto model = MakeNodeModel(Options(Architecture::kSage), 1, at::kCPU);
+  const auto model = MakeNodeModel(Options(spec::Architecture::kSage), 1, at::kCPU);
   EXPECT_EQ(nlohmann::json::parse(model->Describe()),
             nlohmann::json::parse(R"({"architecture": "sage", "in_channels": 6,
     "hidden_channels": 8, "num_layers": 2, "out_channels": 3, "dropout": 0.3, "level": "node", "input_dropout": 0.0,
@@ -409,24 +413,25 @@ TEST(NodeModel, DescribesWhatPyGNeeds) {
 }
 
 TEST(NodeModel, DescribesInputsThatAreMadeOfTheEdges) {
-  NodeModelOptions options = Options(Architecture::kSage);
-  const auto described = [&](NodeInputs inputs) {
+  NodeModelOptions options = Options(spec::Architecture::kSage);
+  const auto described = [&](spec::NodeInputs inputs) {
     options.model.node_inputs = inputs;
     const nlohmann::json description = nlohmann::json::parse(MakeNodeModel(options, 1, at::kCPU)->Describe());
     return description.contains("node_inputs") ? description["node_inputs"].get<std::string>() : std::string();
   };
-  EXPECT_EQ(described(NodeInputs::kDegree), "degree");
-  EXPECT_EQ(described(NodeInputs::kConstant), "constant");
-  EXPECT_EQ(described(NodeInputs::kFeatures), "");
-  EXPECT_EQ(described(NodeInputs::kAuto), "");
+  EXPECT_EQ(described(spec::NodeInputs::kDegree), "degree");
+  EXPECT_EQ(described(spec::NodeInputs::kConstant), "constant");
+  EXPECT_EQ(described(spec::NodeInputs::kFeatures), "");
+  EXPECT_EQ(described(spec::NodeInputs::kAuto), "");
 }
 
 TEST(NodeModel, BlocksOfAnotherDepthAreRefused) {
-  const auto model = MakeNodeModel(Options(Architecture::kSage), 1, at::kCPU);
+  const auto model = MakeNodeModel(Options(spec::Architecture::kSage), 1, at::kCPU);
   NodeBlock block = MakeBlock({.real = {4, 6, 9}, .padded = {4, 6, 9}}, 2, 1);
   block.row_ends.pop_back();
   EXPECT_THROW(model->Forward(block, Mode::kEval), c10::Error);
-  EXPECT_THROW(MakeNodeModel(Options(Architecture::kGine), 1, at::kCPU), c10::Error) << "without features of edges";
+  EXPECT_THROW(MakeNodeModel(Options(spec::Architecture::kGine), 1, at::kCPU), c10::Error)
+      << "without features of edges";
 }
 
 }  // namespace

@@ -11,17 +11,17 @@ struct Sizes {
 };
 constexpr Sizes kSizes[] = {{64, 4, 20, 3}, {16, 1, 100, 7}, {128, 2, 5, 40}};
 
-GraphModelOptions GraphOptions(const ModelOptions& model, const Sizes& s) {
+GraphModelOptions GraphOptions(const spec::ModelOptions& model, const Sizes& s) {
   return {.model = model, .node = {.categories = {28, 4}}, .edge = {.float_columns = s.in}, .num_targets = s.out};
 }
-NodeModelOptions NodeOptions(const ModelOptions& model, const Sizes& s, const EncoderInput& edge = {}) {
+NodeModelOptions NodeOptions(const spec::ModelOptions& model, const Sizes& s, const EncoderInput& edge = {}) {
   return {.model = model, .in_channels = s.in, .num_outputs = s.out, .edge = edge};
 }
 // Returns what models of nodes may read of edges.
-std::vector<EncoderInput> EdgesOf(EdgeUse use) {
+std::vector<EncoderInput> EdgesOf(spec::EdgeUse use) {
   std::vector<EncoderInput> edges;
-  if (use != EdgeUse::kNeeded) edges.emplace_back();
-  if (use != EdgeUse::kNone) edges.insert(edges.end(), {{.float_columns = 3}, {.categories = {4, 9}}});
+  if (use != spec::EdgeUse::kNeeded) edges.emplace_back();
+  if (use != spec::EdgeUse::kNone) edges.insert(edges.end(), {{.float_columns = 3}, {.categories = {4, 9}}});
   return edges;
 }
 StepRows Rows(int64_t layers) {
@@ -29,12 +29,12 @@ StepRows Rows(int64_t layers) {
 }
 
 // Every combination of the parts that add parameters.
-std::vector<ModelOptions> AllOptions(const ModelTraits& traits, ModelLevel level, const Sizes& s) {
-  std::vector<ModelOptions> all;
-  for (const auto& [norm, norm_name] : kNormNames.rows) {
-    for (const auto& [joined, joined_name] : kJumpingKnowledgeNames.rows) {
+std::vector<spec::ModelOptions> AllOptions(const spec::ModelTraits& traits, spec::ModelLevel level, const Sizes& s) {
+  std::vector<spec::ModelOptions> all;
+  for (const auto& [norm, norm_name] : spec::kNormNames.rows) {
+    for (const auto& [joined, joined_name] : spec::kJumpingKnowledgeNames.rows) {
       for (const bool virtual_node : {false, true}) {
-        if (virtual_node && level == ModelLevel::kNode) continue;
+        if (virtual_node && level == spec::ModelLevel::kNode) continue;
         for (const int64_t heads : {1, 4}) {
           if (heads > 1 && !traits.has_heads) continue;
           all.push_back({.architecture = traits.architecture,
@@ -53,7 +53,7 @@ std::vector<ModelOptions> AllOptions(const ModelTraits& traits, ModelLevel level
 }
 
 template <class Options, class Model>
-void ExpectCounted(const Options& options, Model& model, const ModelTraits& traits) {
+void ExpectCounted(const Options& options, Model& model, const spec::ModelTraits& traits) {
   const std::string description = model.Describe();
   EXPECT_NE(description.find("\"" + std::string(traits.name) + "\""), std::string::npos) << description;
   EXPECT_EQ(CostOf(options, Rows(options.model.num_layers)).parameters,
@@ -62,12 +62,12 @@ void ExpectCounted(const Options& options, Model& model, const ModelTraits& trai
 }
 
 TEST(Registry, EveryModelIsMadeAndItsParametersAreCounted) {
-  for (const ModelTraits& traits : kModels) {
+  for (const spec::ModelTraits& traits : spec::kModels) {
     for (const Sizes& sizes : kSizes) {
-      for (const ModelLevel level : {ModelLevel::kGraph, ModelLevel::kNode}) {
+      for (const spec::ModelLevel level : {spec::ModelLevel::kGraph, spec::ModelLevel::kNode}) {
         if (!traits.Serves(level) || traits.walks) continue;
-        for (const ModelOptions& model : AllOptions(traits, level, sizes)) {
-          if (level == ModelLevel::kGraph) {
+        for (const spec::ModelOptions& model : AllOptions(traits, level, sizes)) {
+          if (level == spec::ModelLevel::kGraph) {
             const GraphModelOptions options = GraphOptions(model, sizes);
             const auto made = MakeGraphModel(options, 1, at::kCPU);
             ExpectCounted(options, *made, traits);
@@ -85,7 +85,7 @@ TEST(Registry, EveryModelIsMadeAndItsParametersAreCounted) {
 }
 
 TEST(Registry, AModelThatNeedsFeaturesOfEdgesIsRefusedByNameWithoutThem) {
-  const ModelOptions gine{.architecture = Architecture::kGine, .level = ModelLevel::kNode};
+  const spec::ModelOptions gine{.architecture = spec::Architecture::kGine, .level = spec::ModelLevel::kNode};
   try {
     MakeNodeModel(NodeOptions(gine, kSizes[0]), 1, at::kCPU);
     ADD_FAILURE() << "gine was made";

@@ -57,7 +57,7 @@ struct ProductLeaves {
 
 OpOutcome RunRoundedMlp(const ProductShape& shape) {
   const ProductLeaves l(shape);
-  const LoweringScope scope(Lowering::kAuto, Precision::kBfloat16);
+  const LoweringScope scope(spec::Lowering::kAuto, spec::Precision::kBfloat16);
   const Tensor y = Mlp(l.x, l.w1, l.b1, l.w2, l.b2);
   torch::autograd::backward({y}, {l.grad});
   return {{"y", y.detach()},   {"x", l.x.grad()},   {"w1", l.w1.grad()},
@@ -86,9 +86,9 @@ TEST_F(Bfloat16Test, MlpsAreOfRoundedFactorsForwardAndBackward) {
   }
 }
 
-OpOutcome RunRoundedLinear(const ProductShape& shape, Lowering lowering, bool bias) {
+OpOutcome RunRoundedLinear(const ProductShape& shape, spec::Lowering lowering, bool bias) {
   const ProductLeaves l(shape);
-  const LoweringScope scope(lowering, Precision::kBfloat16);
+  const LoweringScope scope(lowering, spec::Precision::kBfloat16);
   const Tensor y = LinearRows(l.x, l.w1, bias ? l.b1 : Tensor());
   at::manual_seed(7);
   torch::autograd::backward({y}, {at::randn_like(y)});
@@ -106,9 +106,10 @@ TEST_F(Bfloat16Test, LinearMapsAreOfRoundedFactors) {
       const OpOutcome expected = {{"y", Single(y)},
                                   {"x", Single(Rounded(g).mm(Rounded(l.w1)))},
                                   {"w1", Single(Rounded(g).t().mm(Rounded(l.x)))}};
-      ExpectClose(RunRoundedLinear(shape, Lowering::kAuto, bias), expected, 1e-6, shape.why);
+      ExpectClose(RunRoundedLinear(shape, spec::Lowering::kAuto, bias), expected, 1e-6, shape.why);
       // PyTorch's own rounds its results too.
-      ExpectClose(RunRoundedLinear(shape, Lowering::kPlain, bias), expected, 8e-3, std::string(shape.why) + ", plain");
+      ExpectClose(RunRoundedLinear(shape, spec::Lowering::kPlain, bias), expected, 8e-3,
+                  std::string(shape.why) + ", plain");
     }
   }
 }
@@ -150,7 +151,7 @@ struct RoundedLayer {
 };
 
 TEST_F(Bfloat16Test, AFusedLayerIsWhatItsPartsAre) {
-  const LoweringScope scope(Lowering::kAuto, Precision::kBfloat16);
+  const LoweringScope scope(spec::Lowering::kAuto, spec::Precision::kBfloat16);
   const RoundedLayer fused, parts;
   const Tensor product = Mlp(SumGineMessages(parts.x, parts.edges), parts.w.w1, parts.w.b1, parts.w.w2, parts.w.b2);
   const Tensor expected = MaskedBatchNormRelu(product, parts.real, parts.w.norm_weight, parts.w.norm_bias,
@@ -167,7 +168,7 @@ TEST_F(Bfloat16Test, AFusedLayerIsWhatItsPartsAre) {
 }
 
 TEST_F(Bfloat16Test, TheNumberOfThreadsChangesNoBitOfALayer) {
-  const LoweringScope scope(Lowering::kAuto, Precision::kBfloat16);
+  const LoweringScope scope(spec::Lowering::kAuto, spec::Precision::kBfloat16);
   ExpectEqualByThreads(
       [] {
         const RoundedLayer layer;
@@ -177,7 +178,7 @@ TEST_F(Bfloat16Test, TheNumberOfThreadsChangesNoBitOfALayer) {
 }
 
 TEST_F(Bfloat16Test, WhatIsNoNumberStaysNone) {
-  const LoweringScope scope(Lowering::kAuto, Precision::kBfloat16);
+  const LoweringScope scope(spec::Lowering::kAuto, spec::Precision::kBfloat16);
   Tensor x = at::ones({3, 40});
   x[1][7] = std::numeric_limits<float>::quiet_NaN();
   const Tensor weight = at::ones({50, 40}), bias = at::zeros({50});
@@ -188,7 +189,7 @@ TEST_F(Bfloat16Test, WhatIsNoNumberStaysNone) {
 }
 
 TEST_F(Bfloat16Test, Float64IsNotRounded) {
-  const LoweringScope scope(Lowering::kAuto, Precision::kBfloat16);
+  const LoweringScope scope(spec::Lowering::kAuto, spec::Precision::kBfloat16);
   const auto options = at::TensorOptions().dtype(at::kDouble);
   const Tensor x = at::full({2, 3}, 1.001, options), weight = at::ones({4, 3}, options);
   EXPECT_TRUE(at::allclose(LinearRows(x, weight), at::full({2, 4}, 3.003, options), 1e-12, 1e-12));

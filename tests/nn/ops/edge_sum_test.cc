@@ -71,7 +71,7 @@ TEST(EdgeSum, AgreesWithTheOperatorsOfPyTorch) {
     const std::string why =
         std::to_string(c.targets) + " x " + std::to_string(c.width) + ", " + std::to_string(c.codes) + " codes";
     const OpOutcome fused = RunEdgeSum(c);
-    for (const Lowering lowering : {Lowering::kPlain, Lowering::kShapeFree}) {
+    for (const spec::Lowering lowering : {spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
       const LoweringScope scope(lowering);
       ExpectClose(fused, RunEdgeSum(c), c.type == at::kFloat ? 1e-6 : 1e-13, why);
     }
@@ -92,7 +92,7 @@ TEST(EdgeSum, RowsMayBeginAnywhere) {
   const Tensor messages = (x.index_select(0, edges.sources) + rows).relu();
   const Tensor want = x.narrow(0, 5, 3).index_add(0, at::tensor({0, 0, 2, 2}, at::kLong), messages);
   EXPECT_TRUE(EdgeSum(x, edges).allclose(want, 0, 1e-14));
-  const LoweringScope scope(Lowering::kPlain);
+  const LoweringScope scope(spec::Lowering::kPlain);
   EXPECT_TRUE(EdgeSum(x, edges).allclose(want, 0, 1e-14));
 }
 

@@ -55,11 +55,11 @@ TEST(CombinedCategories, AreTheSumsOfTheirTables) {
 TEST(PoolRows, AgreesWithIndexAdd) {
   const Tensor graph = at::tensor({0, 0, 0, 2, 3, 3}, at::kLong);  // graphs 1 and 4 have no row
   const Tensor grad = at::randn({5, 7}, at::kDouble), sizes = at::tensor({3, 1, 1, 2, 1}, at::kDouble).unsqueeze(1);
-  for (const Pooling pooling : {Pooling::kSum, Pooling::kMean}) {
+  for (const spec::Pooling pooling : {spec::Pooling::kSum, spec::Pooling::kMean}) {
     const Tensor x = Leaf(at::randn({6, 7}, at::kDouble)), z = Leaf(x);
     const Tensor y = PoolRows(x, graph, 5, pooling);
     Tensor expected = at::zeros({5, 7}, at::kDouble).index_add(0, graph, z);
-    if (pooling == Pooling::kMean) expected = expected / sizes;
+    if (pooling == spec::Pooling::kMean) expected = expected / sizes;
     EXPECT_TRUE(at::allclose(y, expected, 1e-12, 1e-12));
     torch::autograd::backward({y}, {grad});
     torch::autograd::backward({expected}, {grad});
@@ -68,7 +68,7 @@ TEST(PoolRows, AgreesWithIndexAdd) {
 }
 
 TEST(PoolRows, AGraphOutOfRangeIsAnError) {
-  EXPECT_THROW(PoolRows(at::ones({2, 3}), at::tensor({0, 5}, at::kLong), 5, Pooling::kSum), c10::Error);
+  EXPECT_THROW(PoolRows(at::ones({2, 3}), at::tensor({0, 5}, at::kLong), 5, spec::Pooling::kSum), c10::Error);
 }
 
 }  // namespace

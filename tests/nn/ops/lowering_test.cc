@@ -22,15 +22,15 @@ Tensor Values(at::IntArrayRef sizes, double phase) {
   return (at::arange(count, at::kDouble) * 0.7 + phase).sin().reshape(sizes);
 }
 
-TEST(Lowering, TheCpuIsFusedUnlessAskedOtherwise) {
+TEST(spec::Lowering, TheCpuIsFusedUnlessAskedOtherwise) {
   const Tensor x = at::zeros({1});
   EXPECT_TRUE(IsFused(x));
   EXPECT_FALSE(IsShapeFree(x));
   {
-    const LoweringScope plain(Lowering::kPlain);
+    const LoweringScope plain(spec::Lowering::kPlain);
     EXPECT_FALSE(IsFused(x));
     EXPECT_FALSE(IsShapeFree(x));
-    const LoweringScope shape_free(Lowering::kShapeFree);
+    const LoweringScope shape_free(spec::Lowering::kShapeFree);
     EXPECT_FALSE(IsFused(x));
     EXPECT_TRUE(IsShapeFree(x));
   }
@@ -66,9 +66,9 @@ std::vector<Piece> Pieces() {
   };
 }
 
-TEST(Lowering, PiecesAndTheirGradientsAreThePlainOnes) {
+TEST(spec::Lowering, PiecesAndTheirGradientsAreThePlainOnes) {
   for (const Piece& piece : Pieces()) {
-    const auto run = [&piece](Lowering lowering) {
+    const auto run = [&piece](spec::Lowering lowering) {
       const LoweringScope scope(lowering);
       std::vector<Tensor> leaves;
       leaves.reserve(piece.inputs.size());
@@ -78,51 +78,51 @@ TEST(Lowering, PiecesAndTheirGradientsAreThePlainOnes) {
       all.push_back(out);
       return all;
     };
-    const auto plain = run(Lowering::kPlain), shape_free = run(Lowering::kShapeFree);
+    const auto plain = run(spec::Lowering::kPlain), shape_free = run(spec::Lowering::kShapeFree);
     for (size_t i = 0; i < plain.size(); ++i) {
       EXPECT_TRUE(at::allclose(plain[i], shape_free[i], 1e-12, 1e-12)) << piece.why << ": " << i;
     }
-    const LoweringScope scope(Lowering::kShapeFree);
+    const LoweringScope scope(spec::Lowering::kShapeFree);
     ExpectGradientsOfDifferences(
         piece.inputs, [&](const auto& in) { return piece.call(in).square().sum(); }, 1e-6, 1e-8, piece.why);
   }
 }
 
-TEST(Lowering, ShapeFreeLossesAreTheFusedOnes) {
+TEST(spec::Lowering, ShapeFreeLossesAreTheFusedOnes) {
   const double missing = std::numeric_limits<double>::quiet_NaN();
   const struct {
     const char* why;
-    Loss loss;
+    spec::Loss loss;
     Tensor prediction, labels, weights;
   } kCases[] = {
       {"L1, one label missing, one met",
-       Loss::kL1,
+       spec::Loss::kL1,
        at::tensor({1.5, -2.0, 3.0, 9.0}, at::kDouble).view({4, 1}),
        at::tensor({1.0, -2.0, missing, 10.0}, at::kDouble).view({4, 1}),
        {}},
-      {"MSE", Loss::kMse, Values({4, 2}, 0), Values({4, 2}, 1), {}},
+      {"MSE", spec::Loss::kMse, Values({4, 2}, 0), Values({4, 2}, 1), {}},
       {"cross entropy with large logits",
-       Loss::kCrossEntropy,
+       spec::Loss::kCrossEntropy,
        100 * Values({4, 3}, 0),
        at::tensor({0.0, 2.0, missing, 1.0}, at::kDouble).view({4, 1}),
        {}},
-      {"weighted cross entropy", Loss::kCrossEntropy, Values({4, 3}, 0),
+      {"weighted cross entropy", spec::Loss::kCrossEntropy, Values({4, 3}, 0),
        at::tensor({0.0, 2.0, missing, 1.0}, at::kDouble).view({4, 1}), at::tensor({1.0, 2.0, 0.5}, at::kDouble)},
       {"BCE with large logits",
-       Loss::kBce,
+       spec::Loss::kBce,
        100 * Values({3, 2}, 0),
        at::tensor({0.0, 1.0, 1.0, missing, 0.0, 1.0}, at::kDouble).view({3, 2}),
        {}},
   };
   for (const auto& c : kCases) {
-    const auto run = [&c](Lowering lowering) {
+    const auto run = [&c](spec::Lowering lowering) {
       const LoweringScope scope(lowering);
       const Tensor prediction = Leaf(c.prediction);
       const LossTerms terms = ComputeLoss(c.loss, prediction, c.labels, c.weights);
       return std::vector<Tensor>{terms.mean, terms.sum, terms.count,
                                  torch::autograd::grad({terms.mean}, {prediction})[0]};
     };
-    const auto fused = run(Lowering::kAuto), shape_free = run(Lowering::kShapeFree);
+    const auto fused = run(spec::Lowering::kAuto), shape_free = run(spec::Lowering::kShapeFree);
     for (size_t i = 0; i < fused.size(); ++i) {
       EXPECT_TRUE(at::allclose(fused[i], shape_free[i], 1e-12, 1e-12)) << c.why << ": " << i;
     }

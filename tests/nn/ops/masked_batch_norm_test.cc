@@ -133,7 +133,7 @@ TEST(MaskedBatchNorm, OneRealRowIsNormalizedByTheRunningStatisticsWhichStay) {
 TEST(MaskedBatchNorm, OneRealRowAmongOthersIsNormalizedByTheRunningStatistics) {
   TensorSet tensors;
   WeightMaker weights(1, at::kCPU, tensors);
-  const RowNorm norm(weights, "norm", Norm::kBatch, 6);
+  const RowNorm norm(weights, "norm", spec::Norm::kBatch, 6);
   const Inputs in = MakeInputs(5, 6, at::kFloat);
   for (NamedTensor& t : tensors.All()) {
     const at::NoGradGuard no_grad;

@@ -23,29 +23,29 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct LossCase {
   const char* why;
-  Loss loss;
+  spec::Loss loss;
   int64_t rows, width;
   bool weighted = false;
   double missing = 0.2;  // of the labels
 };
 
 const LossCase kLossCases[] = {
-    {"L1", Loss::kL1, 33, 1},
-    {"MSE of several targets", Loss::kMse, 50, 3},
-    {"MSE over several chunks", Loss::kMse, 9000, 5},
-    {"two classes", Loss::kCrossEntropy, 33, 2},
-    {"one class", Loss::kCrossEntropy, 20, 1},
-    {"more classes than a vector has lanes", Loss::kCrossEntropy, 41, 47},
-    {"weighted classes", Loss::kCrossEntropy, 300, 10, true},
-    {"several chunks of classes", Loss::kCrossEntropy, 5000, 7, true},
-    {"a row that is more than a chunk", Loss::kCrossEntropy, 3, 5000},
-    {"no label at all", Loss::kCrossEntropy, 12, 4, true, 1},
-    {"no rows", Loss::kCrossEntropy, 0, 4},
-    {"binary", Loss::kBce, 40, 1},
-    {"binary, several targets", Loss::kBce, 31, 12},
-    {"binary, weighted", Loss::kBce, 31, 12, true},
-    {"binary, several chunks", Loss::kBce, 4000, 9, true},
-    {"binary, no label at all", Loss::kBce, 5, 3, false, 1},
+    {"L1", spec::Loss::kL1, 33, 1},
+    {"MSE of several targets", spec::Loss::kMse, 50, 3},
+    {"MSE over several chunks", spec::Loss::kMse, 9000, 5},
+    {"two classes", spec::Loss::kCrossEntropy, 33, 2},
+    {"one class", spec::Loss::kCrossEntropy, 20, 1},
+    {"more classes than a vector has lanes", spec::Loss::kCrossEntropy, 41, 47},
+    {"weighted classes", spec::Loss::kCrossEntropy, 300, 10, true},
+    {"several chunks of classes", spec::Loss::kCrossEntropy, 5000, 7, true},
+    {"a row that is more than a chunk", spec::Loss::kCrossEntropy, 3, 5000},
+    {"no label at all", spec::Loss::kCrossEntropy, 12, 4, true, 1},
+    {"no rows", spec::Loss::kCrossEntropy, 0, 4},
+    {"binary", spec::Loss::kBce, 40, 1},
+    {"binary, several targets", spec::Loss::kBce, 31, 12},
+    {"binary, weighted", spec::Loss::kBce, 31, 12, true},
+    {"binary, several chunks", spec::Loss::kBce, 4000, 9, true},
+    {"binary, no label at all", spec::Loss::kBce, 5, 3, false, 1},
 };
 
 struct LossInputs {
@@ -56,11 +56,11 @@ struct LossInputs {
 LossInputs MakeLoss(const LossCase& c, int64_t padding, at::ScalarType type) {
   at::manual_seed(c.rows * 100 + c.width);
   const auto floats = at::TensorOptions().dtype(type);
-  const bool classes = c.loss == Loss::kCrossEntropy;
+  const bool classes = c.loss == spec::Loss::kCrossEntropy;
   const int64_t targets = classes ? 1 : c.width, kinds = classes ? c.width : 2;
   const Tensor prediction = at::randn({c.rows, c.width}, floats) * 4;
   Tensor labels = at::randint(0, kinds, {c.rows, targets}, floats);
-  if (c.loss == Loss::kL1 || c.loss == Loss::kMse) labels = at::randn({c.rows, targets}, floats);
+  if (c.loss == spec::Loss::kL1 || c.loss == spec::Loss::kMse) labels = at::randn({c.rows, targets}, floats);
   labels.masked_fill_(at::rand({c.rows, targets}).lt(c.missing), kNaN);
   LossInputs in;
   in.prediction = at::cat({prediction, at::full({padding, c.width}, kNaN, floats)});
@@ -140,35 +140,36 @@ TEST(MaskedLoss, TheNumberOfThreadsChangesNoBit) {
 TEST(MaskedLoss, SumsOfManyLossesAreAccurate) {
   constexpr int64_t kRows = 1'000'000;
   const Tensor ones = at::ones({kRows, 1});
-  const auto sum = [&](Loss loss, const Tensor& prediction) {
+  const auto sum = [&](spec::Loss loss, const Tensor& prediction) {
     return MaskedLoss(loss, prediction, ones, {}).sum.item<double>() / kRows;
   };
-  EXPECT_NEAR(sum(Loss::kL1, ones * 1.1F), 0.1, 1e-7);
-  EXPECT_NEAR(sum(Loss::kBce, ones), std::log1p(std::exp(-1.0)), 1e-7);
-  EXPECT_NEAR(sum(Loss::kCrossEntropy, at::cat({ones, ones, ones}, 1)), std::log(3.0), 1e-7);
+  EXPECT_NEAR(sum(spec::Loss::kL1, ones * 1.1F), 0.1, 1e-7);
+  EXPECT_NEAR(sum(spec::Loss::kBce, ones), std::log1p(std::exp(-1.0)), 1e-7);
+  EXPECT_NEAR(sum(spec::Loss::kCrossEntropy, at::cat({ones, ones, ones}, 1)), std::log(3.0), 1e-7);
 }
 
 TEST(MaskedLoss, LargeLogitsNeitherOverflowNorVanish) {
   const Tensor logits = at::tensor({1000.0F, -1000.0F, -1000.0F, 1000.0F}).view({2, 2});
-  const LossTerms classes = MaskedLoss(Loss::kCrossEntropy, logits, at::tensor({0.0F, 0.0F}).view({2, 1}), {});
+  const LossTerms classes = MaskedLoss(spec::Loss::kCrossEntropy, logits, at::tensor({0.0F, 0.0F}).view({2, 1}), {});
   EXPECT_EQ(classes.sum.item<float>(), 2000.0F);
-  const LossTerms binary = MaskedLoss(Loss::kBce, logits, at::tensor({1.0F, 1.0F, 0.0F, 1.0F}).view({2, 2}), {});
+  const LossTerms binary = MaskedLoss(spec::Loss::kBce, logits, at::tensor({1.0F, 1.0F, 0.0F, 1.0F}).view({2, 2}), {});
   EXPECT_EQ(binary.sum.item<float>(), 1000.0F);
 }
 
 // A model that has diverged must say so.
 TEST(MaskedLoss, ANaNOfALabelledRowIsNotHidden) {
-  for (const Loss loss : {Loss::kMse, Loss::kCrossEntropy, Loss::kBce}) {
+  for (const spec::Loss loss : {spec::Loss::kMse, spec::Loss::kCrossEntropy, spec::Loss::kBce}) {
     for (const int64_t width : {3, 40}) {
       const Tensor values = at::zeros({2, width});
       values[1][width - 1] = kNaN;
       const Tensor prediction = Leaf(values);
-      const LossTerms terms = MaskedLoss(loss, prediction, at::zeros({2, loss == Loss::kCrossEntropy ? 1 : width}), {});
+      const LossTerms terms =
+          MaskedLoss(loss, prediction, at::zeros({2, loss == spec::Loss::kCrossEntropy ? 1 : width}), {});
       terms.mean.backward();
-      EXPECT_TRUE(std::isnan(terms.sum.item<float>())) << kLossNames.Name(loss) << " of " << width;
+      EXPECT_TRUE(std::isnan(terms.sum.item<float>())) << spec::kLossNames.Name(loss) << " of " << width;
       EXPECT_TRUE(std::isnan(prediction.grad()[1][width - 1].item<float>()))
-          << kLossNames.Name(loss) << " of " << width;
-      EXPECT_TRUE(prediction.grad()[0].isfinite().all().item<bool>()) << kLossNames.Name(loss) << " of " << width;
+          << spec::kLossNames.Name(loss) << " of " << width;
+      EXPECT_TRUE(prediction.grad()[0].isfinite().all().item<bool>()) << spec::kLossNames.Name(loss) << " of " << width;
     }
   }
 }
@@ -177,15 +178,15 @@ TEST(MaskedLoss, WhatDoesNotFitIsNamed) {
   const Tensor two = at::zeros({2, 2}), column = at::zeros({2, 1});
   const struct {
     const char* message;
-    Loss loss;
+    spec::Loss loss;
     Tensor prediction, labels, weights;
   } kCases[] = {
-      {"regression_loss: predictions [2, 2] and labels [2, 1]", Loss::kL1, two, column, {}},
-      {"must be [G, classes] and [G, 1]", Loss::kCrossEntropy, two, two, {}},
-      {"label 2 is none of the classes 0..1", Loss::kCrossEntropy, two, column + 2, {}},
-      {"label -1 is none of the classes 0..1", Loss::kBce, two, two - 1, {}},
-      {"cross_entropy_loss: 3 class weights for 2 classes", Loss::kCrossEntropy, two, column, at::ones({3})},
-      {"binary_cross_entropy_loss: 1 class weights for 2 classes", Loss::kBce, two, two, at::ones({1})},
+      {"regression_loss: predictions [2, 2] and labels [2, 1]", spec::Loss::kL1, two, column, {}},
+      {"must be [G, classes] and [G, 1]", spec::Loss::kCrossEntropy, two, two, {}},
+      {"label 2 is none of the classes 0..1", spec::Loss::kCrossEntropy, two, column + 2, {}},
+      {"label -1 is none of the classes 0..1", spec::Loss::kBce, two, two - 1, {}},
+      {"cross_entropy_loss: 3 class weights for 2 classes", spec::Loss::kCrossEntropy, two, column, at::ones({3})},
+      {"binary_cross_entropy_loss: 1 class weights for 2 classes", spec::Loss::kBce, two, two, at::ones({1})},
   };
   for (const auto& c : kCases) {
     try {

@@ -32,7 +32,7 @@ TEST(PairProducts, AgreesWithTheOperatorsOfPyTorch) {
                             PairCase{700, 64, 9000, at::kFloat}}) {
     const std::string why = std::to_string(c.rows) + " x " + std::to_string(c.width);
     const OpOutcome fused = RunPairs(c);
-    for (const Lowering lowering : {Lowering::kPlain, Lowering::kShapeFree}) {
+    for (const spec::Lowering lowering : {spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
       const LoweringScope scope(lowering);
       nn::ExpectClose(fused, RunPairs(c), c.type == at::kFloat ? 1e-6 : 1e-13, why);
     }

@@ -51,7 +51,7 @@ TEST(SegmentMax, AgreesWithScatterReduceAlsoWhereValuesAreEqual) {
     const std::string why = std::to_string(c.rows) + " x " + std::to_string(c.width);
     const OpOutcome fused = RunMax(c);
     {
-      const LoweringScope scope(Lowering::kPlain);
+      const LoweringScope scope(spec::Lowering::kPlain);
       nn::ExpectClose(fused, RunMax(c), c.type == at::kFloat ? 1e-6 : 1e-13, why);
     }
     ExpectEqualByThreads([&] { return RunMax(c); }, why);

@@ -138,7 +138,7 @@ TEST(SkipGram, AgreesWithTheOperatorsOfPyTorchAndGivesEqualBitsForAnyThreads) {
   for (const WalkCase& c : kCases) {
     const auto run = [&] { return RunStep(c, (c.seeds + 1) / 2); };
     const OpOutcome fused = run();
-    for (const Lowering lowering : {Lowering::kPlain, Lowering::kShapeFree}) {
+    for (const spec::Lowering lowering : {spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
       const LoweringScope scope(lowering);
       // Losses are float32 at least in one.
       ExpectClose(fused, run(), c.type == at::kFloat ? 2e-5 : 1e-6, NameOf(c));
@@ -202,12 +202,13 @@ void ReferenceSparseAdam(const Tensor& table, const Tensor& m, const Tensor& v, 
 
 TEST(SparseAdam, FollowsPyTorchsAndLeavesOtherRowsAlone) {
   for (const bool plain : {false, true}) {
-    const LoweringScope scope(plain ? Lowering::kPlain : Lowering::kAuto);
+    const LoweringScope scope(plain ? spec::Lowering::kPlain : spec::Lowering::kAuto);
     const WalkCase c{40, 19, 2, 6, {.context = 3, .per_seed = 2, .negatives = 1}};
     TensorSet tensors;
     const Tensor table = tensors.AddParameter("embedding.weight", TableOf(c));
     const Tensor want = table.detach().clone(), m = at::zeros_like(want), v = at::zeros_like(want);
-    Optimizer optimizer({.algorithm = OptimizerAlgorithm::kSparseAdam, .learning_rate = 0.05}, tensors.parameters());
+    Optimizer optimizer({.algorithm = spec::OptimizerAlgorithm::kSparseAdam, .learning_rate = 0.05},
+                        tensors.parameters());
     for (int t = 1; t <= 4; ++t) {
       // Other walks in each step: rows rest, and go on.
       const Tensor walks = (WalksOf(c, 2) * t) % 23;
@@ -229,16 +230,16 @@ TEST(SparseAdam, FollowsPyTorchsAndLeavesOtherRowsAlone) {
 TEST(SparseAdam, OtherOptimizersTakeTheSameGradientAsADenseOne) {
   const WalkCase& c = kCases[1];
   const Tensor walks = WalksOf(c, c.seeds);
-  for (const OptimizerAlgorithm algorithm : {OptimizerAlgorithm::kAdam, OptimizerAlgorithm::kSgd}) {
+  for (const spec::OptimizerAlgorithm algorithm : {spec::OptimizerAlgorithm::kAdam, spec::OptimizerAlgorithm::kSgd}) {
     TensorSet by_rows, dense;
     const Tensor a = by_rows.AddParameter("w", TableOf(c)), b = dense.AddParameter("w", TableOf(c));
-    const OptimizerOptions options{.algorithm = algorithm, .learning_rate = 0.1, .weight_decay = 0.01};
+    const spec::OptimizerOptions options{.algorithm = algorithm, .learning_rate = 0.1, .weight_decay = 0.01};
     Optimizer first(options, by_rows.parameters()), second(options, dense.parameters());
     const SkipGramStep step = SkipGram(a, walks, at::tensor({c.seeds}, at::kLong), c.layout);
     const RowGradient gradient = GradientOf(c, walks, c.seeds, step.parts);
     first.StepRows(gradient);
     second.Step({DenseGradient(gradient, c.nodes)});
-    EXPECT_TRUE(at::equal(a.detach(), b.detach())) << kOptimizerNames.Name(algorithm);
+    EXPECT_TRUE(at::equal(a.detach(), b.detach())) << spec::kOptimizerNames.Name(algorithm);
     EXPECT_FALSE(at::equal(a.detach(), TableOf(c)));
   }
 }

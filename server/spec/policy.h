@@ -9,8 +9,9 @@
 #include "base/enum_names.h"
 #include "base/mode.h"
 #include "base/status.h"
+#include "spec/field.h"
 
-namespace permafrost::graphcache {
+namespace permafrost::spec {
 
 enum class Policy {
   kAlways,        // each new shape is captured and kept
@@ -72,6 +73,50 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   bool operator==(const PolicyOptions&) const = default;
 };
 
+template <class F>
+void VisitFields(Options<PolicyOptions>, F&& f) {
+  using P = PolicyOptions;
+  f({.name = "policy", .flag = "--policy", .help = "When the graph cache keeps an executable ({})"}, &P::policy,
+    kPolicyNames);
+  f({.name = "freeze_at",
+     .accepts = UpToOr0(kMaxFreezeAt, "to derive it"),
+     .flag = "--freeze-at",
+     .help = "With exact shapes: training shapes kept before policy freeze freezes ({})",
+     .value = "N|derived"},
+    &P::freeze_at);
+  f({.name = "on_miss",
+     .flag = "--on-miss",
+     .help = "What a frozen cache does with a shape that it does not hold ({})"},
+    &P::on_miss, kOnMissNames);
+  f({.name = "shapes",
+     .flag = "--shapes",
+     .help = "One executable for every shape, for each of a few planned ones, or for each that comes; auto: dynamic or "
+             "else ladder under policy freeze ({})"},
+    &P::shapes, kShapesNames);
+  f({.name = "rungs",
+     .accepts = UpToOr0(kMaxRungs, "for 8"),
+     .flag = "--rungs",
+     .help = "Most shapes of a ladder, 1..64; of sampled blocks at most as many as there are planned rungs ({})"},
+    &P::rungs);
+  f({.name = "audit_every",
+     .accepts = UpToOr0(kMaxAuditEvery, "for no audits"),
+     .flag = "--audit-every",
+     .help = "Training steps from one audited replay to the next; 0: none ({})"},
+    &P::audit_every);
+  f({.name = "strict",
+     .flag = "--strict,!--no-strict",
+     .help = "Fail the job at a graph break, a failed audit, or, once the cache is frozen, a capture or an eager step "
+             "({})"},
+    &P::strict);
+  f({.name = "max_executables",
+     .accepts = UpToOr0(kMaxExecutables, "for no limit"),
+     .flag = "--max-executables",
+     .help =
+         "Executables of training and evaluation that the cache holds at most: ladders are cut to it, batches padded "
+         "into what is held, or run eager; 0: no limit ({})"},
+    &P::max_executables);
+}
+
 inline bool KeepsNothing(Policy policy) { return policy == Policy::kNever || policy == Policy::kClearPerStep; }
 
 // Returns whether a cache under `options` is to serve every shape of a mode by one executable. Policies that keep
@@ -91,5 +136,7 @@ inline int64_t RungsOf(const PolicyOptions& options) { return options.rungs > 0 
 
 // Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.graph_cache.").
 void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations);
+// The part of it that the rows do not say: `strict` needs a policy that keeps something.
+void CheckStrict(const PolicyOptions& options, std::string_view prefix, Violations& violations);
 
-}  // namespace permafrost::graphcache
+}  // namespace permafrost::spec

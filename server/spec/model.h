@@ -1,4 +1,4 @@
-// Describes a model, its loss and its optimizer, without torch.
+// The models and their options, without torch. Threads: values.
 #pragma once
 
 #include <array>
@@ -7,66 +7,13 @@
 #include <string_view>
 
 #include "base/enum_names.h"
+#include "spec/field.h"
+#include "spec/loss.h"
 
-namespace permafrost::nn {
+namespace permafrost::spec {
 
 enum class Pooling { kMean, kSum };
 inline constexpr EnumNames<Pooling, 2> kPoolingNames{{{{Pooling::kMean, "mean"}, {Pooling::kSum, "sum"}}}};
-
-// kCrossEntropy: one label a row, a class 0..C-1. kBce: binary cross-entropy on logits, each target by itself 0 or 1.
-enum class Loss { kL1, kMse, kCrossEntropy, kBce };
-inline constexpr EnumNames<Loss, 4> kLossNames{
-    {{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}, {Loss::kCrossEntropy, "cross-entropy"}, {Loss::kBce, "bce"}}}};
-
-// The figures that evaluation can report beside the loss; nn/metrics.h explains each.
-enum class Metric {
-  kMae,
-  kAccuracy,
-  kRocAuc,
-  kF1Macro,
-  kF1Micro,
-  kAveragePrecision,
-  kRmse,
-  kR2,
-  // These serve link prediction alone: nn/link_metrics.h.
-  kMrr,
-  kHitsAt10,
-  kHitsAt20,
-  kHitsAt50,
-  kHitsAt100
-};
-inline constexpr EnumNames<Metric, 13> kMetricNames{{{{Metric::kMae, "mae"},
-                                                      {Metric::kAccuracy, "accuracy"},
-                                                      {Metric::kRocAuc, "roc_auc"},
-                                                      {Metric::kF1Macro, "f1_macro"},
-                                                      {Metric::kF1Micro, "f1_micro"},
-                                                      {Metric::kAveragePrecision, "average_precision"},
-                                                      {Metric::kRmse, "rmse"},
-                                                      {Metric::kR2, "r2"},
-                                                      {Metric::kMrr, "mrr"},
-                                                      {Metric::kHitsAt10, "hits_at_10"},
-                                                      {Metric::kHitsAt20, "hits_at_20"},
-                                                      {Metric::kHitsAt50, "hits_at_50"},
-                                                      {Metric::kHitsAt100, "hits_at_100"}}}};
-// The metric of a job that asks for none.
-constexpr Metric MetricOf(Loss loss) {
-  switch (loss) {
-    case Loss::kCrossEntropy:
-      return Metric::kAccuracy;
-    case Loss::kBce:
-      return Metric::kRocAuc;
-    default:
-      return Metric::kMae;
-  }
-}
-constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae && metric != Metric::kRmse; }
-constexpr bool IsRanking(Metric metric) { return metric >= Metric::kMrr; }
-// Returns whether the metric says anything of what a model of graphs or nodes learned by this loss.
-constexpr bool Measures(Metric metric, Loss loss) {
-  if (IsRanking(metric)) return false;
-  const bool of_values = metric == Metric::kMae || metric == Metric::kRmse || metric == Metric::kR2;
-  return of_values == (loss == Loss::kL1 || loss == Loss::kMse);
-}
 
 // The use that a model makes of the features of edges.
 enum class EdgeUse {
@@ -153,36 +100,9 @@ enum class Precision { kFloat32, kBfloat16 };
 inline constexpr EnumNames<Precision, 2> kPrecisionNames{
     {{{Precision::kFloat32, "float32"}, {Precision::kBfloat16, "bfloat16"}}}};
 
-// kSparseAdam: Adam of the rows of a table that a step has a gradient of; others and their moments stay as they are.
-enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd, kSparseAdam };
-inline constexpr EnumNames<OptimizerAlgorithm, 4> kOptimizerNames{{{{OptimizerAlgorithm::kAdam, "adam"},
-                                                                    {OptimizerAlgorithm::kAdamW, "adamw"},
-                                                                    {OptimizerAlgorithm::kSgd, "sgd"},
-                                                                    {OptimizerAlgorithm::kSparseAdam, "sparse_adam"}}}};
-
-// kPlateau: falls where validation gets no better (train/plateau.h).
-enum class Schedule { kConstant, kCosine, kLinear, kStep, kPlateau };
-inline constexpr EnumNames<Schedule, 5> kScheduleNames{{{{Schedule::kConstant, "constant"},
-                                                         {Schedule::kCosine, "cosine"},
-                                                         {Schedule::kLinear, "linear"},
-                                                         {Schedule::kStep, "step"},
-                                                         {Schedule::kPlateau, "plateau"}}}};
-
-// Parameters that weight decay shrinks: all; those of two dimensions and more, which biases and norms are not; those of
-// the first convolution, as Kipf and Welling 2017.
-enum class WeightDecayOf { kAll, kMatrices, kFirstLayer };
-inline constexpr EnumNames<WeightDecayOf, 3> kWeightDecayOfNames{{{{WeightDecayOf::kAll, "all"},
-                                                                   {WeightDecayOf::kMatrices, "matrices"},
-                                                                   {WeightDecayOf::kFirstLayer, "first_layer"}}}};
-
 // The score of a link: the dot product of its nodes' representations, or two linear layers of their product.
 enum class LinkScore { kDot, kMlp };
 inline constexpr EnumNames<LinkScore, 2> kLinkScoreNames{{{{LinkScore::kDot, "dot"}, {LinkScore::kMlp, "mlp"}}}};
-// Returns whether the metric says anything of predicted links.
-constexpr bool MeasuresLinks(Metric metric) {
-  return IsRanking(metric) || metric == Metric::kRocAuc || metric == Metric::kAveragePrecision;
-}
-
 // The level that a model had while each had one: of a spec that does not say it.
 constexpr ModelLevel FirstLevelOf(Architecture architecture) {
   const bool of_nodes = architecture == Architecture::kSage || architecture == Architecture::kGcn;
@@ -259,31 +179,87 @@ struct ModelOptions {
   bool operator==(const ModelOptions&) const = default;
 };
 
-struct OptimizerOptions {
-  OptimizerAlgorithm algorithm = OptimizerAlgorithm::kAdam;
-  double learning_rate = 1e-3;  // > 0
-  double weight_decay = 0;      // >= 0; into the gradient for Adam and SGD, decoupled for AdamW
-  double max_grad_norm = 0;     // gradients are scaled down to this norm; 0: not clipped
-  // learning_rate is what warm-up rises to and the schedule begins with.
-  Schedule schedule = Schedule::kConstant;
-  int64_t warmup_steps = 0;  // >= 0
-  // For SGD: 0 <= momentum < 1, and whether the step looks ahead by it.
-  double momentum = 0;
-  bool nesterov = false;
-  // For kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
-  int64_t decay_epochs = 0;   // >= 1
-  double decay_factor = 0.1;  // > 0
-  // For kPlateau: after more epochs in a row than this that validated no better than the best before them, by this part
-  // of it, the learning rate is multiplied by decay_factor, < 1, and never below the least one.
-  int64_t plateau_patience = 10;    // >= 0
-  double plateau_threshold = 1e-4;  // 0 <= t < 1
-  double min_learning_rate = 0;     // 0 <= r < learning_rate
-  WeightDecayOf weight_decay_of = WeightDecayOf::kAll;
-  // The part that an update leaves of the averages of the weights, which evaluate and are exported, as
-  // torch.optim.swa_utils.AveragedModel. 0: there are none, 0 <= d < 1.
-  double ema_decay = 0;
-  int64_t accumulate_steps = 1;  // batches whose mean gradient makes one update, 1..65,536
-  bool operator==(const OptimizerOptions&) const = default;
-};
+template <class F>
+void VisitFields(Options<ModelOptions>, F&& f) {
+  using M = ModelOptions;
+  f({.name = "architecture", .flag = "--model,--architecture", .help = "Model ({})"}, &M::architecture,
+    kArchitectureNames);
+  f({.name = "level", .only_stored = true}, &M::level, kModelLevelNames);
+  f({.name = "hidden_channels",
+     .accepts = Between(1, 4096),
+     .flag = "--hidden",
+     .help = "Channels of a node, 1..4096 ({})"},
+    &M::hidden_channels);
+  f({.name = "num_layers",
+     .accepts = Between(1, 64),
+     .needs = {Need::kLayers},
+     .flag = "--layers",
+     .help = "Message-passing layers, 1..64 ({}; with --fan-out one for each of it)"},
+    &M::num_layers);
+  f({.name = "pooling", .needs = {Need::kSet}, .flag = "--pooling", .help = "How nodes become a graph ({})"},
+    &M::pooling, kPoolingNames);
+  f({.name = "lowering",
+     .flag = "--lowering",
+     .help = "Operators of a step: shape-free ones add nothing to the graph cache of MPS ({})"},
+    &M::lowering, kLoweringNames);
+  f({.name = "precision",
+     .needs = {Need::kProducts},
+     .flag = "--precision",
+     .help = "Factors of products with weights; bfloat16 wants a CPU with AVX512-BF16 ({})"},
+    &M::precision, kPrecisionNames);
+  f({.name = "dropout",
+     .accepts = kPart,
+     .needs = {Need::kLayers},
+     .flag = "--dropout",
+     .help = "Part of a layer's outputs zeroed in training ({})"},
+    &M::dropout);
+  f({.name = "input_dropout",
+     .accepts = kPart,
+     .needs = {Need::kLargeGraph, Need::kFeatures},
+     .flag = "--input-dropout",
+     .help = "Part of the node features of one large graph zeroed in training ({})"},
+    &M::input_dropout);
+  f({.name = "heads",
+     .accepts = Between(1, 64),
+     .flag = "--heads",
+     .help = "Heads of gatv2's attention, 1..64, which share the channels ({})"},
+    &M::heads);
+  f({.name = "aggregation", .flag = "--aggregation", .help = "What sage makes of its neighbours' rows ({})"},
+    &M::aggregation, kAggregationNames);
+  f({.name = "norm", .needs = {Need::kLayers}, .flag = "--norm", .help = "Norm after each convolution ({})"}, &M::norm,
+    kNormNames);
+  f({.name = "jumping_knowledge",
+     .needs = {Need::kLayers},
+     .flag = "--jumping-knowledge",
+     .help = "What predicts: the last layer, or all side by side, or their largest values ({})"},
+    &M::jumping_knowledge, kJumpingKnowledgeNames);
+  f({.name = "residual",
+     .needs = {Need::kLayers},
+     .flag = "--residual",
+     .help = "A layer's input is added to its output"},
+    &M::residual);
+  f({.name = "virtual_node",
+     .needs = {Need::kSet},
+     .flag = "--virtual-node",
+     .help = "Each graph of a set has a node that sees all of its nodes"},
+    &M::virtual_node);
+  f({.name = "normalize_features",
+     .needs = {Need::kLargeGraph, Need::kFeatures},
+     .flag = "--normalize-features",
+     .help = "Node features of one large graph are divided by their row's sum of magnitudes"},
+    &M::normalize_features);
+  f({.name = "node_inputs",
+     .needs = {Need::kFeatures},
+     .flag = "--node-inputs",
+     .help = "What a node begins with (default features where there are some, else learned on one large graph, degree "
+             "in sets of graphs)"},
+    &M::node_inputs, kNodeInputsNames);
+  f({.name = "own_degree_columns", .only_stored = true}, &M::own_degree_columns);
+  f({.name = "edge_inputs",
+     .needs = {Need::kLargeGraph},
+     .flag = "--edge-inputs",
+     .help = "What gine and gatv2 read of the edges of one large graph (default features where there are some)"},
+    &M::edge_inputs, kEdgeInputsNames);
+}
 
-}  // namespace permafrost::nn
+}  // namespace permafrost::spec

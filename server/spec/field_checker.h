@@ -7,8 +7,9 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "spec/field.h"
 
-namespace permafrost::train {
+namespace permafrost::spec {
 
 // Each of the checks adds one violation where a value is not as it says, and returns whether it is.
 class FieldChecker {
@@ -22,10 +23,12 @@ class FieldChecker {
   bool IsPositive(std::string_view field, double value);
   // At least 0 and below 1.
   bool IsPart(std::string_view field, double value);
+  bool Fits(std::string_view field, int64_t value, const Accepts& accepts);
+  bool Fits(std::string_view field, double value, const Accepts& accepts);
 
  private:
   const std::string prefix_;
   Violations& violations_;
 };
 
-}  // namespace permafrost::train
+}  // namespace permafrost::spec

@@ -1,0 +1,99 @@
+// Fields of options, one row each: all that the wire, the database, flags, checks and documents know of a field stands
+// in its row. Rows stand behind the struct that they describe:
+//
+//   template <class F>
+//   void VisitFields(Options<CheckpointOptions>, F&& f) {
+//     f({.name = "keep", .accepts = Between(1, 100), .flag = "--checkpoint-keep", .help = "Checkpoints kept, 1..100
+//     ({})"},
+//       &CheckpointOptions::keep);
+//   }
+//
+// The row of an enum gives its names behind the member. A member that is a struct with rows of its own is a message
+// inside the message. A visitor sees neither torch nor protobuf unless it brings them.
+// Threads: values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+namespace permafrost::spec {
+
+// Chooses the overload of VisitFields.
+template <class T>
+struct Options {};
+
+// The numbers that a field takes. For others than these, checks are functions (train_options.cc).
+struct Accepts {
+  enum class Kind {
+    kAny,
+    kBetween,      // low..high
+    kBetweenOr0,   // low..high, and 0, which means `zero`
+    kNotNegative,  // finite, from 0 on
+    kPositive,     // finite, above 0
+    kPart          // from 0 on, below 1
+  };
+  Kind kind = Kind::kAny;
+  int64_t low = 0, high = 0;
+  const char* zero = nullptr;
+};
+constexpr Accepts Between(int64_t low, int64_t high) { return {Accepts::Kind::kBetween, low, high}; }
+constexpr Accepts UpToOr0(int64_t high, const char* zero) { return {Accepts::Kind::kBetweenOr0, 1, high, zero}; }
+inline constexpr Accepts kNotNegative{Accepts::Kind::kNotNegative}, kPositive{Accepts::Kind::kPositive},
+    kPart{Accepts::Kind::kPart};
+
+// A job for which a field means something. Where it means nothing, a value other than the default is refused
+// (needs.cc).
+enum class Need : uint8_t {
+  kNothing,  // it means something for every job
+  kSet,
+  kLargeGraph,
+  kLayers,
+  kFeatures,
+  kLabels,
+  kLinks,
+  kProducts,
+  kNeighbors,   // one large graph without walks
+  kSampling,    // the same with fan-outs
+  kDrawnLinks,  // links that the dataset does not divide
+  kSgd,
+  kWholeUpdates,  // not sparse_adam
+  kWeightDecay,
+  kStepSchedule,
+  kFallingSchedule,  // step or plateau
+  kPlateauSchedule
+};
+
+// A member whose rows stand among those of the struct that holds it.
+enum class Inline : uint8_t { kNo, kOnWire, kAlways };
+
+struct Field {
+  const char* name = "";         // in the contract
+  const char* stored = nullptr;  // in the database, where it is not `name`
+  Accepts accepts = {};
+  std::array<Need, 2> needs = {};
+  Inline inlined = Inline::kNo;
+  bool only_stored = false;        // the contract has no such field
+  bool inverted = false;           // the contract says the opposite
+  bool told_where_needed = false;  // answers leave it out where it means nothing
+  const char* flag = nullptr;      // of `job submit`
+  const char* help = nullptr;      // "{}" stands for the default
+  const char* value = nullptr;     // what the help calls a value, where it is not N, X, P or the enum's names
+
+  constexpr const char* key() const { return stored == nullptr ? name : stored; }
+};
+
+namespace internal {
+struct AnyRow {
+  template <class... Row>
+  void operator()(const Field&, Row&&...) const {}
+};
+}  // namespace internal
+
+// True for a struct with rows.
+template <class T>
+concept HasFields = requires {
+  VisitFields(Options<T>(), internal::AnyRow());
+};
+
+}  // namespace permafrost::spec

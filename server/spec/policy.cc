@@ -1,0 +1,24 @@
+#include "spec/policy.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+#include "spec/field_check.h"
+
+namespace permafrost::spec {
+
+void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations) {
+  FieldChecker check(prefix, violations);
+  FieldCheck(check, nullptr).Visit(options, options);
+  CheckStrict(options, prefix, violations);
+}
+
+void CheckStrict(const PolicyOptions& options, std::string_view prefix, Violations& violations) {
+  if (options.strict && KeepsNothing(options.policy)) {
+    violations.Add(absl::StrCat(AbslView(prefix), "strict"),
+                   absl::StrCat("policy ", AbslView(kPolicyNames.Name(options.policy)),
+                                " keeps nothing, so that there is nothing to be strict about; accepted: strict under "
+                                "always or freeze"));
+  }
+}
+
+}  // namespace permafrost::spec

@@ -1,0 +1,159 @@
+// The options by which graphs meet in batches and neighbours are drawn. Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/enum_names.h"
+#include "spec/field.h"
+
+namespace permafrost::spec {
+
+enum class BatchingKind {
+  kRandom,    // shuffled graphs, batch_size after batch_size of them
+  kBalanced,  // as many batches, of nearly equal nodes and edges
+  kBudget,    // as few batches as hold at most max_nodes, max_edges and batch_size graphs, of nearly equal size
+};
+inline constexpr EnumNames<BatchingKind, 3> kBatchingNames{
+    {{{BatchingKind::kRandom, "random"}, {BatchingKind::kBalanced, "balanced"}, {BatchingKind::kBudget, "budget"}}}};
+
+inline constexpr int64_t kMaxBudget = int64_t{1} << 40;
+// The largest batch_size, which as good as never ends a batch before a budget does.
+inline constexpr int64_t kMaxBatchSize = 65'536;
+
+struct BatchingOptions {
+  BatchingKind kind = BatchingKind::kRandom;
+  // The most nodes and directed edges of a batch under kBudget, padding apart, 1..kMaxBudget; 0: no bound. At least one
+  // of the two is bounded.
+  int64_t max_nodes = 0, max_edges = 0;
+  bool operator==(const BatchingOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<BatchingOptions>, F&& f) {
+  using B = BatchingOptions;
+  f({.name = "kind",
+     .flag = "--batching",
+     .help = "Which graphs meet in a training batch; balanced: of nearly equal size; budget: within --max-nodes and "
+             "--max-edges, with --fan-out each sampled block ({})"},
+    &B::kind, kBatchingNames);
+  f({.name = "max_nodes", .flag = "--max-nodes", .help = "With --batching budget: most nodes of a batch"},
+    &B::max_nodes);
+  f({.name = "max_edges", .flag = "--max-edges", .help = "With --batching budget: most directed edges of a batch"},
+    &B::max_edges);
+}
+
+// A hop's fan-out is kAllNeighbors or 1..kMaxFanOut; a sample has 1..kMaxHops hops.
+inline constexpr int64_t kAllNeighbors = -1;
+inline constexpr int64_t kMaxFanOut = 65'536;
+inline constexpr int64_t kMaxHops = 16;
+
+constexpr bool IsFanOut(int64_t fan_out) { return fan_out == kAllNeighbors || (fan_out >= 1 && fan_out <= kMaxFanOut); }
+
+enum class SamplerKind {
+  kNeighbor,  // of each node its own draw
+  // LABOR-0 of Balin and Catalyurek 2023, "Layer-Neighbor Sampling": nodes of a hop share one random number for each
+  // node that they may draw, so that they draw the same ones. As DGL's LaborSampler without importance_sampling.
+  kLabor,
+};
+inline constexpr EnumNames<SamplerKind, 2> kSamplerKindNames{
+    {{{SamplerKind::kNeighbor, "neighbor"}, {SamplerKind::kLabor, "labor"}}}};
+
+enum class TemporalSampling {
+  kNone,     // timestamps are not read
+  kUniform,  // of the edges before a seed's time, each as likely
+  kLast,     // of those, the latest
+};
+inline constexpr EnumNames<TemporalSampling, 3> kTemporalSamplingNames{
+    {{{TemporalSampling::kNone, "none"}, {TemporalSampling::kUniform, "uniform"}, {TemporalSampling::kLast, "last"}}}};
+
+// The option of a sample that contradicts its other options. The field is named as in NeighborSamplingOptions.
+struct DrawConflict {
+  std::string field, description;
+};
+
+// options: with the members replace, weighted, disjoint, temporal and sampler of NeighborSamplingOptions. nullopt:
+// none.
+template <class Options>
+std::optional<DrawConflict> FindDrawConflict(const Options& options) {
+  const auto conflict = [](const char* field, const char* description) {
+    return DrawConflict{.field = field, .description = description};
+  };
+  const bool temporal = options.temporal != TemporalSampling::kNone;
+  if (temporal && options.weighted) {
+    return conflict("weighted",
+                    "is given with temporal, which draws evenly or takes the latest; accepted: one of them");
+  }
+  if (options.temporal == TemporalSampling::kLast && options.replace) {
+    return conflict("replace", "is given with temporal last, which draws nothing; accepted: with temporal uniform");
+  }
+  if (options.sampler != SamplerKind::kLabor) return std::nullopt;
+  constexpr const char* kOnlyNeighbor = "is given with sampler labor; accepted: with sampler neighbor";
+  if (temporal) return conflict("temporal", kOnlyNeighbor);
+  if (options.disjoint) return conflict("disjoint", kOnlyNeighbor);
+  if (options.replace) return conflict("replace", kOnlyNeighbor);
+  if (options.weighted) return conflict("weighted", kOnlyNeighbor);
+  return std::nullopt;
+}
+
+// kUniform: every node is as likely a target. kDegree: as likely as it has in-edges, so that what is often linked to is
+// often told to be no link.
+enum class NegativeSampling { kUniform, kDegree };
+inline constexpr EnumNames<NegativeSampling, 2> kNegativeSamplingNames{
+    {{{NegativeSampling::kUniform, "uniform"}, {NegativeSampling::kDegree, "degree"}}}};
+
+struct CrossValidation {
+  int64_t folds = 0;  // 3..1000; 0: the splits are the set's own
+  int64_t fold = 0;   // 0..folds-1: the one that is the test split
+  uint64_t seed = 0;  // which graphs meet in a fold
+  bool operator==(const CrossValidation&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<CrossValidation>, F&& f) {
+  f({.name = "folds",
+     .flag = "--folds",
+     .help = "Sets of graphs: divide them anew into so many folds, 3..1000, stratified by class; 0: the dataset's "
+             "splits ({})"},
+    &CrossValidation::folds);
+  f({.name = "fold",
+     .flag = "--fold",
+     .help = "With --folds: the one that tests; the next one validates, the others train ({})"},
+    &CrossValidation::fold);
+  f({.name = "seed", .flag = "--fold-seed", .help = "With --folds: which graphs meet in a fold ({})"},
+    &CrossValidation::seed);
+}
+
+struct LinkSplitOptions {
+  // Parts of the links that validate and test, each >= 0, together below 1; the others train.
+  double valid_part = 0.05, test_part = 0.1;
+  uint64_t seed = 0;
+  bool operator==(const LinkSplitOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<LinkSplitOptions>, F&& f) {
+  using S = LinkSplitOptions;
+  f({.name = "valid_part",
+     .accepts = kPart,
+     .needs = {Need::kDrawnLinks},
+     .told_where_needed = true,
+     .flag = "--link-valid",
+     .help = "Links: part that validates, with --temporal that before the test's ({})"},
+    &S::valid_part);
+  f({.name = "test_part",
+     .accepts = kPart,
+     .needs = {Need::kDrawnLinks},
+     .told_where_needed = true,
+     .flag = "--link-test",
+     .help = "Links: part that tests, with --temporal the latest ({})"},
+    &S::test_part);
+  f({.name = "split_seed",
+     .stored = "seed",
+     .flag = "--link-seed",
+     .help = "Links: which of them validate and test, and the negatives of evaluation ({})"},
+    &S::seed);
+}
+
+}  // namespace permafrost::spec

@@ -1,0 +1,396 @@
+// Describes what a training run does, without torch: the part of a job that train/ understands.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/enum_names.h"
+#include "base/id.h"
+#include "base/status.h"
+#include "spec/field.h"
+#include "spec/loss.h"
+#include "spec/model.h"
+#include "spec/optimizer.h"
+#include "spec/policy.h"
+#include "spec/sampling.h"
+
+namespace permafrost::spec {
+
+// A checkpoint comes where either interval says so, at a stop, and at the job's end.
+struct CheckpointOptions {
+  // Steps between checkpoints. 0: not by steps.
+  int64_t every_steps = 0;
+  // Seconds between checkpoints, 0..86,400; more where one takes longer than 2 % of that, fewer in a run's first
+  // minute. Smaller: less lost when the machine dies, more disk writes. 0: not by time.
+  int64_t every_seconds = 60;
+  // Checkpoints kept, 1..100; the newest complete one is never deleted.
+  int64_t keep = 2;
+  bool operator==(const CheckpointOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<CheckpointOptions>, F&& f) {
+  using C = CheckpointOptions;
+  f({.name = "every_steps",
+     .accepts = kNotNegative,
+     .flag = "--checkpoint-every",
+     .help = "Steps between checkpoints; 0: not by steps ({})",
+     .value = "STEPS"},
+    &C::every_steps);
+  f({.name = "every_seconds",
+     .accepts = Between(0, 86'400),
+     .flag = "--checkpoint-seconds",
+     .help = "Seconds between checkpoints, 0..86400; 0: not by time ({})",
+     .value = "SECONDS"},
+    &C::every_seconds);
+  f({.name = "keep", .accepts = Between(1, 100), .flag = "--checkpoint-keep", .help = "Checkpoints kept, 1..100 ({})"},
+    &C::keep);
+}
+
+// The sampling of a node-level job's batches, and its evaluation.
+struct NodeTrainingOptions {
+  // Neighbours drawn of each node, hop by hop from the seeds; -1: all. As many as the model has layers. Empty: the
+  // whole graph in every step (then batch_size is not used).
+  std::vector<int64_t> fan_outs;
+  // The same in evaluation; empty: fan_outs.
+  std::vector<int64_t> eval_fan_outs;
+  bool replace = false;   // draw with replacement
+  bool weighted = false;  // draw by edge weight
+  // Layer by layer over the whole graph, with every neighbour, outside the graph cache; false: by sampling. Whole-graph
+  // jobs are always evaluated over the whole graph.
+  bool layer_wise_evaluation = false;
+  // Batches that the sampler runs ahead of the step, 1..64; it adapts within 1..this, and they take at most
+  // SampledAheadBytes.
+  int64_t look_ahead = 64;
+  // True: the sampler tells the kernel which pages come next.
+  bool advise_pages = true;
+  SamplerKind sampler = SamplerKind::kNeighbor;
+  // Each seed has a subgraph of its own. Temporal sampling is disjoint without saying so.
+  bool disjoint = false;
+  // A seed sees the edges before its time alone: of a link that is the link's; of a node seed_time, without one
+  // the node's own where the dataset has them, else the node sees every edge.
+  TemporalSampling temporal = TemporalSampling::kNone;
+  std::optional<int64_t> seed_time;  // in the units of the dataset's timestamps
+
+  bool is_temporal() const { return temporal != TemporalSampling::kNone; }
+  bool operator==(const NodeTrainingOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<NodeTrainingOptions>, F&& f) {
+  using N = NodeTrainingOptions;
+  f({.name = "fan_outs",
+     .needs = {Need::kNeighbors},
+     .flag = "--fan-out",
+     .help = "One large graph: neighbours drawn of each node, hop by hop (default: the whole graph a step)",
+     .value = "N|all,..."},
+    &N::fan_outs);
+  f({.name = "eval_fan_outs",
+     .needs = {Need::kSampling},
+     .flag = "--eval-fan-out",
+     .help = "The same in evaluation (default: as --fan-out)",
+     .value = "N|all,..."},
+    &N::eval_fan_outs);
+  f({.name = "replace", .needs = {Need::kSampling}, .flag = "--replace", .help = "Draw neighbours with replacement"},
+    &N::replace);
+  f({.name = "weighted", .needs = {Need::kSampling}, .flag = "--weighted", .help = "Draw neighbours by edge weight"},
+    &N::weighted);
+  f({.name = "disjoint",
+     .needs = {Need::kSampling},
+     .flag = "--disjoint",
+     .help = "Each seed has a subgraph of its own, and shares no node with another"},
+    &N::disjoint);
+  f({.name = "temporal",
+     .needs = {Need::kSampling},
+     .flag = "--temporal",
+     .help = "Draw edges before a seed's time alone, any of them or the latest; disjoint (default: timestamps are not "
+             "read)"},
+    &N::temporal, kTemporalSamplingNames);
+  f({.name = "seed_time",
+     .needs = {Need::kSampling},
+     .flag = "--seed-time",
+     .help = "With --temporal: the time of every seed node, as the dataset's timestamps (default: each node's own "
+             "where the dataset has them, else after every edge)",
+     .value = "T"},
+    &N::seed_time);
+  f({.name = "sampler",
+     .needs = {Need::kSampling},
+     .flag = "--sampler",
+     .help = "How neighbours are drawn: labor shares draws between the nodes of a hop, and finds fewer nodes ({})"},
+    &N::sampler, kSamplerKindNames);
+  f({.name = "layer_wise_evaluation",
+     .needs = {Need::kSampling},
+     .flag = "--layer-wise-eval",
+     .help = "Evaluate layer by layer over the whole graph, not by samples"},
+    &N::layer_wise_evaluation);
+  f({.name = "look_ahead",
+     .accepts = Between(1, 64),
+     .needs = {Need::kSampling},
+     .flag = "--look-ahead",
+     .help = "Batches sampled ahead of the step, 1..64 ({})"},
+    &N::look_ahead);
+  f({.name = "no_page_advice",
+     .stored = "advise_pages",
+     .needs = {Need::kSampling},
+     .inverted = true,
+     .flag = "--no-page-advice",
+     .help = "Do not tell the kernel which pages come next"},
+    &N::advise_pages);
+}
+
+// The source of the links that train, validate and test (LinkOptions::given).
+inline constexpr EnumNames<bool, 2> kLinkSplitNames{{{{false, "drawn"}, {true, "dataset"}}}};
+
+// The options by which a job on one large graph predicts links, in place of the labels of nodes.
+struct LinkOptions {
+  bool enabled = false;  // the rest has no meaning without
+  // The links of each split are those that the dataset gives (GivenLinksSummary), and so are the negatives of
+  // evaluation, of a split that has some. False: `split` draws them.
+  bool given = false;
+  // Chooses the links that train, validate and test; under temporal sampling the latest test. Its seed also draws the
+  // negatives of evaluation, so that jobs of other weights may share them.
+  LinkSplitOptions split;
+  int64_t negatives = 1;         // pairs without an edge beside each link of a training batch, 1..1000
+  int64_t eval_negatives = 100;  // beside each link that is evaluated, the same in every epoch, 1..10,000
+  NegativeSampling sampling = NegativeSampling::kUniform;
+  LinkScore score = LinkScore::kDot;
+  bool operator==(const LinkOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<LinkOptions>, F&& f) {
+  using L = LinkOptions;
+  f({.name = "enabled",
+     .only_stored = true,
+     .flag = "--link-prediction",
+     .help = "Predict the links of one large graph, not the labels of its nodes; each flag of links says so too"},
+    &L::enabled);
+  f({.name = "split",
+     .stored = "given",
+     .flag = "--link-split",
+     .help = "Links: the dataset's split and negatives, or one drawn of all edges (default dataset where it has one)"},
+    &L::given, kLinkSplitNames);
+  f({.name = "split", .inlined = Inline::kOnWire}, &L::split);
+  f({.name = "negatives",
+     .accepts = Between(1, 1000),
+     .flag = "--negatives",
+     .help = "Links: pairs without an edge beside each in training, 1..1000; node2vec: walks of random\nnodes beside "
+             "each, 1..100 ({})"},
+    &L::negatives);
+  f({.name = "eval_negatives",
+     .accepts = Between(1, 10'000),
+     .flag = "--eval-negatives",
+     .help = "Links: the same in evaluation, 1..10000 ({})"},
+    &L::eval_negatives);
+  f({.name = "negative_sampling",
+     .stored = "sampling",
+     .flag = "--negative-sampling",
+     .help = "Links: how targets without an edge are drawn: evenly, or as often as they have edges ({})"},
+    &L::sampling, kNegativeSamplingNames);
+  f({.name = "decoder",
+     .stored = "score",
+     .flag = "--decoder",
+     .help = "Links: dot product of two nodes, or an MLP of their product ({})"},
+    &L::score, kLinkScoreNames);
+}
+
+// The walks that a job of node2vec draws: as torch_geometric.nn.Node2Vec, with the values of its example.
+struct Node2VecOptions {
+  int64_t walk_length = 20;          // nodes of a walk, 2..1000
+  int64_t context_size = 10;         // nodes of a window, 2..walk_length
+  int64_t walks_per_node = 10;       // walks that begin in a seed node, 1..1000
+  double p = 1, q = 1;               // as data::WalkOptions
+  int64_t num_negative_samples = 1;  // walks of random nodes beside each, 1..100
+  bool operator==(const Node2VecOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<Node2VecOptions>, F&& f) {
+  using N = Node2VecOptions;
+  f({.name = "walk_length",
+     .accepts = Between(2, 1000),
+     .flag = "--walk-length",
+     .help = "node2vec: nodes of a walk, 2..1000 ({})"},
+    &N::walk_length);
+  f({.name = "context_size", .flag = "--context-size", .help = "node2vec: nodes of a window, 2..walk length ({})"},
+    &N::context_size);
+  f({.name = "walks_per_node",
+     .accepts = Between(1, 1000),
+     .flag = "--walks-per-node",
+     .help = "node2vec: walks from each node an epoch, 1..1000 ({})"},
+    &N::walks_per_node);
+  f({.name = "p", .accepts = kPositive, .flag = "--p", .help = "node2vec: a walk goes back with weight 1/p ({})"},
+    &N::p);
+  f({.name = "q", .accepts = kPositive, .flag = "--q", .help = "node2vec: a walk goes farther with weight 1/q ({})"},
+    &N::q);
+  // Its flag is --negatives of links.
+  f({.name = "num_negative_samples", .accepts = Between(1, 100)}, &N::num_negative_samples);
+}
+
+// Weights that a job begins with in place of drawn ones: those of another job, or of a safetensors file.
+enum class JobWeights { kBest, kLast };
+inline constexpr EnumNames<JobWeights, 2> kJobWeightsNames{
+    {{{JobWeights::kBest, "best"}, {JobWeights::kLast, "last"}}}};
+struct InitialWeights {
+  // The weights come from one of these, if any.
+  JobId job;
+  std::string file;
+  JobWeights weights = JobWeights::kBest;  // of the job
+  // Tensors whose name and shape the model has are taken, and others left. False: they are all the model's, by name and
+  // shape.
+  bool by_name = false;
+  bool given() const { return !job.empty() || !file.empty(); }
+  bool operator==(const InitialWeights&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<InitialWeights>, F&& f) {
+  using W = InitialWeights;
+  f({.name = "job",
+     .flag = "--init-from",
+     .help = "Begin with the weights of this job; rows of single nodes go to the nodes of the same names",
+     .value = "JOB"},
+    &W::job);
+  f({.name = "weights",
+     .flag = "--init-weights",
+     .help = "With --init-from: those of its best epoch, or its last ones ({})",
+     .value = "WEIGHTS"},
+    &W::weights, kJobWeightsNames);
+  f({.name = "file",
+     .flag = "--init-file",
+     .help = "Begin with the weights of this safetensors file, below an import root of the server",
+     .value = "FILE"},
+    &W::file);
+  f({.name = "by_name",
+     .flag = "--init-by-name",
+     .help = "Take the weights whose name and shape fit, and leave the others (default: all must fit)"},
+    &W::by_name);
+}
+
+// The answer of a job whose loss, or a weight, is no longer finite: it fails; or it begins anew at its newest
+// checkpoint and skips the batches whose steps made it so (careful_steps.h).
+enum class NonFinite { kFail, kRewind };
+inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
+    {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};
+
+struct TrainOptions {
+  DatasetId dataset;
+  ModelOptions model;
+  OptimizerOptions optimizer;
+  Loss loss = Loss::kL1;
+  // Weights of the classes in kCrossEntropy and kBce, each > 0; empty: all 1.
+  std::vector<double> class_weights;
+  // Evaluation reports these, each once, and each measures the loss, or links; the first one chooses the best epoch.
+  // Empty: MetricOf(loss), for links kMrr.
+  std::vector<Metric> metrics;
+  int64_t epochs = 20;      // 1..1,000,000
+  int64_t patience = 0;     // epochs without a better validation after which the job ends; 0: it does not, 1..epochs
+  int64_t batch_size = 32;  // graphs, seed nodes or links, 1..65,536
+  uint64_t seed = 0;
+  CheckpointOptions checkpoint;
+  PolicyOptions graph_cache;
+  NodeTrainingOptions nodes;  // of node-level models
+  // For sets of small graphs this says which of them meet in a training batch. For one large graph kBudget bounds the
+  // rows and edges of each sampled block, in evaluation too; kBalanced is refused.
+  BatchingOptions batching;
+  CrossValidation cross_validation;  // of sets of small graphs
+  LinkOptions links;                 // of one large graph
+  Node2VecOptions node2vec;          // of that model
+  InitialWeights init_from;
+  // Beginnings of names of parameters that are not trained (nn::TensorSet::Fix).
+  std::vector<std::string> fixed_parameters;
+  NonFinite non_finite = NonFinite::kFail;
+  bool operator==(const TrainOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<TrainOptions>, F&& f) {
+  using T = TrainOptions;
+  f({.name = "dataset", .flag = "--dataset", .help = "Dataset to train on", .value = "NAME"}, &T::dataset);
+  f({.name = "model"}, &T::model);
+  f({.name = "optimizer"}, &T::optimizer);
+  f({.name = "loss", .flag = "--loss", .help = "Loss ({})"}, &T::loss, kLossNames);
+  f({.name = "class_weights",
+     .needs = {Need::kLabels},
+     .flag = "--class-weights",
+     .help = "Weight of each class, for cross-entropy and bce",
+     .value = "X,..."},
+    &T::class_weights);
+  f({.name = "metrics",
+     .flag = "--metrics",
+     .help = "What evaluation reports; the first one chooses the best epoch: mae, rmse, r2 for l1 and mse; accuracy, "
+             "f1-macro, f1-micro, roc-auc, average-precision for the others; of links roc-auc, average-precision, mrr, "
+             "hits-at-10, -20, -50, -100 (default: mae; accuracy for cross-entropy; roc-auc for bce; mrr for links)",
+     .value = "METRIC,..."},
+    &T::metrics, kMetricNames);
+  f({.name = "epochs",
+     .accepts = Between(1, 1'000'000),
+     .flag = "--epochs",
+     .help = "Passes over the train split ({})"},
+    &T::epochs);
+  f({.name = "patience",
+     .accepts = Between(0, 1'000'000),
+     .flag = "--patience",
+     .help = "End after so many epochs without a better validation (default: train all epochs)"},
+    &T::patience);
+  f({.name = "non_finite",
+     .flag = "--non-finite",
+     .help =
+         "Once a loss or a weight is not finite: fail, or go back to the newest checkpoint and skip\nthe batches that "
+         "made it so ({})"},
+    &T::non_finite, kNonFiniteNames);
+  f({.name = "batch_size",
+     .accepts = Between(1, kMaxBatchSize),
+     .flag = "--batch-size",
+     .help =
+         "Graphs a batch, or seed nodes or links of one large graph ({};\nwith --batching budget as many graphs as it "
+         "holds)"},
+    &T::batch_size);
+  f({.name = "seed", .flag = "--seed", .help = "Seed of weights and shuffling ({})"}, &T::seed);
+  f({.name = "checkpoint"}, &T::checkpoint);
+  f({.name = "init_from"}, &T::init_from);
+  f({.name = "fixed_parameters",
+     .flag = "--fixed-parameters",
+     .help = "Do not train parameters whose names begin so, such as convs.0 or head",
+     .value = "NAME,..."},
+    &T::fixed_parameters);
+  f({.name = "cross_validation", .needs = {Need::kSet}}, &T::cross_validation);
+  f({.name = "batching"}, &T::batching);
+  f({.name = "neighbor_sampling", .stored = "nodes", .needs = {Need::kLargeGraph}}, &T::nodes);
+  f({.name = "link_prediction", .stored = "links", .needs = {Need::kLargeGraph, Need::kLinks}}, &T::links);
+  f({.name = "node2vec"}, &T::node2vec);
+  f({.name = "graph_cache"}, &T::graph_cache);
+}
+
+// The models of a level: "sage, gcn".
+std::string ModelsOf(ModelLevel level, std::string_view separator);
+
+// Options of a job that says no more than its dataset: DefaultsOf the level.
+TrainOptions DefaultOptions(ModelLevel level);
+
+// The options of a job of the same level and kind that says nothing else.
+TrainOptions UsualOptions(const TrainOptions& options);
+
+// True if a job learns a row for each node from random walks, in place of a model's layers: node2vec.
+inline bool Walks(const TrainOptions& options) { return TraitsOf(options.model.architecture).walks; }
+// Makes options of one large graph those of a job of node2vec that says nothing else: the values of PyG's example.
+void SetNode2VecDefaults(TrainOptions& options);
+
+// True if a job is evaluated layer by layer over the whole graph. That is so if it is asked for, and if the job samples
+// batches of links, whose negatives come from anywhere, unless links have times.
+bool EvaluatesLayerWise(const TrainOptions& options);
+
+// True if a job is evaluated by no batches of the graph cache: layer by layer, or, if links have times, by blocks of
+// which each end of a link has its own.
+bool EvaluatesOutsideCache(const TrainOptions& options);
+
+// The metrics that the job's evaluations report, in order; the first decides.
+std::vector<Metric> MetricsOf(const TrainOptions& options);
+
+// Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.").
+void Validate(const TrainOptions& options, std::string_view prefix, Violations& violations);
+
+}  // namespace permafrost::spec
