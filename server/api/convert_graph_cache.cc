@@ -9,6 +9,7 @@
 #include "api/resource_name.h"
 #include "api/text.h"
 #include "api/wire_enum.h"
+#include "api/wire_fields.h"
 #include "base/string_view.h"
 
 namespace permafrost::api {
@@ -193,23 +194,15 @@ v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry) {
 
 v1::GraphCachePolicy GraphCachePolicyToWire(const spec::PolicyOptions& options) {
   v1::GraphCachePolicy wire;
-  wire.set_policy(Policies::ToWire(options.policy));
-  wire.set_freeze_at(options.freeze_at);
-  wire.set_on_miss(OnMisses::ToWire(options.on_miss));
-  wire.set_shapes(AllShapes::ToWire(options.shapes));
-  wire.set_rungs(options.rungs);
-  wire.set_audit_every(options.audit_every);
-  wire.set_strict(options.strict);
-  wire.set_max_executables(options.max_executables);
+  WireWriter(wire, {}).Write(options);
   return wire;
 }
 
-spec::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
-                                             const spec::PolicyOptions& defaults, Violations& violations) {
-  graphcache::PolicyUpdate given = ReadPolicy(wire, prefix, violations);
-  if (given.policy && *given.policy != defaults.policy && !given.freeze_at) given.freeze_at = 0;
-  if (spec::KeepsNothing(given.policy.value_or(defaults.policy)) && !given.strict) given.strict = false;
-  return graphcache::Updated(defaults, given);
+spec::PolicyOptions WithPolicyDefaults(const v1::GraphCachePolicy& wire, const spec::PolicyOptions& defaults,
+                                       spec::PolicyOptions options) {
+  if (options.policy != defaults.policy && !wire.has_freeze_at()) options.freeze_at = 0;
+  if (spec::KeepsNothing(options.policy) && !wire.has_strict()) options.strict = false;
+  return options;
 }
 
 graphcache::PolicyUpdate PolicyUpdateFromWire(const v1::UpdateGraphCachePolicyRequest& wire, Violations& violations) {

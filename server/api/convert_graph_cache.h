@@ -21,11 +21,10 @@ v1::GraphCachePolicy::Shapes ShapesToWire(spec::Shapes shapes);
 v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source);
 v1::GraphCachePolicy GraphCachePolicyToWire(const spec::PolicyOptions& options);
 
-// A job's policy: what is not given is as in `defaults`, but the freeze point of a policy other than theirs is derived,
-// and one that keeps nothing is not strict. Adds a violation for each enum value that is unknown; fields are named
-// after `prefix` ("spec.graph_cache.").
-spec::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
-                                             const spec::PolicyOptions& defaults, Violations& violations);
+// A job's policy, of which `options` has what `wire` gives and else the server's `defaults`: the freeze point of a
+// policy other than theirs is derived, and one that keeps nothing is not strict.
+spec::PolicyOptions WithPolicyDefaults(const v1::GraphCachePolicy& wire, const spec::PolicyOptions& defaults,
+                                       spec::PolicyOptions options);
 
 // Adds a violation of `policy` where it is missing, or of its field for each enum value that is unknown.
 // graphcache::Check decides whether any of it makes sense for the cache.

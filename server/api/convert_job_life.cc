@@ -19,10 +19,10 @@ constexpr int32_t kMaxNanos = 999'999'999;
 
 }  // namespace
 
-absl::Duration MaxRuntimeFromWire(const v1::JobSpec& wire, std::string_view field, Violations& violations) {
-  if (!wire.has_max_runtime()) return absl::InfiniteDuration();
-  const int64_t seconds = wire.max_runtime().seconds();
-  const int32_t nanos = wire.max_runtime().nanos();
+absl::Duration DurationFromWire(const google::protobuf::Duration& wire, std::string_view field,
+                                Violations& violations) {
+  const int64_t seconds = wire.seconds();
+  const int32_t nanos = wire.nanos();
   // One below 0 is the job's to refuse.
   if (seconds < -kMaxDurationSeconds || seconds > kMaxDurationSeconds || nanos < -kMaxNanos || nanos > kMaxNanos) {
     violations.Add(field,
@@ -33,20 +33,14 @@ absl::Duration MaxRuntimeFromWire(const v1::JobSpec& wire, std::string_view fiel
   return absl::Seconds(seconds) + absl::Nanoseconds(nanos);
 }
 
-absl::Time DeadlineFromWire(const v1::JobSpec& wire, std::string_view field, Violations& violations) {
-  if (!wire.has_deadline()) return absl::InfiniteFuture();
-  const int64_t seconds = wire.deadline().seconds();
-  const int32_t nanos = wire.deadline().nanos();
+absl::Time TimeFromWire(const google::protobuf::Timestamp& wire, std::string_view field, Violations& violations) {
+  const int64_t seconds = wire.seconds();
+  const int32_t nanos = wire.nanos();
   if (seconds < kMinTimestampSeconds || seconds > kMaxTimestampSeconds || nanos < 0 || nanos > kMaxNanos) {
     violations.Add(field, absl::StrCat(seconds, " s and ", nanos, " ns are no google.protobuf.Timestamp"));
     return absl::InfiniteFuture();
   }
   return absl::FromUnixSeconds(seconds) + absl::Nanoseconds(nanos);
-}
-
-void LimitsToWire(const spec::JobLimits& limits, v1::JobSpec& wire) {
-  SetDuration(limits.max_runtime, [&wire] { return wire.mutable_max_runtime(); });
-  SetTime(limits.deadline, [&wire] { return wire.mutable_deadline(); });
 }
 
 void LifeToWire(const jobs::Job& job, v1::Job& wire) {

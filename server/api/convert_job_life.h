@@ -12,10 +12,9 @@
 
 namespace permafrost::api {
 
-// A violation of `field` where it is none that protobuf's types allow. Not set: infinite.
-absl::Duration MaxRuntimeFromWire(const v1::JobSpec& wire, std::string_view field, Violations& violations);
-absl::Time DeadlineFromWire(const v1::JobSpec& wire, std::string_view field, Violations& violations);
-void LimitsToWire(const spec::JobLimits& limits, v1::JobSpec& wire);
+// Infinite, with a violation of `field`, where the value is none that protobuf's types allow.
+absl::Duration DurationFromWire(const google::protobuf::Duration& wire, std::string_view field, Violations& violations);
+absl::Time TimeFromWire(const google::protobuf::Timestamp& wire, std::string_view field, Violations& violations);
 
 // State changes, time on the device, and the error of a FAILED one.
 void LifeToWire(const jobs::Job& job, v1::Job& wire);

@@ -19,11 +19,13 @@ constexpr std::string_view kLabelsPath = "labels", kPriorityPath = "spec.priorit
 constexpr std::string_view kMaxRuntimePath = "spec.max_runtime", kDeadlinePath = "spec.deadline";
 
 absl::Duration ReadMaxRuntime(const v1::Job& job, Violations& violations) {
-  return MaxRuntimeFromWire(job.spec(), "job.spec.max_runtime", violations);
+  if (!job.spec().has_max_runtime()) return absl::InfiniteDuration();
+  return DurationFromWire(job.spec().max_runtime(), "job.spec.max_runtime", violations);
 }
 
 absl::Time ReadDeadline(const v1::Job& job, Violations& violations) {
-  return DeadlineFromWire(job.spec(), "job.spec.deadline", violations);
+  if (!job.spec().has_deadline()) return absl::InfiniteFuture();
+  return TimeFromWire(job.spec().deadline(), "job.spec.deadline", violations);
 }
 
 // False: the path is none.

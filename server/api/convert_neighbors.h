@@ -26,13 +26,4 @@ void ReadDraws(const Wire& wire, std::string_view prefix, Options& options, Viol
   SamplerKinds::Read(wire.sampler(), std::string(prefix) + "sampler", options.sampler, violations);
 }
 
-template <class Options, class Wire>
-void DrawsToWire(const Options& options, Wire& wire) {
-  wire.set_replace(options.replace);
-  wire.set_weighted(options.weighted);
-  wire.set_disjoint(options.disjoint);
-  wire.set_temporal(TemporalSamplings::ToWire(options.temporal));
-  wire.set_sampler(SamplerKinds::ToWire(options.sampler));
-}
-
 }  // namespace permafrost::api

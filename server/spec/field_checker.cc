@@ -8,6 +8,7 @@
 namespace permafrost::spec {
 
 void FieldChecker::Add(std::string_view field, std::string_view description) {
+  if (!told_.emplace(field).second) return;
   violations_.Add(absl::StrCat(prefix_, AbslView(field)), description);
 }
 

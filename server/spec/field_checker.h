@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -11,7 +13,8 @@
 
 namespace permafrost::spec {
 
-// Each of the checks adds one violation where a value is not as it says, and returns whether it is.
+// Each of the checks adds one violation where a value is not as it says, and returns whether it is. A field gets one
+// violation, the first.
 class FieldChecker {
  public:
   // Names of fields are put after `prefix` ("spec."). Borrows the violations.
@@ -27,6 +30,7 @@ class FieldChecker {
   bool Fits(std::string_view field, double value, const Accepts& accepts);
 
  private:
+  std::set<std::string, std::less<>> told_;
   const std::string prefix_;
   Violations& violations_;
 };

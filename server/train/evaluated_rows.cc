@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/store/cross_validation.h"
 #include "data/store/edge_rows.h"
 #include "data/store/featured_graph.h"
 #include "data/store/other_splits.h"

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "data/store/cross_validation.h"
 #include "data/store/node_names.h"
 #include "train/graph_labels.h"
 #include "train/graph_set_task.h"

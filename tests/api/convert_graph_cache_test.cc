@@ -1,4 +1,5 @@
 #include "api/convert_graph_cache.h"
+#include "api/wire_fields.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
@@ -244,7 +245,14 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
   EXPECT_EQ(GraphCacheEntryToWire(entry).replay_seconds(), 0);
 }
 
-TEST(GraphCachePolicyFromWire, AServersStrictIsNotThatOfAPolicyThatKeepsNothing) {
+spec::PolicyOptions PolicyFromWire(const v1::GraphCachePolicy& wire, const spec::PolicyOptions& defaults,
+                                   Violations& violations) {
+  spec::PolicyOptions options = defaults;
+  WireReader(wire, "", violations).Read(options);
+  return WithPolicyDefaults(wire, defaults, options);
+}
+
+TEST(PolicyFromWire, AServersStrictIsNotThatOfAPolicyThatKeepsNothing) {
   const spec::PolicyOptions defaults{.strict = true};
   const struct {
     const char* wire;
@@ -257,10 +265,10 @@ TEST(GraphCachePolicyFromWire, AServersStrictIsNotThatOfAPolicyThatKeepsNothing)
   for (const auto& c : kCases) {
     Violations violations;
     const auto wire = Parsed<v1::GraphCachePolicy>(c.wire);
-    EXPECT_EQ(GraphCachePolicyFromWire(wire, "", defaults, violations).strict, c.strict) << c.wire;
+    EXPECT_EQ(PolicyFromWire(wire, defaults, violations).strict, c.strict) << c.wire;
   }
   Violations violations;
-  EXPECT_FALSE(GraphCachePolicyFromWire({}, "", {.policy = Policy::kNever, .strict = true}, violations).strict);
+  EXPECT_FALSE(PolicyFromWire({}, {.policy = Policy::kNever, .strict = true}, violations).strict);
 }
 
 TEST(PolicyUpdateFromWire, TakesOnlyWhatIsGiven) {

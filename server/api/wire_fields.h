@@ -1,0 +1,149 @@
+// Options between the wire and the domain, by their rows (spec/field.h) and the contract's description of itself: a new
+// field is a line of the contract and a row, and nothing here.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/enum_names.h"
+#include "base/id.h"
+#include "base/status.h"
+#include "google/protobuf/message.h"
+#include "spec/field.h"
+#include "spec/loss.h"
+#include "spec/needs.h"
+
+namespace permafrost::api {
+
+class WireReader {
+ public:
+  // `prefix`: of the fields' names in violations ("spec."). Borrows the message and the violations.
+  WireReader(const google::protobuf::Message& from, std::string prefix, Violations& violations)
+      : from_(from), prefix_(std::move(prefix)), violations_(violations) {}
+
+  // Overwrites what the message gives: a field that is not set, a list without entries and an unspecified enum leave
+  // the option as it is. Adds a violation for each value that the domain cannot hold.
+  template <spec::HasFields T>
+  void Read(T& options) const {
+    VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {
+      if (!field.only_stored) Row(field, options.*member, names...);
+    });
+  }
+
+ private:
+  template <class M, class... Names>
+  void Row(const spec::Field& field, M& option, const Names&... names) const {
+    if constexpr (spec::HasFields<M>) {
+      if (field.inlined != spec::Inline::kNo) return Read(option);
+      const google::protobuf::FieldDescriptor& wire = Of(field);
+      WireReader(from_.GetReflection()->GetMessage(from_, &wire), prefix_ + field.name + ".", violations_).Read(option);
+    } else if (const google::protobuf::FieldDescriptor& wire = Of(field); IsGiven(wire)) {
+      Value(wire, option, names...);
+      if constexpr (std::is_same_v<M, bool>) option = option != field.inverted;
+    }
+  }
+
+  const google::protobuf::FieldDescriptor& Of(const spec::Field& field) const;
+  bool IsGiven(const google::protobuf::FieldDescriptor& wire) const;
+  int64_t Integer(const google::protobuf::FieldDescriptor& wire) const;
+  // The name in the domain of the value that an enum's field has; nullopt, with a violation, for an unknown one.
+  std::optional<std::string> Name(const google::protobuf::FieldDescriptor& wire,
+                                  const std::vector<std::string>& names) const;
+
+  template <std::integral M>
+  void Value(const google::protobuf::FieldDescriptor& wire, M& option) const {
+    option = static_cast<M>(Integer(wire));
+  }
+  void Value(const google::protobuf::FieldDescriptor& wire, bool& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, double& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, std::string& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, std::optional<int64_t>& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, std::vector<int64_t>& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, std::vector<double>& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, std::vector<std::string>& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, DatasetId& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, JobId& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, absl::Duration& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, absl::Time& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, std::vector<spec::Metric>& option,
+             const EnumNames<spec::Metric, spec::kMetricNames.rows.size()>& names) const;
+  template <class E, std::size_t N>
+  void Value(const google::protobuf::FieldDescriptor& wire, E& option, const EnumNames<E, N>& names) const {
+    std::vector<std::string> known;
+    for (const auto& [value, name] : names.rows) known.emplace_back(name);
+    if (const auto name = Name(wire, known)) option = *names.Parse(*name);
+  }
+
+  const google::protobuf::Message& from_;
+  const std::string prefix_;
+  Violations& violations_;
+};
+
+class WireWriter {
+ public:
+  // `job`: of which fields are left out that are told where they mean something. Borrows both.
+  WireWriter(google::protobuf::Message& to, const spec::TrainOptions& job) : to_(to), job_(job) {}
+
+  // Sets every field that the contract has.
+  template <spec::HasFields T>
+  void Write(const T& options) const {
+    VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {
+      if (field.only_stored || (field.told_where_needed && !MeansSomething(field))) return;
+      Row(field, options.*member, names...);
+    });
+  }
+
+ private:
+  template <class M, class... Names>
+  void Row(const spec::Field& field, const M& option, const Names&... names) const {
+    if constexpr (spec::HasFields<M>) {
+      if (field.inlined != spec::Inline::kNo) return Write(option);
+      WireWriter(*to_.GetReflection()->MutableMessage(&to_, &Of(field)), job_).Write(option);
+    } else if constexpr (std::is_same_v<M, bool> && sizeof...(Names) == 0) {
+      Set(Of(field), option != field.inverted);
+    } else {
+      Set(Of(field), option, names...);
+    }
+  }
+
+  bool MeansSomething(const spec::Field& field) const;
+  const google::protobuf::FieldDescriptor& Of(const spec::Field& field) const;
+
+  template <std::integral M>
+  void Set(const google::protobuf::FieldDescriptor& wire, M option) const {
+    SetInteger(wire, static_cast<int64_t>(option));
+  }
+  void SetInteger(const google::protobuf::FieldDescriptor& wire, int64_t option) const;
+  void SetName(const google::protobuf::FieldDescriptor& wire, std::string_view name) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, bool option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, double option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, const std::string& option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, const std::optional<int64_t>& option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<int64_t>& option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<double>& option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<std::string>& option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, const DatasetId& option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, const JobId& option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, absl::Duration option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, absl::Time option) const;
+  template <class E, std::size_t N>
+  void Set(const google::protobuf::FieldDescriptor& wire, const E& option, const EnumNames<E, N>& names) const {
+    SetName(wire, names.Name(option));
+  }
+  template <class E, std::size_t N>
+  void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<E>& options,
+           const EnumNames<E, N>& names) const {
+    for (const E option : options) SetName(wire, names.Name(option));
+  }
+
+  google::protobuf::Message& to_;
+  const spec::TrainOptions& job_;
+};
+
+}  // namespace permafrost::api
