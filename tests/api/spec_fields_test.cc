@@ -1,53 +1,20 @@
 // Checks, by reflection, that every field of a job's spec takes a value that is not its default from the wire into the
 // domain, the database's column and back. A field of the proto that any of them drops fails here by its name.
 #include <gmock/gmock.h>
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "api/convert_job.h"
-#include "fakes.h"
-#include "job_requests.h"
+#include "complete_specs.h"
 #include "job_specs.h"
 #include "jobs/job_json.h"
 #include "message_leaves.h"
 
 namespace permafrost::api {
 namespace {
-
-std::optional<jobs::DatasetTraits> TraitsOf(const DatasetId& id) {
-  return jobs::DatasetTraits{.level = id == DatasetId("set") ? spec::ModelLevel::kGraph : spec::ModelLevel::kNode,
-                             .gives_links = id == DatasetId("linked")};
-}
-
-absl::StatusOr<spec::JobSpec> SpecOf(const v1::JobSpec& wire) {
-  v1::CreateJobRequest request;
-  *request.mutable_spec() = wire;
-  auto made = CreateRequestFromWire(request, kServerDefault, TraitsOf);
-  if (!made.ok()) return made.status();
-  if (absl::Status fits = jobs::CheckRequest(*made); !fits.ok()) return fits;
-  return std::move(made->spec);
-}
-
-v1::JobSpec WireOf(const spec::JobSpec& spec) {
-  jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-  job.spec = spec;
-  return JobToWire(job).spec();
-}
-
-// Returns the spec that the server tells after it made a job of `text`: every field says its value.
-v1::JobSpec Complete(const std::string& text) {
-  v1::JobSpec wire;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &wire)) << text;
-  const auto spec = SpecOf(wire);
-  EXPECT_TRUE(spec.ok()) << text << ": " << spec.status();
-  return spec.ok() ? WireOf(*spec) : wire;
-}
 
 TEST(SpecFields, EachGoesThroughDomainAndDatabaseAndBack) {
   std::map<std::string, std::set<std::string>> taken;  // the values of each field that came back
