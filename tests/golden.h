@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace permafrost {
@@ -67,6 +68,11 @@ inline std::string FirstDifferences(const std::string& want_text, const std::str
   }
   if (told >= kMost) absl::StrAppend(&out, "... and what comes after these lines was not compared\n");
   return out;
+}
+
+// Breaks JSON without white space into lines that can be compared, and changes nothing else.
+inline std::string OneFieldALine(const std::string& json) {
+  return absl::StrReplaceAll(json, {{",\"", ",\n\""}, {":{", ":\n{"}});
 }
 
 inline std::optional<std::string> ReadText(const std::filesystem::path& path) {

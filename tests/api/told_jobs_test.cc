@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "complete_specs.h"
 #include "golden.h"
 #include "jobs/job_json.h"
@@ -37,7 +36,7 @@ TEST(ToldJobs, RowsOfEveryKind) {
     const auto spec = SpecOf(Bare(written));
     ASSERT_TRUE(spec.ok()) << written << ": " << spec.status();
     const std::string column = jobs::ToJson(jobs::SpecColumn{.spec = *spec, .dataset_uid = "u", .notes = {"a note"}});
-    absl::StrAppend(&text, "\n", written, "\n", absl::StrReplaceAll(column, {{",\"", ",\n\""}, {":{", ":\n{"}}), "\n");
+    absl::StrAppend(&text, "\n", written, "\n", OneFieldALine(column), "\n");
   }
   ExpectGolden("api/goldens/job_rows.txt", text);
 }
