@@ -147,6 +147,22 @@ Message With(const Message& base, const Leaf& leaf, const Probe& probe) {
   return changed;
 }
 
+// Returns the leaves and the messages that hold them, each message before its own.
+inline std::vector<Leaf> LeavesAndHoldersOf(const google::protobuf::Descriptor* type) {
+  std::vector<Leaf> all;
+  std::set<std::string> seen;
+  for (const Leaf& leaf : LeavesOf(type)) {
+    Leaf holder;
+    for (size_t i = 0; i + 1 < leaf.path.size(); ++i) {
+      holder.path.push_back(leaf.path[i]);
+      holder.name += (i == 0 ? "" : ".") + leaf.path[i]->name();
+      if (seen.insert(holder.name).second) all.push_back(holder);
+    }
+    all.push_back(leaf);
+  }
+  return all;
+}
+
 inline std::string RefusalText(const absl::Status& status) {
   std::string text = absl::StatusCodeToString(status.code());
   const auto violations = GetViolations(status);

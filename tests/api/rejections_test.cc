@@ -152,32 +152,17 @@ class Outcomes {
   std::set<std::string> said_;                              // all refusals
 };
 
-// Returns the leaves and the messages that hold them, each message before its own.
-std::vector<Leaf> LeavesAndHolders() {
-  std::vector<Leaf> all;
-  std::set<std::string> seen;
-  for (const Leaf& leaf : SpecLeaves()) {
-    Leaf holder;
-    for (size_t i = 0; i + 1 < leaf.path.size(); ++i) {
-      holder.path.push_back(leaf.path[i]);
-      holder.name += (i == 0 ? "" : ".") + leaf.path[i]->name();
-      if (seen.insert(holder.name).second) all.push_back(holder);
-    }
-    all.push_back(leaf);
-  }
-  return all;
-}
-
 TEST(Rejections, OfEveryFieldOfASpec) {
   const std::vector<Base> bases = Bases();
   std::string text =
-      "What the server makes of a spec (a base) in which one field has another value: a status with its violations, "
-      "or\n"
-      "`accepted` and the fields of the job that then differ from the base's job otherwise than as they were given.\n"
-      "Bases as they are written have the names b0, b1, ..., and those in which every field says its value c0, c1, "
+      "What the server makes of a spec (a base) in which one field has another value: a status with its violations,\n"
+      "or `accepted` and the fields of the job that then differ from the base's job otherwise than as they were "
+      "given.\n"
+      "Bases as they are written have the names b0, b1, ..., and those in which every field says its value c0, c1,\n"
       "...\n\n";
   for (size_t i = 0; i < kJobSpecs.size(); ++i) absl::StrAppend(&text, "b", i, " c", i, ": ", kJobSpecs[i], "\n");
-  for (const Leaf& leaf : LeavesAndHolders()) absl::StrAppend(&text, Outcomes(leaf, bases).Text());
+  for (const Leaf& leaf : LeavesAndHoldersOf(v1::JobSpec::descriptor()))
+    absl::StrAppend(&text, Outcomes(leaf, bases).Text());
   ExpectGolden("api/goldens/rejections.txt", text);
 }
 
