@@ -24,33 +24,7 @@ using FreezeSources = WireEnum<v1::FreezePointSource, graphcache::kFreezeSourceN
 
 void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCacheStatistics& wire) {
   wire.set_mode(Modes::ToWire(mode));
-  wire.set_entries(stats.entries);
-  wire.set_entry_bytes(stats.entry_bytes);
-  wire.set_capacity(stats.capacity);
-  wire.set_hits(stats.hits);
-  wire.set_padded_hits(stats.padded_hits);
-  wire.set_misses(stats.misses);
-  wire.set_captures(stats.captures);
-  wire.set_recaptures(stats.recaptures);
-  wire.set_frozen_captures(stats.frozen_captures);
-  wire.set_rejected_inserts(stats.rejected_inserts);
-  wire.set_graph_breaks(stats.graph_breaks);
-  wire.set_eager_steps(stats.eager_steps);
-  wire.set_transient_steps(stats.transient_steps);
-  wire.set_capture_seconds(stats.capture_seconds);
-  wire.set_graphs(stats.graphs);
-  wire.set_nodes(stats.nodes);
-  wire.set_edges(stats.edges);
-  wire.set_padding_graphs(stats.padding_graphs);
-  wire.set_padding_nodes(stats.padding_nodes);
-  wire.set_padding_edges(stats.padding_edges);
-  wire.set_awaiting_recapture(stats.awaiting_recapture);
-  wire.set_dynamic(stats.dynamic);
-  wire.set_oversize_steps(stats.oversize_steps);
-  wire.set_cut_executables(stats.cut_executables);
-  wire.set_rungs(stats.rungs);
-  wire.set_audits(stats.audits);
-  wire.set_audit_failures(stats.audit_failures);
+  WireWriter(wire).Write(stats);
 }
 
 // `add` makes one more CauseCount.
@@ -194,7 +168,7 @@ v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry) {
 
 v1::GraphCachePolicy GraphCachePolicyToWire(const spec::PolicyOptions& options) {
   v1::GraphCachePolicy wire;
-  WireWriter(wire, {}).Write(options);
+  WireWriter(wire).Write(options);
   return wire;
 }
 

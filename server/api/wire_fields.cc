@@ -120,7 +120,8 @@ void WireReader::Value(const FieldDescriptor& wire, std::vector<spec::Metric>& o
 const FieldDescriptor& WireWriter::Of(const spec::Field& field) const { return FieldOf(to_, field); }
 
 bool WireWriter::MeansSomething(const spec::Field& field) const {
-  return std::ranges::all_of(field.needs, [this](spec::Need need) { return spec::Holds(need, job_); });
+  return std::ranges::all_of(field.needs,
+                             [this](spec::Need need) { return job_ == nullptr || spec::Holds(need, *job_); });
 }
 
 void WireWriter::SetInteger(const FieldDescriptor& wire, int64_t option) const {
@@ -153,10 +154,6 @@ void WireWriter::Set(const FieldDescriptor& wire, double option) const {
 
 void WireWriter::Set(const FieldDescriptor& wire, const std::string& option) const {
   to_.GetReflection()->SetString(&to_, &wire, ValidUtf8(option));
-}
-
-void WireWriter::Set(const FieldDescriptor& wire, const std::optional<int64_t>& option) const {
-  if (option) SetInteger(wire, *option);
 }
 
 void WireWriter::Set(const FieldDescriptor& wire, const std::vector<int64_t>& option) const {

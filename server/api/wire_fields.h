@@ -21,6 +21,11 @@
 
 namespace permafrost::api {
 
+template <class T>
+inline constexpr bool kIsOptional = false;
+template <class T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+
 class WireReader {
  public:
   // `prefix`: of the fields' names in violations ("spec."). Borrows the message and the violations.
@@ -87,8 +92,10 @@ class WireReader {
 
 class WireWriter {
  public:
-  // `job`: of which fields are left out that are told where they mean something. Borrows both.
-  WireWriter(google::protobuf::Message& to, const spec::TrainOptions& job) : to_(to), job_(job) {}
+  // Borrows the message.
+  explicit WireWriter(google::protobuf::Message& to) : to_(to) {}
+  // Leaves out the fields that are told where they mean something and mean nothing for the job. Borrows both.
+  WireWriter(google::protobuf::Message& to, const spec::TrainOptions& job) : to_(to), job_(&job) {}
 
   // Sets every field that the contract has.
   template <spec::HasFields T>
@@ -105,13 +112,16 @@ class WireWriter {
     if constexpr (spec::HasFields<M>) {
       if (field.inlined != spec::Inline::kNo) return Write(option);
       WireWriter(*to_.GetReflection()->MutableMessage(&to_, &Of(field)), job_).Write(option);
+    } else if constexpr (kIsOptional<M>) {
+      if (option) Row(field, *option, names...);
     } else if constexpr (std::is_same_v<M, bool> && sizeof...(Names) == 0) {
       Set(Of(field), option != field.inverted);
-    } else {
+    } else if constexpr (requires { Set(Of(field), option, names...); }) {
       Set(Of(field), option, names...);
     }
   }
 
+  WireWriter(google::protobuf::Message& to, const spec::TrainOptions* job) : to_(to), job_(job) {}
   bool MeansSomething(const spec::Field& field) const;
   const google::protobuf::FieldDescriptor& Of(const spec::Field& field) const;
 
@@ -124,7 +134,6 @@ class WireWriter {
   void Set(const google::protobuf::FieldDescriptor& wire, bool option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, double option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const std::string& option) const;
-  void Set(const google::protobuf::FieldDescriptor& wire, const std::optional<int64_t>& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<int64_t>& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<double>& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<std::string>& option) const;
@@ -143,7 +152,7 @@ class WireWriter {
   }
 
   google::protobuf::Message& to_;
-  const spec::TrainOptions& job_;
+  const spec::TrainOptions* const job_ = nullptr;
 };
 
 }  // namespace permafrost::api

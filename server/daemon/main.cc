@@ -155,7 +155,8 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
 
   const auto registry = std::make_shared<prometheus::Registry>();
   telemetry::JobMetrics job_metrics(*registry, NamesOf(jobs::kJobStateNames));
-  telemetry::GraphCacheMetrics cache_metrics(*registry, NamesOf(kModeNames), NamesOf(graphcache::kCauseNames));
+  telemetry::GraphCacheMetrics cache_metrics(*registry, jobs::CacheCounterRows(), NamesOf(kModeNames),
+                                             NamesOf(graphcache::kCauseNames));
   telemetry::ServerMetrics server_metrics(*registry,
                                           {.version = std::string(Version()),
                                            .git_commit = std::string(GitCommit()),

@@ -1,5 +1,8 @@
 #include "graphcache/snapshot.h"
 
+#include <type_traits>
+#include <utility>
+
 #include "base/json_fields.h"
 #include "spec/stored_fields.h"
 
@@ -7,10 +10,9 @@ namespace permafrost::graphcache {
 namespace {
 
 struct SnapshotSchema {
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<spec::PolicyOptions>& o) {
-    spec::StoredFields(a, o);
-  }
+  template <class A, class T>
+  requires spec::HasFields<std::remove_const_t<T>>
+  static void Fields(A& a, T& value) { spec::StoredFields(a, value); }
 
   template <class A>
   static void Fields(A& a, typename A::template Visited<FreezePoint>& p) {
@@ -25,40 +27,6 @@ struct SnapshotSchema {
     a("nodes", s.nodes);
     a("edges", s.edges);
     a("graphs", s.graphs);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<ModeStats>& s) {
-    a("entries", s.entries);
-    a("entry_bytes", s.entry_bytes);
-    a("capacity", s.capacity);
-    a("hits", s.hits);
-    a("padded_hits", s.padded_hits);
-    a("misses", s.misses);
-    a("captures", s.captures);
-    a("recaptures", s.recaptures);
-    a("frozen_captures", s.frozen_captures);
-    a("rejected_inserts", s.rejected_inserts);
-    a("broken", s.broken);
-    a("graph_breaks", s.graph_breaks);
-    a("dynamic", s.dynamic);
-    a("rungs", s.rungs);
-    a("cut_executables", s.cut_executables);
-    a("oversize_steps", s.oversize_steps);
-    a("eager_steps", s.eager_steps);
-    a("transient_steps", s.transient_steps);
-    a("audits", s.audits);
-    a("audit_failures", s.audit_failures);
-    a("captures_by_cause", s.captures_by_cause);
-    a("misses_by_cause", s.misses_by_cause);
-    a("capture_seconds", s.capture_seconds);
-    a("awaiting_recapture", s.awaiting_recapture);
-    a("graphs", s.graphs);
-    a("nodes", s.nodes);
-    a("edges", s.edges);
-    a("padding_graphs", s.padding_graphs);
-    a("padding_nodes", s.padding_nodes);
-    a("padding_edges", s.padding_edges);
   }
 
   template <class A>

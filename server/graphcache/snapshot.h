@@ -13,6 +13,7 @@
 #include "graphcache/audit.h"
 #include "graphcache/cause.h"
 #include "graphcache/freeze_point.h"
+#include "spec/field.h"
 #include "spec/policy.h"
 
 namespace permafrost::graphcache {
@@ -52,6 +53,74 @@ struct ModeStats {
   int64_t padding_graphs = 0, padding_nodes = 0, padding_edges = 0;
   bool operator==(const ModeStats&) const = default;
 };
+
+template <class F>
+void VisitFields(spec::Options<ModeStats>, F&& f) {
+  using M = ModeStats;
+  f({.name = "entries"}, &M::entries);
+  f({.name = "entry_bytes"}, &M::entry_bytes);
+  f({.name = "capacity"}, &M::capacity);
+  f({.name = "hits", .counter = {"permafrost_graph_cache_hits_total", "Steps replayed at their own shape."}}, &M::hits);
+  f({.name = "padded_hits",
+     .counter = {"permafrost_graph_cache_padded_hits_total", "Steps replayed in a larger shape."}},
+    &M::padded_hits);
+  f({.name = "misses",
+     .counter = {"permafrost_graph_cache_misses_total", "Steps that no executable made before them could run."}},
+    &M::misses);
+  f({.name = "captures", .counter = {"permafrost_graph_cache_captures_total", "Executables made."}}, &M::captures);
+  f({.name = "recaptures"}, &M::recaptures);
+  f({.name = "frozen_captures"}, &M::frozen_captures);
+  f({.name = "rejected_inserts",
+     .counter = {"permafrost_graph_cache_rejected_inserts_total",
+                 "Steps whose shape would have been kept had the graph cache not been frozen."}},
+    &M::rejected_inserts);
+  f({.name = "broken", .only_stored = true}, &M::broken);
+  f({.name = "graph_breaks",
+     .counter = {"permafrost_graph_cache_graph_breaks_total",
+                 "Captures that found the step not capturable, or not for every shape."}},
+    &M::graph_breaks);
+  f({.name = "dynamic"}, &M::dynamic);
+  f({.name = "rungs"}, &M::rungs);
+  f({.name = "cut_executables"}, &M::cut_executables);
+  f({.name = "oversize_steps",
+     .counter = {"permafrost_graph_cache_oversize_steps_total",
+                 "Of hits, steps of batches larger than what a dynamic executable has room for."}},
+    &M::oversize_steps);
+  f({.name = "eager_steps", .counter = {"permafrost_graph_cache_eager_steps_total", "Steps that ran uncaptured."}},
+    &M::eager_steps);
+  f({.name = "transient_steps",
+     .counter = {"permafrost_graph_cache_transient_steps_total", "Steps whose executable was dropped at their end."}},
+    &M::transient_steps);
+  f({.name = "audits",
+     .counter = {"permafrost_graph_cache_audits_total",
+                 "Replays that were run again eagerly from the same state, and compared bit for bit.", "result",
+                 "equal"}},
+    &M::audits);
+  f({.name = "audit_failures",
+     .counter = {"permafrost_graph_cache_audits_total",
+                 "Replays that were run again eagerly from the same state, and compared bit for bit.", "result",
+                 "different"}},
+    &M::audit_failures);
+  f({.name = "captures_by_cause", .only_stored = true}, &M::captures_by_cause);
+  f({.name = "misses_by_cause", .only_stored = true}, &M::misses_by_cause);
+  f({.name = "capture_seconds", .counter = {"permafrost_graph_cache_capture_seconds_total", "Time spent on captures."}},
+    &M::capture_seconds);
+  f({.name = "awaiting_recapture"}, &M::awaiting_recapture);
+  f({.name = "graphs"}, &M::graphs);
+  f({.name = "nodes",
+     .counter = {"permafrost_graph_cache_rows_total", "Rows of the batches of steps, padding apart.", "kind", "nodes"}},
+    &M::nodes);
+  f({.name = "edges",
+     .counter = {"permafrost_graph_cache_rows_total", "Rows of the batches of steps, padding apart.", "kind", "edges"}},
+    &M::edges);
+  f({.name = "padding_graphs"}, &M::padding_graphs);
+  f({.name = "padding_nodes",
+     .counter = {"permafrost_graph_cache_padding_rows_total", "Rows that padding added to steps.", "kind", "nodes"}},
+    &M::padding_nodes);
+  f({.name = "padding_edges",
+     .counter = {"permafrost_graph_cache_padding_rows_total", "Rows that padding added to steps.", "kind", "edges"}},
+    &M::padding_edges);
+}
 
 struct GraphBreak {
   Mode mode = Mode::kTrain;

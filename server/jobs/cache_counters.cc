@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
+#include <type_traits>
 
 namespace permafrost::jobs {
 namespace {
@@ -13,16 +15,49 @@ T Since(T now, T before) {
   return std::max(T{0}, now - before);
 }
 
-telemetry::CountsByCause Since(const graphcache::CauseCounts& now, const graphcache::CauseCounts& before) {
-  telemetry::CountsByCause since{};
-  static_assert(graphcache::kCauses <= since.size());
-  for (size_t i = 0; i < graphcache::kCauses; ++i) since[i] = Since(now.counts[i], before.counts[i]);
+std::vector<int64_t> Since(const graphcache::CauseCounts& now, const graphcache::CauseCounts& before) {
+  std::vector<int64_t> since(now.counts.size());
+  for (size_t i = 0; i < since.size(); ++i) since[i] = Since(now.counts[i], before.counts[i]);
   return since;
+}
+
+// Calls `see(row, member)` for each row that has a counter.
+template <class See>
+void VisitCounters(const See& see) {
+  VisitFields(spec::Options<ModeStats>(), [&see](const spec::Field& field, auto member) {
+    if (field.counter.name != nullptr) see(field, member);
+  });
+}
+
+std::vector<double> CountersSince(const ModeStats& now, const ModeStats& before) {
+  std::vector<double> since;
+  VisitCounters([&](const spec::Field& /*field*/, auto member) {
+    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(now.*member)>>) {
+      since.push_back(static_cast<double>(Since(now.*member, before.*member)));
+    }
+  });
+  return since;
+}
+
+// The counter of equal audits has those that found no difference.
+ModeStats WithEqualAudits(ModeStats stats) {
+  stats.audits -= stats.audit_failures;
+  return stats;
 }
 
 int64_t Steps(const ModeStats& s) { return s.hits + s.padded_hits + s.misses; }
 
 }  // namespace
+
+std::vector<telemetry::CounterRow> CacheCounterRows() {
+  const auto text = [](const char* value) { return value == nullptr ? std::string_view() : std::string_view(value); };
+  std::vector<telemetry::CounterRow> rows;
+  VisitCounters([&](const spec::Field& field, auto /*member*/) {
+    const spec::Counter& c = field.counter;
+    rows.push_back({c.name, c.help, text(c.label), text(c.value)});
+  });
+  return rows;
+}
 
 std::array<telemetry::GraphCacheCounts, 2> CacheCounters::Advance(const graphcache::Snapshot& snapshot) {
   if (first_) {
@@ -34,24 +69,9 @@ std::array<telemetry::GraphCacheCounts, 2> CacheCounters::Advance(const graphcac
   for (size_t mode = 0; mode < increments.size(); ++mode) {
     const ModeStats& now = snapshot.modes[mode];
     const ModeStats& before = last_[mode];
-    increments[mode] = {.hits = Since(now.hits, before.hits),
-                        .padded_hits = Since(now.padded_hits, before.padded_hits),
-                        .misses = Since(now.misses, before.misses),
-                        .captures = Since(now.captures, before.captures),
-                        .rejected_inserts = Since(now.rejected_inserts, before.rejected_inserts),
-                        .graph_breaks = Since(now.graph_breaks, before.graph_breaks),
-                        .eager_steps = Since(now.eager_steps, before.eager_steps),
-                        .transient_steps = Since(now.transient_steps, before.transient_steps),
-                        .oversize_steps = Since(now.oversize_steps, before.oversize_steps),
-                        .audits_equal = Since(now.audits - now.audit_failures, before.audits - before.audit_failures),
-                        .audits_different = Since(now.audit_failures, before.audit_failures),
+    increments[mode] = {.counters = CountersSince(WithEqualAudits(now), WithEqualAudits(before)),
                         .captures_by_cause = Since(now.captures_by_cause, before.captures_by_cause),
-                        .misses_by_cause = Since(now.misses_by_cause, before.misses_by_cause),
-                        .capture_seconds = Since(now.capture_seconds, before.capture_seconds),
-                        .nodes = Since(now.nodes, before.nodes),
-                        .edges = Since(now.edges, before.edges),
-                        .padding_nodes = Since(now.padding_nodes, before.padding_nodes),
-                        .padding_edges = Since(now.padding_edges, before.padding_edges)};
+                        .misses_by_cause = Since(now.misses_by_cause, before.misses_by_cause)};
   }
   last_ = snapshot.modes;
   return increments;

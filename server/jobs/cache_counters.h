@@ -5,18 +5,22 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "graphcache/snapshot.h"
 #include "telemetry/graph_cache_metrics.h"
 
 namespace permafrost::jobs {
 
+// The counters on /metrics of a mode's statistics, from the rows of graphcache::ModeStats.
+std::vector<telemetry::CounterRow> CacheCounterRows();
+
 class CacheCounters {
  public:
   // `resumed`: the job ran before, so its first snapshot may hold steps of that run, and is what counting begins from.
   explicit CacheCounters(bool resumed) : resumed_(resumed) {}
 
-  // By mode.
+  // By mode; counters in the order of CacheCounterRows.
   std::array<telemetry::GraphCacheCounts, 2> Advance(const graphcache::Snapshot& snapshot);
 
  private:

@@ -38,86 +38,6 @@ struct Schema {
   }
 
   template <class A>
-  static void Fields(A& a, typename A::template Visited<train::PhaseSeconds>& p) {
-    a("batch", p.batch);
-    a("forward", p.forward);
-    a("backward", p.backward);
-    a("optimizer", p.optimizer);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<data::PageCounters>& p) {
-    a("wanted_pages", p.wanted_pages);
-    a("resident_pages", p.resident_pages);
-    a("sampled_pages", p.sampled_pages);
-    a("advised_bytes", p.advised_bytes);
-    a("advice_calls", p.advice_calls);
-    a("major_faults", p.major_faults);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<data::RowReaderState>& r) {
-    a("kind", r.kind);
-    a("fallback", r.fallback);
-    a("direct", r.direct);
-    a("depth", r.depth);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<data::RowCounters>& c) {
-    a("hits", c.hits);
-    a("misses", c.misses);
-    a("evictions", c.evictions);
-    a("reads", c.reads);
-    a("read_bytes", c.read_bytes);
-    a("read_errors", c.read_errors);
-    a("read_seconds_sum", c.read_seconds_sum);
-    a("stall_seconds", c.stall_seconds);
-    a("over_budget", c.over_budget);
-    a("resizes", c.resizes);
-    a("budget_bytes", c.budget_bytes);
-    a("used_bytes", c.used_bytes);
-    a("rows", c.rows);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<data::RowReading>& r) {
-    a("reader", r.reader);
-    a("counters", r.counters);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<train::LookAhead>& l) {
-    a("depth", l.depth);
-    a("ready", l.ready);
-    a("sampled_edges", l.sampled_edges);
-    a("stalls", l.stalls);
-    a("pages", l.pages);
-    a("rows", l.rows);
-    a("cut_batches", l.cut_batches);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<train::Progress>& p) {
-    a("epoch", p.epoch);
-    a("step_in_epoch", p.step_in_epoch);
-    a("steps_per_epoch", p.steps_per_epoch);
-    a("step", p.step);
-    a("loss", p.loss);
-    a("graphs_per_second", p.graphs_per_second);
-    a("eta", p.eta);
-    a("graphs", p.graphs);
-    a("nodes", p.nodes);
-    a("edges", p.edges);
-    a("padding_nodes", p.padding_nodes);
-    a("padding_edges", p.padding_edges);
-    a("phase_seconds", p.phase_seconds);
-    a("checkpoint_step", p.checkpoint_step);
-    a("skipped_batches", p.skipped_batches);
-    a("look_ahead", p.look_ahead);
-  }
-
-  template <class A>
   static void Fields(A& a, typename A::template Visited<Deaths>& d) {
     a("count", d.count);
     a("step", d.step);
@@ -153,47 +73,6 @@ struct Schema {
   static void Fields(A& a, typename A::template Visited<StateHistory>& h) {
     a("changes", h.changes);
     a("dropped", h.dropped);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<train::EpochMetrics>& m) {
-    a("epoch", m.epoch);
-    a("train_loss", m.train_loss);
-    a("valid_loss", m.valid_loss);
-    a("valid_metric", m.valid_metric);
-    a("learning_rate", m.learning_rate);
-    a("train_seconds", m.train_seconds);
-    a("valid_seconds", m.valid_seconds);
-    a("graphs_per_second", m.graphs_per_second);
-    a("valid_metrics", m.valid_metrics);
-    a("steps", m.steps);
-    a("exact_hits", m.exact_hits);
-    a("padded_hits", m.padded_hits);
-    a("eager_steps", m.eager_steps);
-    a("captures", m.captures);
-    a("nodes", m.nodes);
-    a("edges", m.edges);
-    a("padding_nodes", m.padding_nodes);
-    a("padding_edges", m.padding_edges);
-    a("cache_bytes", m.cache_bytes);
-  }
-
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<train::RunResult>& r) {
-    a("best_epoch", r.best_epoch);
-    a("best_valid_metric", r.best_valid_metric);
-    a("best_test_metric", r.best_test_metric);
-    a("best_test_loss", r.best_test_loss);
-    a("final_test_metric", r.final_test_metric);
-    a("final_test_loss", r.final_test_loss);
-    a("train_seconds", r.train_seconds);
-    a("mean_step_milliseconds", r.mean_step_milliseconds);
-    a("num_parameters", r.num_parameters);
-    a("best_valid_metrics", r.best_valid_metrics);
-    a("best_test_metrics", r.best_test_metrics);
-    a("final_test_metrics", r.final_test_metrics);
-    a("unranked_valid_links", r.unranked_valid_links);
-    a("unranked_test_links", r.unranked_test_links);
   }
 };
 

@@ -67,18 +67,26 @@ enum class Need : uint8_t {
 // A member whose rows stand among those of the struct that holds it.
 enum class Inline : uint8_t { kNo, kOnWire, kAlways };
 
+// A counter on /metrics that rises with a field. Fields of one name differ by the value of a label.
+struct Counter {
+  const char *name = nullptr, *help = nullptr;
+  const char *label = nullptr, *value = nullptr;
+};
+
 struct Field {
   const char* name = "";         // in the contract
   const char* stored = nullptr;  // in the database, where it is not `name`
   Accepts accepts = {};
   std::array<Need, 2> needs = {};
   Inline inlined = Inline::kNo;
+  bool not_stored = false;         // the database has no such field
   bool only_stored = false;        // the contract has no such field
   bool inverted = false;           // the contract says the opposite
   bool told_where_needed = false;  // answers leave it out where it means nothing
   const char* flag = nullptr;      // of `job submit`
   const char* help = nullptr;      // "{}" stands for the default
   const char* value = nullptr;     // what the help calls a value, where it is not N, X, P or the enum's names
+  Counter counter = {};
 
   constexpr const char* key() const { return stored == nullptr ? name : stored; }
 };

@@ -24,6 +24,8 @@ std::string ForAlgorithm(const TrainOptions& options, const char* accepted) {
 
 bool Holds(Need need, const TrainOptions& options) {
   const OptimizerOptions& optimizer = options.optimizer;
+  // A set of graphs has no walks: its job is refused for its architecture.
+  const bool walks = Walks(options) && options.model.level == ModelLevel::kNode;
   switch (need) {
     case Need::kNothing:
       return true;
@@ -37,9 +39,9 @@ bool Holds(Need need, const TrainOptions& options) {
     case Need::kLinks:
     case Need::kProducts:
     case Need::kNeighbors:
-      return !Walks(options);
+      return !walks;
     case Need::kSampling:
-      return !Walks(options) && !options.nodes.fan_outs.empty();
+      return !walks && !options.nodes.fan_outs.empty();
     case Need::kDrawnLinks:
       return !options.links.given;
     case Need::kSgd:

@@ -12,6 +12,7 @@ namespace permafrost::spec {
 template <class A, class T>
 void StoredFields(A& a, T& options) {
   VisitFields(Options<std::remove_const_t<T>>(), [&](const Field& field, auto member, const auto&... names) {
+    if (field.not_stored) return;
     auto& value = options.*member;
     using M = std::remove_cvref_t<decltype(value)>;
     if constexpr (HasFields<M>) {

@@ -4,7 +4,6 @@
 // Threads: all methods are safe anywhere.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,19 +19,16 @@ class Registry;
 
 namespace permafrost::telemetry {
 
-// By the index of the cause's name.
-using CountsByCause = std::array<int64_t, 16>;
+// A counter that each mode has. Those of one name differ by the value of a label.
+struct CounterRow {
+  std::string_view name, help;
+  std::string_view label, value;  // beside {mode}; empty: none
+};
 
 // Plain numbers: telemetry sees no other room.
 struct GraphCacheCounts {
-  int64_t hits = 0, padded_hits = 0, misses = 0;
-  int64_t captures = 0, rejected_inserts = 0, graph_breaks = 0;
-  int64_t eager_steps = 0, transient_steps = 0, oversize_steps = 0;
-  int64_t audits_equal = 0, audits_different = 0;
-  CountsByCause captures_by_cause{}, misses_by_cause{};
-  double capture_seconds = 0;
-  int64_t nodes = 0, edges = 0;  // real rows
-  int64_t padding_nodes = 0, padding_edges = 0;
+  std::vector<double> counters;                             // by the index of their rows
+  std::vector<int64_t> captures_by_cause, misses_by_cause;  // by the index of the cause's name
 };
 struct GraphCacheUse {
   int64_t entries = 0, entry_bytes = 0;
@@ -49,15 +45,12 @@ struct GraphCacheState {
 class GraphCacheMetrics {
  public:
   // `mode_names`, `cause_names`: the label values of {mode} and {cause}. Borrows the registry.
-  GraphCacheMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names,
-                    const std::vector<std::string_view>& cause_names);
+  GraphCacheMetrics(prometheus::Registry& registry, const std::vector<CounterRow>& counters,
+                    const std::vector<std::string_view>& mode_names, const std::vector<std::string_view>& cause_names);
   ~GraphCacheMetrics();
 
-  // permafrost_graph_cache_{hits,padded_hits,misses,captures,rejected_inserts,graph_breaks,eager_steps,transient_steps,
-  // oversize_steps,capture_seconds}_total{mode},
-  // permafrost_graph_cache_{rows,padding_rows}_total{mode,kind="nodes"|"edges"}.
-  // permafrost_graph_cache_audits_total{mode,result="equal"|"different"},
-  // permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}. `mode`: index of its name.
+  // Raises the counters of a mode, whose index is its name's, and
+  // permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}.
   void Add(size_t mode, const GraphCacheCounts& increments);
   // Sets the series of the running job; nullopt: none runs, and these series are absent:
   // permafrost_graph_cache_{entries,entry_bytes, capacity_entries,cut_executables}{mode} (capacity without bound:

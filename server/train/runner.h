@@ -23,6 +23,7 @@
 #include "graphcache/census.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
+#include "spec/field.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {
@@ -30,6 +31,15 @@ namespace permafrost::train {
 struct PhaseSeconds {
   double batch = 0, forward = 0, backward = 0, optimizer = 0;
 };
+
+template <class F>
+void VisitFields(spec::Options<PhaseSeconds>, F&& f) {
+  using P = PhaseSeconds;
+  f({.name = "batch"}, &P::batch);
+  f({.name = "forward"}, &P::forward);
+  f({.name = "backward"}, &P::backward);
+  f({.name = "optimizer"}, &P::optimizer);
+}
 
 // The look-ahead of this run.
 using LookAhead = data::LookAhead;
@@ -54,6 +64,29 @@ struct Progress {
   std::optional<LookAhead> look_ahead;  // of jobs that sample one large graph
 };
 
+template <class F>
+void VisitFields(spec::Options<Progress>, F&& f) {
+  using P = Progress;
+  f({.name = "epoch"}, &P::epoch);
+  f({.name = "step_in_epoch"}, &P::step_in_epoch);
+  f({.name = "steps_per_epoch"}, &P::steps_per_epoch);
+  f({.name = "step"}, &P::step);
+  f({.name = "loss"}, &P::loss);
+  f({.name = "graphs_per_second"}, &P::graphs_per_second);
+  f({.name = "eta"}, &P::eta);
+  f({.name = "graphs"}, &P::graphs);
+  f({.name = "nodes"}, &P::nodes);
+  f({.name = "edges"}, &P::edges);
+  f({.name = "padding_nodes"}, &P::padding_nodes);
+  f({.name = "padding_edges"}, &P::padding_edges);
+  f({.name = "phase_seconds"}, &P::phase_seconds);
+  f({.name = "warm_up_done", .not_stored = true}, &P::warm_up_done);
+  f({.name = "warm_up_total", .not_stored = true}, &P::warm_up_total);
+  f({.name = "checkpoint_step"}, &P::checkpoint_step);
+  f({.name = "skipped_batches"}, &P::skipped_batches);
+  f({.name = "look_ahead"}, &P::look_ahead);
+}
+
 struct EpochMetrics {
   int64_t epoch = 0;  // from 1
   double train_loss = 0, valid_loss = 0;
@@ -72,6 +105,30 @@ struct EpochMetrics {
   int64_t cache_bytes = 0;
 };
 
+template <class F>
+void VisitFields(spec::Options<EpochMetrics>, F&& f) {
+  using E = EpochMetrics;
+  f({.name = "epoch"}, &E::epoch);
+  f({.name = "train_loss"}, &E::train_loss);
+  f({.name = "valid_loss"}, &E::valid_loss);
+  f({.name = "valid_metric"}, &E::valid_metric);
+  f({.name = "learning_rate"}, &E::learning_rate);
+  f({.name = "train_seconds"}, &E::train_seconds);
+  f({.name = "valid_seconds"}, &E::valid_seconds);
+  f({.name = "graphs_per_second"}, &E::graphs_per_second);
+  f({.name = "valid_metrics", .only_stored = true}, &E::valid_metrics);
+  f({.name = "steps"}, &E::steps);
+  f({.name = "exact_hits"}, &E::exact_hits);
+  f({.name = "padded_hits"}, &E::padded_hits);
+  f({.name = "eager_steps"}, &E::eager_steps);
+  f({.name = "captures"}, &E::captures);
+  f({.name = "nodes"}, &E::nodes);
+  f({.name = "edges"}, &E::edges);
+  f({.name = "padding_nodes"}, &E::padding_nodes);
+  f({.name = "padding_edges"}, &E::padding_edges);
+  f({.name = "cache_bytes"}, &E::cache_bytes);
+}
+
 struct RunResult {
   int64_t best_epoch = 0;
   double best_valid_metric = 0;
@@ -85,6 +142,25 @@ struct RunResult {
   // Links of these splits that were not ranked, since they have no negatives; the metrics are of the others.
   int64_t unranked_valid_links = 0, unranked_test_links = 0;
 };
+
+template <class F>
+void VisitFields(spec::Options<RunResult>, F&& f) {
+  using R = RunResult;
+  f({.name = "best_epoch"}, &R::best_epoch);
+  f({.name = "best_valid_metric"}, &R::best_valid_metric);
+  f({.name = "best_test_metric"}, &R::best_test_metric);
+  f({.name = "best_test_loss"}, &R::best_test_loss);
+  f({.name = "final_test_metric"}, &R::final_test_metric);
+  f({.name = "final_test_loss"}, &R::final_test_loss);
+  f({.name = "train_seconds"}, &R::train_seconds);
+  f({.name = "mean_step_milliseconds"}, &R::mean_step_milliseconds);
+  f({.name = "num_parameters"}, &R::num_parameters);
+  f({.name = "best_valid_metrics", .only_stored = true}, &R::best_valid_metrics);
+  f({.name = "best_test_metrics", .only_stored = true}, &R::best_test_metrics);
+  f({.name = "final_test_metrics", .only_stored = true}, &R::final_test_metrics);
+  f({.name = "unranked_valid_links"}, &R::unranked_valid_links);
+  f({.name = "unranked_test_links"}, &R::unranked_test_links);
+}
 
 enum class StopRequest { kNone, kCancel, kDrain };
 enum class LogLevel { kInfo, kWarning, kError };

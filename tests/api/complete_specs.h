@@ -16,11 +16,11 @@
 namespace permafrost::api {
 
 inline std::optional<jobs::DatasetTraits> TraitsOf(const DatasetId& id) {
-  return jobs::DatasetTraits{.level = id == DatasetId("set") ? nn::ModelLevel::kGraph : nn::ModelLevel::kNode,
+  return jobs::DatasetTraits{.level = id == DatasetId("set") ? spec::ModelLevel::kGraph : spec::ModelLevel::kNode,
                              .gives_links = id == DatasetId("linked")};
 }
 
-inline absl::StatusOr<jobs::JobSpec> SpecOf(const v1::JobSpec& wire) {
+inline absl::StatusOr<spec::JobSpec> SpecOf(const v1::JobSpec& wire) {
   v1::CreateJobRequest request;
   *request.mutable_spec() = wire;
   auto made = CreateRequestFromWire(request, kServerDefault, TraitsOf);
@@ -29,7 +29,7 @@ inline absl::StatusOr<jobs::JobSpec> SpecOf(const v1::JobSpec& wire) {
   return std::move(made->spec);
 }
 
-inline v1::JobSpec WireOf(const jobs::JobSpec& spec) {
+inline v1::JobSpec WireOf(const spec::JobSpec& spec) {
   jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
   job.spec = spec;
   return JobToWire(job).spec();

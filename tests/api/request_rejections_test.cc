@@ -137,7 +137,7 @@ std::string UpdatingText() {
 }
 
 // The policy that a change leaves to a cache, or why it is refused.
-std::string TextOf(const v1::UpdateGraphCachePolicyRequest& request, const graphcache::PolicyOptions& before) {
+std::string TextOf(const v1::UpdateGraphCachePolicyRequest& request, const spec::PolicyOptions& before) {
   Violations violations;
   const graphcache::PolicyUpdate update = PolicyUpdateFromWire(request, violations);
   if (!violations.empty()) return RefusalText(violations.ToStatus());
@@ -153,8 +153,8 @@ std::string TextOf(const v1::UpdateGraphCachePolicyRequest& request, const graph
 
 std::string PolicyText() {
   std::string text;
-  for (const auto& [policy, name] : graphcache::kPolicyNames.rows) {
-    graphcache::PolicyOptions before = kServerDefault;
+  for (const auto& [policy, name] : spec::kPolicyNames.rows) {
+    spec::PolicyOptions before = kServerDefault;
     before.policy = policy;
     absl::StrAppend(&text, "\nUpdateGraphCachePolicyRequest under ", AbslView(name), "\n");
     v1::UpdateGraphCachePolicyRequest request;

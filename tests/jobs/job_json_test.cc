@@ -5,10 +5,17 @@
 
 #include <bit>
 #include <cmath>
+#include <concepts>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "base/status.h"
+#include "spec/job_spec.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -77,91 +84,76 @@ TEST(JobJsonTest, AnEpochKeepsWhatTheCacheDidAndAnOlderOneHasNone) {
   EXPECT_EQ(older->cache_bytes, 0);
 }
 
-TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
-  spec::JobSpec spec;
-  spec.train.dataset = DatasetId("zinc-12k");
-  spec.train.model = {.architecture = spec::Architecture::kGine,
-                      .hidden_channels = 17,
-                      .num_layers = 3,
-                      .pooling = spec::Pooling::kSum,
-                      .dropout = 0.25,
-                      .virtual_node = true,
-                      .lowering = spec::Lowering::kShapeFree,
-                      .precision = spec::Precision::kBfloat16};
-  spec.train.optimizer = {spec::OptimizerAlgorithm::kAdamW,
-                          0.1 + 0.2,
-                          1e-17,
-                          2.5,
-                          spec::Schedule::kCosine,
-                          100,
-                          0.9,
-                          true,
-                          7,
-                          0.3,
-                          5,
-                          0.1 + 0.2,
-                          1e-19,
-                          spec::WeightDecayOf::kFirstLayer,
-                          0.999,
-                          8};
-  spec.train.loss = spec::Loss::kMse;
-  spec.train.epochs = 7;
-  spec.train.patience = 3;
-  spec.train.batch_size = 9;
-  spec.train.seed = std::numeric_limits<uint64_t>::max();
-  spec.train.checkpoint = {11, 5};
-  spec.train.graph_cache = {
-      spec::Policy::kClearPerStep, 12, spec::OnMiss::kReject, spec::Shapes::kLadder, 5, 7, true, 9};
-  spec.train.batching = {spec::BatchingKind::kBudget, 700, 1500};
-  spec.train.metrics = {spec::Metric::kR2, spec::Metric::kMae};
-  spec.train.init_from = {JobId("first"), "/data/w.safetensors", spec::JobWeights::kLast, true};
-  spec.train.fixed_parameters = {"convs.0", "head"};
-  spec.train.cross_validation = {.folds = 10, .fold = 9, .seed = std::numeric_limits<uint64_t>::max()};
-  spec.priority = -42;
-  const auto back = SpecOf(ToJson(SpecColumn{.spec = spec, .dataset_uid = {}}));
-  ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(*back, spec);
-}
+// Sets one field of options at a time to a value that is not its default.
+class Changes {
+ public:
+  explicit Changes(std::function<void(const std::string& name)> check) : check_(std::move(check)) {}
 
-TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
-  spec::JobSpec spec;
-  spec.train = spec::DefaultOptions(spec::ModelLevel::kNode);
-  spec.train.links = {.enabled = true,
-                      .given = true,
-                      .split = {.valid_part = 0.2, .test_part = 0.3, .seed = std::numeric_limits<uint64_t>::max()},
-                      .negatives = 4,
-                      .eval_negatives = 50,
-                      .sampling = spec::NegativeSampling::kDegree,
-                      .score = spec::LinkScore::kMlp};
-  spec.train.node2vec = {
-      .walk_length = 9, .context_size = 3, .walks_per_node = 2, .p = 0.5, .q = 8, .num_negative_samples = 7};
-  spec.train.model = {.architecture = spec::Architecture::kGatv2,
-                      .level = spec::ModelLevel::kNode,
-                      .hidden_channels = 24,
-                      .num_layers = 3,
-                      .dropout = 0.5,
-                      .input_dropout = 0.25,
-                      .heads = 8,
-                      .aggregation = spec::Aggregation::kMax,
-                      .norm = spec::Norm::kLayer,
-                      .residual = true,
-                      .jumping_knowledge = spec::JumpingKnowledge::kMax,
-                      .virtual_node = true,
-                      .normalize_features = true,
-                      .node_inputs = spec::NodeInputs::kDegree,
-                      .edge_inputs = spec::EdgeInputs::kWeights,
-                      .own_degree_columns = true};
-  spec.train.nodes.sampler = spec::SamplerKind::kLabor;
-  spec.train.nodes.disjoint = true;
-  spec.train.nodes.temporal = spec::TemporalSampling::kLast;
-  spec.train.nodes.seed_time = std::numeric_limits<int64_t>::min();
-  spec.train.dataset = DatasetId("products");
-  spec.train.loss = spec::Loss::kBce;
-  spec.train.class_weights = {0.1, 2.0 / 3};
-  spec.train.nodes = {{15, -1}, {20, 10}, true, true, true, 63, false};
-  const auto back = SpecOf(ToJson(SpecColumn{.spec = spec, .dataset_uid = {}}));
-  ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(*back, spec);
+  template <spec::HasFields T>
+  void Visit(T& options) {
+    VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {
+      Row(field.name, options.*member, names...);
+    });
+  }
+
+ private:
+  template <class M, class... Names>
+  void Row(const char* name, M& option, const Names&... names) {
+    if constexpr (spec::HasFields<M>) {
+      Visit(option);
+    } else {
+      const M before = option;
+      Change(option, names...);
+      check_(name);
+      option = before;
+    }
+  }
+
+  static void Change(bool& option) { option = !option; }
+  static void Change(uint64_t& option) { option = std::numeric_limits<uint64_t>::max(); }
+  template <std::integral M>
+  static void Change(M& option) {
+    option += 7;
+  }
+  static void Change(double& option) { option += 0.1; }
+  static void Change(std::string& option) { option = "/data/w.safetensors"; }
+  static void Change(std::optional<int64_t>& option) { option = -1; }
+  static void Change(std::vector<int64_t>& option) { option = {15, -1}; }
+  static void Change(std::vector<double>& option) { option = {1.0 / 3}; }
+  static void Change(std::vector<std::string>& option) { option = {"convs.0", "head"}; }
+  template <class Tag>
+  static void Change(Id<Tag>& option) {
+    option = Id<Tag>("other");
+  }
+  static void Change(absl::Duration& option) { option = absl::Milliseconds(90'061'001); }
+  static void Change(absl::Time& option) { option = absl::FromUnixMicros(1'790'000'000'000'001); }
+  template <class E, std::size_t N>
+  static void Change(E& option, const EnumNames<E, N>& names) {
+    option = names.rows.back().first == option ? names.rows.front().first : names.rows.back().first;
+  }
+  template <class E, std::size_t N>
+  static void Change(std::vector<E>& option, const EnumNames<E, N>& names) {
+    option = {names.rows.back().first, names.rows.front().first};
+  }
+
+  const std::function<void(const std::string& name)> check_;
+};
+
+TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
+  for (const auto& [level, level_name] : spec::kModelLevelNames.rows) {
+    spec::JobSpec spec;
+    spec.train = spec::DefaultOptions(level);
+    const spec::JobSpec before = spec;
+    int fields = 0;
+    Changes([&](const std::string& name) {
+      ++fields;
+      EXPECT_NE(spec, before) << name;
+      const auto back = SpecOf(ToJson(SpecColumn{.spec = spec, .dataset_uid = {}}));
+      ASSERT_TRUE(back.ok()) << name << ": " << back.status();
+      EXPECT_EQ(*back, spec) << name;
+    }).Visit(spec);
+    EXPECT_GT(fields, 80);
+  }
 }
 
 // Weights of such jobs are of models that read no features of edges, whatever the graph has.

@@ -69,7 +69,7 @@ class Server {
   static absl::Status TryOpen(const std::filesystem::path& state_dir, bool quarantine_unknown_jobs) {
     prometheus::Registry registry;
     telemetry::JobMetrics metrics(registry, StateNames());
-    telemetry::GraphCacheMetrics cache_metrics(registry, {"train", "eval"}, {"new-nodes"});
+    telemetry::GraphCacheMetrics cache_metrics(registry, CacheCounterRows(), {"train", "eval"}, {"new-nodes"});
     FakeCatalog catalog;
     FakeRunner runner;
     return JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = quarantine_unknown_jobs}, catalog,
@@ -135,7 +135,7 @@ class Server {
   const std::filesystem::path state_dir_;
   prometheus::Registry registry_;
   telemetry::JobMetrics metrics_{registry_, StateNames()};
-  telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}, {"new-nodes"}};
+  telemetry::GraphCacheMetrics cache_metrics_{registry_, CacheCounterRows(), {"train", "eval"}, {"new-nodes"}};
   FakeCatalog catalog_;
   FakeRunner runner_;
   std::unique_ptr<JobManager> manager_;

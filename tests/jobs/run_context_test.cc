@@ -34,7 +34,8 @@ class RunContextTest : public testing::Test {
   telemetry::JobMetrics metrics_{registry_, {}};
   std::unique_ptr<telemetry::JobLog> log_ = *telemetry::JobLog::Open(dir_.path() / "log", metrics_);
   std::atomic<bool> draining_{false};
-  telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}, {"new-nodes", "resume"}};
+  telemetry::GraphCacheMetrics cache_metrics_{
+      registry_, CacheCounterRows(), {"train", "eval"}, {"new-nodes", "resume"}};
   LiveRun live_{LiveRun::Cache(),
                 std::make_shared<CommandLog>(spec::PolicyOptions(), std::vector<graphcache::Command>()), Trouble(),
                 absl::Hours(1), spec::JobLimits()};

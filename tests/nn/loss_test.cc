@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 
-TEST(spec::Loss, CountsPresentLabelsOnly) {
+TEST(Loss, CountsPresentLabelsOnly) {
   const at::Tensor prediction = at::tensor({1.0F, 5.0F, -2.0F, 100.0F}).view({4, 1});
   const struct {
     const char* why;
@@ -32,7 +32,7 @@ TEST(spec::Loss, CountsPresentLabelsOnly) {
   }
 }
 
-TEST(spec::Loss, MissingLabelsAndWildPaddingHaveNoGradient) {
+TEST(Loss, MissingLabelsAndWildPaddingHaveNoGradient) {
   for (const spec::Loss loss : {spec::Loss::kL1, spec::Loss::kMse}) {
     const at::Tensor prediction = at::tensor({1.0F, 5.0F, kMissing}).view({3, 1}).set_requires_grad(true);
     ComputeLoss(loss, prediction, at::tensor({2.0F, kMissing, kMissing}).view({3, 1})).mean.backward();
@@ -44,7 +44,7 @@ TEST(spec::Loss, MissingLabelsAndWildPaddingHaveNoGradient) {
 }
 
 // -log softmax of (0, log 3) is (log 4, log 4 - log 3).
-TEST(spec::Loss, CrossEntropyByHand) {
+TEST(Loss, CrossEntropyByHand) {
   const double wrong = std::log(4.0), right = std::log(4.0 / 3);
   const at::Tensor logits = at::tensor({0.0F, std::log(3.0F), 0.0F, std::log(3.0F), 50.0F, -50.0F}).view({3, 2});
   const at::Tensor weights = at::tensor({0.25F, 0.5F});
@@ -70,7 +70,7 @@ TEST(spec::Loss, CrossEntropyByHand) {
 }
 
 // The probability of logit log 3 is 3/4.
-TEST(spec::Loss, BinaryCrossEntropyByHand) {
+TEST(Loss, BinaryCrossEntropyByHand) {
   const double wrong = std::log(4.0), right = std::log(4.0 / 3);
   const at::Tensor logits = at::full({2, 2}, std::log(3.0F));
   const struct {
@@ -92,7 +92,7 @@ TEST(spec::Loss, BinaryCrossEntropyByHand) {
   }
 }
 
-TEST(spec::Loss, NeitherMissingLabelsNorWildPaddingReachTheGradientsOfClasses) {
+TEST(Loss, NeitherMissingLabelsNorWildPaddingReachTheGradientsOfClasses) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const spec::Loss loss : {spec::Loss::kCrossEntropy, spec::Loss::kBce}) {
     const int64_t targets = loss == spec::Loss::kBce ? 2 : 1;
@@ -115,7 +115,7 @@ TEST(spec::Loss, NeitherMissingLabelsNorWildPaddingReachTheGradientsOfClasses) {
   }
 }
 
-TEST(spec::Loss, OthersHaveNoClassWeights) {
+TEST(Loss, OthersHaveNoClassWeights) {
   EXPECT_THROW(ComputeLoss(spec::Loss::kL1, at::zeros({1, 1}), at::zeros({1, 1}), at::ones({2})), c10::Error);
 }
 

@@ -24,7 +24,8 @@ using Tree = std::map<std::string, std::string>;
 
 struct Room {
   const char* name;
-  // Rooms ("data") or single headers ("train/runner.h") that it may include beside its own, base and telemetry.
+  // Rooms ("data") or single headers ("train/runner.h") that it may include beside its own, base, spec and
+  // telemetry.
   std::vector<std::string> may_include;
   bool torch = false;  // its own files may include libtorch
   bool wire = false;   // its own files may include .pb.h and gRPC
@@ -38,6 +39,9 @@ const Room kRooms[] = {
     {.name = "access",
      .may_include = {},
      .why = "who may call is decided from what a call shows; what is called and by which wire it does not know"},
+    {.name = "spec",
+     .may_include = {},
+     .why = "options are values with one row a field: whoever trains, checks, stores or shows them includes them"},
     {.name = "data/store",
      .may_include = {},
      .why = "the file on disk serves whatever writes, samples or batches it, so it knows none of them"},
@@ -79,17 +83,16 @@ const Room kRooms[] = {
      .why = "the loop does not know who asked for it: it reports through RunContext"},
     {.name = "jobs",
      .may_include = {"data/catalog", "data/rows", "data/store", "graphcache", "train/checkpoint_files.h",
-                     "train/runner.h", "train/options.h", "nn/options.h"},
+                     "train/runner.h"},
      .why = "jobs runs training through train/runner.h only, so that it builds and is tested without torch"},
     {.name = "backup",
      .may_include = {"jobs", "train/checkpoint_files.h"},
      .why = "a backup copies files and the database's rows, and asks no room that runs"},
     {.name = "api",
      .may_include = {"access", "backup", "jobs", "data/catalog", "data/import", "data/source", "data/rows",
-                     "data/sampling", "data/store", "graphcache", "train/checkpoint_files.h", "train/runner.h",
-                     "train/options.h", "nn/options.h"},
+                     "data/sampling", "data/store", "graphcache", "train/checkpoint_files.h", "train/runner.h"},
      .wire = true,
-     .why = "handlers parse, enqueue and read snapshots; of training they see only its torch-free options and results"},
+     .why = "handlers parse, enqueue and read snapshots; of training they see only its torch-free results"},
     {.name = "daemon",
      .may_include = {"access", "api", "backup", "jobs", "data/catalog", "data/rows", "data/store", "graphcache",
                      "train", "device", "nn"},
@@ -132,9 +135,9 @@ const Room* FindRoom(const std::string& path) {
 
 bool MayInclude(const Room& room, const std::string& include) {
   const std::string_view target = FindRoom(include)->name;
-  if (target == room.name || target == "base" || (target == "telemetry" && std::string_view(room.name) != "base")) {
-    return true;
-  }
+  const std::string_view name = room.name;
+  if (target == name || target == "base" || (target == "telemetry" && name != "base")) return true;
+  if (target == "spec" && name != "base" && name != "telemetry") return true;
   return std::any_of(room.may_include.begin(), room.may_include.end(),
                      [&](const std::string& allowed) { return allowed == target || allowed == include; });
 }

@@ -25,26 +25,23 @@ class GraphCacheMetricsTest : public testing::Test {
   }
 
   prometheus::Registry registry_;
-  GraphCacheMetrics metrics_{registry_, {"train", "eval"}, {"new-nodes", "resume"}};
+  GraphCacheMetrics metrics_{registry_,
+                             {{"permafrost_graph_cache_hits_total", "Hits.", "", ""},
+                              {"permafrost_graph_cache_rows_total", "Rows.", "kind", "nodes"},
+                              {"permafrost_graph_cache_rows_total", "Rows.", "kind", "edges"}},
+                             {"train", "eval"},
+                             {"new-nodes", "resume"}};
 };
 
 TEST_F(GraphCacheMetricsTest, EverySeriesButThoseOfTheRunningJobExistsFromTheStart) {
   for (const char* mode : {"train", "eval"}) {
-    for (const char* name : {"hits_total", "padded_hits_total", "misses_total", "captures_total",
-                             "rejected_inserts_total", "graph_breaks_total", "eager_steps_total",
-                             "transient_steps_total", "oversize_steps_total", "capture_seconds_total"}) {
-      EXPECT_EQ(OfMode(name, mode), 0) << name;
-    }
-    for (const char* result : {"equal", "different"}) {
-      EXPECT_EQ(Value("graph_cache_audits_total", {{"mode", mode}, {"result", result}}), 0);
-    }
+    EXPECT_EQ(OfMode("hits_total", mode), 0);
     for (const char* cause : {"new-nodes", "resume"}) {
       EXPECT_EQ(Value("graph_cache_captures_by_cause_total", {{"mode", mode}, {"cause", cause}}), 0);
       EXPECT_EQ(Value("graph_cache_misses_by_cause_total", {{"mode", mode}, {"cause", cause}}), 0);
     }
     for (const char* kind : {"nodes", "edges"}) {
       EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", mode}, {"kind", kind}}), 0);
-      EXPECT_EQ(Value("graph_cache_padding_rows_total", {{"mode", mode}, {"kind", kind}}), 0);
     }
   }
   for (const char* name : {"torch_storage_bytes", "torch_storage_peak_bytes", "torch_storage_allocations_total"}) {
@@ -53,49 +50,18 @@ TEST_F(GraphCacheMetricsTest, EverySeriesButThoseOfTheRunningJobExistsFromTheSta
 }
 
 TEST_F(GraphCacheMetricsTest, CountsAddUpByMode) {
-  GraphCacheCounts counts;
-  counts.hits = 1;
-  counts.padded_hits = 2;
-  counts.misses = 3;
-  counts.captures = 4;
-  counts.rejected_inserts = 5;
-  counts.graph_breaks = 6;
-  counts.eager_steps = 7;
-  counts.transient_steps = 8;
-  counts.oversize_steps = 17;
-  counts.audits_equal = 13;
-  counts.audits_different = 14;
-  counts.captures_by_cause[1] = 15;
-  counts.misses_by_cause[0] = 16;
-  counts.capture_seconds = 0.5;
-  counts.nodes = 9;
-  counts.edges = 10;
-  counts.padding_nodes = 11;
-  counts.padding_edges = 12;
+  const GraphCacheCounts counts{.counters = {1, 9, 0.5}, .captures_by_cause = {0, 15}, .misses_by_cause = {16, 0}};
   metrics_.Add(kTrain, counts);
   metrics_.Add(kTrain, counts);
-  metrics_.Add(kEval, {.hits = 100});
+  metrics_.Add(kEval, {.counters = {100, 0, 0}, .captures_by_cause = {0, 0}, .misses_by_cause = {0, 0}});
   EXPECT_EQ(OfMode("hits_total", "train"), 2);
   EXPECT_EQ(OfMode("hits_total", "eval"), 100);
-  EXPECT_EQ(OfMode("padded_hits_total", "train"), 4);
-  EXPECT_EQ(OfMode("misses_total", "train"), 6);
-  EXPECT_EQ(OfMode("captures_total", "train"), 8);
-  EXPECT_EQ(OfMode("rejected_inserts_total", "train"), 10);
-  EXPECT_EQ(OfMode("graph_breaks_total", "train"), 12);
-  EXPECT_EQ(OfMode("eager_steps_total", "train"), 14);
-  EXPECT_EQ(OfMode("transient_steps_total", "train"), 16);
-  EXPECT_EQ(OfMode("oversize_steps_total", "train"), 34);
-  EXPECT_EQ(OfMode("capture_seconds_total", "train"), 1);
-  EXPECT_EQ(Value("graph_cache_audits_total", {{"mode", "train"}, {"result", "equal"}}), 26);
-  EXPECT_EQ(Value("graph_cache_audits_total", {{"mode", "train"}, {"result", "different"}}), 28);
   EXPECT_EQ(Value("graph_cache_captures_by_cause_total", {{"mode", "train"}, {"cause", "resume"}}), 30);
   EXPECT_EQ(Value("graph_cache_captures_by_cause_total", {{"mode", "train"}, {"cause", "new-nodes"}}), 0);
   EXPECT_EQ(Value("graph_cache_misses_by_cause_total", {{"mode", "train"}, {"cause", "new-nodes"}}), 32);
   EXPECT_EQ(Value("graph_cache_misses_by_cause_total", {{"mode", "eval"}, {"cause", "new-nodes"}}), 0);
   EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", "train"}, {"kind", "nodes"}}), 18);
-  EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", "train"}, {"kind", "edges"}}), 20);
-  EXPECT_EQ(Value("graph_cache_padding_rows_total", {{"mode", "train"}, {"kind", "nodes"}}), 22);
-  EXPECT_EQ(Value("graph_cache_padding_rows_total", {{"mode", "train"}, {"kind", "edges"}}), 24);
+  EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", "train"}, {"kind", "edges"}}), 1);
   EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", "eval"}, {"kind", "nodes"}}), 0);
 }
 

@@ -191,7 +191,7 @@ TEST_F(Node2VecTest, WhatItCannotLearnFromIsRefused) {
               HasSubstr("the dataset is a set of graphs"));
 }
 
-TEST(spec::Node2VecOptions, WhatMeansNothingIsRefusedByItsField) {
+TEST(Node2VecOptions, WhatMeansNothingIsRefusedByItsField) {
   const struct {
     const char* want;
     void (*change)(spec::TrainOptions&);

@@ -15,6 +15,7 @@
 #include "data/rows/row_counters.h"
 #include "data/sampling/exclude_edges.h"
 #include "data/sampling/page_advisor.h"
+#include "spec/field.h"
 
 namespace permafrost::data {
 
@@ -30,6 +31,18 @@ struct LookAhead {
   // Batches whose sample would have passed its bound on rows or edges (SampledSubgraph::cut).
   int64_t cut_batches = 0;
 };
+
+template <class F>
+void VisitFields(spec::Options<LookAhead>, F&& f) {
+  using L = LookAhead;
+  f({.name = "depth"}, &L::depth);
+  f({.name = "ready"}, &L::ready);
+  f({.name = "sampled_edges"}, &L::sampled_edges);
+  f({.name = "stalls"}, &L::stalls);
+  f({.name = "pages", .inlined = spec::Inline::kOnWire}, &L::pages);
+  f({.name = "features", .stored = "rows"}, &L::rows);
+  f({.name = "cut_batches"}, &L::cut_batches);
+}
 
 class BlockStream {
  public:

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "spec/field.h"
+
 namespace permafrost::data {
 
 struct RowCounters {
@@ -26,6 +28,24 @@ struct RowCounters {
   uint64_t budget_bytes = 0, used_bytes = 0, rows = 0;
 };
 
+template <class F>
+void VisitFields(spec::Options<RowCounters>, F&& f) {
+  using R = RowCounters;
+  f({.name = "hits"}, &R::hits);
+  f({.name = "misses"}, &R::misses);
+  f({.name = "evictions"}, &R::evictions);
+  f({.name = "reads"}, &R::reads);
+  f({.name = "read_bytes"}, &R::read_bytes);
+  f({.name = "read_errors"}, &R::read_errors);
+  f({.name = "read_seconds", .stored = "read_seconds_sum"}, &R::read_seconds_sum);
+  f({.name = "stall_seconds"}, &R::stall_seconds);
+  f({.name = "over_budget"}, &R::over_budget);
+  f({.name = "resizes"}, &R::resizes);
+  f({.name = "budget_bytes"}, &R::budget_bytes);
+  f({.name = "used_bytes"}, &R::used_bytes);
+  f({.name = "rows"}, &R::rows);
+}
+
 // Returns what was counted after `before`; fields that describe a state are taken from `now`.
 RowCounters Since(const RowCounters& before, RowCounters now);
 
@@ -36,9 +56,25 @@ struct RowReaderState {
   int64_t depth = 0;  // reads at once
 };
 
+template <class F>
+void VisitFields(spec::Options<RowReaderState>, F&& f) {
+  using R = RowReaderState;
+  f({.name = "reader", .stored = "kind"}, &R::kind);
+  f({.name = "fallback"}, &R::fallback);
+  f({.name = "direct"}, &R::direct);
+  f({.name = "depth"}, &R::depth);
+}
+
 struct RowReading {
   RowReaderState reader;
   RowCounters counters;
 };
+
+template <class F>
+void VisitFields(spec::Options<RowReading>, F&& f) {
+  using R = RowReading;
+  f({.name = "reader", .inlined = spec::Inline::kOnWire}, &R::reader);
+  f({.name = "counters", .inlined = spec::Inline::kOnWire}, &R::counters);
+}
 
 }  // namespace permafrost::data

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "spec/field.h"
 
 namespace permafrost::data {
 
@@ -23,6 +24,17 @@ struct PageCounters {
 
   PageCounters& operator+=(const PageCounters& other);
 };
+
+template <class F>
+void VisitFields(spec::Options<PageCounters>, F&& f) {
+  using P = PageCounters;
+  f({.name = "wanted_pages"}, &P::wanted_pages);
+  f({.name = "resident_pages"}, &P::resident_pages);
+  f({.name = "sampled_pages"}, &P::sampled_pages);
+  f({.name = "advised_bytes"}, &P::advised_bytes);
+  f({.name = "advice_calls"}, &P::advice_calls);
+  f({.name = "major_faults"}, &P::major_faults);
+}
 
 class PageAdvisor {
  public:

@@ -48,9 +48,9 @@ TEST(FanOut, IsWhatTheSamplerDraws) {
 
 TEST(FanOut, Bounds) {
   for (const int64_t accepted : {spec::kAllNeighbors, int64_t{1}, spec::kMaxFanOut})
-    EXPECT_TRUE(IsFanOut(accepted)) << accepted;
+    EXPECT_TRUE(spec::IsFanOut(accepted)) << accepted;
   for (const int64_t refused : {int64_t{-2}, int64_t{0}, spec::kMaxFanOut + 1})
-    EXPECT_FALSE(IsFanOut(refused)) << refused;
+    EXPECT_FALSE(spec::IsFanOut(refused)) << refused;
 }
 
 }  // namespace

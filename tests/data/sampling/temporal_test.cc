@@ -52,7 +52,7 @@ SampledSubgraph SampleBefore(const GraphView& view, const NeighborSamplingOption
 }
 
 // What is drawn of each row, against the whole of its in-edges.
-TEST(spec::TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
+TEST(TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
   for (const spec::TemporalSampling strategy : {spec::TemporalSampling::kUniform, spec::TemporalSampling::kLast}) {
     for (const bool replace : {false, true}) {
       if (replace && strategy == spec::TemporalSampling::kLast) continue;
@@ -107,7 +107,7 @@ TEST(spec::TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
   }
 }
 
-TEST(spec::TemporalSampling, WithoutTimesEveryEdgeIsEarlier) {
+TEST(TemporalSampling, WithoutTimesEveryEdgeIsEarlier) {
   const TimedGraph graph(50, 400, 3, 7);
   std::vector<NodeId> seeds(45);
   std::iota(seeds.begin(), seeds.end(), 0U);
@@ -127,7 +127,7 @@ TEST(spec::TemporalSampling, WithoutTimesEveryEdgeIsEarlier) {
   }
 }
 
-TEST(spec::TemporalSampling, ATimeAtTheEndsOfTheNumbers) {
+TEST(TemporalSampling, ATimeAtTheEndsOfTheNumbers) {
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
   MemoryGraph graph(3, {{0, 2}, {1, 2}});
   const std::vector<int64_t> times{kLeast, kMost};
@@ -140,7 +140,7 @@ TEST(spec::TemporalSampling, ATimeAtTheEndsOfTheNumbers) {
 }
 
 // Of 30 earlier edges 6 are drawn, each as likely, over 30,000 draws.
-TEST(spec::TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
+TEST(TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
   constexpr int kEdges = 50, kEarlier = 30, kDrawn = 6, kRounds = 5'000;
   std::vector<TestEdge> edges;
   for (NodeId source = 0; source < kEdges; ++source) edges.push_back({source, kEdges});
@@ -166,7 +166,7 @@ TEST(spec::TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
   EXPECT_GT(chi_square, 10);
 }
 
-TEST(spec::TemporalSampling, IsTheSameOnAnyNumberOfThreads) {
+TEST(TemporalSampling, IsTheSameOnAnyNumberOfThreads) {
   const TimedGraph graph(400, 40000, 7, 50);
   std::vector<NodeId> seeds(300);
   std::iota(seeds.begin(), seeds.end(), 0U);
@@ -179,7 +179,7 @@ TEST(spec::TemporalSampling, IsTheSameOnAnyNumberOfThreads) {
   }
 }
 
-TEST(spec::TemporalSampling, RefusesWhatMakesNoSense) {
+TEST(TemporalSampling, RefusesWhatMakesNoSense) {
   const TimedGraph graph(50, 400, 3, 7);
   const auto untimed = RandomGraph(50, 400, 3, true);
   const auto error = [](const GraphView& view, const NeighborSamplingOptions& options) {

@@ -32,7 +32,7 @@ int64_t CountOf(const std::vector<uint32_t>& graphs, const std::vector<float>& c
   return std::ranges::count_if(graphs, [&](uint32_t graph) { return classes[graph] == of; });
 }
 
-TEST(spec::CrossValidation, FoldsAreStratifiedAndPartTheSet) {
+TEST(CrossValidation, FoldsAreStratifiedAndPartTheSet) {
   const std::vector<float> classes = Classes();
   for (const int64_t folds : {3, 10}) {
     SCOPED_TRACE(folds);
@@ -66,14 +66,14 @@ TEST(spec::CrossValidation, FoldsAreStratifiedAndPartTheSet) {
   }
 }
 
-TEST(spec::CrossValidation, FollowsFromTheSeed) {
+TEST(CrossValidation, FollowsFromTheSeed) {
   const std::vector<float> classes = Classes();
   const spec::CrossValidation first{.folds = 5, .fold = 2, .seed = 1}, other{.folds = 5, .fold = 2, .seed = 2};
   EXPECT_EQ(DrawFold(first, classes), DrawFold(first, classes));
   EXPECT_NE(DrawFold(first, classes), DrawFold(other, classes));
 }
 
-TEST(spec::CrossValidation, ASetWithAFoldDiffersInItsSplitsAlone) {
+TEST(CrossValidation, ASetWithAFoldDiffersInItsSplitsAlone) {
   TempDir temp;
   Files files = {
       {"raw/num-node-list.csv", ""}, {"raw/num-edge-list.csv", ""}, {"raw/edge.csv", ""}, {"raw/graph-label.csv", ""}};

@@ -22,7 +22,7 @@ Tensor Values(at::IntArrayRef sizes, double phase) {
   return (at::arange(count, at::kDouble) * 0.7 + phase).sin().reshape(sizes);
 }
 
-TEST(spec::Lowering, TheCpuIsFusedUnlessAskedOtherwise) {
+TEST(Lowering, TheCpuIsFusedUnlessAskedOtherwise) {
   const Tensor x = at::zeros({1});
   EXPECT_TRUE(IsFused(x));
   EXPECT_FALSE(IsShapeFree(x));
@@ -66,7 +66,7 @@ std::vector<Piece> Pieces() {
   };
 }
 
-TEST(spec::Lowering, PiecesAndTheirGradientsAreThePlainOnes) {
+TEST(Lowering, PiecesAndTheirGradientsAreThePlainOnes) {
   for (const Piece& piece : Pieces()) {
     const auto run = [&piece](spec::Lowering lowering) {
       const LoweringScope scope(lowering);
@@ -88,7 +88,7 @@ TEST(spec::Lowering, PiecesAndTheirGradientsAreThePlainOnes) {
   }
 }
 
-TEST(spec::Lowering, ShapeFreeLossesAreTheFusedOnes) {
+TEST(Lowering, ShapeFreeLossesAreTheFusedOnes) {
   const double missing = std::numeric_limits<double>::quiet_NaN();
   const struct {
     const char* why;

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "golden.h"
+#include "jobs/cache_counters.h"
 #include "telemetry/device_metrics.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
@@ -23,7 +24,7 @@
 #include "telemetry/server_metrics.h"
 #include "telemetry/watchdog_metrics.h"
 
-namespace permafrost::telemetry {
+namespace permafrost::jobs {
 namespace {
 
 std::string TypeName(prometheus::MetricType type) {
@@ -68,12 +69,13 @@ std::set<std::string> NamesInSources() {
 }
 
 TEST(AllMetrics, KeepTheirNamesTypesTextsAndLabels) {
+  using namespace telemetry;  // NOLINT(google-build-using-namespace): most of what follows is of it
   const auto all = std::make_shared<prometheus::Registry>();
   prometheus::Registry& registry = *all;
   ServerMetrics server(registry, {"0.1.0", "abc123", "2.13.0", "cpu"}, {"JobService/WatchJob"}, {"OK"},
                        {"JobService/WatchJob"}, {"JobService/WatchJob"});
   JobMetrics jobs(registry, {"queued"});
-  GraphCacheMetrics graph_cache(registry, {"train", "eval"}, {"freeze"});
+  GraphCacheMetrics graph_cache(registry, CacheCounterRows(), {"train", "eval"}, {"freeze"});
   DeviceMetrics device(registry);
   WatchdogMetrics watchdog(registry);
   // What is absent until there is something to tell.
@@ -104,8 +106,8 @@ TEST(AllMetrics, KeepTheirNamesTypesTextsAndLabels) {
   for (const std::string& name : NamesInSources()) EXPECT_TRUE(told.contains(name)) << name << ": has no series here";
   std::string text = "Each metric: its type, the names of its labels, the bounds of its buckets, its text.\n";
   for (const auto& [name, line] : told) text += line;
-  ExpectGolden("telemetry/goldens/metrics.txt", text);
+  ExpectGolden("jobs/goldens/metrics.txt", text);
 }
 
 }  // namespace
-}  // namespace permafrost::telemetry
+}  // namespace permafrost::jobs

@@ -3,14 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace permafrost::graphcache {
+namespace permafrost::spec {
 namespace {
 
 TEST(PolicyTest, FreezeAtIsDerivedOrWithinItsRange) {
   const struct {
     int64_t freeze_at;
     bool accepted;
-  } kCases[] = {{-1, false}, {0, true}, {1, true}, {spec::kMaxFreezeAt, true}, {spec::kMaxFreezeAt + 1, false}};
+  } kCases[] = {{-1, false}, {0, true}, {1, true}, {kMaxFreezeAt, true}, {kMaxFreezeAt + 1, false}};
   for (const auto& c : kCases) {
     Violations violations;
     Validate({.freeze_at = c.freeze_at}, "spec.graph_cache.", violations);
@@ -43,22 +43,22 @@ TEST(PolicyTest, AViolationNamesTheFieldTheValueAndTheRange) {
 TEST(PolicyTest, AuditsTheLimitAndStrictHaveTheirRanges) {
   const struct {
     const char* why;
-    spec::PolicyOptions options;
+    PolicyOptions options;
     const char* field;  // nullptr: accepted
   } kCases[] = {
       {"no audits", {.audit_every = 0}, nullptr},
       {"each step", {.audit_every = 1}, nullptr},
-      {"most seldom", {.audit_every = spec::kMaxAuditEvery}, nullptr},
+      {"most seldom", {.audit_every = kMaxAuditEvery}, nullptr},
       {"backwards", {.audit_every = -1}, "audit_every"},
-      {"more seldom than that", {.audit_every = spec::kMaxAuditEvery + 1}, "audit_every"},
+      {"more seldom than that", {.audit_every = kMaxAuditEvery + 1}, "audit_every"},
       {"no limit", {.max_executables = 0}, nullptr},
-      {"the largest limit", {.max_executables = spec::kMaxExecutables}, nullptr},
+      {"the largest limit", {.max_executables = kMaxExecutables}, nullptr},
       {"a negative limit", {.max_executables = -1}, "max_executables"},
-      {"a larger limit", {.max_executables = spec::kMaxExecutables + 1}, "max_executables"},
+      {"a larger limit", {.max_executables = kMaxExecutables + 1}, "max_executables"},
       {"strict under freeze", {.strict = true}, nullptr},
-      {"strict under always: once a command freezes it", {.policy = spec::Policy::kAlways, .strict = true}, nullptr},
-      {"strict about nothing", {.policy = spec::Policy::kNever, .strict = true}, "strict"},
-      {"strict about what is dropped", {.policy = spec::Policy::kClearPerStep, .strict = true}, "strict"},
+      {"strict under always: once a command freezes it", {.policy = Policy::kAlways, .strict = true}, nullptr},
+      {"strict about nothing", {.policy = Policy::kNever, .strict = true}, "strict"},
+      {"strict about what is dropped", {.policy = Policy::kClearPerStep, .strict = true}, "strict"},
   };
   for (const auto& c : kCases) {
     Violations violations;
@@ -71,4 +71,4 @@ TEST(PolicyTest, AuditsTheLimitAndStrictHaveTheirRanges) {
 }
 
 }  // namespace
-}  // namespace permafrost::graphcache
+}  // namespace permafrost::spec
