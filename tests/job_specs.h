@@ -17,6 +17,7 @@ inline const std::vector<std::string> kJobSpecs = {
     R"(dataset: "datasets/set" init_from { file: "/data/first.safetensors" })",
     R"(dataset: "datasets/large" model { architecture: ARCHITECTURE_SAGE } neighbor_sampling { fan_outs: [5, 5] })",
     R"(dataset: "datasets/large" model { architecture: ARCHITECTURE_SAGE } neighbor_sampling { fan_outs: [5, 5] eval_fan_outs: [7, 7] })",
+    R"(dataset: "datasets/large" model { architecture: ARCHITECTURE_SAGE } neighbor_sampling { fan_outs: [5, 5] } batching { kind: KIND_BUDGET max_nodes: 90000 })",
     R"(dataset: "datasets/large" model { architecture: ARCHITECTURE_GATV2 } neighbor_sampling { fan_outs: [5, 5] temporal: TEMPORAL_SAMPLING_LAST seed_time: 7 disjoint: true })",
     R"(dataset: "datasets/large" model { architecture: ARCHITECTURE_GCN } link_prediction { })",
     R"(dataset: "datasets/linked" model { architecture: ARCHITECTURE_GCN } link_prediction { })",
