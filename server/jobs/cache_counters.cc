@@ -32,7 +32,8 @@ void VisitCounters(const See& see) {
 std::vector<double> CountersSince(const ModeStats& now, const ModeStats& before) {
   std::vector<double> since;
   VisitCounters([&](const spec::Field& /*field*/, auto member) {
-    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(now.*member)>>) {
+    using M = std::remove_cvref_t<decltype(now.*member)>;
+    if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>) {
       since.push_back(static_cast<double>(Since(now.*member, before.*member)));
     }
   });
@@ -69,7 +70,8 @@ std::array<telemetry::GraphCacheCounts, 2> CacheCounters::Advance(const graphcac
   for (size_t mode = 0; mode < increments.size(); ++mode) {
     const ModeStats& now = snapshot.modes[mode];
     const ModeStats& before = last_[mode];
-    increments[mode] = {.counters = CountersSince(WithEqualAudits(now), WithEqualAudits(before)),
+    increments[mode] = {.steps = Since(Steps(now), Steps(before)),
+                        .counters = CountersSince(WithEqualAudits(now), WithEqualAudits(before)),
                         .captures_by_cause = Since(now.captures_by_cause, before.captures_by_cause),
                         .misses_by_cause = Since(now.misses_by_cause, before.misses_by_cause)};
   }

@@ -112,9 +112,7 @@ void JobRunContext::OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::
   for (size_t mode = 0; mode < increments.size(); ++mode) {
     metrics_.graph_cache.Add(mode, increments[mode]);
     // A resumed run may begin with an evaluation, whose steps no progress tells of.
-    if (increments[mode].hits + increments[mode].padded_hits + increments[mode].misses > 0) {
-      AdvanceTo(JobState::kRunning);
-    }
+    if (increments[mode].steps > 0) AdvanceTo(JobState::kRunning);
   }
   metrics_.graph_cache.SetRunning(ToMetrics(snapshot));
   for (const CommandLog::Done& done : live_.commands().TakeWaiting(snapshot.command_sequence)) done(snapshot);

@@ -27,6 +27,7 @@ struct CounterRow {
 
 // Plain numbers: telemetry sees no other room.
 struct GraphCacheCounts {
+  int64_t steps = 0;
   std::vector<double> counters;                             // by the index of their rows
   std::vector<int64_t> captures_by_cause, misses_by_cause;  // by the index of the cause's name
 };

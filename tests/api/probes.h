@@ -100,6 +100,7 @@ inline std::vector<std::string> LimitsNamedIn(const google::protobuf::FieldDescr
     }
   }
   std::vector<std::string> texts;
+  texts.reserve(whole.size() + real.size());
   for (const int64_t n : whole) texts.push_back(absl::StrCat(n));
   for (const double x : real) texts.push_back(absl::StrCat(x));
   return texts;

@@ -95,7 +95,7 @@ std::string Ranges(const std::set<size_t>& indices, const std::vector<Base>& bas
   for (auto it = indices.begin(); it != indices.end();) {
     const size_t first = *it;
     size_t last = first;
-    while (++it != indices.end() && *it == last + 1 && bases[*it].name[0] == bases[first].name[0]) last = *it;
+    for (++it; it != indices.end() && *it == last + 1 && bases[*it].name[0] == bases[first].name[0]; ++it) last = *it;
     ranges.push_back(first == last ? bases[first].name : absl::StrCat(bases[first].name, "-", bases[last].name));
   }
   return absl::StrJoin(ranges, " ");

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "jobs/cache_counters.h"
 #include "jobs/fakes.h"
 #include "jobs/job_manager.h"
 #include "metric_values.h"

@@ -223,9 +223,9 @@ TEST(Rooms, PlantedBreachesAreFound) {
       {"daemon/main.cc", "#include \"api/service.h\"\n#include \"train/loop.h\"\n"},
       {"api/service.h", "#include <grpcpp/grpcpp.h>\n#include \"jobs/job.h\"\n"},
       {"jobs/job.h", "#include \"train/runner.h\"\n"},
-      {"train/runner.h", "#include \"nn/options.h\"\n#include \"data/store/set.h\"\n"},
+      {"train/runner.h", "#include \"nn/loss.h\"\n#include \"data/store/set.h\"\n"},
       {"train/loop.cc", "#include \"nn/model.h\"\n"},
-      {"nn/options.h", "#include <string>\n"},
+      {"nn/loss.h", "#include <string>\n"},
       {"nn/model.h", "#include <ATen/core/Tensor.h>\n#include \"base/status.h\"\n"},
       {"data/store/set.h", "#include \"base/status.h\"\n#include \"telemetry/log.h\"\n"},
       {"base/status.h", "// #include \"api/service.h\" in a comment is none\n"},
@@ -239,8 +239,8 @@ TEST(Rooms, PlantedBreachesAreFound) {
     const char* content;
     const char* names;
   } kCases[] = {
-      {"a wrong arrow", "data/store/batch.cc", "#include \"nn/options.h\"\n",
-       "data/store/batch.cc: includes nn/options.h"},
+      {"a wrong arrow", "data/store/batch.cc", "#include \"nn/loss.h\"\n",
+       "data/store/batch.cc: includes nn/loss.h"},
       {"an arrow upward within data", "data/store/y.h", "#include \"data/import/import.h\"\n",
        "data/store/y.h: includes data/import/import.h"},
       {"a wrong arrow with spaces", "nn/x.h", " #  include  \"data/store/set.h\"\n",
@@ -251,15 +251,15 @@ TEST(Rooms, PlantedBreachesAreFound) {
       {"wire outside api", "jobs/x.cc", "#include \"permafrost/v1/job.pb.h\"\n", "includes permafrost/v1/job.pb.h"},
       {"gRPC outside api", "train/x.cc", "#include <grpcpp/server.h>\n", "includes grpcpp/server.h"},
       {"torch in a torch-free room", "data/store/x.cc", "#include <torch/library.h>\n", "data/store/x.cc: sees torch"},
-      {"torch through a header that jobs may include", "train/options.h", "#include <c10/core/Device.h>\n",
-       "jobs/y.h: sees torch (jobs/y.h -> train/options.h -> c10/core/Device.h)"},
+      {"torch through a header that jobs may include", "train/runner.h", "#include <c10/core/Device.h>\n",
+       "jobs/y.h: sees torch (jobs/y.h -> train/runner.h -> c10/core/Device.h)"},
       {"torch and the wire meet in main", "daemon/main2.cc", "#include \"api/service.h\"\n#include \"nn/model.h\"\n",
        "daemon/main2.cc: sees torch (daemon/main2.cc -> nn/model.h -> ATen/core/Tensor.h)"},
       {"a room that nobody planned", "util/x.h", "", "util/x.h: its room is not in the table"},
   };
   for (const auto& c : kCases) {
     Tree tree = sound;
-    tree["jobs/y.h"] = "#include \"train/options.h\"\n";
+    tree["jobs/y.h"] = "#include \"train/runner.h\"\n";
     tree[c.path] = c.content;
     EXPECT_THAT(Breaches(tree), testing::ElementsAre(testing::HasSubstr(c.names))) << c.why;
   }
