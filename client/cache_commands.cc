@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cache_policy_flags.h"
+#include "absl/strings/str_join.h"
 #include "client/cache_view.h"
 #include "client/commands.h"
 #include "client/format.h"
 #include "client/job_create.h"
+#include "client/spec_flags.h"
 #include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
@@ -160,18 +161,21 @@ ExitCode Clear(Session& session, const std::string& job) {
 
 struct PolicyFlags {
   std::string job;
-  CachePolicyFlags policy;
+  SpecFlags policy{PolicyRows()};
 };
 
 ExitCode ChangePolicy(Session& session, const PolicyFlags& flags) {
-  if (!flags.policy.any()) {
+  const std::vector<SpecSetting> given = flags.policy.Given();
+  if (given.empty()) {
+    std::vector<std::string> names = flags.policy.Names();
+    const std::string last = names.back();
+    names.pop_back();
     return session.Fail(
-        UsageFailure("nothing to change: give --policy, --freeze-at, --on-miss, --shapes, --rungs, "
-                     "--audit-every, --strict or --max-executables"));
+        UsageFailure(absl::StrCat("nothing to change: give ", absl::StrJoin(names, ", "), " or ", last)));
   }
   v1::UpdateGraphCachePolicyRequest request;
   request.set_name(CacheName(flags.job));
-  Override(flags.policy, *request.mutable_policy());
+  for (const SpecSetting& setting : given) setting.Apply(*request.mutable_policy());
   request.set_request_id(MakeUuid());
   return SendCommand(session, flags.job, PolicyOutcome,
                      [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
@@ -206,7 +210,7 @@ void AddPolicy(CLI::App& cache, Command& chosen) {
       cache.add_subcommand("policy", "Change when a job's cache keeps executables, from its next step on");
   const auto flags = std::make_shared<PolicyFlags>();
   AddJobArgument(*command, flags->job);
-  AddCachePolicyOptions(*command, "--policy", "default: as it is", "default: as it is", flags->policy);
+  flags->policy.AddTo(*command);
   command->callback([flags, &chosen] { chosen = [flags](Session& session) { return ChangePolicy(session, *flags); }; });
 }
 

@@ -73,15 +73,13 @@ const CLI::Option* FindOption(const CLI::App* app, const std::string& name) {
 std::string AcceptedValues(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "true, false";
   const std::string type = option.get_type_name();
-  for (const char* whole : {"N", "STEP", "STEPS", "T", "LENGTH", "BYTES"}) {
+  for (const char* whole : {"N", "STEP", "LENGTH", "BYTES"}) {
     if (type == whole) return "a whole number";
   }
-  for (const char* number : {"X", "P", "SECONDS"}) {
+  for (const char* number : {"X", "SECONDS"}) {
     if (type == number) return "a number";
   }
-  if (type == "X,...") return "numbers with commas between them";
   if (type == "ROW,...") return "whole numbers with commas between them";
-  if (type == "N|all,...") return "whole numbers, or all, with commas between them";
   return type;
 }
 

@@ -1,7 +1,5 @@
 #include "client/commands.h"
 
-#include "absl/strings/numbers.h"
-
 namespace permafrost::client {
 
 CLI::Validator OneOf(const std::vector<std::string>& names) { return CLI::IsMember(names).description(""); }
@@ -10,15 +8,6 @@ CLI::Validator NotNegative() {
   return CLI::Validator(
       [](std::string& value) {
         return !value.empty() && value[0] == '-' ? value + " is negative; accepted: 0 or more" : std::string();
-      },
-      "");
-}
-
-CLI::Validator NotZero() {
-  return CLI::Validator(
-      [](std::string& value) {
-        double number = 0;
-        return absl::SimpleAtod(value, &number) && number == 0 ? value + " is not above 0" : std::string();
       },
       "");
 }

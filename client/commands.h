@@ -60,8 +60,6 @@ void AddCacheWatch(CLI::App& cache, Command& chosen);
 CLI::Validator OneOf(const std::vector<std::string>& names);
 // CLI11 would read -1 as a large unsigned number.
 CLI::Validator NotNegative();
-// Checks a flag whose 0 would, in the contract, be no value but the default.
-CLI::Validator NotZero();
 
 // A flag that is true, or false where it is given as --NAME=false; empty: it is not given.
 void AddSwitch(CLI::App& command, const std::string& flag, std::optional<bool>& value, const std::string& help);

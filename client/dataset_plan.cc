@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/dataset_plan_view.h"
-#include "client/defaults.h"
 #include "client/format.h"
-#include "client/neighbor_flags.h"
+#include "client/spec_flags.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
+#include "spec/train_options.h"
 
 namespace permafrost::client {
 namespace {
@@ -18,8 +18,7 @@ namespace {
 struct DatasetPlanFlags {
   std::string name;
   uint64_t memory_bytes = 0;
-  std::vector<int64_t> fan_outs;
-  DrawFlags draw;
+  SpecFlags draw{DrawRows()};
   std::optional<int64_t> batch_size;
   uint64_t seed = 0;
 };
@@ -28,9 +27,7 @@ ExitCode PlanReading(Session& session, const DatasetPlanFlags& flags) {
   v1::PlanDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
   request.set_memory_bytes(static_cast<int64_t>(flags.memory_bytes));
-  v1::SampleDatasetRequest::Neighbors& neighbors = *request.mutable_neighbors();
-  neighbors.mutable_fan_outs()->Add(flags.fan_outs.begin(), flags.fan_outs.end());
-  Override(flags.draw, neighbors);
+  for (const SpecSetting& setting : flags.draw.Given()) setting.Apply(*request.mutable_neighbors());
   if (flags.batch_size) request.set_batch_size(*flags.batch_size);
   request.set_seed(flags.seed);
   const auto stub = v1::DatasetService::NewStub(session.channel());
@@ -59,8 +56,8 @@ void AddDatasetPlan(CLI::App& dataset, Command& chosen) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))
       ->type_name("SIZE")
       ->required();
-  AddFanOutOption(*plan, "--fan-out", flags->fan_outs, "Neighbours drawn of each node, hop by hop")->required();
-  AddDrawOptions(*plan, flags->draw);
+  flags->draw.AddTo(*plan);
+  plan->get_option("--fan-out")->required();
   plan->add_option("--batch-size", flags->batch_size, absl::StrCat("Seed nodes a batch (default ", batch_size, ")"))
       ->type_name("N");
   plan->add_option("--seed", flags->seed, "Seed of all that is drawn (default 0)")

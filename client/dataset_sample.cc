@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/format.h"
-#include "client/neighbor_flags.h"
 #include "client/sample_view.h"
+#include "client/spec_flags.h"
 #include "data/sampling/sample_query.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 
@@ -17,8 +17,7 @@ namespace {
 
 struct SampleFlags {
   std::string name;
-  std::vector<int64_t> fan_outs;
-  DrawFlags draw;
+  SpecFlags draw{DrawRows()};
   int64_t max_nodes = 0, max_edges = 0;
   std::optional<int64_t> walk;
   std::optional<double> p, q;
@@ -29,7 +28,8 @@ struct SampleFlags {
 };
 
 ExitCode Sample(Session& session, const SampleFlags& flags) {
-  if (flags.fan_outs.empty() && !flags.walk)
+  const std::vector<SpecSetting> draw = flags.draw.Given();
+  if (draw.empty() && !flags.walk)
     return session.Fail(UsageFailure("--fan-out or --walk is missing: say what to draw, as --fan-out 15,10"));
   v1::SampleDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
@@ -44,8 +44,7 @@ ExitCode Sample(Session& session, const SampleFlags& flags) {
     if (flags.q) walk.set_q(*flags.q);
   } else {
     v1::SampleDatasetRequest::Neighbors& neighbors = *request.mutable_neighbors();
-    neighbors.mutable_fan_outs()->Add(flags.fan_outs.begin(), flags.fan_outs.end());
-    Override(flags.draw, neighbors);
+    for (const SpecSetting& setting : draw) setting.Apply(neighbors);
     neighbors.set_max_nodes(flags.max_nodes);
     neighbors.set_max_edges(flags.max_edges);
   }
@@ -69,10 +68,11 @@ void AddDatasetSample(CLI::App& dataset, Command& chosen) {
   const auto flags = std::make_shared<SampleFlags>();
   const data::WalkOptions walks;
   sample->add_option("NAME", flags->name, "Name of the dataset")->type_name("")->required();
-  CLI::Option* fan_out =
-      AddFanOutOption(*sample, "--fan-out", flags->fan_outs, "Neighbours drawn of each node, hop by hop");
-  AddDrawOptions(*sample, flags->draw);
-  for (const char* option : kDrawOptions) sample->get_option(option)->needs(fan_out);
+  flags->draw.AddTo(*sample);
+  CLI::Option* fan_out = sample->get_option("--fan-out");
+  for (const std::string& name : flags->draw.Names()) {
+    if (CLI::Option* option = sample->get_option(name); option != fan_out) option->needs(fan_out);
+  }
   sample->add_option("--max-nodes", flags->max_nodes, "Most nodes of the sample (default: no bound)")
       ->needs(fan_out)
       ->type_name("N");

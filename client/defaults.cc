@@ -4,10 +4,9 @@
 
 namespace permafrost::client {
 
-std::string JobDefault(const std::function<std::string(const spec::TrainOptions&)>& show) {
-  const std::string of_sets = show(spec::DefaultOptions(spec::ModelLevel::kGraph)),
-                    of_nodes = show(spec::DefaultOptions(spec::ModelLevel::kNode));
-  return absl::StrCat("default ", of_sets, of_nodes == of_sets ? "" : absl::StrCat("; on one large graph ", of_nodes));
+std::string DefaultText(const std::string& set, const std::string& graph, const std::string& walks) {
+  return absl::StrCat("default ", set, graph == set ? "" : absl::StrCat("; on one large graph ", graph),
+                      walks == graph ? "" : absl::StrCat("; of node2vec ", walks));
 }
 
 }  // namespace permafrost::client

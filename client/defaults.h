@@ -2,15 +2,13 @@
 // Threads: everything here is pure.
 #pragma once
 
-#include <functional>
 #include <string>
-
-#include "spec/train_options.h"
 
 namespace permafrost::client {
 
-// "default 4; on one large graph 2": what `show` makes of a job that says no more than its dataset.
-std::string JobDefault(const std::function<std::string(const spec::TrainOptions&)>& show);
+// "default 4; on one large graph 2; of node2vec 1", without what says nothing new. `set`, `graph`, `walks`: of a job on
+// a set of graphs, on one large graph, and of node2vec, which say no more than their dataset and model.
+std::string DefaultText(const std::string& set, const std::string& graph, const std::string& walks);
 
 // A default by its name in the domain's table: "gine".
 template <class Names, class E>

@@ -128,7 +128,7 @@ ExitCode UpdateJob(Session& session, const JobUpdateFlags& flags) {
     }
     request.mutable_update_mask()->add_paths(absl::StrCat("labels.", key));
   }
-  ApplyLimitUpdate(flags.limits, request);
+  ApplyLimits(flags.limits, request);
   if (request.update_mask().paths().empty()) {
     return session.Fail(UsageFailure(
         "nothing to update; give --priority, --max-runtime, --deadline, --label or --remove-label (see permafrost job "
@@ -162,7 +162,7 @@ void AddUpdate(CLI::App& job, Command& chosen) {
   const auto flags = std::make_shared<JobUpdateFlags>();
   update->add_option("ID", flags->id, "The job")->type_name("")->required();
   update->add_option("--priority", flags->priority, "Jobs of higher priority run first, -100..100")->type_name("N");
-  AddLimitUpdateFlags(*update, flags->limits);
+  AddLimitFlags(*update, flags->limits);
   AddLabelOption(*update, flags->labels, "Set a label; several times");
   update->add_option("--remove-label", flags->remove_labels, "Remove a label; several times")
       ->expected(1)

@@ -64,7 +64,7 @@ void AddFields(const Message& message, const std::string& prefix,
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     const std::string name = absl::StrCat(prefix, field.name());
-    const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !IsTimeField(field);
+    const bool is_message = IsMessageField(field);
     if (field.is_repeated()) {
       if (is_message) continue;
       std::vector<std::string> values;

@@ -1,19 +1,15 @@
 #include "client/spec_field.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
-#include "base/string_view.h"
 #include "client/format.h"
 #include "client/time_text.h"
 #include "client/wire_time.h"
@@ -22,61 +18,24 @@
 namespace permafrost::client {
 namespace {
 
-using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// Flags that are not called as their fields, and words that are a message as well.
+// Words that flags take for a number.
 constexpr struct {
-  std::string_view flag, path;
-} kFlags[] = {
-    {"lr", "optimizer.learning_rate"},
-    {"min_lr", "optimizer.min_learning_rate"},
-    {"hidden", "model.hidden_channels"},
-    {"layers", "model.num_layers"},
-    {"model", "model.architecture"},
-    {"optimizer", "optimizer.algorithm"},
-    {"init_from", "init_from.job"},
-    {"init_weights", "init_from.weights"},
-    {"init_file", "init_from.file"},
-    {"init_by_name", "init_from.by_name"},
-    {"checkpoint_every", "checkpoint.every_steps"},
-    {"checkpoint_seconds", "checkpoint.every_seconds"},
-    {"checkpoint_keep", "checkpoint.keep"},
-    {"batching", "batching.kind"},
-    {"fold_seed", "cross_validation.seed"},
-    {"fan_out", "neighbor_sampling.fan_outs"},
-    {"eval_fan_out", "neighbor_sampling.eval_fan_outs"},
-    {"layer_wise_eval", "neighbor_sampling.layer_wise_evaluation"},
-    {"link_split", "link_prediction.split"},
-    {"link_valid", "link_prediction.valid_part"},
-    {"link_test", "link_prediction.test_part"},
-    {"link_seed", "link_prediction.split_seed"},
-    {"cache_policy", "graph_cache.policy"},
-};
-
-constexpr char kBetweenItems = ':';
+  const char *field, *word, *value;
+} kWords[] = {{"fan_outs", "all", "-1"}, {"eval_fan_outs", "all", "-1"}, {"freeze_at", "derived", "0"}};
 
 // Returns what a flag's value says in the contract.
-std::string ValueOf(std::string_view path, const std::string& text) {
-  const bool fan_outs = path == "neighbor_sampling.fan_outs" || path == "neighbor_sampling.eval_fan_outs";
-  if (fan_outs && text == "all") return "-1";
-  if (path == "graph_cache.freeze_at" && text == "derived") return "0";
-  if (path == "init_from.job") return WithCollection("jobs", text);
-  if (path == "init_from.file" && !text.empty()) return std::filesystem::absolute(text).lexically_normal().string();
-  return text;
-}
-
-void AddPaths(const Descriptor& type, const SpecPath& above, std::vector<SpecPath>& paths) {
-  for (int i = 0; i < type.field_count(); ++i) {
-    SpecPath path = above;
-    path.push_back(type.field(i));
-    if (type.field(i)->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !IsTimeField(*type.field(i))) {
-      if (!type.field(i)->is_repeated()) AddPaths(*type.field(i)->message_type(), path, paths);
-    } else {
-      paths.push_back(std::move(path));
-    }
+std::string ValueOf(const FieldDescriptor& field, const std::string& text) {
+  for (const auto& [name, word, value] : kWords) {
+    if (field.name() == name && text == word) return value;
   }
+  if (field.containing_type() != v1::InitFrom::descriptor() || text.empty()) return text;
+  if (field.number() == v1::InitFrom::kJobFieldNumber) return WithCollection("jobs", text);
+  if (field.number() == v1::InitFrom::kFileFieldNumber)
+    return std::filesystem::absolute(text).lexically_normal().string();
+  return text;
 }
 
 // `message`: a Duration or a Timestamp.
@@ -96,6 +55,10 @@ bool SetTimeText(const std::string& text, Message& message) {
 bool IsTimeField(const FieldDescriptor& field) {
   return field.message_type() == google::protobuf::Duration::descriptor() ||
          field.message_type() == google::protobuf::Timestamp::descriptor();
+}
+
+bool IsMessageField(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !IsTimeField(field);
 }
 
 std::string AcceptedBy(const FieldDescriptor& field) {
@@ -197,52 +160,40 @@ std::string PathName(const SpecPath& path) {
                        [](std::string* out, const FieldDescriptor* field) { absl::StrAppend(out, field->name()); });
 }
 
-absl::StatusOr<SpecPath> FindSpecField(std::string_view name) {
-  std::string wanted = absl::StrReplaceAll(AbslView(name), {{"-", "_"}});
-  for (const auto& [flag, path] : kFlags) {
-    if (wanted == flag) wanted = path;
+bool Walks(const v1::JobSpec& spec) { return spec.model().architecture() == v1::ModelSpec::ARCHITECTURE_NODE2VEC; }
+
+std::string RefusalOf(const FieldDescriptor& field, const std::string& text, char between) {
+  const std::unique_ptr<Message> scratch(
+      google::protobuf::MessageFactory::generated_factory()->GetPrototype(field.containing_type())->New());
+  const std::string value = ValueOf(field, text);
+  if (field.is_repeated() ? AddScalar(field, value, *scratch) : SetScalar(field, value, *scratch)) return "";
+  std::string refusal = absl::StrCat("'", OneLine(text), "'; accepted: ", AcceptedBy(field));
+  for (const auto& word : kWords) {
+    if (field.name() == word.field) absl::StrAppend(&refusal, ", or ", word.word);
   }
-  std::vector<SpecPath> paths;
-  AddPaths(*v1::JobSpec::descriptor(), {}, paths);
-  std::vector<SpecPath> found;
-  for (const SpecPath& path : paths) {
-    if (PathName(path) == wanted) return path;
-    if (path.back()->name() == wanted) found.push_back(path);
-  }
-  std::ranges::sort(found, {}, [](const SpecPath& path) { return std::pair(path.size(), PathName(path)); });
-  const auto join = [](const std::vector<SpecPath>& list) {
-    return absl::StrJoin(list, ", ",
-                         [](std::string* out, const SpecPath& path) { absl::StrAppend(out, PathName(path)); });
-  };
-  if (found.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", OneLine(name),
-                     "' is no field of a job; accepted: a flag of `permafrost job submit` without its "
-                     "dashes, as hidden, or the path of a field, as model.hidden_channels"));
-  }
-  if (found.size() > 1 && found[0].size() == found[1].size()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", OneLine(name), "' may mean ", join(found)));
-  }
-  return found.front();
+  if (field.is_repeated()) absl::StrAppend(&refusal, "; a list has '", std::string(1, between), "' between its items");
+  return refusal;
 }
 
-absl::Status SetSpecField(const SpecPath& path, const std::string& text, v1::JobSpec& spec) {
-  Message* message = &spec;
+void SetSpecField(const SpecPath& path, const std::vector<std::string>& values, Message& root) {
+  Message* message = &root;
   for (size_t i = 0; i + 1 < path.size(); ++i) message = message->GetReflection()->MutableMessage(message, path[i]);
   const FieldDescriptor& field = *path.back();
-  const std::string name = PathName(path);
   if (!field.is_repeated()) {
-    if (SetScalar(field, ValueOf(name, text), *message)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(name, ": '", OneLine(text), "'; accepted: ", AcceptedBy(field)));
+    SetScalar(field, ValueOf(field, values.front()), *message);
+    return;
   }
   message->GetReflection()->ClearField(message, &field);
-  for (const std::string& item : std::vector<std::string>(absl::StrSplit(text, kBetweenItems))) {
-    if (AddScalar(field, ValueOf(name, item), *message)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(name, ": '", OneLine(item), "'; accepted: a list with '",
-                                                   std::string(1, kBetweenItems), "' between its items, each ",
-                                                   AcceptedBy(field)));
+  for (const std::string& value : values) AddScalar(field, ValueOf(field, value), *message);
+}
+
+void ClearSpecField(const SpecPath& path, Message& root) {
+  Message* message = &root;
+  for (size_t i = 0; i + 1 < path.size(); ++i) {
+    if (!message->GetReflection()->HasField(*message, path[i])) return;
+    message = message->GetReflection()->MutableMessage(message, path[i]);
   }
-  return absl::OkStatus();
+  message->GetReflection()->ClearField(message, path.back());
 }
 
 }  // namespace permafrost::client

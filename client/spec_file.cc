@@ -113,7 +113,7 @@ class Filler {
     // As in protobuf's JSON mapping: null is the default.
     if (value.IsNull()) return absl::OkStatus();
     if (field->is_repeated()) return FillList(*field, value, path, message);
-    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !IsTimeField(*field)) {
+    if (IsMessageField(*field)) {
       return FillMessage(value, path, *message.GetReflection()->MutableMessage(&message, field));
     }
     if (!value.IsScalar())

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "client/format.h"
-#include "client/walk_flags.h"
+#include "client/spec_rows.h"
 
 namespace permafrost::client {
 namespace {
@@ -45,7 +45,22 @@ std::vector<std::string> ValuesAt(const std::vector<SweepAxis>& axes, bool side_
   return values;
 }
 
-constexpr std::string_view kNegatives = "negatives", kLinkNegatives = "link_prediction.negatives";
+constexpr char kBetweenItems = ':';
+
+// `text`: as the field's flag takes it, but that a list has ':' between its items.
+absl::Status SetFromText(const SpecPath& path, const std::string& text, v1::JobSpec& spec) {
+  const google::protobuf::FieldDescriptor& field = *path.back();
+  std::vector<std::string> values = {text};
+  if (field.is_repeated()) values = absl::StrSplit(text, kBetweenItems);
+  for (const std::string& value : values) {
+    const std::string refusal = RefusalOf(field, value, kBetweenItems);
+    if (!refusal.empty()) return absl::InvalidArgumentError(absl::StrCat(PathName(path), ": ", refusal));
+  }
+  SetSpecField(path, values, spec);
+  return absl::OkStatus();
+}
+
+constexpr std::string_view kNegatives = "negatives";
 
 // Models have two fields for one flag: which of them is meant is known where the model is.
 absl::Status CheckNegatives(const std::vector<SweepAxis>& axes) {
@@ -57,7 +72,7 @@ absl::Status CheckNegatives(const std::vector<SweepAxis>& axes) {
   const bool of_walks = PathName(negatives->path) == kWalkNegatives;
   v1::JobSpec spec;
   for (const std::string& value : model->values) {
-    PF_RETURN_IF_ERROR(SetSpecField(model->path, value, spec));
+    PF_RETURN_IF_ERROR(SetFromText(model->path, value, spec));
     if (Walks(spec) == of_walks) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--vary negatives: is another field of node2vec than of the other "
@@ -65,14 +80,6 @@ absl::Status CheckNegatives(const std::vector<SweepAxis>& axes) {
                      OneLine(model->name), ": ", AbslView(kWalkNegatives), ", ", AbslView(kLinkNegatives)));
   }
   return absl::OkStatus();
-}
-
-// `value`: one that the field can hold.
-bool StandsForDefault(const SpecPath& path, const std::string& value) {
-  double number = 0;
-  if (!absl::SimpleAtod(value, &number) || number != 0) return false;
-  const std::string name = PathName(path);
-  return std::ranges::any_of(kZeroIsDefault, [&name](const auto& field) { return field.path == name; });
 }
 
 }  // namespace
@@ -94,12 +101,8 @@ absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& 
   }
   std::set<std::string> seen;
   for (const std::string& value : axis.values) {
-    if (const absl::Status set = SetSpecField(axis.path, value, scratch); !set.ok()) {
+    if (const absl::Status set = SetFromText(axis.path, value, scratch); !set.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("--vary: ", set.message()));
-    }
-    if (StandsForDefault(axis.path, value)) {
-      return absl::InvalidArgumentError(absl::StrCat("--vary: ", PathName(axis.path), ": '", OneLine(value),
-                                                     "' would stand for the default; accepted: a number above 0"));
     }
     if (!seen.insert(value).second) {
       return absl::InvalidArgumentError(
@@ -134,7 +137,7 @@ absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const s
   std::vector<SweepJob> jobs;
   for (uint64_t index = 0; index < count; ++index) {
     SweepJob job{.values = ValuesAt(axes, side_by_side, index), .spec = base};
-    for (size_t a = 0; a < axes.size(); ++a) PF_RETURN_IF_ERROR(SetSpecField(axes[a].path, job.values[a], job.spec));
+    for (size_t a = 0; a < axes.size(); ++a) PF_RETURN_IF_ERROR(SetFromText(axes[a].path, job.values[a], job.spec));
     job.spec.set_dataset(WithCollection("datasets", job.spec.dataset()));
     jobs.push_back(std::move(job));
   }

@@ -24,8 +24,7 @@ struct SweepJob {
 };
 
 // Reads what "NAME=VALUE,VALUE,..." means for jobs of `base`; a value "2..5" stands for 2, 3, 4, 5. Errors:
-// InvalidArgument for no field, no or equal values, values that the field cannot hold, 0 where it would be no value but
-// the default, more than 10,000.
+// InvalidArgument for no field, no or equal values, values that the field cannot hold, more than 10,000.
 absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& base = v1::JobSpec());
 
 // Every combination of the axes' values, the last axis changing first; side_by_side: the first values of all, then the

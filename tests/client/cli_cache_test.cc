@@ -230,7 +230,8 @@ TEST_F(CacheCommandTest, BadUsageNeedsNoServer) {
        "or --max-executables\n"},
       {"no such policy",
        {"cache", "policy", "zinc-1", "--policy", "sometimes"},
-       "permafrost: --policy: sometimes not in {always,never,clear-per-step,freeze} (see permafrost cache policy "
+       "permafrost: --policy: 'sometimes'; accepted: always, never, clear-per-step, freeze (see permafrost cache "
+       "policy "
        "--help)\n"},
       {"no job", {"cache", "freeze"}, "permafrost: JOB is required (see permafrost cache freeze --help)\n"},
       {"no such command", {"cache", "melt"}, "permafrost: 'melt' is not known here (see permafrost cache --help)\n"},

@@ -86,6 +86,15 @@ TEST_F(SwitchCommandTest, WhatIsOffAsksForNothing) {
   EXPECT_FALSE(spec.has_neighbor_sampling());
   EXPECT_FALSE(spec.has_init_from());
   EXPECT_FALSE(spec.has_link_prediction());
+  EXPECT_EQ(Submit({"--dataset", "cora", "--link-prediction=false", "--link-seed", "3"}).link_prediction().split_seed(),
+            3u)
+      << "each flag of links says that they are predicted";
+}
+
+TEST_F(SwitchCommandTest, ASwitchOfAPolicyIsSaidEitherWay) {
+  const v1::JobSpec spec = Submit({"--dataset", "cora", "--no-strict"});
+  EXPECT_TRUE(spec.graph_cache().has_strict()) << "the server's own may be true";
+  EXPECT_FALSE(spec.graph_cache().strict());
 }
 
 }  // namespace

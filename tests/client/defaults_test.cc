@@ -2,17 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
-
 namespace permafrost::client {
 namespace {
 
-TEST(JobDefault, SaysOnceWhatBothLevelsShareAndApartWhatTheyDoNot) {
-  const auto epochs = [](const spec::TrainOptions& o) { return absl::StrCat(o.epochs); };
-  EXPECT_EQ(JobDefault(epochs), absl::StrCat("default ", spec::TrainOptions().epochs));
-
-  const auto name = [](const spec::TrainOptions& o) { return NameOf(spec::kArchitectureNames, o.model.architecture); };
-  EXPECT_EQ(JobDefault(name), "default gine; on one large graph sage");
+TEST(DefaultText, SaysOnceWhatJobsShareAndApartWhatTheyDoNot) {
+  EXPECT_EQ(DefaultText("20", "20", "20"), "default 20");
+  EXPECT_EQ(DefaultText("gine", "sage", "sage"), "default gine; on one large graph sage");
+  EXPECT_EQ(DefaultText("0.001", "0.001", "0.01"), "default 0.001; of node2vec 0.01");
+  EXPECT_EQ(DefaultText("32", "1024", "32"), "default 32; on one large graph 1024; of node2vec 32");
 }
 
 }  // namespace

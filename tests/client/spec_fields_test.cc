@@ -13,6 +13,7 @@
 #include "client/job_flags.h"
 #include "client/job_view.h"
 #include "client/spec_file.h"
+#include "client/sweep_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "job_specs.h"
@@ -85,6 +86,38 @@ TEST(SpecFields, EachHasAFlag) {
   for (const Leaf& leaf : LeavesOf(v1::JobSpec::descriptor())) {
     EXPECT_TRUE(set_by_flags.contains(leaf.name)) << leaf.name << ": no flag sets it";
   }
+}
+
+// The server refuses what it cannot take: a zero that is given is sent, and is not what is left open.
+TEST(SpecFields, AZeroIsSentAsItIsGiven) {
+  Session session{GlobalOptions()};
+  int numbers = 0;
+  for (const SpecRow& row : JobRows()) {
+    const Leaf leaf{row.path, PathName(row.path)};
+    const auto type = leaf.field()->cpp_type();
+    using Field = google::protobuf::FieldDescriptor;
+    if (!leaf.field()->has_presence() || type == Field::CPPTYPE_BOOL || type == Field::CPPTYPE_MESSAGE) continue;
+    ++numbers;
+    const bool walks = leaf.name == kWalkNegatives;
+    const std::string flag = walks ? "--model=node2vec --negatives" : FlagNames(row).front();
+    const std::string zero = absl::StrCat(leaf.field()->name(), ": 0");
+    const auto of_flag = SpecOfFlags(session, absl::StrCat(flag, "=0"));
+    ASSERT_TRUE(of_flag) << flag;
+    EXPECT_EQ(leaf.Text(*of_flag), zero) << flag;
+    std::string json;
+    ASSERT_TRUE(google::protobuf::util::MessageToJsonString(*of_flag, &json).ok());
+    for (const SpecSyntax syntax : {SpecSyntax::kJson, SpecSyntax::kYaml}) {
+      const auto read = ParseSpec("job", syntax, json);
+      ASSERT_TRUE(read.ok()) << json << ": " << read.status();
+      EXPECT_EQ(leaf.Text(read->spec()), zero) << json;
+    }
+    const auto axis = ParseAxis(absl::StrCat(leaf.name, "=0"));
+    ASSERT_TRUE(axis.ok()) << axis.status();
+    const auto plan = PlanSweep(v1::JobSpec(), {*axis}, /*side_by_side=*/false, 1);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(leaf.Text(plan->front().spec), zero) << leaf.name;
+  }
+  EXPECT_GT(numbers, 20);
 }
 
 TEST(SpecFields, EachIsReadFromAJobFile) {

@@ -12,7 +12,7 @@
 #include "client/job_flags.h"
 #include "client/program.h"
 #include "client/sample_jobs.h"
-#include "client/spec_field.h"
+#include "client/spec_rows.h"
 #include "client/sweep_plan.h"
 #include "client/sweep_view.h"
 #include "gmock/gmock.h"
@@ -41,6 +41,8 @@ TEST(SweepPlan, FieldsGoByPathByLastNameAndByFlag) {
       {"model", "model.architecture"},
       {"dataset", "dataset"},
       {"policy", "graph_cache.policy"},
+      {"negatives", "link_prediction.negatives"},
+      {"num-negative-samples", "node2vec.num_negative_samples"},
   };
   for (const auto& c : kNames) {
     const auto path = FindSpecField(c.name);
@@ -116,34 +118,12 @@ TEST(SweepPlan, BadAxesAreNamed) {
       {"seed=3..1", "'3..1' is no range"},
       {"seed=0..99999999", "is no range of 1 to 10000 rising numbers"},
       {"seed=1,1", "'1' stands twice"},
-      {"class_weights=1:x,1:2", "class_weights: 'x'; accepted: a list with ':' between its items, each a number"},
-      {"fan-out=", "neighbor_sampling.fan_outs: ''; accepted: a list"},
-      {"fixed-parameters=a::b", "fixed_parameters: ''; accepted: a list with ':' between its items, each text"},
+      {"class_weights=1:x,1:2", "class_weights: 'x'; accepted: a number; a list has ':' between its items"},
+      {"fan-out=", "neighbor_sampling.fan_outs: ''; accepted: a whole number, or all; a list"},
+      {"fixed-parameters=a::b", "fixed_parameters: ''; accepted: text; a list has ':' between its items"},
   };
   for (const auto& c : kCases) {
     EXPECT_THAT(std::string(ParseAxis(c.text).status().message()), HasSubstr(c.says)) << c.text;
-  }
-}
-
-// As the flags refuse it: the contract would take the default, and the row would say 0.
-TEST(SweepPlan, AZeroThatWouldStandForTheDefaultIsRefused) {
-  CLI::App app;
-  JobFlags flags;
-  AddJobFlags(app, flags);
-  for (const ZeroIsDefault& field : kZeroIsDefault) {
-    EXPECT_THROW(app.parse(absl::StrCat(field.flag, "=0")), CLI::ValidationError) << field.flag;
-    const absl::StatusOr<SweepAxis> axis = ParseAxis(absl::StrCat(field.path, "=1,0"));
-    EXPECT_TRUE(absl::IsInvalidArgument(axis.status())) << field.path;
-    EXPECT_THAT(std::string(axis.status().message()), HasSubstr("'0' would stand for the default")) << field.path;
-    v1::JobSpec spec;
-    if (field.path == kWalkNegatives) spec.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_NODE2VEC);
-    EXPECT_FALSE(ParseAxis(absl::StrCat(std::string(field.flag).substr(2), "=0"), spec).ok()) << field.flag;
-  }
-  EXPECT_EQ(std::string(ParseAxis("lr=0.0,0.1").status().message()),
-            "--vary: optimizer.learning_rate: '0.0' would stand for the default; accepted: a number above 0");
-  EXPECT_FALSE(ParseAxis("epochs=0..3").ok());
-  for (const char* zero : {"seed=0,1", "fold=0..2", "weight-decay=0,0.1", "patience=0,5", "freeze-at=0,5"}) {
-    EXPECT_TRUE(ParseAxis(zero).ok()) << zero;
   }
 }
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "client/spec_field.h"
 #include "client/spec_file.h"
+#include "client/spec_rows.h"
 #include "client/wire_time.h"
 
 namespace permafrost::client {
@@ -41,7 +41,7 @@ TEST(TimeText, AJobFileTakesBoth) {
   v1::JobSpec spec;
   const auto path = FindSpecField("max-runtime");
   ASSERT_TRUE(path.ok()) << path.status();
-  ASSERT_TRUE(SetSpecField(*path, "30m", spec).ok());
+  SetSpecField(*path, {"30m"}, spec);
   EXPECT_EQ(ToDuration(spec.max_runtime()), absl::Minutes(30)) << "a sweep may vary it";
 }
 
