@@ -13,9 +13,17 @@
 #include "client/wire_time.h"
 #include "google/rpc/error_details.pb.h"
 #include "permafrost/v1/enum_text.h"
+#include "spec/loss.h"
 
 namespace permafrost::client {
 namespace {
+
+// The row of the value of an enum on the wire; the first one where this version knows none.
+template <class Rows>
+const auto& TraitsOfWire(const Rows& rows, const google::protobuf::EnumDescriptor& type, int value) {
+  const auto found = std::ranges::find_if(rows, [&](const auto& row) { return ParseEnum(type, row.name) == value; });
+  return found == rows.end() ? rows.front() : *found;
+}
 
 std::string JobId(const v1::Job& job) { return std::string(StripCollection("jobs", job.name())); }
 
@@ -201,47 +209,14 @@ std::string ErrorReason(const v1::Job& job) {
 }
 
 std::string MetricName(v1::Metric metric) {
-  switch (metric) {
-    case v1::METRIC_ACCURACY:
-      return "accuracy";
-    case v1::METRIC_ROC_AUC:
-      return "ROC-AUC";
-    case v1::METRIC_F1_MACRO:
-      return "macro F1";
-    case v1::METRIC_F1_MICRO:
-      return "micro F1";
-    case v1::METRIC_AVERAGE_PRECISION:
-      return "avg. precision";
-    case v1::METRIC_RMSE:
-      return "RMSE";
-    case v1::METRIC_R2:
-      return "R2";
-    case v1::METRIC_MRR:
-      return "MRR";
-    case v1::METRIC_HITS_AT_10:
-      return "hits@10";
-    case v1::METRIC_HITS_AT_20:
-      return "hits@20";
-    case v1::METRIC_HITS_AT_50:
-      return "hits@50";
-    case v1::METRIC_HITS_AT_100:
-      return "hits@100";
-    default:
-      return "MAE";
-  }
+  return std::string(TraitsOfWire(spec::kMetrics, *v1::Metric_descriptor(), metric).title);
 }
 
 std::string MetricName(const v1::Job& job) {
   if (!job.spec().metrics().empty()) return MetricName(job.spec().metrics(0));
   if (job.spec().has_link_prediction()) return MetricName(v1::METRIC_MRR);
-  switch (job.spec().loss()) {
-    case v1::JobSpec::LOSS_CROSS_ENTROPY:
-      return MetricName(v1::METRIC_ACCURACY);
-    case v1::JobSpec::LOSS_BCE:
-      return MetricName(v1::METRIC_ROC_AUC);
-    default:
-      return MetricName(v1::METRIC_MAE);
-  }
+  const auto& loss = TraitsOfWire(spec::kLosses, *v1::JobSpec::Loss_descriptor(), job.spec().loss());
+  return std::string(spec::TraitsOf(loss.metric).title);
 }
 
 // The daemon says how a node-level job samples, and of no other.

@@ -47,11 +47,9 @@ void SpecFlags::AddTo(CLI::App& command) {
       AddSwitch(command, row.flag, flag.on, row.help);
       continue;
     }
-    CLI::Option* option = field.is_repeated()
-                              ? command.add_option(row.flag, flag.items, row.help)->delimiter(kComma)
-                              : command.add_option(row.flag, flag.text, row.help);
-    option
-        ->check(CLI::Validator([&field](const std::string& text) { return RefusalOf(field, text, kComma); }, ""))
+    CLI::Option* option = field.is_repeated() ? command.add_option(row.flag, flag.items, row.help)->delimiter(kComma)
+                                              : command.add_option(row.flag, flag.text, row.help);
+    option->check(CLI::Validator([&field](const std::string& text) { return RefusalOf(field, text, kComma); }, ""))
         ->type_name(row.value);
   }
 }

@@ -37,4 +37,19 @@ struct EnumNames {
   }
 };
 
+// A table of names from rows of traits, each of which has its enum's value in a member and a `name`.
+template <class E, class Traits, std::size_t N>
+constexpr EnumNames<E, N> NamesFrom(const std::array<Traits, N>& rows, E Traits::*value) {
+  EnumNames<E, N> names{};
+  for (std::size_t i = 0; i < N; ++i) names.rows[i] = {rows[i].*value, rows[i].name};
+  return names;
+}
+// The row of a value; the first one where there is none.
+template <class E, class Traits, std::size_t N>
+constexpr const Traits& RowOf(const std::array<Traits, N>& rows, E Traits::*value, E wanted) {
+  for (const Traits& row : rows)
+    if (row.*value == wanted) return row;
+  return rows.front();
+}
+
 }  // namespace permafrost

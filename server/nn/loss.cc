@@ -55,7 +55,7 @@ Tensor Elementwise(spec::Loss loss, const Tensor& prediction, const Tensor& labe
 }  // namespace
 
 LossTerms ComputeLoss(spec::Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
-  const bool has_classes = loss == spec::Loss::kCrossEntropy || loss == spec::Loss::kBce;
+  const bool has_classes = spec::HasClasses(loss);
   TORCH_CHECK(has_classes || !class_weights.defined(), "ComputeLoss: ", spec::kLossNames.Name(loss),
               " has no class weights");
   return IsFused(prediction) ? MaskedLoss(loss, prediction, labels, class_weights)

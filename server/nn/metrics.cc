@@ -221,7 +221,7 @@ double AveragePrecision(std::span<const float> scores, std::span<const float> la
 double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float> outputs,
                      std::span<const float> labels, int64_t width) {
   const auto columns = static_cast<size_t>(width);
-  const bool classes = loss == spec::Loss::kCrossEntropy;
+  const bool classes = spec::TraitsOf(loss).labels == spec::LabelKind::kClass;
   switch (metric) {
     case spec::Metric::kMae:
     case spec::Metric::kRmse:

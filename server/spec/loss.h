@@ -1,18 +1,18 @@
-// The losses and metrics of a job. Threads: values.
+// The losses and metrics of a job, one row each. Threads: values.
 #pragma once
 
-#include <cstdint>
+#include <array>
+#include <string_view>
 
 #include "base/enum_names.h"
 
 namespace permafrost::spec {
 
-// kCrossEntropy: one label a row, a class 0..C-1. kBce: binary cross-entropy on logits, each target by itself 0 or 1.
-enum class Loss { kL1, kMse, kCrossEntropy, kBce };
-inline constexpr EnumNames<Loss, 4> kLossNames{
-    {{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}, {Loss::kCrossEntropy, "cross-entropy"}, {Loss::kBce, "bce"}}}};
+// The labels that a loss compares with: any numbers, a class 0..C-1 for each row, or 0 and 1 for each target.
+enum class LabelKind { kValues, kClass, kBinary };
 
-// The figures that evaluation can report beside the loss; nn/metrics.h explains each.
+// The figures that evaluation can report beside the loss; nn/metrics.h explains each. kMrr and those after it serve
+// link prediction alone: nn/link_metrics.h.
 enum class Metric {
   kMae,
   kAccuracy,
@@ -22,49 +22,67 @@ enum class Metric {
   kAveragePrecision,
   kRmse,
   kR2,
-  // These serve link prediction alone: nn/link_metrics.h.
   kMrr,
   kHitsAt10,
   kHitsAt20,
   kHitsAt50,
   kHitsAt100
 };
-inline constexpr EnumNames<Metric, 13> kMetricNames{{{{Metric::kMae, "mae"},
-                                                      {Metric::kAccuracy, "accuracy"},
-                                                      {Metric::kRocAuc, "roc_auc"},
-                                                      {Metric::kF1Macro, "f1_macro"},
-                                                      {Metric::kF1Micro, "f1_micro"},
-                                                      {Metric::kAveragePrecision, "average_precision"},
-                                                      {Metric::kRmse, "rmse"},
-                                                      {Metric::kR2, "r2"},
-                                                      {Metric::kMrr, "mrr"},
-                                                      {Metric::kHitsAt10, "hits_at_10"},
-                                                      {Metric::kHitsAt20, "hits_at_20"},
-                                                      {Metric::kHitsAt50, "hits_at_50"},
-                                                      {Metric::kHitsAt100, "hits_at_100"}}}};
-// The metric of a job that asks for none.
-constexpr Metric MetricOf(Loss loss) {
-  switch (loss) {
-    case Loss::kCrossEntropy:
-      return Metric::kAccuracy;
-    case Loss::kBce:
-      return Metric::kRocAuc;
-    default:
-      return Metric::kMae;
-  }
-}
-constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae && metric != Metric::kRmse; }
-constexpr bool IsRanking(Metric metric) { return metric >= Metric::kMrr; }
+
+struct MetricTraits {
+  Metric metric;
+  std::string_view name;
+  std::string_view title;  // for people
+  bool of_values = false;  // it measures losses of values; false: losses of classes and of binary labels
+  bool of_links = false;   // it measures predicted links
+  bool ranking = false;    // it measures nothing else
+  bool higher_is_better = true;
+};
+inline constexpr std::array kMetrics{
+    MetricTraits{.metric = Metric::kMae, .name = "mae", .title = "MAE", .of_values = true, .higher_is_better = false},
+    MetricTraits{.metric = Metric::kAccuracy, .name = "accuracy", .title = "accuracy"},
+    MetricTraits{.metric = Metric::kRocAuc, .name = "roc_auc", .title = "ROC-AUC", .of_links = true},
+    MetricTraits{.metric = Metric::kF1Macro, .name = "f1_macro", .title = "macro F1"},
+    MetricTraits{.metric = Metric::kF1Micro, .name = "f1_micro", .title = "micro F1"},
+    MetricTraits{
+        .metric = Metric::kAveragePrecision, .name = "average_precision", .title = "avg. precision", .of_links = true},
+    MetricTraits{
+        .metric = Metric::kRmse, .name = "rmse", .title = "RMSE", .of_values = true, .higher_is_better = false},
+    MetricTraits{.metric = Metric::kR2, .name = "r2", .title = "R2", .of_values = true},
+    MetricTraits{.metric = Metric::kMrr, .name = "mrr", .title = "MRR", .of_links = true, .ranking = true},
+    MetricTraits{
+        .metric = Metric::kHitsAt10, .name = "hits_at_10", .title = "hits@10", .of_links = true, .ranking = true},
+    MetricTraits{
+        .metric = Metric::kHitsAt20, .name = "hits_at_20", .title = "hits@20", .of_links = true, .ranking = true},
+    MetricTraits{
+        .metric = Metric::kHitsAt50, .name = "hits_at_50", .title = "hits@50", .of_links = true, .ranking = true},
+    MetricTraits{
+        .metric = Metric::kHitsAt100, .name = "hits_at_100", .title = "hits@100", .of_links = true, .ranking = true}};
+inline constexpr auto kMetricNames = NamesFrom(kMetrics, &MetricTraits::metric);
+constexpr const MetricTraits& TraitsOf(Metric metric) { return RowOf(kMetrics, &MetricTraits::metric, metric); }
+
+enum class Loss { kL1, kMse, kCrossEntropy, kBce };
+
+struct LossTraits {
+  Loss loss;
+  std::string_view name;
+  LabelKind labels;
+  Metric metric;  // of a job that asks for none
+};
+// kBce: binary cross-entropy on logits.
+inline constexpr std::array kLosses{
+    LossTraits{Loss::kL1, "l1", LabelKind::kValues, Metric::kMae},
+    LossTraits{Loss::kMse, "mse", LabelKind::kValues, Metric::kMae},
+    LossTraits{Loss::kCrossEntropy, "cross-entropy", LabelKind::kClass, Metric::kAccuracy},
+    LossTraits{Loss::kBce, "bce", LabelKind::kBinary, Metric::kRocAuc}};
+inline constexpr auto kLossNames = NamesFrom(kLosses, &LossTraits::loss);
+constexpr const LossTraits& TraitsOf(Loss loss) { return RowOf(kLosses, &LossTraits::loss, loss); }
+// Classes can have weights.
+constexpr bool HasClasses(Loss loss) { return TraitsOf(loss).labels != LabelKind::kValues; }
+
 // Returns whether the metric says anything of what a model of graphs or nodes learned by this loss.
 constexpr bool Measures(Metric metric, Loss loss) {
-  if (IsRanking(metric)) return false;
-  const bool of_values = metric == Metric::kMae || metric == Metric::kRmse || metric == Metric::kR2;
-  return of_values == (loss == Loss::kL1 || loss == Loss::kMse);
-}
-
-// Returns whether the metric says anything of predicted links.
-constexpr bool MeasuresLinks(Metric metric) {
-  return IsRanking(metric) || metric == Metric::kRocAuc || metric == Metric::kAveragePrecision;
+  return !TraitsOf(metric).ranking && TraitsOf(metric).of_values != HasClasses(loss);
 }
 
 }  // namespace permafrost::spec

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -77,16 +76,10 @@ inline constexpr std::array kModels{
                 .walks = true}};
 
 constexpr const ModelTraits& TraitsOf(Architecture architecture) {
-  for (const ModelTraits& model : kModels)
-    if (model.architecture == architecture) return model;
-  return kModels.front();
+  return RowOf(kModels, &ModelTraits::architecture, architecture);
 }
 
-inline constexpr auto kArchitectureNames = [] {
-  EnumNames<Architecture, kModels.size()> names{};
-  for (size_t i = 0; i < kModels.size(); ++i) names.rows[i] = {kModels[i].architecture, kModels[i].name};
-  return names;
-}();
+inline constexpr auto kArchitectureNames = NamesFrom(kModels, &ModelTraits::architecture);
 
 // What a step is made of: the CPU's fused operators; those of PyTorch that say it best; or those that add no entry to
 // the graph cache of MPS (nn/ops/lowering.h). kAuto: shape-free on MPS, fused on the CPU, else plain.

@@ -204,10 +204,10 @@ void CheckLinks(const TrainOptions& options, FieldChecker& check) {
 void CheckClassWeights(const TrainOptions& options, FieldChecker& check) {
   const std::vector<double>& weights = options.class_weights;
   if (weights.empty() || Walks(options)) return;
-  if (options.loss != Loss::kCrossEntropy && options.loss != Loss::kBce) {
+  if (!HasClasses(options.loss)) {
     check.Add("class_weights", absl::StrCat("is given for loss ", AbslView(kLossNames.Name(options.loss)),
                                             "; accepted: for cross-entropy and bce"));
-  } else if (options.loss == Loss::kBce && weights.size() != 2) {
+  } else if (TraitsOf(options.loss).labels == LabelKind::kBinary && weights.size() != 2) {
     check.Add("class_weights", absl::StrCat("has ", weights.size(), weights.size() == 1 ? " entry" : " entries",
                                             "; accepted for bce: two, the weights of labels 0 and 1"));
   }
@@ -252,7 +252,7 @@ void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
                    [&options](Metric of) {
                      // CheckWalks says what of these measures walks.
                      if (Walks(options)) return true;
-                     return options.links.enabled ? MeasuresLinks(of) : Measures(of, options.loss);
+                     return options.links.enabled ? TraitsOf(of).of_links : Measures(of, options.loss);
                    };
                !measures(metric)) {
       std::string accepted;

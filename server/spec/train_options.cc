@@ -27,7 +27,7 @@ bool EvaluatesOutsideCache(const TrainOptions& options) {
 
 std::vector<Metric> MetricsOf(const TrainOptions& options) {
   if (!options.metrics.empty()) return options.metrics;
-  return {options.links.enabled ? Metric::kMrr : MetricOf(options.loss)};
+  return {options.links.enabled ? Metric::kMrr : TraitsOf(options.loss).metric};
 }
 
 std::string ModelsOf(ModelLevel level, std::string_view separator) {

@@ -284,7 +284,7 @@ struct TrainOptions {
   // Weights of the classes in kCrossEntropy and kBce, each > 0; empty: all 1.
   std::vector<double> class_weights;
   // Evaluation reports these, each once, and each measures the loss, or links; the first one chooses the best epoch.
-  // Empty: MetricOf(loss), for links kMrr.
+  // Empty: that of the loss (LossTraits), for links kMrr.
   std::vector<Metric> metrics;
   int64_t epochs = 20;      // 1..1,000,000
   int64_t patience = 0;     // epochs without a better validation after which the job ends; 0: it does not, 1..epochs

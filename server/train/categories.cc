@@ -235,7 +235,7 @@ class Translator {
     const auto own = ClassesOf(own_, &own_summary_);
     const auto known = ClassesOf(pass_.known, pass_.trained_on ? &*pass_.trained_on : nullptr);
     if (!own || !known || own->too_many || known->too_many) return absl::OkStatus();
-    const bool over_classes = pass_.options.loss == spec::Loss::kCrossEntropy || pass_.options.loss == spec::Loss::kBce;
+    const bool over_classes = spec::HasClasses(pass_.options.loss);
     // Labels that are measures are compared by nobody, unless a class of one is another number of the other.
     if (!over_classes && !own->ranked && !known->ranked) return absl::OkStatus();
     data::CategoryMap map(*own, *known);
@@ -333,7 +333,7 @@ class Translator {
 Categories CategoriesRead(const spec::TrainOptions& options, const data::ImportedSummary& summary, Categories all) {
   if (!ReadsNodeTables(options, summary)) all.node = {};
   if (!ReadsEdgeTables(options, summary)) all.edge = {};
-  const bool over_classes = options.loss == spec::Loss::kCrossEntropy || options.loss == spec::Loss::kBce;
+  const bool over_classes = spec::HasClasses(options.loss);
   if (options.links.enabled || Walks(options) || (all.classes && !over_classes && !all.classes->ranked)) {
     all.classes.reset();
   }

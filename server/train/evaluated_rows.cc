@@ -28,8 +28,6 @@ using data::FeatureSummary;
 using data::GraphSetSummary;
 using data::GraphSummary;
 
-bool TakesClasses(spec::Loss loss) { return loss == spec::Loss::kCrossEntropy || loss == spec::Loss::kBce; }
-
 class KnownRanges {
  public:
   explicit KnownRanges(std::string_view field) : field_(field) {}
@@ -64,7 +62,7 @@ class KnownRanges {
   // Whole numbers from 0 on, of which the weights know so many. `Summary`: of either kind.
   template <class Summary>
   void CheckClasses(spec::Loss loss, int64_t present, const Summary& own, const Summary& trained) {
-    if (!TakesClasses(loss) || present == 0) return;
+    if (!spec::HasClasses(loss) || present == 0) return;
     if (own.integer_labels && own.min_label >= 0 && own.max_label <= trained.max_label) return;
     Add("its labels are ", own.integer_labels ? "" : "fractions in ", own.min_label, "..", own.max_label,
         ", and the weights were trained on classes 0..", trained.max_label);
@@ -94,7 +92,7 @@ void CheckTargets(const Summary& trained, const Summary& own, spec::Loss loss, K
 
 void CheckClassValues(const GraphSetSummary& trained, const GraphSetSummary& own, spec::Loss loss, KnownRanges& check) {
   if (PresentLabels(own) == 0 || own.class_values == trained.class_values) return;
-  if (!TakesClasses(loss)) {
+  if (!spec::HasClasses(loss)) {
     const auto text = [](const std::vector<int64_t>& values) {
       return values.empty() ? "numbers of their own"
                             : absl::StrCat("0, 1, ..., which stand for the classes ", absl::StrJoin(values, ", "));

@@ -73,8 +73,9 @@ int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummar
     violations.Add(absl::StrCat(AbslView(prefix), "dataset"), "has no labels; at least one target column is needed");
     return 1;
   }
-  if (options.loss == spec::Loss::kCrossEntropy) return ClassesOf(options, summary, prefix, violations);
-  if (options.loss == spec::Loss::kBce) CheckBinaryRange(summary, prefix, violations);
+  const spec::LabelKind labels = spec::TraitsOf(options.loss).labels;
+  if (labels == spec::LabelKind::kClass) return ClassesOf(options, summary, prefix, violations);
+  if (labels == spec::LabelKind::kBinary) CheckBinaryRange(summary, prefix, violations);
   return summary.num_targets;
 }
 

@@ -30,13 +30,12 @@ constexpr size_t kRungPart = 8;
 
 // Another label that is valid for the loss, where there is one; a missing one stays missing.
 float OtherLabel(spec::Loss loss, int64_t outputs, float label) {
-  switch (loss) {
-    case spec::Loss::kBce:
+  switch (spec::TraitsOf(loss).labels) {
+    case spec::LabelKind::kBinary:
       return 1 - label;
-    case spec::Loss::kCrossEntropy:
+    case spec::LabelKind::kClass:
       return label + 1 < static_cast<float>(outputs) ? label + 1 : 0;
-    case spec::Loss::kL1:
-    case spec::Loss::kMse:
+    case spec::LabelKind::kValues:
       break;
   }
   return 2 * label + 1;
@@ -117,7 +116,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(const data::GraphExtents extents, data::GraphExtents::Create(set));
   PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, PlanJob(options, model, extents, context, "spec.", keep_going));
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
-  if (options.loss == spec::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
+  if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));
   task->plan_ = std::move(plan);
@@ -142,7 +141,7 @@ absl::StatusOr<NamedRows> GraphSetTask::NameRows(data::Split /*split*/, std::spa
   NamedRows rows{.columns = {"graph"}, .names = {}, .values = PredictionColumns(num_outputs_)};
   // Classes are called what the source calls them.
   const std::vector<int64_t>& classes = batcher_->summary().class_values;
-  if (loss_ == spec::Loss::kCrossEntropy && std::ssize(classes) == num_outputs_) {
+  if (spec::TraitsOf(loss_).labels == spec::LabelKind::kClass && std::ssize(classes) == num_outputs_) {
     for (size_t c = 0; c < classes.size(); ++c) rows.values[c] = absl::StrCat("prediction_", classes[c]);
   }
   for (const uint32_t id : ids) rows.names.push_back(std::to_string(id));

@@ -43,8 +43,8 @@ void CheckLabels(const spec::TrainOptions& options, const data::GraphSummary& gr
     return;
   }
   const std::string loss_field = absl::StrCat(AbslView(prefix), "loss");
-  switch (options.loss) {
-    case spec::Loss::kCrossEntropy:
+  switch (spec::TraitsOf(options.loss).labels) {
+    case spec::LabelKind::kClass:
       if (graph.num_targets > 1) {
         violations.Add(loss_field, absl::StrCat("cross-entropy takes one class a node, and the dataset has ",
                                                 graph.num_targets, " targets; use bce, mse or l1"));
@@ -59,13 +59,12 @@ void CheckLabels(const spec::TrainOptions& options, const data::GraphSummary& gr
             absl::StrCat("has ", options.class_weights.size(), " weights; the dataset has ", classes, " classes"));
       }
       break;
-    case spec::Loss::kBce:
+    case spec::LabelKind::kBinary:
       if (!graph.integer_labels || graph.min_label < 0 || graph.max_label > 1) {
         violations.Add(loss_field, absl::StrCat("bce takes labels 0 and 1, and the dataset's are ", range()));
       }
       break;
-    case spec::Loss::kL1:
-    case spec::Loss::kMse:
+    case spec::LabelKind::kValues:
       break;
   }
 }
@@ -353,9 +352,9 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& opti
   nn::NodeModelOptions model{
       .model = options.model,
       .in_channels = inputs == spec::NodeInputs::kLearned ? options.model.hidden_channels : summary.node_features.width,
-      .num_outputs = links                                       ? options.model.hidden_channels
-                     : options.loss == spec::Loss::kCrossEntropy ? classes
-                                                                 : summary.num_targets,
+      .num_outputs = links                                                            ? options.model.hidden_channels
+                     : spec::TraitsOf(options.loss).labels == spec::LabelKind::kClass ? classes
+                                                                                      : summary.num_targets,
       .embedded_columns = inputs == spec::NodeInputs::kLearned ? summary.nodes : 0,
       .edge = edge};
   CheckFits(MemoryOf(options, model, summary, limits), limits,

@@ -11,8 +11,8 @@ constexpr double kLeastFall = 1e-8;
 
 bool IsProgress(const spec::OptimizerOptions& options, spec::Metric metric, double value, double best) {
   if (std::isnan(best)) return true;
-  return spec::HigherIsBetter(metric) ? value > best * (1 + options.plateau_threshold)
-                                      : value < best * (1 - options.plateau_threshold);
+  return spec::TraitsOf(metric).higher_is_better ? value > best * (1 + options.plateau_threshold)
+                                                 : value < best * (1 - options.plateau_threshold);
 }
 
 }  // namespace

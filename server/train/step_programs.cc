@@ -109,7 +109,7 @@ device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& 
     const nn::LoweringScope lowering(loss.lowering, loss.precision);
     Task::Output output = task.Forward(inputs, Mode::kEval);
     losses.Add(nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights));
-    if (spec::MetricOf(loss.loss) == spec::Metric::kMae) {
+    if (!spec::HasClasses(loss.loss)) {
       errors.Add(nn::ComputeLoss(spec::Loss::kL1, output.prediction, output.labels));
     }
     return {std::move(output.prediction)};

@@ -137,7 +137,7 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), prefix));
   PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
   PF_RETURN_IF_ERROR(CheckTrainLabels(*folded, prefix));
-  if (options.loss == spec::Loss::kBce && !folded->summary().labels_known) {
+  if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary && !folded->summary().labels_known) {
     PF_RETURN_IF_ERROR(CheckBinary(*folded, prefix));
   }
   const int64_t validate = folded->summary().splits[static_cast<size_t>(data::Split::kValid)].graphs;

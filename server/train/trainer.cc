@@ -55,7 +55,7 @@ std::map<std::string, std::string> MetadataOf(const RunRequest& request, const T
 bool IsBetter(spec::Metric metric, double value, double best) {
   if (std::isnan(best)) return true;
   if (std::isnan(value)) return false;
-  return spec::HigherIsBetter(metric) ? value > best : value < best;
+  return spec::TraitsOf(metric).higher_is_better ? value > best : value < best;
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,

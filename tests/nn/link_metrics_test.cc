@@ -65,7 +65,7 @@ TEST(LinkMetrics, LinksRankAmongNegativesThatAllShare) {
 
 TEST(LinkMetrics, NothingIsSaidOfNothingOrNan) {
   for (const auto& [metric, name] : spec::kMetricNames.rows) {
-    if (!MeasuresLinks(metric)) continue;
+    if (!spec::TraitsOf(metric).of_links) continue;
     EXPECT_TRUE(std::isnan(Of(metric, {}, {}))) << name;
     EXPECT_TRUE(std::isnan(Of(metric, {1, kNan}, {0, 0}))) << name;
     EXPECT_TRUE(std::isnan(Of(metric, {1, 2}, {0, kNan}))) << name;
