@@ -36,11 +36,12 @@ inline constexpr std::string_view kLinkNegatives = "link_prediction.negatives",
                                   kWalkNegatives = "node2vec.num_negative_samples";
 bool Walks(const v1::JobSpec& spec);
 
-// Beside what AcceptedBy says a flag takes words: "all" of neighbours, a "derived" freeze point; an ID of a job, and a
-// file's path from here. "" where `text` is a value of the field, or an item of its list; else "'x'; accepted: ...".
-// `between`: stands between the items of a list.
+// Returns "" if a flag takes `text` for the field, or for an item of its list; else "'x'; accepted: ...". Flags take
+// what AcceptedBy says, and also: "all" neighbours, a "derived" freeze point, a job by its ID, a file by its path from
+// here. `between`: stands between the items of a list.
 std::string RefusalOf(const google::protobuf::FieldDescriptor& field, const std::string& text, char between);
-// Makes the messages above the field, and sets it to `values`: one, or the items of a list. Each has no RefusalOf.
+// Makes the messages above the field, and sets it to `values`: one, or the items of a list. RefusalOf takes each of
+// them.
 void SetSpecField(const SpecPath& path, const std::vector<std::string>& values, google::protobuf::Message& root);
 // Clears the field, where the messages above it are there.
 void ClearSpecField(const SpecPath& path, google::protobuf::Message& root);
