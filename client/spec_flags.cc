@@ -1,5 +1,7 @@
 #include "client/spec_flags.h"
 
+#include <utility>
+
 #include "client/commands.h"
 
 namespace permafrost::client {
@@ -67,6 +69,7 @@ std::vector<SpecSetting> SpecFlags::Given() const {
 
 std::vector<std::string> SpecFlags::Names() const {
   std::vector<std::string> names;
+  names.reserve(flags_.size());
   for (const Flag& flag : flags_) names.push_back(FlagNames(flag.row).front());
   return names;
 }
