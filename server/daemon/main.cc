@@ -47,6 +47,7 @@
 #include "data/catalog/catalog.h"
 #include "data/catalog/upload_store.h"
 #include "graphcache/cause.h"
+#include "jobs/cache_counters.h"
 #include "jobs/job_manager.h"
 #include "spec/policy.h"
 #include "telemetry/device_metrics.h"
