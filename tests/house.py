@@ -45,8 +45,8 @@ def sentences(text: str) -> list[str]:
     return out
 
 
-def main() -> None:
-    commit = sys.argv[1] if len(sys.argv) > 1 else None
+def count(commit: str | None = None) -> dict[str, int]:
+    """Returns what is counted, by its name."""
     code = files(commit)
     source = {n: t for n, t in code.items() if not n.startswith("tests/")}
     test = {n: t for n, t in code.items() if n.startswith("tests/")}
@@ -54,17 +54,20 @@ def main() -> None:
     client = {n: t for n, t in source.items() if n.startswith("client/") and n.endswith(CPP)}
     comments = [s for n, t in source.items() if n.endswith(CPP) for s in sentences(t)]
     headless = sum(1 for s in comments if HEADLESS.match(s))
-    rows = [
-        ("source lines", lines(list(source.values()))),
-        ("test lines", lines(list(test.values()))),
-        ("server files", len(server)),
-        (f"  below {SMALL} lines", sum(1 for t in server.values() if lines([t]) < SMALL)),
-        ("client files", len(client)),
-        ("comment sentences", len(comments)),
-        ("  headless", headless),
-    ]
-    for name, count in rows:
-        print(f"{name:20}{count:>10,}")
+    return {
+        "source lines": lines(list(source.values())),
+        "test lines": lines(list(test.values())),
+        "server files": len(server),
+        f"  below {SMALL} lines": sum(1 for t in server.values() if lines([t]) < SMALL),
+        "client files": len(client),
+        "comment sentences": len(comments),
+        "  headless": headless,
+    }
+
+
+def main() -> None:
+    for name, number in count(sys.argv[1] if len(sys.argv) > 1 else None).items():
+        print(f"{name:20}{number:>10,}")
 
 
 if __name__ == "__main__":
