@@ -251,15 +251,15 @@ TEST(Rooms, PlantedBreachesAreFound) {
       {"wire outside api", "jobs/x.cc", "#include \"permafrost/v1/job.pb.h\"\n", "includes permafrost/v1/job.pb.h"},
       {"gRPC outside api", "train/x.cc", "#include <grpcpp/server.h>\n", "includes grpcpp/server.h"},
       {"torch in a torch-free room", "data/store/x.cc", "#include <torch/library.h>\n", "data/store/x.cc: sees torch"},
-      {"torch through a header that jobs may include", "train/runner.h", "#include <c10/core/Device.h>\n",
-       "jobs/y.h: sees torch (jobs/y.h -> train/runner.h -> c10/core/Device.h)"},
+      {"torch through a header that jobs may include", "train/checkpoint_files.h", "#include <c10/core/Device.h>\n",
+       "jobs/y.h: sees torch (jobs/y.h -> train/checkpoint_files.h -> c10/core/Device.h)"},
       {"torch and the wire meet in main", "daemon/main2.cc", "#include \"api/service.h\"\n#include \"nn/model.h\"\n",
        "daemon/main2.cc: sees torch (daemon/main2.cc -> nn/model.h -> ATen/core/Tensor.h)"},
       {"a room that nobody planned", "util/x.h", "", "util/x.h: its room is not in the table"},
   };
   for (const auto& c : kCases) {
     Tree tree = sound;
-    tree["jobs/y.h"] = "#include \"train/runner.h\"\n";
+    tree["jobs/y.h"] = "#include \"train/checkpoint_files.h\"\n";
     tree[c.path] = c.content;
     EXPECT_THAT(Breaches(tree), testing::ElementsAre(testing::HasSubstr(c.names))) << c.why;
   }
