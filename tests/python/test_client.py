@@ -31,8 +31,10 @@ def test_every_violation_arrives(client):
 
     client.datasets.import_pyg(molecules(12), "violations", progress=False)
     with pytest.raises(permafrost.InvalidArgument) as caught:
-        client.jobs.validate("violations", epochs=-3, batch_size=-1)
-    assert {v.field for v in caught.value.violations} == {"spec.epochs", "spec.batch_size"}
+        client.jobs.validate("violations", epochs=-3, batch_size=-1, hidden_channels=0)
+    told = {v.field: v.description for v in caught.value.violations}
+    assert set(told) == {"spec.epochs", "spec.batch_size", "spec.model.hidden_channels"}
+    assert told["spec.model.hidden_channels"] == "0 is outside 1..4096"
     assert caught.value.code == "INVALID_ARGUMENT"
     assert "\n" not in str(caught.value)
 
