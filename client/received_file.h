@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "client/output_target.h"
 

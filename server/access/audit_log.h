@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/monotonic.h"
 
 namespace permafrost::access {

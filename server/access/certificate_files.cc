@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "access/openssl_pointers.h"
+#include "access/tls_context.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "telemetry/log.h"

@@ -1,16 +1,34 @@
-// Decides who calls, and whether they may: the one decision for every method of every service.
-// Threads: all methods are safe anywhere. Borrows the token store.
+// Decides who may call what: the table of the roles that methods need, and the decision on a call.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "access/role.h"
 #include "access/token_store.h"
 
 namespace permafrost::access {
+
+// Tells which role a method needs: the one table, for every method that the server answers.
+// Threads: pure functions.
+struct MethodRule {
+  // As on the wire: "/permafrost.v1.JobService/CreateJob".
+  std::string_view path;
+  // The least role that may call it; nullopt: anyone may, without a token.
+  std::optional<Role> least;
+  // True: it changes something, and its calls are audited.
+  bool changes = false;
+};
+
+// Every method of permafrost.v1, of the health service and of reflection.
+std::span<const MethodRule> MethodRules();
+// The rule of a path. One that is not in the table needs a viewer, and is then answered UNIMPLEMENTED.
+MethodRule RuleOf(std::string_view path);
+
+// Decides who calls, and whether they may: the one decision for every method of every service.
+// Threads: all methods are safe anywhere. Borrows the token store.
 
 // The ways in which callers of an address say who they are.
 enum class Auth {

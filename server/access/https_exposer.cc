@@ -31,12 +31,12 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "access/tls_context.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/host_port.h"
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "telemetry/refreshed_registry.h"
+#include "telemetry/exposer.h"
 
 namespace permafrost::access {
 namespace {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "access/openssl_pointers.h"
 #include "telemetry/log.h"
 
 namespace permafrost::access {

@@ -1,6 +1,4 @@
-// Bearer tokens: made from 256 random bits, shown once, kept as their SHA-256 in a file that only the daemon's user
-// reads.
-// Threads: all methods are safe anywhere; Create and Revoke wait for the disk.
+// Keeps tokens, and the roles that they give.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +18,23 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "access/role.h"
+#include "base/enum_names.h"
 
 namespace permafrost::access {
+
+// The rights of a caller: each role may do all that the ones before it may.
+// Threads: values.
+enum class Role {
+  kViewer,    // reads
+  kOperator,  // jobs, their graph caches, datasets and uploads
+  kAdmin,     // drain, backup and tokens
+};
+inline constexpr EnumNames<Role, 3> kRoleNames{
+    {{{Role::kViewer, "viewer"}, {Role::kOperator, "operator"}, {Role::kAdmin, "admin"}}}};
+
+// Bearer tokens: made from 256 random bits, shown once, kept as their SHA-256 in a file that only the daemon's user
+// reads.
+// Threads: all methods are safe anywhere; Create and Revoke wait for the disk.
 
 // The prefix of every secret, so that scanners of repositories and logs find one that got there.
 inline constexpr std::string_view kSecretPrefix = "pft_";

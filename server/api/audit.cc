@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "access/methods.h"
+#include "access/gate.h"
 #include "access/token_store.h"
 #include "api/caller.h"
 #include "api/status.h"

@@ -2,7 +2,7 @@
 // Threads: pure functions.
 #pragma once
 
-#include "base/device_state.h"
+#include "base/device.h"
 #include "permafrost/v1/server.pb.h"
 
 namespace permafrost::api {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "access/methods.h"
+#include "access/gate.h"
 #include "api/request_metrics.h"
 #include "api/status.h"
 #include "base/string_view.h"

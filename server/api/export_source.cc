@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/modified_time.h"
+#include "base/file.h"
 #include "base/status.h"
 
 namespace permafrost::api {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "api/server_stream.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "permafrost/v1/job.pb.h"
 

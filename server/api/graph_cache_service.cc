@@ -13,7 +13,7 @@
 #include "api/unary.h"
 #include "api/watch_sources.h"
 #include "base/patience.h"
-#include "base/without_throwing.h"
+#include "base/status.h"
 
 namespace permafrost::api {
 namespace {

@@ -20,7 +20,7 @@
 #include "api/make_backup.h"
 #include "api/request_observer.h"
 #include "api/server_info.h"
-#include "base/device_state.h"
+#include "base/device.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/upload_store.h"
 #include "jobs/job_manager.h"

@@ -20,7 +20,7 @@
 #include "api/server_info.h"
 #include "api/server_stream.h"
 #include "base/change_hub.h"
-#include "base/device_state.h"
+#include "base/device.h"
 #include "base/monotonic.h"
 #include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"

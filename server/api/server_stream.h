@@ -22,7 +22,7 @@
 #include "api/status.h"
 #include "base/change_hub.h"
 #include "base/monotonic.h"
-#include "base/without_throwing.h"
+#include "base/status.h"
 #include "base/work_pool.h"
 
 namespace permafrost::api {

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "api/threaded_call.h"
-#include "base/without_throwing.h"
+#include "base/status.h"
 
 namespace permafrost::api {
 

@@ -10,7 +10,6 @@
 #include "base/patience.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "base/without_throwing.h"
 
 namespace permafrost::api {
 namespace {

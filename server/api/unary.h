@@ -13,7 +13,7 @@
 #include "api/call_limits.h"
 #include "api/status.h"
 #include "base/patience.h"
-#include "base/without_throwing.h"
+#include "base/status.h"
 
 namespace permafrost::api {
 

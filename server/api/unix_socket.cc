@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 
 namespace permafrost::api {
 namespace {

@@ -14,7 +14,6 @@
 #include "api/threaded_call.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "base/without_throwing.h"
 
 namespace permafrost::api {
 namespace {

@@ -34,7 +34,7 @@ constexpr char kLogFile[] = "log", kOlderLog[] = "log.";
 // Tries of what may be removed while it is copied.
 constexpr int kTries = 20;
 
-// The log of a job and what was written before it (telemetry/log_segments.h), in order of their names.
+// The log of a job and what was written before it (telemetry/log.h), in order of their names.
 absl::StatusOr<std::vector<std::string>> LogNames(const fs::path& job) {
   PF_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> names, ListDirectory(job));
   std::vector<std::string> logs = std::move(names).value_or(std::vector<std::string>());

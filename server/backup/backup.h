@@ -20,8 +20,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "backup/copier.h"
-#include "base/disk_reserve.h"
 #include "base/id.h"
+#include "base/resources.h"
 
 namespace permafrost::backup {
 

@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "backup/manifest.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "telemetry/log.h"

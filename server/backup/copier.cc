@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "base/disk_reserve.h"
+#include "base/resources.h"
 
 namespace permafrost::backup {
 

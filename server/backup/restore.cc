@@ -5,7 +5,6 @@
 #include <system_error>
 
 #include "backup/manifest.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 

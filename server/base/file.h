@@ -1,7 +1,10 @@
-// Files that are never half-written: temporary name, fsync, rename, fsync of the directory.
-// Threads: every function is safe anywhere; callers keep two writers from one path.
-// Errors: those of SystemError (descriptor.h), always naming the path and the system's reason.
+// Opens, reads and writes files: a file is never half-written, and an error of the system names its path.
+// Threads: safe anywhere, unless a class says otherwise.
 #pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +19,46 @@
 #include "absl/status/statusor.h"
 
 namespace permafrost {
+
+// Closes on every way out; Close() reports what a deferred write could not do.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor();
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
+  bool Close();
+
+ private:
+  int fd_;
+};
+
+// open(2) with O_CLOEXEC, again where a signal interrupted it.
+Descriptor OpenRetrying(const std::filesystem::path& path, int flags, mode_t mode = 0);
+
+// "PATH: cannot ACTION: reason" of an errno: NotFound, PermissionDenied, ResourceExhausted (no space, quota,
+// descriptors or memory left) or Internal. All but NotFound are transient (status.h): a file that is not there is a
+// fact, any other errno is of the machine as it is just now.
+absl::Status SystemError(int error, const std::filesystem::path& path, std::string_view action);
+
+// Returns when a file was last written to, as fstat tells it. Threads: a pure function.
+
+// Nanoseconds since the epoch.
+inline std::int64_t ModifiedNanoseconds(const struct stat& info) {
+#ifdef __APPLE__
+  const timespec& time = info.st_mtimespec;
+#else
+  const timespec& time = info.st_mtim;
+#endif
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+// Files that are never half-written: temporary name, fsync, rename, fsync of the directory.
+// Threads: every function is safe anywhere; callers keep two writers from one path.
+// Errors: those of SystemError, always naming the path and the system's reason.
 
 // All of it, whatever size it is said to have.
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/modified_time.h"
+#include "base/file.h"
 #include "base/status.h"
 
 namespace permafrost {

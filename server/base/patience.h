@@ -1,15 +1,25 @@
-// Bounds how long this thread may wait for what another process holds, such as a lock on the database, and whether
-// anyone still wants what it waits for.
-// Threads: each has its own patience; a Patience is made and destroyed on one thread, the newest first.
+// Says how long work goes on: what asks it to end, how long it waits for others, and when it is tried again.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <stop_token>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/monotonic.h"
 
 namespace permafrost {
 
+// Cancelled once a stop is requested, by which a long piece of work is asked to end. Threads: safe anywhere.
+inline absl::Status CheckStop(const std::stop_token& stop) {
+  return stop.stop_requested() ? absl::CancelledError("cancelled") : absl::OkStatus();
+}
+
+// Bounds how long this thread may wait for what another process holds, such as a lock on the database, and whether
+// anyone still wants what it waits for.
+// Threads: each has its own patience; a Patience is made and destroyed on one thread, the newest first.
 class Patience {
  public:
   // Until it is destroyed, this thread waits for `most` in all, or as long as the one around it allows if that is
@@ -30,5 +40,17 @@ class Patience {
   const Stopwatch watch_;
   const Patience* const around_;
 };
+
+// Chooses how long to wait before what the machine ended (a full disk, too many open files) is tried again.
+// Threads: pure.
+inline constexpr absl::Duration kLongestRetry = absl::Minutes(5);
+
+// `first` after one try, twice as long after each further one in a row, kLongestRetry at most; zero before the first.
+inline absl::Duration RetryDelay(absl::Duration first, int tries) {
+  if (tries <= 0) return absl::ZeroDuration();
+  // Far enough to reach the bound; further would overflow.
+  const int doublings = std::min(tries - 1, 30);
+  return std::min(first * (std::int64_t{1} << doublings), kLongestRetry);
+}
 
 }  // namespace permafrost

@@ -4,13 +4,17 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <map>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
 
 namespace permafrost {
 
@@ -62,6 +66,20 @@ bool IsTransient(const absl::Status& status);
 
 // `status` with "context: " before its message; payloads are kept.
 absl::Status Annotate(const absl::Status& status, std::string_view context);
+
+// Turns exceptions of the standard library, want of memory above all, into a Status.
+// Calls `body`, which returns a Status or a StatusOr. What it throws fails `what` ("batch 3"), not the process:
+// std::bad_alloc is ResourceExhausted, any other std::exception Internal.
+template <class Body>
+auto WithoutThrowing(std::string_view what, const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(AbslView(what), ": out of memory"));
+  } catch (const std::exception& e) {
+    return absl::InternalError(absl::StrCat(AbslView(what), ": ", e.what()));
+  }
+}
 
 }  // namespace permafrost
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "access/gate.h"
-#include "access/role.h"
+#include "access/token_store.h"
 #include "base/host_port.h"
 #include "base/status.h"
 

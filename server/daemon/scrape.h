@@ -1,7 +1,7 @@
 // Metrics that are read from the rooms when /metrics is asked, rather than reported by them.
 #pragma once
 
-#include "base/disk_reserve.h"
+#include "base/resources.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/upload_store.h"
 #include "telemetry/job_metrics.h"

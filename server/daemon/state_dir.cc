@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "telemetry/log.h"

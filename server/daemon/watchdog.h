@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "base/monotonic.h"
 #include "jobs/device_activity.h"
-#include "telemetry/watchdog_metrics.h"
+#include "telemetry/server_metrics.h"
 
 namespace permafrost {
 

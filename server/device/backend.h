@@ -13,9 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/device_choice.h"
-#include "base/device_state.h"
-#include "base/storage_use.h"
+#include "base/device.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
 

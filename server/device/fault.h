@@ -35,7 +35,7 @@ void UnlessFatal(const Work& work) {
   }
 }
 
-// An error of the math library as a Status: a device fault (base/device_fault.h) where it is fatal to the device,
+// An error of the math library as a Status: a device fault (base/device.h) where it is fatal to the device,
 // ResourceExhausted where it is out of memory, else Internal.
 absl::Status StatusOf(const c10::Error& error);
 absl::Status StatusOf(const std::exception& error);

@@ -8,8 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/batch_shape.h"
-#include "base/mode.h"
+#include "base/step.h"
 #include "graphcache/executable.h"
 
 namespace permafrost::graphcache {

@@ -5,7 +5,6 @@
 #include <span>
 #include <utility>
 
-#include "graphcache/plan_recommendation.h"
 #include "graphcache/planned_set.h"
 
 namespace permafrost::graphcache {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/batch_shape.h"
-#include "graphcache/freeze_point.h"
+#include "base/step.h"
+#include "graphcache/planned_set.h"
 #include "graphcache/shape_plan.h"
 #include "spec/policy.h"
 
@@ -107,5 +107,10 @@ struct CachePlan {
 // Fills `rows`, `recommended` and `reason` from the rest: the job's own policy first, then the policies of #10689, one
 // executable for every shape, and ladders of 1, 4, 8 and 16 rungs, on every schedule that they go with.
 void FillRows(CachePlan& plan);
+
+// Fills `recommended` and `reason` from the rows, of which there is one at least. It is the fastest of those that
+// replay every step in the end or, where nothing was measured, the one that adds the fewest rows; among about equal
+// ones the simplest. Where none replays every step: the first.
+void Recommend(CachePlan& plan);
 
 }  // namespace permafrost::graphcache

@@ -5,11 +5,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/enum_names.h"
-#include "base/mode.h"
+#include "base/step.h"
 
 namespace permafrost::graphcache {
+
+// The words with which sentences of a graph cache begin a step. Threads: pure functions.
+inline std::string_view StepWithArticle(Mode mode) { return mode == Mode::kTrain ? "a training" : "an evaluation"; }
 
 enum class Cause {
   kFirstStep,      // the mode had no step before: its one executable for every shape

@@ -12,8 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/batch_shape.h"
-#include "base/mode.h"
+#include "base/step.h"
 
 namespace permafrost::graphcache {
 

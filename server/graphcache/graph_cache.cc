@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "graphcache/step_words.h"
+#include "graphcache/cause.h"
 
 namespace permafrost::graphcache {
 namespace {

@@ -1,4 +1,6 @@
+// For how many shapes the executables of a graph cache are, and which shapes those are.
 // Captures that a graph cache makes before a step, so that no step waits for a capture.
+
 #include <algorithm>
 #include <ranges>
 #include <utility>
@@ -6,9 +8,83 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "graphcache/graph_cache.h"
 
 namespace permafrost::graphcache {
+
+void GraphCache::ChooseKinds() {
+  const bool wanted = WantsDynamic(state_.options), dynamic = wanted && no_dynamic_reason_.empty();
+  if (wanted && !dynamic && state_.options.shapes == spec::Shapes::kDynamic) {
+    Report(absl::StrCat("there are no dynamic executables for this job: ", no_dynamic_reason_), /*warning=*/false);
+  }
+  const Form form = dynamic ? Form::kDynamic : WantsLadder(state_.options) ? Form::kLadder : Form::kExact;
+  SetForms({form, form});
+}
+
+std::array<Form, 2> GraphCache::Forms() const {
+  std::array<Form, 2> forms{};
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    // A dynamic mode in another device's checkpoint is of no use here.
+    const ModeStats& s = of(mode);
+    const bool dynamic = s.dynamic && no_dynamic_reason_.empty();
+    // The limit may have left no rung of it.
+    const bool ladder = s.dynamic || s.rungs > 0 || (WantsLadder(state_.options) && s.cut_executables > 0);
+    forms[static_cast<size_t>(mode)] = dynamic ? Form::kDynamic : ladder ? Form::kLadder : Form::kExact;
+  }
+  return forms;
+}
+
+void GraphCache::SetForms(std::array<Form, 2> forms) {
+  const FreezePoint exact =
+      FindFreezePoint(state_.options.freeze_at, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);
+  PlannedSet planned = PlanExecutables(state_.options, setup_.plan, forms, exact.freeze_at);
+  int64_t cut = 0;
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    const PlannedMode& before = planned_[static_cast<size_t>(mode)];
+    const PlannedMode& now = planned[static_cast<size_t>(mode)];
+    const bool other_rungs = now.form == Form::kLadder && before.shapes != now.shapes;
+    const bool none = now.form == Form::kDynamic && now.most == 0;
+    if (before.form != now.form || other_rungs || none) Drop(mode);
+    ModeStats& s = stats(mode);
+    s.dynamic = now.form == Form::kDynamic;
+    s.rungs = now.form == Form::kLadder ? std::ssize(now.shapes) : 0;
+    const bool is_planned = now.form != Form::kExact || forms[static_cast<size_t>(mode)] != Form::kExact ||
+                            state_.options.policy == spec::Policy::kFreeze;
+    s.cut_executables = is_planned ? now.wanted - now.most : 0;
+    cut += s.cut_executables;
+  }
+  const bool is_new = planned != planned_;
+  planned_ = std::move(planned);
+  if (cut > 0 && is_new) AnnounceCut();
+  ready_ = false;
+}
+
+void GraphCache::AnnounceCut() const {
+  const auto part = [this](Mode mode) {
+    const PlannedMode& planned = planned_[static_cast<size_t>(mode)];
+    return absl::StrCat(planned.most, " of ", planned.wanted, " planned ", AbslView(StepName(mode)), " executables");
+  };
+  Report(
+      absl::StrCat("max_executables ", state_.options.max_executables, " leaves room for ", part(Mode::kTrain), " and ",
+                   part(Mode::kEval), ": batches are padded farther, or run eager where none is large enough"),
+      /*warning=*/true);
+}
+
+bool GraphCache::IsRung(const EntryInfo& info) const {
+  const ShapePlan& plan = setup_.plan;
+  const std::vector<BatchShape>& rungs = info.mode == Mode::kTrain ? plan.train_rungs : plan.eval_rungs;
+  // Above the planned ones there are more.
+  if (plan.train_rungs.empty() || rungs.empty() || !rungs.back().Holds(info.shape)) return true;
+  return std::ranges::find(rungs, info.shape) != rungs.end();
+}
+
+BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {
+  const bool to_rungs = mode == Mode::kEval && state_.options.policy == spec::Policy::kFreeze;
+  const bool rounds = of(mode).rungs > 0 || (IsExact(mode) && to_rungs);
+  const BatchShape* const best = rounds ? FindCheapest(PlannedShapes(mode), own) : nullptr;
+  return best == nullptr ? own : *best;
+}
 
 std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
   const bool freezes = state_.options.policy == spec::Policy::kFreeze && state_.armed;

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "graphcache/cause.h"
 #include "graphcache/graph_cache.h"
-#include "graphcache/step_words.h"
 
 namespace permafrost::graphcache {
 namespace {

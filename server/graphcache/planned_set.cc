@@ -1,9 +1,42 @@
 #include "graphcache/planned_set.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numbers>
 
 namespace permafrost::graphcache {
+namespace {
+
+constexpr double kLeastFreezeAt = 5;
+// The number at which doubles stop counting in ones; no schedule has as many shapes.
+constexpr double kMostFreezeAt = 9007199254740992.0;
+
+std::string NoFormulaReason(const GraphSizes& sizes, double effective_size) {
+  if (sizes.graphs <= 0) return "the train split has no graphs to derive a freeze point from";
+  if (!std::isfinite(effective_size)) return "the sizes of the train split's graphs have no finite standard deviation";
+  if (sizes.std_nodes == 0) return "all graphs of the train split have equally many nodes";
+  if (sizes.std_edges == 0) return "all graphs of the train split have equally many edges";
+  return "";
+}
+
+}  // namespace
+
+FreezePoint FindFreezePoint(int64_t explicit_freeze_at, int64_t batch_size, const GraphSizes& sizes,
+                            int64_t planned_shapes) {
+  if (explicit_freeze_at > 0) return {.freeze_at = explicit_freeze_at, .source = FreezeSource::kExplicit};
+  const double root = std::sqrt(static_cast<double>(batch_size));
+  const double effective_size = root * sizes.std_nodes * root * sizes.std_edges * 2 * std::numbers::pi;
+  if (std::string reason = NoFormulaReason(sizes, effective_size); !reason.empty()) {
+    return {.freeze_at = std::clamp<int64_t>(planned_shapes, 0, kMaxScheduleFreezeAt),
+            .source = planned_shapes > 0 ? FreezeSource::kSchedule : FreezeSource::kNone,
+            .no_formula_reason = std::move(reason)};
+  }
+  const double freeze_at = std::clamp(std::sqrt(effective_size), kLeastFreezeAt, kMostFreezeAt);
+  return {
+      .freeze_at = static_cast<int64_t>(freeze_at), .source = FreezeSource::kFormula, .effective_size = effective_size};
+}
+
 namespace {
 
 // Returns what a freeze seals exact shapes with. For a dynamic mode this is everything that is planned: its one
@@ -87,6 +120,31 @@ PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapePlan& 
   Cut(plan, Mode::kTrain, train);
   Cut(plan, Mode::kEval, eval);
   return set;
+}
+
+int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes) {
+  // Captured for one step, and dropped.
+  if (KeepsNothing(options.policy)) return options.policy == spec::Policy::kClearPerStep ? 1 : 0;
+  return std::min(LimitOf(options), shapes);
+}
+
+int64_t MostExecutables(const spec::PolicyOptions& options, const ShapePlan& plan, bool dynamic, int64_t freeze_at) {
+  const auto of = [](const auto& list, int64_t most) { return std::min<int64_t>(std::ssize(list), most); };
+  if (KeepsNothing(options.policy)) return MostExecutables(options, 1);
+  const int64_t limit = LimitOf(options);
+  if (dynamic && WantsDynamic(options)) return std::min<int64_t>(2, limit);
+  if (WantsLadder(options)) {
+    return std::min(limit, of(plan.train_schedule, RungsOf(options)) +
+                               of(plan.eval_schedule, std::min(RungsOf(options), kMaxEvalRungs)));
+  }
+  if (options.policy == spec::Policy::kFreeze) {
+    // The ceiling that misses are padded to; where they are not, evaluation holds the shapes that come.
+    const bool pads = options.on_miss == spec::OnMiss::kPad;
+    const bool seals_eval = pads || options.on_miss == spec::OnMiss::kReject || !plan.train_rungs.empty();
+    return std::min(limit, std::min(freeze_at, plan.known_train_shapes) + (pads ? 1 : 0) +
+                               (seals_eval ? of(plan.eval_rungs, kMaxEvalRungs) : std::ssize(plan.eval_schedule)));
+  }
+  return std::min(limit, plan.known_train_shapes + std::ssize(plan.eval_schedule));
 }
 
 }  // namespace permafrost::graphcache

@@ -7,10 +7,11 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "base/batch_shape.h"
-#include "base/mode.h"
+#include "absl/status/statusor.h"
+#include "base/step.h"
 
 namespace permafrost::graphcache {
 
@@ -88,5 +89,11 @@ inline constexpr int64_t kMaxEvalRungs = 32;
 std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_rungs);
 // Makes plan.ladders.
 void MakeLadders(int64_t max_rungs, ShapePlan& plan);
+
+// A job's shape plan as JSON, for those who keep it.
+// Threads: pure functions.
+std::string ToJson(const ShapePlan& plan);
+// Errors: DataLoss that names what is wrong.
+absl::StatusOr<ShapePlan> ShapePlanFromJson(const std::string& text);
 
 }  // namespace permafrost::graphcache

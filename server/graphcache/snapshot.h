@@ -9,10 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/batch_shape.h"
+#include "base/step.h"
 #include "graphcache/audit.h"
 #include "graphcache/cause.h"
-#include "graphcache/freeze_point.h"
+#include "graphcache/planned_set.h"
 #include "spec/field.h"
 #include "spec/policy.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
-#include "base/retry_delay.h"
+#include "base/patience.h"
 #include "base/string_view.h"
 #include "jobs/initial_weights.h"
 #include "jobs/job_id.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "base/device_fault.h"
+#include "base/device.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"

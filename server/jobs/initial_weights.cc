@@ -8,8 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
-#include "base/memory_limit.h"
-#include "base/resident_memory.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "train/runner.h"

@@ -1,4 +1,4 @@
-// Reading a job's log, of which the oldest part may be gone (telemetry/log_segments.h).
+// Reading a job's log, of which the oldest part may be gone (telemetry/log.h).
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "jobs/job_files.h"
-#include "telemetry/log_segments.h"
+#include "telemetry/log.h"
 
 namespace permafrost::jobs {
 namespace {

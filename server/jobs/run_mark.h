@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "jobs/job.h"
 
 namespace permafrost::jobs {

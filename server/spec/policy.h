@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/enum_names.h"
-#include "base/mode.h"
 #include "base/status.h"
+#include "base/step.h"
 #include "spec/field.h"
 
 namespace permafrost::spec {
@@ -54,7 +54,7 @@ inline constexpr int64_t kMaxExecutables = 1'000'000;
 struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of its meaning
   Policy policy = Policy::kFreeze;
   // Distinct training shapes kept before the cache freezes, 1..kMaxFreezeAt. Larger: fewer padded steps, more memory.
-  // 0: derived from the dataset (freeze_point.h).
+  // 0: derived from the dataset (graphcache/planned_set.h).
   int64_t freeze_at = 0;
   OnMiss on_miss = OnMiss::kPad;
   Shapes shapes = Shapes::kAuto;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/synchronization/mutex.h"
-#include "telemetry/maybe_gauge.h"
+#include "telemetry/metrics.h"
 
 namespace permafrost::telemetry {
 namespace {

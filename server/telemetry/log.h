@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -11,6 +12,21 @@
 #include "telemetry/job_metrics.h"
 
 namespace permafrost::telemetry {
+
+// A log of bounded size as files: PATH, which is written, and PATH.START, what was written before it. START is the byte
+// of the whole log at which the file begins, so that a place in the log keeps its number whatever is dropped. Threads:
+// one writer; readers anywhere beside it.
+struct LogSegment {
+  std::filesystem::path path;
+  int64_t start = 0, size = 0;
+  int64_t end() const { return start + size; }
+};
+
+// Returns the segment that was written before PATH and is kept; nullopt: nothing was.
+absl::StatusOr<std::optional<LogSegment>> FindOlderSegment(const std::filesystem::path& path);
+// Renames PATH to PATH.START and removes the older segments: later lines go to a new PATH. Returns the bytes that were
+// removed. Where a call failed after its rename, the next one does the rest.
+absl::StatusOr<int64_t> RotateLog(const std::filesystem::path& path);
 
 enum class Severity { kInfo, kWarning, kError };
 
@@ -31,7 +47,7 @@ void LogOfJob(Severity severity, std::string_view job, std::string_view line);
 // Threads: safe anywhere. Borrows the metrics.
 class JobLog {
  public:
-  // Appends to `path`. `max_bytes`: of a longer log the oldest part is dropped and counted (log_segments.h); 0: none.
+  // Appends to `path`. `max_bytes`: of a longer log the oldest part is dropped and counted; 0: none.
   // Errors: Internal naming path and reason.
   static absl::StatusOr<std::unique_ptr<JobLog>> Open(const std::filesystem::path& path, JobMetrics& metrics,
                                                       int64_t max_bytes = 0);

@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/resident_memory.h"
+#include "base/resources.h"
 #include "telemetry/process_stats.h"
 
 namespace permafrost::telemetry {

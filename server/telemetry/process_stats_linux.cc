@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "base/resident_memory.h"
+#include "base/resources.h"
 #include "telemetry/process_stats.h"
 
 namespace permafrost::telemetry {

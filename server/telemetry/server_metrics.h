@@ -1,5 +1,5 @@
-// Metrics of the process, its datasets and its gRPC server.
-// Threads: all methods are safe anywhere.
+// Metrics of the process, its datasets and its gRPC server, its device, and whether the device thread gets on.
+// Threads: all methods are safe anywhere, but for WatchdogMetrics.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,47 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/device.h"
 
 namespace prometheus {
 class Registry;
-}
+}  // namespace prometheus
 
 namespace permafrost::telemetry {
+
+// Metrics of the device. A value that the device does not tell has no series: an absent one is not 0.
+class DeviceMetrics {
+ public:
+  // permafrost_device_memory_bytes{kind}; kind is allocated, reserved, driver, recommended_max or resident
+  // permafrost_device_graph_entries, permafrost_device_utilization_ratio
+  // permafrost_device_empty_cache_total{reason}, of the reasons (kEmptyReasonNames) that the state tells. Borrows the
+  // registry.
+  explicit DeviceMetrics(prometheus::Registry& registry);
+  ~DeviceMetrics();
+
+  void Set(const DeviceState& state);
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+// Metrics of whether the device thread gets on.
+// Threads: one at a time.
+class WatchdogMetrics {
+ public:
+  // Borrows the registry.
+  explicit WatchdogMetrics(prometheus::Registry& registry);
+  ~WatchdogMetrics();
+
+  // permafrost_device_thread_stalled, 0 or 1; permafrost_device_thread_seconds_since_progress, absent while the thread
+  // is idle (nullopt).
+  void Set(bool stalled, std::optional<absl::Duration> since_progress);
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
 
 struct BuildInfo {
   std::string version, git_commit, torch_version, device;

@@ -15,7 +15,7 @@
 #include "data/batching/batch.h"
 #include "data/sampling/epoch_order.h"
 #include "graphcache/cache_plan.h"
-#include "graphcache/freeze_point.h"
+#include "graphcache/planned_set.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {

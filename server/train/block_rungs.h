@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/batch_shape.h"
+#include "base/step.h"
 #include "data/batching/block_batch.h"
 #include "spec/policy.h"
 

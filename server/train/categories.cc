@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/resident_memory.h"
+#include "base/resources.h"
 #include "base/string_view.h"
 #include "data/store/edge_rows.h"
 #include "data/store/translated.h"

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/device_choice.h"
-#include "base/device_state.h"
+#include "base/device.h"
 #include "data/store/dataset.h"
 
 namespace permafrost::train {

@@ -13,7 +13,7 @@
 namespace permafrost::train {
 
 // Calls `body`, which returns a Status or a StatusOr. An error that leaves the device unusable becomes a device fault
-// (base/device_fault.h).
+// (base/device.h).
 template <class Body>
 auto CatchTorch(Body&& body) -> decltype(body()) {
   try {

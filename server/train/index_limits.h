@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "base/batch_shape.h"
 #include "base/status.h"
+#include "base/step.h"
 #include "data/store/graph.h"
 #include "spec/train_options.h"
 #include "train/run_memory.h"

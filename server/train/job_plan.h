@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "base/disk_reserve.h"
-#include "data/batching/graph_extents.h"
+#include "base/resources.h"
+#include "data/batching/batch.h"
 #include "data/rows/row_caches.h"
 #include "graphcache/shape_plan.h"
 #include "nn/models/graph_model.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "data/store/feature_rows_reader.h"
+#include "data/store/graph.h"
 
 namespace permafrost::train {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/sampling/negative_draw.h"
+#include "data/sampling/link_sampling.h"
 #include "train/graph_labels.h"
 #include "train/links.h"
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/store/category_map.h"
+#include "data/store/categories.h"
 #include "train/categories.h"
 
 namespace permafrost::train {

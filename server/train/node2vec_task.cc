@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/batching/prefetcher.h"
-#include "graphcache/most_executables.h"
+#include "graphcache/planned_set.h"
 #include "nn/link_metrics.h"
 #include "nn/models/weight_maker.h"
 #include "nn/ops/lowering.h"

@@ -6,8 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/store/featured_graph.h"
-#include "data/store/featured_set.h"
+#include "data/store/made_features.h"
 
 namespace permafrost::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "data/batching/padded_rows.h"
+#include "data/batching/row_gather.h"
 
 namespace permafrost::train {
 namespace {

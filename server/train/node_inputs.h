@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "base/aligned_vector.h"
+#include "base/buffer.h"
 #include "data/batching/block_batch.h"
 #include "data/batching/link_batch.h"
 #include "device/step_program.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "graphcache/most_executables.h"
+#include "graphcache/planned_set.h"
 #include "nn/models/registry.h"
 #include "train/block_rungs.h"
 #include "train/layer_wise.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/mode.h"
+#include "base/step.h"
 #include "data/sampling/neighbor_sampler.h"
 #include "data/store/edge_rows.h"
 #include "data/store/graph.h"

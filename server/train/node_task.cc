@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "base/memory_limit.h"
+#include "base/resources.h"
 #include "base/status.h"
-#include "data/rows/expected_draws.h"
+#include "data/rows/use_schedule.h"
 #include "device/staging.h"
 #include "nn/loss.h"
 #include "nn/metrics.h"

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "base/zero_bytes.h"
 
 namespace permafrost::train {
 namespace {

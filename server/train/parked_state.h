@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/descriptor.h"
-#include "base/disk_reserve.h"
+#include "base/file.h"
 #include "base/hash.h"
+#include "base/resources.h"
 #include "nn/tensor_set.h"
 
 namespace permafrost::train {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "base/device_kind.h"
+#include "base/device.h"
 #include "spec/model.h"
 
 namespace permafrost::train {

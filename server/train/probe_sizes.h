@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/batch_shape.h"
+#include "base/step.h"
 #include "device/step_program.h"
 
 namespace permafrost::train {

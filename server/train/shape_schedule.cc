@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "base/patience.h"
 #include "base/status.h"
-#include "base/stop.h"
 #include "data/sampling/epoch_order.h"
 
 namespace permafrost::train {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "data/store/cross_validation.h"
 #include "data/store/node_names.h"
+#include "data/store/other_splits.h"
 #include "train/graph_labels.h"
 #include "train/graph_set_task.h"
 #include "train/index_limits.h"

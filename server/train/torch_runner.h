@@ -7,9 +7,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "base/device_choice.h"
-#include "base/device_state.h"
-#include "base/disk_reserve.h"
+#include "base/device.h"
+#include "base/resources.h"
 #include "data/rows/row_caches.h"
 #include "train/runner.h"
 

@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/disk_reserve.h"
 #include "base/monotonic.h"
+#include "base/resources.h"
 #include "data/sampling/epoch_order.h"
 #include "data/store/categories.h"
 #include "device/backend.h"

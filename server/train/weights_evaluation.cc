@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/resident_memory.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/safetensors.h"

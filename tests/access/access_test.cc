@@ -16,7 +16,6 @@
 #include "access/audit_log.h"
 #include "access/gate.h"
 #include "access/https_exposer.h"
-#include "access/methods.h"
 #include "access/token_store.h"
 #include "base/file.h"
 #include "base/status.h"

@@ -21,7 +21,7 @@
 #include "access/certificate_files.h"
 #include "access/gate.h"
 #include "access/token_store.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/host_port.h"
 #include "certificates.h"
 #include "temp_dir.h"

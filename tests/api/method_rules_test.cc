@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "access/methods.h"
+#include "access/gate.h"
 #include "api/request_observer.h"
 #include "permafrost/v1/census.pb.h"
 #include "permafrost/v1/dataset.pb.h"

@@ -15,7 +15,6 @@
 
 #include "backup/backup.h"
 #include "backup/manifest.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "jobs/job_store.h"

@@ -1,4 +1,4 @@
-#include "base/cores.h"
+#include "base/resources.h"
 
 #include <gtest/gtest.h>
 #ifdef __linux__

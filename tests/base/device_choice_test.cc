@@ -1,4 +1,4 @@
-#include "base/device_choice.h"
+#include "base/device.h"
 
 #include <gtest/gtest.h>
 

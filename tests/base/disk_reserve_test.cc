@@ -1,4 +1,4 @@
-#include "base/disk_reserve.h"
+#include "base/resources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/descriptor.h"
 #include "base/mapped_file.h"
 #include "base/status.h"
 #include "no_descriptors.h"

@@ -1,4 +1,4 @@
-#include "base/memory_limit.h"
+#include "base/resources.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,6 @@
-#include "base/quote.h"
+#include "base/text.h"
 
 #include <gtest/gtest.h>
-
-#include "base/utf8.h"
 
 namespace permafrost {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/resident_memory.h"
+#include "base/resources.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/retry_delay.h"
+#include "base/patience.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/without_throwing.h"
+#include "base/status.h"
 
 #include <gtest/gtest.h>
 

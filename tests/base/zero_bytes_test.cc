@@ -1,4 +1,4 @@
-#include "base/zero_bytes.h"
+#include "base/buffer.h"
 
 #include <gtest/gtest.h>
 

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "data/store/element_type.h"
+#include "data/store/format.h"
 #include "data/store/graph.h"
-#include "data/store/graph_writer.h"
+#include "data/store/store_writer.h"
 
 namespace permafrost::data {
 

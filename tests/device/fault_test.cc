@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/device_fault.h"
+#include "base/device.h"
 #include "base/status.h"
 
 namespace permafrost::device {

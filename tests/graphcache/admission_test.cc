@@ -1,4 +1,4 @@
-#include "graphcache/admission.h"
+#include "graphcache/entry_set.h"
 
 #include <gtest/gtest.h>
 

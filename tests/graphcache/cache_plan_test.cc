@@ -6,7 +6,6 @@
 #include <random>
 
 #include "graphcache/cache_fixture.h"
-#include "graphcache/plan_recommendation.h"
 #include "graphcache/shape_plan.h"
 
 namespace permafrost::graphcache {

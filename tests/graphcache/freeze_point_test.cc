@@ -1,4 +1,4 @@
-#include "graphcache/freeze_point.h"
+#include "graphcache/planned_set.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "graphcache/most_executables.h"
+#include "graphcache/planned_set.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "graphcache/size_sum.h"
+#include "graphcache/census.h"
 
 #include <gtest/gtest.h>
 

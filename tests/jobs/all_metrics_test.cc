@@ -17,12 +17,10 @@
 #include "absl/strings/str_join.h"
 #include "golden.h"
 #include "jobs/cache_counters.h"
-#include "telemetry/device_metrics.h"
+#include "telemetry/exposer.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
-#include "telemetry/refreshed_registry.h"
 #include "telemetry/server_metrics.h"
-#include "telemetry/watchdog_metrics.h"
 
 namespace permafrost::jobs {
 namespace {

@@ -1,5 +1,5 @@
 // A device that fails for the rest of the process: its job waits for the next one, and nothing else is begun.
-#include "base/device_fault.h"
+#include "base/device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
-#include "base/memory_limit.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "temp_dir.h"
 

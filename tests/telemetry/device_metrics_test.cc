@@ -1,4 +1,4 @@
-#include "telemetry/device_metrics.h"
+#include "telemetry/server_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

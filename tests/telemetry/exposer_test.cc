@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/host_port.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/server_metrics.h"

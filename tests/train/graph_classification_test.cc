@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "data/store/cross_validation.h"
+#include "data/store/other_splits.h"
 #include "recorder.h"
 #include "runner_fixture.h"
 #include "tiny_graphs.h"

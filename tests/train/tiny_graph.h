@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "data/store/graph.h"
-#include "data/store/graph_writer.h"
+#include "data/store/store_writer.h"
 
 namespace permafrost::train {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "base/resident_memory.h"
+#include "base/resources.h"
 #include "device/backend.h"
 #include "evaluation_fixture.h"
 #include "recorder.h"

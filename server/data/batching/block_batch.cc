@@ -10,9 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/parallel.h"
 #include "base/status.h"
-#include "data/batching/edge_gather.h"
-#include "data/batching/feature_gather.h"
-#include "data/batching/padded_rows.h"
+#include "data/batching/row_gather.h"
 
 namespace permafrost::data {
 namespace {

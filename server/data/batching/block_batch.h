@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/aligned_vector.h"
-#include "base/batch_shape.h"
+#include "base/buffer.h"
+#include "base/step.h"
 #include "data/rows/row_cache.h"
 #include "data/sampling/neighbor_sampler.h"
 #include "data/sampling/page_advisor.h"

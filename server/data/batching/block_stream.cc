@@ -11,8 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "base/without_throwing.h"
-#include "data/batching/batch_ring.h"
+#include "data/batching/prefetcher.h"
 
 namespace permafrost::data {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "data/batching/block_batch.h"
 #include "data/rows/row_counters.h"
-#include "data/sampling/exclude_edges.h"
+#include "data/sampling/link_sampling.h"
 #include "data/sampling/page_advisor.h"
 #include "spec/field.h"
 

@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/aligned_vector.h"
-#include "data/sampling/exclude_edges.h"
-#include "data/sampling/negative_draw.h"
+#include "base/buffer.h"
+#include "data/sampling/link_sampling.h"
 #include "data/store/link_split.h"
 
 namespace permafrost::data {

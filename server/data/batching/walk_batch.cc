@@ -7,7 +7,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "data/sampling/draw.h"
+#include "data/sampling/edge_draw.h"
 
 namespace permafrost::data {
 namespace {

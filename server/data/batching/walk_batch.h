@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/aligned_vector.h"
+#include "base/buffer.h"
 #include "data/sampling/random_walk.h"
 #include "data/store/graph.h"
 

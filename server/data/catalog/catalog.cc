@@ -7,18 +7,46 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/quote.h"
-#include "base/retry_delay.h"
+#include "base/patience.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/catalog/catalog_errors.h"
+#include "base/text.h"
 #include "data/catalog/catalog_impl.h"
-#include "data/source/import_monitor.h"
+#include "data/source/import_options.h"
 
 namespace permafrost::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Reason DATASET_NOT_FOUND.
+absl::Status NotFoundError(const DatasetId& id) {
+  return WithReason(absl::NotFoundError(absl::StrCat("datasets/", id.value(), ": not found")), "DATASET_NOT_FOUND",
+                    {{"dataset", id.value()}});
+}
+
+// Reason DATASET_ALREADY_EXISTS.
+absl::Status AlreadyExistsError(const DatasetId& id, std::string_view why) {
+  return WithReason(absl::AlreadyExistsError(absl::StrCat("datasets/", id.value(), ": ", AbslView(why))),
+                    "DATASET_ALREADY_EXISTS", {{"dataset", id.value()}});
+}
+
+// FailedPrecondition, reason DATASET_NOT_READY, with the state it is in and its error.
+absl::Status NotReadyError(const Dataset& dataset) {
+  const std::string& id = dataset.id.value();
+  return WithReason(absl::FailedPreconditionError(
+                        absl::StrCat("datasets/", id, ": is ", AbslView(kDatasetStateNames.Name(dataset.state)),
+                                     ", not ready", dataset.error.empty() ? "" : ": ", dataset.error)),
+                    "DATASET_NOT_READY", {{"dataset", id}});
+}
+
+// Aborted, reason ETAG_MISMATCH.
+absl::Status EtagError(const Dataset& dataset, std::string_view wanted) {
+  const std::string& id = dataset.id.value();
+  return WithReason(absl::AbortedError(absl::StrCat("datasets/", id, ": has changed since: its etag is ",
+                                                    EtagOf(dataset), ", not ", AbslView(wanted))),
+                    "ETAG_MISMATCH", {{"dataset", id}});
+}
 
 // One whose record cannot be read has the uid of no time, which is no other dataset's.
 void SetRecorded(const absl::StatusOr<ImportRecord>& record, Dataset& dataset) {

@@ -20,9 +20,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/change_hub.h"
-#include "base/cores.h"
-#include "base/disk_reserve.h"
 #include "base/id.h"
+#include "base/resources.h"
 #include "data/import/import.h"
 #include "data/store/dataset.h"
 

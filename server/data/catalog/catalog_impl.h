@@ -11,6 +11,7 @@
 #include <stop_token>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -18,13 +19,69 @@
 #include "base/monotonic.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/catalog_files.h"
-#include "data/catalog/import_queue.h"
+#include "data/catalog/import_record.h"
 #include "data/catalog/import_roots.h"
-#include "data/catalog/published_usage.h"
 #include "data/catalog/room_watch.h"
-#include "data/catalog/weak_dataset.h"
+#include "data/store/dataset.h"
 
 namespace permafrost::data {
+
+// A store that stays open while somebody uses it, and not for whoever keeps this.
+// Threads: one at a time.
+class WeakDataset {
+ public:
+  WeakDataset() = default;
+  explicit WeakDataset(const OpenedDataset& dataset) {
+    std::visit([this](const auto& store) { store_ = std::weak_ptr(store); }, dataset);
+  }
+  // nullopt: nobody has it open.
+  std::optional<OpenedDataset> Lock() const {
+    return std::visit(
+        [](const auto& weak) -> std::optional<OpenedDataset> {
+          if (auto store = weak.lock()) return store;
+          return std::nullopt;
+        },
+        store_);
+  }
+
+ private:
+  std::variant<std::weak_ptr<const GraphSet>, std::weak_ptr<const Graph>> store_;
+};
+
+// The catalog's totals of all datasets, for callers that must not wait for its lock, which is held while the disk is
+// written.
+// Threads: all methods are safe anywhere.
+class PublishedUsage {
+ public:
+  // `usage` but for mapped_bytes, which are those of `stores`.
+  void Publish(const Catalog::Usage& usage, std::vector<WeakDataset> stores) {
+    absl::MutexLock lock(&mu_);
+    usage_ = usage;
+    stores_.swap(stores);
+  }
+
+  // A store that nobody uses any more counts no longer.
+  Catalog::Usage Read() const {
+    Catalog::Usage usage;
+    std::vector<WeakDataset> stores;
+    {
+      absl::MutexLock lock(&mu_);
+      usage = usage_;
+      stores = stores_;
+    }
+    for (const WeakDataset& weak : stores) {
+      if (const auto store = weak.Lock()) {
+        usage.mapped_bytes += std::visit([](const auto& s) { return s->mapped_bytes(); }, *store);
+      }
+    }
+    return usage;
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  Catalog::Usage usage_ ABSL_GUARDED_BY(mu_);
+  std::vector<WeakDataset> stores_ ABSL_GUARDED_BY(mu_);
+};
 
 class CatalogImpl final : public Catalog {
  public:

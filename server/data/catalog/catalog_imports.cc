@@ -7,13 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
-#include "base/quote.h"
-#include "base/retry_delay.h"
+#include "base/patience.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "base/without_throwing.h"
+#include "base/text.h"
 #include "data/catalog/catalog_impl.h"
-#include "data/source/import_monitor.h"
+#include "data/source/import_options.h"
 
 namespace permafrost::data {
 

@@ -1,9 +1,11 @@
 #include "data/catalog/import_record.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <random>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
@@ -100,6 +102,25 @@ absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text) {
   if (record.ok() && record->options.source.empty()) return absl::DataLossError("import record: source: is missing");
   if (record.ok() && record->uid.empty()) record->uid = DatasetUidOfTime(record->create_time);
   return record;
+}
+
+void ImportQueue::Add(const DatasetId& id, absl::Duration not_before) { waiting_.push_back({id, not_before}); }
+
+bool ImportQueue::Remove(const DatasetId& id) {
+  return std::erase_if(waiting_, [&id](const Waiting& w) { return w.id == id; }) > 0;
+}
+
+std::optional<DatasetId> ImportQueue::Take(absl::Duration now, absl::Duration& wait) {
+  wait = absl::InfiniteDuration();
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    if (it->not_before <= now) {
+      DatasetId id = std::move(it->id);
+      waiting_.erase(it);
+      return id;
+    }
+    wait = std::min(wait, it->not_before - now);
+  }
+  return std::nullopt;
 }
 
 }  // namespace permafrost::data

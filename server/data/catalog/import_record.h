@@ -1,15 +1,20 @@
-// The record of what an import was asked to do, as a JSON file: in datasets/.imports/ while it is wanted or after it
-// failed, and within the dataset's directory once it is whole. Threads: pure.
+// Keeps accepted imports: their records on disk, and the queue in which they are done.
 #pragma once
 
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/id.h"
 #include "data/source/import_options.h"
 
 namespace permafrost::data {
+
+// The record of what an import was asked to do, as a JSON file: in datasets/.imports/ while it is wanted or after it
+// failed, and within the dataset's directory once it is whole. Threads: pure.
 
 // Tells how an import waits for its next try after the machine ended it.
 struct ImportWait {
@@ -47,5 +52,26 @@ std::string RecordToJson(const ImportRecord& record);
 // fields that are missing keep their defaults: older records lack fields that came later. A uid that is missing is that
 // of the time.
 absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
+
+// The queue of datasets that the catalog's thread takes up: in the order that they came, but one that has to wait lets
+// others go before it.
+// Threads: one at a time; the catalog calls it under its lock.
+class ImportQueue {
+ public:
+  // `not_before`: by the clock that Take is told; the past by default.
+  void Add(const DatasetId& id, absl::Duration not_before = -absl::InfiniteDuration());
+  // False if it was not there.
+  bool Remove(const DatasetId& id);
+  // Takes out the first that need not wait any more. nullopt: there is none; `wait` is then how long it takes until
+  // there is one (infinite: until one is added).
+  std::optional<DatasetId> Take(absl::Duration now, absl::Duration& wait);
+
+ private:
+  struct Waiting {
+    DatasetId id;
+    absl::Duration not_before;
+  };
+  std::deque<Waiting> waiting_;
+};
 
 }  // namespace permafrost::data

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
 

@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "base/disk_reserve.h"
+#include "base/resources.h"
 
 namespace permafrost::data {
 

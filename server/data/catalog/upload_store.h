@@ -23,12 +23,21 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "base/descriptor.h"
-#include "base/disk_reserve.h"
+#include "base/file.h"
 #include "base/id.h"
+#include "base/resources.h"
 #include "data/catalog/upload_account.h"
 
 namespace permafrost::data {
+
+// The layout of an upload's folder, for the store and its writers. Threads: safe anywhere.
+inline constexpr char kUploadFiles[] = "files";
+inline constexpr char kUploadComplete[] = "complete";
+
+// The bytes of the file there, no link followed; 0: there is none. Errors: those of SystemError.
+absl::StatusOr<int64_t> BytesAt(const std::filesystem::path& path);
+// True if a file is there, no link followed.
+bool IsRegular(const std::filesystem::path& path);
 
 struct UploadFile {
   std::string path;  // relative, as CheckUpload takes it

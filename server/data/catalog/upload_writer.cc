@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "data/catalog/upload_layout.h"
 #include "data/catalog/upload_store.h"
 
 namespace permafrost::data {

@@ -4,9 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "data/disk/disk_file.h"
-#include "data/disk/pread_reader.h"
-#include "data/disk/uring_reader.h"
+#include "data/disk/disk_reader_impl.h"
 
 namespace permafrost {
 namespace {

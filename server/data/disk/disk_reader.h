@@ -54,7 +54,7 @@ class DiskReader {
   static constexpr int kMaxDepth = 1024;
   static constexpr uint32_t kMaxReadBytes = 16 << 20;
 
-  // Errors: those of SystemError (base/descriptor.h); InvalidArgument for options outside their ranges;
+  // Errors: those of SystemError (base/file.h); InvalidArgument for options outside their ranges;
   // FailedPrecondition where options.kind is given and does not work here.
   static absl::StatusOr<std::unique_ptr<DiskReader>> Open(const std::filesystem::path& path, const Options& options);
   // Waits for what the kernel still writes into the buffers.

@@ -1,4 +1,4 @@
-#include "data/disk/pread_reader.h"
+#include "data/disk/disk_reader_impl.h"
 
 #include <unistd.h>
 
@@ -13,7 +13,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
-#include "data/disk/slot_reader.h"
 
 namespace permafrost {
 namespace {

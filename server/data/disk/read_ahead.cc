@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 
 namespace permafrost {
 namespace {

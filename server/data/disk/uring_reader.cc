@@ -1,6 +1,6 @@
 #ifdef PERMAFROST_URING
 
-#include "data/disk/uring_reader.h"
+#include "data/disk/disk_reader_impl.h"
 
 #include <liburing.h>
 
@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "data/disk/slot_reader.h"
 
 namespace permafrost {
 namespace {

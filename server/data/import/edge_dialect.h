@@ -1,5 +1,4 @@
-// Finds how the lines of an edge list are to be read, from the options and from the file's first lines.
-// Threads: pure.
+// Tells how the lines of an edge list are read: how they are cut into cells, and what their columns mean.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +9,48 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/import/edge_cells.h"
 #include "data/source/import_options.h"
 
 namespace permafrost::data {
+
+// The cells of one line of an edge list.
+// Threads: one at a time. Borrows the line.
+
+// The marks by which lines are cut into cells.
+struct CellMarks {
+  char delimiter = ',';  // ' ': any run of spaces and tabs
+  char quote = '\0';     // as EdgeListOptions::quote
+};
+
+std::string_view TrimBlanks(std::string_view text);
+
+class EdgeCells {
+ public:
+  EdgeCells(std::string_view line, CellMarks marks);
+
+  // The next cell without the blanks and the quotes around it; false after the last one. Valid as long as the line is,
+  // or until the next call where it is in_scratch().
+  bool Next(std::string_view& cell);
+  // The cell given out last held quotes and stands in this object.
+  bool in_scratch() const { return in_scratch_; }
+  // Tells what is wrong with the quotes of the cell given out last. Empty: nothing.
+  const std::string& fault() const { return fault_; }
+
+ private:
+  // Takes a cell that begins with a quote, and returns what it holds. `rest_` then begins after the closing quote.
+  std::string_view TakeQuoted();
+
+  std::string_view rest_;
+  const CellMarks marks_;
+  bool done_ = false, in_scratch_ = false;
+  std::string scratch_, fault_;
+};
+
+// The delimiter that a line seems to have, outside quoted cells: a tab, else a comma, else a semicolon, else spaces.
+char FindDelimiter(std::string_view line, char quote);
+
+// Finds how the lines of an edge list are to be read, from the options and from the file's first lines.
+// Threads: pure.
 
 // From here on float32 no longer holds every whole number: 2^24.
 inline constexpr float kLargestWholeWeight = 16'777'216;

@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/quote.h"
 #include "base/string_view.h"
-#include "base/utf8.h"
-#include "data/source/cell_number.h"
+#include "base/text.h"
+#include "data/source/csv_rows.h"
 
 namespace permafrost::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/import/edge_list_import.h"
+#include "data/import/importer.h"
 
 #include <cstdint>
 #include <memory>
@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/quote.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "data/import/dense_features.h"
 #include "data/import/edge_text_source.h"
 #include "data/import/graph_edges.h"

@@ -9,14 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/import/edge_list_import.h"
 #include "data/import/importer.h"
-#include "data/import/npy_import.h"
-#include "data/import/ogb_import.h"
-#include "data/import/ogb_nodes_import.h"
-#include "data/import/tu_import.h"
-#include "data/source/format_options.h"
-#include "data/source/import_monitor.h"
+#include "data/source/import_options.h"
 #include "data/source/source_file.h"
 
 namespace permafrost::data {

@@ -1,6 +1,4 @@
-// An importer is one row of the registry in import.cc. A new format is its own files, a row there, its value of
-// ImportFormat with the proto's, and its flag.
-// Threads: functions of the importing thread.
+// An importer reads a source's layout into a store; each format has one.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +11,15 @@
 #include "absl/status/statusor.h"
 #include "base/status.h"
 #include "data/import/unread_files.h"
-#include "data/source/import_monitor.h"
+#include "data/source/import_options.h"
 #include "data/store/dataset.h"
-#include "data/store/graph_writer.h"
+#include "data/store/store_writer.h"
 
 namespace permafrost::data {
+
+// An importer is one row of the registry in import.cc. A new format is its own files, a row there, its value of
+// ImportFormat with the proto's, and its flag.
+// Threads: functions of the importing thread.
 
 // The files of a source, found and not yet read. Borrows the options that it was found by.
 class FoundSource {
@@ -82,5 +84,37 @@ struct Importer {
   // that has to be read for it is asked for as `limits` say.
   absl::StatusOr<std::unique_ptr<FoundSource>> (*find)(const ImportOptions& options, const ImportLimits& limits);
 };
+
+// Streaming import of OGB's graph-property CSV layout into a GraphSet.
+// Source of the layout: Hu et al. 2020, "Open Graph Benchmark" (ogb/io/read_graph_raw.py).
+// Memory: bounded by the largest graph and the offsets, and so by the import's limits; columns are streamed.
+Importer OgbGraphsImporter();
+
+// Import of one large graph of OGB's node-property CSV layout; tables may be NPY or NPZ files of the same stems.
+// Source of the layout: Hu et al. 2020, "Open Graph Benchmark" (ogb/io/read_graph_raw.py).
+// Memory: as data::Import; parses and sorts over the threads of the import's limits.
+Importer OgbNodesImporter();
+
+// Import of one large graph from a file of edges, whatever its packing.
+// Memory: as data::Import; parses and sorts over the threads of the import's limits.
+Importer EdgeListImporter();
+
+// Import of one large graph from a directory of NPY and NPZ files:
+//   edge_index.npy   [2, edges] or [edges, 2] of integers; or adj.npz, scipy.sparse's CSR: row i to column j, and its
+//                    values as weights unless all are 1
+//   edge_weight.npy, edge_time.npy   [edges]; with edge_index.npy only
+//   edge_feat.npy    [edges, columns]; with edge_index.npy only
+//   node_feat.npy, or node_feat_bf16.npy (bfloat16 as <u2), or node_feat.npz (CSR)
+//   node_label.npy   [nodes] or [nodes, targets]
+//   {train,valid,test}_idx.npy of rows, or {train,valid,test}_mask.npy [nodes]
+// Nodes are as many as node_feat's or node_label's rows, or adj's; else as edges and edge_list.num_nodes say.
+// Memory: as data::Import; sorts over the threads of the import's limits.
+Importer NpyImporter();
+
+// Streaming import of a TUDataset into a GraphSet. Source of the layout: Morris et al. 2020, "TUDataset: A collection
+// of benchmark datasets for learning with graphs"; read as PyG reads it (torch_geometric/io/tu.py), but for what PyG
+// drops: self-loops stay, and several edges with equal ends do unless options.coalesce. Memory: the labels and offsets
+// of all graphs, and the largest graph; bounded by the import's limits.
+Importer TuImporter();
 
 }  // namespace permafrost::data

@@ -10,9 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "data/import/label_rows.h"
-#include "data/import/row_spool.h"
-#include "data/import/value_sets.h"
+#include "data/import/feature_rows.h"
+#include "data/import/renumbering.h"
 #include "data/source/csv_rows.h"
 
 namespace permafrost::data {

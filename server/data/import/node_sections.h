@@ -14,11 +14,11 @@
 #include "absl/status/statusor.h"
 #include "data/import/renumbering.h"
 #include "data/import/split_files.h"
-#include "data/source/import_monitor.h"
+#include "data/source/import_options.h"
 #include "data/source/npy_array.h"
 #include "data/source/source_file.h"
 #include "data/store/graph.h"
-#include "data/store/graph_writer.h"
+#include "data/store/store_writer.h"
 
 namespace permafrost::data {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/import/edge_source.h"
+#include "data/import/graph_edges.h"
 #include "data/source/csr_matrix.h"
 #include "data/source/npy_array.h"
 #include "data/source/source_file.h"

@@ -1,4 +1,4 @@
-#include "data/import/npy_import.h"
+#include "data/import/importer.h"
 
 #include <algorithm>
 #include <array>
@@ -13,13 +13,12 @@
 #include "base/string_view.h"
 #include "data/import/dense_features.h"
 #include "data/import/graph_edges.h"
-#include "data/import/importer.h"
-#include "data/import/known_names.h"
-#include "data/import/link_files.h"
-#include "data/import/name_files.h"
+#include "data/import/node_ids.h"
 #include "data/import/node_sections.h"
 #include "data/import/npy_edges.h"
 #include "data/import/sparse_features.h"
+#include "data/import/split_files.h"
+#include "data/import/unread_files.h"
 #include "data/source/npy_array.h"
 
 namespace permafrost::data {

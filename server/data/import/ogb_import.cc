@@ -1,4 +1,4 @@
-#include "data/import/ogb_import.h"
+#include "data/import/importer.h"
 
 #include <optional>
 #include <string>
@@ -12,11 +12,8 @@
 #include "data/import/feature_rows.h"
 #include "data/import/graph_edges.h"
 #include "data/import/graph_set_builder.h"
-#include "data/import/importer.h"
-#include "data/import/known_names.h"
-#include "data/import/label_rows.h"
 #include "data/import/split_files.h"
-#include "data/source/cell_number.h"
+#include "data/import/unread_files.h"
 #include "data/source/csv_rows.h"
 #include "data/source/source_file.h"
 

@@ -1,4 +1,4 @@
-#include "data/import/ogb_nodes_import.h"
+#include "data/import/importer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,14 +15,11 @@
 #include "data/import/dense_features.h"
 #include "data/import/edge_text_source.h"
 #include "data/import/graph_edges.h"
-#include "data/import/importer.h"
-#include "data/import/known_names.h"
-#include "data/import/link_files.h"
-#include "data/import/name_files.h"
+#include "data/import/node_ids.h"
 #include "data/import/node_sections.h"
 #include "data/import/sparse_features.h"
 #include "data/import/split_files.h"
-#include "data/source/cell_number.h"
+#include "data/import/unread_files.h"
 #include "data/source/csv_rows.h"
 #include "data/source/npy_array.h"
 

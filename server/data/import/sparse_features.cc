@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/sort/nameless_file.h"
-#include "data/source/cell_number.h"
 #include "data/source/csr_matrix.h"
 #include "data/source/csv_rows.h"
 

@@ -12,10 +12,10 @@
 #include "absl/status/statusor.h"
 #include "data/import/renumbering.h"
 #include "data/sort/edge_sorter.h"
-#include "data/source/import_monitor.h"
+#include "data/source/import_options.h"
 #include "data/source/source_file.h"
 #include "data/store/graph.h"
-#include "data/store/graph_writer.h"
+#include "data/store/store_writer.h"
 
 namespace permafrost::data {
 

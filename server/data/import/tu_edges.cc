@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "data/sort/edge_sorter.h"
-#include "data/source/cell_number.h"
+#include "data/source/csv_rows.h"
 
 namespace permafrost::data {
 namespace {

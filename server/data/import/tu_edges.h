@@ -17,7 +17,7 @@
 #include "data/import/graph_set_builder.h"
 #include "data/sort/nameless_file.h"
 #include "data/source/csv_rows.h"
-#include "data/source/import_monitor.h"
+#include "data/source/import_options.h"
 #include "data/source/source_file.h"
 
 namespace permafrost::data {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/source/cell_number.h"
+#include "data/source/csv_rows.h"
 
 namespace permafrost::data {
 namespace {
@@ -185,5 +185,24 @@ std::string TuFeatures::origin() const {
   if (!floats()) return absl::StrCat("labels", from);
   return absl::StrCat(attributes_ ? "attributes and one-hot labels" : "one-hot labels", from);
 }
+
+absl::Status TuRows::Keep(int64_t rows) {
+  constexpr size_t kBufferBytes = size_t{1} << 19;
+  PF_ASSIGN_OR_RETURN(NamelessFile file, NamelessFile::Create(directory_));
+  std::vector<std::byte> buffer;
+  for (int64_t row = 0; row < rows; ++row) {
+    PF_RETURN_IF_ERROR(features_.Next());
+    buffer.insert(buffer.end(), features_.row().begin(), features_.row().end());
+    if (buffer.size() < kBufferBytes) continue;
+    PF_RETURN_IF_ERROR(file.Append(buffer, monitor_.stop()));
+    buffer.clear();
+  }
+  PF_RETURN_IF_ERROR(file.Append(buffer, monitor_.stop()));
+  row_.resize(features_.row().size());
+  file_ = std::make_unique<NamelessFile>(std::move(file));
+  return absl::OkStatus();
+}
+
+absl::Status TuRows::Read(uint64_t row) { return file_ ? file_->Read(row * row_.size(), row_) : features_.Next(); }
 
 }  // namespace permafrost::data

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/source/csv_rows.h"
-#include "data/source/import_monitor.h"
+#include "data/source/import_options.h"
 #include "data/source/zip_member.h"
 
 namespace permafrost::data {

@@ -1,4 +1,4 @@
-#include "data/import/tu_import.h"
+#include "data/import/importer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,15 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/import/feature_rows.h"
 #include "data/import/graph_edges.h"
 #include "data/import/graph_set_builder.h"
-#include "data/import/label_rows.h"
 #include "data/import/split_files.h"
 #include "data/import/tu_edges.h"
 #include "data/import/tu_features.h"
 #include "data/import/tu_files.h"
-#include "data/import/tu_rows.h"
-#include "data/source/cell_number.h"
 #include "data/source/csv_rows.h"
 
 namespace permafrost::data {

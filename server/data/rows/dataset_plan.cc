@@ -10,13 +10,12 @@
 #include "absl/time/time.h"
 #include "base/monotonic.h"
 #include "base/status.h"
-#include "data/rows/expected_draws.h"
 #include "data/rows/frame_table.h"
-#include "data/rows/read_plan.h"
 #include "data/rows/row_cache.h"
+#include "data/rows/use_schedule.h"
 #include "data/sampling/epoch_order.h"
 #include "data/store/edge_rows.h"
-#include "data/store/element_type.h"
+#include "data/store/format.h"
 
 namespace permafrost::data {
 namespace {

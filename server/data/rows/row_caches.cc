@@ -9,8 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/descriptor.h"
-#include "base/modified_time.h"
+#include "base/file.h"
 #include "base/status.h"
 
 namespace permafrost::data {

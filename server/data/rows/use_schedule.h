@@ -1,6 +1,4 @@
-// Knows which batch uses a row next, of the batches that were sampled and have not leased their rows yet: Belady's
-// choice of the row to drop needs this. A batch is announced with its rows, and used in the order of announcement; out
-// of that order a row's next use may be taken for unknown, and nothing else happens. Threads: one at a time.
+// Knows which rows batches will use: those of sampled batches, and those that are to be expected.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +7,25 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
+
+// Expects how often neighbour sampling will draw each node: by this a feature cache chooses its rows before anything
+// was counted. Threads: safe anywhere.
+
+// The batches of an epoch over `seeds` (distinct rows) that a sample with these fan-outs (NeighborSamplingOptions) puts
+// each node into, summed over `sums` [nodes]. A node draws each of its k neighbours with the chance min(1, fan-out /
+// k); a node that is drawn several times in one batch counts once, draws being taken for independent. Reads all edges
+// once a hop. keep_going is asked now and then. Errors: Cancelled when it says no; DataLoss.
+absl::Status AddExpectedDraws(const GraphView& view, std::span<const NodeId> seeds, int64_t batch_size,
+                              std::span<const int64_t> fan_outs, const std::function<bool()>& keep_going,
+                              std::span<float> sums);
+
+// Knows which batch uses a row next, of the batches that were sampled and have not leased their rows yet: Belady's
+// choice of the row to drop needs this. A batch is announced with its rows, and used in the order of announcement; out
+// of that order a row's next use may be taken for unknown, and nothing else happens. Threads: one at a time.
 
 // An announced batch; numbers come again once kUseSlots others were announced.
 using UseSlot = uint16_t;

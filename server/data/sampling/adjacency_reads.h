@@ -8,7 +8,7 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "base/prefetch.h"
+#include "base/buffer.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {

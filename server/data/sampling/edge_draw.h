@@ -1,17 +1,63 @@
-// Chooses which of one node's edges a hop takes. A draw depends only on the generator that it is given.
-// Threads: one at a time (it keeps scratch memory).
+// Draws edges at random. A draw depends only on its key, so that any thread can make any of them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "base/random.h"
 #include "data/store/graph.h"
+#include "spec/sampling.h"
 
 namespace permafrost::data {
 
+// Random draws for sampling. Stateless: a draw depends only on its key, so that any thread can make any of them.
+// Threads: pure functions.
+
+// Uniform in 0..bound-1 from 64 random bits, by one multiplication (Lemire 2019, without the rejection): a number is
+// drawn too often by at most a part of bound / 2^64.
+inline uint64_t ScaleBits(uint64_t bits, uint64_t bound) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
+}
+
+// Uniform in (0, 1), never either end.
+inline double OpenUnit(uint64_t bits) { return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52; }
+
+// Calls put(draw) `count` times with numbers uniform in 0..bound-1. Two of them come from one draw of 64 bits where the
+// bound is so small that 32 bits favour none by more than 2^-16 of its share.
+template <class Put>
+inline void DrawBelow(SplitMix64& random, uint64_t bound, int64_t count, const Put& put) {
+  if (bound > (uint64_t{1} << 16)) {
+    for (int64_t i = 0; i < count; ++i) put(ScaleBits(random.Next(), bound));
+    return;
+  }
+  int64_t i = 0;
+  for (; i + 1 < count; i += 2) {
+    const uint64_t bits = random.Next();
+    put(((bits >> 32) * bound) >> 32);
+    put(((bits & UINT32_MAX) * bound) >> 32);
+  }
+  if (i < count) put(ScaleBits(random.Next(), bound));
+}
+
+// The number of neighbours that a hop of sampling draws.
+// Threads: pure functions.
+
+// The most edges that a hop draws of one node with `degree` in-edges: all of them for kAllNeighbors; with replacement
+// `fan_out`, however few there are to draw from; without, no more than there are. Drawing by weight may give fewer,
+// since an edge of weight 0 is never drawn. fan_out: IsFanOut.
+constexpr uint64_t MaxDrawn(uint64_t degree, int64_t fan_out, bool replace) {
+  if (degree == 0 || fan_out == spec::kAllNeighbors) return degree;
+  return replace ? static_cast<uint64_t>(fan_out) : std::min(degree, static_cast<uint64_t>(fan_out));
+}
+
+// Chooses which of one node's edges a hop takes. A draw depends only on the generator that it is given.
+// Threads: one at a time (it keeps scratch memory).
 class EdgeDraw {
  public:
   EdgeDraw(bool replace, bool weighted) : replace_(replace), weighted_(weighted) {}
@@ -39,6 +85,48 @@ class EdgeDraw {
   std::vector<double> sums_;
   std::vector<uint64_t> chosen_, heavy_;
   std::vector<std::pair<double, uint64_t>> keys_;  // a heap, the least on top
+};
+
+// Temporal sampling: the times of seeds, and draws of edges before them.
+
+// Before which time the seed nodes of a batch see edges.
+// Threads: values; safe anywhere.
+class SeedTimes {
+ public:
+  // The times of temporal sampling: `same` for all where it is given, else each node's own, which the graph may have.
+  // Borrows the graph's columns.
+  SeedTimes(spec::TemporalSampling temporal, std::optional<int64_t> same, const GraphView& graph)
+      : same_(same), own_(temporal != spec::TemporalSampling::kNone && !same ? graph.times : Column<int64_t>()) {}
+
+  // Replaces `times` by those of `nodes`, each below the graph's nodes; empty: every edge is before them. Errors:
+  // DataLoss.
+  absl::Status Of(std::span<const NodeId> nodes, std::vector<int64_t>& times) const;
+
+ private:
+  const std::optional<int64_t> same_;
+  const Column<int64_t> own_;
+};
+
+// Chooses which of one node's edges a hop takes, of those before a time. A draw depends only on the generator that it
+// is given. Threads: one at a time (it keeps scratch memory).
+class TemporalDraw {
+ public:
+  // strategy: not kNone.
+  TemporalDraw(spec::TemporalSampling strategy, bool replace)
+      : strategy_(strategy), draw_(replace, /*weighted=*/false), replace_(replace) {}
+
+  // Writes the places of the edges taken to `places` and returns their number, at most MaxDrawn of the extent.
+  // timestamps: of the edges in `extent`. before: only edges with a timestamp below it are taken; nullopt: all may be.
+  // kLast takes the `fan_out` latest, and of equally late ones those that stand later in the extent, in the extent's
+  // order.
+  int64_t Draw(Adjacency::Extent extent, const int64_t* timestamps, std::optional<int64_t> before, int64_t fan_out,
+               SplitMix64 random, std::span<uint64_t> places);
+
+ private:
+  const spec::TemporalSampling strategy_;
+  EdgeDraw draw_;
+  const bool replace_;
+  std::vector<uint64_t> earlier_;  // places in the extent
 };
 
 }  // namespace permafrost::data

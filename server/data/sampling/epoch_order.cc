@@ -1,11 +1,139 @@
 #include "data/sampling/epoch_order.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <queue>
+#include <tuple>
 #include <utility>
 
 namespace permafrost::data {
+namespace {
+
+int64_t RowsOf(const GraphSize& size) { return size.nodes + size.edges; }
+
+// The sizes at which classes of size begin, rising, up to `largest`. Whole numbers, so that every machine has the same.
+std::vector<int64_t> ClassesUpTo(int64_t largest) {
+  std::vector<int64_t> begins{0};
+  while (begins.back() < largest) begins.push_back(std::max(begins.back() + 1, begins.back() + begins.back() / 10));
+  return begins;
+}
+
+// The graphs, nodes and edges that a batch holds so far.
+struct Load {
+  double part = 0;  // of the mean batch
+  int64_t graphs = 0;
+  uint32_t batch = 0;
+  // Empty batches come before those that hold graphs without a node.
+  bool operator>(const Load& other) const {
+    return std::tie(part, graphs, batch) > std::tie(other.part, other.graphs, other.batch);
+  }
+};
+
+double PartOf(int64_t rows, int64_t total) {
+  return total > 0 ? static_cast<double>(rows) / static_cast<double>(total) : 0;
+}
+
+bool Exceeds(int64_t value, int64_t limit) { return limit > 0 && value > limit; }
+
+int64_t Parts(int64_t total, int64_t limit) { return limit > 0 ? (total + limit - 1) / limit : 0; }
+
+std::vector<uint32_t> LargestOf(std::span<const GraphSize> sizes) {
+  std::vector<uint32_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0U);
+  LargestFirst(sizes, order);
+  return order;
+}
+
+GraphSize Total(std::span<const GraphSize> sizes) {
+  GraphSize total;
+  for (const GraphSize& size : sizes) total = {total.nodes + size.nodes, total.edges + size.edges};
+  return total;
+}
+
+}  // namespace
+
+void LargerFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order) {
+  int64_t largest = 0;
+  for (const GraphSize& size : sizes) largest = std::max(largest, RowsOf(size));
+  const std::vector<int64_t> classes = ClassesUpTo(largest);
+  std::vector<uint32_t> class_of(sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    class_of[i] = static_cast<uint32_t>(std::ranges::upper_bound(classes, RowsOf(sizes[i])) - classes.begin());
+  }
+  std::ranges::stable_sort(order, std::greater(), [&class_of](uint32_t graph) { return class_of[graph]; });
+}
+
+void LargestFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order) {
+  std::ranges::stable_sort(order, std::greater(),
+                           [&sizes](uint32_t graph) { return std::pair(RowsOf(sizes[graph]), sizes[graph].nodes); });
+}
+
+std::optional<std::vector<uint32_t>> Deal(std::span<const GraphSize> sizes, std::span<const uint32_t> order,
+                                          int64_t batches, const DealLimits& limits) {
+  const GraphSize total = Total(sizes);
+  std::vector<GraphSize> held(static_cast<size_t>(batches));
+  std::vector<Load> empty(held.size());
+  for (size_t b = 0; b < empty.size(); ++b) empty[b].batch = static_cast<uint32_t>(b);
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> open(std::greater<>(), std::move(empty));
+  std::vector<uint32_t> batch_of;
+  batch_of.reserve(order.size());
+  for (const uint32_t graph : order) {
+    if (open.empty()) return std::nullopt;
+    Load load = open.top();
+    open.pop();
+    GraphSize& batch = held[load.batch];
+    batch = {batch.nodes + sizes[graph].nodes, batch.edges + sizes[graph].edges};
+    if (Exceeds(batch.nodes, limits.nodes) || Exceeds(batch.edges, limits.edges)) return std::nullopt;
+    batch_of.push_back(load.batch);
+    load.part = std::max(PartOf(batch.nodes, total.nodes), PartOf(batch.edges, total.edges));
+    if (++load.graphs != limits.graphs) open.push(load);
+  }
+  return batch_of;
+}
+
+int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits) {
+  const GraphSize total = Total(sizes);
+  const auto graphs = static_cast<int64_t>(sizes.size());
+  const std::vector<uint32_t> order = LargestOf(sizes);
+  // `too_few` batches are known not to suffice, `enough` are known to: at the latest, a batch for each graph.
+  int64_t too_few = std::max({Parts(graphs, limits.graphs), Parts(total.nodes, limits.nodes),
+                              Parts(total.edges, limits.edges), std::min<int64_t>(graphs, 1)}) -
+                    1;
+  int64_t enough = too_few + 1;
+  for (int64_t step = 1; enough < graphs && !Deal(sizes, order, enough, limits); step *= 2) {
+    too_few = enough;
+    enough = std::min(enough + step, graphs);
+  }
+  while (enough - too_few > 1) {
+    const int64_t middle = too_few + (enough - too_few) / 2;
+    (Deal(sizes, order, middle, limits) ? enough : too_few) = middle;
+  }
+  return enough;
+}
+
+DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits) {
+  // A part of the mean batch: what other orders of graphs of nearly equal size need.
+  constexpr int64_t kRoom = 256;
+  const std::vector<uint32_t> order = LargestOf(sizes);
+  const auto batch_of = Deal(sizes, order, batches, limits);
+  if (!batch_of || batches == 0) return limits;
+  std::vector<GraphSize> held(static_cast<size_t>(batches));
+  for (size_t i = 0; i < order.size(); ++i) {
+    GraphSize& batch = held[(*batch_of)[i]];
+    batch = {batch.nodes + sizes[order[i]].nodes, batch.edges + sizes[order[i]].edges};
+  }
+  const GraphSize total = Total(sizes);
+  const auto tight = [batches](int64_t most, int64_t all, int64_t limit) {
+    const int64_t bound = std::max<int64_t>(most + all / batches / kRoom, 1);
+    return limit > 0 ? std::min(bound, limit) : bound;
+  };
+  return {.graphs = limits.graphs,
+          .nodes = tight(std::ranges::max(held, {}, &GraphSize::nodes).nodes, total.nodes, limits.nodes),
+          .edges = tight(std::ranges::max(held, {}, &GraphSize::edges).edges, total.edges, limits.edges)};
+}
+
 namespace {
 
 // Graphs by batch, the batches in another order.

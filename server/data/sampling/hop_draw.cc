@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/random.h"
-#include "data/sampling/draw.h"
-#include "data/sampling/sample_budget.h"
+#include "data/sampling/edge_draw.h"
+#include "data/sampling/neighbor_sampler.h"
 
 namespace permafrost::data {
 namespace {

@@ -14,7 +14,6 @@
 #include "data/sampling/edge_draw.h"
 #include "data/sampling/neighbor_sampler.h"
 #include "data/sampling/page_advisor.h"
-#include "data/sampling/temporal_draw.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {

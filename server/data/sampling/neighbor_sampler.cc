@@ -1,6 +1,7 @@
 #include "data/sampling/neighbor_sampler.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
@@ -8,11 +9,9 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "data/sampling/disjoint_rows.h"
-#include "data/sampling/draw.h"
+#include "data/sampling/edge_draw.h"
 #include "data/sampling/hop_draw.h"
 #include "data/sampling/row_table.h"
-#include "data/sampling/sample_budget.h"
 
 namespace permafrost::data {
 namespace {
@@ -229,6 +228,34 @@ absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const G
   PF_RETURN_IF_ERROR(violations.ToStatus());
   if (!view.in.present()) return absl::InvalidArgumentError("the graph keeps no in-edges");
   return std::make_unique<Sampler>(view, std::move(options), threads, little_memory);
+}
+
+void CheckSampleBudget(const NeighborSamplingOptions& options, Violations& violations) {
+  const auto check = [&](const char* field, int64_t bound) {
+    if (bound < 0 || bound > spec::kMaxBudget) {
+      violations.Add(field, absl::StrCat(bound, " is outside 0..", spec::kMaxBudget, "; 0: no bound"));
+    } else if (bound > 0 && options.sampler == spec::SamplerKind::kLabor) {
+      violations.Add(field,
+                     "is given with sampler labor, which draws any number of a node's edges; accepted: with sampler "
+                     "neighbor");
+    }
+  };
+  check("max_nodes", options.max_nodes);
+  check("max_edges", options.max_edges);
+  if (options.max_nodes > 0 && options.last_hop_apart) {
+    violations.Add("max_nodes", "is given with last_hop_apart, whose last hop has no rows; accepted: without");
+  }
+}
+
+int64_t FanOutWithin(std::vector<int64_t>& most, int64_t left, int64_t fan_out) {
+  // The targets with the fewest edges draw all that they can, and the others share what that leaves.
+  std::ranges::sort(most);
+  for (size_t i = 0; i < most.size(); ++i) {
+    const int64_t share = left / static_cast<int64_t>(most.size() - i);
+    if (most[i] > share) return share;
+    left -= most[i];
+  }
+  return fan_out;
 }
 
 }  // namespace permafrost::data

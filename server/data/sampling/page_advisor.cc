@@ -13,7 +13,7 @@
 #include <bit>
 #include <cerrno>
 
-#include "data/sampling/draw.h"
+#include "data/sampling/edge_draw.h"
 
 namespace permafrost::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "spec/field.h"
 
 namespace permafrost::data {

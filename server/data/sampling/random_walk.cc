@@ -1,13 +1,15 @@
 #include "data/sampling/random_walk.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/parallel.h"
 #include "base/status.h"
 #include "data/sampling/adjacency_reads.h"
-#include "data/sampling/draw.h"
-#include "data/sampling/node2vec.h"
+#include "data/sampling/edge_draw.h"
 
 namespace permafrost::data {
 namespace {
@@ -103,6 +105,210 @@ absl::Status RandomWalks(const GraphView& view, std::span<const NodeId> starts, 
     }
   });
   return StatusOf(faults, view.out);
+}
+
+namespace {
+
+// Walks of one thread that wait for memory at once.
+constexpr size_t kLanes = 64;
+// Candidates refused in a row before a step is drawn from the exact weights, so that no p and q can make a step
+// endless. A refused candidate says nothing of the next: the step's distribution is the same either way.
+constexpr int kMaxTries = 32;
+// The bound of 1/p and 1/q: sums over all neighbours stay finite.
+constexpr double kMaxWeight = 1e200;
+
+using Extent = Adjacency::Extent;
+
+struct Lane {
+  SplitMix64 random{0, 0};
+  int64_t walk = 0;
+  int64_t step = 0;  // nodes of the walk so far
+  NodeId node = 0, before = 0;
+  Extent extent, before_extent;  // neighbours of `node` and of `before`
+  bool has_before = false;
+  bool arrived = false;  // `extent` is still to be read
+  int tries = 0;
+  // The candidate, and the draw that it must be heavier than.
+  uint64_t place = 0;
+  NodeId candidate = 0;
+  double draw = 0;
+};
+
+class Walker {
+ public:
+  Walker(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t begin, int64_t end, const WalkOptions& options,
+         std::span<NodeId> out)
+      : reads_(reads),
+        starts_(starts),
+        next_(begin),
+        end_(end),
+        options_(options),
+        back_(std::min(1 / options.p, kMaxWeight)),
+        far_(std::min(1 / options.q, kMaxWeight)),
+        most_(std::max({back_, far_, 1.0})),
+        out_(out) {}
+
+  void Run() {
+    for (Lane& lane : lanes_) {
+      if (!Start(lane)) break;
+      ++active_;
+    }
+    while (active_ > 0) {
+      for (size_t l = 0; l < active_;) {
+        if (Draw(lanes_[l])) {
+          ++l;
+        } else if (!Start(lanes_[l])) {
+          lanes_[l] = lanes_[--active_];
+        }
+      }
+      searches_.clear();
+      for (size_t l = 0; l < active_; ++l) Look(lanes_[l]);
+      SearchTogether();
+      for (size_t l = 0; l < active_;) {
+        if (lanes_[l].step < options_.length || Start(lanes_[l])) {
+          ++l;
+        } else {
+          lanes_[l] = lanes_[--active_];
+        }
+      }
+    }
+  }
+
+ private:
+  // Returns whether there was another walk to begin.
+  bool Start(Lane& lane) {
+    for (; next_ < end_; ++next_) {
+      const NodeId start = starts_[static_cast<size_t>(next_)];
+      out_[static_cast<size_t>(next_ * options_.length)] = start;
+      if (options_.length == 1) continue;
+      lane = {.random = SplitMix64(options_.seed, static_cast<uint64_t>(next_)),
+              .walk = next_,
+              .step = 1,
+              .node = start,
+              .arrived = true};
+      reads_.PrefetchExtent(start);
+      ++next_;
+      return true;
+    }
+    return false;
+  }
+
+  // The next candidate, asked for. False where the walk ends here, and has been filled up.
+  bool Draw(Lane& lane) {
+    if (lane.arrived) {
+      lane.extent = reads_.Of(lane.node);
+      lane.arrived = false;
+      lane.tries = 0;
+    }
+    lane.place = lane.extent.begin + ScaleBits(lane.random.Next(), lane.extent.size());
+    lane.draw = OpenUnit(lane.random.Next()) * most_;
+    if (lane.extent.size() == 0 || !reads_.Touch(lane.place, lane.place + 1)) {
+      NodeId* const row = out_.data() + lane.walk * options_.length;
+      std::fill(row + lane.step, row + options_.length, lane.node);
+      return false;
+    }
+    reads_.PrefetchNeighbor(lane.place);
+    return true;
+  }
+
+  void Look(Lane& lane) {
+    lane.candidate = reads_.Row(lane.place, lane.node);
+    if (!lane.has_before) return Move(lane);
+    if (lane.candidate == lane.before) return lane.draw < back_ ? Move(lane) : Refuse(lane);
+    if (lane.draw < std::min(far_, 1.0)) return Move(lane);
+    if (lane.draw >= std::max(far_, 1.0)) return Refuse(lane);
+    if (!reads_.Touch(lane.before_extent.begin, lane.before_extent.end)) return Refuse(lane);
+    searches_.push_back({&lane, lane.before_extent.begin, lane.before_extent.size()});
+  }
+
+  // Looks for all candidates in question among the neighbours of the nodes before, by bisection, one probe of each in
+  // turn.
+  void SearchTogether() {
+    for (bool searching = true; searching;) {
+      searching = false;
+      for (Search& search : searches_) {
+        if (search.size <= 1) continue;
+        const uint64_t half = search.size / 2;
+        if (reads_.Neighbor(search.first + half - 1) < search.lane->candidate) search.first += half;
+        search.size -= half;
+        if (search.size <= 1) continue;
+        searching = true;
+        reads_.PrefetchNeighbor(search.first + search.size / 2 - 1);
+      }
+    }
+    for (const Search& search : searches_) {
+      Lane& lane = *search.lane;
+      const bool near = search.size == 1 && reads_.Neighbor(search.first) == lane.candidate;
+      if (lane.draw < (near ? 1.0 : far_)) {
+        Move(lane);
+      } else {
+        Refuse(lane);
+      }
+    }
+  }
+
+  void Move(Lane& lane) {
+    out_[static_cast<size_t>(lane.walk * options_.length + lane.step)] = lane.candidate;
+    ++lane.step;
+    lane.before = lane.node;
+    lane.before_extent = lane.extent;
+    lane.has_before = true;
+    lane.node = lane.candidate;
+    lane.arrived = true;
+    reads_.PrefetchExtent(lane.node);
+  }
+
+  void Refuse(Lane& lane) {
+    if (++lane.tries == kMaxTries) ChooseByWeights(lane);
+  }
+
+  // One draw from the weights of all neighbours.
+  void ChooseByWeights(Lane& lane) {
+    const Extent near = lane.before_extent;
+    if (!reads_.Touch(lane.extent.begin, lane.extent.end) || !reads_.Touch(near.begin, near.end)) return Move(lane);
+    sums_.clear();
+    double sum = 0;
+    uint64_t n = near.begin;
+    for (uint64_t place = lane.extent.begin; place < lane.extent.end; ++place) {
+      const NodeId node = reads_.Neighbor(place);
+      while (n < near.end && reads_.Neighbor(n) < node) ++n;
+      if (node == lane.before) {
+        sum += back_;
+      } else {
+        sum += n < near.end && reads_.Neighbor(n) == node ? 1.0 : far_;
+      }
+      sums_.push_back(sum);
+    }
+    const double draw = OpenUnit(lane.random.Next()) * sum;
+    const auto chosen = static_cast<uint64_t>(std::upper_bound(sums_.begin(), sums_.end(), draw) - sums_.begin());
+    lane.candidate = reads_.Row(lane.extent.begin + std::min(chosen, lane.extent.size() - 1), lane.node);
+    Move(lane);
+  }
+
+  // The first neighbour not below the candidate is among `size` from `first`, or after them.
+  struct Search {
+    Lane* lane;
+    uint64_t first, size;
+  };
+
+  AdjacencyReads& reads_;
+  const std::span<const NodeId> starts_;
+  int64_t next_;
+  const int64_t end_;
+  const WalkOptions& options_;
+  const double back_, far_, most_;
+  const std::span<NodeId> out_;
+  std::array<Lane, kLanes> lanes_;
+  size_t active_ = 0;
+  std::vector<Search> searches_;
+  std::vector<double> sums_;
+};
+
+}  // namespace
+
+void WalkNode2Vec(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t begin, int64_t end,
+                  const WalkOptions& options, std::span<NodeId> out) {
+  Walker(reads, starts, begin, end, options, out).Run();
 }
 
 }  // namespace permafrost::data

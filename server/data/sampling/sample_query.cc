@@ -8,8 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/sampling/draw.h"
-#include "data/sampling/seed_times.h"
+#include "data/sampling/edge_draw.h"
 #include "data/store/node_names.h"
 
 namespace permafrost::data {

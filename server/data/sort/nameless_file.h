@@ -13,9 +13,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/descriptor.h"
-#include "base/stop.h"
-#include "data/store/graph_writer.h"
+#include "base/file.h"
+#include "base/patience.h"
+#include "data/store/store_writer.h"
 
 namespace permafrost::data {
 

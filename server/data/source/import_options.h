@@ -1,15 +1,21 @@
 // The options of an import, the progress that it tells, and the limits of what it may take.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/cores.h"
 #include "base/enum_names.h"
+#include "base/patience.h"
+#include "base/resources.h"
+#include "base/status.h"
+#include "base/text.h"
 #include "data/store/types.h"
 
 namespace permafrost::data {
@@ -159,7 +165,7 @@ struct ImportOptions {
 };
 
 // Ok, or InvalidArgument with a violation for each option that cannot be, as "options.train_fraction".
-// An option that the format does not use is refused (format_options.h); of kAuto once the format is found.
+// An option that the format does not use is refused; of kAuto once the format is found.
 absl::Status CheckImportOptions(const ImportOptions& options);
 
 struct ImportProgress {
@@ -171,7 +177,7 @@ struct ImportProgress {
 // Called often, on the importing thread; must not block.
 using ImportObserver = std::function<void(const ImportProgress&)>;
 
-// A quarter of the memory that this process may use (base/memory_limit.h).
+// A quarter of the memory that this process may use (base/resources.h).
 uint64_t DefaultImportMemory();
 
 // The limits of what an import may take, whatever its source says: a small gzip can hold billions of rows.
@@ -193,6 +199,55 @@ struct ImportLimits {
   // now, until it is tried again. Empty: any file may be read. It is asked after opening, so that a link moved since an
   // earlier check cannot lead elsewhere. It is not asked if the system does not tell the path (no /proc).
   std::function<absl::Status(const std::filesystem::path&)> may_read;
+};
+
+// The options of an import that each format uses. An option that it does not use is refused, not passed over.
+// Threads: pure.
+
+// Adds a violation for each option that differs from its default and that `format` does not use; kAuto: none.
+void CheckFormatOptions(ImportFormat format, const ImportOptions& options, Violations& violations);
+
+// The parts of one import report its progress and its notes to a monitor. They obey the wish to stop it and its limits,
+// which the monitor tells them.
+// Threads: the importing thread. Borrows the observer and the limits.
+
+// Bytes of a note, or of the error of an import, that are kept: whatever a source holds, a line stays one that can be
+// read.
+inline constexpr std::size_t kMaxMessageBytes = 2048;
+
+class ImportMonitor {
+ public:
+  ImportMonitor(int64_t bytes_total, const ImportObserver& observer, std::stop_token stop, const ImportLimits& limits)
+      : observer_(observer), stop_(std::move(stop)), limits_(limits) {
+    progress_.bytes_total = bytes_total;
+  }
+  // `bytes` of `file` were read; negative when it is begun anew. Cancelled once the import shall stop.
+  absl::Status Advance(const std::string& file, int64_t bytes) {
+    progress_.current_file = file;
+    progress_.bytes_read += bytes;
+    if (observer_) observer_(progress_);
+    return CheckStop();
+  }
+  // Tells the user a line about how the source was read; it stays with the dataset. Bytes that are no UTF-8 are
+  // replaced when it is shown, and a long one is cut. The same line is told once.
+  void Note(std::string line) {
+    line = CutMessage(line, kMaxMessageBytes);
+    if (std::ranges::find(notes_, line) == notes_.end()) notes_.push_back(std::move(line));
+  }
+  // In the order in which they were told.
+  const std::vector<std::string>& notes() const { return notes_; }
+  // Cancelled once the import shall stop.
+  absl::Status CheckStop() const { return permafrost::CheckStop(stop_); }
+  // For the writers, which report no progress of their own.
+  const std::stop_token& stop() const { return stop_; }
+  const ImportLimits& limits() const { return limits_; }
+
+ private:
+  ImportProgress progress_;
+  std::vector<std::string> notes_;
+  const ImportObserver& observer_;
+  std::stop_token stop_;
+  const ImportLimits& limits_;
 };
 
 }  // namespace permafrost::data

@@ -14,10 +14,30 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "data/source/npy_header.h"
 #include "data/source/source_file.h"
 
 namespace permafrost::data {
+
+// The header of an NPY array, versions 1 to 3.
+// Source of the format: numpy/lib/format.py.
+// Threads: pure.
+enum class NpyKind { kBool, kSigned, kUnsigned, kFloat, kBytes };
+
+struct NpyHeader {
+  NpyKind kind = NpyKind::kFloat;
+  uint64_t item_bytes = 0;
+  std::vector<uint64_t> shape;  // its product, and that with item_bytes, fit 63 bits
+  std::string descr;            // as the file says it
+
+  uint64_t elements() const;
+  // "float32 [3, 4]".
+  std::string ToString() const;
+};
+
+// Parses the text between the length field and the data: "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }".
+// Errors: InvalidArgument saying what cannot be, without the file's name: big-endian, structured or object types,
+// orders other than C's.
+absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view text);
 
 // `stem`.npy below `source`, or `stem`.npz; nullopt if there is none.
 absl::StatusOr<std::optional<SourceFile>> FindNpy(const std::filesystem::path& source, std::string_view stem);

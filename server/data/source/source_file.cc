@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -17,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/source/unpack_bound.h"
 #include "data/source/zip_member.h"
 
 namespace permafrost::data {
@@ -318,6 +318,32 @@ absl::StatusOr<std::unique_ptr<SourceReader>> SourceReader::Open(const SourceFil
 absl::StatusOr<std::unique_ptr<SourceReader>> SourceReader::OpenText(const SourceFile& file, ImportMonitor& monitor) {
   PF_ASSIGN_OR_RETURN(auto reader, Open(file, monitor));
   return std::make_unique<TextReader>(std::move(reader));
+}
+
+namespace {
+
+uint64_t TimesOrMost(uint64_t a, uint64_t b) {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  return b != 0 && a > kMost / b ? kMost : a * b;
+}
+
+}  // namespace
+
+UnpackBound::UnpackBound(uint64_t packed_bytes, const ImportLimits& limits)
+    : packed_(packed_bytes),
+      most_expansion_(limits.most_expansion),
+      harmless_(limits.harmless_unpacked_bytes),
+      most_(std::max(TimesOrMost(packed_bytes, limits.most_expansion), harmless_)) {}
+
+absl::Status UnpackBound::Add(std::size_t bytes) {
+  unpacked_ += bytes;
+  if (unpacked_ <= most_) return absl::OkStatus();
+  return WithReason(absl::ResourceExhaustedError(
+                        absl::StrCat("unpacks to more than ", most_, " bytes, of ", packed_,
+                                     " packed ones; accepted: ", harmless_, ", or ", most_expansion_,
+                                     " times the packed ones where that is more. If it is meant, unpack it or write it "
+                                     "uncompressed, and import that")),
+                    kUnpacksTooFar, {{"packed_bytes", absl::StrCat(packed_)}, {"most_bytes", absl::StrCat(most_)}});
 }
 
 }  // namespace permafrost::data

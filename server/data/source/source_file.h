@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/descriptor.h"
-#include "data/source/import_monitor.h"
+#include "base/file.h"
+#include "data/source/import_options.h"
 
 namespace permafrost::data {
 
@@ -66,7 +66,7 @@ class SourceReader {
   static absl::StatusOr<std::unique_ptr<SourceReader>> OpenText(const SourceFile& file, ImportMonitor& monitor);
   virtual ~SourceReader() = default;
   // Up to `capacity` bytes of text; 0 at the end. Errors, without the file's name: InvalidArgument for a truncated or
-  // corrupt gzip or zstd, ResourceExhausted for one that unpacks too far (unpack_bound.h), Cancelled, or what
+  // corrupt gzip or zstd, ResourceExhausted for one that unpacks too far, Cancelled, or what
   // the system says, which is transient.
   virtual absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) = 0;
   // Passes over `bytes`, of which there must be as many; without reading them where the file is plain.
@@ -77,6 +77,24 @@ class SourceReader {
  protected:
   // "cannot ACTION: reason", transient, of an errno.
   static absl::Status SystemFault(int error, std::string_view action);
+};
+
+// Bounds what a packed file may unpack to: a gzip of one line again and again is a thousandth of its text, and a zstd
+// less. Threads: one at a time.
+
+// The reason of the error below; its metadata: `packed_bytes`, `most_bytes`.
+inline constexpr char kUnpacksTooFar[] = "UNPACKS_TOO_FAR";
+
+class UnpackBound {
+ public:
+  // Bounds what `packed_bytes`, as they lie on disk, may unpack to.
+  UnpackBound(uint64_t packed_bytes, const ImportLimits& limits);
+  // `bytes` more have come out. ResourceExhausted once they are too many; it names no file.
+  absl::Status Add(std::size_t bytes);
+
+ private:
+  const uint64_t packed_, most_expansion_, harmless_, most_;
+  uint64_t unpacked_ = 0;
 };
 
 }  // namespace permafrost::data

@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "base/status.h"
-#include "data/source/unpack_bound.h"
+#include "data/source/source_file.h"
 
 namespace permafrost::data {
 namespace {

@@ -9,10 +9,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "base/hash.h"
 
 namespace permafrost::data {
 
@@ -62,6 +64,57 @@ class BlockGuard {
   const std::unique_ptr<std::atomic<uint8_t>[]> states_;
   mutable absl::Mutex mu_;
   mutable absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// The checksums of one section's blocks, taken while the section is written.
+// Threads: one at a time.
+class BlockHashes {
+ public:
+  // The bytes of a block from here on; called at a section's begin.
+  void set_block_bytes(uint64_t bytes) { block_bytes_ = bytes; }
+  // The section's next bytes.
+  void Update(std::span<const std::byte> bytes);
+  // XXH3-64 of each block since the last call, the last block being shorter; begins anew.
+  std::vector<uint64_t> Take();
+
+ private:
+  uint64_t block_bytes_ = BlockGuard::kBlockBytes;
+  StreamHash partial_;
+  uint64_t partial_bytes_ = 0;
+  std::vector<uint64_t> hashes_;
+};
+
+// The values of one section as they lie in the mapping, to be touched before they are read.
+// Threads: all methods are safe anywhere. A view: valid while the store that gave it out is open.
+template <class T>
+class Column {
+ public:
+  Column() = default;  // absent
+  // `guard`: of exactly these values; nullptr where nothing needs verification (memory, tests).
+  explicit Column(std::span<const T> values, const BlockGuard* guard = nullptr) : values_(values), guard_(guard) {}
+
+  uint64_t size() const { return values_.size(); }
+  bool empty() const { return values_.empty(); }
+  // Read only what a Touch allowed.
+  const T* data() const { return values_.data(); }
+  const T& operator[](uint64_t i) const { return values_[i]; }
+
+  // Verifies values [begin, end), end <= size(), as far as nobody did before. False: some are damaged, and must not be
+  // taken for true.
+  bool Touch(uint64_t begin, uint64_t end) const {
+    return guard_ == nullptr || guard_->Touch(begin * sizeof(T), end * sizeof(T));
+  }
+  // The mapped bytes that a Touch and a reading of [begin, end) will need.
+  std::span<const std::byte> Reads(uint64_t begin, uint64_t end) const {
+    BlockGuard::Range range{begin * sizeof(T), end * sizeof(T)};
+    if (guard_ != nullptr) range = guard_->Reads(range.begin, range.end);
+    return std::as_bytes(values_).subspan(range.begin, range.end - range.begin);
+  }
+  absl::Status status() const { return guard_ == nullptr ? absl::OkStatus() : guard_->status(); }
+
+ private:
+  std::span<const T> values_;
+  const BlockGuard* guard_ = nullptr;
 };
 
 }  // namespace permafrost::data

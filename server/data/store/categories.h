@@ -1,13 +1,11 @@
-// These tables tell what the categories of a dataset's columns stand for in its source. A label of -1 and one of 7 may
-// both be category 0 of their datasets. Weights keep the tables of the dataset that they were trained on, so that
-// another one is read by the source's values.
-// Threads: value types and pure functions.
+// Tells what the categories of a dataset stand for in its source, and reads those of one dataset as another's.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +13,11 @@
 #include "data/store/types.h"
 
 namespace permafrost::data {
+
+// These tables tell what the categories of a dataset's columns stand for in its source. A label of -1 and one of 7 may
+// both be category 0 of their datasets. Weights keep the tables of the dataset that they were trained on, so that
+// another one is read by the source's values.
+// Threads: value types and pure functions.
 
 // More different values than this are no categories, and are not kept.
 inline constexpr int64_t kMaxCategoryValues = 1'000'000;
@@ -79,5 +82,38 @@ std::vector<CategorySummary> Summarize(const FeatureCategories& features);
 std::string CategoriesToJson(const Categories& categories);
 // Errors: DataLoss naming what is missing, of another type or out of order.
 absl::StatusOr<Categories> CategoriesFromJson(std::string_view text);
+
+// Reads the categories of one dataset's column as those of another's, by the source's values.
+// Threads: values; const methods are safe anywhere.
+class CategoryMap {
+ public:
+  // Leaves every category as it stands.
+  CategoryMap() = default;
+  // From `own` to `known`; neither has too many values.
+  CategoryMap(const CategoryTable& own, const CategoryTable& known);
+
+  // True if every category that occurs stays what it is.
+  bool as_they_stand() const { return as_they_stand_; }
+  // Values of `own` that `known` has not, rising.
+  const std::vector<int64_t>& unknown_values() const { return unknown_values_; }
+  // The category of all of them, and of what cannot be: one more than the last one of `known`.
+  int64_t unknown() const { return unknown_; }
+  int64_t To(int64_t category) const {
+    if (as_they_stand_) return category;
+    if (sparse_.empty()) {
+      return category >= 0 && category < static_cast<int64_t>(dense_.size()) ? dense_[static_cast<size_t>(category)]
+                                                                             : unknown_;
+    }
+    const auto found = sparse_.find(category);
+    return found == sparse_.end() ? unknown_ : found->second;
+  }
+
+ private:
+  bool as_they_stand_ = true;
+  int64_t unknown_ = 0;
+  std::vector<int64_t> unknown_values_;
+  std::vector<int64_t> dense_;                   // by own category, where those are few
+  std::unordered_map<int64_t, int64_t> sparse_;  // else of those that occur
+};
 
 }  // namespace permafrost::data

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/status.h"
-#include "data/store/to_float.h"
+#include "data/store/float_conversion.h"
 
 namespace permafrost::data {
 namespace {

@@ -13,9 +13,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "base/enum_names.h"
+#include "base/string_view.h"
 #include "data/store/row_groups.h"
+#include "data/store/types.h"
 
 namespace permafrost::data {
 
@@ -209,6 +216,51 @@ static_assert(sizeof(FileHeader) + kSectionKinds * sizeof(SectionEntry) <= kFirs
 constexpr uint64_t AlignSection(uint64_t offset, uint32_t block_bytes) {
   const uint64_t alignment = block_bytes == kPageBytes ? kPageBytes : kSectionAlignment;
   return (offset + alignment - 1) / alignment * alignment;
+}
+
+// Translates between the types of features in a store (ElementType) and to its users (DataType). Threads: pure.
+inline constexpr std::array<std::pair<DataType, ElementType>, 7> kFeatureTypes{{
+    {DataType::kInt32, ElementType::kInt32},
+    {DataType::kFloat32, ElementType::kFloat32},
+    {DataType::kFloat16, ElementType::kFloat16},
+    {DataType::kBfloat16, ElementType::kBfloat16},
+    {DataType::kUint8, ElementType::kUint8},
+    {DataType::kInt64, ElementType::kInt64},
+    {DataType::kInt8, ElementType::kInt8},
+}};
+
+// kNone for what features are not made of.
+constexpr DataType DataTypeOf(ElementType type) {
+  for (const auto& [data, element] : kFeatureTypes) {
+    if (element == type) return data;
+  }
+  return DataType::kNone;
+}
+// The element type of a dense type; kBytes for kNone and kSparse.
+constexpr ElementType ElementTypeOf(DataType type) {
+  for (const auto& [data, element] : kFeatureTypes) {
+    if (data == type) return element;
+  }
+  return ElementType::kBytes;
+}
+// 0 for kNone and kSparse.
+constexpr uint64_t ElementBytes(DataType type) {
+  for (const auto& [data, element] : kFeatureTypes) {
+    if (data == type) return ElementBytes(element);
+  }
+  return 0;
+}
+
+// Errors of a store's reader that say what does not add up. Threads: pure.
+
+// "field: is A, expected B".
+template <class A, class B>
+absl::Status Mismatch(std::string_view field, const A& is, const B& expected) {
+  return absl::DataLossError(absl::StrCat(AbslView(field), ": is ", is, ", expected ", expected));
+}
+
+inline std::string SectionField(SectionKind kind, std::string_view field) {
+  return absl::StrCat("section ", AbslView(kSectionNames.Name(kind)), ": ", AbslView(field));
 }
 
 }  // namespace permafrost::data

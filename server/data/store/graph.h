@@ -17,10 +17,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/store/block_guard.h"
 #include "data/store/categories.h"
-#include "data/store/category_map.h"
-#include "data/store/column.h"
-#include "data/store/element_type.h"
+#include "data/store/format.h"
 #include "data/store/row_groups.h"
 #include "data/store/types.h"
 
@@ -195,5 +194,18 @@ class Graph {
   // Dense node features; nullopt where there are none, or an older store has no checksum for each page.
   virtual std::optional<StoredRows> stored_features() const { return std::nullopt; }
 };
+
+// Feature rows of a large graph, read in order rather than by a sample.
+// Threads: safe anywhere.
+
+// Rows [begin, end) as float32 into out[(end - begin) * width]. Errors: DataLoss.
+absl::Status ReadRows(const DenseFeatures& features, uint64_t begin, uint64_t end, float* out);
+
+struct SparseRows {
+  std::vector<int64_t> offsets;   // [rows + 1], beginning at 0
+  std::vector<uint32_t> columns;  // < width
+  std::vector<float> values;      // empty: all are 1
+};
+absl::StatusOr<SparseRows> ReadRows(const SparseFeatures& features, uint64_t begin, uint64_t end);
 
 }  // namespace permafrost::data

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "data/store/derived_graph.h"
+#include "data/store/derived_store.h"
 
 namespace permafrost::data {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/store/store_error.h"
+#include "data/store/format.h"
 
 namespace permafrost::data {
 namespace {

@@ -9,8 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "data/store/derived_graph.h"
-#include "data/store/derived_set.h"
+#include "data/store/derived_store.h"
 #include "data/store/edge_rows.h"
 
 namespace permafrost::data {

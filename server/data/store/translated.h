@@ -11,7 +11,6 @@
 
 #include "absl/status/statusor.h"
 #include "data/store/categories.h"
-#include "data/store/category_map.h"
 #include "data/store/graph.h"
 #include "data/store/graph_set.h"
 

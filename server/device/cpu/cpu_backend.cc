@@ -3,8 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "base/memory_limit.h"
-#include "base/resident_memory.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "device/cpu/capture.h"
 #include "device/cpu/storage.h"

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "device/cpu/tape.h"
 #include "device/cpu/tape_compare.h"
-#include "graphcache/size_sum.h"
+#include "graphcache/census.h"
 
 namespace permafrost::device {
 

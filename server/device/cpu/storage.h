@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "base/storage_use.h"
+#include "base/device.h"
 
 namespace permafrost::device {
 

@@ -12,7 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "base/resident_memory.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "device/cuda/cuda_driver.h"
 #include "device/cuda/cuda_module.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/device_state.h"
+#include "base/device.h"
 
 namespace permafrost::device {
 

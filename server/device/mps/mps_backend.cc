@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "base/resident_memory.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "device/mps/autorelease_pool.h"
 #include "device/mps/driver_threshold.h"

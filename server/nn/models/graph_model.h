@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/mode.h"
+#include "base/step.h"
 #include "nn/models/encoder_input.h"
 #include "nn/models/graph_set_batch.h"
 #include "nn/tensor_set.h"

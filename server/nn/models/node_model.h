@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/mode.h"
+#include "base/step.h"
 #include "nn/models/encoder_input.h"
 #include "nn/models/node_block.h"
 #include "nn/tensor_set.h"

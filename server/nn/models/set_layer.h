@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/mode.h"
+#include "base/step.h"
 #include "nn/models/convolution.h"
 #include "nn/models/graph_model.h"
 #include "nn/ops/gine_layer.h"

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/prefetch.h"
+#include "base/buffer.h"
 #include "nn/kernels/skip_gram.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"

@@ -1,5 +1,5 @@
 // What batches hold of their edges, against the rows of the store.
-#include "data/batching/edge_gather.h"
+#include "data/batching/row_gather.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/batching/padded_rows.h"
+#include "data/batching/row_gather.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

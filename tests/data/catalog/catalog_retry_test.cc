@@ -11,7 +11,6 @@
 #include <variant>
 
 #include "absl/time/clock.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "data/catalog/catalog.h"

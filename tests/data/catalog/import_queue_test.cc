@@ -1,4 +1,4 @@
-#include "data/catalog/import_queue.h"
+#include "data/catalog/import_record.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,6 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/mapped_file.h"
 #include "base/monotonic.h"

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "data/import/feature_rows.h"
 #include "data/import/import.h"
 #include "data/import/tu_sets.h"
-#include "data/import/value_sets.h"
 #include "data/store/dataset.h"
 #include "temp_dir.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "data/graph_folder.h"
-#include "data/import/edge_list_import.h"
+#include "data/import/importer.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "data/batching/block_batch.h"
 #include "data/graph_folder.h"
-#include "data/store/feature_rows_reader.h"
+#include "data/store/graph.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {

@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 #include "data/graph_folder.h"
-#include "data/import/edge_symmetry.h"
+#include "data/import/graph_edges.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {

@@ -1,5 +1,5 @@
 // Links that a source divides, in both layouts that take them.
-#include "data/import/link_files.h"
+#include "data/import/split_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

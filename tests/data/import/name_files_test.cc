@@ -1,4 +1,4 @@
-#include "data/import/name_files.h"
+#include "data/import/node_ids.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/import/node_order.h"
+#include "data/import/renumbering.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "data/import/row_spool.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {

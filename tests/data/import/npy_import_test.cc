@@ -1,4 +1,4 @@
-#include "data/import/npy_import.h"
+#include "data/import/importer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

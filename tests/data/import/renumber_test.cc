@@ -19,7 +19,7 @@
 #include "base/string_view.h"
 #include "data/graph_folder.h"
 #include "data/sampling/sample_query.h"
-#include "data/store/element_type.h"
+#include "data/store/format.h"
 #include "data/store/node_names.h"
 #include "temp_dir.h"
 

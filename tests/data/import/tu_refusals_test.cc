@@ -1,5 +1,5 @@
 // What of a TUDataset is refused, each in one line.
-#include "data/import/tu_import.h"
+#include "data/import/importer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/rows/expected_draws.h"
+#include "data/rows/use_schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/rows/read_plan.h"
+#include "data/rows/row_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/sampling/deal.h"
+#include "data/sampling/epoch_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,9 +9,9 @@
 
 #include "base/status.h"
 #include "data/memory_graph.h"
-#include "data/sampling/disjoint_rows.h"
-#include "data/sampling/exclude_edges.h"
+#include "data/sampling/link_sampling.h"
 #include "data/sampling/neighbor_sampler.h"
+#include "data/sampling/row_table.h"
 
 namespace permafrost::data {
 namespace {

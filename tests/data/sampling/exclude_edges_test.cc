@@ -1,4 +1,4 @@
-#include "data/sampling/exclude_edges.h"
+#include "data/sampling/link_sampling.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/sampling/fan_out.h"
+#include "data/sampling/edge_draw.h"
 
 #include <gtest/gtest.h>
 

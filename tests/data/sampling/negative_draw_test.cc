@@ -1,4 +1,4 @@
-#include "data/sampling/negative_draw.h"
+#include "data/sampling/link_sampling.h"
 
 #include <gtest/gtest.h>
 

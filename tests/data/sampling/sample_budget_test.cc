@@ -1,5 +1,5 @@
 // Samples within a bound on their rows and edges.
-#include "data/sampling/sample_budget.h"
+#include "data/sampling/neighbor_sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,6 @@
 
 #include "base/status.h"
 #include "data/memory_graph.h"
-#include "data/sampling/neighbor_sampler.h"
 
 namespace permafrost::data {
 namespace {

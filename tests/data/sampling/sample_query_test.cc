@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "data/memory_graph.h"
-#include "data/sampling/seed_times.h"
+#include "data/sampling/edge_draw.h"
 
 namespace permafrost::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/source/cell_number.h"
+#include "data/source/csv_rows.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <thread>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 
 #ifdef __linux__
 #include <linux/filter.h>

@@ -1,4 +1,4 @@
-#include "data/source/format_options.h"
+#include "data/source/import_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

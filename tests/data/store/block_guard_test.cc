@@ -11,9 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "data/store/block_hashes.h"
-#include "data/store/column.h"
-
 namespace permafrost::data {
 namespace {
 

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "data/store/category_map.h"
 
 namespace permafrost::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/store/featured_graph.h"
+#include "data/store/made_features.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/store/feature_rows_reader.h"
+#include "data/store/graph.h"
 
 namespace permafrost::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/store/featured_set.h"
+#include "data/store/made_features.h"
 
 #include <gtest/gtest.h>
 

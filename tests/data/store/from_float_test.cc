@@ -1,4 +1,4 @@
-#include "data/store/from_float.h"
+#include "data/store/float_conversion.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "base/random.h"
-#include "data/store/to_float.h"
 
 namespace permafrost::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/store/graph_set_writer.h"
+#include "data/store/store_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/store/graph_writer.h"
+#include "data/store/store_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

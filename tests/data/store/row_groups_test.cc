@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "data/graph_fixture.h"
-#include "data/store/feature_rows_reader.h"
+#include "data/store/graph.h"
 #include "data/store_image.h"
 #include "temp_dir.h"
 

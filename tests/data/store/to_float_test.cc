@@ -1,4 +1,4 @@
-#include "data/store/to_float.h"
+#include "data/store/float_conversion.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,60 @@
+
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "data/store/types.h"
+
+namespace permafrost::data {
+
+// Rows of any stored type as float32.
+// Threads: pure functions.
+
+// The value of an IEEE half. Both branches are computed, so that the loop vectorises. Source: Maratyszcza's FP16
+// library, fp16_ieee_to_fp32_value.
+inline float HalfToFloat(uint16_t half) {
+  const uint32_t word = uint32_t{half} << 16;
+  const uint32_t sign = word & 0x80000000u, twice = word + word;
+  const float normal = std::bit_cast<float>((twice >> 4) + (uint32_t{0xE0} << 23)) * 0x1p-112f;
+  const float subnormal = std::bit_cast<float>((twice >> 17) | (uint32_t{126} << 23)) - 0.5f;
+  const uint32_t bits =
+      twice < (uint32_t{1} << 27) ? std::bit_cast<uint32_t>(subnormal) : std::bit_cast<uint32_t>(normal);
+  return std::bit_cast<float>(sign | bits);
+}
+
+inline float Bfloat16ToFloat(uint16_t value) { return std::bit_cast<float>(uint32_t{value} << 16); }
+
+// Writes `count` values of `type` from `bytes`, which need no alignment, to `out`. Integers beyond 2^24 are rounded.
+// scales: of kInt8, [count], by which the values are multiplied; of other types not read.
+void ToFloat(DataType type, const std::byte* bytes, int64_t count, float* out, const float* scales = nullptr);
+// Adds them to sums[0..count-1].
+void AddAsFloat(DataType type, const std::byte* bytes, int64_t count, float* sums, const float* scales = nullptr);
+
+// Floats as the nearest narrower ones, ties to even. Values that are too large become infinite; NaN stays NaN.
+// Threads: pure functions.
+
+// The bits of an IEEE half. Source: Maratyszcza's FP16 library, fp16_ieee_from_fp32_value.
+inline uint16_t FloatToHalf(float value) {
+  const auto word = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = word & 0x80000000u, twice = word + word;
+  constexpr uint32_t kInfinityTwice = 0xff000000u, kLeastBias = 0x71000000u;
+  // Rounds where the addition below aligns the bits that stay; what is too large becomes infinite before.
+  const float base = (std::fabs(value) * 0x1p112f) * 0x1p-110f;
+  const uint32_t bias = (twice & kInfinityTwice) < kLeastBias ? kLeastBias : twice & kInfinityTwice;
+  const auto bits = std::bit_cast<uint32_t>(std::bit_cast<float>((bias >> 1) + 0x07800000u) + base);
+  const uint32_t rounded = ((bits >> 13) & 0x7c00u) + (bits & 0xfffu);
+  return static_cast<uint16_t>(sign >> 16 | (twice > kInfinityTwice ? 0x7e00u : rounded));
+}
+
+inline uint16_t FloatToBfloat16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  constexpr uint32_t kQuiet = 0x40;
+  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | kQuiet);
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+}  // namespace permafrost::data
