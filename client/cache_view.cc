@@ -11,8 +11,8 @@
 #include "base/string_view.h"
 #include "client/explain_view.h"
 #include "client/format.h"
-#include "client/table.h"
-#include "client/wire_time.h"
+#include "client/style.h"
+#include "client/time_text.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {

@@ -4,7 +4,7 @@
 
 namespace permafrost::client {
 
-// Returns the exit code (exit_code.h).
+// Returns the exit code (failure.h).
 int Main(int argc, char** argv);
 
 }  // namespace permafrost::client

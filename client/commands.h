@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/time/time.h"
 #include "client/session.h"
 #include "google/protobuf/descriptor.h"
 #include "permafrost/v1/enum_text.h"
@@ -26,7 +27,7 @@ void AddServerCommands(CLI::App& app, Command& chosen);
 void AddContextCommands(CLI::App& app, Command& chosen);
 void AddCompletionCommands(CLI::App& app, Command& chosen);
 
-// Parts of `job`, each in its own file.
+// Parts of `job`.
 void AddJobSubmit(CLI::App& job, Command& chosen);
 void AddJobSweep(CLI::App& job, Command& chosen);
 void AddJobWatch(CLI::App& job, Command& chosen);
@@ -38,20 +39,23 @@ void AddJobVerbs(CLI::App& job, Command& chosen);
 void AddJobWait(CLI::App& job, Command& chosen);
 void AddJobCompare(CLI::App& job, Command& chosen);
 void AddJobReport(CLI::App& job, Command& chosen);
+// Draws the job's progress, prints each finished epoch and the result. `id` is with or without `jobs/`.
+// `reconnect`: how long a server that goes away is waited for.
+ExitCode WatchJob(Session& session, const std::string& id, absl::Duration reconnect);
 
-// Parts of `server`, each in its own file.
+// Parts of `server`.
 void AddTokenCommands(CLI::App& server, Command& chosen);
 void AddServerHealthCommand(CLI::App& server, Command& chosen);
 void AddServerBackupCommand(CLI::App& server, Command& chosen);
 void AddServerClockCommand(CLI::App& server, Command& chosen);
 
-// Parts of `dataset`, each in its own file.
+// Parts of `dataset`.
 void AddDatasetImport(CLI::App& dataset, Command& chosen);
 void AddDatasetVerify(CLI::App& dataset, Command& chosen);
 void AddDatasetSample(CLI::App& dataset, Command& chosen);
 void AddDatasetPlan(CLI::App& dataset, Command& chosen);
 
-// Parts of `cache`, each in its own file.
+// Parts of `cache`.
 void AddCacheCensus(CLI::App& cache, Command& chosen);
 void AddCachePlan(CLI::App& cache, Command& chosen);
 void AddCacheWatch(CLI::App& cache, Command& chosen);

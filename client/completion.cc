@@ -1,10 +1,12 @@
-#include "client/completion.h"
+// Shell completions, made of the command line's own tree: what it has, they have.
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -246,8 +248,7 @@ std::string CaseBody(const CaseTables& tables) {
       "  fi\n");
 }
 
-}  // namespace
-
+// Scripts that a shell reads, made of the whole program.
 std::string BashCompletion(const CLI::App& app) {
   return absl::StrCat(
       "# bash completion of permafrost. Try it with: source <(permafrost completion bash)\n"
@@ -355,6 +356,8 @@ std::string FishCompletion(const CLI::App& app) {
   }
   return out;
 }
+
+}  // namespace
 
 void AddCompletionCommands(CLI::App& app, Command& chosen) {
   CLI::App* completion =

@@ -9,7 +9,7 @@
 #include "client/commands.h"
 #include "client/contexts.h"
 #include "client/format.h"
-#include "client/table.h"
+#include "client/style.h"
 #include "nlohmann/json.hpp"
 
 namespace permafrost::client {

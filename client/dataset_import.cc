@@ -8,12 +8,11 @@
 #include "base/monotonic.h"
 #include "client/commands.h"
 #include "client/dataset_view.h"
-#include "client/defaults.h"
 #include "client/follow.h"
 #include "client/format.h"
 #include "client/job_create.h"
 #include "client/progress.h"
-#include "client/request_size.h"
+#include "client/spec_rows.h"
 #include "data/source/import_options.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 

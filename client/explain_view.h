@@ -5,7 +5,6 @@
 #include <string>
 
 #include "client/style.h"
-#include "client/table.h"
 #include "permafrost/v1/graph_cache.pb.h"
 
 namespace permafrost::client {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/string_view.h"
 
@@ -144,6 +146,11 @@ std::string_view CacheJob(std::string_view name) {
   absl::string_view job = AbslView(StripCollection("jobs", name));
   absl::ConsumeSuffix(&job, AbslView(kGraphCache));
   return StdView(job);
+}
+
+std::string LabelsText(const WireLabels& labels) {
+  const std::map<std::string, std::string> by_key(labels.begin(), labels.end());
+  return absl::StrJoin(by_key, ", ", absl::PairFormatter("="));
 }
 
 }  // namespace permafrost::client

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
+#include "google/protobuf/map.h"
 
 namespace permafrost::client {
 
@@ -46,5 +47,9 @@ std::string WithCollection(std::string_view collection, std::string_view name);
 // "x", "jobs/x" or "jobs/x/graphCache" -> "jobs/x/graphCache", and the "x" of it.
 std::string CacheName(std::string_view name);
 std::string_view CacheJob(std::string_view name);
+
+using WireLabels = google::protobuf::Map<std::string, std::string>;
+// "stage=test, team=gnn", by key.
+std::string LabelsText(const WireLabels& labels);
 
 }  // namespace permafrost::client

@@ -1,15 +1,196 @@
 // `permafrost job compare`. Here and not in the server: all that it shows is in the jobs as GetJob gives them.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/commands.h"
-#include "client/compare_view.h"
 #include "client/format.h"
+#include "client/job_view.h"
+#include "client/message_fields.h"
+#include "client/style.h"
+#include "nlohmann/json.hpp"
 #include "permafrost/v1/job.grpc.pb.h"
+#include "permafrost/v1/job.pb.h"
 
 namespace permafrost::client {
 namespace {
+
+// A value of each job, in the jobs' order; nullopt: a job has none.
+struct DifferingField {
+  std::string name;  // "optimizer.learning_rate"
+  std::vector<std::optional<std::string>> values;
+};
+struct ComparedNumber {
+  std::string name;  // "test MAE, best epoch"
+  std::vector<std::optional<double>> values;
+};
+
+using NamedTexts = std::vector<std::pair<std::string, std::string>>;
+
+NamedTexts DescriptionOf(const v1::Job& job) {
+  NamedTexts fields = MessageFields(job.spec());
+  const std::map<std::string, std::string> labels(job.labels().begin(), job.labels().end());
+  for (const auto& [key, value] : labels) fields.emplace_back(absl::StrCat("labels.", key), value);
+  return fields;
+}
+
+std::optional<std::string> Find(const NamedTexts& fields, const std::string& name) {
+  const auto found = std::ranges::find(fields, name, &NamedTexts::value_type::first);
+  return found == fields.end() ? std::nullopt : std::optional(found->second);
+}
+
+using NumberOf = std::function<std::optional<double>(const v1::Job&)>;
+
+NumberOf OfLastEpoch(double (v1::EpochMetrics::*value)() const) {
+  return [value](const v1::Job& job) -> std::optional<double> {
+    if (job.epochs().empty()) return std::nullopt;
+    return (*job.epochs().rbegin().*value)();
+  };
+}
+
+NumberOf OfResult(const std::function<double(const v1::JobResult&)>& value) {
+  return [value](const v1::Job& job) -> std::optional<double> {
+    if (!job.has_result()) return std::nullopt;
+    return value(job.result());
+  };
+}
+
+using MetricValues = google::protobuf::RepeatedPtrField<v1::MetricValue>;
+
+std::optional<double> MetricIn(const MetricValues& values, v1::Metric metric) {
+  const auto found = std::ranges::find_if(values, [metric](const auto& v) { return v.metric() == metric; });
+  return found == values.end() ? std::nullopt : std::optional(found->value());
+}
+
+NumberOf OfMetric(const MetricValues& (v1::JobResult::*values)() const, v1::Metric metric) {
+  return [values, metric](const v1::Job& job) -> std::optional<double> {
+    return job.has_result() ? MetricIn((job.result().*values)(), metric) : std::nullopt;
+  };
+}
+
+// The metrics that any job reports, in the order in which they come up.
+std::vector<v1::Metric> MetricsOf(const std::vector<v1::Job>& jobs) {
+  std::vector<v1::Metric> metrics;
+  const auto add = [&metrics](const MetricValues& values) {
+    for (const v1::MetricValue& value : values) {
+      if (std::ranges::find(metrics, value.metric()) == metrics.end()) metrics.push_back(value.metric());
+    }
+  };
+  for (const v1::Job& job : jobs) {
+    add(job.result().best_valid_metrics());
+    if (!job.epochs().empty()) add(job.epochs().rbegin()->valid_metrics());
+  }
+  return metrics;
+}
+
+// Returns the differing fields of the specs and labels ("labels.team"), in the contract's order.
+std::vector<DifferingField> DifferencesOf(const std::vector<v1::Job>& jobs) {
+  std::vector<NamedTexts> all;
+  all.reserve(jobs.size());
+  std::vector<std::string> names;
+  for (const v1::Job& job : jobs) {
+    all.push_back(DescriptionOf(job));
+    for (const auto& [name, value] : all.back()) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  std::vector<DifferingField> differences;
+  for (const std::string& name : names) {
+    DifferingField field{.name = name, .values = {}};
+    field.values.reserve(all.size());
+    for (const NamedTexts& fields : all) field.values.push_back(Find(fields, name));
+    const auto differs = [&field](const auto& value) { return value != field.values.front(); };
+    if (std::ranges::any_of(field.values, differs)) differences.push_back(std::move(field));
+  }
+  return differences;
+}
+
+// Returns the numbers that at least one job has: losses, metrics, sizes and times.
+std::vector<ComparedNumber> NumbersOf(const std::vector<v1::Job>& jobs) {
+  std::vector<std::pair<std::string, NumberOf>> rows{
+      {"epochs done", [](const v1::Job& job) { return static_cast<double>(job.epochs_size()); }},
+      {"best epoch", OfResult([](const auto& r) { return static_cast<double>(r.best_epoch()); })},
+      {"train loss, last epoch", OfLastEpoch(&v1::EpochMetrics::train_loss)},
+      {"valid loss, last epoch", OfLastEpoch(&v1::EpochMetrics::valid_loss)},
+      {"test loss, best epoch", OfResult(&v1::JobResult::best_test_loss)}};
+  for (const v1::Metric metric : MetricsOf(jobs)) {
+    const std::string name = MetricName(metric);
+    rows.emplace_back(absl::StrCat("valid ", name, ", last epoch"), [metric](const v1::Job& job) {
+      return job.epochs().empty() ? std::nullopt : MetricIn(job.epochs().rbegin()->valid_metrics(), metric);
+    });
+    rows.emplace_back(absl::StrCat("valid ", name, ", best epoch"),
+                      OfMetric(&v1::JobResult::best_valid_metrics, metric));
+    rows.emplace_back(absl::StrCat("test ", name, ", best epoch"), OfMetric(&v1::JobResult::best_test_metrics, metric));
+    rows.emplace_back(absl::StrCat("test ", name, ", last epoch"),
+                      OfMetric(&v1::JobResult::final_test_metrics, metric));
+  }
+  rows.emplace_back("parameters", OfResult([](const auto& r) { return static_cast<double>(r.num_parameters()); }));
+  rows.emplace_back("step, ms", OfResult(&v1::JobResult::mean_step_milliseconds));
+  rows.emplace_back("train time, s", OfResult(&v1::JobResult::train_seconds));
+  rows.emplace_back("graphs, nodes or links/s", OfLastEpoch(&v1::EpochMetrics::graphs_per_second));
+
+  std::vector<ComparedNumber> numbers;
+  for (const auto& [name, of] : rows) {
+    ComparedNumber number{.name = name, .values = {}};
+    number.values.reserve(jobs.size());
+    for (const v1::Job& job : jobs) number.values.push_back(of(job));
+    const auto is_there = [](const auto& value) { return value.has_value(); };
+    if (std::ranges::any_of(number.values, is_there)) numbers.push_back(std::move(number));
+  }
+  return numbers;
+}
+
+// One table: a column a job, rows of its state, of what differs, and of the numbers.
+std::string RenderComparison(const std::vector<v1::Job>& jobs, const RenderStyle& style) {
+  std::vector<Column> columns{{"JOB"}};
+  std::vector<Cell> states{"state"};
+  for (const v1::Job& job : jobs) {
+    columns.push_back({OneLine(StripCollection("jobs", job.name())), Align::kRight});
+    states.emplace_back(StateName(job.state()));
+  }
+  std::vector<std::vector<Cell>> rows{std::move(states)};
+  for (const DifferingField& field : DifferencesOf(jobs)) {
+    std::vector<Cell> row{field.name};
+    for (const auto& value : field.values) row.emplace_back(value ? OneLine(*value) : kNothing);
+    rows.push_back(std::move(row));
+  }
+  for (const ComparedNumber& number : NumbersOf(jobs)) {
+    std::vector<Cell> row{number.name};
+    for (const auto& value : number.values) {
+      const bool whole = value && std::abs(*value) < 1e15 && std::floor(*value) == *value;
+      row.emplace_back(!value ? kNothing : whole ? CountText(static_cast<int64_t>(*value)) : MetricText(*value));
+    }
+    rows.push_back(std::move(row));
+  }
+  return RenderTable(columns, rows, style);
+}
+
+// The same as one line of JSON.
+std::string ComparisonToJson(const std::vector<v1::Job>& jobs) {
+  using Json = nlohmann::ordered_json;
+  Json out{{"jobs", Json::array()}};
+  for (const v1::Job& job : jobs) out["jobs"].push_back({{"name", job.name()}, {"state", StateName(job.state())}});
+  out["differences"] = Json::object();
+  for (const DifferingField& field : DifferencesOf(jobs)) {
+    auto& values = out["differences"][field.name] = Json::array();
+    for (const auto& value : field.values) values.push_back(value ? Json(*value) : Json());
+  }
+  out["numbers"] = Json::object();
+  for (const ComparedNumber& number : NumbersOf(jobs)) {
+    auto& values = out["numbers"][number.name] = Json::array();
+    // JSON has no NaN.
+    for (const auto& value : number.values) values.push_back(value && std::isfinite(*value) ? Json(*value) : Json());
+  }
+  return absl::StrCat(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "\n");
+}
 
 ExitCode CompareJobs(Session& session, const std::vector<std::string>& ids) {
   const auto stub = v1::JobService::NewStub(session.channel());

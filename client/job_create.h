@@ -1,4 +1,4 @@
-// Calls that change something, safely against lost answers.
+// Calls that change something: safe against lost answers, and refused here where they are too large for a server.
 // Threads: the caller's.
 #pragma once
 
@@ -7,6 +7,8 @@
 #include <string>
 
 #include "client/session.h"
+#include "google/protobuf/message.h"
+#include "grpcpp/support/status.h"
 #include "permafrost/v1/job.pb.h"
 
 namespace permafrost::client {
@@ -22,5 +24,13 @@ grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(gr
 
 // The request ID makes a second attempt safe even where the first one's answer was lost.
 grpc::Status CreateJob(Session& session, const v1::CreateJobRequest& request, v1::Job& job);
+
+// Bytes of a request, as the server takes it.
+inline constexpr size_t kMaxRequestBytes = size_t{1} << 20;
+
+// Ok for a request that a server takes; else RESOURCE_EXHAUSTED with the field that takes the most of it:
+// "spec.labels: 2000004 bytes, and a request has room for 1048576 in all". A server alone cannot tell the field: it
+// refuses such a message unread.
+grpc::Status CheckRequestSize(const google::protobuf::Message& request);
 
 }  // namespace permafrost::client

@@ -1,5 +1,7 @@
 #include "client/job_flags.h"
 
+#include <set>
+
 #include "absl/strings/str_cat.h"
 #include "client/format.h"
 #include "client/spec_file.h"
@@ -47,6 +49,27 @@ std::string SubjectOf(const v1::JobSpec& spec) {
   const std::string dataset = OneLine(StripCollection("datasets", spec.dataset()));
   if (HasOnlyBudget(spec)) return absl::StrCat(dataset, ", batches of a budget");
   return spec.batch_size() > 0 ? absl::StrCat(dataset, ", batches of ", CountText(spec.batch_size())) : dataset;
+}
+
+void AddLabelOption(CLI::App& command, std::vector<std::string>& labels, const std::string& help) {
+  command.add_option("--label", labels, help)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("KEY=VALUE");
+}
+
+absl::Status ReadLabels(const std::vector<std::string>& texts, WireLabels& labels) {
+  std::set<std::string> seen;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("--label: '", text, "' is no label; accepted: KEY=VALUE"));
+    }
+    const std::string key = text.substr(0, equals);
+    if (!seen.insert(key).second) return absl::InvalidArgumentError(absl::StrCat("--label: ", key, " is given twice"));
+    labels[key] = text.substr(equals + 1);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace permafrost::client

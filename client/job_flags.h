@@ -3,10 +3,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "client/format.h"
 #include "client/session.h"
-#include "client/spec_flags.h"
+#include "client/spec_rows.h"
 #include "permafrost/v1/job.pb.h"
 
 namespace permafrost::client {
@@ -28,5 +31,11 @@ bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& requ
 
 // "zinc, batches of 32": what a plan is of.
 std::string SubjectOf(const v1::JobSpec& spec);
+
+// --label KEY=VALUE, several times.
+void AddLabelOption(CLI::App& command, std::vector<std::string>& labels, const std::string& help);
+// Adds what the option was given. Errors: InvalidArgument for what is not KEY=VALUE and for a key that stands twice;
+// what a key or value may be is the server's to say.
+absl::Status ReadLabels(const std::vector<std::string>& texts, WireLabels& labels);
 
 }  // namespace permafrost::client

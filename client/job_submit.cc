@@ -9,8 +9,6 @@
 #include "client/job_create.h"
 #include "client/job_flags.h"
 #include "client/job_view.h"
-#include "client/job_watch.h"
-#include "client/label_flags.h"
 
 namespace permafrost::client {
 namespace {

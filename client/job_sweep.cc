@@ -15,10 +15,8 @@
 #include "client/job_create.h"
 #include "client/job_flags.h"
 #include "client/job_view.h"
-#include "client/label_flags.h"
 #include "client/progress.h"
-#include "client/sweep_plan.h"
-#include "client/sweep_view.h"
+#include "client/sweep.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
 namespace permafrost::client {

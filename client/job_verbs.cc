@@ -1,4 +1,5 @@
 // `permafrost job pause`, `resume`, `retry`, `update` and `checkpoints`: calls that answer once.
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,17 +9,57 @@
 #include "client/commands.h"
 #include "client/format.h"
 #include "client/job_create.h"
+#include "client/job_flags.h"
 #include "client/job_view.h"
-#include "client/label_flags.h"
-#include "client/limit_flags.h"
-#include "client/request_size.h"
-#include "client/table.h"
-#include "client/wire_time.h"
+#include "client/spec_field.h"
+#include "client/style.h"
+#include "client/time_text.h"
 #include "permafrost/v1/enum_text.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
 namespace permafrost::client {
 namespace {
+
+// The flags of `job update` that bound how long a job may take, of which "none" takes a limit away.
+struct LimitFlags {
+  std::optional<std::string> max_runtime, deadline;
+};
+
+using google::protobuf::FieldDescriptor;
+
+constexpr char kNoLimit[] = "none";
+
+const FieldDescriptor& FieldOf(int number) { return *v1::JobSpec::descriptor()->FindFieldByNumber(number); }
+
+void AddLimit(CLI::App& command, const char* flag, int field, std::optional<std::string>& value, const char* help,
+              const char* type) {
+  const auto check = [field](const std::string& text) -> std::string {
+    const std::string refusal = text == kNoLimit ? "" : RefusalOf(FieldOf(field), text, ',');
+    return refusal.empty() ? "" : absl::StrCat(refusal, ", or ", kNoLimit);
+  };
+  command.add_option(flag, value, help)->check(CLI::Validator(check, ""))->type_name(type);
+}
+
+void ApplyLimit(int number, const std::optional<std::string>& value, v1::UpdateJobRequest& request) {
+  if (!value) return;
+  const FieldDescriptor& field = FieldOf(number);
+  v1::JobSpec& spec = *request.mutable_job()->mutable_spec();
+  if (*value != kNoLimit) SetSpecField({&field}, {*value}, spec);
+  request.mutable_update_mask()->add_paths(absl::StrCat("spec.", field.name()));
+}
+
+void AddLimitFlags(CLI::App& command, LimitFlags& flags) {
+  AddLimit(command, "--max-runtime", v1::JobSpec::kMaxRuntimeFieldNumber, flags.max_runtime,
+           "Most time on the device, as 45m, 1h30m or 2d; none: no limit", "DURATION");
+  AddLimit(command, "--deadline", v1::JobSpec::kDeadlineFieldNumber, flags.deadline,
+           "When the job is to have ended, as 2026-01-31T13:00:00Z, or as 12h from now; none: never", "TIME");
+}
+
+// With the fields in the mask.
+void ApplyLimits(const LimitFlags& flags, v1::UpdateJobRequest& request) {
+  ApplyLimit(v1::JobSpec::kMaxRuntimeFieldNumber, flags.max_runtime, request);
+  ApplyLimit(v1::JobSpec::kDeadlineFieldNumber, flags.deadline, request);
+}
 
 template <class Request>
 using StubMethod = grpc::Status (v1::JobService::Stub::*)(grpc::ClientContext*, const Request&, v1::Job*);

@@ -4,7 +4,8 @@
 #include "absl/strings/str_join.h"
 #include "client/format.h"
 #include "client/spec_field.h"
-#include "client/wire_time.h"
+#include "client/time_text.h"
+#include "google/protobuf/util/json_util.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
@@ -87,6 +88,15 @@ std::vector<std::pair<std::string, std::string>> MessageFields(const Message& me
   std::vector<std::pair<std::string, std::string>> fields;
   AddFields(message, "", fields);
   return fields;
+}
+
+std::string ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.always_print_primitive_fields = true;
+  std::string out;
+  // Fails only for malformed Any, Timestamp or Duration values; what was written until then is of no use.
+  if (!google::protobuf::util::MessageToJsonString(message, &out, options).ok()) return "{}";
+  return out;
 }
 
 }  // namespace permafrost::client

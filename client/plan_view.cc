@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "base/string_view.h"
 #include "client/format.h"
-#include "client/table.h"
+#include "client/style.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
@@ -156,6 +160,163 @@ std::string RenderPlan(const Plan& plan, const std::string& subject, const Rende
   }
   return absl::StrCat(RenderFields(fields, style), "\n", RenderTable(columns, rows, style), "\n",
                       RenderFields({{"best", {OneLine(plan.recommendation()), Tone::kGood}}}, style));
+}
+
+namespace {
+
+constexpr double kWidth = 860, kLeft = 330, kRight = 150, kTop = 56, kLine = 22;
+constexpr char kStepColor[] = "#2a6f97", kCaptureColor[] = "#c2571a", kBestColor[] = "#1a7f37";
+
+std::string Escaped(std::string_view text) {
+  return absl::StrReplaceAll(AbslView(text), {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
+}
+
+// One bar: its parts, and what stands after it.
+struct Bar {
+  double steps = 0, captures = 0;
+  std::string value;
+};
+
+Bar BarOf(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan) {
+  if (!plan.has_costs()) {
+    const double rows = static_cast<double>(std::max<int64_t>(1, row.rows()));
+    return {static_cast<double>(row.padding_rows()) / rows, 0, ShareText(row.padding_rows(), row.rows())};
+  }
+  const bool known = row.schedule() >= 0 && row.schedule() < plan.schedules_size();
+  const double steps = row.step_seconds() * static_cast<double>(known ? plan.schedules(row.schedule()).batches() : 0);
+  return {steps, std::max(0.0, row.train_seconds() - steps),
+          absl::StrCat(DurationText(absl::Seconds(row.train_seconds())), ", ", BytesText(row.bytes()))};
+}
+
+}  // namespace
+
+std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject) {
+  const bool costs = plan.has_costs();
+  std::vector<std::pair<int, Bar>> bars;  // with the index of its row
+  double most = 1e-12;
+  for (int i = 0; i < plan.rows_size(); ++i) {
+    if (i > 0 && i != plan.recommended_row() && SaysTheSame(plan.rows(i), plan)) continue;
+    const Bar& bar = bars.emplace_back(i, BarOf(plan.rows(i), plan)).second;
+    most = std::max(most, bar.steps + bar.captures);
+  }
+  const double height = kTop + kLine * static_cast<double>(bars.size()) + 34;
+  std::string out = absl::StrFormat(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" "
+      "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+      kWidth, height);
+  absl::StrAppendFormat(&out, "<text x=\"12\" y=\"20\" font-size=\"14\">%s: %s</text>\n", Escaped(subject),
+                        costs ? "predicted time of all training steps, and of the captures"
+                              : "rows added by padding, part of the batches' own");
+  const double scale = (kWidth - kLeft - kRight) / most;
+  double y = kTop - kLine;
+  for (const auto& [i, bar] : bars) {
+    const v1::GraphCachePlanRow& row = plan.rows(i);
+    y += kLine;
+    const bool best = i == plan.recommended_row();
+    std::string label = absl::StrCat(i == 0 ? "asked: " : "", PlanPolicyText(row, plan));
+    if (const std::string shapes = PlanShapesText(row); shapes != kNothing) absl::StrAppend(&label, ", ", shapes);
+    if (plan.schedules_size() > 1 && row.schedule() >= 0 && row.schedule() < plan.schedules_size())
+      absl::StrAppend(&label, ", ", plan.schedules(row.schedule()).batching());
+    absl::StrAppendFormat(&out, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\"%s>%s</text>\n", kLeft - 10, y + 4,
+                          best ? absl::StrFormat(" font-weight=\"bold\" fill=\"%s\"", kBestColor) : "", Escaped(label));
+    const auto part = [&](double x, double width, const char* color) {
+      absl::StrAppendFormat(&out, "<rect x=\"%.1f\" y=\"%g\" width=\"%.1f\" height=\"14\" fill=\"%s\"/>\n", x, y - 7,
+                            width, color);
+    };
+    part(kLeft, bar.steps * scale, best ? kBestColor : kStepColor);
+    if (bar.captures > 0) part(kLeft + bar.steps * scale, bar.captures * scale, kCaptureColor);
+    absl::StrAppendFormat(&out, "<text x=\"%.1f\" y=\"%g\" fill=\"#444\">%s</text>\n",
+                          kLeft + (bar.steps + bar.captures) * scale + 8, y + 4, Escaped(bar.value));
+  }
+  const std::string_view best = plan.recommendation();
+  absl::StrAppendFormat(&out, "<text x=\"12\" y=\"%g\" fill=\"#666\">%s</text>\n</svg>\n", height - 12,
+                        Escaped(absl::StrCat("best: ", AbslView(best.substr(0, best.find(':'))))));
+  return out;
+}
+
+namespace {
+
+using Census = v1::CensusGraphCacheResponse;
+
+std::string LoweringText(const v1::LoweringCensus& lowering) {
+  return EnumShortName(*v1::ModelSpec::Lowering_descriptor(), lowering.lowering());
+}
+
+std::vector<Cell> OperatorCells(const std::string& mode, const v1::OperatorCensus& op) {
+  return {{mode},
+          {op.name().empty() ? "all" : OneLine(op.name())},
+          {CountText(op.shape_entries())},
+          {CountText(op.epoch_entries())},
+          {CountText(op.run_entries())}};
+}
+
+std::string OperatorTable(const v1::LoweringCensus& lowering, const RenderStyle& style) {
+  std::vector<std::vector<Cell>> rows;
+  const auto add = [&rows](const char* mode, const v1::StepCensus& step) {
+    if (step.operators() == 0) return;
+    for (const v1::OperatorCensus& op : step.by_operator()) rows.push_back(OperatorCells(mode, op));
+    rows.push_back(OperatorCells(mode, step.all()));
+  };
+  add("train", lowering.train());
+  add("eval", lowering.eval());
+  return RenderTable(
+      {{"STEP"}, {"OPERATOR"}, {"A SHAPE", Align::kRight}, {"AN EPOCH", Align::kRight}, {"THE RUN", Align::kRight}},
+      rows, style);
+}
+
+// The cells of a row in the table; two policies that come to the same are told once.
+std::vector<std::string> PolicyTexts(const v1::GraphCacheCensusRow& row, const Census& census) {
+  return {CachePolicyText(row.policy(), row.shapes(), census.freeze_at()),
+          CacheShapesText(row.policy(), row.shapes(), row.train_shapes()),
+          absl::StrCat(CountText(row.train_shapes()), " + ", CountText(row.eval_shapes())),
+          CountText(row.shape_entries()),
+          CountText(row.epoch_entries()),
+          CountText(row.run_entries()),
+          CountText(row.compiled())};
+}
+
+std::string PolicyTable(const v1::LoweringCensus& lowering, const Census& census, const RenderStyle& style) {
+  std::vector<std::vector<Cell>> rows;
+  for (const v1::GraphCacheCensusRow& row : lowering.rows()) {
+    std::vector<std::string> texts = PolicyTexts(row, census);
+    if (!rows.empty() && texts == PolicyTexts(lowering.rows(0), census)) continue;
+    std::vector<Cell> cells{{rows.empty() ? "asked" : ""}};
+    for (std::string& text : texts) cells.emplace_back(std::move(text));
+    rows.push_back(std::move(cells));
+  }
+  return RenderTable({{""},
+                      {"POLICY"},
+                      {"SHAPES"},
+                      {"ON DEVICE", Align::kRight},
+                      {"A SHAPE", Align::kRight},
+                      {"AN EPOCH", Align::kRight},
+                      {"THE RUN", Align::kRight},
+                      {"COMPILED", Align::kRight}},
+                     rows, style);
+}
+
+}  // namespace
+
+std::string RenderCensus(const Census& census, const std::string& subject, const RenderStyle& style) {
+  std::vector<Field> fields{{"census", absl::StrCat(subject, ", on MPS of libtorch ", OneLine(census.torch_release()))},
+                            {"batches", OneLine(BatchScheduleText(census.schedule()))}};
+  if (census.has_measured_entries())
+    fields.push_back(
+        {"measured", absl::StrCat(CountText(census.measured_entries()), " entries, of the job that ran last")});
+  std::string text = RenderFields(fields, style);
+  for (int i = 0; i < census.lowerings_size(); ++i) {
+    const v1::LoweringCensus& lowering = census.lowerings(i);
+    std::vector<Field> about{
+        {"lowering", absl::StrCat(LoweringText(lowering), i == 0 ? ", the job's" : "")},
+        {"operators", absl::StrCat(CountText(lowering.train().operators()), " in a training step, ",
+                                   CountText(lowering.eval().operators()), " in an evaluation step")}};
+    if (lowering.unknown_operators_size() > 0) {
+      about.push_back({"unknown", {OneLine(absl::StrJoin(lowering.unknown_operators(), ", ")), Tone::kWarn}});
+    }
+    absl::StrAppend(&text, "\n", RenderFields(about, style), "\n", OperatorTable(lowering, style), "\n",
+                    PolicyTable(lowering, census, style));
+  }
+  return text;
 }
 
 }  // namespace permafrost::client

@@ -1,4 +1,4 @@
-// Plans of graph caches as people read them.
+// Plans and censuses of graph caches as people read them.
 // Threads: everything here is pure.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "client/style.h"
+#include "permafrost/v1/census.pb.h"
 #include "permafrost/v1/plan.pb.h"
 
 namespace permafrost::client {
@@ -31,5 +32,10 @@ std::string RenderPlan(const v1::PlanGraphCacheResponse& plan, const std::string
 // A drawing of the same rows as SVG: predicted time of the training steps and of captures; where nothing was measured,
 // rows added by padding.
 std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject);
+
+// A census of the graph cache of MPS: the schedule, and for each lowering the entries by operator and by policy.
+// `subject`: what was counted, as "zinc, batches of 32".
+std::string RenderCensus(const v1::CensusGraphCacheResponse& census, const std::string& subject,
+                         const RenderStyle& style);
 
 }  // namespace permafrost::client

@@ -1,10 +1,10 @@
-// A file that arrives in pieces and appears whole, verified, or not at all.
+// Files that a command writes: where they go, and one that arrives in pieces and appears whole, verified, or not at
+// all.
 // Threads: one.
-// Invariant: the target is untouched until Commit(); nothing else is left behind.
-// Owns the temporary file: beside the file that it replaces, or, of a stream, one without a name.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -12,10 +12,44 @@
 #include "absl/status/statusor.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "client/output_target.h"
 
 namespace permafrost::client {
 
+// The target of a command's file: a file that is replaced whole, or a pipe, a device or standard output, which take
+// bytes as they come and are never replaced.
+// Threads: one.
+class OutputTarget {
+ public:
+  // "-" is standard output, and so is a path that leads to it, as /dev/stdout does. Waits until someone reads a named
+  // pipe. Creates no file. Errors: the system's reason; FailedPrecondition for a directory, a socket or a disk.
+  static absl::StatusOr<OutputTarget> Open(const std::string& path);
+
+  // The path as it was given, or "standard output".
+  const std::string& name() const { return name_; }
+  bool is_stdout() const { return is_stdout_; }
+  // A person reads what is written.
+  bool is_terminal() const;
+  bool is_file() const { return !stream_.valid(); }
+  // That is replaced, where is_file().
+  const std::filesystem::path& file() const { return file_; }
+  // Writes all of `data` to a stream. Errors: the system's reason.
+  absl::Status Write(std::string_view data) const;
+
+ private:
+  OutputTarget(std::string name, std::filesystem::path file, Descriptor stream, bool is_stdout);
+
+  std::string name_;
+  std::filesystem::path file_;
+  Descriptor stream_;
+  bool is_stdout_;
+};
+
+// Writes all of a text: a file appears whole or not at all.
+absl::Status WriteOutput(const OutputTarget& target, std::string_view text);
+
+// A file that arrives in pieces and appears whole, verified, or not at all.
+// Invariant: the target is untouched until Commit(); nothing else is left behind.
+// Owns the temporary file: beside the file that it replaces, or, of a stream, one without a name.
 class ReceivedFile {
  public:
   static absl::StatusOr<ReceivedFile> Create(OutputTarget target);

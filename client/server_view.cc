@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/format.h"
-#include "client/table.h"
+#include "client/style.h"
 
 namespace permafrost::client {
 namespace {

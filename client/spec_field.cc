@@ -12,7 +12,6 @@
 #include "absl/time/clock.h"
 #include "client/format.h"
 #include "client/time_text.h"
-#include "client/wire_time.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {

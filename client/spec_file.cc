@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "client/format.h"
-#include "client/label_flags.h"
 #include "client/spec_field.h"
 #include "nlohmann/json.hpp"
 #include "yaml-cpp/yaml.h"

@@ -1,4 +1,4 @@
-// Durations and times as people write them.
+// Durations and times as people write them, and protobuf's as absl's.
 // Threads: pure functions.
 #pragma once
 
@@ -6,6 +6,8 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/timestamp.pb.h"
 
 namespace permafrost::client {
 
@@ -16,5 +18,28 @@ inline constexpr char kAcceptedTime[] = "a time, such as 2026-01-31T13:00:00Z, o
 std::optional<absl::Duration> ParseDurationText(const std::string& text);
 // RFC 3339, or a duration from `now` on.
 std::optional<absl::Time> ParseTimeText(const std::string& text, absl::Time now);
+
+inline absl::Time ToTime(const google::protobuf::Timestamp& wire) {
+  return absl::FromUnixSeconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
+}
+
+inline absl::Duration ToDuration(const google::protobuf::Duration& wire) {
+  return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
+}
+
+inline google::protobuf::Timestamp ToWire(absl::Time time) {
+  google::protobuf::Timestamp wire;
+  wire.set_seconds(absl::ToUnixSeconds(time));
+  wire.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(wire.seconds()))));
+  return wire;
+}
+
+inline google::protobuf::Duration ToWire(absl::Duration duration) {
+  google::protobuf::Duration wire;
+  absl::Duration rest;
+  wire.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
+  wire.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  return wire;
+}
 
 }  // namespace permafrost::client

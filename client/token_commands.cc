@@ -19,7 +19,7 @@
 #include "client/format.h"
 #include "client/job_create.h"
 #include "client/job_view.h"
-#include "client/table.h"
+#include "client/style.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
 namespace permafrost::client {

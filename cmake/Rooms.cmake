@@ -81,7 +81,7 @@ function(permafrost_room_test name)
   set(properties TIMEOUT 300)
   if(ROOM_WHOLE_MACHINE)
     # The longest takes 55 s on two cores, and a machine may be many times slower. Short spins, as permafrostd sets them
-    # for itself (server/daemon/wait_policy.h).
+    # for itself (server/daemon/process_setup.h).
     set(properties TIMEOUT 1200 PROCESSORS 2 ENVIRONMENT GOMP_SPINCOUNT=1000)
   endif()
   if(ROOM_TORCH)

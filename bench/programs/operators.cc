@@ -17,7 +17,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "daemon/wait_policy.h"
+#include "daemon/process_setup.h"
 #include "operator_cases.h"
 
 namespace permafrost::nn {

@@ -16,7 +16,7 @@
 #include <set>
 
 #include "base/string_view.h"
-#include "daemon/wait_policy.h"
+#include "daemon/process_setup.h"
 #include "data/sampling/epoch_order.h"
 #include "device/backend.h"
 #include "device/cpu/storage.h"

@@ -1,6 +1,7 @@
 #include "backup/backup.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,11 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "backup/backup_root.h"
-#include "backup/checkpoint_copy.h"
-#include "backup/database_copy.h"
-#include "backup/dataset_copy.h"
+#include "backup/job_copies.h"
 #include "backup/manifest.h"
-#include "backup/side_files.h"
+#include "backup/side_copies.h"
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -283,6 +283,23 @@ absl::StatusOr<Summary> Make(const Request& request, const OnProgress& on_progre
   Maker maker(request, target, temporary, on_progress);
   PF_RETURN_IF_ERROR(maker.CheckRoom());
   return maker.Make();
+}
+
+absl::StatusOr<bool> BeginRestore(const fs::path& state_dir) {
+  PF_ASSIGN_OR_RETURN(const std::optional<Manifest> manifest, ReadManifest(state_dir));
+  if (!manifest) {
+    std::error_code error;
+    const bool begun = fs::exists(state_dir / kRestoringFile, error);
+    if (error) return SystemError(error.value(), state_dir / kRestoringFile, "stat");
+    return begun;
+  }
+  PF_RETURN_IF_ERROR(CheckFiles(state_dir, *manifest));
+  PF_RETURN_IF_ERROR(Rename(state_dir / kManifestFile, state_dir / kRestoringFile));
+  return true;
+}
+
+absl::Status EndRestore(const fs::path& state_dir) {
+  return Rename(state_dir / kRestoringFile, state_dir / kRestoredFile);
 }
 
 }  // namespace permafrost::backup

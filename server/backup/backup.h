@@ -1,4 +1,4 @@
-// A copy of the state directory of a running daemon that another daemon goes on from.
+// Makes a copy of the state directory of a running daemon, and begins the work of another daemon that goes on from it.
 //
 // A backup is a folder: permafrost.db, tokens.json, audit.jsonl, plans/, jobs/ID/ (logs, initial weights, artifacts,
 // the newest whole checkpoint), the records of imports that have not ended, datasets/ where that was asked for, and
@@ -59,5 +59,18 @@ struct Request {
 // is damaged; Unavailable where the state changes faster than it can be copied; Cancelled; those of SystemError.
 // Nothing stays on an error.
 absl::StatusOr<Summary> Make(const Request& request, const OnProgress& on_progress);
+
+// The first work of a daemon whose state directory is a copy of a backup, before anything of the directory changes, on
+// one thread.
+// backup.json, while a daemon takes the copy up, and once it has.
+inline constexpr char kRestoringFile[] = "restoring.json";
+inline constexpr char kRestoredFile[] = "restored.json";
+
+// True: `state_dir` is a copy of a backup, and EndRestore is to be called once the daemon has done what is its to do.
+// Every file of it has been checked then, once: what the daemon does next changes some, and after its death in the
+// midst of that the next start is told true again, without a check. Errors: DataLoss, naming the file, where the copy
+// is not what the backup was; those of Rename.
+absl::StatusOr<bool> BeginRestore(const std::filesystem::path& state_dir);
+absl::Status EndRestore(const std::filesystem::path& state_dir);
 
 }  // namespace permafrost::backup

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/options.h"
-#include "daemon/setting.h"
+#include "daemon/settings.h"
 
 namespace permafrost {
 

@@ -11,9 +11,14 @@
 #include "access/certificate_files.h"
 #include "access/gate.h"
 #include "access/token_store.h"
+#include "base/disk_reserve.h"
 #include "daemon/options.h"
 #include "daemon/seen_clock.h"
+#include "data/catalog/catalog.h"
+#include "data/catalog/upload_store.h"
 #include "telemetry/exposer.h"
+#include "telemetry/job_metrics.h"
+#include "telemetry/server_metrics.h"
 
 namespace prometheus {
 class Registry;
@@ -40,5 +45,10 @@ absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& 
 
 // Tells in the log what whoever starts the daemon should know of its doors.
 void TellAccess(const Options& options, const Access& access);
+
+// Reads metrics from the rooms when /metrics is asked, rather than have them reported. Threads: one call at a time; the
+// rooms may be in use meanwhile.
+void RefreshMetrics(const data::Catalog& catalog, const data::UploadStore& uploads, const DiskReserve& disk,
+                    telemetry::JobMetrics& job_metrics, telemetry::ServerMetrics& server_metrics);
 
 }  // namespace permafrost

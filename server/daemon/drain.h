@@ -9,9 +9,13 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/id.h"
 #include "base/monotonic.h"
+#include "data/catalog/catalog.h"
+#include "jobs/job_manager.h"
 
 namespace permafrost {
 
@@ -83,5 +87,11 @@ class SignalWaiter {
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
+
+// Ends the daemon's work: stops imports, and waits for the job that runs (`running`, empty: none) to end, which
+// JobManager::Drain has asked for. Errors: DeadlineExceeded, saying which of them goes on, where that takes longer than
+// `timeout` (0: no limit). Both references are then still in use, so that the process cannot end in order: neither may
+// be destroyed. Threads: one call.
+absl::Status StopWork(absl::Duration timeout, data::Catalog& catalog, jobs::JobManager& jobs, const JobId& running);
 
 }  // namespace permafrost

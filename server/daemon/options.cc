@@ -16,11 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "daemon/access_settings.h"
-#include "daemon/care_settings.h"
-#include "daemon/job_settings.h"
-#include "daemon/limit_settings.h"
-#include "daemon/log_settings.h"
-#include "daemon/setting.h"
+#include "daemon/settings.h"
 #include "daemon/version.h"
 
 namespace permafrost {

@@ -11,11 +11,10 @@
 #include "base/file.h"
 #include "base/patience.h"
 #include "base/string_view.h"
-#include "jobs/initial_weights.h"
-#include "jobs/job_id.h"
+#include "jobs/job.h"
+#include "jobs/job_inputs.h"
 #include "jobs/job_log_text.h"
 #include "jobs/limits.h"
-#include "jobs/trained_dataset.h"
 #include "telemetry/log.h"
 
 namespace permafrost::jobs {

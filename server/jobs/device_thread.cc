@@ -13,8 +13,8 @@
 #include "base/string_view.h"
 #include "jobs/job_log_text.h"
 #include "jobs/limits.h"
+#include "jobs/run_context.h"
 #include "jobs/run_mark.h"
-#include "jobs/run_writer.h"
 
 namespace permafrost::jobs {
 namespace {

@@ -1,6 +1,8 @@
 #include "jobs/job.h"
 
 #include <algorithm>
+#include <random>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -90,6 +92,57 @@ std::string EtagOf(const Job& job) {
   // No key holds a blank, and no value a line's end.
   for (const auto& [key, value] : job.labels) absl::StrAppend(&text, "\n", key, " ", value);
   return HashHex(Hash64(text));
+}
+
+JobId MakeJobId(absl::Time time) {
+  constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+  std::random_device random;
+  std::uniform_int_distribution<size_t> letter(0, sizeof(kLetters) - 2);
+  std::string end;
+  for (int i = 0; i < 6; ++i) end += kLetters[letter(random)];
+  return JobId(absl::StrCat("job-", absl::FormatTime("%Y%m%d-%H%M%S", time, absl::UTCTimeZone()), "-", end));
+}
+
+namespace {
+
+// The states that every run may lead to, whatever it was at.
+bool CanLeaveDevice(JobState to) {
+  return to == JobState::kCancelling || to == JobState::kSucceeded || to == JobState::kFailed ||
+         to == JobState::kQueued || to == JobState::kPaused;
+}
+
+}  // namespace
+
+bool CanMove(JobState from, JobState to) {
+  switch (from) {
+    case JobState::kQueued:
+      return to == JobState::kPreparing || to == JobState::kRecovering || to == JobState::kPaused ||
+             to == JobState::kCancelled || to == JobState::kFailed;
+    case JobState::kPreparing:
+      return to == JobState::kWarmingUp || to == JobState::kRunning || CanLeaveDevice(to);
+    case JobState::kWarmingUp:
+    case JobState::kRecovering:
+      return to == JobState::kRunning || CanLeaveDevice(to);
+    case JobState::kRunning:
+      return CanLeaveDevice(to);
+    case JobState::kCancelling:
+      return to == JobState::kCancelled || to == JobState::kSucceeded || to == JobState::kFailed;
+    case JobState::kPaused:
+      return to == JobState::kQueued || to == JobState::kCancelled || to == JobState::kFailed;
+    case JobState::kFailed:
+    case JobState::kCancelled:
+      return to == JobState::kQueued;
+    case JobState::kSucceeded:
+      return false;
+  }
+  return false;
+}
+
+void StateHistory::Add(StateChange change) {
+  changes.push_back(std::move(change));
+  if (changes.size() <= kMax) return;
+  changes.erase(changes.begin());
+  ++dropped;
 }
 
 }  // namespace permafrost::jobs

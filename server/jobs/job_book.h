@@ -30,7 +30,6 @@
 #include "base/monotonic.h"
 #include "jobs/job_files.h"
 #include "jobs/job_store.h"
-#include "jobs/log_pieces.h"
 #include "jobs/run_context.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/log.h"
@@ -68,6 +67,9 @@ struct BookOptions {
 
 struct LogChunk;
 
+// Its sources: job_book.cc has what every caller uses (reading, turns, Insert, Delete, Cancel, Drain, logs),
+// job_book_verbs.cc what users ask of a job (Pause, Resume, Requeue, Update), job_book_run.cc what the device thread
+// calls, job_book_upkeep.cc the care for waiting jobs (Attend), and job_book_recovery.cc the start (Recover).
 class JobBook {
  public:
   // The right to change jobs, until it is destroyed.
@@ -122,7 +124,7 @@ class JobBook {
   absl::StatusOr<std::optional<Job>> Delete(const JobId& id, const RequestKey& request,
                                             std::optional<absl::Time> ended_at);
   absl::StatusOr<Job> Cancel(const JobId& id, const RequestKey& request);
-  // As JobManager's; job_verbs.cc.
+  // As JobManager's; job_book_verbs.cc.
   absl::StatusOr<Job> Pause(const JobId& id, const RequestKey& request);
   absl::StatusOr<Job> Resume(const JobId& id, const RequestKey& request);
   absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const RequestKey& request);
@@ -195,7 +197,7 @@ class JobBook {
     return f();
   }
 
-  // recovery.cc
+  // job_book_recovery.cc
   // `last_sequence`: as JobStore::LastSequence.
   absl::Status SetStraysAside(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence,
                               bool quarantine_unknown);
@@ -204,7 +206,7 @@ class JobBook {
 
   // All that follows and waits for the store is called in a turn.
 
-  // job_upkeep.cc
+  // job_book_upkeep.cc
   // Fails each waiting job that is beyond a limit.
   absl::Status FailOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The best of the queued jobs that may run now; nullptr: none may, and one may after `wait`.

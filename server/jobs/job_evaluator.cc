@@ -10,8 +10,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "jobs/initial_weights.h"
-#include "jobs/trained_dataset.h"
+#include "jobs/job_inputs.h"
 #include "train/checkpoint_files.h"
 
 namespace permafrost::jobs {

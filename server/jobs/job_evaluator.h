@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "data/catalog/catalog.h"
 #include "jobs/device_thread.h"
-#include "jobs/evaluation.h"
 #include "jobs/job_book.h"
+#include "jobs/job_manager.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {

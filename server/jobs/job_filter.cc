@@ -1,6 +1,7 @@
 #include "jobs/job_filter.h"
 
 #include <algorithm>
+#include <compare>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,10 +14,86 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/string_view.h"
-#include "jobs/filter_comparison.h"
 
 namespace permafrost::jobs {
 namespace {
+
+enum class FilterField { kName, kState, kDataset, kLabel, kPriority, kCreateTime, kStartTime, kEndTime };
+// kHas: ":".
+enum class FilterOperator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kHas };
+
+// One comparison: a field of a job, an operator and a value.
+struct FilterComparison {
+  FilterField field = FilterField::kName;
+  std::string key;  // of a label
+  FilterOperator op = FilterOperator::kEqual;
+  bool any_value = false;  // ":*"
+  // By the field's type.
+  std::string text;
+  JobState state = JobState::kQueued;
+  int32_t number = 0;
+  absl::Time time;
+
+  // A label or a time that the job has not matches nothing.
+  bool Matches(const Job& job) const;
+};
+
+bool Holds(FilterOperator op, std::weak_ordering order) {
+  switch (op) {
+    case FilterOperator::kEqual:
+    case FilterOperator::kHas:
+      return order == 0;
+    case FilterOperator::kNotEqual:
+      return order != 0;
+    case FilterOperator::kLess:
+      return order < 0;
+    case FilterOperator::kLessEqual:
+      return order <= 0;
+    case FilterOperator::kGreater:
+      return order > 0;
+    case FilterOperator::kGreaterEqual:
+      return order >= 0;
+  }
+  return false;
+}
+
+std::weak_ordering Order(absl::Time a, absl::Time b) {
+  if (a < b) return std::weak_ordering::less;
+  return b < a ? std::weak_ordering::greater : std::weak_ordering::equivalent;
+}
+
+std::weak_ordering OrderOfText(const std::string& a, const std::string& b) { return a.compare(b) <=> 0; }
+
+// True if its values are numbers or times, which < and > compare.
+bool HasOrder(FilterField field) {
+  return field == FilterField::kPriority || field == FilterField::kCreateTime || field == FilterField::kStartTime ||
+         field == FilterField::kEndTime;
+}
+
+bool FilterComparison::Matches(const Job& job) const {
+  const auto by_time = [this](absl::Time t) { return t != absl::InfinitePast() && Holds(op, Order(t, time)); };
+  switch (field) {
+    case FilterField::kName:
+      return Holds(op, OrderOfText(job.id.value(), text));
+    case FilterField::kState:
+      return Holds(op, job.state <=> state);
+    case FilterField::kDataset:
+      return Holds(op, OrderOfText(job.spec.train.dataset.value(), text));
+    case FilterField::kLabel: {
+      const auto label = job.labels.find(key);
+      return label != job.labels.end() && (any_value || Holds(op, OrderOfText(label->second, text)));
+    }
+    case FilterField::kPriority:
+      return Holds(op, job.spec.priority <=> number);
+    case FilterField::kCreateTime:
+      return by_time(job.create_time);
+    case FilterField::kStartTime:
+      return by_time(job.start_time);
+    case FilterField::kEndTime:
+      return by_time(job.end_time);
+  }
+  return false;
+}
 
 constexpr size_t kMaxFilterLength = 4096;
 // Nested parentheses at most; this bounds the stack.

@@ -2,7 +2,6 @@
 // language. Threads: values; all methods of a const filter are safe anywhere.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>

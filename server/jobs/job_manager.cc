@@ -1,16 +1,18 @@
 #include "jobs/job_manager.h"
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/monotonic.h"
 #include "base/string_view.h"
 #include "jobs/admission.h"
 #include "jobs/cache_commands.h"
-#include "jobs/caretaker.h"
 #include "jobs/device_thread.h"
 #include "jobs/job_book.h"
 #include "jobs/job_evaluator.h"
@@ -63,6 +65,32 @@ std::string TextOf(const JobUpdate& update) {
 }
 
 // Gives each call to whom it belongs.
+// The thread that does what time alone asks for: limits that pass, waits that end.
+// Threads: made and destroyed by one thread.
+class Caretaker {
+ public:
+  // Calls `work` each `every` from Start on, until it is destroyed. By a clock that nobody sets.
+  Caretaker(absl::Duration every, std::function<void()> work) : every_(every), work_(std::move(work)) {}
+  ~Caretaker() {
+    stop_.Set();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // Nothing if it was started before.
+  void Start() {
+    if (thread_.joinable()) return;
+    thread_ = std::thread([this] {
+      while (!stop_.WaitFor(every_)) work_();
+    });
+  }
+
+ private:
+  const absl::Duration every_;
+  const std::function<void()> work_;
+  Event stop_;
+  std::thread thread_;
+};
+
 class JobManagerImpl final : public JobManager {
  public:
   JobManagerImpl(std::unique_ptr<JobStore> store, JobFiles files, const JobManagerOptions& options,

@@ -17,16 +17,18 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/change_hub.h"
+#include "base/id.h"
 #include "data/catalog/catalog.h"
 #include "graphcache/cache_plan.h"
 #include "graphcache/census.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "jobs/device_activity.h"
-#include "jobs/evaluation.h"
 #include "jobs/job.h"
 #include "jobs/job_store.h"
-#include "jobs/retention_rule.h"
+#include "jobs/limits.h"
+#include "spec/loss.h"
+#include "spec/train_options.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
 #include "train/checkpoint_files.h"
@@ -94,6 +96,26 @@ enum class Artifact { kBestWeights, kLastWeights, kTestPredictions };
 inline constexpr EnumNames<Artifact, 3> kArtifactNames{{{{Artifact::kBestWeights, "best-weights"},
                                                          {Artifact::kLastWeights, "last-weights"},
                                                          {Artifact::kTestPredictions, "test-predictions"}}}};
+
+// What JobManager::Evaluate is asked for.
+struct EvaluationRequest {
+  JobId job;
+  DatasetId dataset;                         // empty: the job's
+  std::optional<train::EvaluatedRows> rows;  // of the job's dataset kTest, else kAll
+  spec::JobWeights weights = spec::JobWeights::kBest;
+  std::optional<int64_t> checkpoint_step;  // the weights of this checkpoint instead
+  std::vector<spec::Metric> metrics;       // empty: the job's
+  bool predictions = false;
+  bool allow_unknown_categories = false;  // train::EvaluateRequest
+};
+
+// The request with what it left open, and what came of it.
+struct JobEvaluation {
+  DatasetId dataset;
+  train::EvaluatedRows rows = train::EvaluatedRows::kTest;
+  std::vector<spec::Metric> metrics;
+  train::RowsEvaluation result;
+};
 
 struct JobManagerOptions {
   std::filesystem::path state_dir;  // permafrost.db and jobs/ID/ live here

@@ -1,4 +1,5 @@
-// The database file of the job store: its tables, and SQLite's errors as Status.
+// The database file of the job store: its tables, its care before anything in it is changed, and SQLite's errors as
+// Status.
 // Threads: each call has the connection for itself.
 #pragma once
 
@@ -31,5 +32,13 @@ int WhyNotOpened(const std::string& file);
 // `file`: named in the message. `system_error`: the errno behind it, which an I/O error's message ends with; 0:
 // unknown. Unavailable where that says that nothing may be written just now, or that descriptors or memory are lacking.
 absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, int system_error = 0);
+
+// SQLite's quick_check; of a small file its integrity_check, which compares indices with their tables too. DataLoss,
+// naming the file, the first finding and where there may be a good copy. Throws SQLite::Exception.
+absl::Status CheckDatabase(SQLite::Database& database);
+
+// A copy of a database of a version between 1 and `newest` beside it, on disk when Ok; never in place of another one.
+// Nothing for any other version, as for a new file. Errors: those of the disk. Throws SQLite::Exception.
+absl::Status BackUpBeforeMigration(SQLite::Database& database, int newest);
 
 }  // namespace permafrost::jobs

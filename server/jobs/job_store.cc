@@ -17,10 +17,8 @@
 #include "absl/time/clock.h"
 #include "base/monotonic.h"
 #include "base/patience.h"
-#include "jobs/job_json.h"
 #include "jobs/job_row.h"
 #include "jobs/job_schema.h"
-#include "jobs/statement_use.h"
 #include "jobs/store_connection.h"
 
 namespace permafrost::jobs {

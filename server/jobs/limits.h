@@ -1,7 +1,9 @@
-// The limits of the time that a job may take: its max_runtime and its deadline.
+// The limits of the time that a job may take, its max_runtime and its deadline, and of how many ended jobs are kept.
 // Threads: pure functions.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -21,5 +23,12 @@ void ValidateDeadline(absl::Time deadline, std::string_view field, Violations& v
 
 // DeadlineExceeded, reason MAX_RUNTIME or DEADLINE_EXCEEDED, that says how the job goes on. `limit`: not kNone.
 absl::Status LimitError(Limit limit, const spec::JobLimits& limits);
+
+// The rule for which ended jobs are kept: by default all. Both may be given: a job is kept where each of them keeps it.
+struct KeepFinished {
+  std::optional<int64_t> count;                   // those that ended last
+  absl::Duration age = absl::InfiniteDuration();  // those that ended less long ago
+  bool keeps_all() const { return !count && age == absl::InfiniteDuration(); }
+};
 
 }  // namespace permafrost::jobs

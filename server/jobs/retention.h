@@ -10,7 +10,7 @@
 #include "base/monotonic.h"
 #include "jobs/admission.h"
 #include "jobs/job_book.h"
-#include "jobs/retention_rule.h"
+#include "jobs/limits.h"
 #include "telemetry/job_metrics.h"
 
 namespace permafrost::jobs {

@@ -1,7 +1,7 @@
 // Censuses over a real channel.
 #include <gmock/gmock.h>
 
-#include "api/convert_census.h"
+#include "api/wire/convert_graph_cache.h"
 #include "google/rpc/error_details.pb.h"
 #include "permafrost/v1/census.grpc.pb.h"
 #include "server_fixture.h"

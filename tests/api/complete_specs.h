@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "api/convert_job.h"
+#include "api/wire/convert_job.h"
 #include "fakes.h"
 #include "job_requests.h"
 #include "job_specs.h"

@@ -1,5 +1,5 @@
-#include "api/convert_graph_cache.h"
-#include "api/wire_fields.h"
+#include "api/wire/convert_graph_cache.h"
+#include "api/wire/wire_fields.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>

@@ -1,4 +1,4 @@
-#include "api/convert_import.h"
+#include "api/wire/convert_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

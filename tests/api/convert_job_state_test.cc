@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "api/convert_job.h"
+#include "api/wire/convert_job.h"
 #include "base/status.h"
 #include "fakes.h"
 

@@ -1,4 +1,4 @@
-#include "api/convert_job.h"
+#include "api/wire/convert_job.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>

@@ -1,4 +1,4 @@
-#include "api/convert_sample.h"
+#include "api/wire/convert_sampling.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "api/convert_dataset_plan.h"
+#include "api/wire/convert_sampling.h"
 #include "base/status.h"
 #include "data/graph_fixture.h"
 #include "google/rpc/error_details.pb.h"

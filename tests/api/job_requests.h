@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "api/convert_job.h"
+#include "api/wire/convert_job.h"
 #include "spec/policy.h"
 
 namespace permafrost::api {

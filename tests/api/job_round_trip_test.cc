@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/convert_job.h"
+#include "api/wire/convert_job.h"
 #include "fakes.h"
 #include "job_requests.h"
 

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "api/convert_job.h"
+#include "api/wire/convert_job.h"
 #include "base/status.h"
 #include "fakes.h"
 #include "google/rpc/error_details.pb.h"

@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "api/call_limits.h"
-#include "api/export_source.h"
+#include "api/guard/call_limits.h"
+#include "api/streams/job_file_sources.h"
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "google/rpc/error_details.pb.h"

@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "access/gate.h"
-#include "api/request_observer.h"
+#include "api/guard/request_metrics.h"
 #include "permafrost/v1/census.pb.h"
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/graph_cache.pb.h"

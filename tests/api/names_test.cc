@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/paging.h"
-#include "api/resource_name.h"
+#include "api/wire/paging.h"
+#include "api/wire/resource_name.h"
 
 namespace permafrost::api {
 namespace {

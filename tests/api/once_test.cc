@@ -8,8 +8,8 @@
 
 #include "absl/synchronization/notification.h"
 #include "access/token_store.h"
-#include "api/request_key.h"
 #include "api/server_fixture.h"
+#include "api/wire/request_key.h"
 #include "google/rpc/error_details.pb.h"
 #include "temp_dir.h"
 

@@ -1,7 +1,7 @@
 // Plans over a real channel.
 #include <gmock/gmock.h>
 
-#include "api/convert_plan.h"
+#include "api/wire/convert_graph_cache.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
 

@@ -8,8 +8,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "api/convert_graph_cache.h"
-#include "api/convert_job_verbs.h"
+#include "api/wire/convert_graph_cache.h"
+#include "api/wire/convert_job.h"
 #include "complete_specs.h"
 #include "golden.h"
 #include "graphcache/command.h"

@@ -12,7 +12,7 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "api/request_observer.h"
+#include "api/guard/request_metrics.h"
 #include "base/monotonic.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"

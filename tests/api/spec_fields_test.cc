@@ -10,7 +10,7 @@
 
 #include "complete_specs.h"
 #include "job_specs.h"
-#include "jobs/job_json.h"
+#include "jobs/job_row.h"
 #include "message_leaves.h"
 
 namespace permafrost::api {

@@ -1,10 +1,10 @@
-#include "api/status.h"
+#include "api/wire/status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/request_observer.h"
-#include "api/threaded_call.h"
+#include "api/guard/request_metrics.h"
+#include "api/services/unary.h"
 #include "base/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"

@@ -1,4 +1,4 @@
-#include "api/text.h"
+#include "api/wire/text.h"
 
 #include <gtest/gtest.h>
 

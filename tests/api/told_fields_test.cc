@@ -8,9 +8,9 @@
 #include <set>
 #include <string>
 
-#include "api/convert_job.h"
+#include "api/wire/convert_job.h"
 #include "fakes.h"
-#include "jobs/job_json.h"
+#include "jobs/job_row.h"
 #include "message_leaves.h"
 
 namespace permafrost::api {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "complete_specs.h"
 #include "golden.h"
-#include "jobs/job_json.h"
+#include "jobs/job_row.h"
 
 namespace permafrost::api {
 namespace {

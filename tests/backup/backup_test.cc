@@ -11,9 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "backup/backup_fixture.h"
 #include "backup/backup_root.h"
-#include "backup/database_copy.h"
+#include "backup/job_copies.h"
 #include "backup/manifest.h"
-#include "backup/restore.h"
 #include "base/status.h"
 #include "train/checkpoint_files.h"
 

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "client/census_view.h"
 #include "client/fake_server.h"
+#include "client/plan_view.h"
 #include "client/program.h"
 
 namespace permafrost::client {

@@ -1,6 +1,6 @@
-#include "client/dataset_plan_view.h"
 #include "client/fake_server.h"
 #include "client/program.h"
+#include "client/sampling_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "client/defaults.h"
+#include "client/spec_rows.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cache_history.h"
 #include "client/fake_server.h"
 #include "client/line_chart.h"
 #include "client/program.h"

@@ -1,4 +1,4 @@
-#include "client/request_size.h"
+#include "client/job_create.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/sample_view.h"
+#include "client/sampling_view.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -13,7 +13,7 @@
 #include "client/job_flags.h"
 #include "client/job_view.h"
 #include "client/spec_file.h"
-#include "client/sweep_plan.h"
+#include "client/sweep.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "job_specs.h"

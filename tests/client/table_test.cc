@@ -1,4 +1,4 @@
-#include "client/table.h"
+#include "client/style.h"
 
 #include "gtest/gtest.h"
 

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/spec_file.h"
 #include "client/spec_rows.h"
-#include "client/wire_time.h"
 
 namespace permafrost::client {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/heap_arenas.h"
+#include "daemon/process_setup.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/log_settings.h"
+#include "daemon/settings.h"
 
 #include <gtest/gtest.h>
 

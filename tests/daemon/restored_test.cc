@@ -1,4 +1,4 @@
-#include "daemon/restored.h"
+#include "daemon/state_dir.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <functional>
 
+#include "backup/backup.h"
 #include "backup/manifest.h"
-#include "backup/restore.h"
 #include "jobs/manager_fixture.h"
 #include "temp_dir.h"
 

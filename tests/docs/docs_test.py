@@ -203,8 +203,8 @@ class Documents(unittest.TestCase):
 
     def test_limits_are_those_of_the_code(self):
         api = ROOT / "server/api"
-        options = (api / "call_limits.h").read_text()
-        coded = coded_limits(options, [path.read_text() for path in sorted(api.glob("*_service.cc"))], (api / "server.cc").read_text())
+        options = (api / "guard/call_limits.h").read_text()
+        coded = coded_limits(options, [path.read_text() for path in sorted(api.glob("services/*_service.cc"))], (api / "server.cc").read_text())
         self.assertGreater(len(coded), 14)
         text = (ROOT / "server/daemon/README.md").read_text()
         self.assertEqual(documented_limits(text), coded)

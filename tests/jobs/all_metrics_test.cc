@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "golden.h"
-#include "jobs/cache_counters.h"
+#include "jobs/run_counters.h"
 #include "telemetry/exposer.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"

@@ -1,4 +1,4 @@
-#include "jobs/cache_counters.h"
+#include "jobs/run_counters.h"
 
 #include <gtest/gtest.h>
 

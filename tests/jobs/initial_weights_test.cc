@@ -1,5 +1,5 @@
 // Files that a job is to begin with, before anything is made of them.
-#include "jobs/initial_weights.h"
+#include "jobs/job_inputs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "jobs/job_id.h"
+#include "jobs/job.h"
 
 #include <gtest/gtest.h>
 

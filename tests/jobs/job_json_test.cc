@@ -1,4 +1,4 @@
-#include "jobs/job_json.h"
+#include "jobs/job_row.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

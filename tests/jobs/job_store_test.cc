@@ -12,7 +12,7 @@
 
 #include "absl/time/clock.h"
 #include "base/status.h"
-#include "jobs/job_json.h"
+#include "jobs/job_row.h"
 #include "jobs/store_fixture.h"
 
 namespace permafrost::jobs {

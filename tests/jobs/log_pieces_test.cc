@@ -1,4 +1,4 @@
-#include "jobs/log_pieces.h"
+#include "jobs/job_files.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "jobs/request_rows.h"
+#include "jobs/store_connection.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 #include "jobs/run_context.h"
-#include "jobs/cache_counters.h"
+#include "jobs/run_counters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,135 @@
+#include "api/guard/audit.h"
+
+#include <grpcpp/server_context.h>
+
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "access/gate.h"
+#include "access/token_store.h"
+#include "api/guard/caller.h"
+#include "api/wire/status.h"
+#include "base/string_view.h"
+
+namespace permafrost::api {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using grpc::experimental::InterceptionHookPoints;
+using grpc::experimental::Interceptor;
+using grpc::experimental::InterceptorBatchMethods;
+using grpc::experimental::ServerRpcInfo;
+
+constexpr size_t kMostResourceBytes = 128;
+
+// One a call. gRPC runs hooks of a call's operations on different threads, but one at a time, and destroys it after the
+// last.
+class Auditor final : public Interceptor {
+ public:
+  Auditor(ServerRpcInfo* info, const access::Gate& gate, access::AuditLog& audit)
+      : info_(info), gate_(gate), audit_(audit) {
+    entry_.method = std::string_view(info->method()).substr(1);
+  }
+
+  // A call whose status was never sent: the client had gone.
+  ~Auditor() override {
+    if (!written_) Write(grpc::StatusCode::CANCELLED);
+  }
+
+  void Intercept(InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
+      TakeCaller(*methods);
+    }
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
+      TakeResource(methods->GetRecvMessage());
+    }
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE) && entry_.resource.empty()) {
+      TakeResource(methods->GetSendMessage());
+    }
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
+      Write(methods->GetSendStatus().error_code());
+    }
+    methods->Proceed();
+  }
+
+ private:
+  void TakeCaller(InterceptorBatchMethods& methods) {
+    const grpc::ServerContextBase& context = *info_->server_context();
+    entry_.peer = context.peer();
+    const auto* metadata = methods.GetRecvInitialMetadata();
+    // The caller, just let in, is known, unless the token was revoked since.
+    const absl::StatusOr<access::Caller> caller =
+        CallerOf(gate_, context, metadata == nullptr ? CallMetadata() : *metadata);
+    entry_.caller = caller.ok() ? caller->name : "unknown";
+    if (caller.ok()) entry_.role = access::kRoleNames.Name(caller->role);
+  }
+
+  // `message`: one of protobuf's, or null.
+  void TakeResource(const void* message) {
+    if (message == nullptr || !entry_.resource.empty()) return;
+    entry_.resource = ResourceOf(*static_cast<const Message*>(message));
+  }
+
+  void Write(grpc::StatusCode code) {
+    written_ = true;
+    entry_.code = StatusCodeName(code);
+    audit_.Write(entry_);
+  }
+
+  ServerRpcInfo* const info_;
+  const access::Gate& gate_;
+  access::AuditLog& audit_;
+  access::AuditEntry entry_;
+  bool written_ = false;
+};
+
+class AuditFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  AuditFactory(const access::Gate& gate, access::AuditLog& audit) : gate_(gate), audit_(audit) {}
+
+  Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
+    return access::RuleOf(info->method()).changes ? new Auditor(info, gate_, audit_) : nullptr;
+  }
+
+ private:
+  const access::Gate& gate_;
+  access::AuditLog& audit_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeAudit(const access::Gate& gate,
+                                                                                 access::AuditLog& audit) {
+  return std::make_unique<AuditFactory>(gate, audit);
+}
+
+std::string ResourceOf(const Message& message) {
+  const auto* reflection = message.GetReflection();
+  const auto* type = message.GetDescriptor();
+  const auto text = [&](const FieldDescriptor* field) {
+    const bool is_text =
+        field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field->is_repeated();
+    const std::string value = is_text ? reflection->GetString(message, field) : std::string();
+    // A secret that was put in the place of a name by mistake is in no log.
+    return absl::StrContains(value, AbslView(access::kSecretPrefix)) ? std::string()
+                                                                     : value.substr(0, kMostResourceBytes);
+  };
+  if (std::string name = text(type->FindFieldByName("name")); !name.empty()) return name;
+  for (const char* kind : {"job", "dataset"}) {
+    if (const std::string id = text(type->FindFieldByName(absl::StrCat(kind, "_id"))); !id.empty()) {
+      return absl::StrCat(kind, "s/", id);
+    }
+  }
+  // UpdateJob's job, UploadDataset's start.
+  for (const char* held : {"job", "start"}) {
+    const FieldDescriptor* field = type->FindFieldByName(held);
+    if (field == nullptr || field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) continue;
+    if (reflection->HasField(message, field)) return ResourceOf(reflection->GetMessage(message, field));
+  }
+  return "";
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,138 @@
+#include "api/guard/credentials.h"
+
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpcpp/version_info.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "access/gate.h"
+#include "api/guard/request_metrics.h"
+#include "api/wire/status.h"
+#include "base/string_view.h"
+
+namespace permafrost::api {
+namespace {
+
+std::string_view ViewOf(const grpc_slice& slice) {
+  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
+}
+
+// The subject of the client certificate that the handshake has verified.
+std::string_view SubjectOf(const grpc_auth_context* context) {
+  grpc_auth_property_iterator it = grpc_auth_context_find_properties_by_name(context, GRPC_X509_SUBJECT_PROPERTY_NAME);
+  const grpc_auth_property* property = grpc_auth_property_iterator_next(&it);
+  return property == nullptr ? std::string_view() : std::string_view(property->value, property->value_length);
+}
+
+void TellRefusal(const GateKeeper& keeper, std::string_view path, const access::Presented& presented,
+                 const std::string& code) {
+  if (keeper.observe_request) keeper.observe_request(RequestLabel(path), code, absl::ZeroDuration());
+  if (keeper.audit == nullptr || !access::RuleOf(path).changes) return;
+  const absl::StatusOr<access::Caller> caller = keeper.gate->Identify(presented);
+  keeper.audit->Write({.caller = caller.ok() ? caller->name : "unknown",
+                       .role = caller.ok() ? std::string(access::kRoleNames.Name(caller->role)) : "",
+                       .peer = "",
+                       .method = std::string(path.substr(1)),
+                       .resource = "",
+                       .code = code});
+}
+
+// gRPC's hook before a call is given to a service.
+void Process(void* state, grpc_auth_context* context, const grpc_metadata* metadata, size_t count,
+             grpc_process_auth_metadata_done_cb done, void* call) {
+  const auto& keeper = *static_cast<const GateKeeper*>(state);
+  std::string_view path;
+  // Given twice, who is audited might not be who was let in.
+  int times_given = 0;
+  access::Presented presented{.by_socket = false, .authorization = {}, .subject = SubjectOf(context)};
+  for (size_t i = 0; i < count; ++i) {
+    const std::string_view key = ViewOf(metadata[i].key);
+    if (key == ":path") path = ViewOf(metadata[i].value);
+    if (key != "authorization") continue;
+    ++times_given;
+    presented.authorization = ViewOf(metadata[i].value);
+  }
+  const absl::Status admitted =
+      times_given <= 1
+          ? keeper.gate->Admit(path, presented).status()
+          : absl::UnauthenticatedError("authorization is given more than once; accepted: one `Bearer TOKEN`");
+  if (!admitted.ok()) {
+    TellRefusal(keeper, path, presented, StatusCodeName(static_cast<grpc::StatusCode>(admitted.raw_code())));
+  }
+  done(call, nullptr, 0, nullptr, 0, static_cast<grpc_status_code>(admitted.raw_code()),
+       admitted.ok() ? nullptr : std::string(admitted.message()).c_str());
+}
+
+grpc_ssl_certificate_config_reload_status FetchCertificates(void* state, grpc_ssl_server_certificate_config** config) {
+  const auto changed = static_cast<CertificateSource*>(state)->Changed();
+  if (!changed) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+  const grpc_ssl_pem_key_cert_pair pair = {.private_key = changed->key.c_str(),
+                                           .cert_chain = changed->certificate.c_str()};
+  // Even where no client certificate is asked for, gRPC wants some authority, and does nothing with it.
+  const std::string& authority = changed->client_authority.empty() ? changed->certificate : changed->client_authority;
+  *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, /*num_key_cert_pairs=*/1);
+  return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+}
+
+// gRPC's C++ classes neither take certificates at each handshake nor let a hook see a call before it is dispatched
+// without copying its metadata; its C interface does both. Owns `credentials`.
+class CoreCredentials final : public grpc::ServerCredentials {
+ public:
+#if GRPC_CPP_VERSION_MAJOR == 1 && GRPC_CPP_VERSION_MINOR < 57
+  explicit CoreCredentials(grpc_server_credentials* credentials) : credentials_(credentials) {}
+  ~CoreCredentials() override { grpc_server_credentials_release(credentials_); }
+
+ private:
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    return grpc_server_add_http2_port(server, address.c_str(), credentials_);
+  }
+  grpc_server_credentials* const credentials_;
+#else
+  explicit CoreCredentials(grpc_server_credentials* credentials) : grpc::ServerCredentials(credentials) {}
+#endif
+
+ public:
+  // The gate is the processor.
+  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>& /*processor*/) override {}
+};
+
+std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* credentials, const GateKeeper& keeper) {
+  grpc_server_credentials_set_auth_metadata_processor(
+      credentials, {.process = Process,
+                    .destroy = [](void* state) { delete static_cast<GateKeeper*>(state); },
+                    .state = new GateKeeper(keeper)});
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): gRPC destroys the processor's state
+  return std::make_shared<CoreCredentials>(credentials);
+}
+
+}  // namespace
+
+std::shared_ptr<const access::CertificateContent> CertificateSource::Changed() {
+  const absl::MutexLock lock(&mu_);
+  auto current = files_.Current();
+  if (current == given_) return nullptr;
+  given_ = std::move(current);
+  return given_;
+}
+
+std::shared_ptr<grpc::ServerCredentials> PlainCredentials(const GateKeeper& keeper) {
+  // A hook needs credentials with a security of their own; without one there is nothing to check.
+  if (keeper.gate->auth() == access::Auth::kNone) return grpc::InsecureServerCredentials();
+  return WithGate(grpc_local_server_credentials_create(LOCAL_TCP), keeper);
+}
+
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const GateKeeper& keeper, CertificateSource& certificates) {
+  const bool asks = !certificates.files().files().client_authority.empty();
+  return WithGate(
+      grpc_ssl_server_credentials_create_with_options(grpc_ssl_server_credentials_create_options_using_config_fetcher(
+          asks ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
+          FetchCertificates, &certificates)),
+      keeper);
+}
+
+}  // namespace permafrost::api

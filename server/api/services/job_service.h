@@ -1,0 +1,76 @@
+// JobService: what the wire asks, converted and handed to the JobManager.
+// Threads: gRPC's; no handler waits for anything longer than the store.
+// Borrows the manager, the stream set and the limits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "api/guard/call_limits.h"
+#include "api/streams/server_stream.h"
+#include "base/change_hub.h"
+#include "jobs/job_manager.h"
+#include "permafrost/v1/job.grpc.pb.h"
+#include "spec/policy.h"
+
+namespace permafrost::api {
+
+class JobService final : public v1::JobService::CallbackService {
+ public:
+  // `default_graph_cache`: of jobs that do not say.
+  JobService(const spec::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, StreamSet& streams,
+             CallLimits& limits)
+      : default_graph_cache_(default_graph_cache), jobs_(jobs), streams_(streams), limits_(limits) {}
+
+  grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context, const v1::CreateJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                   v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context, const v1::CancelJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context, const v1::DeleteJobRequest* request,
+                                      google::protobuf::Empty* response) override;
+  grpc::ServerWriteReactor<v1::Job>* WatchJob(grpc::CallbackServerContext* context,
+                                              const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::StreamJobLogsResponse>* StreamJobLogs(grpc::CallbackServerContext* context,
+                                                                     const v1::StreamJobLogsRequest* request) override;
+  grpc::ServerWriteReactor<v1::ExportJobResponse>* ExportJob(grpc::CallbackServerContext* context,
+                                                             const v1::ExportJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::EvaluateJobResponse>* EvaluateJob(grpc::CallbackServerContext* context,
+                                                                 const v1::EvaluateJobRequest* request) override;
+  grpc::ServerUnaryReactor* UpdateJob(grpc::CallbackServerContext* context, const v1::UpdateJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context, const v1::PauseJobRequest* request,
+                                     v1::Job* response) override;
+  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context, const v1::ResumeJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* RetryJob(grpc::CallbackServerContext* context, const v1::RetryJobRequest* request,
+                                     v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListCheckpoints(grpc::CallbackServerContext* context,
+                                            const v1::ListCheckpointsRequest* request,
+                                            v1::ListCheckpointsResponse* response) override;
+
+ private:
+  absl::Status Create(const v1::CreateJobRequest& request, v1::Job& response);
+  absl::Status Get(const v1::GetJobRequest& request, v1::Job& response);
+  absl::Status List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response);
+  // A verb on the job of that name, answered with the job.
+  using Verb = absl::StatusOr<jobs::Job> (jobs::JobManager::*)(const JobId&, const std::string&);
+  // For a request with a name and a request_id.
+  template <class Request>
+  absl::Status Do(Verb verb, const Request& request, v1::Job& response);
+  absl::Status Update(const v1::UpdateJobRequest& request, v1::Job& response);
+  absl::Status Delete(const v1::DeleteJobRequest& request);
+
+  const spec::PolicyOptions default_graph_cache_;
+  jobs::JobManager& jobs_;
+  StreamSet& streams_;
+  CallLimits& limits_;
+  ChangeHub evaluation_hub_;
+  std::atomic<uint64_t> evaluations_ = 0;  // begun; each one's number is its key in the hub
+};
+
+}  // namespace permafrost::api

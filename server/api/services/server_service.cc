@@ -1,0 +1,264 @@
+#include "api/services/server_service.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "api/services/token_calls.h"
+#include "api/services/unary.h"
+#include "api/wire/convert_time.h"
+#include "api/wire/request_key.h"
+#include "api/wire/resource_name.h"
+#include "api/wire/status.h"
+#include "api/wire/text.h"
+#include "base/status.h"
+#include "jobs/request_log.h"
+
+namespace permafrost::api {
+namespace {
+
+// From one notice of a watch to the next.
+constexpr absl::Duration kWatchInterval = absl::Seconds(1);
+constexpr char kServerKey[] = "server";
+
+void RestoredToWire(const backup::Manifest& backup, v1::RestoredBackup& wire) {
+  SetTime(backup.create_time, [&wire] { return wire.mutable_create_time(); });
+  wire.set_version(backup.version);
+  for (const std::string& dataset : backup.datasets_wanted) wire.add_datasets_wanted("datasets/" + dataset);
+  for (const JobId& job : backup.jobs_anew) wire.add_jobs_anew(FormatJobName(job));
+  for (const std::string& dataset : backup.imports) wire.add_imports("datasets/" + dataset);
+}
+
+v1::DeviceState DeviceStateToWire(const DeviceState& state) {
+  v1::DeviceState wire;
+  v1::DeviceMemory& memory = *wire.mutable_memory();
+  if (state.memory.allocated) memory.set_allocated_bytes(*state.memory.allocated);
+  if (state.memory.reserved) memory.set_reserved_bytes(*state.memory.reserved);
+  if (state.memory.driver) memory.set_driver_bytes(*state.memory.driver);
+  if (state.memory.recommended_max) memory.set_recommended_max_bytes(*state.memory.recommended_max);
+  if (state.memory.resident) memory.set_resident_bytes(*state.memory.resident);
+  if (state.graph_entries) wire.set_graph_entries(*state.graph_entries);
+  wire.set_no_graph_entries_reason(state.no_graph_entries_reason);
+  for (const auto& [reason, count] : state.empty_caches) {
+    v1::EmptyCacheCount& emptied = *wire.add_empty_caches();
+    emptied.set_reason(reason);
+    emptied.set_count(count);
+  }
+  if (state.utilization) wire.set_utilization(*state.utilization);
+  for (const DeviceSetting& setting : state.settings) {
+    v1::DeviceSetting& told = *wire.add_settings();
+    // Both come from the environment, and may be any bytes.
+    told.set_name(ValidUtf8(setting.name));
+    told.set_value(ValidUtf8(setting.value));
+  }
+  for (const std::string& warning : state.warnings) wire.add_warnings(ValidUtf8(warning));
+  return wire;
+}
+
+// The server as it is, then each change that a notice finds. Borrows both.
+class ServerWatch final : public StreamSource<v1::ServerInfo> {
+ public:
+  ServerWatch(const ServerStatus& status, ChangeHub& hub) : status_(status), hub_(hub) {}
+  absl::StatusOr<Pull> Next(v1::ServerInfo& response) override {
+    response = status_.Read();
+    std::string bytes = response.SerializeAsString();
+    if (bytes == sent_) return Pull::kWait;
+    // A change since the last notice waits for the next. A drain does not: the server soon ends.
+    const bool drains = response.draining() && !std::exchange(draining_, response.draining());
+    if (!sent_.empty() && !drains && !due_.exchange(false)) return Pull::kWait;
+    sent_ = std::move(bytes);
+    return Pull::kMore;
+  }
+  // Its values are published apart from the locks.
+  bool may_wait() const override { return false; }
+  std::string_view watch() const override { return "ServerService/WatchServer"; }
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {
+    return hub_.Subscribe(kServerKey, [this, listener = std::move(listener)] {
+      due_ = true;
+      listener();
+    });
+  }
+
+ private:
+  const ServerStatus& status_;
+  ChangeHub& hub_;
+  std::string sent_;  // the last response
+  bool draining_ = false;
+  std::atomic<bool> due_ = false;
+};
+
+// Answers once whoever made it calls Finish, then drains: OnDone comes after the answer is on its way.
+class DrainReactor final : public grpc::ServerUnaryReactor {
+ public:
+  explicit DrainReactor(const std::function<void()>& request_drain) : request_drain_(request_drain) {}
+  // In place of Finish: answers, and drains nothing.
+  void AnswerOnly(const absl::Status& status) {
+    drains_ = false;
+    Finish(ToGrpcStatus(status));
+  }
+  void OnDone() override {
+    if (drains_) request_drain_();
+    delete this;
+  }
+
+ private:
+  const std::function<void()>& request_drain_;  // the service's, which outlives its calls
+  bool drains_ = true;                          // written before Finish
+};
+
+}  // namespace
+
+void ServerStatus::SetListenAddress(std::string address) {
+  absl::MutexLock lock(&mu_);
+  listen_address_ = std::move(address);
+}
+
+v1::ServerInfo ServerStatus::Read() const {
+  v1::ServerInfo wire;
+  wire.set_version(info_.version);
+  wire.set_git_commit(info_.git_commit);
+  wire.set_torch_version(info_.torch_version);
+  wire.set_device(info_.device);
+  wire.set_threads(info_.threads);
+  SetTime(info_.start_time, [&wire] { return wire.mutable_start_time(); });
+  wire.set_state_dir(ValidUtf8(info_.state_dir));
+  for (const std::string& root : info_.import_roots) wire.add_import_roots(ValidUtf8(root));
+  wire.set_draining(jobs_.draining());
+  {
+    absl::MutexLock lock(&mu_);
+    wire.set_listen_address(listen_address_);
+  }
+  wire.set_metrics_address(info_.metrics_address);
+  wire.set_socket_path(ValidUtf8(info_.socket_path));
+  wire.set_auth(info_.auth);
+  wire.set_tls(info_.tls);
+  if (info_.restored) RestoredToWire(*info_.restored, *wire.mutable_restored());
+  wire.set_process_id(getpid());
+  const auto counts = jobs_.CountByState();
+  const auto count = [&counts](jobs::JobState s) { return static_cast<int32_t>(counts[static_cast<size_t>(s)]); };
+  wire.set_queued_jobs(count(jobs::JobState::kQueued));
+  int32_t on_device = 0;
+  for (const auto& [state, name] : jobs::kJobStateNames.rows) on_device += jobs::IsOnDevice(state) ? count(state) : 0;
+  wire.set_running_jobs(on_device);
+  wire.set_paused_jobs(count(jobs::JobState::kPaused));
+  const auto datasets = catalog_.usage().datasets;
+  wire.set_datasets(static_cast<int32_t>(std::accumulate(datasets.begin(), datasets.end(), int64_t{0})));
+  *wire.mutable_device_state() = DeviceStateToWire(device_state_());
+  if (const std::optional<ClockJump> jump = clock_jump_()) {
+    // In whole seconds, and only while it lasts: a watch is not woken by each second that passes.
+    *wire.mutable_clock_jump()->mutable_by() = SignedDuration(absl::Trunc(jump->by, absl::Seconds(1)));
+    SetTime(absl::FromUnixSeconds(absl::ToUnixSeconds(jump->noticed)),
+            [&wire] { return wire.mutable_clock_jump()->mutable_notice_time(); });
+  }
+  return wire;
+}
+
+ServerService::ServerService(ServerInfo info, std::function<DeviceState()> device_state,
+                             std::function<void()> request_drain, jobs::JobManager& jobs, data::Catalog& catalog,
+                             access::TokenStore* tokens, MakeBackup make_backup, ClockWatch clock, StreamSet& streams,
+                             CallLimits& limits)
+    : status_(std::move(info), std::move(device_state), std::move(clock.jump), jobs, catalog),
+      request_drain_(std::move(request_drain)),
+      jobs_(jobs),
+      tokens_(tokens),
+      make_backup_(std::move(make_backup)),
+      confirm_clock_(std::move(clock.confirm)),
+      streams_(streams),
+      limits_(limits),
+      hub_(kWatchInterval),
+      ticker_([this] { Tick(); }) {}
+
+ServerService::~ServerService() {
+  closing_.Set();
+  ticker_.join();
+}
+
+void ServerService::Tick() {
+  while (!closing_.WaitFor(kWatchInterval)) hub_.Notify(kServerKey);
+}
+
+grpc::ServerUnaryReactor* ServerService::GetServerInfo(grpc::CallbackServerContext* context,
+                                                       const v1::GetServerInfoRequest* /*request*/,
+                                                       v1::ServerInfo* response) {
+  const absl::Status admitted = limits_.connections.Admit(*context).status();
+  if (admitted.ok()) *response = status_.Read();
+  return Reply(context, admitted);
+}
+
+grpc::ServerWriteReactor<v1::ServerInfo>* ServerService::WatchServer(grpc::CallbackServerContext* context,
+                                                                     const v1::WatchServerRequest* /*request*/) {
+  return StartStream<v1::ServerInfo>(
+      *context, limits_.watches, streams_,
+      [&]() -> absl::StatusOr<std::unique_ptr<ServerWatch>> { return std::make_unique<ServerWatch>(status_, hub_); });
+}
+
+grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*context*/,
+                                               const v1::DrainRequest* request, v1::DrainResponse* response) {
+  auto* call = new DrainReactor(request_drain_);
+  const auto drain = [this, call, response, key = KeyOf(*request)] {
+    const absl::StatusOr<bool> answered = jobs_.requests().IsAnswered(key);
+    if (absl::IsInvalidArgument(answered.status()) || absl::IsAlreadyExists(answered.status())) {
+      return call->AnswerOnly(answered.status());
+    }
+    // By this server, or by the one before it: what was to stop has stopped. One whose disk fails is drained all the
+    // same.
+    const bool again = answered.value_or(false);
+    if (again && !jobs_.draining()) return call->AnswerOnly(absl::OkStatus());
+    if (!again) jobs_.requests().Remember(key);
+    if (const JobId running = jobs_.Drain(); !running.empty()) response->set_running_job(FormatJobName(running));
+    if (again) return call->AnswerOnly(absl::OkStatus());
+    call->Finish(grpc::Status::OK);
+  };
+  // It waits for the jobs' lock. Where too much does, main asks the jobs again.
+  if (!limits_.workers.Post(drain)) call->Finish(grpc::Status::OK);
+  return call;
+}
+
+grpc::ServerWriteReactor<v1::BackupResponse>* ServerService::Backup(grpc::CallbackServerContext* context,
+                                                                    const v1::BackupRequest* request) {
+  return StartStream<v1::BackupResponse>(
+      *context, limits_.backups, streams_, [&]() -> absl::StatusOr<std::unique_ptr<BackupSource>> {
+        if (!make_backup_) return absl::UnimplementedError("this server makes no backups");
+        return std::make_unique<BackupSource>(make_backup_, jobs_.requests(), *request, backup_hub_,
+                                              std::to_string(++backups_));
+      });
+}
+
+grpc::ServerUnaryReactor* ServerService::CreateToken(grpc::CallbackServerContext* context,
+                                                     const v1::CreateTokenRequest* request, v1::Token* response) {
+  return CreateTokenCall(context, limits_.token_changes, tokens_, jobs_.requests(), *request, *response);
+}
+
+grpc::ServerUnaryReactor* ServerService::ListTokens(grpc::CallbackServerContext* context,
+                                                    const v1::ListTokensRequest* /*request*/,
+                                                    v1::ListTokensResponse* response) {
+  const absl::Status admitted = limits_.connections.Admit(*context).status();
+  return admitted.ok() ? ListTokensCall(context, tokens_, *response) : Reply(context, admitted);
+}
+
+grpc::ServerUnaryReactor* ServerService::ConfirmClock(grpc::CallbackServerContext* context,
+                                                      const v1::ConfirmClockRequest* request,
+                                                      v1::ConfirmClockResponse* response) {
+  return ReplyLater(context, limits_.workers, [=, this]() -> absl::Status {
+    if (!confirm_clock_) return absl::UnimplementedError("this server keeps no account of its clock");
+    return jobs_.requests().Once(KeyOf(*request), "", [&](const jobs::Earlier& earlier) -> absl::Status {
+      // A clock that has jumped since was not meant.
+      if (earlier.seen == jobs::Earlier::Seen::kAnswered) return absl::OkStatus();
+      PF_ASSIGN_OR_RETURN(const absl::Duration jump, confirm_clock_());
+      if (jump != absl::ZeroDuration()) *response->mutable_jump() = SignedDuration(absl::Trunc(jump, absl::Seconds(1)));
+      return absl::OkStatus();
+    });
+  });
+}
+
+grpc::ServerUnaryReactor* ServerService::RevokeToken(grpc::CallbackServerContext* context,
+                                                     const v1::RevokeTokenRequest* request,
+                                                     google::protobuf::Empty* /*response*/) {
+  return RevokeTokenCall(context, limits_.token_changes, tokens_, jobs_.requests(), *request);
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,86 @@
+#include "api/streams/job_file_sources.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+
+namespace permafrost::api {
+namespace {
+
+constexpr int64_t kLogPieceBytes = 64 << 10;
+
+}  // namespace
+
+absl::StatusOr<Pull> LogSource::Next(v1::StreamJobLogsResponse& response) {
+  PF_ASSIGN_OR_RETURN(jobs::LogChunk chunk, jobs_.ReadLog(id_, offset_, kLogPieceBytes));
+  offset_ = chunk.next_offset;
+  const bool over = chunk.complete || (!follow_ && chunk.at_end);
+  if (chunk.data.empty()) return over ? Pull::kEnd : Pull::kWait;
+  response.set_data(std::move(chunk.data));
+  response.set_next_offset(offset_);
+  return over ? Pull::kLast : Pull::kMore;
+}
+
+std::unique_ptr<ChangeHub::Subscription> LogSource::Subscribe(ChangeHub::Listener listener) {
+  return follow_ ? jobs_.SubscribeLog(id_, std::move(listener)) : nullptr;
+}
+
+namespace {
+
+constexpr uint64_t kExportPieceBytes = 64 << 10;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::Open(const std::filesystem::path& path) {
+  Descriptor file = OpenRetrying(path, O_RDONLY);
+  if (!file.valid()) return SystemError(errno, path, "open");
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return SystemError(errno, path, "stat");
+  if (!S_ISREG(info.st_mode)) return absl::InternalError(absl::StrCat(path.string(), ": not a regular file"));
+  return std::unique_ptr<ExportSource>(
+      new ExportSource(path, std::move(file), static_cast<uint64_t>(info.st_size), ModifiedNanoseconds(info)));
+}
+
+absl::Status ExportSource::CheckUnchanged() const {
+  struct stat info;
+  if (fstat(file_.get(), &info) != 0) return SystemError(errno, path_, "stat");
+  if (static_cast<uint64_t>(info.st_size) == size_ && ModifiedNanoseconds(info) == modified_) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path_.string(), ": was written to while it was exported"));
+}
+
+// Fills `piece`, of the size to read, from offset_ on.
+absl::Status ExportSource::Read(std::string& piece) const {
+  size_t done = 0;
+  while (done < piece.size()) {
+    const ssize_t got =
+        pread(file_.get(), piece.data() + done, piece.size() - done, static_cast<off_t>(offset_ + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return SystemError(errno, path_, "read");
+    // Before the end that it had: CheckUnchanged says so.
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return CheckUnchanged();
+}
+
+absl::StatusOr<Pull> ExportSource::Next(v1::ExportJobResponse& response) {
+  const uint64_t bytes = std::min(kExportPieceBytes, size_ - offset_);
+  std::string& piece = *response.mutable_data();
+  piece.resize(bytes);
+  if (bytes > 0) PF_RETURN_IF_ERROR(Read(piece));
+  hash_.Update(piece.data(), piece.size());
+  offset_ += bytes;
+  response.set_total_bytes(static_cast<int64_t>(size_));
+  if (offset_ < size_) return Pull::kMore;
+  response.set_xxh3(HashHex(hash_.Digest()));
+  return Pull::kLast;
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,100 @@
+// Jobs between the wire and the domain: requests, states, progress, results and their metrics, updates, checkpoints.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/status.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/map.h"
+#include "google/protobuf/repeated_field.h"
+#include "google/protobuf/timestamp.pb.h"
+#include "jobs/job.h"
+#include "jobs/job_manager.h"
+#include "permafrost/v1/job.pb.h"
+#include "spec/loss.h"
+#include "spec/policy.h"
+#include "train/checkpoint_files.h"
+#include "train/runner.h"
+
+namespace permafrost::api {
+
+// Returns what decides the defaults of a dataset's jobs; nullopt: not known.
+using LevelOf = std::function<std::optional<jobs::DatasetTraits>(const DatasetId& dataset)>;
+inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
+  return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
+}
+
+// As above, but of the dataset of a job that is there: what it was to that job. One that is gone, or another by now, is
+// known by what the job says of it.
+inline LevelOf LevelsOf(const jobs::JobManager& jobs, const jobs::Job& of) {
+  const spec::TrainOptions& train = of.spec.train;
+  const bool bare =
+      train.model.level == spec::ModelLevel::kGraph && train.model.node_inputs == spec::NodeInputs::kDegree;
+  return [&jobs, dataset = train.dataset, uid = of.dataset_uid, made = of.create_time,
+          told = jobs::DatasetTraits{.level = train.model.level, .gives_links = train.links.given, .bare_nodes = bare}](
+             const DatasetId& id) {
+    std::optional<jobs::DatasetTraits> now = jobs.TraitsOf(id);
+    if (id != dataset) return now;
+    const bool is_the_same = now && (uid.empty() ? now->create_time <= made : now->uid == uid);
+    if (!is_the_same) return std::optional(told);
+    // Servers that knew no other inputs of sets left such a job without.
+    now->bare_nodes = now->bare_nodes && told.bare_nodes;
+    return now;
+  };
+}
+
+// Defaults are filled in; those of the graph cache are the server's. Errors: InvalidArgument where the domain cannot
+// hold what the wire says, with a violation for every bad field at once. Values out of range are the job manager's to
+// refuse.
+absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
+                                                          const spec::PolicyOptions& default_graph_cache,
+                                                          const LevelOf& level_of = {});
+// The spec of a request that is about a job which is not made; none stands for one of defaults. As a job that is only
+// to be checked.
+template <class Request>
+absl::StatusOr<spec::JobSpec> SpecFromWire(const Request& wire, const spec::PolicyOptions& default_graph_cache,
+                                           const LevelOf& level_of) {
+  v1::CreateJobRequest create;
+  if (wire.has_spec()) *create.mutable_spec() = wire.spec();
+  absl::StatusOr<jobs::CreateRequest> job = CreateRequestFromWire(create, default_graph_cache, level_of);
+  if (!job.ok()) return job.status();
+  return std::move(job->spec);
+}
+
+v1::Job JobToWire(const jobs::Job& job);
+
+// Adds violations of `states[I]`.
+std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations);
+
+// Adds a violation of `artifact`.
+jobs::Artifact ArtifactFromWire(int artifact, Violations& violations);
+
+// Infinite, with a violation of `field`, where the value is none that protobuf's types allow.
+absl::Duration DurationFromWire(const google::protobuf::Duration& wire, std::string_view field, Violations& violations);
+absl::Time TimeFromWire(const google::protobuf::Timestamp& wire, std::string_view field, Violations& violations);
+
+jobs::Labels LabelsFromWire(const google::protobuf::Map<std::string, std::string>& wire);
+
+// Reads what the mask, or without one the job, says. InvalidArgument with a violation for each path that is none.
+absl::StatusOr<jobs::JobUpdate> UpdateFromWire(const v1::UpdateJobRequest& wire);
+
+v1::Checkpoint CheckpointToWire(const train::CheckpointInfo& info);
+
+v1::Metric MetricToWire(spec::Metric metric);
+
+// Adds violations of `field` and its elements.
+std::vector<spec::Metric> MetricsFromWire(const google::protobuf::RepeatedField<int>& wire, std::string_view field,
+                                          Violations& violations);
+
+// One value of each metric; where there are none (of a job that an older version ran), `first` of the first metric.
+void MetricsToWire(const std::vector<spec::Metric>& metrics, const std::vector<double>& values, double first,
+                   google::protobuf::RepeatedPtrField<v1::MetricValue>& wire);
+
+}  // namespace permafrost::api

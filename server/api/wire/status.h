@@ -1,0 +1,32 @@
+// absl::Status as a gRPC status with google.rpc details in the trailer `grpc-status-details-bin`: BadRequest from
+// violations, ErrorInfo (domain "permafrost.dev") from the reason, RetryInfo for UNAVAILABLE and for a call or a
+// connection too many, or a thread that is not to be had.
+// Threads: pure functions.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "google/rpc/status.pb.h"
+
+namespace permafrost::api {
+
+// Reason of the RESOURCE_EXHAUSTED that refuses a call too many of its kind (call_limits.h).
+inline constexpr char kTooManyCalls[] = "TOO_MANY_CALLS";
+// The same of a call on a connection too many of its client (connection_limit.h).
+inline constexpr char kTooManyConnections[] = "TOO_MANY_CONNECTIONS";
+// The same of a call whose work needs a thread that the system does not give (unary.h).
+inline constexpr char kNoThread[] = "NO_THREAD";
+
+// Long texts are clipped, since a client drops trailers above 8 KiB and with them the error.
+grpc::Status ToGrpcStatus(const absl::Status& from);
+
+// The same for a field of a message: nothing is clipped. `status`: not Ok.
+void SetRpcStatus(const absl::Status& status, google::rpc::Status& out);
+
+// "OK", "CANCELLED", ...: the canonical names; "UNKNOWN" for a number that is none of them.
+std::string StatusCodeName(grpc::StatusCode code);
+
+}  // namespace permafrost::api

@@ -1,0 +1,251 @@
+#include "backup/job_copies.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "jobs/job_schema.h"
+#include "train/checkpoint_files.h"
+
+namespace permafrost::backup {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Looks at a folder of checkpoints.
+constexpr int kLooks = 50;
+// Between two looks. Longer than a tick of the clock that file systems take their times from: a folder whose time is
+// the same before and after has not changed.
+constexpr absl::Duration kBetweenLooks = absl::Milliseconds(20);
+// In the folder of checkpoints. A run removes what begins so when it begins, and this copy removes it before it ends.
+constexpr char kHold[] = ".tmp-backup";
+
+using FolderTime = std::pair<time_t, long>;
+
+// Returns when an entry came or went last; nullopt: there is no such folder.
+std::optional<FolderTime> TimeOf(const fs::path& folder) {
+  struct stat info {};
+  if (stat(folder.c_str(), &info) != 0) return std::nullopt;
+#ifdef __APPLE__
+  return FolderTime(info.st_mtimespec.tv_sec, info.st_mtimespec.tv_nsec);
+#else
+  return FolderTime(info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+#endif
+}
+
+struct Look {
+  std::vector<int64_t> steps;  // of checkpoints, the newest first
+  bool set_aside = false;      // some were, as damaged
+};
+
+absl::StatusOr<Look> LookAt(const fs::path& folder) {
+  PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(folder));
+  Look look;
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    int64_t step = 0;
+    const char* const last = name.data() + name.size();
+    const auto [end, error] = std::from_chars(name.data(), last, step);
+    if (error == std::errc() && end == last) look.steps.push_back(step);
+    look.set_aside = look.set_aside || name.starts_with(train::kDamagedCheckpointPrefix);
+  }
+  std::ranges::sort(look.steps, std::greater());
+  return look;
+}
+
+enum class Held { kAll, kGone, kImpossible };
+
+// Hard links to a checkpoint's files in the new folder `hold`.
+Held HoldFiles(const fs::path& checkpoint, const fs::path& hold) {
+  const auto why = [] { return errno == ENOENT ? Held::kGone : Held::kImpossible; };
+  if (mkdir(hold.c_str(), 0700) != 0) return why();
+  const auto names = ListDirectory(checkpoint);
+  if (!names.ok()) return Held::kImpossible;
+  if (!*names) return Held::kGone;
+  for (const std::string& name : **names) {
+    if (name.starts_with('.')) continue;
+    if (link((checkpoint / name).c_str(), (hold / name).c_str()) != 0) return why();
+  }
+  return Held::kAll;
+}
+
+class CheckpointCopier {
+ public:
+  CheckpointCopier(const fs::path& state_dir, const fs::path& backup, const JobId& id, Copier& copier)
+      : id_(id),
+        path_(absl::StrCat("jobs/", id.value(), "/", AbslView(train::kCheckpointsFolder))),
+        from_(state_dir / path_),
+        to_(backup / path_),
+        copier_(copier) {}
+
+  absl::StatusOr<CheckpointCopy> Copy(bool had_one) {
+    for (int i = 0; i < kLooks; ++i) {
+      const std::optional<FolderTime> before = TimeOf(from_);
+      if (!before) return had_one ? CheckpointCopy::kLost : CheckpointCopy::kNone;
+      if (i > 0) absl::SleepFor(kBetweenLooks);
+      PF_ASSIGN_OR_RETURN(const Look look, LookAt(from_));
+      PF_ASSIGN_OR_RETURN(const bool copied, CopyOneOf(look.steps));
+      if (copied) return CheckpointCopy::kWhole;
+      // A list that was begun before one came and ended after the one before it went has neither.
+      if (i == 0 || TimeOf(from_) != before) continue;
+      const bool had_some = had_one || look.set_aside || !look.steps.empty();
+      return had_some ? CheckpointCopy::kLost : CheckpointCopy::kNone;
+    }
+    return absl::UnavailableError(absl::StrCat(
+        "job ", id_.value(), " wrote checkpoints faster than one could be copied: try again, or pause the job before"));
+  }
+
+ private:
+  // The newest that is whole. False: none is, or one that was wanted has gone.
+  absl::StatusOr<bool> CopyOneOf(const std::vector<int64_t>& steps) {
+    for (const int64_t step : steps) {
+      if (damaged_.contains(step)) continue;
+      PF_ASSIGN_OR_RETURN(const bool copied, CopyStep(step));
+      if (copied) return true;
+      if (!damaged_.contains(step)) return false;
+    }
+    return false;
+  }
+
+  // False: it is damaged, which is noted, or gone.
+  absl::StatusOr<bool> CopyStep(int64_t step) {
+    const fs::path checkpoint = from_ / absl::StrCat(step), hold = from_ / kHold;
+    const std::string target = absl::StrCat(path_, "/", step);
+    // A backup whose daemon died may have left this folder.
+    RemoveAll(hold).IgnoreError();
+    const absl::Cleanup let_go = [&hold] { RemoveAll(hold).IgnoreError(); };
+    const Held held = HoldFiles(checkpoint, hold);
+    if (held == Held::kGone) return false;
+    const std::optional<FolderTime> held_at = TimeOf(hold);
+    const std::string source = held == Held::kAll ? absl::StrCat(path_, "/", kHold) : target;
+    absl::Status copied = copier_.CopyFolder(source, target);
+    if (copied.ok()) {
+      // Against the sums that the run wrote, so that a backup is never of damage.
+      PF_ASSIGN_OR_RETURN(const auto copy, train::ListCheckpoints(to_, /*verify=*/true));
+      if (copy.size() == 1 && copy.front().damage.empty()) return true;
+    } else if (!absl::IsNotFound(copied)) {
+      return copied;
+    }
+    PF_RETURN_IF_ERROR(copier_.Drop(path_));
+    // Otherwise files were missing for another reason than damage: the run removed some before they were held, or it
+    // began just now and removed the folder that holds them.
+    const bool held_all_along = held != Held::kAll || TimeOf(hold) == held_at;
+    if (copied.ok() && held_all_along && TimeOf(checkpoint)) damaged_.insert(step);
+    return false;
+  }
+
+  const JobId& id_;
+  const std::string path_;  // of the checkpoints' folder, in the state and in the backup
+  const fs::path from_, to_;
+  Copier& copier_;
+  std::set<int64_t> damaged_;
+};
+
+}  // namespace
+
+absl::StatusOr<CheckpointCopy> CopyNewestCheckpoint(const fs::path& state_dir, const fs::path& backup, const JobId& id,
+                                                    bool had_one, Copier& copier) {
+  return CheckpointCopier(state_dir, backup, id, copier).Copy(had_one);
+}
+
+namespace {
+
+// For whoever else holds the file for a moment.
+constexpr int kPatienceMilliseconds = 30'000;
+
+absl::Status WithDatabase(const std::filesystem::path& path, int flags,
+                          const std::function<absl::Status(SQLite::Database&)>& body) {
+  std::optional<SQLite::Database> database;
+  try {
+    database.emplace(path.string(), flags, kPatienceMilliseconds);
+    return body(*database);
+  } catch (const SQLite::Exception& error) {
+    const int system_error =
+        database ? jobs::SystemErrorOf(database->getHandle(), error) : jobs::WhyNotOpened(path.string());
+    return jobs::ToStatus(path.string(), error, system_error);
+  }
+}
+
+// A text of a JSON object; empty where it has none of this name.
+std::string TextOf(const nlohmann::json& object, const char* name) {
+  return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>() : "";
+}
+
+// Reads what a backup needs from a job's columns `spec` and `progress`. Fields that cannot be read are left empty.
+void ReadColumns(const std::string& spec_text, const std::string& progress_text, JobRow& row) {
+  const nlohmann::json spec = nlohmann::json::parse(spec_text, nullptr, /*allow_exceptions=*/false);
+  row.dataset = DatasetId(TextOf(spec, "dataset"));
+  row.dataset_uid = TextOf(spec, "dataset_uid");
+  const nlohmann::json progress = nlohmann::json::parse(progress_text, nullptr, /*allow_exceptions=*/false);
+  constexpr char kStep[] = "checkpoint_step";
+  row.had_checkpoint = progress.is_object() && progress.contains(kStep) && progress[kStep].is_number() &&
+                       progress[kStep].get<int64_t>() > 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& database) {
+  std::vector<JobRow> rows;
+  absl::Status read = WithDatabase(database, SQLite::OPEN_READONLY, [&](SQLite::Database& open) {
+    SQLite::Statement select(open, "SELECT id, state, spec, progress FROM jobs");
+    while (select.executeStep()) {
+      // A row whose state cannot be read is shown as failed, and is nobody's to run.
+      const std::optional<jobs::JobState> state = jobs::kJobStateNames.Parse(select.getColumn(1).getString());
+      JobRow row{.id = JobId(select.getColumn(0).getString()), .ended = !state || jobs::IsTerminal(*state)};
+      ReadColumns(select.getColumn(2).getString(), select.getColumn(3).getString(), row);
+      rows.push_back(std::move(row));
+    }
+    return absl::OkStatus();
+  });
+  if (!read.ok()) return read;
+  return rows;
+}
+
+absl::Status CopyDatabase(const std::filesystem::path& from, const std::filesystem::path& to) {
+  // Within one reading transaction: in WAL mode the daemon's writes neither wait nor come into the copy.
+  absl::Status copied = WithDatabase(from, SQLite::OPEN_READONLY, [&](SQLite::Database& open) {
+    SQLite::Statement copy(open, "VACUUM INTO ?");
+    copy.bind(1, to.string());
+    copy.exec();
+    return absl::OkStatus();
+  });
+  if (!copied.ok()) return copied;
+  return WithDatabase(to, SQLite::OPEN_READONLY, [&](SQLite::Database& open) {
+    const std::string found = open.execAndGet("PRAGMA integrity_check(1)").getString();
+    return found == "ok" ? absl::OkStatus() : absl::DataLossError(absl::StrCat(from.string(), " is damaged: ", found));
+  });
+}
+
+absl::Status DropJobRows(const std::filesystem::path& database, const std::vector<JobId>& jobs) {
+  if (jobs.empty()) return absl::OkStatus();
+  return WithDatabase(database, SQLite::OPEN_READWRITE, [&](SQLite::Database& open) {
+    open.exec("PRAGMA foreign_keys = ON");
+    for (const JobId& id : jobs) {
+      SQLite::Statement erase(open, "DELETE FROM jobs WHERE id = ?");
+      erase.bind(1, id.value());
+      erase.exec();
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace permafrost::backup

@@ -1,0 +1,51 @@
+#include "daemon/process_setup.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>  // defines __GLIBC__ where it is so
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "telemetry/log.h"
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+namespace permafrost {
+
+void KeepFewHeaps() {
+#ifdef __GLIBC__
+  constexpr int kHeaps = 2;
+  if (std::getenv("MALLOC_ARENA_MAX") == nullptr) mallopt(M_ARENA_MAX, kHeaps);
+#endif
+}
+
+void RaiseOpenFilesLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    telemetry::Log(telemetry::Severity::kWarning,
+                   absl::StrCat("at most ", before, " open files: cannot raise the limit to ", limit.rlim_max, ": ",
+                                std::strerror(errno)));
+  }
+}
+
+void UseShortSpins(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  // About 10 us: longer than the wait within a region on free cores, far shorter than a time slice.
+  if (setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0) != 0) return;
+  // By its path, or the process would be called "exe" from then on, where pkill and ps look for its name.
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) execv(self.c_str(), argv);
+  execv("/proc/self/exe", argv);  // the file is gone or was replaced
+}
+
+}  // namespace permafrost
