@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "nn/loss.h"
-#include "nn/ops/adam.h"
 #include "nn/ops/dropout.h"
 #include "nn/ops/embedding_sum.h"
 #include "nn/ops/gine_layer.h"
@@ -20,6 +19,7 @@
 #include "nn/ops/lowering.h"
 #include "nn/ops/masked_batch_norm.h"
 #include "nn/ops/mlp.h"
+#include "nn/ops/parameter_updates.h"
 #include "nn/ops/pool.h"
 #include "nn/ops/segment_ops.h"
 #include "nn/ops/skip_gram.h"

@@ -112,8 +112,8 @@ std::vector<ParallelRegion> MakeParallelRegions() {
        Gathers},
       {"norms", "kParallelValues of server/nn/ops/masked_batch_norm.cc", Norms},
       {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},
-      {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/adam.cc", Updates},
-      {"losses", "kLossGrain chunks of kLossChunk of server/nn/ops/masked_loss.cc", Losses}};
+      {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/parameter_updates.cc", Updates},
+      {"losses", "kLossGrain chunks of kLossChunk of server/nn/loss.cc", Losses}};
 }
 
 }  // namespace permafrost::nn

@@ -20,8 +20,8 @@
 #include "data/sampling/epoch_order.h"
 #include "device/backend.h"
 #include "device/cpu/storage.h"
-#include "train/graph_set_task.h"
-#include "train/step_engine.h"
+#include "train/loop/step_engine.h"
+#include "train/tasks/graph_set_task.h"
 
 namespace permafrost::train {
 namespace {

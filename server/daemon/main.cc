@@ -48,7 +48,7 @@
 #include "telemetry/job_metrics.h"
 #include "telemetry/log.h"
 #include "telemetry/server_metrics.h"
-#include "train/torch_runner.h"
+#include "train/loop/torch_runner.h"
 
 namespace permafrost {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/catalog/catalog.h"
-#include "train/device_self_test.h"
+#include "train/loop/device_self_test.h"
 
 namespace permafrost {
 namespace {

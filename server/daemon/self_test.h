@@ -1,5 +1,5 @@
-// permafrostd --self-test-device: shows on this machine that a device keeps its promises (train/device_self_test.h).
-// Threads: the main one.
+// permafrostd --self-test-device: shows on this machine that a device keeps its promises
+// (train/loop/device_self_test.h). Threads: the main one.
 #pragma once
 
 #include "daemon/options.h"

@@ -1,13 +1,15 @@
-// Knows which errors of the math library tell that a device is unusable until the process ends. Threads: everything
-// here is pure.
+// Exceptions of the math library: which of them tell that a device is unusable until the process ends, and the one
+// place where they become a Status. Threads: everything here is pure.
 #pragma once
 
 #include <c10/util/Exception.h>
 
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -39,5 +41,20 @@ void UnlessFatal(const Work& work) {
 // ResourceExhausted where it is out of memory, else Internal.
 absl::Status StatusOf(const c10::Error& error);
 absl::Status StatusOf(const std::exception& error);
+
+// Calls `body`, which returns a Status or a StatusOr. An error that leaves the device unusable becomes a device fault
+// (base/device_fault.h).
+template <class Body>
+auto CatchTorch(Body&& body) -> decltype(body()) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const c10::Error& e) {
+    return StatusOf(e);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& e) {
+    return StatusOf(e);
+  }
+}
 
 }  // namespace permafrost::device

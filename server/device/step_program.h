@@ -1,15 +1,19 @@
-// A step as a device captures it: a function of tensors, with the tensors that it changes.
+// A step as a device captures it: a function of tensors, with the tensors that it changes; and for those who run a step
+// twice and compare, the state before it and what it left.
 // Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/hash.h"
 #include "graphcache/executable.h"
 
 namespace permafrost::graphcache {
@@ -77,5 +81,45 @@ class SilentPhases {
  private:
   const bool outer_;  // whether the thread was silent before
 };
+
+// A copy of state and of libtorch's default generator. Puts both back at the end of its scope, unless Keep was called.
+// Tensors that are zero throughout, as the moments of a job that begins, are not copied.
+class SavedState {
+ public:
+  // Borrows `state`.
+  explicit SavedState(const std::vector<StateTensor>& state);
+  SavedState(const SavedState&) = delete;
+  ~SavedState();
+  // Puts both back now.
+  void Rewind();
+  // The state that the scope leaves stays.
+  void Keep() { keep_ = true; }
+
+ private:
+  const std::vector<StateTensor>& state_;
+  std::vector<at::Tensor> start_;  // undefined: zeros
+  at::Generator generator_;
+  at::Tensor generator_state_;
+  bool keep_ = false;
+};
+
+// The bits of a tensor, in 16 bytes instead of a copy.
+struct Bits {
+  c10::ScalarType type = c10::ScalarType::Undefined;
+  std::vector<int64_t> sizes;
+  Hash128Value hash;
+  bool operator==(const Bits&) const = default;
+};
+Bits BitsOf(const at::Tensor& tensor);
+
+// The state and the result that a step left.
+struct Left {
+  std::vector<Bits> outputs, state;
+  bool operator==(const Left&) const = default;
+};
+Left LeftBy(const StepProgram& program, const std::vector<at::Tensor>& outputs);
+
+// The first thing that `replay` left otherwise than `step`, "weight" or "output 0"; nullopt: there is none.
+std::optional<std::string> FirstDifference(const StepProgram& program, const Left& replay, const Left& step);
 
 }  // namespace permafrost::device

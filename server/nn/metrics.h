@@ -1,9 +1,11 @@
-// Metrics that are computed from every prediction of a split together, on the host.
+// Metrics that are computed from every prediction of a split together, on the host; those of link prediction say how
+// high links rank among pairs without an edge.
 // Threads: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "spec/loss.h"
 
@@ -37,5 +39,22 @@ double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float
 // Part of the rows whose largest output (of equal ones the first) is the label's class; rows with a NaN label take no
 // part, rows with a NaN output are wrong. outputs: [rows * classes]; labels: [rows]. NaN where no row has a label.
 double Accuracy(std::span<const float> outputs, std::span<const float> labels, int64_t classes);
+
+// Scores of a split's links, and of the negatives of each: links.size() * each, link after link; or of negatives that
+// all links `share`, as many as there are.
+struct LinkScores {
+  std::span<const float> links, negatives;
+  bool share = false;
+};
+
+// Returns the place of each link among its own negatives, or those that all share, from 1: the mean of the places that
+// it has where all equal scores are below it, and above it. NaN for a link, or with a negative, whose score is NaN.
+// Source: OGB's Evaluator of ogbl-citation2.
+std::vector<float> RanksOf(const LinkScores& scores);
+
+// kMrr: the mean of 1 / rank. kHitsAt...: the part of the links that score above the K-th highest of all negatives
+// together; 1 where there are fewer (OGB's Evaluator of ogbl-collab). Others: as ComputeMetric of kBce, with links as
+// label 1 and all negatives as 0. NaN where there are no links or a score is NaN.
+double ComputeLinkMetric(spec::Metric metric, const LinkScores& scores);
 
 }  // namespace permafrost::nn

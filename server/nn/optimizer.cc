@@ -8,7 +8,7 @@
 #include <numbers>
 #include <utility>
 
-#include "nn/ops/adam.h"
+#include "nn/ops/parameter_updates.h"
 
 namespace permafrost::nn {
 namespace {

@@ -1,7 +1,7 @@
-// Adam, AdamW, SGD and SparseAdam: on the CPU by one operator for all parameters (nn/ops/adam.h), elsewhere by
-// PyTorch's fused kernels. Step count and learning rate are tensors: nothing in a step is a host number that changes,
-// so a captured step stays true. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019; Sutskever et al. 2013 for
-// SGD's momentum, as PyTorch's SGD. beta = (0.9, 0.999), eps = 1e-8, as PyTorch's defaults.
+// Adam, AdamW, SGD and SparseAdam: on the CPU by one operator for all parameters (nn/ops/parameter_updates.h),
+// elsewhere by PyTorch's fused kernels. Step count and learning rate are tensors: nothing in a step is a host number
+// that changes, so a captured step stays true. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019; Sutskever et al.
+// 2013 for SGD's momentum, as PyTorch's SGD. beta = (0.9, 0.999), eps = 1e-8, as PyTorch's defaults.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "nn/ops/row_gradient.h"
+#include "nn/ops/parameter_updates.h"
 #include "nn/tensor_set.h"
 #include "spec/optimizer.h"
 

@@ -12,7 +12,7 @@ namespace permafrost::spec {
 enum class LabelKind { kValues, kClass, kBinary };
 
 // The figures that evaluation can report beside the loss; nn/metrics.h explains each. kMrr and those after it serve
-// link prediction alone: nn/link_metrics.h.
+// link prediction alone.
 enum class Metric {
   kMae,
   kAccuracy,

@@ -1,4 +1,4 @@
-#include "device/shaped_program.h"
+#include "device/mps/mps_backend.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -14,8 +14,8 @@
 #include "device/mps/stand_in.h"
 #include "fake_mps.h"
 #include "temp_dir.h"
-#include "train/device_self_test.h"
-#include "train/torch_runner.h"
+#include "train/loop/device_self_test.h"
+#include "train/loop/torch_runner.h"
 
 namespace permafrost::train {
 namespace {

@@ -16,8 +16,8 @@
 #include "fake_mps.h"
 #include "nn/optimizer.h"
 #include "temp_dir.h"
-#include "train/step_engine.h"
-#include "train/task.h"
+#include "train/loop/step_engine.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 namespace {

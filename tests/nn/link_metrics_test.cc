@@ -1,4 +1,4 @@
-#include "nn/link_metrics.h"
+#include "nn/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/ops/adam.h"
+#include "nn/ops/parameter_updates.h"
 
 namespace permafrost::nn {
 namespace {

@@ -15,10 +15,10 @@
 #include "temp_dir.h"
 #include "tiny_graph.h"
 #include "tiny_graphs.h"
-#include "train/job_plan.h"
-#include "train/model_for.h"
-#include "train/node_model_for.h"
-#include "train/step_engine.h"
+#include "train/loop/step_engine.h"
+#include "train/planning/job_plan.h"
+#include "train/tasks/graph_model_for.h"
+#include "train/tasks/node_model_for.h"
 
 namespace permafrost::train {
 namespace {

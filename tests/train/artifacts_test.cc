@@ -1,5 +1,5 @@
 // The table of predictions: written piece by piece, as if at once.
-#include "train/artifacts.h"
+#include "train/loop/artifacts.h"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 #include "temp_dir.h"
 #include "tiny_graph.h"
 #include "tiny_graphs.h"
-#include "train/step_engine.h"
+#include "train/loop/step_engine.h"
 #include "wrapped_task.h"
 
 namespace permafrost::train {

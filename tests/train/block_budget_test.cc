@@ -10,10 +10,10 @@
 #include "base/status.h"
 #include "node_cases.h"
 #include "recorder.h"
-#include "train/block_rungs.h"
-#include "train/node_model_for.h"
-#include "train/task.h"
-#include "train/torch_runner.h"
+#include "train/loop/torch_runner.h"
+#include "train/planning/block_rungs.h"
+#include "train/tasks/node_model_for.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/block_rungs.h"
+#include "train/planning/block_rungs.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "device/capture_memory.h"
+#include "device/backend.h"
 #include "train/recorder.h"
 #include "train/runner_fixture.h"
 #include "train/tiny_graph.h"

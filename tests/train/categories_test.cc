@@ -1,5 +1,5 @@
 // Weights on datasets that number their categories otherwise: they are read by the source's values.
-#include "train/categories.h"
+#include "train/tasks/categories.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

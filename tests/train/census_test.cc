@@ -1,5 +1,5 @@
 // The census of every model, pinned, and held to steps that are counted one by one.
-#include "train/census.h"
+#include "train/planning/census.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -22,8 +22,8 @@
 #include "device/staging.h"
 #include "step_cases.h"
 #include "temp_dir.h"
-#include "train/step_programs.h"
-#include "train/task.h"
+#include "train/loop/step_programs.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "temp_dir.h"
-#include "train/artifacts.h"
-#include "train/checkpoint.h"
+#include "train/loop/artifacts.h"
+#include "train/loop/checkpoint.h"
 
 namespace permafrost::train {
 namespace {

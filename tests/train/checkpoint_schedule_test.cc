@@ -1,4 +1,4 @@
-#include "train/checkpoint_schedule.h"
+#include "train/loop/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

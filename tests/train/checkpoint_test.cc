@@ -1,4 +1,4 @@
-#include "train/checkpoint.h"
+#include "train/loop/checkpoint.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

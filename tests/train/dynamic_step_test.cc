@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "device/backend.h"
-#include "device/cpu/capture.h"
+#include "device/cpu/cpu_backend.h"
 #include "device/cpu/storage.h"
 #include "nn/ops/lowering.h"
 #include "recorder.h"
 #include "step_cases.h"
 #include "temp_dir.h"
-#include "train/step_engine.h"
+#include "train/loop/step_engine.h"
 #include "wrapped_task.h"
 
 namespace permafrost::train {

@@ -10,9 +10,9 @@
 #include "nn/tensor_set.h"
 #include "recorder.h"
 #include "step_cases.h"
-#include "train/artifacts.h"
-#include "train/layer_wise.h"
-#include "train/node_model_for.h"
+#include "train/loop/artifacts.h"
+#include "train/tasks/layer_wise.h"
+#include "train/tasks/node_model_for.h"
 
 namespace permafrost::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/error_sums.h"
+#include "train/loop/step_programs.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Weights on a dataset that they were not trained on: what they can be given, and what is refused in a line.
-#include "train/evaluated_rows.h"
+#include "train/tasks/evaluated_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

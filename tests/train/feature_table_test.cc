@@ -1,5 +1,5 @@
 // Tests, on the stand-in for MPS, sampled jobs whose features lie on the device, which gathers the rows of blocks.
-#include "train/feature_table.h"
+#include "train/tasks/node_task.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -12,9 +12,9 @@
 #include "device/staging.h"
 #include "step_cases.h"
 #include "temp_dir.h"
-#include "train/node_inputs.h"
-#include "train/node_model_for.h"
-#include "train/task.h"
+#include "train/tasks/node_model_for.h"
+#include "train/tasks/step_inputs.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 namespace {

@@ -12,9 +12,9 @@
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/graph_set_task.h"
-#include "train/step_engine.h"
-#include "train/step_inputs.h"
+#include "train/loop/step_engine.h"
+#include "train/tasks/graph_set_task.h"
+#include "train/tasks/step_inputs.h"
 #include "wrapped_task.h"
 
 namespace permafrost::train {

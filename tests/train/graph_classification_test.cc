@@ -13,7 +13,7 @@
 #include "recorder.h"
 #include "runner_fixture.h"
 #include "tiny_graphs.h"
-#include "train/evaluated_rows.h"
+#include "train/tasks/evaluated_rows.h"
 
 namespace permafrost::train {
 namespace {

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "temp_dir.h"
 #include "tiny_graph.h"
-#include "train/task.h"
-#include "train/torch_runner.h"
+#include "train/loop/torch_runner.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 

@@ -12,7 +12,7 @@
 #include "graphcache/shape_plan.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/task.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 namespace {

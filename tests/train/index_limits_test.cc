@@ -1,5 +1,5 @@
 // Graphs that the CPU's operators cannot index are refused before anything is read.
-#include "train/index_limits.h"
+#include "train/planning/run_size.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -11,11 +11,11 @@
 
 #include "base/status.h"
 #include "graph_runner.h"
-#include "nn/ops/csr_transpose.h"
+#include "nn/ops/edge_index.h"
 #include "recorder.h"
 #include "step_cases.h"
-#include "train/node_inputs.h"
-#include "train/node_model_for.h"
+#include "train/tasks/node_model_for.h"
+#include "train/tasks/step_inputs.h"
 
 namespace permafrost::train {
 namespace {

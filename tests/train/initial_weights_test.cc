@@ -1,4 +1,4 @@
-#include "train/initial_weights.h"
+#include "train/loop/initial_weights.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 #include "nn/safetensors.h"
 #include "recorder.h"
 #include "runner_fixture.h"
-#include "train/task.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 namespace {

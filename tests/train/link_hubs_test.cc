@@ -15,8 +15,8 @@
 #include "recorder.h"
 #include "step_cases.h"
 #include "temp_dir.h"
-#include "train/links.h"
-#include "train/torch_runner.h"
+#include "train/loop/torch_runner.h"
+#include "train/tasks/links.h"
 
 namespace permafrost::train {
 namespace {

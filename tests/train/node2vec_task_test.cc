@@ -1,5 +1,5 @@
 // Jobs of node2vec: what they learn, step by step and run by run.
-#include "train/node2vec_task.h"
+#include "train/tasks/node2vec_task.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@
 #include "recorder.h"
 #include "step_cases.h"
 #include "tiny_graphs.h"
-#include "train/evaluated_rows.h"
+#include "train/tasks/evaluated_rows.h"
 
 namespace permafrost::train {
 namespace {

@@ -13,7 +13,7 @@
 #include "nn/safetensors.h"
 #include "recorder.h"
 #include "step_cases.h"
-#include "train/torch_runner.h"
+#include "train/loop/torch_runner.h"
 
 namespace permafrost::train {
 namespace {

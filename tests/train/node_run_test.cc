@@ -12,7 +12,7 @@
 #include "data/store/other_splits.h"
 #include "node_cases.h"
 #include "recorder.h"
-#include "train/torch_runner.h"
+#include "train/loop/torch_runner.h"
 
 namespace permafrost::train {
 namespace {

@@ -1,5 +1,5 @@
 // Training on the nodes of one large graph, step by step.
-#include "train/node_task.h"
+#include "train/tasks/node_task.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -13,9 +13,9 @@
 #include "node_cases.h"
 #include "norm_of.h"
 #include "recorder.h"
-#include "train/layer_wise.h"
-#include "train/node_model_for.h"
-#include "train/step_engine.h"
+#include "train/loop/step_engine.h"
+#include "train/tasks/layer_wise.h"
+#include "train/tasks/node_model_for.h"
 
 namespace permafrost::train {
 namespace {

@@ -15,9 +15,9 @@
 #include "device/cpu/storage.h"
 #include "recorder.h"
 #include "runner_fixture.h"
-#include "train/careful_steps.h"
-#include "train/checkpoint.h"
 #include "train/checkpoint_files.h"
+#include "train/loop/careful_steps.h"
+#include "train/loop/checkpoint.h"
 
 namespace permafrost::train {
 namespace {

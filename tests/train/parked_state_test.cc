@@ -1,5 +1,5 @@
 // Tensors in a file while they are zero in memory.
-#include "train/parked_state.h"
+#include "train/loop/state_aside.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "train/plan_store.h"
+#include "train/planning/plan_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/job_plan.h"
-#include "train/model_for.h"
-#include "train/task.h"
+#include "train/planning/job_plan.h"
+#include "train/tasks/graph_model_for.h"
+#include "train/tasks/task.h"
 #include "train/tiny_graph.h"
 
 namespace permafrost::train {

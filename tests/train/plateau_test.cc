@@ -1,4 +1,4 @@
-#include "train/plateau.h"
+#include "train/loop/plateau.h"
 
 #include <gtest/gtest.h>
 

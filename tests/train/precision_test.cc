@@ -1,5 +1,5 @@
 // Jobs for which bfloat16 is refused, and one that learns with it.
-#include "train/precision.h"
+#include "train/loop/torch_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

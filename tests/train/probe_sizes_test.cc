@@ -1,4 +1,4 @@
-#include "train/probe_sizes.h"
+#include "train/tasks/task.h"
 
 #include <gtest/gtest.h>
 

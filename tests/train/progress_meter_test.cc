@@ -1,4 +1,4 @@
-#include "train/progress_meter.h"
+#include "train/loop/progress_meter.h"
 
 #include <gtest/gtest.h>
 

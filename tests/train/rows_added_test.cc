@@ -13,7 +13,7 @@
 #include "data/store/graph_set.h"
 #include "graphcache/shape_plan.h"
 #include "temp_dir.h"
-#include "train/shape_schedule.h"
+#include "train/planning/batch_schedule.h"
 
 namespace permafrost::train {
 namespace {

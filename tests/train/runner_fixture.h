@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/torch_runner.h"
+#include "train/loop/torch_runner.h"
 
 namespace permafrost::train {
 

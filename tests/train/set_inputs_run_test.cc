@@ -12,7 +12,7 @@
 #include "nn/safetensors.h"
 #include "recorder.h"
 #include "runner_fixture.h"
-#include "train/artifacts.h"
+#include "train/loop/artifacts.h"
 
 namespace permafrost::train {
 namespace {

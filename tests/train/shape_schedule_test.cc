@@ -1,4 +1,3 @@
-#include "train/shape_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +7,7 @@
 #include "data/sampling/epoch_order.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/batch_schedule.h"
+#include "train/planning/batch_schedule.h"
 
 namespace permafrost::train {
 namespace {

@@ -13,8 +13,8 @@
 #include "device/staging.h"
 #include "step_cases.h"
 #include "temp_dir.h"
-#include "train/step_programs.h"
-#include "train/task.h"
+#include "train/loop/step_programs.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 namespace {

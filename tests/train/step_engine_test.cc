@@ -1,6 +1,6 @@
 // A step through the graph cache must be the step: captured and exact bit for bit, captured and padded to float
 // tolerance.
-#include "train/step_engine.h"
+#include "train/loop/step_engine.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/graph_set_task.h"
+#include "train/tasks/graph_set_task.h"
 
 namespace permafrost::train {
 namespace {

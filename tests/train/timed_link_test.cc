@@ -14,10 +14,10 @@
 #include "device/cpu/storage.h"
 #include "graph_runner.h"
 #include "recorder.h"
-#include "train/links.h"
-#include "train/node_inputs.h"
-#include "train/node_model_for.h"
-#include "train/sampled_stream.h"
+#include "train/tasks/links.h"
+#include "train/tasks/node_model_for.h"
+#include "train/tasks/node_task.h"
+#include "train/tasks/step_inputs.h"
 
 namespace permafrost::train {
 namespace {

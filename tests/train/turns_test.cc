@@ -1,4 +1,4 @@
-#include "train/turns.h"
+#include "train/planning/cache_planner.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/torch_runner.h"
+#include "train/loop/torch_runner.h"
 
 namespace permafrost::train {
 namespace {

@@ -13,7 +13,7 @@
 #include "nn/safetensors.h"
 #include "recorder.h"
 #include "runner_fixture.h"
-#include "train/task.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 namespace {

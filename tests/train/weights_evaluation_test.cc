@@ -9,8 +9,8 @@
 #include "device/backend.h"
 #include "evaluation_fixture.h"
 #include "recorder.h"
-#include "train/batch_schedule.h"
-#include "train/weights_evaluation.h"
+#include "train/loop/evaluation.h"
+#include "train/planning/batch_schedule.h"
 
 namespace permafrost::train {
 namespace {

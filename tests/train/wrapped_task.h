@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "train/task.h"
+#include "train/tasks/task.h"
 
 namespace permafrost::train {
 

@@ -14,10 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "device/cpu/call_watcher.h"
-#include "device/cpu/step_sizes.h"
 #include "device/cpu/storage.h"
 #include "device/cpu/tape.h"
+#include "device/cpu/tape_compare.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
 

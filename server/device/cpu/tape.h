@@ -1,14 +1,14 @@
 // The operators of a step, recorded as they are dispatched below autograd.
 // A recording keeps what the operators were called with, and no tensor that they made: storage is freed when the step
-// itself frees it. An operator that is not dispatched (a raw kernel, a host loop over data_ptr) is not seen; capture.h
-// finds out by comparing a replay with the step itself.
-// Threads: the device thread.
+// itself frees it. An operator that is not dispatched (a raw kernel, a host loop over data_ptr) is not seen;
+// cpu_backend.h finds out by comparing a replay with the step itself. Threads: the device thread.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "device/cpu/call_watcher.h"
 #include "device/step_program.h"
 
 namespace permafrost::device {
@@ -38,6 +38,12 @@ struct TapeBreak {
 
 // FailedPrecondition with graphcache::kGraphBreakReason.
 absl::Status BreakStatus(const TapeBreak& broken);
+
+// Looks on while a step's operators run: called for each operator in the place of it. `place`: among the operators of
+// the step as it is recorded; `stack`: its arguments. Calls `perform` once, which takes these off the stack and leaves
+// the results there.
+using CallWatcher = std::function<void(size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                                       absl::FunctionRef<void()> perform)>;
 
 class Tape {
  public:

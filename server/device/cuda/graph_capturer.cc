@@ -5,17 +5,17 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "device/cpu/step_state.h"
 #include "device/cpu/tape.h"
-#include "device/cuda/graph_inputs.h"
 #include "device/cuda/replay_proof.h"
 #include "device/fault.h"
+#include "device/step_program.h"
 
 namespace permafrost::device {
 namespace {
@@ -54,6 +54,79 @@ class OnSideStream {
 graphcache::StepInputs WithResident(graphcache::StepInputs batch, const graphcache::StepInputs& of) {
   for (const size_t place : of.resident) batch.tensors[place] = of.tensors[place];
   return batch;
+}
+
+bool IsOfShape(const at::Tensor& tensor, const at::Tensor& like) {
+  if (!tensor.defined() || !like.defined()) return tensor.defined() == like.defined();
+  return tensor.sizes() == like.sizes() && tensor.scalar_type() == like.scalar_type();
+}
+
+// A graph of a device reads its batch from one buffer, into which each batch is copied.
+class GraphInputs {
+ public:
+  // Allocates memory for batches of this shape, and does not copy `batch`. Resident tensors are read where they are.
+  GraphInputs(const graphcache::StepInputs& batch, c10::Device device);
+
+  const graphcache::StepInputs& get() const { return inputs_; }
+  // Returns the bytes of its own memory.
+  int64_t bytes() const;
+  // Enqueues the copy of a batch. `staging` brings what is on the host; a tensor on the device is copied unless it is
+  // the one of the batch before. Errors: Internal for a batch of another shape, or with other resident tensors.
+  absl::Status Take(const graphcache::StepInputs& batch, Staging& staging);
+
+ private:
+  absl::Status Check(const graphcache::StepInputs& batch) const;
+
+  const InputLayout layout_;
+  const at::Tensor buffer_;  // bytes
+  graphcache::StepInputs inputs_;
+  std::vector<size_t> own_;        // places of inputs that come on the device and are not resident
+  std::vector<at::Tensor> given_;  // by place: the tensor that such an input was copied from last
+};
+
+GraphInputs::GraphInputs(const graphcache::StepInputs& batch, c10::Device device)
+    : layout_(batch),
+      buffer_(at::empty({layout_.bytes()}, at::TensorOptions().dtype(at::kByte).device(device))),
+      inputs_(layout_.ViewsInto(buffer_, batch)),
+      given_(inputs_.tensors.size()) {
+  for (size_t i = 0; i < inputs_.tensors.size(); ++i) {
+    at::Tensor& input = inputs_.tensors[i];
+    const bool resident = std::ranges::find(inputs_.resident, i) != inputs_.resident.end();
+    if (!input.defined() || layout_.place(i) || resident) continue;
+    input = at::empty_like(input);
+    own_.push_back(i);
+  }
+}
+
+int64_t GraphInputs::bytes() const {
+  int64_t bytes = layout_.bytes();
+  for (const size_t i : own_) bytes += static_cast<int64_t>(inputs_.tensors[i].nbytes());
+  return bytes;
+}
+
+absl::Status GraphInputs::Check(const graphcache::StepInputs& batch) const {
+  if (InputLayout(batch) != layout_ || !std::ranges::equal(batch.tensors, inputs_.tensors, IsOfShape)) {
+    return absl::InternalError("a graph of the device was given a batch of another shape than it was captured with");
+  }
+  for (const size_t place : inputs_.resident) {
+    if (batch.tensors[place].const_data_ptr() == inputs_.tensors[place].const_data_ptr()) continue;
+    return absl::InternalError(absl::StrCat("a graph of the device was given another tensor than it reads as input ",
+                                            place, ", which is to be the same in every batch"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphInputs::Take(const graphcache::StepInputs& batch, Staging& staging) {
+  PF_RETURN_IF_ERROR(Check(batch));
+  staging.UploadInto(batch, layout_, buffer_);
+  const at::NoGradGuard no_grad;
+  for (const size_t i : own_) {
+    // The same tensor on the device is not copied again, such as a split's labels in each epoch.
+    if (given_[i].is_same(batch.tensors[i])) continue;
+    inputs_.tensors[i].copy_(batch.tensors[i], /*non_blocking=*/true);
+    given_[i] = batch.tensors[i];
+  }
+  return absl::OkStatus();
 }
 
 class GraphExecutable final : public graphcache::Executable {

@@ -4,17 +4,22 @@
 // is tested without CUDA. Threads: the device thread.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "device/backend.h"
 #include "device/cuda/device_graph.h"
 #include "device/staging.h"
+#include "device/step_program.h"
 
 namespace permafrost::device {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "nn/kernels/products.h"
+#include "nn/kernels/mlp.h"
 
 namespace permafrost::nn {
 

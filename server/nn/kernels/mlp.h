@@ -5,10 +5,21 @@
 #pragma once
 
 #include <cstdint>
-
-#include "nn/kernels/products.h"
+#include <type_traits>
 
 namespace permafrost::nn {
+
+// The ways to compute matrix products.
+// kBfloat16: both factors are rounded to bfloat16, to the nearest, and their products added up in float32. For float32
+// matrices only.
+enum class Products { kFull, kBfloat16 };
+
+template <class T>
+inline constexpr bool IsFloat32 = std::is_same_v<T, float>;
+template <class T>
+constexpr bool IsBfloat16(Products products) {
+  return IsFloat32<T> && products == Products::kBfloat16;
+}
 
 struct MlpWidths {
   int64_t in = 0, hidden = 0, out = 0;

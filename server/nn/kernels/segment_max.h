@@ -23,7 +23,7 @@ void SharesOfLargest(const MaxRows<T>& rows, const T* largest, const T* g, int64
 // gx[s] = sum over places p of s, with r = rows[p] < targets, of share[r] where x[s] is as large as largest[r].
 template <class T>
 struct MaxGradient {
-  // As CsrTranspose (nn/ops/csr_transpose.h): places of row s, r rising within it.
+  // As CsrTranspose (nn/ops/edge_index.h): places of row s, r rising within it.
   const int32_t *offsets, *rows;
   int64_t targets;
   const T *x, *largest, *share;  // [N, width], [targets, width] both

@@ -8,12 +8,10 @@
 #include "nn/models/gatv2.h"
 #include "nn/models/gcn.h"
 #include "nn/models/gin.h"
-#include "nn/models/gine.h"
 #include "nn/models/sage.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/row_chunks.h"
 #include "nn/ops/segment_ops.h"
-#include "nn/ops/sparse_rows.h"
 
 namespace permafrost::nn {
 

@@ -74,7 +74,7 @@ struct ConvolutionKind {
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
 };
 // Returns the convolution of each architecture. The one of GINE serves one large graph; sets have layers of their own
-// (nn/models/set_layer.h).
+// (nn/models/graph_set_model.h).
 const ConvolutionKind& ConvolutionOf(spec::Architecture architecture);
 
 // rows * weight^T. weight: [out, in].

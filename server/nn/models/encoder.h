@@ -4,15 +4,24 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "nn/models/encoder_input.h"
 #include "nn/models/weight_maker.h"
 #include "nn/ops/gine_layer.h"
 
 namespace permafrost::nn {
+
+// The form of one feature table, as an encoder sees it.
+struct EncoderInput {
+  // Categories of each column, values 0..n-1. Empty: float columns.
+  std::vector<int64_t> categories;
+  // Float columns. 0 with no categories: there are no such features; in a set one learned vector stands for all rows.
+  int64_t float_columns = 0;
+  bool has_features() const { return float_columns > 0 || !categories.empty(); }
+};
 
 // Threads: the device thread. Its tensors are the model's.
 class Encoder {

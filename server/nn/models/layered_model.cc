@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "nn/models/jumping_knowledge.h"
+#include "nn/models/layer_output.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 

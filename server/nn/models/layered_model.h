@@ -8,8 +8,8 @@
 
 #include "nn/models/convolution.h"
 #include "nn/models/encoder.h"
+#include "nn/models/layer_output.h"
 #include "nn/models/node_model.h"
-#include "nn/models/row_norm.h"
 
 namespace permafrost::nn {
 

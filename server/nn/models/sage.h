@@ -1,5 +1,7 @@
-// GraphSAGE with the mean aggregator: h_i' = W_l mean over edges (j, i) of h_j + b + W_r h_i.
-// Source: Hamilton et al. 2017, "Inductive representation learning on large graphs", as PyG's SAGEConv.
+// GraphSAGE with the mean or the max aggregator: h_i' = W_l mean over edges (j, i) of h_j + b + W_r h_i, or the
+// elementwise max in the place of the mean, 0 without edges.
+// Source: Hamilton et al. 2017, "Inductive representation learning on large graphs", as PyG's SAGEConv(aggr="mean") and
+// SAGEConv(aggr="max").
 #pragma once
 
 #include <memory>
@@ -9,7 +11,7 @@
 
 namespace permafrost::nn {
 
-// Threads: the device thread.
+// By the mean. Threads: the device thread.
 class Sage final : public Convolution {
  public:
   // Weights are drawn with PyG's initialisers: uniform +-1/sqrt(in), as torch.nn.Linear.
@@ -31,6 +33,25 @@ class Sage final : public Convolution {
 
   int64_t in_, out_;
   Linear left_;       // of the neighbours' mean
+  at::Tensor right_;  // of the row itself
+};
+
+// By the max. Threads: the device thread.
+class SageMax final : public Convolution {
+ public:
+  // Weights are drawn, and named, as Sage's.
+  SageMax(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  at::Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  // Rows go as they are: their largest values come before any product.
+  at::Tensor Project(const NodeModel::InputRows& rows) const override { return DenseRows(rows, left_.weight); }
+  int64_t projected_width() const override { return in_; }
+  at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const override;
+
+ private:
+  int64_t in_;
+  Linear left_;       // of the neighbours' largest values
   at::Tensor right_;  // of the row itself
 };
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "nn/ops/csr_transpose.h"
+#include "nn/ops/edge_index.h"
 
 namespace permafrost::nn {
 

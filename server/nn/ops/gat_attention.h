@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
-#include "nn/ops/csr_transpose.h"
 #include "nn/ops/dropout.h"
+#include "nn/ops/edge_index.h"
 
 namespace permafrost::nn {
 

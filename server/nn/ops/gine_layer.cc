@@ -9,9 +9,9 @@
 #include "nn/kernels/dropout_hash.h"
 #include "nn/kernels/gine.h"
 #include "nn/ops/lowering.h"
+#include "nn/ops/masked_batch_norm.h"
 #include "nn/ops/mlp_norm_layer.h"
 #include "nn/ops/operator.h"
-#include "nn/ops/real_rows.h"
 
 namespace permafrost::nn {
 namespace {
@@ -221,6 +221,34 @@ Tensor GineLayerEval(const Tensor& x, const GineEdges& edges, const Tensor& real
   const Tensor shift = w.norm_bias - w.running_mean * scale;
   return kGineEval(x, IfDefined(edges.rows), IfDefined(edges.code), edges.source, edges.index.in_offsets, real_rows,
                    w.w1, w.b1, w.w2, w.b2, scale, shift, RoundsFactors(x));
+}
+
+Tensor SumGineMessages(const Tensor& x, const GineEdges& edges) {
+  Tensor messages = SelectRows(x, edges.source);
+  if (edges.rows.defined()) {
+    messages = ReluRows(messages + (edges.code.defined() ? SelectRows(edges.rows, edges.code) : edges.rows));
+  }
+  return AddRows(x, edges.target, messages);
+}
+
+namespace {
+
+Tensor Product(const Tensor& x, const GineEdges& edges, const GineWeights& w) {
+  return LinearRows(ReluRows(LinearRows(SumGineMessages(x, edges), w.w1, w.b1)), w.w2, w.b2);
+}
+
+}  // namespace
+
+Tensor GineLayerPlain(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
+                      const GineDropout& dropout, const BatchNormOptions& norm) {
+  const Tensor y = MaskedBatchNormRelu(Product(x, edges, w), real_rows, w.norm_weight, w.norm_bias, w.running_mean,
+                                       w.running_var, norm);
+  CountNormBatch(w.batches_tracked, real_rows);
+  return Dropout(y, dropout.step, dropout.key, dropout.p);
+}
+
+Tensor GineLayerEvalPlain(const Tensor& x, const GineEdges& edges, const GineWeights& w, const BatchNormOptions& norm) {
+  return BatchNormReluEval(Product(x, edges, w), w.norm_weight, w.norm_bias, w.running_mean, w.running_var, norm);
 }
 
 }  // namespace permafrost::nn

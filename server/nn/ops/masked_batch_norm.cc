@@ -11,7 +11,6 @@
 #include <tuple>
 
 #include "nn/ops/operator.h"
-#include "nn/ops/real_rows.h"
 
 namespace permafrost::nn {
 namespace {

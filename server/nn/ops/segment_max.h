@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "nn/ops/csr_transpose.h"
+#include "nn/ops/edge_index.h"
 
 namespace permafrost::nn {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/cpu/audit.h"
-#include "device/cpu/capture.h"
+#include "device/cpu/cpu_backend.h"
 #include "device/cpu/tape.h"
 #include "faulty_operator.h"
 

@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "device/capture_memory.h"
-#include "device/cpu/capture.h"
+#include "device/backend.h"
+#include "device/cpu/cpu_backend.h"
 #include "nn/loss.h"
 #include "nn/models/node_block_plan.h"
 #include "nn/models/registry.h"

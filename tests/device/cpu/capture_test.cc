@@ -1,4 +1,4 @@
-#include "device/cpu/capture.h"
+#include "device/cpu/cpu_backend.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

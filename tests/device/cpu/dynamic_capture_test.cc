@@ -8,7 +8,7 @@
 #include <array>
 
 #include "base/status.h"
-#include "device/cpu/capture.h"
+#include "device/cpu/cpu_backend.h"
 #include "device/cpu/executable.h"
 #include "device/cpu/tape.h"
 

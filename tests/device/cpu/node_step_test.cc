@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/cpu/capture.h"
+#include "device/cpu/cpu_backend.h"
 #include "device/cpu/executable.h"
 #include "device/cpu/tape.h"
 #include "nn/loss.h"

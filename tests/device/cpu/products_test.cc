@@ -1,4 +1,4 @@
-#include "device/cpu/products.h"
+#include "device/cpu/audit.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "device/cpu/step_state.h"
+#include "device/step_program.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

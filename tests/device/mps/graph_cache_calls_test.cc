@@ -1,4 +1,4 @@
-#include "device/mps/graph_cache_calls.h"
+#include "device/mps/graph_cache.h"
 
 #include <ATen/detail/MPSHooksInterface.h>
 #include <gtest/gtest.h>

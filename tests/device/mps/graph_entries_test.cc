@@ -1,4 +1,4 @@
-#include "device/mps/graph_entries.h"
+#include "device/mps/graph_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "device/mps/autorelease_pool.h"
-#include "device/mps/driver_threshold.h"
+#include "device/mps/graph_cache.h"
 #include "device/owner_thread.h"
 
 namespace permafrost::device {

@@ -1,5 +1,5 @@
 // The losses as operators against the same losses of PyTorch's operators.
-#include "nn/ops/masked_loss.h"
+#include "nn/loss.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

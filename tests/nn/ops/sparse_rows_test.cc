@@ -1,4 +1,3 @@
-#include "nn/ops/sparse_rows.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,95 @@
+#include "nn/models/layer_output.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "nn/models/convolution.h"
+#include "nn/ops/lowering.h"
+#include "nn/ops/masked_batch_norm.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+// As MaskedBatchNormRelu, where real rows lie anywhere. mask: [N, 1] of x's type, 1 for real rows.
+Tensor ScatteredBatchNormRelu(const Tensor& x, const Tensor& mask, const Tensor& weight, const Tensor& bias,
+                              Tensor& running_mean, Tensor& running_var, const Tensor& batches) {
+  const BatchNormOptions norm;
+  const Tensor rows = mask.sum(), count = rows.clamp_min(1), follows = rows.gt(kLeastNormRows - 1);
+  const Tensor mean = at::where(follows, (x * mask).sum(0) / count, running_mean);
+  const Tensor centered = (x - mean) * mask;
+  const Tensor squares = (centered * centered).sum(0);
+  const Tensor var = at::where(follows, squares / count, running_var);
+  const Tensor y = ReluRows(centered * ((var + norm.eps).rsqrt() * weight) + bias) * mask;
+  const at::NoGradGuard no_grad;
+  const Tensor unbiased = at::where(follows, squares.detach() / (count - 1).clamp_min(1), running_var);
+  running_mean.add_((mean.detach() - running_mean) * norm.momentum);
+  running_var.add_((unbiased - running_var) * norm.momentum);
+  CountNormBatch(batches, rows);
+  return y;
+}
+
+}  // namespace
+
+Tensor FixedBatchNormRelu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                          const Tensor& running_var) {
+  const Tensor scale = weight * (running_var + BatchNormOptions().eps).rsqrt();
+  return ReluRows(at::addcmul(bias - running_mean * scale, x, scale));
+}
+
+RowNorm::RowNorm(WeightMaker& weights, const std::string& name, spec::Norm norm, int64_t width) : norm_(norm) {
+  if (norm == spec::Norm::kNone) return;
+  const std::string inner = norm == spec::Norm::kBatch ? name + ".module" : name;
+  weight_ = weights.Filled(inner + ".weight", {width}, 1);
+  bias_ = weights.Filled(inner + ".bias", {width}, 0);
+  if (norm == spec::Norm::kLayer) return;
+  running_mean_ = weights.Buffer(inner + ".running_mean", {width}, 0);
+  running_var_ = weights.Buffer(inner + ".running_var", {width}, 1);
+  batches_tracked_ = weights.Buffer(inner + ".num_batches_tracked", {}, 0, at::kLong);
+}
+
+Tensor RowNorm::BatchNormRelu(const Tensor& x, const RealRowsOf& real, bool training) const {
+  if (!training) return nn::BatchNormReluEval(x, weight_, bias_, running_mean_, running_var_);
+  if (!weight_.requires_grad()) return FixedBatchNormRelu(x, weight_, bias_, running_mean_, running_var_);
+  if (real.count.defined()) {
+    CountNormBatch(batches_tracked_, real.count);
+    return MaskedBatchNormRelu(x, real.count, weight_, bias_, running_mean_, running_var_);
+  }
+  const Tensor mask = real.keys.defined() ? real.keys.narrow(0, 0, x.size(0)).gt(-1).to(x.scalar_type()).unsqueeze(1)
+                                          : at::ones({x.size(0), 1}, x.options());
+  return ScatteredBatchNormRelu(x, mask, weight_, bias_, running_mean_, running_var_, batches_tracked_);
+}
+
+Tensor RowNorm::Activate(const Tensor& x, const RealRowsOf& real, bool training,
+                         const ConvActivation& activation) const {
+  switch (norm_) {
+    case spec::Norm::kBatch: {
+      // Its ReLU is done.
+      const Tensor& keys = activation.row_keys;
+      return Dropout(BatchNormRelu(x, real, training), activation.step, activation.key, activation.p,
+                     keys.defined() ? keys.narrow(0, 0, x.size(0)) : keys);
+    }
+    case spec::Norm::kLayer:
+      return nn::Activate(at::layer_norm(x, {x.size(1)}, weight_, bias_), activation);
+    default:
+      return nn::Activate(x, activation);
+  }
+}
+
+at::Tensor Join(const std::vector<at::Tensor>& outputs, spec::JumpingKnowledge how) {
+  switch (how) {
+    case spec::JumpingKnowledge::kCat:
+      return at::cat(outputs, 1);
+    case spec::JumpingKnowledge::kMax: {
+      at::Tensor largest = outputs.front();
+      for (size_t l = 1; l < outputs.size(); ++l) largest = at::where(outputs[l].gt(largest), outputs[l], largest);
+      return largest;
+    }
+    case spec::JumpingKnowledge::kLast:
+      break;
+  }
+  return outputs.back();
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,246 @@
+#include "train/loop/torch_runner.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/device.h"
+#include "base/resources.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "device/backend.h"
+#include "device/fault.h"
+#include "device/torch_version.h"
+#include "nn/ops/lowering.h"
+#include "train/loop/evaluation.h"
+#include "train/loop/initial_weights.h"
+#include "train/loop/trainer.h"
+#include "train/planning/cache_planner.h"
+#include "train/planning/census.h"
+#include "train/planning/plan_store.h"
+#include "train/tasks/node_rows.h"
+
+namespace permafrost::train {
+namespace {
+
+class TorchRunner final : public Runner {
+ public:
+  TorchRunner(std::unique_ptr<device::Backend> backend, int threads, const RunnerOptions& options)
+      : backend_(std::move(backend)),
+        device_memory_(OwnMemory(*backend_)),
+        threads_(threads),
+        torch_version_(device::LoadedTorchVersion()),
+        reserve_(options.reserve),
+        row_caches_(options.features) {
+    if (!options.plans.empty()) plans_.emplace(options.plans, options.warn);
+  }
+
+  absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
+    return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
+      // Again: what there is may be less than when the job came.
+      PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
+      device::UseThreads(threads_);  // a setting of the calling thread
+      PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
+      backend_->RestartStoragePeak();
+      PlanContext plan = Context();
+      plan.rows = &row_caches_;
+      // Only CUDA gains by it: the CPU and MPS share the host's memory.
+      plan.features_on_device = backend_->kind() == DeviceKind::kCuda;
+      plan.reserve = reserve_;
+      plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
+      std::optional<Rewind> rewind;
+      while (true) {
+        const auto trainer = Trainer::Create(request, *backend_, threads_, context, plan, rewind);
+        if (absl::IsCancelled(trainer.status())) {
+          const bool cancel = context.stop_requested() == StopRequest::kCancel;
+          return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
+        }
+        PF_RETURN_IF_ERROR(trainer.status());
+        absl::StatusOr<RunOutcome> outcome = (*trainer)->Run();
+        rewind = (*trainer)->rewind();
+        if (outcome.ok() || !rewind) return outcome;
+        // As after a crash, but for the care.
+        context.Log(LogLevel::kWarning,
+                    absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ", rewind->count,
+                                 " of ", kMaxRewinds));
+      }
+    });
+  }
+
+  absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
+                                                  const std::function<bool()>& keep_going) override {
+    const auto plan = [&]() -> absl::StatusOr<graphcache::CachePlan> {
+      PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
+      if (request.measure) device::UseThreads(threads_);
+      return train::PlanCache(request, *backend_, threads_, Context(), keep_going);
+    };
+    return request.measure ? OnDevice<graphcache::CachePlan>(plan) : device::CatchTorch(plan);
+  }
+
+  absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
+                                                const std::function<bool()>& keep_going) override {
+    // The stand-in would also stop a job that trains meanwhile: libtorch takes no two accelerators in one process.
+    if (backend_->kind() == DeviceKind::kCuda) {
+      return absl::FailedPreconditionError(
+          "a census is taken on a stand-in for MPS, which libtorch refuses beside CUDA: ask a server that runs with "
+          "--device cpu");
+    }
+    return device::CatchTorch([&]() -> absl::StatusOr<graphcache::Census> {
+      PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
+      const std::optional<int64_t> measured = backend_->Observe().graph_entries;
+      absl::StatusOr<graphcache::Census> census = graphcache::Census();
+      const auto take = [&] {
+        census = train::TakeCensus(request, threads_, Context(), keep_going);
+        return census.status();
+      };
+      if (backend_->kind() == DeviceKind::kMps) {
+        PF_RETURN_IF_ERROR(backend_->Enter());
+        PF_RETURN_IF_ERROR(backend_->Within(take));
+      } else {
+        PF_RETURN_IF_ERROR(take());
+      }
+      census->measured_entries = measured;
+      return census;
+    });
+  }
+
+  absl::StatusOr<RowsEvaluation> EvaluateWeights(
+      const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) override {
+    const auto evaluate = [&]() -> absl::StatusOr<RowsEvaluation> {
+      PF_RETURN_IF_ERROR(CheckPrecision(request.options.model, backend_->kind(), nn::CanRoundFactors(), "spec."));
+      device::UseThreads(threads_);
+      // Without plans that are kept: it leaves nothing behind.
+      return train::EvaluateWeights(request, *backend_, threads_, {.limits = Limits()}, on_progress);
+    };
+    return backend_->kind() == DeviceKind::kCpu ? device::CatchTorch(evaluate) : OnDevice<RowsEvaluation>(evaluate);
+  }
+
+  absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
+                               std::string_view prefix) const override {
+    PF_RETURN_IF_ERROR(CheckPrecision(options.model, backend_->kind(), nn::CanRoundFactors(), prefix));
+    PF_RETURN_IF_ERROR(Task::Check(options, summary, Limits(), prefix));
+    return device::CatchTorch([&] { return CheckFixedParameters(options, summary, prefix); });
+  }
+
+  absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,
+                                   std::string_view file, std::string_view prefix,
+                                   const WeightsTarget& target) const override {
+    return device::CatchTorch([&] { return train::CheckInitialWeights(options, summary, file, prefix, target); });
+  }
+
+  absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix) const override {
+    return device::CatchTorch([&] { return train::MapNodeRows(std::move(request), prefix); });
+  }
+
+  absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
+                                                     const std::function<bool()>& keep_going) override {
+    return Task::CheckFits(request.options, request.dataset, Context(), prefix, keep_going);
+  }
+
+  DeviceKind device() const override { return backend_->kind(); }
+  int threads() const override { return threads_; }
+  std::string_view torch_version() const override { return torch_version_; }
+  // These two are asked on threads of others, such as a scrape's, which an exception would end with the process.
+  StorageUse storage_use() const override {
+    const auto asked = device::CatchTorch([&]() -> absl::StatusOr<StorageUse> { return backend_->storage(); });
+    const absl::MutexLock lock(&mu_);
+    if (asked.ok()) storage_ = *asked;
+    return storage_;
+  }
+  DeviceState device_state() const override {
+    auto asked = device::CatchTorch([&]() -> absl::StatusOr<DeviceState> { return backend_->Observe(); });
+    if (asked.ok()) return *std::move(asked);
+    DeviceState state;
+    state.warnings.push_back(absl::StrCat("the device does not tell its state: ", asked.status().message()));
+    state.no_graph_entries_reason = "the device does not tell its state";
+    return state;
+  }
+
+ private:
+  // The plans and limits as they are now.
+  PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits()}; }
+  // On the device's thread, and with what the device needs around its use.
+  template <class T>
+  absl::StatusOr<T> OnDevice(const std::function<absl::StatusOr<T>()>& body) const {
+    absl::StatusOr<T> outcome = device::CatchTorch([&]() -> absl::StatusOr<T> {
+      PF_RETURN_IF_ERROR(backend_->Enter());
+      absl::StatusOr<T> result;
+      PF_RETURN_IF_ERROR(backend_->Within([&] {
+        result = body();
+        return result.status();
+      }));
+      return result;
+    });
+    if (outcome.ok()) return outcome;
+    return AskDevice(outcome.status());
+  }
+  // After `error` on the device's thread: an accelerator that does not answer any more is the cause, whatever the error
+  // says of itself.
+  absl::Status AskDevice(const absl::Status& error) const {
+    if (IsDeviceFault(error) || backend_->kind() == DeviceKind::kCpu) return error;
+    const absl::Status answer = device::CatchTorch([&] {
+      backend_->Synchronize();
+      return absl::OkStatus();
+    });
+    return IsDeviceFault(answer) ? answer : error;
+  }
+  MemoryLimits Limits() const {
+    return {.process = MemoryLimit(),
+            .device = device_memory_,
+            .records = backend_->records(),
+            .graphs = backend_->captures_graphs()};
+  }
+  // nullopt: it has none of its own, or does not tell.
+  static std::optional<uint64_t> OwnMemory(const device::Backend& backend) {
+    const int64_t bytes = backend.memory_bytes();
+    if (backend.kind() == DeviceKind::kCpu || bytes <= 0) return std::nullopt;
+    return static_cast<uint64_t>(bytes);
+  }
+
+  const std::unique_ptr<device::Backend> backend_;
+  const std::optional<uint64_t> device_memory_;  // asked once, as jobs are judged on any thread
+  const int threads_;
+  const std::string torch_version_;
+  std::optional<PlanStore> plans_;
+  const DiskReserve reserve_;
+  data::RowCaches row_caches_;
+  mutable absl::Mutex mu_;
+  mutable StorageUse storage_ ABSL_GUARDED_BY(mu_);  // as it was told last
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options) {
+  return device::CatchTorch([&]() -> absl::StatusOr<std::unique_ptr<Runner>> {
+    PF_ASSIGN_OR_RETURN(std::unique_ptr<device::Backend> backend,
+                        device::OpenBackend(options.device, {.mps_driver_threshold = options.mps_driver_threshold}));
+    PF_RETURN_IF_ERROR(backend->CheckCapture());
+    return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads), options);
+  });
+}
+
+absl::Status CheckPrecision(const spec::ModelOptions& model, DeviceKind device, bool can_round,
+                            std::string_view prefix) {
+  if (model.precision == spec::Precision::kFloat32) return absl::OkStatus();
+  Violations violations;
+  const auto refuse = [&](std::string_view why) {
+    violations.Add(
+        absl::StrCat(AbslView(prefix), "model.precision"),
+        absl::StrCat(AbslView(spec::kPrecisionNames.Name(model.precision)), " ", AbslView(why), "; accepted: float32"));
+  };
+  if (device != DeviceKind::kCpu) {
+    refuse(absl::StrCat("is computed on CPUs, and this server's device is ", AbslView(kDeviceNames.Name(device))));
+  } else if (!can_round) {
+    refuse("wants a processor with AVX512-BF16, which this server's has not");
+  } else if (model.lowering == spec::Lowering::kShapeFree) {
+    refuse("is given with lowering shape-free");
+  }
+  return violations.ToStatus();
+}
+
+}  // namespace permafrost::train

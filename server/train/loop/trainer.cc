@@ -1,0 +1,392 @@
+#include "train/loop/trainer.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "train/checkpoint_files.h"
+#include "train/loop/artifacts.h"
+#include "train/loop/state_aside.h"
+#include "train/tasks/categories.h"
+#include "train/tasks/node_features.h"
+#include "train/tasks/node_rows.h"
+
+namespace permafrost::train {
+namespace {
+
+// Interval between two reads of the loss from the device, since reading synchronises.
+constexpr absl::Duration kLossInterval = absl::Milliseconds(200);
+
+double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
+
+void TakeCacheTotals(const graphcache::Snapshot& cache, EpochMetrics& metrics) {
+  const graphcache::ModeStats& train = cache.of(Mode::kTrain);
+  metrics.steps = train.hits + train.padded_hits + train.misses;
+  metrics.exact_hits = train.hits;
+  metrics.padded_hits = train.padded_hits;
+  metrics.eager_steps = train.eager_steps;
+  metrics.captures = train.captures;
+  metrics.nodes = train.nodes;
+  metrics.edges = train.edges;
+  metrics.padding_nodes = train.padding_nodes;
+  metrics.padding_edges = train.padding_edges;
+  metrics.cache_bytes = train.entry_bytes + cache.of(Mode::kEval).entry_bytes + cache.shared_bytes;
+}
+
+// Returns the metadata in the weights' files, for users who take the files home.
+std::map<std::string, std::string> MetadataOf(const RunRequest& request, const Task& task,
+                                              const std::optional<data::Categories>& categories) {
+  std::map<std::string, std::string> metadata = NodeNamesMetadata(request.options, request.dataset);
+  metadata["format"] = "pt";
+  metadata["permafrost.model"] = task.Describe();
+  if (categories) metadata.emplace(kCategoriesKey, data::CategoriesToJson(*categories));
+  return metadata;
+}
+
+}  // namespace
+
+bool IsBetter(spec::Metric metric, double value, double best) {
+  if (std::isnan(best)) return true;
+  if (std::isnan(value)) return false;
+  return spec::TraitsOf(metric).higher_is_better ? value > best : value < best;
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,
+                                                         int threads, RunContext& context,
+                                                         const PlanContext& plan_context,
+                                                         const std::optional<Rewind>& rewind) {
+  PF_ASSIGN_OR_RETURN(auto task,
+                      Task::Create(
+                          request.options, request.dataset, backend.device(), threads,
+                          [&context] { return context.stop_requested() == StopRequest::kNone; }, plan_context));
+  if (!task->reading().empty()) context.Log(LogLevel::kInfo, task->reading());
+  for (const std::string& note : task->notes()) context.Log(LogLevel::kWarning, note);
+  if (const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset)) {
+    const std::string inputs = TellNodeInputs(request.options.model, (*graph)->summary());
+    if (!inputs.empty()) context.Log(LogLevel::kInfo, inputs);
+  }
+  PF_ASSIGN_OR_RETURN(std::optional<data::Categories> categories, data::CategoriesOf(request.dataset));
+  if (categories) {
+    categories = CategoriesRead(request.options, data::SummaryOf(request.dataset), *std::move(categories));
+  }
+  std::unique_ptr<Trainer> trainer(
+      new Trainer(request, backend, threads, context, plan_context.reserve, std::move(task), std::move(categories)));
+  PF_RETURN_IF_ERROR(trainer->Resume());
+  if (rewind) trainer->TakeCare(*rewind);
+  return trainer;
+}
+
+Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
+                 DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories)
+    : options_(request.options),
+      job_directory_(request.job_directory),
+      backend_(backend),
+      reserve_(std::move(reserve)),
+      store_checksum_(data::ChecksumOf(request.dataset)),
+      context_(context),
+      metrics_(MetricsOf(options_)),
+      task_(std::move(task)),
+      categories_(std::move(categories)),
+      optimizer_(options_.optimizer, task_->tensors().parameters()),
+      averaged_(task_->tensors(), optimizer_),
+      engine_(options_, *task_, optimizer_, backend, context),
+      checkpoints_(job_directory_ / kCheckpointsFolder, options_.checkpoint.keep,
+                   MetadataOf(request, *task_, categories_),
+                   [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
+      best_(nn::Clone(task_->tensors().All())),
+      schedule_(options_.checkpoint) {
+  state_.seed = options_.seed;
+  state_.threads = threads;
+  state_.dataset_checksum = data::ContentChecksumOf(request.dataset);
+  state_.plateau.learning_rate = options_.optimizer.learning_rate;
+}
+
+absl::StatusOr<StopRequest> Trainer::PrepareStep() {
+  const int64_t last = engine_.cache().last_command();
+  for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
+    PF_RETURN_IF_ERROR(engine_.Apply(command, state_.step));
+    PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
+    // The commands that are left belong to this step, and a resumed run begins with them.
+    if (stop != StopRequest::kNone) return stop;
+    // Tells whoever sent the command of it now, with what it led to.
+    engine_.Report(/*with_entries=*/true);
+  }
+  if (engine_.cache().ready()) return StopRequest::kNone;
+  PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
+  engine_.Report(/*with_entries=*/true);
+  return stop;
+}
+
+absl::StatusOr<StopRequest> Trainer::WarmUp() {
+  std::optional<ParkedState> parked;
+  // As at a job's begin, where moments are zero.
+  if (state_.step > 0 && !engine_.cache().ready()) {
+    absl::StatusOr<std::optional<ParkedState>> moved = ParkedState::Park(job_directory_, reserve_, optimizer_.state());
+    if (!moved.ok()) {
+      context_.Log(LogLevel::kWarning,
+                   absl::StrCat("the warm-up copies the optimizer's state in memory, as no file takes it meanwhile: ",
+                                moved.status().message()));
+    } else if (moved->has_value()) {
+      parked.emplace(std::move(**moved));
+    }
+  }
+  absl::StatusOr<StopRequest> stop = CaptureAhead();
+  // Without it nothing here is of use any more, and the newest checkpoint is.
+  if (parked) PF_RETURN_IF_ERROR(parked->Restore());
+  return stop;
+}
+
+absl::StatusOr<StopRequest> Trainer::CaptureAhead() {
+  graphcache::GraphCache& cache = engine_.cache();
+  const Stopwatch warm_up;
+  StopRequest stop = StopRequest::kNone;
+  while (!cache.ready() && (stop = context_.stop_requested()) == StopRequest::kNone) {
+    progress_.warm_up_total = progress_.warm_up_done + cache.captures_ahead();
+    context_.OnProgress(progress_);
+    PF_RETURN_IF_ERROR(engine_.CaptureNext(state_.step));
+    ++progress_.warm_up_done;
+  }
+  progress_.warm_up_done = progress_.warm_up_total = 0;
+  warm_up_ += warm_up.Elapsed();
+  return stop;
+}
+
+absl::StatusOr<RunOutcome> Trainer::Run() {
+  work_.Restart();
+  warm_up_ = absl::ZeroDuration();
+  Report();
+  absl::StatusOr<RunOutcome> outcome = RunToEnd();
+  engine_.Report(/*with_entries=*/true);
+  return outcome;
+}
+
+absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
+  RunResult result;
+  StopRequest stop = StopRequest::kNone;
+  while (stop == StopRequest::kNone && !IsTrained()) {
+    PF_ASSIGN_OR_RETURN(stop, TrainEpoch());
+    if (stop == StopRequest::kNone) {
+      PF_ASSIGN_OR_RETURN(stop, FinishEpoch());
+    }
+  }
+  if (stop == StopRequest::kNone) {
+    if (state_.position.epoch < options_.epochs) {
+      context_.Log(LogLevel::kInfo,
+                   absl::StrFormat("ended after epoch %d of %d: none of the last %d validated better than epoch %d",
+                                   state_.position.epoch, options_.epochs, options_.patience, state_.best_epoch));
+    }
+    PF_ASSIGN_OR_RETURN(stop, Test(result));
+  }
+  if (stop != StopRequest::kNone) {
+    // A stop is no failure: without this checkpoint the run resumes from the one before, to the same end.
+    if (const absl::Status stored = saved() ? absl::OkStatus() : SaveLastCheckpoint(); !stored.ok()) {
+      context_.Log(LogLevel::kWarning,
+                   absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, stored.message()));
+    }
+    return RunOutcome{.end = stop == StopRequest::kCancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
+  }
+  result.best_epoch = state_.best_epoch;
+  result.best_valid_metric = state_.best_valid_metric;
+  result.best_valid_metrics = state_.best_valid_metrics;
+  result.train_seconds = seconds_before_ + Seconds(run_.Elapsed());
+  result.mean_step_milliseconds = run_steps_ > 0 ? 1e3 * step_seconds_ / static_cast<double>(run_steps_) : 0;
+  result.num_parameters = task_->tensors().num_parameter_values();
+  result.unranked_valid_links = task_->unranked(data::Split::kValid);
+  result.unranked_test_links = task_->unranked(data::Split::kTest);
+  return RunOutcome{.end = RunEnd::kSucceeded, .result = result};
+}
+
+bool Trainer::IsTrained() const {
+  const int64_t done = state_.position.epoch;
+  return done >= options_.epochs ||
+         (options_.patience > 0 && state_.best_epoch > 0 && done - state_.best_epoch >= options_.patience);
+}
+
+void Trainer::TellOptimizer(int64_t batches) {
+  spec::OptimizerOptions options = options_.optimizer;
+  const int64_t group = options.accumulate_steps, updates = (batches + group - 1) / group;
+  const int64_t batch = state_.position.batch;
+  if (group > 1) optimizer_.SetEndsGroup((batch + 1) % group == 0 || batch + 1 == batches);
+  const bool is_plateau = options.schedule == spec::Schedule::kPlateau;
+  if (is_plateau) options.learning_rate = state_.plateau.learning_rate;
+  if (options.schedule == spec::Schedule::kConstant && options.warmup_steps == 0) return;
+  const int64_t update = state_.position.epoch * updates + batch / group;
+  optimizer_.SetLearningRate(nn::LearningRateAt(options, update, updates, options_.epochs));
+}
+
+void Trainer::TakePlateau(double value) {
+  if (options_.optimizer.schedule != spec::Schedule::kPlateau) return;
+  if (!TakeEpoch(options_.optimizer, metrics_.front(), value, state_.plateau)) return;
+  context_.Log(
+      LogLevel::kInfo,
+      absl::StrFormat("the learning rate falls to %g after epoch %d: no better validation for more than %d "
+                      "epochs",
+                      state_.plateau.learning_rate, state_.position.epoch + 1, options_.optimizer.plateau_patience));
+}
+
+absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
+  const int64_t batches = task_->batches_per_epoch(), first = state_.position.batch;
+  const std::unique_ptr<BatchStream> stream = task_->TrainBatches(state_.position.epoch, first);
+  look_ahead_before_ = progress_.look_ahead.value_or(LookAhead());
+  while (state_.position.batch < batches) {
+    if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
+    PF_ASSIGN_OR_RETURN(const StopRequest stop, PrepareStep());
+    if (stop != StopRequest::kNone) return stop;
+    const absl::Duration begin = Worked();
+    PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
+    progress_.phase_seconds.batch += Seconds(Worked() - begin);
+    TellOptimizer(batches);
+    PF_RETURN_IF_ERROR(TakeStep(*host));
+    ++state_.step;
+    ++state_.position.batch;
+    ++run_steps_;
+    const absl::Duration end = Worked();
+    step_seconds_ += Seconds(end - begin);
+    state_.epoch_seconds += Seconds(end - begin);
+    if (end >= next_loss_read_) {
+      progress_.loss = engine_.losses().Mean();
+      PF_RETURN_IF_ERROR(CheckFinite(progress_.loss));
+      next_loss_read_ = end + kLossInterval;
+    }
+    meter_.Add(end, run_steps_, rows().graphs - graphs_before_);
+    ReportLookAhead(*stream);
+    engine_.Report();
+    Report();
+    // After an epoch's last step its evaluation comes first: a checkpoint is worth more with it.
+    const bool careful_ends = save_soon_ && !careful_->Watches(state_.step);
+    if (state_.position.batch < batches && (careful_ends || schedule_.Due(state_.step, end))) {
+      PF_RETURN_IF_ERROR(SaveDueCheckpoint());
+    }
+  }
+  return StopRequest::kNone;
+}
+
+absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
+  backend_.Synchronize();
+  const double train_loss = engine_.losses().Mean();
+  PF_RETURN_IF_ERROR(CheckFinite(train_loss));
+  PF_RETURN_IF_ERROR(CheckNotAllSkipped());
+  const Stopwatch evaluation;
+  const absl::StatusOr<Evaluation> valid = [this] {
+    const AveragedWeights::Scope averages(averaged_);
+    return EvaluateSplit(data::Split::kValid, /*keep_predictions=*/false);
+  }();
+  if (absl::IsCancelled(valid.status())) return context_.stop_requested();
+  PF_RETURN_IF_ERROR(valid.status());
+  PF_RETURN_IF_ERROR(CheckValidation(*valid));
+
+  const int64_t epoch = state_.position.epoch + 1;
+  const auto graphs = static_cast<double>(task_->size(data::Split::kTrain));
+  EpochMetrics metrics{.epoch = epoch,
+                       .train_loss = train_loss,
+                       .valid_loss = valid->loss,
+                       .valid_metric = valid->metrics.front(),
+                       .learning_rate = optimizer_.learning_rate(),
+                       .train_seconds = state_.epoch_seconds,
+                       .valid_seconds = Seconds(evaluation.Elapsed()),
+                       .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0,
+                       .valid_metrics = valid->metrics};
+  TakeCacheTotals(engine_.cache().snapshot(), metrics);
+  // A metric may be finite where the predictions are not.
+  const bool diverged = valid->has_labels && !std::isfinite(valid->loss);
+  if (!diverged && IsBetter(metrics_.front(), metrics.valid_metric, state_.best_valid_metric)) {
+    nn::CopyInto(averaged_.All(), best_);
+    state_.best_epoch = epoch;
+    state_.best_valid_metric = metrics.valid_metric;
+    state_.best_valid_metrics = valid->metrics;
+  }
+  TakePlateau(metrics.valid_metric);
+  state_.position = {epoch, 0};
+  state_.epoch_seconds = 0;
+  engine_.losses().Reset();
+  context_.OnEpoch(metrics);
+  // The job's result and its weights are taken from the last checkpoint, so that one must be.
+  if (IsTrained()) {
+    PF_RETURN_IF_ERROR(SaveLastCheckpoint());
+  } else if (schedule_.Due(state_.step, Worked())) {
+    PF_RETURN_IF_ERROR(SaveDueCheckpoint());
+  }
+  return StopRequest::kNone;
+}
+
+absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
+  const bool last_is_best = state_.best_epoch > 0 && state_.best_epoch == state_.position.epoch;
+  absl::StatusOr<Evaluation> last = [&] {
+    const AveragedWeights::Scope averages(averaged_);
+    return EvaluateSplit(data::Split::kTest, /*keep_predictions=*/last_is_best);
+  }();
+  if (absl::IsCancelled(last.status())) return context_.stop_requested();
+  PF_RETURN_IF_ERROR(last.status());
+  result.final_test_metric = last->metrics.front();
+  result.final_test_metrics = last->metrics;
+  result.final_test_loss = last->loss;
+
+  // The last weights are in the checkpoint of this step, which a stop does not write again.
+  nn::CopyInto(best_, task_->tensors().All());
+  // Weights are tested once, where the last ones are the best.
+  const absl::StatusOr<Evaluation> best =
+      last_is_best ? std::move(last) : EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
+  if (absl::IsCancelled(best.status())) return context_.stop_requested();
+  PF_RETURN_IF_ERROR(best.status());
+  result.best_test_metric = best->metrics.front();
+  result.best_test_metrics = best->metrics;
+  result.best_test_loss = best->loss;
+  if (best->has_labels && !std::isfinite(best->loss)) {
+    context_.Log(LogLevel::kWarning, absl::StrFormat("the test loss of the best weights is %g", best->loss));
+  }
+  const auto name = [this](std::span<const uint32_t> ids) { return task_->NameRows(data::Split::kTest, ids); };
+  PF_RETURN_IF_ERROR(WritePredictions(job_directory_, name, best->ids, best->predictions));
+  return StopRequest::kNone;
+}
+
+absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_predictions) {
+  look_ahead_before_ = progress_.look_ahead.value_or(LookAhead());
+  const auto report = [this](const BatchStream& stream) {
+    ReportLookAhead(stream);
+    Report();
+  };
+  return Evaluate(engine_, *task_, split,
+                  {.loss = options_.loss,
+                   .metrics = metrics_,
+                   .step = state_.step,
+                   .keep_predictions = keep_predictions,
+                   .on_batch = report},
+                  [this] { return context_.stop_requested() == StopRequest::kNone; });
+}
+
+// Each epoch, and each evaluation, has a stream of its own, which counts from nothing.
+void Trainer::ReportLookAhead(const BatchStream& stream) {
+  std::optional<LookAhead> now = stream.look_ahead();
+  if (!now) return;
+  const LookAhead& before = look_ahead_before_;
+  now->sampled_edges += before.sampled_edges;
+  now->stalls += before.stalls;
+  now->cut_batches += before.cut_batches;
+  now->pages += before.pages;
+  progress_.look_ahead = now;
+}
+
+void Trainer::Report() {
+  const int64_t batches = task_->batches_per_epoch();
+  progress_.epoch = state_.position.epoch + (IsTrained() ? 0 : 1);
+  progress_.step_in_epoch = state_.position.batch;
+  progress_.steps_per_epoch = batches;
+  progress_.step = state_.step;
+  progress_.graphs_per_second = meter_.graphs_per_second();
+  progress_.eta = meter_.Eta(batches * options_.epochs - state_.step);
+  progress_.graphs = rows().graphs;
+  progress_.nodes = rows().nodes;
+  progress_.edges = rows().edges;
+  progress_.padding_nodes = rows().padding_nodes;
+  progress_.padding_edges = rows().padding_edges;
+  context_.OnProgress(progress_);
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,168 @@
+// The part of Trainer that begins or resumes a run, and writes checkpoints for the next one.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "train/loop/artifacts.h"
+#include "train/loop/initial_weights.h"
+#include "train/loop/trainer.h"
+
+namespace permafrost::train {
+namespace {
+
+// A job knows its dataset by a name, which other data may have got meanwhile: to go on with those would mix the two.
+// `store_checksum`: data::ChecksumOf it.
+absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, uint64_t store_checksum,
+                          const RunState& found) {
+  // Checkpoints of older versions do not tell, or tell the store's checksum.
+  if (found.dataset_checksum == 0 || found.dataset_checksum == store_checksum) return absl::OkStatus();
+  if (found.dataset_checksum == now.dataset_checksum) return absl::OkStatus();
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          "dataset ", dataset.value(), " holds other data (checksum ", HashHex(now.dataset_checksum),
+          ") than the checkpoint of step ", found.step, " was trained on (", HashHex(found.dataset_checksum),
+          "): import those again under this name and retry the job, or submit a new one")),
+      "DATASET_CHANGED", {{"dataset", dataset.value()}});
+}
+
+}  // namespace
+
+absl::Status Trainer::Begin() {
+  if (options_.init_from.given()) {
+    PF_ASSIGN_OR_RETURN(const std::string file, ReadFile(job_directory_ / kInitialWeightsFile));
+    PF_ASSIGN_OR_RETURN(const std::string line, TakeWeights(file, options_.init_from, task_->tensors(), categories_));
+    context_.Log(LogLevel::kInfo, line);
+  }
+  engine_.Report(/*with_entries=*/true);
+  const std::string fixed = options_.fixed_parameters.empty()
+                                ? ""
+                                : absl::StrFormat(" (%d fixed tensors)", task_->tensors().fixed_parameters());
+  context_.Log(LogLevel::kInfo,
+               absl::StrFormat("new run: %d parameters%s, %d steps an epoch", task_->tensors().num_parameter_values(),
+                               fixed, task_->batches_per_epoch()));
+  if (EvaluatesOutsideCache(options_) || Walks(options_)) {
+    context_.Log(LogLevel::kInfo,
+                 "evaluation goes over the whole graph, outside the graph cache: it has no executables and counts no "
+                 "steps there");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Resume() {
+  PF_ASSIGN_OR_RETURN(const std::optional<Checkpoint> found, checkpoints_.FindNewest());
+  if (!found) return Begin();
+  PF_RETURN_IF_ERROR(CheckDataset(options_.dataset, state_, store_checksum_, found->state));
+  if (found->state.threads != state_.threads) {
+    context_.Log(
+        LogLevel::kWarning,
+        absl::StrFormat("the run began with %d threads and goes on with %d: sums are added in another order, so it "
+                        "will not be bit-equal to an undisturbed run",
+                        found->state.threads, state_.threads));
+  }
+  const int threads = state_.threads;
+  const uint64_t dataset_checksum = state_.dataset_checksum;
+  state_ = found->state;
+  state_.threads = threads;
+  state_.dataset_checksum = dataset_checksum;
+  saved_ = {state_.step, state_.position};
+  progress_.checkpoint_step = state_.step;
+  progress_.skipped_batches = static_cast<int64_t>(state_.skipped_steps.size());
+  seconds_before_ = state_.train_seconds;
+  PF_RETURN_IF_ERROR(RestoreCache(*found));
+  graphs_before_ = rows().graphs;
+  if (!IsTrained() && !engine_.cache().ready()) {
+    // Before the moments come: of what is zero a capture keeps no copy.
+    Report();
+    // A stop is heard again before the first step, which ends the warm-up.
+    PF_RETURN_IF_ERROR(WarmUp().status());
+    engine_.Report(/*with_entries=*/true);
+  }
+  PF_RETURN_IF_ERROR(TakeTensors());
+  // The run may have been killed between the checkpoint and its artifacts.
+  PF_RETURN_IF_ERROR(PublishArtifacts());
+  context_.Log(LogLevel::kInfo,
+               absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d", state_.step,
+                               state_.position.epoch + 1, state_.position.batch, task_->batches_per_epoch()));
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::TakeTensors() {
+  const auto take = [this](CheckpointPart part, const std::vector<nn::NamedTensor>& tensors) -> absl::Status {
+    if (part == &Checkpoint::model) return task_->tensors().CopyFrom(tensors);
+    if (part == &Checkpoint::best) return tensors.empty() ? absl::OkStatus() : nn::CopyByName(tensors, best_);
+    // Weights are of one type everywhere; the learning rate and the sums are not.
+    const absl::Status copied =
+        nn::CopyByName(tensors, part == &Checkpoint::optimizer ? optimizer_.state() : engine_.losses().tensors());
+    if (copied.ok()) return copied;
+    return Annotate(copied, absl::StrCat("the checkpoint is of another device than ",
+                                         AbslView(kDeviceNames.Name(backend_.kind())), ", which cannot go on from it"));
+  };
+  absl::Status taken = checkpoints_.LoadTensors(state_.step, take);
+  // It was whole a moment ago: the next resume sees what became of it.
+  return absl::IsDataLoss(taken) ? AsTransient(std::move(taken)) : taken;
+}
+
+// The entries decide which shape each batch is padded to, and so the last bits of every sum: a resumed run needs the
+// same.
+absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
+  if (!checkpoint.cache) return absl::OkStatus();
+  // Reports what earlier runs did, apart from what this one does from here on.
+  context_.OnGraphCache(*checkpoint.cache, std::make_shared<const std::vector<graphcache::EntryInfo>>());
+  engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries);
+  engine_.Report(/*with_entries=*/true);
+  return absl::OkStatus();
+}
+
+Checkpoint Trainer::MakeCheckpoint() {
+  return {.state = state_,
+          .model = task_->tensors().All(),
+          .optimizer = optimizer_.state(),
+          .accumulators = engine_.losses().tensors(),
+          .best = state_.best_epoch > 0 ? best_ : std::vector<nn::NamedTensor>(),
+          .averaged = averaged_.exist() ? averaged_.All() : std::vector<nn::NamedTensor>(),
+          .cache = engine_.cache().snapshot(),
+          .cache_entries = engine_.cache().entries()};
+}
+
+absl::Status Trainer::SaveCheckpoint(bool is_last) {
+  const absl::Duration begin = Worked();
+  PF_RETURN_IF_ERROR(CheckFiniteState());
+  PF_RETURN_IF_ERROR(context_.StoreEpochs(is_last));
+  state_.train_seconds = seconds_before_ + absl::ToDoubleSeconds(run_.Elapsed());
+  PF_RETURN_IF_ERROR(checkpoints_.Save(MakeCheckpoint()));
+  PF_RETURN_IF_ERROR(PublishArtifacts());
+  const absl::Duration end = Worked();
+  save_soon_ = false;
+  schedule_.OnSaved(begin, end);
+  saved_ = {state_.step, state_.position};
+  progress_.checkpoint_step = state_.step;
+  context_.OnProgress(progress_);
+  context_.OnCheckpoint(state_.step, end - begin);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::SaveDueCheckpoint() {
+  absl::Status saved = reserve_.Check(TensorBytes(MakeCheckpoint()));
+  if (saved.ok()) saved = SaveCheckpoint(/*is_last=*/false);
+  if (saved.ok() || !IsTransient(saved)) return saved;
+  schedule_.OnFailed(Worked());
+  context_.OnCheckpointFailed(saved);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::PublishArtifacts() {
+  const std::filesystem::path last =
+      averaged_.exist() ? checkpoints_.AveragedFile(state_.step) : checkpoints_.WeightsFile(state_.step);
+  PF_RETURN_IF_ERROR(LinkArtifact(last, job_directory_, kLastWeightsFile));
+  if (state_.best_epoch == 0) return absl::OkStatus();
+  return LinkArtifact(checkpoints_.BestFile(state_.step), job_directory_, kBestWeightsFile);
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,294 @@
+#include "train/planning/block_rungs.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <span>
+
+#include "graphcache/executable.h"
+
+namespace permafrost::train {
+namespace {
+
+using data::BlockSizes;
+
+constexpr double kDeviations = 8;
+// Rungs closer than this would be captured for nothing.
+constexpr double kLeastStep = 1.005;
+// Above the top rung, and where such steps end.
+constexpr double kStepAbove = 1.5, kMaxScale = 1e4;
+
+// The middles of nine parts of the standard normal distribution that are equally likely.
+constexpr std::array<double, BlockRungs::kAlike> kNormal{-1.593, -0.967, -0.589, -0.282, 0, 0.282, 0.589, 0.967, 1.593};
+
+// A block's dimensions but its seeds, which all batches have alike.
+std::vector<double> Dimensions(const BlockSizes& sizes) {
+  std::vector<double> dims(sizes.nodes.begin() + 1, sizes.nodes.end());
+  dims.push_back(static_cast<double>(sizes.edges));
+  dims.push_back(static_cast<double>(sizes.nonzeros));
+  return dims;
+}
+
+std::vector<double> Mean(const std::vector<BlockSizes>& probes) {
+  std::vector<double> mean(Dimensions(probes.front()).size());
+  for (const BlockSizes& probe : probes) {
+    const std::vector<double> dims = Dimensions(probe);
+    for (size_t d = 0; d < dims.size(); ++d) mean[d] += dims[d] / static_cast<double>(probes.size());
+  }
+  return mean;
+}
+
+// Or so many that no machine has them: the sizes of a block add up without wrapping.
+int64_t Times(int64_t size, int64_t seeds) {
+  constexpr int64_t kMost = int64_t{1} << 55;
+  return size > kMost / seeds ? kMost : size * seeds;
+}
+
+// The least multiple of `mean` that holds `sizes`.
+double ScaleOf(const BlockSizes& sizes, const std::vector<double>& mean) {
+  const std::vector<double> dims = Dimensions(sizes);
+  double scale = 0;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (mean[d] > 0) scale = std::max(scale, dims[d] / mean[d]);
+  }
+  return scale;
+}
+
+std::vector<double> ScalesOf(const std::vector<BlockSizes>& probes, const std::vector<double>& mean) {
+  std::vector<double> scales;
+  scales.reserve(probes.size());
+  for (const BlockSizes& probe : probes) scales.push_back(ScaleOf(probe, mean));
+  return scales;
+}
+
+double Center(const std::vector<double>& scales) {
+  return std::accumulate(scales.begin(), scales.end(), 0.0) / static_cast<double>(scales.size());
+}
+
+double Deviation(const std::vector<double>& scales) {
+  const double center = Center(scales);
+  double squares = 0;
+  for (const double s : scales) squares += (s - center) * (s - center);
+  return std::sqrt(squares / std::max(1.0, static_cast<double>(scales.size()) - 1));
+}
+
+// kAlike scales around each; none is below the least of `scales`, so that whatever holds one of them holds a probe.
+std::vector<double> Around(const std::vector<double>& scales) {
+  // Source: Silverman, Density Estimation, 1986, equation 3.28.
+  const double width = 1.06 * Deviation(scales) * std::pow(static_cast<double>(scales.size()), -0.2);
+  const double least = *std::ranges::min_element(scales);
+  std::vector<double> around;
+  around.reserve(scales.size() * kNormal.size());
+  for (const double scale : scales) {
+    for (const double z : kNormal) around.push_back(std::max(least, scale + z * width));
+  }
+  return around;
+}
+
+BlockSizes Scaled(const std::vector<double>& mean, double scale, const BlockSizes& bound) {
+  const auto part = [&](size_t d, int64_t most) {
+    return std::min(most, static_cast<int64_t>(std::ceil(mean[d] * scale - 1e-9)));
+  };
+  BlockSizes rung = bound;
+  const size_t segments = bound.nodes.size() - 1;
+  for (size_t h = 0; h < segments; ++h) rung.nodes[h + 1] = part(h, bound.nodes[h + 1]);
+  rung.edges = part(segments, bound.edges);
+  rung.nonzeros = part(segments + 1, bound.nonzeros);
+  return LeastPadded(std::move(rung));
+}
+
+// At most `count` of the rising `scales`, the last among them, so that the sum of each scale's least chosen one is
+// least.
+std::vector<double> Choose(const std::vector<double>& scales, int64_t count) {
+  const size_t n = scales.size();
+  // cost[k][i]: of the first i scales served by k rungs, the last of which is scales[i - 1].
+  const double never = std::numeric_limits<double>::infinity();
+  const auto rungs = static_cast<size_t>(std::max<int64_t>(count, 1));
+  std::vector<std::vector<double>> cost(rungs + 1, std::vector<double>(n + 1, never));
+  std::vector<std::vector<size_t>> from(rungs + 1, std::vector<size_t>(n + 1, 0));
+  cost[0][0] = 0;
+  for (size_t k = 1; k <= rungs; ++k) {
+    for (size_t i = 1; i <= n; ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const double c = cost[k - 1][j] + static_cast<double>(i - j) * scales[i - 1];
+        if (c < cost[k][i]) {
+          cost[k][i] = c;
+          from[k][i] = j;
+        }
+      }
+    }
+  }
+  size_t best = 1;
+  for (size_t k = 2; k <= rungs; ++k) {
+    if (cost[k][n] < cost[best][n]) best = k;
+  }
+  std::vector<double> chosen;
+  for (size_t k = best, i = n; k > 0; i = from[k--][i]) chosen.push_back(scales[i - 1]);
+  std::ranges::reverse(chosen);
+  return chosen;
+}
+
+}  // namespace
+
+BlockSizes LeastPadded(BlockSizes real) {
+  ++real.nodes.back();
+  return real;
+}
+
+BlockSizes AtLeastDynamic(BlockSizes sizes, bool sparse) {
+  constexpr int64_t kLeast = graphcache::kLeastDynamic;
+  for (int64_t& rows : sizes.nodes) rows = std::max(rows, kLeast);
+  sizes.edges = std::max(sizes.edges, kLeast);
+  if (sparse) sizes.nonzeros = std::max(sizes.nonzeros, kLeast);
+  return sizes;
+}
+
+namespace {
+
+// Cuts a block to the bounds of a sample: each hop by itself, since the hops before may find less.
+BlockSizes Within(const data::NeighborSamplingOptions& sampling, BlockSizes sizes) {
+  if (sampling.max_nodes > 0) {
+    for (int64_t& rows : sizes.nodes) rows = std::min(rows, sampling.max_nodes);
+  }
+  if (sampling.max_edges > 0) sizes.edges = std::min(sizes.edges, sampling.max_edges);
+  return sizes;
+}
+
+BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
+                             const data::GraphSummary& graph) {
+  if (sampling.disjoint && seeds > 1) {
+    // So many blocks of one seed.
+    BlockSizes sizes = UnboundedAtDegree(sampling, 1, degree, graph);
+    for (int64_t& rows : sizes.nodes) rows = Times(rows, seeds);
+    sizes.edges = Times(sizes.edges, seeds);
+    sizes.nonzeros = Times(sizes.nonzeros, seeds);
+    return sizes;
+  }
+  BlockSizes sizes;
+  sizes.nodes.push_back(seeds);
+  const size_t hops = sampling.fan_outs.size() - (sampling.last_hop_apart ? 1 : 0);
+  for (const int64_t fan_out : std::span(sampling.fan_outs).first(hops)) {
+    const int64_t targets = sizes.nodes.back();
+    const bool all = fan_out == spec::kAllNeighbors;
+    // With replacement, a node that has any neighbour draws as often as it is told to.
+    const int64_t drawn = all ? degree : sampling.replace ? (degree > 0 ? fan_out : 0) : std::min(fan_out, degree);
+    // Products of a count of nodes and a fan-out do not wrap; of two counts of nodes they might. With replacement there
+    // may be more edges in a block than in the graph.
+    const bool caps = !sampling.replace && drawn > 0 && targets > graph.edges / drawn;
+    int64_t edges = caps ? graph.edges : targets * drawn;
+    if (sampling.max_edges > 0) edges = std::min(edges, sampling.max_edges);
+    sizes.edges += edges;
+    // Each hop by itself, and of fewer seeds too, whose blocks leave more to be found.
+    sizes.nodes.push_back(std::min(graph.nodes, edges));
+  }
+  sizes.nonzeros = graph.node_feature_nonzeros;
+  return sizes;
+}
+
+}  // namespace
+
+BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
+                         const data::GraphSummary& graph) {
+  return Within(sampling, UnboundedAtDegree(sampling, seeds, degree, graph));
+}
+
+BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds, const data::GraphSummary& graph) {
+  data::NeighborSamplingOptions most = sampling;
+  if (sampling.sampler == spec::SamplerKind::kLabor) std::ranges::fill(most.fan_outs, spec::kAllNeighbors);
+  return BlockAtDegree(most, seeds, graph.max_degree, graph);
+}
+
+std::vector<BlockSizes> BlockRungs::Alike(const std::vector<BlockSizes>& probes, const BlockSizes& bound) {
+  const std::vector<double> own = ScalesOf(probes, Mean(probes)), around = Around(own);
+  std::vector<BlockSizes> alike;
+  alike.reserve(around.size());
+  for (size_t i = 0; i < around.size(); ++i) {
+    BlockSizes sizes = probes[i / kAlike];
+    const double factor = own[i / kAlike] > 0 ? around[i] / own[i / kAlike] : 1;
+    const auto scale = [factor](int64_t& size, int64_t most) {
+      size = std::min(most, static_cast<int64_t>(static_cast<double>(size) * factor));
+    };
+    for (size_t h = 1; h < sizes.nodes.size(); ++h) scale(sizes.nodes[h], bound.nodes[h]);
+    scale(sizes.edges, bound.edges);
+    scale(sizes.nonzeros, bound.nonzeros);
+    alike.push_back(std::move(sizes));
+  }
+  return alike;
+}
+
+BlockRungs BlockRungs::Plan(const std::vector<BlockSizes>& probes, const BlockSizes& bound, int64_t max_rungs) {
+  const std::vector<double> mean = Mean(probes), own = ScalesOf(probes, mean);
+  std::vector<double> scales = Around(own);
+  std::ranges::sort(scales);
+  const double top = std::max(*std::ranges::max_element(own), Center(own)) + kDeviations * Deviation(own);
+
+  std::vector<double> chosen = max_rungs > 1 ? Choose(scales, max_rungs - 1) : std::vector<double>();
+  chosen.push_back(top);
+  BlockRungs plan;
+  double last = 0;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const bool is_top = i + 1 == chosen.size();
+    if (chosen[i] < last * kLeastStep && !is_top) continue;
+    BlockSizes rung = Scaled(mean, chosen[i], bound);
+    plan.Push(std::move(rung));
+    last = chosen[i];
+  }
+  plan.num_planned_ = std::ssize(plan.rungs_);
+  const BlockSizes end = LeastPadded(bound);
+  for (double scale = top; !(plan.rungs_.back() == end);) {
+    // Where the probes have nothing in a dimension, or in all, no factor leads to the bound.
+    scale = kStepAbove * std::max(scale, 1.0);
+    BlockSizes rung = scale > kMaxScale ? end : Scaled(mean, scale, bound);
+    plan.Push(std::move(rung));
+  }
+  return plan;
+}
+
+void BlockRungs::Push(BlockSizes rung) {
+  if (!rungs_.empty() && rungs_.back().shape() == rung.shape()) {
+    rungs_.back() = std::move(rung);
+  } else {
+    rungs_.push_back(std::move(rung));
+  }
+}
+
+void BlockRungs::AddPartial(const BlockRungs& partial) {
+  if (rungs_.empty()) {
+    *this = partial;
+    return;
+  }
+  if (partial.num_planned_ == 0) return;
+  const BlockSizes& rung = partial.rungs_[static_cast<size_t>(partial.num_planned_ - 1)];
+  if (!rungs_.front().Holds(rung)) {
+    // Fewer seeds leave more to be found: what such a batch needs is planned, too.
+    while (num_planned_ < std::ssize(rungs_) && !rungs_[static_cast<size_t>(num_planned_ - 1)].Holds(rung))
+      ++num_planned_;
+    return;
+  }
+  if (rungs_.front() == rung) return;
+  rungs_.insert(rungs_.begin(), rung);
+  ++num_planned_;
+}
+
+std::vector<BatchShape> BlockRungs::PlannedShapes() const {
+  std::vector<BatchShape> shapes;
+  for (int64_t i = 0; i < num_planned_; ++i) shapes.push_back(rungs_[static_cast<size_t>(i)].shape());
+  return shapes;
+}
+
+const BlockSizes& BlockRungs::Fit(const BlockSizes& real) const {
+  const BlockSizes least = LeastPadded(real);
+  const auto rung = std::ranges::find_if(rungs_, [&](const BlockSizes& r) { return r.Holds(least); });
+  return rung != rungs_.end() ? *rung : rungs_.back();
+}
+
+const BlockSizes* BlockRungs::Find(const BatchShape& shape) const {
+  for (const BlockSizes& rung : rungs_) {
+    if (rung.shape() == shape) return &rung;
+  }
+  return nullptr;
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,297 @@
+#include "train/planning/cache_planner.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/monotonic.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "graphcache/shape_plan.h"
+#include "nn/optimizer.h"
+#include "train/loop/step_programs.h"
+#include "train/planning/batch_schedule.h"
+#include "train/tasks/task.h"
+
+namespace permafrost::train {
+namespace {
+
+graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const Task& task) {
+  const graphcache::ShapePlan& shapes = task.plan();
+  // As the cache has it: freezing captures the planned rungs, all of them.
+  if (const auto rungs = std::ssize(shapes.train_rungs); rungs > 0) {
+    const int64_t wanted = options.graph_cache.freeze_at;
+    if (wanted == 0) return {.freeze_at = 1, .source = graphcache::FreezeSource::kSchedule};
+    return {.freeze_at = std::min<int64_t>(wanted, rungs), .source = graphcache::FreezeSource::kExplicit};
+  }
+  return graphcache::FindFreezePoint(options.graph_cache.freeze_at, GraphsPerBatch(options, task.sizes()), task.sizes(),
+                                     shapes.known_train_shapes);
+}
+
+}  // namespace
+
+absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, Task& task,
+                                             std::string no_dynamic_reason, const std::function<bool()>& keep_going) {
+  graphcache::CachePlan plan{.options = options.graph_cache,
+                             .freeze_point = FreezePointOf(options, task),
+                             .no_dynamic_reason = std::move(no_dynamic_reason)};
+  PF_ASSIGN_OR_RETURN(plan.schedules, task.Schedules(keep_going));
+  return plan;
+}
+
+absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
+                                                const PlanContext& context, const std::function<bool()>& keep_going) {
+  const spec::TrainOptions& options = request.options;
+  PF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Task> task,
+      Task::Create(options, request.dataset, request.measure ? backend.device() : c10::Device(c10::kCPU), threads,
+                   keep_going, context));
+  PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, PlanOf(options, *task, NoDynamicReason(backend, *task), keep_going));
+  if (request.measure) {
+    absl::StatusOr<MeasuredCosts> measured = MeasureCosts(options, *task, backend, plan.schedules.front(), keep_going);
+    if (measured.ok()) {
+      plan.costs = measured->costs;
+      if (!measured->no_dynamic_reason.empty()) plan.no_dynamic_reason = std::move(measured->no_dynamic_reason);
+    } else if (GetReason(measured.status()).reason == graphcache::kGraphBreakReason) {
+      plan.no_costs_reason = absl::StrCat("the step cannot be captured: ", measured.status().message());
+    } else {
+      return measured.status();
+    }
+  }
+  if (!keep_going()) return absl::CancelledError("stopped before the rows of a plan were made");
+  graphcache::FillRows(plan);
+  return plan;
+}
+
+namespace {
+
+using graphcache::Executable;
+using graphcache::Rows;
+
+// Each of two batches is visited so often, in turns, and what is timed on it runs at least once at each visit, then
+// until the time is up: so many seconds for each run, all visits together.
+constexpr int kVisits = 5;
+constexpr double kTimedSeconds = 50e-3;
+
+double ToSeconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
+
+// The planned shape whose rows are nearest to a batch's mean.
+BatchShape TypicalShape(const graphcache::PlannedSchedule& schedule) {
+  double rows = 0, batches = 0;
+  for (const graphcache::PlannedShape& s : schedule.train) {
+    rows += static_cast<double>(Rows(s.shape) * s.batches);
+    batches += static_cast<double>(s.batches);
+  }
+  const double mean = rows / std::max(1.0, batches);
+  const auto distance = [mean](const graphcache::PlannedShape& s) {
+    return std::abs(static_cast<double>(Rows(s.shape)) - mean);
+  };
+  return std::ranges::min_element(schedule.train, {}, distance)->shape;
+}
+
+// A time at so many rows, of them real.
+struct Timed {
+  double seconds = 0, real_rows = 0, rows = 0;
+};
+
+graphcache::StepTime Line(const Timed& typical, const Timed& largest) {
+  const double rows = largest.real_rows - typical.real_rows;
+  // A single size, or times that noise has turned round, do not tell the fixed part of the time.
+  const double slope = rows > 0 ? (largest.seconds - typical.seconds) / rows : 0;
+  const double per_row =
+      slope > 0 ? std::min(slope, typical.seconds / typical.real_rows) : typical.seconds / typical.real_rows;
+  // Rounding may leave a little less than nothing.
+  return {.fixed = std::max(0.0, typical.seconds - per_row * typical.real_rows), .per_row = per_row};
+}
+
+class Meter {
+ public:
+  Meter(const spec::TrainOptions& options, Task& task, const device::Backend& backend,
+        const std::function<bool()>& keep_going)
+      : task_(task),
+        backend_(backend),
+        keep_going_(keep_going),
+        optimizer_(options.optimizer, task.tensors().parameters()),
+        losses_(backend.device()),
+        eval_losses_(backend.device()),
+        eval_errors_(backend.device()),
+        train_(TrainProgram(task, optimizer_, LossOf(options, backend.device()), losses_, [](int) {})),
+        eval_(EvalProgram(task, LossOf(options, backend.device()), eval_losses_, eval_errors_)),
+        compiler_(train_, eval_, task, backend, [](std::string_view /*line*/) {}) {}
+
+  absl::StatusOr<MeasuredCosts> Measure(const graphcache::PlannedSchedule& schedule);
+
+ private:
+  struct Made {
+    std::unique_ptr<Executable> executable;
+    double seconds = 0;
+  };
+  absl::StatusOr<Made> Capture(Mode mode, const BatchShape& shape);
+  absl::StatusOr<Made> CaptureDynamic(Mode mode);
+  // The runs that are timed at one shape, in this order.
+  enum Run : size_t { kEager, kReplay, kPadded, kRuns };
+  struct AtShape {
+    AtShape(const BatchShape& at, size_t of_runs) : shape(at), runs(of_runs), turns(of_runs) {}
+    Timed Of(Run run) const { return {turns.Median(run), real_rows[run], rows[run]}; }
+    BatchShape shape;
+    size_t runs;  // of them those before this one are timed
+    std::unique_ptr<Executable> executable;
+    Turns turns;
+    std::array<double, kRuns> real_rows{}, rows{};
+  };
+  // Times training steps at the shape: eager and replayed on the batch that fills it, then replayed on the other one.
+  absl::Status Visit(AtShape& at);
+  absl::StatusOr<double> TimeReplay(Executable& executable, HostBatch& batch);
+  absl::StatusOr<double> TimeEager(HostBatch& batch);
+  // Leaves `no_dynamic_reason` where the step resists.
+  absl::Status MeasureDynamic(bool eval, MeasuredCosts& out);
+  absl::Status CheckGoing() const {
+    return keep_going_() ? absl::OkStatus() : absl::CancelledError("stopped while steps were measured");
+  }
+
+  Task& task_;
+  const device::Backend& backend_;
+  const std::function<bool()>& keep_going_;
+  nn::Optimizer optimizer_;
+  ErrorSums losses_, eval_losses_, eval_errors_;
+  const device::StepProgram train_, eval_;
+  StepCompiler compiler_;
+  int64_t steps_ = 0;       // that were timed
+  bool gave_back_ = false;  // what replays are served from: the next one takes it anew
+};
+
+absl::StatusOr<Meter::Made> Meter::Capture(Mode mode, const BatchShape& shape) {
+  PF_RETURN_IF_ERROR(CheckGoing());
+  const Stopwatch watch;
+  PF_ASSIGN_OR_RETURN(auto executable, compiler_.Capture(mode, shape));
+  return Made{std::move(executable), ToSeconds(watch.Elapsed())};
+}
+
+absl::StatusOr<Meter::Made> Meter::CaptureDynamic(Mode mode) {
+  PF_RETURN_IF_ERROR(CheckGoing());
+  const Stopwatch watch;
+  PF_ASSIGN_OR_RETURN(auto executable, compiler_.CaptureDynamic(mode));
+  return Made{std::move(executable), ToSeconds(watch.Elapsed())};
+}
+
+absl::StatusOr<double> Meter::TimeReplay(Executable& executable, HostBatch& batch) {
+  const graphcache::StepInputs& inputs = *batch.TakeInputs(++steps_);
+  if (std::exchange(gave_back_, false)) PF_RETURN_IF_ERROR(executable.Replay(inputs).status());
+  const Stopwatch watch;
+  PF_RETURN_IF_ERROR(executable.Replay(inputs).status());
+  backend_.Synchronize();
+  return ToSeconds(watch.Elapsed());
+}
+
+absl::StatusOr<double> Meter::TimeEager(HostBatch& batch) {
+  // A job is admitted by the memory of one of them at a time.
+  compiler_.GiveBackMemory();
+  gave_back_ = true;
+  const graphcache::StepInputs& inputs = *batch.TakeInputs(++steps_);
+  const Stopwatch watch;
+  PF_RETURN_IF_ERROR(compiler_.RunEager(Mode::kTrain, inputs).status());
+  backend_.Synchronize();
+  return ToSeconds(watch.Elapsed());
+}
+
+absl::Status Meter::Visit(AtShape& at) {
+  PF_RETURN_IF_ERROR(CheckGoing());
+  PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(Mode::kTrain, at.shape));
+  HostBatch &full = *probes[0], &other = *probes[1];
+  for (const Run run : {kEager, kReplay, kPadded}) {
+    const HostBatch& batch = run == kPadded ? other : full;
+    at.real_rows[run] = static_cast<double>(std::max<int64_t>(1, Rows(batch.real())));
+    at.rows[run] = static_cast<double>(Rows(batch.padded()));
+  }
+  const std::array<TimedRun, kRuns> runs{[&] { return TimeEager(full); },
+                                         [&] { return TimeReplay(*at.executable, full); },
+                                         [&] { return TimeReplay(*at.executable, other); }};
+  return at.turns.Add(std::span(runs).first(at.runs), kTimedSeconds * static_cast<double>(at.runs) / kVisits);
+}
+
+absl::Status Meter::MeasureDynamic(bool eval, MeasuredCosts& out) {
+  if (!compiler_.NoDynamicReason().empty()) return absl::OkStatus();
+  absl::StatusOr<Made> train = CaptureDynamic(Mode::kTrain);
+  if (!train.ok()) {
+    const ErrorReason reason = GetReason(train.status());
+    if (reason.reason != graphcache::kGraphBreakReason) return train.status();
+    const auto op = reason.metadata.find("op"), why = reason.metadata.find("why");
+    out.no_dynamic_reason = absl::StrCat(op == reason.metadata.end() ? "" : op->second, ": ",
+                                         why == reason.metadata.end() ? "" : why->second);
+    return absl::OkStatus();
+  }
+  out.costs.dynamic_capture = train->seconds;
+  out.costs.dynamic_entry_bytes = train->executable->bytes();
+  if (!eval) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(const Made made, CaptureDynamic(Mode::kEval));
+  out.costs.dynamic_eval_capture = made.seconds;
+  out.costs.dynamic_eval_entry_bytes = made.executable->bytes();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MeasuredCosts> Meter::Measure(const graphcache::PlannedSchedule& schedule) {
+  AtShape typical(TypicalShape(schedule), kPadded), largest(schedule.ceiling, kRuns);
+  MeasuredCosts out;
+  graphcache::StepCosts& costs = out.costs;
+  // The largest first: its arena serves the other, too.
+  for (AtShape* const at : {&largest, &typical}) {
+    PF_ASSIGN_OR_RETURN(Made made, Capture(Mode::kTrain, at->shape));
+    costs.capture = made.seconds;
+    costs.entry_bytes = made.executable->bytes();
+    at->executable = std::move(made.executable);
+  }
+  for (int visit = 0; visit < kVisits; ++visit) {
+    PF_RETURN_IF_ERROR(Visit(visit % 2 == 0 ? typical : largest));
+    PF_RETURN_IF_ERROR(Visit(visit % 2 == 0 ? largest : typical));
+  }
+  costs.eager = Line(typical.Of(kEager), largest.Of(kEager));
+  costs.replay = Line(typical.Of(kReplay), largest.Of(kReplay));
+  if (const Timed padded = largest.Of(kPadded); padded.rows > padded.real_rows) {
+    costs.padding_row =
+        std::max(0.0, (padded.seconds - costs.replay.Of(padded.real_rows)) / (padded.rows - padded.real_rows));
+  }
+  const bool eval = !schedule.eval_rungs.empty();
+  if (eval) {
+    PF_ASSIGN_OR_RETURN(const Made one, Capture(Mode::kEval, schedule.eval_rungs[schedule.eval_rungs.size() / 2]));
+    costs.eval_capture = one.seconds;
+    costs.eval_entry_bytes = one.executable->bytes();
+  }
+  PF_RETURN_IF_ERROR(MeasureDynamic(eval, out));
+  costs.shared_bytes = compiler_.shared_bytes();
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<MeasuredCosts> MeasureCosts(const spec::TrainOptions& options, Task& task,
+                                           const device::Backend& backend, const graphcache::PlannedSchedule& schedule,
+                                           const std::function<bool()>& keep_going) {
+  return Meter(options, task, backend, keep_going).Measure(schedule);
+}
+
+absl::Status Turns::Add(std::span<const TimedRun> runs, double seconds) {
+  double took = 0;
+  do {
+    const bool reverse = rounds_++ % 2 == 1;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const size_t run = reverse ? runs.size() - 1 - i : i;
+      PF_ASSIGN_OR_RETURN(const double one, runs[run]());
+      seconds_[run].push_back(one);
+      took += one;
+    }
+  } while (took < seconds);
+  return absl::OkStatus();
+}
+
+double Turns::Median(size_t run) const {
+  std::vector<double> sorted = seconds_[run];
+  const auto middle = sorted.begin() + (std::ssize(sorted) - 1) / 2;
+  std::ranges::nth_element(sorted, middle);
+  return *middle;
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,134 @@
+#include "train/planning/job_plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "data/batching/batch.h"
+#include "device/backend.h"
+#include "graphcache/planned_set.h"
+#include "nn/models/registry.h"
+#include "train/planning/batch_schedule.h"
+#include "train/planning/run_size.h"
+#include "train/tasks/node_features.h"
+
+namespace permafrost::train {
+namespace {
+
+// The schedule is walked for so long between two questions whether to stop.
+constexpr std::chrono::milliseconds kStopInterval(20);
+// Batches on the host at once: those made ready ahead and the one in the step.
+constexpr double kHostGraphSetBatches = 4;
+
+// Walks the schedule on a thread of its own, so that this one hears of a stop meanwhile.
+absl::StatusOr<graphcache::ShapePlan> WalkAside(const data::GraphExtents& graphs, const spec::TrainOptions& options,
+                                                const std::function<bool()>& keep_going) {
+  std::stop_source stop;
+  auto plan = std::async(std::launch::async, [&] {
+    return PlanShapes(graphs,
+                      {.epochs = options.epochs,
+                       .batch_size = options.batch_size,
+                       .seed = options.seed,
+                       .batching = options.batching},
+                      stop.get_token());
+  });
+  while (plan.wait_for(kStopInterval) != std::future_status::ready) {
+    if (!keep_going()) stop.request_stop();
+  }
+  return plan.get();
+}
+
+absl::StatusOr<graphcache::ShapePlan> FindOrWalk(const spec::TrainOptions& options, const data::GraphExtents& graphs,
+                                                 const PlanContext& context, const std::function<bool()>& keep_going) {
+  const spec::PolicyOptions& policy = options.graph_cache;
+  // A dynamic step that resists makes its ladder when that is known.
+  const bool ladder = WantsLadder(policy) && !(context.limits.records && WantsDynamic(policy));
+  const int64_t rungs = ladder ? RungsOf(policy) : 0;
+  const std::string key = PlanKey(options, graphs.set(), rungs);
+  if (context.plans != nullptr) {
+    if (std::optional<graphcache::ShapePlan> kept = context.plans->Find(key)) {
+      TellKept(context, key);
+      return *std::move(kept);
+    }
+  }
+  PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, WalkAside(graphs, options, keep_going));
+  if (rungs > 0) MakeLadders(rungs, plan);
+  if (context.plans != nullptr) context.plans->Keep(key, plan);
+  return plan;
+}
+
+// The least shape that holds every batch of the job.
+BatchShape LargestBatch(const graphcache::ShapePlan& plan) {
+  std::vector<graphcache::ShapeCount> all = plan.eval_schedule;
+  all.push_back({plan.train_ceiling, 1});
+  return graphcache::Ceiling(all);
+}
+
+// Bytes of a prepared batch that a row of `features` takes; integers are widened to 8 bytes.
+double HostBytesPerRow(const data::FeatureSummary& features) {
+  const size_t bytes = features.type == data::DataType::kInt32 ? sizeof(int64_t) : sizeof(float);
+  return static_cast<double>(features.width) * static_cast<double>(bytes);
+}
+
+}  // namespace
+
+void TellKept(const PlanContext& context, const std::string& key) {
+  if (context.log) context.log(absl::StrCat("plan taken from ", context.plans->NameOf(key)));
+}
+
+RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                   const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan,
+                   const MemoryLimits& limits) {
+  const BatchShape largest = LargestBatch(plan);
+  const auto nodes = static_cast<double>(largest.nodes), edges = static_cast<double>(largest.edges);
+  const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
+  const data::FeatureSummary read = WithNodeInputs(options.model.node_inputs, summary).node_features;
+  const double inputs = nodes * (HostBytesPerRow(read) + sizeof(int64_t)) +
+                        edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t));
+  RunMemory memory{
+      .cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
+                                 .edges = edges,
+                                 .graphs = static_cast<double>(largest.graphs)}),
+      .batch_bytes = kHostGraphSetBatches * inputs,
+      .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float),
+      .input_bytes = inputs};
+  // Features that are made: 4 bytes a node of the set.
+  if (read.width != summary.node_features.width) {
+    memory.batch_bytes += sizeof(float) * static_cast<double>(summary.all.nodes);
+  }
+  AddCopies(options.optimizer, memory);
+  if (limits.records || limits.graphs) {
+    const graphcache::GraphSizes train = SizesOf(summary);
+    const graphcache::FreezePoint freeze = graphcache::FindFreezePoint(
+        options.graph_cache.freeze_at, GraphsPerBatch(options, train), train, plan.known_train_shapes);
+    memory.executables =
+        graphcache::MostExecutables(options.graph_cache, plan, /*dynamic=*/limits.records, freeze.freeze_at);
+  }
+  if (limits.records) {
+    memory.executable_bytes =
+        device::ExecutableBytes(model.model.num_layers, model.model.lowering == spec::Lowering::kAuto);
+  }
+  return memory;
+}
+
+absl::StatusOr<graphcache::ShapePlan> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                              const data::GraphExtents& graphs, const PlanContext& context,
+                                              std::string_view prefix, const std::function<bool()>& keep_going) {
+  PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, FindOrWalk(options, graphs, context, keep_going));
+  const RunMemory memory = MemoryOf(options, model, graphs.set().summary(), plan, context.limits);
+  const BatchShape largest = LargestBatch(plan);
+  Violations violations;
+  CheckFits(memory, context.limits,
+            absl::StrCat("batches of up to ", largest.nodes, " nodes and ", largest.edges, " edges"), prefix,
+            violations);
+  CheckBatchIndex(largest, context.limits, prefix, violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return plan;
+}
+
+}  // namespace permafrost::train

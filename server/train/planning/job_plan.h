@@ -1,0 +1,47 @@
+// The plan of a job on a set of small graphs: the shapes of its batches, and whether there is memory for them.
+// Threads: safe anywhere.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/resources.h"
+#include "data/batching/batch.h"
+#include "data/rows/row_caches.h"
+#include "graphcache/shape_plan.h"
+#include "nn/models/graph_model.h"
+#include "spec/train_options.h"
+#include "train/planning/plan_store.h"
+#include "train/planning/run_size.h"
+
+namespace permafrost::train {
+
+struct PlanContext {
+  PlanStore* plans = nullptr;  // nullptr: nothing is kept
+  MemoryLimits limits = kNoLimits;
+  // Set for a run only, since a cache serves one at a time. nullptr: features are read through the mapping.
+  data::RowCaches* rows = nullptr;
+  // Set for a run on a device that gathers the features of sampled blocks itself, where they fit beside the steps.
+  bool features_on_device = false;
+  // Set for a run: the disk space that due checkpoints leave free.
+  DiskReserve reserve;
+  // Set for a run: is told once where a kept plan was taken from. nullptr: nobody is told.
+  std::function<void(std::string_view line)> log;
+};
+
+// Kept or walked. Errors: InvalidArgument with violations under `prefix` where the largest batch and the executables
+// take more than there is; Cancelled where `keep_going`, asked now and then, says so.
+absl::StatusOr<graphcache::ShapePlan> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                              const data::GraphExtents& graphs, const PlanContext& context,
+                                              std::string_view prefix, const std::function<bool()>& keep_going);
+
+// Logs where the plan of this key was taken from, once a run.
+void TellKept(const PlanContext& context, const std::string& key);
+
+// Estimates the memory that a run with this plan takes.
+RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                   const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan, const MemoryLimits& limits);
+
+}  // namespace permafrost::train

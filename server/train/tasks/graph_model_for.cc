@@ -1,0 +1,213 @@
+#include "train/tasks/graph_model_for.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/store/edge_rows.h"
+#include "nn/models/registry.h"
+#include "train/tasks/node_features.h"
+
+namespace permafrost::train {
+namespace {
+
+// An embedding row for each category: beyond this a column is an id or a measure, not a category.
+constexpr int64_t kMaxCategories = 1'000'000;
+
+// Each graph must find a place.
+void CheckBudget(const spec::BatchingOptions& batching, const data::SizeStatistics& train, std::string_view prefix,
+                 Violations& violations) {
+  const auto check = [&](const char* field, int64_t bound, int64_t largest, const char* rows) {
+    if (bound == 0 || largest <= bound) return;
+    violations.Add(absl::StrCat(AbslView(prefix), "batching.", field),
+                   absl::StrCat(bound, " is less than the ", largest, " ", rows,
+                                " of the train split's largest graph; accepted: at least ", largest));
+  };
+  check("max_nodes", batching.max_nodes, train.max_nodes, "nodes");
+  check("max_edges", batching.max_edges, train.max_edges, "edges");
+}
+
+}  // namespace
+
+void AddEncoderInput(std::string_view table, const data::FeatureSummary& features, std::string_view field,
+                     Violations& violations, nn::EncoderInput& input) {
+  if (features.type == data::DataType::kNone) return;
+  if (!data::IsCategorical(features.type)) {
+    input.float_columns = features.width;
+    return;
+  }
+  for (int64_t c = 0; c < features.width; ++c) {
+    // A table without rows has no maxima; one category serves it.
+    const double low = features.min.empty() ? 0 : features.min[c], high = features.max.empty() ? 0 : features.max[c];
+    if (low < 0 || high >= kMaxCategories) {
+      violations.Add(field, absl::StrCat(AbslView(table), " column ", c, " has integers ", low, "..", high,
+                                         "; an integer column is embedded by category, which takes 0..",
+                                         kMaxCategories - 1, " (import it as floats to use its values)"));
+      return;
+    }
+    input.categories.push_back(static_cast<int64_t>(high) + 1);
+  }
+}
+
+absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& options,
+                                                    const data::GraphSetSummary& stored, std::string_view prefix) {
+  const data::GraphSetSummary summary = WithNodeInputs(options.model.node_inputs, stored);
+  Violations violations;
+  if (options.model.level != spec::ModelLevel::kGraph || !spec::TraitsOf(options.model.architecture).of_graphs) {
+    violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
+                   absl::StrCat(AbslView(spec::kArchitectureNames.Name(options.model.architecture)),
+                                " was to predict for the nodes of one large graph, and the dataset is a set of ",
+                                summary.all.graphs, " graphs; use ", ModelsOf(spec::ModelLevel::kGraph, " or ")));
+    return violations.ToStatus();
+  }
+  nn::GraphModelOptions model{.model = options.model, .node = {}, .edge = {}, .num_targets = summary.num_targets};
+  const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
+  model.num_targets = OutputsFor(options, summary, prefix, violations);
+  const data::SizeStatistics& train = TrainSizes(options, summary, prefix, violations);
+  if (train.graphs == 0) violations.Add(dataset_field, "its train split is empty; at least one graph is needed");
+  if (options.model.node_inputs == spec::NodeInputs::kFeatures && summary.node_features.type == data::DataType::kNone) {
+    violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
+                   "features, and the dataset's nodes have none; accepted: degree, constant");
+  }
+  AddEncoderInput("node feature", summary.node_features, dataset_field, violations, model.node);
+  AddEncoderInput("edge feature", summary.edge_features, dataset_field, violations, model.edge);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  CheckBudget(options.batching, train, prefix, violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return model;
+}
+
+namespace {
+
+// More classes than this are a measure, not a class.
+constexpr double kMaxGraphClasses = 1'000'000;
+
+int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
+                  Violations& violations) {
+  const auto add = [&](std::string_view field, std::string_view what) {
+    violations.Add(absl::StrCat(AbslView(prefix), AbslView(field)), what);
+    return int64_t{1};
+  };
+  if (summary.num_targets > 1) {
+    return add("loss", absl::StrCat("cross-entropy takes one class a graph, and the dataset has ", summary.num_targets,
+                                    " targets; use bce, mse or l1"));
+  }
+  if (!summary.labels_known) {
+    return add("dataset",
+               "was imported by an older version, which did not say whether its labels are classes; import it again");
+  }
+  if (!summary.integer_labels || summary.min_label < 0 || summary.max_label >= kMaxGraphClasses) {
+    return add("loss", absl::StrCat("cross-entropy takes whole numbers 0..", kMaxGraphClasses - 1,
+                                    " as labels, and the dataset's are ", summary.integer_labels ? "" : "fractions in ",
+                                    summary.min_label, "..", summary.max_label));
+  }
+  // A class that no graph of the set has counts where the source's numbers leave it out.
+  const auto classes = static_cast<int64_t>(summary.max_label) + 1;
+  if (!options.class_weights.empty() && std::ssize(options.class_weights) != classes) {
+    return add("class_weights",
+               absl::StrCat("has ", options.class_weights.size(), " weights; the dataset has ", classes, " classes"));
+  }
+  return classes;
+}
+
+// Stores of older versions do not say; CheckBinary reads their labels.
+void CheckBinaryRange(const data::GraphSetSummary& summary, std::string_view prefix, Violations& violations) {
+  const bool any = summary.num_missing_labels < summary.all.graphs * summary.num_targets;
+  if (!summary.labels_known || !any) return;
+  if (summary.integer_labels && summary.min_label >= 0 && summary.max_label <= 1) return;
+  violations.Add(
+      absl::StrCat(AbslView(prefix), "loss"),
+      absl::StrCat("bce takes labels 0 and 1, and the dataset's are ", summary.integer_labels ? "" : "fractions in ",
+                   summary.min_label, "..", summary.max_label));
+}
+
+absl::Status NoTrainLabels(size_t rows, std::string_view what, std::string_view prefix) {
+  Violations violations;
+  violations.Add(absl::StrCat(AbslView(prefix), "dataset"),
+                 absl::StrCat("none of the ", rows, " ", AbslView(what),
+                              " of its train split has a label; at least one is needed"));
+  return violations.ToStatus();
+}
+
+bool AnyLabel(std::span<const float> labels) {
+  return std::ranges::any_of(labels, [](float label) { return !std::isnan(label); });
+}
+
+}  // namespace
+
+int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
+                   Violations& violations) {
+  if (summary.num_targets < 1) {
+    violations.Add(absl::StrCat(AbslView(prefix), "dataset"), "has no labels; at least one target column is needed");
+    return 1;
+  }
+  const spec::LabelKind labels = spec::TraitsOf(options.loss).labels;
+  if (labels == spec::LabelKind::kClass) return ClassesOf(options, summary, prefix, violations);
+  if (labels == spec::LabelKind::kBinary) CheckBinaryRange(summary, prefix, violations);
+  return summary.num_targets;
+}
+
+absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix) {
+  PF_ASSIGN_OR_RETURN(const auto graphs, set.split(data::Split::kTrain));
+  PF_ASSIGN_OR_RETURN(const auto labels, set.labels());
+  const auto targets = static_cast<size_t>(set.summary().num_targets);
+  const bool labelled = std::ranges::any_of(graphs, [&](uint32_t graph) {
+    // The check below finds out whether the file is as it was.
+    if (graph >= labels.size() / std::max<size_t>(targets, 1)) return false;
+    return AnyLabel(labels.subspan(graph * targets, targets));
+  });
+  PF_RETURN_IF_ERROR(set.CheckIntact());
+  return labelled ? absl::OkStatus() : NoTrainLabels(graphs.size(), "graphs", prefix);
+}
+
+absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix) {
+  const data::Column<data::NodeId>& nodes = graph.view().splits[static_cast<size_t>(data::Split::kTrain)];
+  const data::Column<float>& labels = graph.view().labels;
+  const auto targets = static_cast<uint64_t>(graph.view().num_targets);
+  if (!nodes.Touch(0, nodes.size())) return nodes.status();
+  bool labelled = false;
+  for (uint64_t i = 0; i < nodes.size() && !labelled; ++i) {
+    const uint64_t begin = uint64_t{nodes[i]} * targets;
+    // Absent, or of a file that changed, which is told below.
+    if (begin + targets > labels.size()) continue;
+    if (!labels.Touch(begin, begin + targets)) return labels.status();
+    labelled = AnyLabel({labels.data() + begin, targets});
+  }
+  PF_RETURN_IF_ERROR(graph.CheckIntact());
+  return labelled ? absl::OkStatus() : NoTrainLabels(nodes.size(), "nodes", prefix);
+}
+
+absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix) {
+  PF_ASSIGN_OR_RETURN(const auto labels, set.labels());
+  const auto other = std::ranges::find_if(labels, [](float l) { return !std::isnan(l) && l != 0 && l != 1; });
+  if (other == labels.end()) return absl::OkStatus();
+  Violations violations;
+  violations.Add(absl::StrCat(AbslView(prefix), "loss"),
+                 absl::StrCat("bce takes labels 0 and 1, and graph ",
+                              (other - labels.begin()) / set.summary().num_targets, " has ", *other));
+  return violations.ToStatus();
+}
+
+std::string NoteOfNoValidation(std::string_view rows) {
+  return absl::StrCat(
+      "the job has no ", AbslView(rows),
+      " to validate on: its validation loss and metrics are nan, and the last epoch counts as the best");
+}
+
+const data::SizeStatistics& TrainSizes(const spec::TrainOptions& options, const data::GraphSetSummary& summary,
+                                       std::string_view prefix, Violations& violations) {
+  const int64_t folds = options.cross_validation.folds;
+  if (folds == 0) return summary.splits[static_cast<size_t>(data::Split::kTrain)];
+  if (folds > summary.all.graphs) {
+    violations.Add(absl::StrCat(AbslView(prefix), "cross_validation.folds"),
+                   absl::StrCat(folds, " is more than the ", summary.all.graphs, " graphs of the dataset"));
+  }
+  return summary.all;
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,51 @@
+// Finds the graph-level model that a set of graphs needs, and checks that the labels and splits of a dataset serve a
+// job.
+// Threads: safe anywhere.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/status.h"
+#include "data/store/graph.h"
+#include "data/store/graph_set.h"
+#include "nn/models/encoder.h"
+#include "nn/models/graph_model.h"
+#include "spec/train_options.h"
+
+namespace permafrost::train {
+
+// Tells an encoder what it must know of features: integers are categories. `table`: "node feature"; a violation of
+// `field` says which column has integers that are none.
+void AddEncoderInput(std::string_view table, const data::FeatureSummary& features, std::string_view field,
+                     Violations& violations, nn::EncoderInput& input);
+
+// Errors: InvalidArgument with violations under `prefix` ("spec.").
+absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& options,
+                                                    const data::GraphSetSummary& summary, std::string_view prefix);
+
+// Outputs of the model a graph: the classes of cross-entropy, else the targets. Adds a violation under `prefix` for
+// labels that do not go with the loss and class weights that do not go with the labels.
+int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
+                   Violations& violations);
+
+// A violation where no graph, or no node, of the train split has a label: no loss would have a gradient. Errors:
+// DataLoss.
+absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix);
+absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix);
+
+// A violation where a label is neither 0 nor 1: the loss bce would have no lower bound. Errors: DataLoss.
+absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix);
+
+// Returns the line that tells a job's user what follows where there are no rows to validate on. rows: "graphs".
+std::string NoteOfNoValidation(std::string_view rows);
+
+// Sizes that bound those of the train split: its own, or with folds those of the whole set. Adds a violation for more
+// folds than graphs.
+const data::SizeStatistics& TrainSizes(const spec::TrainOptions& options, const data::GraphSetSummary& summary,
+                                       std::string_view prefix, Violations& violations);
+
+}  // namespace permafrost::train

@@ -1,0 +1,105 @@
+// Graph-level jobs: many small graphs, a value or several for each.
+#pragma once
+
+#include <memory>
+
+#include "data/batching/batch.h"
+#include "data/batching/prefetcher.h"
+#include "data/sampling/epoch_order.h"
+#include "nn/models/graph_model.h"
+#include "train/tasks/task.h"
+
+namespace permafrost::train {
+
+// A batch of small graphs on the host. Threads: one at a time. Borrows the batcher and what it is bound to.
+class GraphSetHostBatch final : public HostBatch {
+ public:
+  // `host`: the batch to begin with.
+  explicit GraphSetHostBatch(const data::Batcher& batcher, data::PaddedBatch* host = nullptr)
+      : batcher_(&batcher), host_(host) {}
+
+  BatchShape real() const override { return host_->real; }
+  BatchShape least_padded() const override { return data::Batcher::LeastPadded(host_->real); }
+  BatchShape padded() const override { return host_->padded; }
+  std::span<const uint32_t> ids() const override { return host_->graph_ids; }
+  std::span<const float> labels() const override;
+
+  // Makes this the batch `host`, until it is bound to another.
+  void Bind(data::PaddedBatch& host) { host_ = &host; }
+
+ private:
+  absl::Status Pad(const BatchShape& shape) override;
+  graphcache::StepInputs Inputs(const int64_t& step) const override;
+
+  const data::Batcher* batcher_;
+  data::PaddedBatch* host_ = nullptr;
+};
+
+class GraphSetTask final : public Task {
+ public:
+  // Errors: as Task::Create.
+  static absl::StatusOr<std::unique_ptr<GraphSetTask>> Create(const spec::TrainOptions& options,
+                                                              std::shared_ptr<const data::GraphSet> set,
+                                                              c10::Device device,
+                                                              const std::function<bool()>& keep_going,
+                                                              const PlanContext& context = {});
+
+  nn::TensorSet& tensors() override { return model_->tensors(); }
+  std::string Describe() const override { return model_->Describe(); }
+  std::string_view reading() const override { return reading_; }
+  int64_t num_outputs() const override { return num_outputs_; }
+  absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override;
+  Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
+  const graphcache::ShapePlan& plan() const override { return plan_; }
+  graphcache::GraphSizes sizes() const override;
+  absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
+  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
+  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
+  absl::StatusOr<HostBatch*> SmallProbe(Mode mode, size_t probe) override;
+  absl::StatusOr<HostBatch*> RungProbe(Mode mode, const BatchShape& shape) override;
+  int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
+  int64_t size(data::Split split) const override { return std::ssize(batcher_->split(split)); }
+  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
+  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
+
+  const data::Batcher& batcher() const { return *batcher_; }
+
+ private:
+  GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+               std::unique_ptr<data::Batcher> batcher, c10::Device device);
+  // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does. One of them has a
+  // label, where any graph that fits has one.
+  std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
+  // About as many nodes and edges as a random batch has, and at least the largest graph's.
+  spec::BatchingOptions TypicalBudget() const;
+  // True if any graph of the mode's splits fits `shape`.
+  bool HoldsAGraph(Mode mode, const BatchShape& shape) const;
+  // Probe `probe` of a capture for every shape up to `ceiling`.
+  absl::StatusOr<HostBatch*> ProbeBelow(Mode mode, size_t probe, const BatchShape& ceiling);
+  BatchShape CeilingOf(Mode mode) const;
+  // True if the step on it has a loss: any of its labels is there, or no graph of the mode's splits has one.
+  bool HasLoss(Mode mode, uint32_t graph) const;
+  // A batch of GraphsThatFill, or of one in `part` of them with one that has a label and one that has edges, where
+  // there are such; and one of OtherGraph.
+  absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out, size_t part = 1) const;
+  absl::Status AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
+  // One graph of the mode's splits that fits `shape`, other than `first` alone: with a label where one has any, then
+  // with edges, else with nodes. `first`, where no other fits.
+  std::vector<uint32_t> OtherGraph(Mode mode, const BatchShape& shape, const std::vector<uint32_t>& first) const;
+
+  const int64_t num_epochs_;
+  const spec::Loss loss_;
+  const int64_t num_outputs_;
+  const std::unique_ptr<data::Batcher> batcher_;
+  const data::EpochOrderOptions order_options_;
+  const int64_t typical_batch_;  // graphs of a full training batch
+  const data::EpochOrder epochs_;
+  const std::array<bool, 2> has_labels_;  // by Mode: of its splits any graph
+  const std::unique_ptr<nn::GraphModel> model_;
+  graphcache::ShapePlan plan_;
+  std::string reading_;
+  std::array<data::PaddedBatch, 2> probes_;
+  std::array<GraphSetHostBatch, 2> probe_views_;
+};
+
+}  // namespace permafrost::train

@@ -1,0 +1,176 @@
+#include "train/tasks/layer_wise.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "base/status.h"
+#include "data/store/graph.h"
+
+namespace permafrost::train {
+namespace {
+
+// Rows and edges of a chunk, at most (a row with more edges is a chunk of its own).
+constexpr uint64_t kChunkRows = uint64_t{1} << 16;
+
+// In-memory copies of a chunk's columns. Tensors own what they are made of, since a chunk outlives no call.
+template <class T, class From>
+at::Tensor CopyOf(const From* values, uint64_t count, at::ScalarType type) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(count)}, at::TensorOptions().dtype(type));
+  std::copy(values, values + count, tensor.mutable_data_ptr<T>());
+  return tensor;
+}
+
+// The end of the chunk that begins at `begin`.
+absl::StatusOr<uint64_t> ChunkEnd(const data::GraphView& view, uint64_t begin, uint64_t most_edges) {
+  const uint64_t most = std::min(view.nodes, begin + kChunkRows);
+  if (!view.in.offsets.Touch(begin, most + 1)) return view.in.offsets.status();
+  uint64_t end = begin + 1;
+  while (end < most && view.in.offsets[end + 1] - view.in.offsets[begin] <= most_edges) ++end;
+  return end;
+}
+
+// Puts rows at `begin` of `all`, which is made by the first of them.
+void Put(const at::Tensor& rows, uint64_t begin, int64_t nodes, at::Tensor& all) {
+  if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());
+  all.narrow(0, static_cast<int64_t>(begin), rows.size(0)).copy_(rows);
+}
+
+}  // namespace
+
+absl::StatusOr<nn::NodeModel::InputRows> ReadFeatureRows(const data::Graph& graph, uint64_t begin, uint64_t end) {
+  const data::Features& features = graph.view().node_features;
+  const auto rows = static_cast<int64_t>(end - begin);
+  nn::NodeModel::InputRows input;
+  if (const auto* dense = std::get_if<data::DenseFeatures>(&features)) {
+    input.dense = at::empty({rows, dense->width}, at::kFloat);
+    PF_RETURN_IF_ERROR(data::ReadRows(*dense, begin, end, input.dense.mutable_data_ptr<float>()));
+  } else if (const auto* sparse = std::get_if<data::SparseFeatures>(&features)) {
+    PF_ASSIGN_OR_RETURN(const data::SparseRows read, data::ReadRows(*sparse, begin, end));
+    input.feature_offsets = CopyOf<int64_t>(read.offsets.data(), read.offsets.size(), at::kLong);
+    input.feature_columns = CopyOf<int64_t>(read.columns.data(), read.columns.size(), at::kLong);
+    if (!read.values.empty()) {
+      input.feature_values = CopyOf<float>(read.values.data(), read.values.size(), at::kFloat);
+    }
+  }
+  return input;
+}
+
+absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
+                                                 bool edge_weights, data::EdgeInputs edges) {
+  const data::Adjacency& in = graph.view().in;
+  nn::NodeModel::Chunk chunk;
+  chunk.first_row = static_cast<int64_t>(begin);
+  if (!in.offsets.Touch(begin, end + 1)) return in.offsets.status();
+  // Copied first, then made to rise within the columns: the file may change under the reading.
+  chunk.offsets = CopyOf<int64_t>(in.offsets.data() + begin, end - begin + 1, at::kLong);
+  const std::span<int64_t> offsets(chunk.offsets.mutable_data_ptr<int64_t>(), end - begin + 1);
+  const auto size = static_cast<int64_t>(in.neighbors.size());
+  const int64_t first = std::clamp<int64_t>(offsets.front(), 0, size);
+  int64_t last = 0;
+  for (int64_t& offset : offsets) last = offset = std::clamp<int64_t>(offset - first, last, size - first);
+  const auto from = static_cast<uint64_t>(first), to = static_cast<uint64_t>(first + last);
+  if (!in.neighbors.Touch(from, to)) return in.neighbors.status();
+  chunk.sources = CopyOf<int64_t>(in.neighbors.data() + from, to - from, at::kLong);
+  const auto nodes = static_cast<int64_t>(graph.view().nodes);
+  for (int64_t& source : std::span(chunk.sources.mutable_data_ptr<int64_t>(), to - from)) {
+    source = std::min(source, nodes - 1);
+  }
+  if (edge_weights) {
+    if (!in.weights.Touch(from, to)) return in.weights.status();
+    chunk.edge_weights = CopyOf<float>(in.weights.data() + from, to - from, at::kFloat);
+  }
+  if (edges != data::EdgeInputs::kNone) {
+    const data::EdgeRows rows(graph, edges);
+    const at::TensorOptions type = rows.categorical() ? at::kLong : at::kFloat;
+    chunk.edge_features = at::empty({last, rows.width()}, type);
+    PF_RETURN_IF_ERROR(rows.categorical()
+                           ? data::ReadEdgeRows(rows, from, to, chunk.edge_features.mutable_data_ptr<int64_t>())
+                           : data::ReadEdgeRows(rows, from, to, chunk.edge_features.mutable_data_ptr<float>()));
+  }
+  PF_RETURN_IF_ERROR(graph.CheckIntact());
+  return chunk;
+}
+
+uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::NodeModel& model, const LayerWiseOptions& options) {
+  if (options.edges == data::EdgeInputs::kNone) return kChunkEdges;
+  const uint64_t row = data::EdgeRowBytes(graph, options.edges) / sizeof(float);
+  int64_t widest = std::max(options.hidden_channels, static_cast<int64_t>(row));
+  for (int64_t layer = 0; layer < options.num_layers; ++layer) {
+    widest = std::max(widest, model.projected_width(layer));
+  }
+  return std::min(kChunkEdges, kChunkEdgeValues / static_cast<uint64_t>(widest));
+}
+
+absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeModel& model,
+                                            const LayerWiseOptions& options, const std::function<bool()>& keep_going) {
+  const at::NoGradGuard no_grad;
+  const data::GraphView& view = graph.view();
+  const auto nodes = static_cast<int64_t>(view.nodes);
+  const uint64_t most_edges = MostChunkEdges(graph.summary(), model, options);
+  std::vector<uint64_t> ends;
+  for (uint64_t begin = 0; begin < view.nodes; begin = ends.back()) {
+    PF_ASSIGN_OR_RETURN(const uint64_t end, ChunkEnd(view, begin, most_edges));
+    ends.push_back(end);
+  }
+  const auto on_device = [&](const at::Tensor& t) { return t.defined() ? t.to(options.device) : t; };
+  const auto floats = at::TensorOptions().dtype(at::kFloat).device(options.device);
+  at::Tensor degrees;  // of models that use them
+  const auto read_edges = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<nn::NodeModel::Chunk> {
+    PF_ASSIGN_OR_RETURN(nn::NodeModel::Chunk chunk,
+                        ReadInEdges(graph, begin, end, options.edge_weights, options.edges));
+    for (at::Tensor* t : {&chunk.offsets, &chunk.sources, &chunk.edge_weights, &chunk.edge_features})
+      *t = on_device(*t);
+    chunk.inverse_sqrt_degrees = degrees;
+    return chunk;
+  };
+  uint64_t first_row = 0;
+  for (const uint64_t end : ends) {
+    if (!keep_going()) return absl::CancelledError("evaluation stopped");
+    PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk chunk, read_edges(first_row, end));
+    const at::Tensor own = model.InverseSqrtDegrees(chunk);
+    if (!own.defined()) break;
+    if (!degrees.defined()) degrees = at::empty({nodes}, floats);
+    degrees.narrow(0, chunk.first_row, own.size(0)).copy_(own);
+    first_row = end;
+  }
+  at::Tensor layer_input;  // [nodes, hidden]; undefined: the features
+  at::Tensor joined;       // of all layers so far, where the model joins them
+  for (int64_t layer = 0; layer < options.num_layers; ++layer) {
+    at::Tensor projected = at::empty({nodes, model.projected_width(layer)}, floats);
+    uint64_t begin = 0;
+    for (const uint64_t end : ends) {
+      if (!keep_going()) return absl::CancelledError("evaluation stopped");
+      const auto first = static_cast<int64_t>(begin), rows = static_cast<int64_t>(end - begin);
+      nn::NodeModel::InputRows input;
+      if (layer_input.defined()) {
+        input.dense = layer_input.narrow(0, first, rows);
+      } else {
+        PF_ASSIGN_OR_RETURN(input, ReadFeatureRows(graph, begin, end));
+        for (at::Tensor* t : {&input.dense, &input.feature_offsets, &input.feature_columns, &input.feature_values})
+          *t = on_device(*t);
+      }
+      projected.narrow(0, first, rows).copy_(model.Project(layer, input));
+      begin = end;
+    }
+    at::Tensor output, joined_output;
+    begin = 0;
+    for (const uint64_t end : ends) {
+      if (!keep_going()) return absl::CancelledError("evaluation stopped");
+      PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk chunk, read_edges(begin, end));
+      const auto of_chunk = [&](const at::Tensor& rows) {
+        return rows.defined() ? rows.narrow(0, static_cast<int64_t>(begin), chunk.offsets.size(0) - 1) : rows;
+      };
+      const at::Tensor made = model.Combine(layer, projected, chunk, of_chunk(layer_input));
+      Put(made, begin, nodes, output);
+      if (model.joins()) Put(model.JoinOutput(layer, of_chunk(joined), made), begin, nodes, joined_output);
+      begin = end;
+    }
+    layer_input = output;
+    joined = joined_output;
+  }
+  return (model.joins() ? joined : layer_input).to(at::kCPU);
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,399 @@
+#include "train/tasks/node_model_for.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "graphcache/planned_set.h"
+#include "nn/models/registry.h"
+#include "train/planning/block_rungs.h"
+#include "train/planning/run_size.h"
+#include "train/tasks/graph_model_for.h"
+#include "train/tasks/layer_wise.h"
+#include "train/tasks/links.h"
+#include "train/tasks/node_features.h"
+
+namespace permafrost::train {
+namespace {
+
+// More classes than this are a measure, not a class.
+constexpr double kMaxClasses = 1'000'000;
+// Batches on the host at once: those gathered ahead and the one in the step.
+constexpr double kHostNodeBatches = 3;
+// A whole graph's tensors, and the other edges and row keys that a capture is proven with.
+constexpr double kWholeGraphCopies = 2;
+
+// True if the first layer's means can be made of the features as they are stored.
+bool BeginsWithMeans(const spec::ModelOptions& model) {
+  return spec::TraitsOf(model.architecture).begins_with_means && model.aggregation == spec::Aggregation::kMean &&
+         model.input_dropout == 0 && !model.normalize_features;
+}
+
+void CheckLabels(const spec::TrainOptions& options, const data::GraphSummary& graph, std::string_view dataset_field,
+                 std::string_view prefix, Violations& violations) {
+  const auto range = [&] { return absl::StrCat(graph.min_label, "..", graph.max_label); };
+  if (graph.num_targets < 1) {
+    violations.Add(dataset_field, "its nodes have no labels; at least one target column is needed");
+    return;
+  }
+  const std::string loss_field = absl::StrCat(AbslView(prefix), "loss");
+  switch (spec::TraitsOf(options.loss).labels) {
+    case spec::LabelKind::kClass:
+      if (graph.num_targets > 1) {
+        violations.Add(loss_field, absl::StrCat("cross-entropy takes one class a node, and the dataset has ",
+                                                graph.num_targets, " targets; use bce, mse or l1"));
+      } else if (!graph.integer_labels || graph.min_label < 0 || graph.max_label >= kMaxClasses) {
+        violations.Add(loss_field, absl::StrCat("cross-entropy takes whole numbers 0..", kMaxClasses - 1,
+                                                " as labels, and the dataset's are ",
+                                                graph.integer_labels ? "" : "fractions in ", range()));
+      } else if (const auto classes = static_cast<int64_t>(graph.max_label) + 1;
+                 !options.class_weights.empty() && std::ssize(options.class_weights) != classes) {
+        violations.Add(
+            absl::StrCat(AbslView(prefix), "class_weights"),
+            absl::StrCat("has ", options.class_weights.size(), " weights; the dataset has ", classes, " classes"));
+      }
+      break;
+    case spec::LabelKind::kBinary:
+      if (!graph.integer_labels || graph.min_label < 0 || graph.max_label > 1) {
+        violations.Add(loss_field, absl::StrCat("bce takes labels 0 and 1, and the dataset's are ", range()));
+      }
+      break;
+    case spec::LabelKind::kValues:
+      break;
+  }
+}
+
+bool HasEdgeFeatures(const data::GraphSummary& graph) {
+  return graph.edge_features.type != data::DataType::kNone && graph.edge_features.width > 0;
+}
+
+// Returns what the model's convolutions read of edges.
+nn::EncoderInput EdgeInputFor(const spec::ModelOptions& model, const data::GraphSummary& graph,
+                              std::string_view dataset_field, std::string_view prefix, Violations& violations) {
+  nn::EncoderInput input;
+  const std::string field = absl::StrCat(AbslView(prefix), "model.edge_inputs");
+  switch (EdgeInputsOf(model, graph)) {
+    case data::EdgeInputs::kNone:
+      if (spec::TraitsOf(model.architecture).edges != spec::EdgeUse::kNeeded) break;
+      violations.Add(field,
+                     absl::StrCat(AbslView(spec::kArchitectureNames.Name(model.architecture)),
+                                  " reads features of edges, and the dataset's edges have none; accepted: ",
+                                  graph.weighted ? "weights, or another model" : "another model, as gin or gatv2"));
+      break;
+    case data::EdgeInputs::kFeatures:
+      if (HasEdgeFeatures(graph)) {
+        AddEncoderInput("edge feature", graph.edge_features, dataset_field, violations, input);
+      } else {
+        violations.Add(field, "is features, and the dataset's edges have none");
+      }
+      break;
+    case data::EdgeInputs::kWeights:
+      input.float_columns = 1;
+      if (!graph.weighted) violations.Add(field, "is weights, and the dataset's edges have none");
+      break;
+  }
+  return input;
+}
+
+// That a block has room for the seeds of any batch, evaluation's included.
+void CheckBlockBudget(const spec::TrainOptions& options, const data::GraphSummary& graph, std::string_view prefix,
+                      Violations& violations) {
+  const int64_t most = options.batching.max_nodes;
+  if (most == 0) return;
+  int64_t seeds = std::min(options.batch_size, graph.nodes);
+  if (options.links.enabled) {
+    seeds = MostSeeds(options, options.batch_size, graph.nodes);
+    // Evaluated by samples, each link beside its negatives.
+    if (options.nodes.is_temporal()) seeds = std::max(seeds, 2 + options.links.eval_negatives);
+  }
+  if (most >= seeds) return;
+  violations.Add(absl::StrCat(AbslView(prefix), "batching.max_nodes"),
+                 absl::StrCat(most, " is less than the ", seeds, " seeds that a batch may have; accepted: at least ",
+                              seeds, ", or a smaller batch_size"));
+}
+
+int64_t MeanDegree(const data::GraphSummary& graph) {
+  return (graph.edges + graph.nodes - 1) / std::max<int64_t>(1, graph.nodes);
+}
+
+// Neighbours drawn in the last hop of a node of the mean degree.
+double LastDrawn(const data::NeighborSamplingOptions& sampling, const data::GraphSummary& graph) {
+  const int64_t fan_out = sampling.fan_outs.back(), degree = MeanDegree(graph);
+  if (fan_out == spec::kAllNeighbors) return static_cast<double>(degree);
+  return static_cast<double>(sampling.replace ? fan_out : std::min(fan_out, degree));
+}
+
+double MostApart(const data::NeighborSamplingOptions& sampling, double drawn) {
+  return sampling.max_edges > 0 ? std::min(drawn, static_cast<double>(sampling.max_edges)) : drawn;
+}
+
+// Rows of a step. Every node is taken to have as many in-edges as the mean has: the largest batches are not far above
+// where many seeds are sampled for.
+nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch_size, int64_t num_layers,
+                    const data::GraphSummary& graph) {
+  const auto all_nodes = static_cast<double>(graph.nodes), all_edges = static_cast<double>(graph.edges);
+  if (sampling.fan_outs.empty()) {
+    return {
+        .nodes = std::vector(static_cast<size_t>(num_layers) + 1, all_nodes), .edges = all_edges, .graphs = all_nodes};
+  }
+  const data::BlockSizes block = BlockAtDegree(sampling, batch_size, MeanDegree(graph), graph);
+  nn::StepRows rows{.nodes = {}, .edges = static_cast<double>(block.edges), .graphs = static_cast<double>(batch_size)};
+  double found = 0;
+  for (const int64_t segment : block.nodes) {
+    found += static_cast<double>(segment);
+    if (sampling.max_nodes > 0) found = std::min(found, static_cast<double>(sampling.max_nodes));
+    rows.nodes.push_back(sampling.disjoint ? found : std::min(all_nodes, found));
+  }
+  // The first layer's sums are made of rows that no step sees.
+  if (sampling.last_hop_apart) rows.nodes.push_back(rows.nodes.back());
+  return rows;
+}
+
+// Bytes of a feature row on the host.
+double RowBytes(const data::GraphSummary& graph) {
+  if (graph.node_features.type != data::DataType::kSparse) {
+    return sizeof(float) * static_cast<double>(graph.node_features.width);
+  }
+  const auto nonzeros = static_cast<double>(graph.node_feature_nonzeros);
+  return (sizeof(int64_t) + sizeof(float)) * nonzeros / std::max(1.0, static_cast<double>(graph.nodes));
+}
+
+// Adds the cost of the decoder in a training step: the products of the pairs and their gradients, and for an MLP its
+// layers.
+void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary& graph, nn::ModelCost& cost) {
+  const double links = options.nodes.fan_outs.empty() ? LinkCountOf(options, graph, data::Split::kTrain)
+                                                      : static_cast<double>(options.batch_size);
+  const double pairs = links * (1 + static_cast<double>(options.links.negatives));
+  const int64_t channels = options.model.hidden_channels;
+  const double kept = options.links.score == spec::LinkScore::kDot ? 2 : 5;
+  cost.parameters += static_cast<double>(nn::LinkDecoder::Parameters(options.links.score, channels));
+  cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
+}
+
+// Bytes that an evaluation keeps of a node until it ends: its outputs, labels and id, and the values that a metric
+// sorts and divides by. If all nodes are predicted layer by layer, the split's outputs are kept twice.
+double EvaluatedRowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, double outputs) {
+  constexpr double kOfMetric = sizeof(std::pair<float, bool>) + 2 * sizeof(double);
+  const double copies = options.nodes.layer_wise_evaluation ? 2 : 1;
+  return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
+}
+
+// The most graphs of the device that a job comes to hold: one a mode for a whole graph, one a rung for samples.
+int64_t MostGraphs(const spec::TrainOptions& options) {
+  const spec::PolicyOptions& policy = options.graph_cache;
+  const int64_t modes = EvaluatesOutsideCache(options) ? 1 : 2;
+  return graphcache::MostExecutables(policy, modes * (options.nodes.fan_outs.empty() ? 1 : RungsOf(policy)));
+}
+
+RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                   const data::GraphSummary& graph, const MemoryLimits& limits) {
+  const auto out = static_cast<double>(model.num_outputs);
+  RunMemory memory;
+  AddCopies(options.optimizer, memory);
+  if (limits.graphs) memory.executables = MostGraphs(options);
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (mode == Mode::kEval && EvaluatesOutsideCache(options)) continue;
+    const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
+    const int64_t seeds =
+        options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
+    const nn::StepRows rows = RowsOf(sampling, seeds, options.model.num_layers, graph);
+    nn::ModelCost cost = nn::CostOf(model, rows);
+    if (options.links.enabled) AddDecoderCost(options, graph, cost);
+    memory.cost.parameters = cost.parameters;
+    memory.cost.activations = std::max(memory.cost.activations, cost.activations);
+    // Rows with means are twice as wide.
+    const double row_bytes = (sampling.last_hop_apart ? 2 : 1) * RowBytes(graph) + sizeof(int64_t);
+    const data::EdgeInputs edges = EdgeInputsOf(options.model, graph);
+    const double edge_bytes = sizeof(int64_t) + sizeof(float) + static_cast<double>(data::EdgeRowBytes(graph, edges));
+    const double batch = rows.nodes.back() * row_bytes + edge_bytes * rows.edges;
+    const double apart =
+        sampling.last_hop_apart ? MostApart(sampling, rows.nodes.back() * LastDrawn(sampling, graph)) : 0;
+    const double of_places = edges == data::EdgeInputs::kNone ? 0 : sizeof(uint64_t) * rows.edges;
+    const double sampled = sizeof(data::NodeId) * (rows.nodes.back() + apart) +
+                           2 * sizeof(int64_t) * (rows.edges + rows.nodes.back()) + of_places;
+    const double batches =
+        sampling.fan_outs.empty()
+            ? kWholeGraphCopies * batch
+            : kHostNodeBatches * batch + std::min(static_cast<double>(options.nodes.look_ahead) * sampled,
+                                                  static_cast<double>(SampledAheadBytes(limits.process)));
+    memory.batch_bytes = std::max(memory.batch_bytes, batches);
+    // A whole graph lies on the device.
+    if (!sampling.fan_outs.empty()) memory.input_bytes = std::max(memory.input_bytes, batch);
+  }
+  const LinkMemory links = LinkMemoryOf(options, graph, model.in_channels);
+  memory.batch_bytes += links.host;
+  memory.result_bytes = links.result + EvaluatedRowBytes(options, graph, out) *
+                                           static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));
+  if (options.nodes.layer_wise_evaluation) {
+    memory.result_bytes += LayerWiseBytes(options, graph, model.in_channels, model.num_outputs);
+  }
+  return memory;
+}
+
+}  // namespace
+
+uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                      const data::GraphSummary& graph, const MemoryLimits& limits) {
+  return ProcessBytes(MemoryOf(options, model, graph, limits), limits);
+}
+
+uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                         const data::GraphSummary& graph, const MemoryLimits& limits) {
+  return DeviceBytes(MemoryOf(options, model, graph, limits), limits);
+}
+
+data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode mode,
+                                         const data::GraphSummary& graph) {
+  const spec::NodeTrainingOptions& nodes = options.nodes;
+  const bool own = mode == Mode::kEval && !nodes.eval_fan_outs.empty();
+  const std::vector<int64_t>& fan_outs = own ? nodes.eval_fan_outs : nodes.fan_outs;
+  const bool dense =
+      graph.node_features.type != data::DataType::kNone && graph.node_features.type != data::DataType::kSparse;
+  const spec::BatchingOptions& bounds = options.batching;
+  // A bound on the rows of a block also bounds those of its last hop, which must have some then.
+  const bool may_be_apart = fan_outs.size() >= 2 && bounds.max_nodes == 0;
+  return {.fan_outs = fan_outs,
+          .replace = nodes.replace,
+          .weighted = nodes.weighted,
+          .last_hop_apart = dense && may_be_apart && BeginsWithMeans(options.model),
+          .disjoint = nodes.disjoint || nodes.is_temporal(),
+          .temporal = nodes.temporal,
+          .sampler = nodes.sampler,
+          .max_nodes = bounds.max_nodes,
+          .max_edges = bounds.max_edges,
+          .seed = options.seed};
+}
+
+double LayerWiseBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
+                      int64_t outputs) {
+  const spec::ModelOptions& model = options.model;
+  // Largest values, and messages of GINE, are made of the features as they are, before any product; those of sparse
+  // rows are dense then.
+  const bool of_inputs =
+      model.aggregation == spec::Aggregation::kMax || model.architecture == spec::Architecture::kGine;
+  const auto widest =
+      static_cast<double>(std::max({model.hidden_channels, outputs, of_inputs ? in_channels : int64_t{0}}));
+  // A layer's input, what it is projected to (twice as wide at most), and its output; of joined layers what is kept of
+  // them, before and after this one.
+  const double matrices = model.jumping_knowledge == spec::JumpingKnowledge::kLast ? 4 : 6;
+  double values = matrices * static_cast<double>(graph.nodes) * widest;
+  if (const data::EdgeInputs edges = EdgeInputsOf(model, graph); edges != data::EdgeInputs::kNone) {
+    // Rows of a chunk's edges, and what is made of them. A chunk has a row of the graph at least.
+    const auto row = static_cast<double>(data::EdgeRowBytes(graph, edges)) / sizeof(float);
+    const double width = std::max(widest, row);
+    const double most = std::max(static_cast<double>(kChunkEdgeValues), static_cast<double>(graph.max_degree) * width);
+    values += 3 * std::min(static_cast<double>(graph.edges) * width, most);
+  }
+  return sizeof(float) * values;
+}
+
+data::EdgeInputs EdgeInputsOf(const spec::ModelOptions& model, const data::GraphSummary& graph) {
+  if (spec::TraitsOf(model.architecture).edges == spec::EdgeUse::kNone) return data::EdgeInputs::kNone;
+  switch (model.edge_inputs) {
+    case spec::EdgeInputs::kFeatures:
+      return data::EdgeInputs::kFeatures;
+    case spec::EdgeInputs::kWeights:
+      return data::EdgeInputs::kWeights;
+    case spec::EdgeInputs::kNone:
+      return data::EdgeInputs::kNone;
+    case spec::EdgeInputs::kAuto:
+      break;
+  }
+  return HasEdgeFeatures(graph) ? data::EdgeInputs::kFeatures : data::EdgeInputs::kNone;
+}
+
+absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& options, const data::GraphSummary& stored,
+                                                  const MemoryLimits& limits, std::string_view prefix) {
+  const spec::NodeInputs inputs = NodeInputsOf(options.model.node_inputs, stored);
+  const data::GraphSummary summary = WithNodeInputs(options.model, stored);
+  Violations violations;
+  const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
+  if (options.model.level != spec::ModelLevel::kNode || !spec::TraitsOf(options.model.architecture).of_nodes) {
+    violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
+                   absl::StrCat(AbslView(spec::kArchitectureNames.Name(options.model.architecture)),
+                                " was to predict for whole graphs of a set, and the dataset is one graph of ",
+                                summary.nodes, " nodes; use ", ModelsOf(spec::ModelLevel::kNode, " or ")));
+    return violations.ToStatus();
+  }
+  if (summary.node_features.type == data::DataType::kNone || summary.node_features.width == 0) {
+    violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
+                   "the dataset's nodes have no features; accepted: learned, degree, constant");
+  }
+  const bool links = options.links.enabled;
+  if (!links && summary.split_nodes[static_cast<size_t>(data::Split::kTrain)] == 0) {
+    violations.Add(dataset_field, "its train split is empty; at least one node is needed");
+  }
+  if (options.nodes.weighted && !summary.weighted) {
+    violations.Add(absl::StrCat(AbslView(prefix), "neighbor_sampling.weighted"),
+                   "the dataset's edges have no weights to draw by");
+  }
+  if (options.nodes.is_temporal() && !summary.timestamped) {
+    violations.Add(absl::StrCat(AbslView(prefix), "neighbor_sampling.temporal"),
+                   "the dataset's edges have no timestamps");
+  }
+  if (links && options.links.given && !summary.links.given) {
+    violations.Add(absl::StrCat(AbslView(prefix), "link_prediction.split"),
+                   "dataset, and the dataset divides no links; accepted: drawn");
+  }
+  if (links && summary.edges == summary.self_loops) {
+    violations.Add(dataset_field, "it has no edges between two nodes; at least one is needed to predict links");
+  }
+  if (!links) CheckLabels(options, summary, dataset_field, prefix, violations);
+  CheckBlockBudget(options, summary, prefix, violations);
+  const nn::EncoderInput edge = EdgeInputFor(options.model, summary, dataset_field, prefix, violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  const int64_t classes = static_cast<int64_t>(summary.max_label) + 1;
+  nn::NodeModelOptions model{
+      .model = options.model,
+      .in_channels = inputs == spec::NodeInputs::kLearned ? options.model.hidden_channels : summary.node_features.width,
+      .num_outputs = links                                                            ? options.model.hidden_channels
+                     : spec::TraitsOf(options.loss).labels == spec::LabelKind::kClass ? classes
+                                                                                      : summary.num_targets,
+      .embedded_columns = inputs == spec::NodeInputs::kLearned ? summary.nodes : 0,
+      .edge = edge};
+  CheckFits(MemoryOf(options, model, summary, limits), limits,
+            options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return model;
+}
+
+bool UsesEdgeWeights(const spec::TrainOptions& options, const data::Graph& graph) {
+  return spec::TraitsOf(options.model.architecture).weighs_messages && graph.summary().weighted;
+}
+
+absl::StatusOr<at::Tensor> ReadLabels(const data::Graph& graph, std::span<const data::NodeId> nodes) {
+  const data::Column<float>& column = graph.view().labels;
+  const int64_t targets = graph.view().num_targets;
+  if (column.empty()) {
+    return at::full({std::ssize(nodes), targets}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+  }
+  at::Tensor labels = at::empty({std::ssize(nodes), targets}, at::kFloat);
+  float* out = labels.mutable_data_ptr<float>();
+  for (const data::NodeId node : nodes) {
+    const uint64_t begin = uint64_t{node} * static_cast<uint64_t>(targets),
+                   end = begin + static_cast<uint64_t>(targets);
+    if (!column.Touch(begin, end)) return column.status();
+    out = std::copy(column.data() + begin, column.data() + end, out);
+  }
+  PF_RETURN_IF_ERROR(graph.CheckIntact());
+  return labels;
+}
+
+absl::StatusOr<std::array<std::vector<data::NodeId>, 3>> ReadSplits(const data::Graph& graph) {
+  std::array<std::vector<data::NodeId>, 3> splits;
+  for (size_t i = 0; i < splits.size(); ++i) {
+    const data::Column<data::NodeId>& column = graph.view().splits[i];
+    if (!column.Touch(0, column.size())) return column.status();
+    splits[i].assign(column.data(), column.data() + column.size());
+  }
+  PF_RETURN_IF_ERROR(graph.CheckIntact());
+  return splits;
+}
+
+}  // namespace permafrost::train

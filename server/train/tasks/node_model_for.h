@@ -1,0 +1,54 @@
+// Tells which node-level model a graph needs, whether this machine can hold it, and what of the graph every such job
+// reads. Threads: pure functions, but for ReadSplits, which reads the store.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/step.h"
+#include "data/sampling/neighbor_sampler.h"
+#include "data/store/edge_rows.h"
+#include "data/store/graph.h"
+#include "nn/models/node_model.h"
+#include "spec/train_options.h"
+#include "train/planning/run_size.h"
+
+namespace permafrost::train {
+
+// Errors: InvalidArgument with violations under `prefix` ("spec.").
+absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& options, const data::GraphSummary& stored,
+                                                  const MemoryLimits& limits, std::string_view prefix);
+
+// Bytes of this process that such a job takes at its worst moment, beside the features that it reads.
+uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                      const data::GraphSummary& graph, const MemoryLimits& limits);
+
+// Returns the bytes of the device that such a job takes at its worst moment.
+uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                         const data::GraphSummary& graph, const MemoryLimits& limits);
+
+// Returns how the batches of a mode are sampled; no fan-outs: each is the whole graph. The last hop stands apart where
+// the model's first layer begins with means that can be made while a batch is gathered.
+data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode mode, const data::GraphSummary& graph);
+
+// Returns whether messages are weighted: those of GCN on a graph with weights, as PyG's SAGEConv has none.
+bool UsesEdgeWeights(const spec::TrainOptions& options, const data::Graph& graph);
+
+// Bytes that a layer-wise evaluation takes (layer_wise.h).
+double LayerWiseBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
+                      int64_t outputs);
+
+// Returns what a model reads of edges beside where they lead.
+data::EdgeInputs EdgeInputsOf(const spec::ModelOptions& model, const data::GraphSummary& graph);
+
+// The nodes of each split, by Split. DataLoss.
+absl::StatusOr<std::array<std::vector<data::NodeId>, 3>> ReadSplits(const data::Graph& graph);
+
+// [nodes, targets] of some nodes, all below the graph's number. DataLoss.
+absl::StatusOr<at::Tensor> ReadLabels(const data::Graph& graph, std::span<const data::NodeId> nodes);
+
+}  // namespace permafrost::train

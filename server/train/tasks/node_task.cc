@@ -1,0 +1,350 @@
+#include "train/tasks/node_task.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/resources.h"
+#include "base/status.h"
+#include "data/rows/use_schedule.h"
+#include "device/staging.h"
+#include "nn/loss.h"
+#include "nn/metrics.h"
+#include "nn/models/registry.h"
+#include "nn/ops/lowering.h"
+#include "train/tasks/layer_wise.h"
+#include "train/tasks/node_model_for.h"
+
+namespace permafrost::train {
+namespace {
+
+using data::BlockSizes;
+using data::NodeId;
+
+// Part of the memory that open advice may fill.
+constexpr uint64_t kAdviceShare = 4;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOptions& options,
+                                                           std::shared_ptr<const data::Graph> graph, c10::Device device,
+                                                           int threads, const std::function<bool()>& keep_going,
+                                                           const PlanContext& context) {
+  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
+  const std::string key = context.plans != nullptr ? SampledKey(options, *graph) : "";
+  std::unique_ptr<Links> links;
+  if (options.links.enabled) {
+    PF_ASSIGN_OR_RETURN(links, Links::Create(options, graph, keep_going));
+    graph = links->messages();
+  }
+  PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
+  std::unique_ptr<NodeTask> task(
+      new NodeTask(options, std::move(graph), std::move(links), std::move(splits), model, device));
+  if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
+  PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
+  PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
+  std::optional<SampledSizes> kept;
+  if (!key.empty()) kept = context.plans->FindSizes(key);
+  if (kept) {
+    for (size_t mode = 0; mode < kept->size(); ++mode) task->parts_[mode].kept = std::move((*kept)[mode]);
+  }
+  PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));
+  if (kept) {
+    TellKept(context, key);
+  } else if (!key.empty()) {
+    context.plans->KeepSizes(key, task->Sampled());
+  }
+  return task;
+}
+
+SampledSizes NodeTask::Sampled() const {
+  SampledSizes sizes;
+  for (size_t mode = 0; mode < sizes.size(); ++mode) {
+    for (const Probe& probe : parts_[mode].probes) sizes[mode].push_back(probe.sizes);
+  }
+  return sizes;
+}
+
+NodeTask::NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
+                   std::unique_ptr<Links> links, std::array<std::vector<NodeId>, 3> splits,
+                   const nn::NodeModelOptions& model, c10::Device device)
+    : options_(options),
+      graph_(std::move(graph)),
+      links_(std::move(links)),
+      times_(options_.nodes.temporal, options_.nodes.seed_time, graph_->view()),
+      device_(device),
+      num_outputs_(model.num_outputs),
+      splits_(std::move(splits)),
+      epochs_(links_ != nullptr ? links_->train_ids() : splits_[0],
+              {.batch_size = options.batch_size, .seed = options.seed}),
+      model_(nn::MakeNodeModel(model, options.seed, device)) {}
+
+absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
+                                 const std::function<bool()>& keep_going) {
+  const data::GraphSummary& summary = graph_->summary();
+  const bool dense = std::holds_alternative<data::DenseFeatures>(graph_->view().node_features);
+  if (!context.features_on_device || !context.limits.device || !dense || !GathersRows(Mode::kTrain)) {
+    return absl::OkStatus();
+  }
+  const uint64_t table = FeatureTableBytes(summary), steps = NodeDeviceBytes(options_, model, summary, context.limits);
+  if (steps > *context.limits.device || table > *context.limits.device - steps) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, device_, keep_going));
+  table_line_ =
+      absl::StrFormat("features: %.1f MB lie on the device, which gathers them", static_cast<double>(table) / 1e6);
+  return absl::OkStatus();
+}
+
+bool NodeTask::GathersRows(Mode mode) const { return !SamplingOf(options_, mode, graph_->summary()).last_hop_apart; }
+
+absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
+                                    const std::function<bool()>& keep_going) {
+  if (context.rows == nullptr) return absl::OkStatus();
+  const bool on_host = !UsesTable(Mode::kTrain) || (!EvaluatesOutsideCache(options_) && !UsesTable(Mode::kEval));
+  if (!on_host) {
+    context.rows->Drop();
+    return absl::OkStatus();
+  }
+  const data::GraphSummary& summary = graph_->summary();
+  // Rows of edges are read through the mapping, which wants room for them too.
+  const data::EdgeInputs edges = EdgeInputsOf(options_.model, summary);
+  PF_ASSIGN_OR_RETURN(features_, context.rows->Open(graph_, NodeJobBytes(options_, model, summary, context.limits) +
+                                                                EdgeTableBytes(summary, edges)));
+  if (features_.cache == nullptr) return absl::OkStatus();
+  row_caches_ = context.rows;
+  features_before_ = features_.cache->counters();
+  std::vector<float> draws(graph_->view().nodes);
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (mode == Mode::kEval && EvaluatesOutsideCache(options_)) continue;
+    const std::vector<int64_t> fan_outs = SamplingOf(options_, mode, summary).fan_outs;
+    // A split whose batches an epoch draws.
+    const data::Split split = mode == Mode::kTrain ? data::Split::kTrain : data::Split::kValid;
+    std::vector<NodeId> seeds = splits_[static_cast<size_t>(split)];
+    int64_t batch_seeds = options_.batch_size;
+    if (links_ != nullptr) {
+      // Any node may be the end of a link, or of none.
+      seeds.resize(graph_->view().nodes);
+      std::iota(seeds.begin(), seeds.end(), NodeId{0});
+      batch_seeds = MostSeeds(options_, options_.batch_size, summary.nodes);
+    }
+    PF_RETURN_IF_ERROR(data::AddExpectedDraws(graph_->view(), seeds, batch_seeds, fan_outs, keep_going, draws));
+  }
+  features_.cache->SetExpectedDraws(std::move(draws));
+  return absl::OkStatus();
+}
+
+absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_going) {
+  const bool weights = UsesEdgeWeights(options_, *graph_);
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (mode == Mode::kEval && EvaluatesOutsideCache(options_)) continue;
+    const data::BlockBatcher::Options how{.sampling = SamplingOf(options_, mode, graph_->summary()),
+                                          .edge_weights = weights,
+                                          .edges = EdgeInputsOf(options_.model, graph_->summary()),
+                                          .threads = threads,
+                                          .rows = UsesTable(mode) ? nullptr : features_.cache,
+                                          .features_elsewhere = UsesTable(mode)};
+    PF_ASSIGN_OR_RETURN(part(mode).stream, data::BlockBatcher::Create(graph_, how));
+    PF_ASSIGN_OR_RETURN(part(mode).prober, data::BlockBatcher::Create(graph_, how));
+    PF_RETURN_IF_ERROR(PlanRungs(mode, keep_going));
+  }
+  if (links_ != nullptr && options_.nodes.is_temporal()) PF_RETURN_IF_ERROR(PlanLinkEvaluation(threads, keep_going));
+  plan_.train_rungs = part(Mode::kTrain).rungs.PlannedShapes();
+  if (!EvaluatesOutsideCache(options_)) plan_.eval_rungs = part(Mode::kEval).rungs.PlannedShapes();
+  plan_.train_ceiling = plan_.train_rungs.back();
+  plan_.train_schedule = RungCounts(Mode::kTrain);
+  if (!plan_.eval_rungs.empty()) plan_.eval_schedule = RungCounts(Mode::kEval);
+  for (size_t i = 0; i < probes_.size(); ++i) {
+    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, table_);
+    probe_views_.back().Bind(probes_[i], links_ != nullptr ? &probe_pairs_[i] : nullptr);
+  }
+  return absl::OkStatus();
+}
+
+Task::Output NodeTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
+  const nn::NodeBlock block = NodeBlockOf(inputs);
+  const at::Tensor rows = model_->Forward(block, mode);
+  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels};
+}
+
+int64_t NodeTask::size(data::Split split) const {
+  return links_ != nullptr ? links_->size(split) : std::ssize(splits_[static_cast<size_t>(split)]);
+}
+
+std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
+                                              uint64_t first_stream) {
+  // Captures come before it, and in between seldom; what they were made with is as large as a batch.
+  if (features_.cache != nullptr) probes_ = {};
+  return std::make_unique<SampledStream>(
+      *part(mode).stream, part(mode).rungs, TableOf(mode), std::move(epochs), epoch, first, first_stream, links_.get(),
+      times_, [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
+      data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
+                                 .budget_bytes = MemoryLimit() / kAdviceShare,
+                                 .advise = options_.nodes.advise_pages,
+                                 .leases = features_.cache != nullptr,
+                                 .sampled_bytes = SampledAheadBytes(MemoryLimit())},
+      [this] { return Reading(); });
+}
+
+std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first_batch) {
+  return Stream(Mode::kTrain, epochs_, epoch, first_batch, static_cast<uint64_t>(epoch * batches_per_epoch()));
+}
+
+std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
+  // The same sample at each evaluation, so that epochs can be compared.
+  const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
+  return Stream(Mode::kEval,
+                {splits_[static_cast<size_t>(split)], {.batch_size = options_.batch_size, .shuffle = false}}, 0, 0,
+                streams);
+}
+
+std::optional<data::RowReading> NodeTask::Reading() {
+  if (features_.cache == nullptr) return std::nullopt;
+  row_caches_->Adapt(*features_.cache);
+  return data::RowReading{.reader = features_.cache->reader(),
+                          .counters = data::Since(features_before_, features_.cache->counters())};
+}
+
+absl::StatusOr<Evaluation> NodeTask::EvaluateTimedLinks(data::Split split, bool keep_predictions,
+                                                        const std::function<bool()>& keep_going) {
+  ModeParts& parts = part(Mode::kEval);
+  const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
+  data::SampledSubgraph subgraph;
+  data::BlockBatch block;
+  SampledBatch view(*parts.prober, parts.rungs);
+  const auto score = [&](data::LinkBatch& pairs, uint64_t sample) -> absl::StatusOr<at::Tensor> {
+    PF_RETURN_IF_ERROR(parts.prober->Sample(pairs.seeds, streams + sample, nullptr, subgraph, pairs.times));
+    PF_ASSIGN_OR_RETURN(const BlockSizes sizes, data::SizesOf(subgraph, graph_->view()));
+    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, parts.rungs.Fit(sizes), block));
+    view.Bind(block, &pairs);
+    PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
+    return Forward(device::CopyToDevice(*inputs, device_), Mode::kEval).prediction;
+  };
+  return links_->EvaluateSampled(score, split, keep_predictions, keep_going);
+}
+
+absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split split, bool keep_predictions,
+                                                                  const std::function<bool()>& keep_going) {
+  if (links_ != nullptr && options_.nodes.is_temporal()) {
+    return EvaluateTimedLinks(split, keep_predictions, keep_going);
+  }
+  if (!EvaluatesLayerWise(options_)) return std::nullopt;
+  const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
+  PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *model_,
+                                                             {.num_layers = options_.model.num_layers,
+                                                              .hidden_channels = options_.model.hidden_channels,
+                                                              .edge_weights = UsesEdgeWeights(options_, *graph_),
+                                                              .edges = EdgeInputsOf(options_.model, graph_->summary()),
+                                                              .device = device_},
+                                                             keep_going));
+  if (links_ != nullptr) return links_->Evaluate(all.to(device_), split, keep_predictions, keep_going);
+  const std::vector<NodeId>& ids = splits_[static_cast<size_t>(split)];
+  const at::Tensor rows = at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong);
+  const at::Tensor predictions = all.index_select(0, rows).contiguous();
+  PF_ASSIGN_OR_RETURN(const at::Tensor labels, ReadLabels(*graph_, ids));
+  at::Tensor weights;
+  if (!options_.class_weights.empty()) weights = at::tensor(options_.class_weights, at::kFloat);
+  const nn::LossTerms loss = nn::ComputeLoss(options_.loss, predictions, labels, weights);
+  Evaluation result;
+  const double count = loss.count.item<double>();
+  result.has_labels = count > 0;
+  result.loss = count > 0 ? loss.sum.item<double>() / count : std::numeric_limits<double>::quiet_NaN();
+  result.predictions.assign(predictions.const_data_ptr<float>(),
+                            predictions.const_data_ptr<float>() + predictions.numel());
+  const std::span<const float> known(labels.const_data_ptr<float>(), static_cast<size_t>(labels.numel()));
+  for (const spec::Metric metric : MetricsOf(options_)) {
+    result.metrics.push_back(nn::ComputeMetric(metric, options_.loss, result.predictions, known, num_outputs_));
+  }
+  if (keep_predictions) {
+    result.ids = ids;
+  } else {
+    result.predictions = std::vector<float>();
+  }
+  return result;
+}
+
+using data::BlockSizes;
+
+BatchShape SampledBatch::real() const {
+  BatchShape shape = host_->real_shape();
+  if (pairs_ != nullptr) shape.graphs = static_cast<int64_t>(pairs_->links);
+  return shape;
+}
+
+BatchShape SampledBatch::least_padded() const { return rungs_->Fit(host_->real).shape(); }
+
+BlockSizes SampledBatch::dynamic_sizes() const {
+  return AtLeastDynamic(LeastPadded(host_->real), HasSparseFeatures(batcher_->graph().summary()));
+}
+
+absl::Status SampledBatch::PadToSizes(const BlockSizes& sizes) {
+  return sizes == host_->padded ? absl::OkStatus() : batcher_->Pad(sizes, *host_);
+}
+
+absl::Status SampledBatch::Pad(const BatchShape& shape) {
+  if (const BlockSizes* rung = rungs_->Find(shape)) return PadToSizes(*rung);
+  return absl::InvalidArgumentError(absl::StrCat("a block cannot be padded to ", ToString(shape, kCountedSeeds),
+                                                 ", which is none of the job's sizes"));
+}
+
+graphcache::StepInputs SampledBatch::Inputs(const int64_t& step) const {
+  const data::GraphSummary& graph = batcher_->graph().summary();
+  graphcache::StepInputs inputs =
+      MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.num_targets, step, features_);
+  if (pairs_ != nullptr) SetPairs(*pairs_, inputs);
+  return inputs;
+}
+
+std::span<const uint32_t> SampledBatch::ids() const {
+  return std::span(host_->nodes).first(static_cast<size_t>(host_->real_seeds));
+}
+
+std::span<const float> SampledBatch::labels() const {
+  return std::span(host_->labels)
+      .first(static_cast<size_t>(host_->real_seeds * batcher_->graph().summary().num_targets));
+}
+
+namespace {
+
+// Reading a table takes so much of the host's memory.
+constexpr uint64_t kPieceBytes = 64 << 20;
+
+uint64_t TableRowBytes(const data::GraphSummary& graph) {
+  return sizeof(float) * static_cast<uint64_t>(graph.node_features.width);
+}
+
+}  // namespace
+
+uint64_t FeatureTableBytes(const data::GraphSummary& graph) {
+  return (static_cast<uint64_t>(graph.nodes) + 1) * TableRowBytes(graph);
+}
+
+absl::StatusOr<at::Tensor> ReadFeatureTable(const data::Graph& graph, c10::Device device,
+                                            const std::function<bool()>& keep_going) {
+  const uint64_t nodes = graph.view().nodes;
+  const data::GraphSummary& summary = graph.summary();
+  at::Tensor table;
+  try {
+    table = at::empty({static_cast<int64_t>(nodes) + 1, summary.node_features.width},
+                      at::TensorOptions().dtype(at::kFloat).device(device));
+  } catch (const c10::OutOfMemoryError&) {
+    return at::Tensor();
+  }
+  const uint64_t piece = std::max<uint64_t>(1, kPieceBytes / std::max<uint64_t>(1, TableRowBytes(summary)));
+  for (uint64_t begin = 0; begin < nodes; begin += piece) {
+    if (!keep_going()) return absl::CancelledError("stopped while features were read");
+    const uint64_t end = std::min(begin + piece, nodes);
+    PF_ASSIGN_OR_RETURN(const nn::NodeModel::InputRows rows, ReadFeatureRows(graph, begin, end));
+    table.narrow(0, static_cast<int64_t>(begin), static_cast<int64_t>(end - begin)).copy_(rows.dense);
+  }
+  table.narrow(0, static_cast<int64_t>(nodes), 1).zero_();
+  PF_RETURN_IF_ERROR(graph.CheckIntact());
+  return table;
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,283 @@
+// Jobs on one large graph that sample blocks of it, around the nodes that they predict for or the ends of links.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "data/batching/block_batch.h"
+#include "data/batching/block_stream.h"
+#include "data/batching/link_batch.h"
+#include "data/rows/row_caches.h"
+#include "data/rows/row_counters.h"
+#include "data/sampling/epoch_order.h"
+#include "data/sampling/seed_times.h"
+#include "data/store/graph.h"
+#include "nn/models/node_model.h"
+#include "train/planning/block_rungs.h"
+#include "train/planning/job_plan.h"
+#include "train/tasks/links.h"
+#include "train/tasks/step_inputs.h"
+#include "train/tasks/task.h"
+
+namespace permafrost::train {
+
+inline bool HasSparseFeatures(const data::GraphSummary& graph) { return graph.node_feature_nonzeros > 0; }
+
+// A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
+class SampledBatch final : public HostBatch {
+ public:
+  // features: of all nodes on the device, where the batcher gathers none.
+  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, at::Tensor features = {})
+      : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)) {}
+  // Makes this the batch `host`, until it is bound to another. pairs: of a job that predicts links, those of its seeds.
+  void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
+    host_ = &host;
+    pairs_ = pairs;
+  }
+
+  BatchShape real() const override;
+  // The shape of its rung.
+  BatchShape least_padded() const override;
+  BatchShape dynamic_shape() const override { return dynamic_sizes().shape(); }
+  BatchShape padded() const override { return host_->padded.shape(); }
+  std::span<const uint32_t> ids() const override;
+  std::span<const float> labels() const override;
+
+ private:
+  absl::Status Pad(const BatchShape& shape) override;
+  absl::Status PadToDynamic() override { return PadToSizes(dynamic_sizes()); }
+  absl::Status PadToSizes(const data::BlockSizes& sizes);
+  data::BlockSizes dynamic_sizes() const;
+  graphcache::StepInputs Inputs(const int64_t& step) const override;
+
+  const data::BlockBatcher* batcher_;
+  const BlockRungs* rungs_;
+  at::Tensor features_;
+  data::BlockBatch* host_ = nullptr;
+  const data::LinkBatch* pairs_ = nullptr;
+  mutable RowKeys keys_;
+};
+
+// Batches of a training epoch or a split, sampled and gathered ahead of the step. Borrows `links`, or nullptr, and
+// `times`, which are of nodes. Threads: as BatchStream; the batches are planned on a thread of its own.
+class SampledStream final : public BatchStream {
+ public:
+  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, at::Tensor features, data::EpochOrder epochs,
+                int64_t epoch, int64_t first, uint64_t first_stream, const Links* links, const data::SeedTimes& times,
+                data::BlockStream::Fit fit, const data::BlockStream::Options& options,
+                std::function<std::optional<data::RowReading>()> reading)
+      : epochs_(std::move(epochs)),
+        epoch_(epoch),
+        order_(epochs_.Of(epoch)),
+        links_(links),
+        times_(times),
+        reading_(std::move(reading)),
+        view_(batcher, rungs, std::move(features)),
+        stream_(
+            batcher, epochs_.batches_per_epoch() - first,
+            [this, first, first_stream](int64_t index) {
+              return RequestOf(first + index, first_stream + static_cast<uint64_t>(first + index));
+            },
+            std::move(fit), options) {}
+
+  absl::StatusOr<HostBatch*> Next() override {
+    PF_ASSIGN_OR_RETURN(data::BlockBatch * host, stream_.Next());
+    if (host == nullptr) return nullptr;
+    const data::LinkBatch* pairs = nullptr;
+    if (links_ != nullptr) {
+      const absl::MutexLock lock(&mu_);
+      // The batch before's pairs go.
+      if (given_) pairs_.pop_front();
+      given_ = true;
+      pairs = &pairs_.front();
+    }
+    view_.Bind(*host, pairs);
+    return &view_;
+  }
+  std::optional<LookAhead> look_ahead() const override {
+    LookAhead state = stream_.state();
+    state.rows = reading_();
+    return state;
+  }
+
+ private:
+  // On the stream's thread.
+  absl::StatusOr<data::BlockStream::Request> RequestOf(int64_t batch, uint64_t sample) {
+    const auto ids = epochs_.Batch(order_, batch);
+    if (links_ == nullptr) {
+      PF_RETURN_IF_ERROR(times_.Of(ids, batch_times_));
+      return data::BlockStream::Request{.seeds = ids, .sample = sample, .excluded = {}, .times = batch_times_};
+    }
+    data::LinkBatch made;
+    PF_RETURN_IF_ERROR(links_->MakeBatch(ids, epoch_, made));
+    const absl::MutexLock lock(&mu_);
+    // It stays in its place while others come and go.
+    const data::LinkBatch& pairs = pairs_.emplace_back(std::move(made));
+    // A link with a time is no earlier than itself.
+    return data::BlockStream::Request{.seeds = pairs.seeds,
+                                      .sample = sample,
+                                      .excluded = pairs.times.empty() ? pairs.positives() : data::SeedPairs(),
+                                      .times = pairs.times};
+  }
+
+  const data::EpochOrder epochs_;
+  const int64_t epoch_;
+  const data::EpochBatches order_;
+  const Links* const links_;
+  const data::SeedTimes& times_;
+  std::vector<int64_t> batch_times_;  // of the batch that was planned last
+  absl::Mutex mu_;
+  std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // of batches that were asked for, until they are used
+  bool given_ = false;                                      // whether the first of them is the step's
+  const std::function<std::optional<data::RowReading>()> reading_;
+  SampledBatch view_;
+  data::BlockStream stream_;
+};
+
+// Returns the bytes of a large graph's dense features on the device, where steps gather the rows of sampled blocks: a
+// row of float32 for each node, and one of zeros for the rows that pad a block.
+uint64_t FeatureTableBytes(const data::GraphSummary& graph);
+
+// Returns [nodes + 1, width] float32 on `device`; undefined where the device has no room for it now. Errors: DataLoss;
+// Cancelled where `keep_going`, asked now and then, says so.
+absl::StatusOr<at::Tensor> ReadFeatureTable(const data::Graph& graph, c10::Device device,
+                                            const std::function<bool()>& keep_going);
+
+// Jobs that sample.
+class NodeTask final : public Task {
+ public:
+  // Errors: as Task::Create.
+  static absl::StatusOr<std::unique_ptr<NodeTask>> Create(const spec::TrainOptions& options,
+                                                          std::shared_ptr<const data::Graph> graph, c10::Device device,
+                                                          int threads, const std::function<bool()>& keep_going,
+                                                          const PlanContext& context);
+
+  absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override {
+    return links_ != nullptr ? links_->NameRows(split, ids) : NameNodes(*graph_, ids, num_outputs_);
+  }
+  nn::TensorSet& tensors() override { return model_->tensors(); }
+  std::string Describe() const override { return links_ != nullptr ? links_->Describe(*model_) : model_->Describe(); }
+  std::string_view reading() const override { return table_.defined() ? table_line_ : features_.line; }
+  std::vector<std::string> notes() const override {
+    return links_ != nullptr ? links_->notes() : std::vector<std::string>();
+  }
+  int64_t num_outputs() const override { return links_ != nullptr ? 1 : num_outputs_; }
+  Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
+  const graphcache::ShapePlan& plan() const override { return plan_; }
+  graphcache::GraphSizes sizes() const override { return {}; }
+  absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
+  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
+  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
+  void Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& ladder) override;
+  int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
+  int64_t size(data::Split split) const override;
+  int64_t unranked(data::Split split) const override { return links_ != nullptr ? links_->unranked(split) : 0; }
+  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
+  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
+  absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
+                                                          const std::function<bool()>& keep_going) override;
+
+ private:
+  // Streams of sampling: training batches count from 0; others must not meet them.
+  static constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStreams + (uint64_t{1} << 61);
+  // A batch that was sampled to plan the rungs.
+  struct Probe {
+    std::vector<data::NodeId> seeds;
+    std::vector<int64_t> times;  // of the seeds, or empty
+    int64_t most_seeds = 0;      // of a batch of as many links, or as many nodes
+    bool full = false;           // whether the batch is of the job's batch size
+    data::LinkBatch pairs;       // where links are predicted
+    uint64_t stream = 0;
+    data::BlockSizes sizes;
+  };
+  // Batches of one mode, with the rungs that they are rounded up to.
+  struct ModeParts {
+    std::unique_ptr<data::BlockBatcher> stream, prober;  // one for the stream's thread, one for this
+    BlockRungs rungs;
+    std::vector<Probe> probes;
+    std::vector<data::BlockSizes> alike;  // BlockRungs::Alike of the probes, in their order
+    std::vector<data::BlockSizes> kept;   // sizes of the first probes, as an equal job sampled them; or empty
+    // The sizes that batches are made ready at: their own, or the rung of the ladder that is to serve theirs; without a
+    // ladder at their own rung.
+    mutable absl::Mutex mu;
+    bool dynamic ABSL_GUARDED_BY(mu) = false;
+    std::vector<BatchShape> ladder ABSL_GUARDED_BY(mu);
+  };
+
+  NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
+           std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
+  bool sparse() const { return HasSparseFeatures(graph_->summary()); }
+  ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
+  const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
+  // Copies the features to the device if it is to gather them and they fit.
+  absl::Status ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
+                         const std::function<bool()>& keep_going);
+  // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features.
+  bool UsesTable(Mode mode) const { return table_.defined() && GathersRows(mode); }
+  // True: batches of the mode have plain rows of features, and no means.
+  bool GathersRows(Mode mode) const;
+  at::Tensor TableOf(Mode mode) const { return UsesTable(mode) ? table_ : at::Tensor(); }
+  // Finds out how features are read.
+  absl::Status OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
+                            const std::function<bool()>& keep_going);
+  absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
+  // The batch of these nodes or links of a training epoch, not sampled yet.
+  absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const;
+  // Samples some batches of the mode's splits and plans its rungs.
+  absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
+  // Returns the sizes that it sampled ahead, to be kept.
+  SampledSizes Sampled() const;
+  // Plans the rungs of batches of equally many nodes or links, which become probes.
+  absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
+                                       std::span<Probe> batches, const std::function<bool()>& keep_going);
+  // The batches of the whole run by the rungs that sampled ones are rounded up to, counted up from those.
+  std::vector<graphcache::PlannedShape> ExpectedBatches(Mode mode) const;
+  // The same with the planned rungs that none of them came to.
+  std::vector<graphcache::ShapeCount> RungCounts(Mode mode) const;
+  // Returns the sizes that a batch of these is made ready at.
+  data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
+  // For links with times, whose evaluation is sampled outside the graph cache.
+  absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
+  absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
+                                                const std::function<bool()>& keep_going);
+  // Returns what this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.
+  std::optional<data::RowReading> Reading();
+  std::unique_ptr<BatchStream> Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
+                                      uint64_t first_stream);
+
+  const spec::TrainOptions options_;
+  const std::shared_ptr<const data::Graph> graph_;  // where links are predicted, without those held out
+  const std::unique_ptr<Links> links_;              // nullptr: nodes are predicted
+  const data::SeedTimes times_;                     // of nodes
+  const c10::Device device_;
+  const int64_t num_outputs_;
+  const std::array<std::vector<data::NodeId>, 3> splits_;
+  const data::EpochOrder epochs_;
+  const std::unique_ptr<nn::NodeModel> model_;
+  at::Tensor table_;  // ReadFeatureTable's; undefined: there is none
+  std::string table_line_;
+  data::RowCaches* row_caches_ = nullptr;
+  data::RowCaches::Session features_;  // before what gathers by it
+  data::RowCounters features_before_;  // as the run found them
+  std::array<ModeParts, 2> parts_;     // by Mode
+  graphcache::ShapePlan plan_;
+  std::array<data::BlockBatch, 2> probes_;
+  std::array<data::LinkBatch, 2> probe_pairs_;
+  std::vector<SampledBatch> probe_views_;
+};
+
+}  // namespace permafrost::train

@@ -1,0 +1,271 @@
+// The sizes that a sampling job's batches are rounded up to, and the batches that they are planned and captured by.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "train/tasks/node_model_for.h"
+#include "train/tasks/node_task.h"
+#include "train/tasks/task.h"
+
+namespace permafrost::train {
+namespace {
+
+using data::BlockSizes;
+
+// Batches sampled to plan the rungs.
+constexpr int64_t kProbeBatches = 32, kPartialProbes = 4;
+
+}  // namespace
+
+absl::StatusOr<NodeTask::Probe> NodeTask::ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const {
+  Probe probe{.seeds = {ids.begin(), ids.end()},
+              .times = {},
+              .most_seeds = std::ssize(ids),
+              .full = std::ssize(ids) == options_.batch_size,
+              .pairs = {},
+              .sizes = {}};
+  if (links_ == nullptr) {
+    PF_RETURN_IF_ERROR(times_.Of(probe.seeds, probe.times));
+    return probe;
+  }
+  PF_RETURN_IF_ERROR(links_->MakeBatch(ids, epoch, probe.pairs));
+  probe.seeds = probe.pairs.seeds;
+  probe.times = probe.pairs.times;
+  probe.most_seeds = MostSeeds(options_, std::ssize(ids), graph_->summary().nodes);
+  return probe;
+}
+
+absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_going) {
+  ModeParts& parts = part(mode);
+  const data::NeighborSamplingOptions sampling = SamplingOf(options_, mode, graph_->summary());
+  // Full batches, and the last ones of epochs, which may be partial.
+  std::vector<Probe> full, partial;
+  for (const data::Split split : SplitsOf(mode)) {
+    const data::EpochOrder order(
+        links_ != nullptr ? links_->train_ids() : splits_[static_cast<size_t>(split)],
+        {.batch_size = options_.batch_size, .seed = options_.seed, .shuffle = mode == Mode::kTrain});
+    const int64_t batches = order.batches_per_epoch();
+    for (int64_t epoch = 0; epoch < kPartialProbes; ++epoch) {
+      const data::EpochBatches ids = order.Of(epoch);
+      for (int64_t b = 0; b < batches && std::ssize(full) < kProbeBatches; ++b) {
+        PF_ASSIGN_OR_RETURN(Probe probe, ProbeOf(order.Batch(ids, b), epoch));
+        if (probe.full) full.push_back(std::move(probe));
+      }
+      const auto last = batches > 0 ? order.Batch(ids, batches - 1) : std::span<const uint32_t>();
+      if (!last.empty() && std::ssize(last) < options_.batch_size) {
+        PF_ASSIGN_OR_RETURN(partial.emplace_back(), ProbeOf(last, epoch));
+      }
+      if (mode == Mode::kEval) break;
+    }
+  }
+  if (!full.empty()) {
+    PF_ASSIGN_OR_RETURN(parts.rungs, PlanChain(parts, sampling, full, keep_going));
+  }
+  // The larger first: each goes below those before.
+  std::ranges::sort(partial, std::greater(), &Probe::most_seeds);
+  for (size_t begin = 0, end; begin < partial.size(); begin = end) {
+    end = begin;
+    while (end < partial.size() && partial[end].most_seeds == partial[begin].most_seeds) ++end;
+    PF_ASSIGN_OR_RETURN(const BlockRungs chain,
+                        PlanChain(parts, sampling, std::span(partial).subspan(begin, end - begin), keep_going));
+    parts.rungs.AddPartial(chain);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BlockRungs> NodeTask::PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
+                                               std::span<Probe> batches, const std::function<bool()>& keep_going) {
+  std::vector<BlockSizes> sizes;
+  data::SampledSubgraph subgraph;
+  const BlockSizes bound = BlockBound(sampling, batches.front().most_seeds, graph_->summary());
+  for (Probe& probe : batches) {
+    if (!keep_going()) return absl::CancelledError("stopped while batches were sampled to plan their sizes");
+    const size_t index = parts.probes.size();
+    probe.stream = kProbeStreams + index;
+    if (index < parts.kept.size()) {
+      probe.sizes = parts.kept[index];
+    } else {
+      PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph, probe.times));
+      PF_ASSIGN_OR_RETURN(probe.sizes, data::SizesOf(subgraph, graph_->view()));
+    }
+    sizes.push_back(probe.sizes);
+    parts.probes.push_back(std::move(probe));
+  }
+  std::ranges::move(BlockRungs::Alike(sizes, bound), std::back_inserter(parts.alike));
+  return BlockRungs::Plan(sizes, bound);
+}
+
+void NodeTask::Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& ladder) {
+  ModeParts& parts = part(mode);
+  const absl::MutexLock lock(&parts.mu);
+  parts.dynamic = dynamic;
+  if (parts.ladder != ladder) parts.ladder = ladder;
+}
+
+BlockSizes NodeTask::ReadyAt(Mode mode, const BlockSizes& real) const {
+  const ModeParts& parts = part(mode);
+  const BlockSizes& own = parts.rungs.Fit(real);
+  const absl::MutexLock lock(&parts.mu);
+  if (parts.dynamic) return AtLeastDynamic(LeastPadded(real), sparse());
+  const BatchShape* const rung = graphcache::FindCheapest(parts.ladder, own.shape());
+  return rung == nullptr ? own : *parts.rungs.Find(*rung);
+}
+
+std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const {
+  const ModeParts& parts = part(mode);
+  const auto full = static_cast<double>(std::ranges::count_if(parts.probes, &Probe::full));
+  const auto partial = static_cast<double>(parts.probes.size()) - full;
+  double all_full = 0, all_partial = 0;
+  for (const data::Split split : SplitsOf(mode)) {
+    // All batches of a pass over a split but the last are full.
+    const auto passes = static_cast<double>(split == data::Split::kTest ? 2 : options_.epochs);
+    all_full += passes * static_cast<double>(size(split) / options_.batch_size);
+    if (size(split) % options_.batch_size > 0) all_partial += passes;
+  }
+  struct Sums {
+    double batches = 0, rows = 0, dynamic_rows = 0;
+  };
+  std::map<BatchShape, Sums> rungs;
+  for (size_t i = 0; i < parts.alike.size(); ++i) {
+    const double of_probe = parts.probes[i / BlockRungs::kAlike].full ? all_full / full : all_partial / partial;
+    const double share = of_probe / BlockRungs::kAlike;
+    const BlockSizes& sizes = parts.alike[i];
+    Sums& sums = rungs[parts.rungs.Fit(sizes).shape()];
+    sums.batches += share;
+    sums.rows += share * static_cast<double>(graphcache::Rows(sizes.shape()));
+    sums.dynamic_rows +=
+        share * static_cast<double>(graphcache::Rows(AtLeastDynamic(LeastPadded(sizes), sparse()).shape()));
+  }
+  // Whole batches, as many as there are: what is left of a rung goes on to the next one, or is taken from it.
+  std::vector<graphcache::PlannedShape> expected;
+  double left = 0;
+  for (const auto& [shape, sums] : rungs) {
+    left += sums.batches;
+    const auto batches = std::llround(left);
+    if (batches < 1) continue;
+    left -= static_cast<double>(batches);
+    // Each is as large as those of its rung are in the mean.
+    const double part = static_cast<double>(batches) / sums.batches;
+    expected.push_back({.shape = shape,
+                        .batches = batches,
+                        .real_rows = std::llround(part * sums.rows),
+                        .dynamic_rows = std::llround(part * sums.dynamic_rows)});
+  }
+  return expected;
+}
+
+std::vector<graphcache::ShapeCount> NodeTask::RungCounts(Mode mode) const {
+  return graphcache::CountsOf({.train = ExpectedBatches(mode), .rungs = part(mode).rungs.PlannedShapes()});
+}
+
+absl::StatusOr<std::vector<graphcache::PlannedSchedule>> NodeTask::Schedules(
+    const std::function<bool()>& /*keep_going*/) {
+  const std::vector<Probe>& probes = part(Mode::kTrain).probes;
+  std::set<BatchShape> sampled;
+  for (const Probe& probe : probes) sampled.insert(probe.sizes.shape());
+  graphcache::PlannedSchedule schedule{.batching = "sampled",
+                                       .max_nodes = options_.batching.max_nodes,
+                                       .max_edges = options_.batching.max_edges,
+                                       .train = ExpectedBatches(Mode::kTrain),
+                                       .epochs = options_.epochs,
+                                       .estimated = true,
+                                       .sampled_batches = std::ssize(probes),
+                                       .sampled_shapes = std::ssize(sampled),
+                                       .rungs = plan_.train_rungs,
+                                       .ceiling = plan_.train_ceiling,
+                                       .eval_rungs = plan_.eval_rungs,
+                                       .eval_schedule = plan_.eval_schedule,
+                                       .eval_shapes = std::ssize(plan_.eval_rungs)};
+  schedule.first_epoch_shapes = std::ssize(schedule.train);
+  return std::vector{std::move(schedule)};
+}
+
+absl::Status NodeTask::PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going) {
+  ModeParts& parts = part(Mode::kEval);
+  const data::NeighborSamplingOptions sampling = SamplingOf(options_, Mode::kEval, graph_->summary());
+  PF_ASSIGN_OR_RETURN(parts.prober,
+                      data::BlockBatcher::Create(graph_, {.sampling = sampling,
+                                                          .edge_weights = UsesEdgeWeights(options_, *graph_),
+                                                          .edges = EdgeInputsOf(options_.model, graph_->summary()),
+                                                          .threads = threads,
+                                                          .rows = features_.cache}));
+  std::vector<Probe> probes;
+  for (const data::Split split : SplitsOf(Mode::kEval)) {
+    for (int64_t begin = 0; begin < size(split) && std::ssize(probes) < kProbeBatches; begin += links_->eval_links()) {
+      Probe& probe = probes.emplace_back();
+      PF_RETURN_IF_ERROR(links_->MakeEvalBatch(split, begin, probe.pairs));
+      probe.seeds = probe.pairs.seeds;
+      probe.times = probe.pairs.times;
+      probe.most_seeds = links_->eval_links() * (2 + options_.links.eval_negatives);
+    }
+  }
+  if (probes.empty()) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(parts.rungs, PlanChain(parts, sampling, probes, keep_going));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const BatchShape& shape) {
+  ModeParts& parts = part(mode);
+  const BlockSizes* rung = parts.rungs.Find(shape);
+  if (rung == nullptr)
+    return absl::InternalError(absl::StrCat(ToString(shape, kCountedSeeds), " is none of the job's sizes"));
+  // Each rung was planned from one of them at least.
+  std::vector<const Probe*> fitting;
+  for (const Probe& probe : parts.probes) {
+    if (rung->Holds(LeastPadded(probe.sizes))) fitting.push_back(&probe);
+  }
+  if (fitting.empty())
+    return absl::InternalError(absl::StrCat("no sampled block fits ", ToString(shape, kCountedSeeds)));
+  data::SampledSubgraph subgraph;
+  for (size_t i = 0; i < probes_.size(); ++i) {
+    const Probe& probe = *(i == 0 ? fitting.front() : fitting.back());
+    PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph, probe.times));
+    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, *rung, probes_[i]));
+    probe_pairs_[i] = probe.pairs;
+  }
+  // Other edges, where the block is the same: what a capture must not take for constant.
+  if (fitting.size() == 1) {
+    std::ranges::fill(probes_[1].sources, 0);
+    std::ranges::fill(probes_[1].edge_ints, 0);
+    std::ranges::fill(probes_[1].edge_floats, 0);
+    std::ranges::fill(probe_pairs_[1].sources, 0);
+  }
+  return std::array<HostBatch*, 2>{probe_views_.data(), probe_views_.data() + 1};
+}
+
+absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
+  ModeParts& parts = part(mode);
+  const Probe& from = parts.probes[probe % parts.probes.size()];
+  // Fewer seeds for the later ones: a block of another size in all dimensions.
+  constexpr std::array<size_t, device::kDynamicProbes> kEighths{8, 4, 6, 5};
+  const size_t seeds = std::max<size_t>(1, from.seeds.size() * kEighths[probe] / 8);
+  data::SampledSubgraph subgraph;
+  PF_RETURN_IF_ERROR(parts.prober->Sample(std::span(from.seeds).first(seeds), from.stream, nullptr, subgraph,
+                                          std::span(from.times).first(std::min(seeds, from.times.size()))));
+  PF_ASSIGN_OR_RETURN(BlockSizes sizes, data::SizesOf(subgraph, graph_->view()));
+  if (probe == 0) {
+    sizes = AtLeastDynamic(parts.rungs.rungs()[static_cast<size_t>(parts.rungs.num_planned() - 1)], sparse());
+  } else {
+    size_t dimension = 0;
+    const auto vary = [&](int64_t& size) {
+      size = ProbeSize(probe, dimension++, std::max(size, graphcache::kLeastDynamic), size / 16);
+    };
+    for (int64_t& rows : sizes.nodes) vary(rows);
+    vary(sizes.edges);
+    if (sparse()) vary(sizes.nonzeros);
+  }
+  PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, sizes, probes_[0]));
+  probe_pairs_[0] = from.pairs;
+  for (auto* ends : {&probe_pairs_[0].sources, &probe_pairs_[0].targets}) {
+    for (int64_t& seed : *ends) seed %= static_cast<int64_t>(seeds);
+  }
+  return probe_views_.data();
+}
+
+}  // namespace permafrost::train

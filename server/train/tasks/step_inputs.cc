@@ -1,0 +1,233 @@
+#include "train/tasks/step_inputs.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "data/batching/row_gather.h"
+
+namespace permafrost::train {
+namespace {
+
+// Places of a block among StepInputs::tensors. The row keys stand there once for each depth, cut to the rows of that
+// depth: their sizes are the block's row_ends.
+enum BlockPlace : size_t {
+  kFeatures,
+  kFeatureRows,
+  kFeatureOffsets,
+  kFeatureColumns,
+  kFeatureValues,
+  kOffsets,
+  kSources,
+  kEdgeWeights,
+  kBlockEdgeFeatures,
+  kOutOffsets,
+  kOutRows,
+  kOutEdges,
+  kSeedLabels,
+  kBlockStep,
+  kPairSources,
+  kPairTargets,
+  kRowKeys
+};
+
+template <class T>
+at::Tensor View(const T* values, std::vector<int64_t> sizes) {
+  // from_blob takes a mutable pointer; the step only reads its inputs, and a capture checks that.
+  return at::from_blob(const_cast<T*>(values), sizes, at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+}
+
+template <class T>
+at::Tensor View(const AlignedVector<T>& values, std::vector<int64_t> sizes) {
+  return View(values.data(), std::move(sizes));
+}
+
+template <class T>
+at::Tensor ViewAll(const AlignedVector<T>& values) {
+  if (values.empty()) return {};
+  return View(values, {static_cast<int64_t>(values.size())});
+}
+
+}  // namespace
+
+const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const data::BlockSizes& padded) {
+  if (real == real_ && padded == padded_) return keys_;
+  real_ = real;
+  padded_ = padded;
+  keys_.assign(static_cast<size_t>(padded.total_nodes()), -1);
+  data::SegmentBounds from, to;
+  data::SetBounds(real.nodes, from);
+  data::SetBounds(padded.nodes, to);
+  for (size_t h = 0; h < padded.nodes.size(); ++h) {
+    std::iota(keys_.begin() + to[h], keys_.begin() + to[h] + real.nodes[h], from[h]);
+  }
+  return keys_;
+}
+
+graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
+                                  const int64_t& step, const at::Tensor& features) {
+  const data::BlockSizes& sizes = host.padded;
+  nn::NodeBlock block;
+  const bool sparse = !host.feature_offsets.empty(), elsewhere = !host.feature_rows.empty();
+  if (elsewhere) {
+    block.features = features;
+  } else if (sparse) {
+    block.feature_offsets = ViewAll(host.feature_offsets);
+    block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)});
+    block.feature_values = ViewAll(host.feature_values);
+  } else {
+    const int64_t rows = std::max<int64_t>(1, sizes.total_nodes());
+    block.features = View(host.features, {sizes.total_nodes(), std::ssize(host.features) / rows});
+  }
+  block.offsets = ViewAll(host.offsets);
+  block.sources = View(host.sources, {sizes.edges});
+  block.edge_weights = ViewAll(host.edge_weights);
+  if (host.edge_int_columns > 0) {
+    block.edge_features = View(host.edge_ints, {sizes.edges, host.edge_int_columns});
+  } else if (host.edge_float_columns > 0) {
+    block.edge_features = View(host.edge_floats, {sizes.edges, host.edge_float_columns});
+  }
+  block.labels = View(host.labels, {sizes.nodes.front(), targets});
+  block.row_keys = ViewAll(keys);
+  data::SegmentBounds bounds;
+  data::SetBounds(sizes.nodes, bounds);
+  block.row_ends.assign(bounds.begin() + 1, bounds.end());
+  block.step = StepView(step);
+  graphcache::StepInputs inputs = MakeInputs(block);
+  if (elsewhere) {
+    inputs.tensors[kFeatureRows] = ViewAll(host.feature_rows);
+    inputs.resident = {kFeatures};
+  }
+  return inputs;
+}
+
+graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePairs& pairs) {
+  graphcache::StepInputs inputs;
+  auto& t = inputs.tensors;
+  t.resize(kRowKeys);
+  t[kFeatures] = block.features;
+  t[kFeatureOffsets] = block.feature_offsets;
+  t[kFeatureColumns] = block.feature_columns;
+  t[kFeatureValues] = block.feature_values;
+  t[kOffsets] = block.offsets;
+  t[kSources] = block.sources;
+  t[kEdgeWeights] = block.edge_weights;
+  t[kBlockEdgeFeatures] = block.edge_features;
+  t[kOutOffsets] = block.transpose.offsets;
+  t[kOutRows] = block.transpose.rows;
+  t[kOutEdges] = block.transpose.edges;
+  t[kSeedLabels] = block.labels;
+  t[kBlockStep] = block.step;
+  t[kPairSources] = pairs.sources;
+  t[kPairTargets] = pairs.targets;
+  for (const int64_t rows : block.row_ends) t.push_back(block.row_keys.narrow(0, 0, rows));
+  return inputs;
+}
+
+void SetPairs(const data::LinkBatch& batch, graphcache::StepInputs& inputs) {
+  auto& t = inputs.tensors;
+  t.at(kPairSources) = ViewAll(batch.sources);
+  t[kPairTargets] = ViewAll(batch.targets);
+  t[kSeedLabels] = View(batch.labels, {std::ssize(batch.labels), 1});
+}
+
+at::Tensor StepView(const int64_t& step) { return at::from_blob(const_cast<int64_t*>(&step), {1}, at::kLong); }
+
+void MarkResident(graphcache::StepInputs& inputs) {
+  for (size_t place = 0; place < inputs.tensors.size(); ++place) {
+    const bool of_batch = place == kSeedLabels || place == kBlockStep || place == kPairSources || place == kPairTargets;
+    if (!of_batch && inputs.tensors[place].defined()) inputs.resident.push_back(place);
+  }
+}
+
+nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs) {
+  return {.sources = inputs.tensors.at(kPairSources), .targets = inputs.tensors[kPairTargets]};
+}
+
+nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
+  const auto& t = inputs.tensors;
+  const at::Tensor& rows = t.at(kFeatureRows);
+  nn::NodeBlock block{.row_ends = {},
+                      .features = rows.defined() ? t[kFeatures].index_select(0, rows) : t[kFeatures],
+                      .feature_offsets = t[kFeatureOffsets],
+                      .feature_columns = t[kFeatureColumns],
+                      .feature_values = t[kFeatureValues],
+                      .offsets = t[kOffsets],
+                      .sources = t[kSources],
+                      .edge_weights = t[kEdgeWeights],
+                      .edge_features = t[kBlockEdgeFeatures],
+                      .transpose = {t[kOutOffsets], t[kOutRows], t[kOutEdges]},
+                      .labels = t[kSeedLabels],
+                      .row_keys = t.back(),
+                      .step = t[kBlockStep]};
+  for (size_t depth = kRowKeys; depth < t.size(); ++depth) block.row_ends.push_back(t[depth].size(0));
+  return block;
+}
+
+namespace {
+
+// Places of a batch of small graphs among StepInputs::tensors.
+enum Place : size_t {
+  kNodeFeatures,
+  kEdgeFeatures,
+  kEdgeSource,
+  kEdgeTarget,
+  kGraphOfNode,
+  kLabels,
+  kRealNodes,
+  kRealGraphs,
+  kStep,
+  kPlaces
+};
+
+at::Tensor Features(const AlignedVector<int64_t>& ints, const AlignedVector<float>& floats,
+                    const data::FeatureSummary& summary, int64_t rows) {
+  switch (summary.type) {
+    case data::DataType::kInt32:
+      return View(ints.data(), {rows, summary.width});
+    case data::DataType::kFloat32:
+      return View(floats.data(), {rows, summary.width});
+    default:  // a set of small graphs has no others
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::GraphSetSummary& summary,
+                                  const int64_t& step) {
+  const BatchShape& shape = host.padded;
+  graphcache::StepInputs inputs;
+  auto& t = inputs.tensors;
+  t.resize(kPlaces);
+  t[kNodeFeatures] = Features(host.node_ints, host.node_floats, summary.node_features, shape.nodes);
+  t[kEdgeFeatures] = Features(host.edge_ints, host.edge_floats, summary.edge_features, shape.edges);
+  t[kEdgeSource] = View(host.edge_source.data(), {shape.edges});
+  t[kEdgeTarget] = View(host.edge_target.data(), {shape.edges});
+  t[kGraphOfNode] = View(host.graph_of_node.data(), {shape.nodes});
+  t[kLabels] = View(host.labels.data(), {shape.graphs, summary.num_targets});
+  t[kRealNodes] = View(&host.real.nodes, {1});
+  t[kRealGraphs] = View(&host.real.graphs, {1});
+  t[kStep] = View(&step, {1});
+  return inputs;
+}
+
+nn::GraphSetBatch BatchOf(const graphcache::StepInputs& inputs) {
+  const auto& t = inputs.tensors;
+  return {.padded_graphs = t.at(kLabels).size(0),
+          .node_features = t[kNodeFeatures],
+          .edge_features = t[kEdgeFeatures],
+          .edge_source = t[kEdgeSource],
+          .edge_target = t[kEdgeTarget],
+          .graph_of_node = t[kGraphOfNode],
+          .labels = t[kLabels],
+          .real_nodes = t[kRealNodes],
+          .real_graphs = t[kRealGraphs],
+          .step = t[kStep]};
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,217 @@
+#include "train/tasks/whole_graph_task.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "nn/models/registry.h"
+#include "nn/ops/lowering.h"
+#include "train/tasks/layer_wise.h"
+#include "train/tasks/node_model_for.h"
+#include "train/tasks/step_inputs.h"
+
+namespace permafrost::train {
+namespace {
+
+// One batch, or none.
+template <class Batch>
+class OneBatch final : public BatchStream {
+ public:
+  explicit OneBatch(absl::StatusOr<std::optional<Batch>> batch) : batch_(std::move(batch)) {}
+  absl::StatusOr<HostBatch*> Next() override {
+    PF_RETURN_IF_ERROR(batch_.status());
+    if (!*batch_ || std::exchange(given_, true)) return nullptr;
+    return &**batch_;
+  }
+
+ private:
+  absl::StatusOr<std::optional<Batch>> batch_;
+  bool given_ = false;
+};
+
+}  // namespace
+
+WholeGraphBatch::WholeGraphBatch(const nn::NodeBlock& block, std::vector<uint32_t> ids, const at::Tensor& labels)
+    : block_(&block),
+      ids_(std::move(ids)),
+      rows_(ids_.begin(), ids_.end()),
+      own_labels_(labels.const_data_ptr<float>(), labels.const_data_ptr<float>() + labels.numel()) {
+  labels_ = at::full({block.row_ends.front(), labels.size(1)}, std::numeric_limits<float>::quiet_NaN())
+                .index_copy_(0, at::tensor(rows_, at::kLong), labels)
+                .to(block.sources.device());
+}
+
+BatchShape ShapeOfWhole(const nn::NodeBlock& block) {
+  return {block.row_ends.back(), block.sources.size(0), block.row_ends.front()};
+}
+
+absl::Status CheckWhole(const BatchShape& own, const BatchShape& shape) {
+  if (shape == own) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a whole graph of ", ToString(own, kCountedSeeds),
+                                                 " is never padded, to ", ToString(shape, kCountedSeeds),
+                                                 " or any other"));
+}
+
+BatchShape WholeGraphBatch::real() const {
+  BatchShape shape = padded();
+  shape.graphs = std::ssize(ids_);
+  return shape;
+}
+
+graphcache::StepInputs WholeGraphBatch::Inputs(const int64_t& step) const {
+  nn::NodeBlock block = *block_;
+  block.labels = labels_;
+  block.step = StepView(step);
+  graphcache::StepInputs inputs = MakeInputs(block);
+  MarkResident(inputs);
+  return inputs;
+}
+
+BatchShape WholeLinkBatch::real() const {
+  BatchShape shape = padded();
+  shape.graphs = static_cast<int64_t>(pairs_.links);
+  return shape;
+}
+
+graphcache::StepInputs WholeLinkBatch::Inputs(const int64_t& step) const {
+  nn::NodeBlock block = *block_;
+  block.step = StepView(step);
+  graphcache::StepInputs inputs = MakeInputs(block);
+  MarkResident(inputs);
+  SetPairs(pairs_, inputs);
+  return inputs;
+}
+
+absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spec::TrainOptions& options,
+                                                                       std::shared_ptr<const data::Graph> graph,
+                                                                       c10::Device device, bool trains,
+                                                                       const std::function<bool()>& keep_going) {
+  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
+  std::unique_ptr<Links> links;
+  if (options.links.enabled) {
+    PF_ASSIGN_OR_RETURN(links, Links::Create(options, graph, keep_going));
+    graph = links->messages();
+  }
+  std::unique_ptr<WholeGraphTask> task(new WholeGraphTask(
+      options, std::move(graph), std::move(links), model.num_outputs, nn::MakeNodeModel(model, options.seed, device)));
+  if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
+  PF_RETURN_IF_ERROR(task->Read(device, trains));
+  return task;
+}
+
+absl::Status WholeGraphTask::Read(c10::Device device, bool trains) {
+  const uint64_t nodes = graph_->view().nodes;
+  const bool weights = UsesEdgeWeights(options_, *graph_);
+  PF_ASSIGN_OR_RETURN(const nn::NodeModel::InputRows rows, ReadFeatureRows(*graph_, 0, nodes));
+  PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk edges,
+                      ReadInEdges(*graph_, 0, nodes, weights, EdgeInputsOf(options_.model, graph_->summary())));
+  const auto on_device = [device](const at::Tensor& t) { return t.defined() ? t.to(device) : t; };
+  const auto num_nodes = static_cast<int64_t>(nodes);
+  block_.row_ends.assign(static_cast<size_t>(options_.model.num_layers + 1), num_nodes);
+  block_.features = on_device(rows.dense);
+  block_.feature_offsets = on_device(rows.feature_offsets);
+  block_.feature_columns = on_device(rows.feature_columns);
+  block_.feature_values = on_device(rows.feature_values);
+  block_.offsets = on_device(edges.offsets);
+  block_.sources = on_device(edges.sources);
+  block_.edge_weights = on_device(edges.edge_weights);
+  block_.edge_features = on_device(edges.edge_features);
+  block_.row_keys = at::arange(num_nodes, at::TensorOptions().dtype(at::kLong).device(device));
+  // The same edges with other sources: what a capture must not take for constant.
+  other_block_ = block_;
+  other_block_.sources = at::zeros_like(block_.sources);
+  if (block_.edge_features.defined()) other_block_.edge_features = at::zeros_like(block_.edge_features);
+  for (nn::NodeBlock* block : {&block_, &other_block_}) {
+    if (trains) block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
+  }
+  plan_.train_rungs = {ShapeOfWhole(block_)};
+  plan_.train_ceiling = plan_.train_rungs.front();
+  plan_.train_shapes = 1;
+  if (links_ != nullptr) return MakeLinkProbes();
+  plan_.eval_rungs = plan_.train_rungs;
+  PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph_));
+  return ReadLabelsOf(std::move(splits));
+}
+
+absl::Status WholeGraphTask::ReadLabelsOf(std::array<std::vector<data::NodeId>, 3> splits) {
+  for (auto& split : splits) {
+    PF_ASSIGN_OR_RETURN(const at::Tensor labels, ReadLabels(*graph_, split));
+    if (other_.empty()) other_.emplace_back(other_block_, split, labels);
+    batches_.emplace_back(block_, std::move(split), labels);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WholeGraphTask::MakeLinkProbes() {
+  for (const nn::NodeBlock* block : {&block_, &other_block_}) {
+    data::LinkBatch pairs;
+    PF_RETURN_IF_ERROR(links_->MakeWholeBatch(/*epoch=*/0, pairs));
+    if (block == &other_block_) std::ranges::fill(pairs.sources, 0);
+    link_probes_.emplace_back(*block, std::move(pairs));
+  }
+  return absl::OkStatus();
+}
+
+Task::Output WholeGraphTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
+  const nn::NodeBlock block = NodeBlockOf(inputs);
+  const at::Tensor rows = model_->Forward(block, mode);
+  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels};
+}
+
+absl::StatusOr<std::array<HostBatch*, 2>> WholeGraphTask::Probes(Mode /*mode*/, const BatchShape& /*shape*/) {
+  if (links_ != nullptr) return std::array<HostBatch*, 2>{link_probes_.data(), link_probes_.data() + 1};
+  return std::array<HostBatch*, 2>{batches_.data(), other_.data()};
+}
+
+absl::StatusOr<std::vector<graphcache::PlannedSchedule>> WholeGraphTask::Schedules(
+    const std::function<bool()>& /*keep_going*/) {
+  const BatchShape& shape = plan_.train_ceiling;
+  const int64_t epochs = options_.epochs, rows = epochs * graphcache::Rows(shape);
+  return std::vector<graphcache::PlannedSchedule>{
+      {.batching = "whole graph",
+       .train = {{.shape = shape, .batches = epochs, .real_rows = rows, .dynamic_rows = rows}},
+       .first_epoch_shapes = 1,
+       .epochs = epochs,
+       .ceiling = shape,
+       .eval_rungs = plan_.eval_rungs,
+       .eval_shapes = std::ssize(plan_.eval_rungs)}};
+}
+
+absl::StatusOr<HostBatch*> WholeGraphTask::DynamicProbe(Mode /*mode*/, size_t /*probe*/) {
+  return absl::UnimplementedError(NoDynamicReason());
+}
+
+std::unique_ptr<BatchStream> WholeGraphTask::TrainBatches(int64_t epoch, int64_t first_batch) {
+  if (links_ != nullptr) {
+    using Made = absl::StatusOr<std::optional<WholeLinkBatch>>;
+    const auto make = [&]() -> Made {
+      if (first_batch > 0) return std::nullopt;
+      data::LinkBatch pairs;
+      PF_RETURN_IF_ERROR(links_->MakeWholeBatch(epoch, pairs));
+      return WholeLinkBatch(block_, std::move(pairs));
+    };
+    return std::make_unique<OneBatch<WholeLinkBatch>>(make());
+  }
+  return std::make_unique<OneBatch<WholeGraphBatch>>(first_batch == 0 ? std::optional(batch(data::Split::kTrain))
+                                                                      : std::nullopt);
+}
+
+std::unique_ptr<BatchStream> WholeGraphTask::EvalBatches(data::Split split) {
+  return std::make_unique<OneBatch<WholeGraphBatch>>(size(split) > 0 ? std::optional(batch(split)) : std::nullopt);
+}
+
+absl::StatusOr<std::optional<Evaluation>> WholeGraphTask::EvaluateWhole(data::Split split, bool keep_predictions,
+                                                                        const std::function<bool()>& keep_going) {
+  if (links_ == nullptr) return std::nullopt;
+  if (!keep_going()) return absl::CancelledError("evaluation stopped");
+  const at::NoGradGuard no_grad;
+  const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
+  return links_->Evaluate(model_->Forward(block_, Mode::kEval), split, keep_predictions, keep_going);
+}
+
+}  // namespace permafrost::train
