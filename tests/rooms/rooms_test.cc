@@ -239,8 +239,7 @@ TEST(Rooms, PlantedBreachesAreFound) {
     const char* content;
     const char* names;
   } kCases[] = {
-      {"a wrong arrow", "data/store/batch.cc", "#include \"nn/loss.h\"\n",
-       "data/store/batch.cc: includes nn/loss.h"},
+      {"a wrong arrow", "data/store/batch.cc", "#include \"nn/loss.h\"\n", "data/store/batch.cc: includes nn/loss.h"},
       {"an arrow upward within data", "data/store/y.h", "#include \"data/import/import.h\"\n",
        "data/store/y.h: includes data/import/import.h"},
       {"a wrong arrow with spaces", "nn/x.h", " #  include  \"data/store/set.h\"\n",
