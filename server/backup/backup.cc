@@ -17,7 +17,6 @@
 #include "backup/job_copies.h"
 #include "backup/manifest.h"
 #include "backup/side_copies.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"

@@ -11,7 +11,7 @@
 #include "access/certificate_files.h"
 #include "access/gate.h"
 #include "access/token_store.h"
-#include "base/disk_reserve.h"
+#include "base/resources.h"
 #include "daemon/options.h"
 #include "daemon/seen_clock.h"
 #include "data/catalog/catalog.h"

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
-#include "base/zero_bytes.h"
+#include "base/buffer.h"
 #include "device/cpu/tape.h"
 #include "device/fault.h"
 

@@ -20,7 +20,6 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "telemetry/log.h"
-#include "telemetry/log_segments.h"
 
 namespace permafrost::jobs {
 namespace {

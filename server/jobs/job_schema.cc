@@ -12,7 +12,6 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "telemetry/log.h"

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "device/cpu/tape.h"
-#include "graphcache/size_sum.h"
+#include "graphcache/census.h"
 
 namespace permafrost::device {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mode.h"
+#include "base/step.h"
 #include "nn/models/convolution.h"
 #include "nn/models/encoder.h"
 #include "nn/models/graph_model.h"

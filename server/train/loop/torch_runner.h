@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/device.h"
-#include "base/device_kind.h"
 #include "base/resources.h"
 #include "data/rows/row_caches.h"
 #include "spec/model.h"

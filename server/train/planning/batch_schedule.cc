@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/patience.h"
 #include "base/status.h"
-#include "base/stop.h"
 #include "data/sampling/epoch_order.h"
 #include "graphcache/executable.h"
 #include "graphcache/shape_plan.h"

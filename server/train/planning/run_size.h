@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "base/batch_shape.h"
 #include "base/status.h"
+#include "base/step.h"
 #include "data/store/graph.h"
 #include "nn/models/model_cost.h"
 #include "spec/optimizer.h"

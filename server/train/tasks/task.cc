@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/sampling/negative_draw.h"
+#include "data/sampling/link_sampling.h"
 #include "data/store/node_names.h"
 #include "data/store/other_splits.h"
 #include "graphcache/executable.h"
