@@ -81,6 +81,7 @@ class WireReader {
   template <class E, std::size_t N>
   void Value(const google::protobuf::FieldDescriptor& wire, E& option, const EnumNames<E, N>& names) const {
     std::vector<std::string> known;
+    known.reserve(N);
     for (const auto& [value, name] : names.rows) known.emplace_back(name);
     if (const auto name = Name(wire, known)) option = *names.Parse(*name);
   }
