@@ -106,7 +106,7 @@ class Walk {
     const FieldDescriptor* const below = type_->FindFieldByName(field.name);
     const Descriptor* const above = std::exchange(type_, below->message_type());
     path_.push_back(below);
-    // What a job leaves open of its cache's policy, the server has options of its own for.
+    // The server has options of its own for what a job leaves open of its cache's policy.
     Add(options, std::is_same_v<M, spec::PolicyOptions> ? "default: the server's" : instead);
     path_.pop_back();
     type_ = above;

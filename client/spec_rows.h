@@ -24,11 +24,11 @@ struct SpecRow {
   std::string value;  // what the help calls a value: "N", "l1|mse"; empty for a switch
 };
 
-// Of v1::JobSpec, in the order of the options.
+// The rows for v1::JobSpec, in the order of the options.
 const std::vector<SpecRow>& JobRows();
-// Of v1::GraphCachePolicy, for a policy that changes: what is not given stays as it is.
+// The rows for v1::GraphCachePolicy, for a policy that changes: what is not given stays as it is.
 std::vector<SpecRow> PolicyRows();
-// Of v1::SampleDatasetRequest::Neighbors: the fan-outs, and how neighbours are drawn.
+// The rows for v1::SampleDatasetRequest::Neighbors: the fan-outs, and how neighbours are drawn.
 std::vector<SpecRow> DrawRows();
 
 // The names of a row's flag, without those that say the opposite: "--model", "--architecture".
@@ -71,7 +71,7 @@ class SpecFlags {
   // Adds an option for each row that has a flag. It refuses what the field cannot hold; ranges are the server's to
   // know. The command line must not outlive the flags.
   void AddTo(CLI::App& command);
-  // Those that were given, in the order of the rows.
+  // Returns what was given, in the order of the rows.
   std::vector<SpecSetting> Given() const;
   // "--policy", "--freeze-at": the first name of each flag.
   std::vector<std::string> Names() const;

@@ -13,7 +13,7 @@ namespace permafrost {
 
 // Vectors whose elements begin at a cache line, which is also the widest vector register: what a kernel reads as a
 // tensor, and large tables. Numbers that a resize adds without a value are anything: whoever resizes writes them, and
-// megabytes are not written twice. Those of 4 MiB and more are mappings of their own, of huge pages where there are;
+// megabytes are not written twice. Buffers of 4 MiB and more are mappings of their own, of huge pages where there are;
 // their memory goes back to the system when they go.
 inline constexpr std::size_t kBufferAlignment = 64;
 

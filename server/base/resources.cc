@@ -187,7 +187,7 @@ std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
   const auto charged = Number(ReadText(group / (first ? "memory.usage_in_bytes" : "memory.current")));
   if (!limit || !charged) return std::nullopt;
   // The memory that the kernel takes back at once: file pages that were read and nobody maps (programs, libraries, the
-  // edges of a graph) or wrote to. Those on the active list it takes later, but as surely.
+  // edges of a graph) or wrote to. The kernel takes those on the active list later, but as surely.
   const std::string stat = ReadText(group / "memory.stat");
   const auto pages = [&](const char* name) {
     return Field(stat, first ? std::string("total_").append(name) : std::string(name)).value_or(0);

@@ -68,8 +68,8 @@ bool IsTransient(const absl::Status& status);
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 
 // Turns exceptions of the standard library, want of memory above all, into a Status.
-// Calls `body`, which returns a Status or a StatusOr. What it throws fails `what` ("batch 3"), not the process:
-// std::bad_alloc is ResourceExhausted, any other std::exception Internal.
+// Calls `body`, which returns a Status or a StatusOr. An exception that it throws fails `what` ("batch 3"), not the
+// process: std::bad_alloc is ResourceExhausted, any other std::exception Internal.
 template <class Body>
 auto WithoutThrowing(std::string_view what, const Body& body) -> decltype(body()) {
   try {

@@ -1,4 +1,4 @@
-// What the process asks of its system as it starts: heaps, open files, and threads that wait.
+// The process asks this of its system as it starts: heaps, open files, and threads that wait.
 #pragma once
 
 namespace permafrost {

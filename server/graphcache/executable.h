@@ -77,8 +77,8 @@ class Compiler {
   // Runs the step of `mode` once at `shape`, at which it was captured, on a device that compiles it when it first runs:
   // no step is to wait for that. All that a step changes is as before when it returns. Nothing is run elsewhere.
   virtual absl::Status WarmUp(Mode /*mode*/, const BatchShape& /*shape*/) { return absl::OkStatus(); }
-  // Captures the step of `mode` once for every shape. What it needs at the planned ceiling of the mode is laid out now;
-  // larger batches take the rest from the heap, for their step alone. All else as Capture.
+  // Captures the step of `mode` once for every shape. The memory that it needs at the planned ceiling of the mode is
+  // laid out now; larger batches take the rest from the heap, for their step alone. All else as Capture.
   virtual absl::StatusOr<std::unique_ptr<Executable>> CaptureDynamic(Mode mode) = 0;
   // Why there are no dynamic executables for this job on this device; empty: there are.
   virtual std::string NoDynamicReason() const = 0;

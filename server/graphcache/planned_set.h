@@ -76,7 +76,7 @@ using PlannedSet = std::array<PlannedMode, 2>;  // by Mode
 // forms: of each mode, by Mode. A ladder of which the limit leaves no rung is Form::kExact in the result, and so is one
 // of which nothing is planned. freeze_at: of exact shapes (FindFreezePoint).
 // Where both modes together want more than the limit, evaluation has half of it, or what it wants, or what training
-// leaves; training has the rest. Of 1 that is training's.
+// leaves; training has the rest. A limit of 1 is training's.
 PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapePlan& plan, std::array<Form, 2> forms,
                            int64_t freeze_at);
 

@@ -97,7 +97,7 @@ inline constexpr EnumNames<Artifact, 3> kArtifactNames{{{{Artifact::kBestWeights
                                                          {Artifact::kLastWeights, "last-weights"},
                                                          {Artifact::kTestPredictions, "test-predictions"}}}};
 
-// What JobManager::Evaluate is asked for.
+// A request to JobManager::Evaluate.
 struct EvaluationRequest {
   JobId job;
   DatasetId dataset;                         // empty: the job's

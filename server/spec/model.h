@@ -81,7 +81,7 @@ constexpr const ModelTraits& TraitsOf(Architecture architecture) {
 
 inline constexpr auto kArchitectureNames = NamesFrom(kModels, &ModelTraits::architecture);
 
-// What a step is made of: the CPU's fused operators; those of PyTorch that say it best; or those that add no entry to
+// The operators of a step: the CPU's fused ones; those of PyTorch that say it best; or those that add no entry to
 // the graph cache of MPS (nn/ops/lowering.h). kAuto: shape-free on MPS, fused on the CPU, else plain.
 enum class Lowering { kAuto, kPlain, kShapeFree };
 inline constexpr EnumNames<Lowering, 3> kLoweringNames{

@@ -67,7 +67,7 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   // Once the cache is frozen, a capture or an eager step fails the job, as a graph break and a failed audit do at any
   // time. Recaptures after a resume, and what a command captures, do not.
   bool strict = false;
-  // Executables of both modes that the cache holds at most, 1..kMaxExecutables. What is planned is cut to it
+  // Executables of both modes that the cache holds at most, 1..kMaxExecutables. The plan is cut to it
   // (planned_set.h), and steps are padded into what is held, or run eager. 0: no limit.
   int64_t max_executables = 4'096;
   bool operator==(const PolicyOptions&) const = default;

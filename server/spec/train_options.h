@@ -52,7 +52,7 @@ void VisitFields(Options<CheckpointOptions>, F&& f) {
 
 // The sampling of a node-level job's batches, and its evaluation.
 struct NodeTrainingOptions {
-  // Neighbours drawn of each node, hop by hop from the seeds; -1: all. As many as the model has layers. Empty: the
+  // Neighbours drawn of each node, hop by hop from the seeds; -1: all. It has one entry for each layer. Empty: the
   // whole graph in every step (then batch_size is not used).
   std::vector<int64_t> fan_outs;
   // The same in evaluation; empty: fan_outs.

@@ -19,7 +19,7 @@ class Registry;
 
 namespace permafrost::telemetry {
 
-// A counter that each mode has. Those of one name differ by the value of a label.
+// A counter that each mode has. Counters of one name differ by the value of a label.
 struct CounterRow {
   std::string_view name, help;
   std::string_view label, value;  // beside {mode}; empty: none

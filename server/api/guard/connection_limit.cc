@@ -21,7 +21,7 @@
 namespace permafrost::api {
 namespace {
 
-// So many are remembered, closed or not, before anyone looks which are open.
+// This many are remembered, closed or not, before anyone looks which are open.
 constexpr size_t kFewPeers = 1024;
 // A look is followed by so many times its own length without one, so that looks take a fifth of a core at most,
 // whatever clients call. Longer, and a client at its limit would be refused for connections that it has closed

@@ -1,4 +1,4 @@
-// What the daemon hands to the API: facts about itself, its clock, and a function that makes backups.
+// The daemon hands this to the API: facts about itself, its clock, and a function that makes backups.
 // Threads: values; the functions in them are called on any thread.
 #pragma once
 

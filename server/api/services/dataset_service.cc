@@ -32,7 +32,7 @@ namespace {
 // A sample is small; the cores belong to the job that trains.
 constexpr int kSampleThreads = 1;
 
-// What `what` ("samples are drawn") is of.
+// Opens the graph for `what` ("samples are drawn").
 absl::StatusOr<std::shared_ptr<const data::Graph>> OpenGraph(const data::Catalog& catalog, const DatasetId& id,
                                                              std::string_view what) {
   PF_ASSIGN_OR_RETURN(const data::OpenedDataset opened, catalog.Open(id));

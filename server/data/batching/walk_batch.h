@@ -29,7 +29,7 @@ struct WalkBatch {
   int64_t seeds = 0, room = 0;   // real ones, and padding included
   AlignedVector<int64_t> walks;  // [room * per_seed * (1 + negatives), length]: those along edges first
   // The places of each distinct node among the walks' entries, rising: those of rows[m] are
-  // places[offsets[m] .. offsets[m + 1]). As many rows as any batch may need: the others have empty ranges.
+  // places[offsets[m] .. offsets[m + 1]). It has as many rows as any batch may need: the others have empty ranges.
   AlignedVector<int64_t> rows, offsets, places;
 };
 

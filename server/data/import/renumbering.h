@@ -46,7 +46,7 @@ absl::Status WriteSourceRows(const Renumbering& renumbering, GraphWriter& writer
 // Orders of nodes that put together what is drawn together.
 // Threads: pure, but for what `edges` does. Memory: kOrderBytesPerNode for each node, and the neighbours of one.
 inline constexpr uint64_t kOrderBytesPerNode = 16;
-// So many of a node's first in-neighbours are asked, so that a hub takes no more memory than they do.
+// This many of a node's first in-neighbours are asked, so that a hub takes no more memory than they do.
 inline constexpr size_t kMostAsked = size_t{1} << 16;
 
 // Edges that begin in each node, up to 2^32 - 1: how often it stands among other nodes' in-neighbours, and so is drawn.

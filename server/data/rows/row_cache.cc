@@ -42,7 +42,7 @@ namespace {
 
 // Reads go on to the next row up to twice what costs as much as a request, within these bounds.
 constexpr uint64_t kLeastLongestRead = 16 << 10, kMostLongestRead = 32 << 10;
-// The thread that reads shares its core with others. So many times the reads that the disk works on at once are on
+// The thread that reads shares its core with others. This many times the reads that the disk works on at once are on
 // their way, up to this many, so that the disk has work until the thread's turn comes.
 constexpr int kQueueShare = 4, kMostAtOnce = 256;
 // The buffers of all reads take no more than this, but for two of them: where rows are wide, fewer are on their way.
@@ -148,7 +148,7 @@ absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Opt
   const uint64_t longest = WholePages(std::clamp(2 * gap_bytes, kLeastLongestRead, kMostLongestRead));
   reader.max_read_bytes = static_cast<uint32_t>(std::max(longest, row_pages));
   const int buffers = static_cast<int>(std::max<uint64_t>(2, kMostBufferBytes / reader.max_read_bytes));
-  // As many as the disk works on at once may be done and not yet copied.
+  // The disk works on `depth` reads at once; as many may be done and not yet copied.
   const int done = std::min(reader.depth, buffers / 2);
   const int at_once = std::min({kQueueShare * reader.depth, kMostAtOnce, buffers - done});
   reader.depth = at_once + done;

@@ -20,9 +20,9 @@ namespace {
 
 // The rows that leases read take at most this part of the frames: the rest is for rows that come again.
 constexpr uint64_t kReadingShare = 8;
-// So many leases may read whatever part they take: the disk works for one while the rows of the other are gathered.
+// This many leases may read whatever part they take: the disk works for one while the rows of the other are gathered.
 constexpr int64_t kNeededLeases = 2;
-// So many may take up to this larger part: the third keeps the disk busy until the fourth is made.
+// This many may take up to this larger part: the third keeps the disk busy until the fourth is made.
 constexpr int64_t kLeastReadingLeases = 3;
 constexpr uint64_t kLargeReadingShare = 3;
 // Rows that are looked at for one plan, whether they come along with its reads.

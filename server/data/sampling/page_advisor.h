@@ -63,7 +63,7 @@ class PageAdvisor {
   PageCounters counters() const;
 
  private:
-  // So many pages from one on, counted from the address 0. In this order a pair is one number to sort by.
+  // This many pages from one on, counted from the address 0. In this order a pair is one number to sort by.
   struct Run {
     uint64_t begin = 0, pages = 0;
   };

@@ -94,7 +94,7 @@ class HeaderParser {
     return Bad("fortran_order: is neither True nor False");
   }
   absl::StatusOr<std::vector<uint64_t>> Tuple() {
-    // As many as NumPy itself allows.
+    // NumPy itself allows as many.
     constexpr size_t kMostDimensions = 64;
     std::vector<uint64_t> values;
     if (!Take('(')) return Bad("shape: is no tuple");

@@ -105,8 +105,8 @@ void StepEngine::Report(bool with_entries) {
   context_.OnGraphCache(cache_.snapshot(), std::move(entries));
 }
 
-// What follows works between steps for a device that compiles by shape and keeps what it compiled (MPS): the graph
-// cache bounds the shapes that reach it, and policies that keep nothing have to empty the device itself.
+// The functions below work between steps for a device that compiles by shape and keeps what it compiled (MPS): the
+// graph cache bounds the shapes that reach it, and policies that keep nothing have to empty the device itself.
 
 absl::StatusOr<graphcache::StepResult> StepEngine::Run(Mode mode, HostBatch& batch, int64_t step) {
   graphcache::StepResult result;

@@ -52,7 +52,7 @@ class StepEngine {
   using Clock = std::chrono::steady_clock;
   void OnPhase(int phase);
   absl::StatusOr<graphcache::StepResult> Run(Mode mode, HostBatch& batch, int64_t step);
-  // What a device that keeps graphs is told, and when it is emptied.
+  // These tell a device that keeps graphs of steps and policies, and empty it.
   absl::Status EndStepOnDevice();
   absl::Status EmptyDevice(EmptyReason reason);
   void AnnouncePolicyOnDevice();

@@ -159,7 +159,7 @@ BlockSizes Within(const data::NeighborSamplingOptions& sampling, BlockSizes size
 BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                              const data::GraphSummary& graph) {
   if (sampling.disjoint && seeds > 1) {
-    // So many blocks of one seed.
+    // The block is `seeds` blocks of one seed each.
     BlockSizes sizes = UnboundedAtDegree(sampling, 1, degree, graph);
     for (int64_t& rows : sizes.nodes) rows = Times(rows, seeds);
     sizes.edges = Times(sizes.edges, seeds);

@@ -19,7 +19,7 @@ namespace permafrost::train {
 
 class BlockRungs {
  public:
-  // As many as a ladder has unless told otherwise: of them it takes those that pad least.
+  // A ladder has as many rungs unless told otherwise, and takes those of them that pad least.
   static constexpr int64_t kMaxRungs = spec::kDefaultRungs;
 
   // Sizes around those of a probe.

@@ -36,7 +36,7 @@ std::string SampledKey(const spec::TrainOptions& options, const data::Graph& gra
 
 class PlanStore {
  public:
-  // So many plans are kept; of more, those written longest ago go.
+  // This many plans are kept; beyond it, the plans written longest ago go.
   static constexpr size_t kMostPlans = 64;
 
   // `directory` is made by the first Keep. `warn` hears what cannot be read or written, a line each.

@@ -70,7 +70,8 @@ class Links {
   using Score = std::function<absl::StatusOr<at::Tensor>(data::LinkBatch& pairs, uint64_t sample)>;
   absl::StatusOr<Evaluation> EvaluateSampled(const Score& score, data::Split split, bool keep_predictions,
                                              const std::function<bool()>& keep_going) const;
-  // The pairs of the links begin..end-1 of a split, with the negatives of evaluation. As many links as eval_links().
+  // The pairs of the links begin..end-1 of a split, with the negatives of evaluation. It has as many links as
+  // eval_links().
   absl::Status MakeEvalBatch(data::Split split, int64_t begin, data::LinkBatch& out) const;
   // Links that EvaluateSampled scores at once: about as many seeds as a training batch has.
   int64_t eval_links() const;

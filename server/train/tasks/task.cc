@@ -122,7 +122,7 @@ std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t valida
   return {NoteOfNoValidation(rows)};
 }
 
-// So many edges are divided at once, and whoever submits does not notice.
+// This many edges are divided at once, and whoever submits does not notice.
 constexpr int64_t kFewEdges = 1'000'000;
 
 // Checks, before a job that predicts links is made, that it has some to learn and to rank. Returns what its user should
