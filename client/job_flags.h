@@ -24,8 +24,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags);
 // Tells whether the file and the flags must name the dataset, or it comes later.
 enum class DatasetNeed { kHere, kLater };
 
-// The job that the file and the flags describe. False where there is none, and why was printed: `exit` is then the
-// program's.
+// The job that the file and the flags describe. Returns false after it printed the reason; `exit` is then the program's
+// exit code.
 bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& request, ExitCode& exit,
              DatasetNeed dataset = DatasetNeed::kHere);
 

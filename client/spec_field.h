@@ -31,7 +31,7 @@ using SpecPath = std::vector<const google::protobuf::FieldDescriptor*>;
 // "model.hidden_channels".
 std::string PathName(const SpecPath& path);
 
-// The flag --negatives is of links, and in a job of node2vec, which predicts none, of its walks.
+// The flag --negatives sets the first; in a job of node2vec it sets the second.
 inline constexpr std::string_view kLinkNegatives = "link_prediction.negatives",
                                   kWalkNegatives = "node2vec.num_negative_samples";
 bool Walks(const v1::JobSpec& spec);

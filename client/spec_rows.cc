@@ -144,7 +144,7 @@ std::vector<SpecRow> MakeJobRows() {
   Walk walk(*v1::JobSpec::descriptor());
   walk.Add(Usual<spec::JobSpec>{set, graph, walks}, "");
   std::vector<SpecRow> rows = std::move(walk).Rows();
-  // Among a job's flags it says what it is a policy of.
+  // `job submit` calls it --cache-policy, since --policy alone would not say whose policy it is.
   RowOf(rows, "graph_cache.policy").flag = "--cache-policy";
   SpecRow& freeze_at = RowOf(rows, "graph_cache.freeze_at");
   freeze_at.help = absl::StrReplaceAll(

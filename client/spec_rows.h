@@ -16,7 +16,7 @@
 namespace permafrost::client {
 
 struct SpecRow {
-  // From the message whose fields these are. Ends in a message for the flag that says that it is there:
+  // Leads from the message of the rows to the field. It ends in a message for a flag that only creates it:
   // --link-prediction.
   SpecPath path;
   std::string flag;   // "--model,--architecture", "--strict,!--no-strict"; empty: the field has none
@@ -55,8 +55,8 @@ struct SpecSetting {
   SpecPath path;
   std::vector<std::string> values;  // one, or the items of a list; of a switch "true" or "false"
 
-  // Makes the messages above the field, and sets it. A switch that is given as false asks for nothing: it takes away
-  // what is there.
+  // Makes the messages above the field, and sets it. A switch given as false clears the field where false means the
+  // same as no value.
   void Apply(google::protobuf::Message& message) const;
 };
 

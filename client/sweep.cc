@@ -75,7 +75,7 @@ absl::Status CheckNegatives(const std::vector<SweepAxis>& axes) {
   const auto is_model = [](const SweepAxis& axis) { return PathName(axis.path) == "model.architecture"; };
   const auto model = std::ranges::find_if(axes, is_model), negatives = std::ranges::find_if(axes, is_negatives);
   if (model == axes.end() || negatives == axes.end()) return absl::OkStatus();
-  // As it was understood, by the model of the flags.
+  // The model of the flags decided which field --negatives means.
   const bool of_walks = PathName(negatives->path) == kWalkNegatives;
   v1::JobSpec spec;
   for (const std::string& value : model->values) {

@@ -1,4 +1,4 @@
-// Golden files: what a test made on the day that somebody agreed to it, kept in the tree as text.
+// Golden files: output of tests that somebody agreed to, kept in the tree as text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace permafrost {
 
 inline constexpr char kWriteGoldens[] = "PERMAFROST_WRITE_GOLDENS";
 
-// Whether both go on with some equal lines, or end.
+// Returns true if the next lines of both are equal, or both end here.
 inline bool GoOnAlike(const std::vector<std::string>& want, size_t i, const std::vector<std::string>& got, size_t j) {
   constexpr size_t kLines = 3;  // one alone may be anywhere
   for (size_t k = 0; k < kLines; ++k) {
@@ -32,8 +32,8 @@ inline bool GoOnAlike(const std::vector<std::string>& want, size_t i, const std:
   return true;
 }
 
-// Returns the fewest lines to skip in `want` and in `got` after which both go on alike. Where that is too far: the rest
-// of both.
+// Returns the fewest lines to skip in `want` and in `got` after which both go on alike. If there are none within kFar,
+// returns the rest of both.
 inline std::pair<size_t, size_t> SkipToAlike(const std::vector<std::string>& want, size_t i,
                                              const std::vector<std::string>& got, size_t j) {
   constexpr size_t kFar = 1000;

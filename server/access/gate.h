@@ -14,7 +14,7 @@ namespace permafrost::access {
 // Tells which role a method needs: the one table, for every method that the server answers.
 // Threads: pure functions.
 struct MethodRule {
-  // As on the wire: "/permafrost.v1.JobService/CreateJob".
+  // The path on the wire: "/permafrost.v1.JobService/CreateJob".
   std::string_view path;
   // The least role that may call it; nullopt: anyone may, without a token.
   std::optional<Role> least;

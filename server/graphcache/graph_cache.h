@@ -88,8 +88,7 @@ class GraphCache {
   bool sealed() const;
 
   // Applies a command at a step boundary. A command that Check refuses by now is logged, and changes command_sequence
-  // and command_step alone. What the cache needs of dynamic and ladder modes after it is left to CaptureNext. Errors:
-  // the compiler's.
+  // and command_step alone. CaptureNext captures what dynamic and ladder modes need after it. Errors: the compiler's.
   absl::Status Apply(const Command& command, int64_t step);
 
   // Takes over the entries of a checkpoint, in their order, with its statistics. For an empty cache. An entry serves

@@ -124,7 +124,7 @@ class JobBook {
   absl::StatusOr<std::optional<Job>> Delete(const JobId& id, const RequestKey& request,
                                             std::optional<absl::Time> ended_at);
   absl::StatusOr<Job> Cancel(const JobId& id, const RequestKey& request);
-  // As JobManager's; job_book_verbs.cc.
+  // JobManager says what these do; they stand in job_book_verbs.cc.
   absl::StatusOr<Job> Pause(const JobId& id, const RequestKey& request);
   absl::StatusOr<Job> Resume(const JobId& id, const RequestKey& request);
   absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const RequestKey& request);

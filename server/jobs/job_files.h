@@ -86,7 +86,7 @@ class LogPieces {
 
   // After each change of any log: what was read before is not given again.
   void Forget() { changes_.fetch_add(1, std::memory_order_acq_rel); }
-  // As JobFiles::ReadLog, as of now or of the same call since the last Forget.
+  // Reads as JobFiles::ReadLog does, now or by the same call since the last Forget.
   absl::StatusOr<JobFiles::Piece> Read(const JobId& id, int64_t offset, int64_t max_bytes);
 
  private:

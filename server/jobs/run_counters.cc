@@ -8,6 +8,8 @@
 namespace permafrost::jobs {
 namespace {
 
+using graphcache::ModeStats;
+
 double Since(double now, double before) { return std::max(0.0, now - before); }
 int64_t Since(int64_t now, int64_t before) { return std::max<int64_t>(0, now - before); }
 
@@ -31,6 +33,40 @@ telemetry::FeatureCounts FeatureIncrements(const std::optional<data::RowReading>
   for (size_t i = 0; i < out.reads.size(); ++i) out.reads[i] = Since(c.read_seconds[i], 0);
   return out;
 }
+
+telemetry::CountsByCause Since(const graphcache::CauseCounts& now, const graphcache::CauseCounts& before) {
+  telemetry::CountsByCause since{};
+  static_assert(graphcache::kCauses <= since.size());
+  for (size_t i = 0; i < graphcache::kCauses; ++i) since[i] = Since(now.counts[i], before.counts[i]);
+  return since;
+}
+
+// Calls `see(row, member)` for each row that has a counter.
+template <class See>
+void VisitCounters(const See& see) {
+  VisitFields(spec::Options<ModeStats>(), [&see](const spec::Field& field, auto member) {
+    if (field.counter.name != nullptr) see(field, member);
+  });
+}
+
+telemetry::CounterValues CountersSince(const ModeStats& now, const ModeStats& before) {
+  telemetry::CounterValues since;
+  VisitCounters([&](const spec::Field& /*field*/, auto member) {
+    using M = std::remove_cvref_t<decltype(now.*member)>;
+    if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>) {
+      since.push_back(static_cast<double>(Since(now.*member, before.*member)));
+    }
+  });
+  return since;
+}
+
+// The counter of equal audits counts those without a difference.
+ModeStats WithEqualAudits(ModeStats stats) {
+  stats.audits -= stats.audit_failures;
+  return stats;
+}
+
+int64_t Steps(const ModeStats& s) { return s.hits + s.padded_hits + s.misses; }
 
 }  // namespace
 
@@ -92,50 +128,6 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   last_ = progress;
   return out;
 }
-
-namespace {
-
-using graphcache::ModeStats;
-
-template <class T>
-T Since(T now, T before) {
-  return std::max(T{0}, now - before);
-}
-
-std::vector<int64_t> Since(const graphcache::CauseCounts& now, const graphcache::CauseCounts& before) {
-  std::vector<int64_t> since(now.counts.size());
-  for (size_t i = 0; i < since.size(); ++i) since[i] = Since(now.counts[i], before.counts[i]);
-  return since;
-}
-
-// Calls `see(row, member)` for each row that has a counter.
-template <class See>
-void VisitCounters(const See& see) {
-  VisitFields(spec::Options<ModeStats>(), [&see](const spec::Field& field, auto member) {
-    if (field.counter.name != nullptr) see(field, member);
-  });
-}
-
-std::vector<double> CountersSince(const ModeStats& now, const ModeStats& before) {
-  std::vector<double> since;
-  VisitCounters([&](const spec::Field& /*field*/, auto member) {
-    using M = std::remove_cvref_t<decltype(now.*member)>;
-    if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>) {
-      since.push_back(static_cast<double>(Since(now.*member, before.*member)));
-    }
-  });
-  return since;
-}
-
-// The counter of equal audits has those that found no difference.
-ModeStats WithEqualAudits(ModeStats stats) {
-  stats.audits -= stats.audit_failures;
-  return stats;
-}
-
-int64_t Steps(const ModeStats& s) { return s.hits + s.padded_hits + s.misses; }
-
-}  // namespace
 
 std::vector<telemetry::CounterRow> CacheCounterRows() {
   const auto text = [](const char* value) { return value == nullptr ? std::string_view() : std::string_view(value); };

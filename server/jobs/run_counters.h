@@ -1,6 +1,5 @@
-// Turn what a run tells, which counts since the job's first step, into increments for the process's counters.
-// Threads: one thread.
-// Invariant: no increment is negative, and none counts work of an earlier run of the job.
+// Turns the totals of a run, counted since the job's first step, into increments for the process's counters. Threads:
+// one thread. Invariant: no increment is negative, and none counts work of an earlier run of the job.
 #pragma once
 
 #include <array>
@@ -46,7 +45,7 @@ std::vector<telemetry::CounterRow> CacheCounterRows();
 // Counts from a run's graph cache statistics.
 class CacheCounters {
  public:
-  // `resumed`: the job ran before, so its first snapshot may hold steps of that run, and is what counting begins from.
+  // `resumed`: the job ran before, so its first snapshot may hold that run's steps, and counting begins from it.
   explicit CacheCounters(bool resumed) : resumed_(resumed) {}
 
   // By mode; counters in the order of CacheCounterRows.

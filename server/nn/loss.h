@@ -24,7 +24,7 @@ LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::T
 LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                            const at::Tensor& class_weights = {});
 
-// As ComputeLoss, on the CPU: each loss is one operator with its gradient, permafrost::regression_loss,
+// Does the same as ComputeLoss, on the CPU: each loss is one operator with its gradient, permafrost::regression_loss,
 // permafrost::cross_entropy_loss or permafrost::binary_cross_entropy_loss. prediction: float32 or float64; labels,
 // class_weights: of any type that becomes its type. The sum is made in float64. Neither missing labels at the end nor
 // the number of threads change a bit of anything. Errors: sizes that do not fit each other, and a label that is no

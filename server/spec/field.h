@@ -1,5 +1,5 @@
-// Fields of options, one row each: all that the wire, the database, flags, checks and documents know of a field stands
-// in its row. Rows stand behind the struct that they describe:
+// Fields of options, one row each: the wire, the database, flags, checks and documents take all that they know of a
+// field from its row. Rows stand behind the struct that they describe:
 //
 //   template <class F>
 //   void VisitFields(Options<CheckpointOptions>, F&& f) {
@@ -8,7 +8,7 @@
 //       &CheckpointOptions::keep);
 //   }
 //
-// The row of an enum gives its names behind the member. A member that is a struct with rows of its own is a message
+// For an enum the row passes the names after the member. A member that is a struct with rows of its own is a message
 // inside the message. A visitor sees neither torch nor protobuf unless it brings them.
 // Threads: values.
 #pragma once
@@ -23,7 +23,7 @@ namespace permafrost::spec {
 template <class T>
 struct Options {};
 
-// The numbers that a field takes. For others than these, checks are functions (train_options.cc).
+// The numbers that a field takes. Functions check what these kinds cannot say (rules.cc).
 struct Accepts {
   enum class Kind {
     kAny,
@@ -53,8 +53,8 @@ enum class Need : uint8_t {
   kLabels,
   kLinks,
   kProducts,
-  kNeighbors,   // one large graph without walks
-  kSampling,    // the same with fan-outs
+  kNeighbors,   // not node2vec
+  kSampling,    // the same, with fan-outs
   kDrawnLinks,  // links that the dataset does not divide
   kSgd,
   kWholeUpdates,  // not sparse_adam

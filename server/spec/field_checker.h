@@ -13,8 +13,7 @@
 
 namespace permafrost::spec {
 
-// Each of the checks adds one violation where a value is not as it says, and returns whether it is. A field gets one
-// violation, the first.
+// Each check returns true if the value passes, and else adds a violation. A field gets one violation, the first.
 class FieldChecker {
  public:
   // Names of fields are put after `prefix` ("spec."). Borrows the violations.

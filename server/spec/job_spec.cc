@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
-#include "spec/field_check.h"
+#include "spec/row_check.h"
 
 namespace permafrost::spec {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 // Checks what a job has beside its training.
 void CheckRows(const JobSpec& beside, std::string_view prefix, Violations& violations) {
   FieldChecker check(prefix, violations);
-  FieldCheck(check, nullptr).Visit(beside, beside);
+  RowCheck(check, nullptr).Visit(beside, beside);
 }
 
 }  // namespace

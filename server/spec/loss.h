@@ -80,7 +80,7 @@ constexpr const LossTraits& TraitsOf(Loss loss) { return RowOf(kLosses, &LossTra
 // Classes can have weights.
 constexpr bool HasClasses(Loss loss) { return TraitsOf(loss).labels != LabelKind::kValues; }
 
-// Returns whether the metric says anything of what a model of graphs or nodes learned by this loss.
+// Returns true if the metric fits this loss, for models of graphs or nodes.
 constexpr bool Measures(Metric metric, Loss loss) {
   return !TraitsOf(metric).ranking && TraitsOf(metric).of_values != HasClasses(loss);
 }

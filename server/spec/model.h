@@ -35,8 +35,8 @@ struct ModelTraits {
   std::string_view name;
   bool of_graphs, of_nodes;      // the levels that it serves
   bool weighs_messages = false;  // whether it reads the weights of one large graph's edges
-  // True: on nodes its first layer begins with the plain mean of each row's neighbours, and the row beside it: for
-  // dense features these can be made while a batch is gathered.
+  // True: on nodes its first layer reads each row and the plain mean of its neighbours. With dense features both can be
+  // made while a batch is gathered.
   bool begins_with_means = false;
   EdgeUse edges = EdgeUse::kNone;
   bool has_heads = false;        // whether ModelOptions::heads has a meaning
@@ -96,7 +96,7 @@ inline constexpr EnumNames<Precision, 2> kPrecisionNames{
 // The score of a link: the dot product of its nodes' representations, or two linear layers of their product.
 enum class LinkScore { kDot, kMlp };
 inline constexpr EnumNames<LinkScore, 2> kLinkScoreNames{{{{LinkScore::kDot, "dot"}, {LinkScore::kMlp, "mlp"}}}};
-// The level that a model had while each had one: of a spec that does not say it.
+// Returns the level of a spec that names none: its model had no other in older versions.
 constexpr ModelLevel FirstLevelOf(Architecture architecture) {
   const bool of_nodes = architecture == Architecture::kSage || architecture == Architecture::kGcn;
   return of_nodes || !TraitsOf(architecture).of_graphs ? ModelLevel::kNode : ModelLevel::kGraph;
@@ -117,9 +117,9 @@ enum class JumpingKnowledge { kLast, kCat, kMax };
 inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
-// The input of a node: its features; a row of weights of its own, which are trained (of one large graph); 1 in the
-// column, of 256, of its number of in-edges, or in a set that column's weights; or 1. kAuto: features where there are
-// some, else learned, or in a set one row of weights for all nodes.
+// A node begins with its features; with a trained row of its own (on one large graph); with its number of in-edges as
+// one of 256 columns (in a set with the weights of that column); or with 1. kAuto: features where there are some, else
+// learned, or in a set one row of weights for all nodes.
 enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
 inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
                                                              {NodeInputs::kFeatures, "features"},
@@ -164,8 +164,8 @@ struct ModelOptions {
   bool normalize_features = false;  // of nodes: each row of features is divided by the sum of its magnitudes
   NodeInputs node_inputs = NodeInputs::kAuto;
   EdgeInputs edge_inputs = EdgeInputs::kAuto;  // of nodes
-  // For kDegree on one large graph: as many columns as its own largest number of in-edges asks for, in place of 256,
-  // which are the same on every graph. Jobs that an older version made have weights of that form.
+  // For kDegree on one large graph: as many columns as its own largest number of in-edges needs, in place of the 256
+  // that fit every graph. Weights of older jobs have that form.
   bool own_degree_columns = false;
   Lowering lowering = Lowering::kAuto;
   Precision precision = Precision::kFloat32;
@@ -187,7 +187,7 @@ void VisitFields(Options<ModelOptions>, F&& f) {
      .accepts = Between(1, 64),
      .needs = {Need::kLayers},
      .flag = "--layers",
-     .help = "Message-passing layers, 1..64 ({}; with --fan-out one for each of it)"},
+     .help = "Message-passing layers, 1..64 ({}; with --fan-out one for each hop)"},
     &M::num_layers);
   f({.name = "pooling", .needs = {Need::kSet}, .flag = "--pooling", .help = "How nodes become a graph ({})"},
     &M::pooling, kPoolingNames);

@@ -24,7 +24,7 @@ std::string ForAlgorithm(const TrainOptions& options, const char* accepted) {
 
 bool Holds(Need need, const TrainOptions& options) {
   const OptimizerOptions& optimizer = options.optimizer;
-  // A set of graphs has no walks: its job is refused for its architecture.
+  // node2vec on a set of graphs is refused for its architecture, and for nothing else.
   const bool walks = Walks(options) && options.model.level == ModelLevel::kNode;
   switch (need) {
     case Need::kNothing:

@@ -8,7 +8,7 @@
 
 namespace permafrost::spec {
 
-// kSparseAdam: Adam of the rows of a table that a step has a gradient of; others and their moments stay as they are.
+// kSparseAdam: Adam for the rows of a table that have a gradient in a step; other rows and their moments do not change.
 enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd, kSparseAdam };
 inline constexpr EnumNames<OptimizerAlgorithm, 4> kOptimizerNames{{{{OptimizerAlgorithm::kAdam, "adam"},
                                                                     {OptimizerAlgorithm::kAdamW, "adamw"},
@@ -35,23 +35,23 @@ struct OptimizerOptions {
   double learning_rate = 1e-3;  // > 0
   double weight_decay = 0;      // >= 0; into the gradient for Adam and SGD, decoupled for AdamW
   double max_grad_norm = 0;     // gradients are scaled down to this norm; 0: not clipped
-  // learning_rate is what warm-up rises to and the schedule begins with.
+  // Warm-up rises to learning_rate, and the schedule begins with it.
   Schedule schedule = Schedule::kConstant;
   int64_t warmup_steps = 0;  // >= 0
   // For SGD: 0 <= momentum < 1, and whether the step looks ahead by it.
   double momentum = 0;
   bool nesterov = false;
   // For kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
-  int64_t decay_epochs = 0;   // >= 1
+  int64_t decay_epochs = 0;   // under kStep >= 1; 0: not given
   double decay_factor = 0.1;  // > 0
-  // For kPlateau: after more epochs in a row than this that validated no better than the best before them, by this part
-  // of it, the learning rate is multiplied by decay_factor, < 1, and never below the least one.
+  // For kPlateau: after more than plateau_patience epochs in a row that do not beat the best one by plateau_threshold
+  // of it, the learning rate is multiplied by decay_factor, down to min_learning_rate.
   int64_t plateau_patience = 10;    // >= 0
   double plateau_threshold = 1e-4;  // 0 <= t < 1
   double min_learning_rate = 0;     // 0 <= r < learning_rate
   WeightDecayOf weight_decay_of = WeightDecayOf::kAll;
-  // The part that an update leaves of the averages of the weights, which evaluate and are exported, as
-  // torch.optim.swa_utils.AveragedModel. 0: there are none, 0 <= d < 1.
+  // An update keeps this part of the running averages of the weights, 0 <= d < 1, as
+  // torch.optim.swa_utils.AveragedModel. The averages are evaluated and exported. 0: there are none.
   double ema_decay = 0;
   int64_t accumulate_steps = 1;  // batches whose mean gradient makes one update, 1..65,536
   bool operator==(const OptimizerOptions&) const = default;
@@ -106,21 +106,21 @@ void VisitFields(Options<OptimizerOptions>, F&& f) {
      .needs = {Need::kFallingSchedule},
      .told_where_needed = true,
      .flag = "--decay-factor",
-     .help = "With --schedule step and plateau: what the learning rate is multiplied with ({})"},
+     .help = "With --schedule step and plateau: factor that lowers the learning rate ({})"},
     &O::decay_factor);
   f({.name = "plateau_patience",
      .accepts = Between(0, 1'000'000),
      .needs = {Need::kPlateauSchedule},
      .told_where_needed = true,
      .flag = "--plateau-patience",
-     .help = "With --schedule plateau: epochs without a better validation that leave the learning rate ({})"},
+     .help = "With --schedule plateau: epochs without a better validation before the learning rate falls ({})"},
     &O::plateau_patience);
   f({.name = "plateau_threshold",
      .accepts = kPart,
      .needs = {Need::kPlateauSchedule},
      .told_where_needed = true,
      .flag = "--plateau-threshold",
-     .help = "With --schedule plateau: by which part of the best a better validation is better ({})",
+     .help = "With --schedule plateau: part of the best by which a validation must improve ({})",
      .value = "X"},
     &O::plateau_threshold);
   f({.name = "min_learning_rate",

@@ -2,13 +2,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
-#include "spec/field_check.h"
+#include "spec/row_check.h"
 
 namespace permafrost::spec {
 
 void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations) {
   FieldChecker check(prefix, violations);
-  FieldCheck(check, nullptr).Visit(options, options);
+  RowCheck(check, nullptr).Visit(options, options);
   CheckStrict(options, prefix, violations);
 }
 

@@ -1,6 +1,5 @@
-// Rules when a job's graph cache may keep executables, and what a step does that finds none.
-// Source of the policies and of their names: pyg-team/pytorch_geometric#10689.
-// Threads: values and pure functions.
+// Decides when a job's graph cache keeps executables, and what a step does without one. Source of the policies and of
+// their names: pyg-team/pytorch_geometric#10689. Threads: values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,7 @@ inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
                                                      {OnMiss::kTransient, "transient"},
                                                      {OnMiss::kReject, "reject"}}}};
 
-// For how many shapes an executable is.
+// An executable serves so many shapes.
 enum class Shapes {
   kAuto,     // kDynamic under Policy::kFreeze, else kExact
   kDynamic,  // one executable a mode for every shape; where the step, the job or the device has none, kLadder
@@ -64,8 +63,8 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   // Training steps from one audited replay to the next (audit.h), 0..kMaxAuditEvery. Smaller: a difference is found
   // earlier, and more steps take two to three times as long. 0: none.
   int64_t audit_every = 1'000;
-  // Once the cache is frozen, a capture or an eager step fails the job, as a graph break and a failed audit do at any
-  // time. Recaptures after a resume, and what a command captures, do not.
+  // A graph break or a failed audit fails the job; once the cache is frozen, so does a capture or an eager step.
+  // Captures after a resume or for a command do not.
   bool strict = false;
   // Executables of both modes that the cache holds at most, 1..kMaxExecutables. The plan is cut to it
   // (planned_set.h), and steps are padded into what is held, or run eager. 0: no limit.
@@ -136,7 +135,7 @@ inline int64_t RungsOf(const PolicyOptions& options) { return options.rungs > 0 
 
 // Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.graph_cache.").
 void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations);
-// The part of it that the rows do not say: `strict` needs a policy that keeps something.
+// Checks what the rows cannot say: `strict` needs a policy that keeps something.
 void CheckStrict(const PolicyOptions& options, std::string_view prefix, Violations& violations);
 
 }  // namespace permafrost::spec

@@ -19,7 +19,7 @@ inline constexpr EnumNames<BatchingKind, 3> kBatchingNames{
     {{{BatchingKind::kRandom, "random"}, {BatchingKind::kBalanced, "balanced"}, {BatchingKind::kBudget, "budget"}}}};
 
 inline constexpr int64_t kMaxBudget = int64_t{1} << 40;
-// The largest batch_size, which as good as never ends a batch before a budget does.
+// The largest batch_size: so large that a budget nearly always ends a batch first.
 inline constexpr int64_t kMaxBatchSize = 65'536;
 
 struct BatchingOptions {
@@ -97,8 +97,8 @@ std::optional<DrawConflict> FindDrawConflict(const Options& options) {
   return std::nullopt;
 }
 
-// kUniform: every node is as likely a target. kDegree: as likely as it has in-edges, so that what is often linked to is
-// often told to be no link.
+// kUniform: every node is as likely a target. kDegree: in proportion to its in-edges, so that popular targets serve as
+// negatives more often.
 enum class NegativeSampling { kUniform, kDegree };
 inline constexpr EnumNames<NegativeSampling, 2> kNegativeSamplingNames{
     {{{NegativeSampling::kUniform, "uniform"}, {NegativeSampling::kDegree, "degree"}}}};

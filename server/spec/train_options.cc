@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
-#include "spec/field_check.h"
+#include "spec/row_check.h"
 #include "spec/rules.h"
 
 namespace permafrost::spec {
@@ -75,7 +75,7 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
     for (const FieldViolation& violation : GetViolations(syntax))
       violations.Add(violation.field, violation.description);
   }
-  FieldCheck(check, &options).Visit(options, UsualOptions(options));
+  RowCheck(check, &options).Visit(options, UsualOptions(options));
   CheckRules(options, check);
   CheckStrict(options.graph_cache, absl::StrCat(AbslView(prefix), "graph_cache."), violations);
 }

@@ -59,19 +59,19 @@ struct NodeTrainingOptions {
   std::vector<int64_t> eval_fan_outs;
   bool replace = false;   // draw with replacement
   bool weighted = false;  // draw by edge weight
-  // Layer by layer over the whole graph, with every neighbour, outside the graph cache; false: by sampling. Whole-graph
-  // jobs are always evaluated over the whole graph.
+  // True: evaluation goes layer by layer over the whole graph, with every neighbour, outside the graph cache. False: by
+  // sampling. Whole-graph jobs are always evaluated over the whole graph.
   bool layer_wise_evaluation = false;
-  // Batches that the sampler runs ahead of the step, 1..64; it adapts within 1..this, and they take at most
-  // SampledAheadBytes.
+  // Batches that the sampler runs ahead of the step, 1..64; the number adapts within 1..this, and the batches take at
+  // most SampledAheadBytes.
   int64_t look_ahead = 64;
   // True: the sampler tells the kernel which pages come next.
   bool advise_pages = true;
   SamplerKind sampler = SamplerKind::kNeighbor;
   // Each seed has a subgraph of its own. Temporal sampling is disjoint without saying so.
   bool disjoint = false;
-  // A seed sees the edges before its time alone: of a link that is the link's; of a node seed_time, without one
-  // the node's own where the dataset has them, else the node sees every edge.
+  // A seed sees only edges before its time. A link has its own time. A node has seed_time, else its own from the
+  // dataset; without either it sees every edge.
   TemporalSampling temporal = TemporalSampling::kNone;
   std::optional<int64_t> seed_time;  // in the units of the dataset's timestamps
 
@@ -146,12 +146,12 @@ inline constexpr EnumNames<bool, 2> kLinkSplitNames{{{{false, "drawn"}, {true, "
 
 // The options by which a job on one large graph predicts links, in place of the labels of nodes.
 struct LinkOptions {
-  bool enabled = false;  // the rest has no meaning without
-  // The links of each split are those that the dataset gives (GivenLinksSummary), and so are the negatives of
-  // evaluation, of a split that has some. False: `split` draws them.
+  bool enabled = false;  // without it the rest means nothing
+  // True: the dataset gives the links of each split (GivenLinksSummary), and the negatives of evaluation for a split
+  // that has some. False: `split` draws them.
   bool given = false;
   // Chooses the links that train, validate and test; under temporal sampling the latest test. Its seed also draws the
-  // negatives of evaluation, so that jobs of other weights may share them.
+  // negatives of evaluation, so that jobs with another seed of weights can share them.
   LinkSplitOptions split;
   int64_t negatives = 1;         // pairs without an edge beside each link of a training batch, 1..1000
   int64_t eval_negatives = 100;  // beside each link that is evaluated, the same in every epoch, 1..10,000
@@ -239,8 +239,8 @@ struct InitialWeights {
   JobId job;
   std::string file;
   JobWeights weights = JobWeights::kBest;  // of the job
-  // Tensors whose name and shape the model has are taken, and others left. False: they are all the model's, by name and
-  // shape.
+  // True: tensors whose name and shape the model has are taken, and others are left. False: all must be the model's, by
+  // name and shape.
   bool by_name = false;
   bool given() const { return !job.empty() || !file.empty(); }
   bool operator==(const InitialWeights&) const = default;
@@ -270,8 +270,8 @@ void VisitFields(Options<InitialWeights>, F&& f) {
     &W::by_name);
 }
 
-// The answer of a job whose loss, or a weight, is no longer finite: it fails; or it begins anew at its newest
-// checkpoint and skips the batches whose steps made it so (careful_steps.h).
+// A job whose loss, or a weight, is no longer finite fails, or goes back to its newest checkpoint and skips the batches
+// whose steps made it so (careful_steps.h).
 enum class NonFinite { kFail, kRewind };
 inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
     {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};
@@ -283,11 +283,12 @@ struct TrainOptions {
   Loss loss = Loss::kL1;
   // Weights of the classes in kCrossEntropy and kBce, each > 0; empty: all 1.
   std::vector<double> class_weights;
-  // Evaluation reports these, each once, and each measures the loss, or links; the first one chooses the best epoch.
+  // Evaluation reports these, each once. Each of them suits the loss, or links. The first one chooses the best epoch.
   // Empty: that of the loss (LossTraits), for links kMrr.
   std::vector<Metric> metrics;
-  int64_t epochs = 20;      // 1..1,000,000
-  int64_t patience = 0;     // epochs without a better validation after which the job ends; 0: it does not, 1..epochs
+  int64_t epochs = 20;  // 1..1,000,000
+  int64_t patience =
+      0;  // epochs without a better validation after which the job ends; 0: it does not; at most 1,000,000
   int64_t batch_size = 32;  // graphs, seed nodes or links, 1..65,536
   uint64_t seed = 0;
   CheckpointOptions checkpoint;
@@ -300,7 +301,7 @@ struct TrainOptions {
   LinkOptions links;                 // of one large graph
   Node2VecOptions node2vec;          // of that model
   InitialWeights init_from;
-  // Beginnings of names of parameters that are not trained (nn::TensorSet::Fix).
+  // Parameters whose names begin so are not trained (nn::TensorSet::Fix).
   std::vector<std::string> fixed_parameters;
   NonFinite non_finite = NonFinite::kFail;
   bool operator==(const TrainOptions&) const = default;
@@ -368,23 +369,23 @@ void VisitFields(Options<TrainOptions>, F&& f) {
 // The models of a level: "sage, gcn".
 std::string ModelsOf(ModelLevel level, std::string_view separator);
 
-// Options of a job that says no more than its dataset: DefaultsOf the level.
+// Returns the options of a job that names its dataset alone.
 TrainOptions DefaultOptions(ModelLevel level);
 
-// The options of a job of the same level and kind that says nothing else.
+// Returns the defaults for a job of the same level and model.
 TrainOptions UsualOptions(const TrainOptions& options);
 
 // True if a job learns a row for each node from random walks, in place of a model's layers: node2vec.
 inline bool Walks(const TrainOptions& options) { return TraitsOf(options.model.architecture).walks; }
-// Makes options of one large graph those of a job of node2vec that says nothing else: the values of PyG's example.
+// Turns options for one large graph into the defaults of node2vec, which are the values of PyG's example.
 void SetNode2VecDefaults(TrainOptions& options);
 
-// True if a job is evaluated layer by layer over the whole graph. That is so if it is asked for, and if the job samples
-// batches of links, whose negatives come from anywhere, unless links have times.
+// True if a job is evaluated layer by layer over the whole graph. That is so if the job asks for it, or if it samples
+// batches of links without times, whose negatives come from anywhere.
 bool EvaluatesLayerWise(const TrainOptions& options);
 
-// True if a job is evaluated by no batches of the graph cache: layer by layer, or, if links have times, by blocks of
-// which each end of a link has its own.
+// True if evaluation bypasses the graph cache: layer by layer or, if links have times, by a block for each end of a
+// link.
 bool EvaluatesOutsideCache(const TrainOptions& options);
 
 // The metrics that the job's evaluations report, in order; the first decides.

@@ -4,6 +4,7 @@
 // Threads: all methods are safe anywhere.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/time/time.h"
 
 namespace prometheus {
@@ -25,11 +27,16 @@ struct CounterRow {
   std::string_view label, value;  // beside {mode}; empty: none
 };
 
+// Increments by the index of a counter's row. They come with each step, and take no heap while there are so few.
+using CounterValues = absl::InlinedVector<double, 24>;
+// By the index of the cause's name.
+using CountsByCause = std::array<int64_t, 16>;
+
 // Plain numbers: telemetry sees no other room.
 struct GraphCacheCounts {
   int64_t steps = 0;
-  std::vector<double> counters;                             // by the index of their rows
-  std::vector<int64_t> captures_by_cause, misses_by_cause;  // by the index of the cause's name
+  CounterValues counters;
+  CountsByCause captures_by_cause{}, misses_by_cause{};
 };
 struct GraphCacheUse {
   int64_t entries = 0, entry_bytes = 0;

@@ -35,7 +35,7 @@ struct FeatureCounts {
   double read_seconds = 0;  // their sum
 };
 
-// As things are.
+// The state of the feature cache now.
 struct FeatureState {
   uint64_t budget_bytes = 0, used_bytes = 0, rows = 0;
   int64_t depth = 0;

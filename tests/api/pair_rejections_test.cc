@@ -40,7 +40,7 @@ std::vector<Change> TakenChanges(const v1::JobSpec& base) {
   return taken;
 }
 
-// Whether one of the fields is the other or holds it.
+// Returns true if the fields are the same, or one contains the other.
 bool Overlap(const Leaf& a, const Leaf& b) {
   const size_t depth = std::min(a.path.size(), b.path.size());
   return std::equal(a.path.begin(), a.path.begin() + static_cast<std::ptrdiff_t>(depth), b.path.begin());

@@ -1,5 +1,5 @@
-// What the server says to each field of a job's spec at values that it takes and that it does not, as golden files: a
-// rejection that is lost, another limit and other words are a difference.
+// Tries good and bad values in each field of a job's spec, and compares the answers with a golden file: a lost
+// rejection, a new limit or new words show.
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -72,8 +72,8 @@ std::vector<Base> Bases() {
   return bases;
 }
 
-// What the server makes of the spec: a refusal, or the fields in which the job differs from that of the base. A value
-// that is kept as it was given is not repeated.
+// Returns the server's answer to the spec: a refusal, or the fields in which the job differs from that of the base. A
+// value that is kept as it was given is not repeated.
 std::string OutcomeText(const Base& base, const Leaf& leaf, const v1::JobSpec& changed) {
   const auto spec = SpecOf(changed);
   if (!spec.ok()) return RefusalText(spec.status());
@@ -88,7 +88,7 @@ std::string OutcomeText(const Base& base, const Leaf& leaf, const v1::JobSpec& c
   return text;
 }
 
-// The names of bases that are together in the order of all: "b0-b5 c7".
+// Names the bases, with neighbours as a range: "b0-b5 c7".
 std::string Ranges(const std::set<size_t>& indices, const std::vector<Base>& bases) {
   if (indices.size() == bases.size()) return "all";
   std::vector<std::string> ranges;

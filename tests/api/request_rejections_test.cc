@@ -1,4 +1,4 @@
-// What the server says to the other parts of requests for jobs, and to changes of them, as a golden file.
+// Compares the answers to the other parts of requests for jobs, and to changes of jobs, with a golden file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ std::string CreatingText() {
   return text;
 }
 
-// What an update changes: the names of the parts that are set, and their values.
+// Returns what an update changes: the names of the parts that are set, and their values.
 std::string TextOf(const absl::StatusOr<jobs::JobUpdate>& update) {
   if (!update.ok()) return RefusalText(update.status());
   std::string text = "accepted";

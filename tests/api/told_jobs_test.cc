@@ -1,4 +1,4 @@
-// What a job tells of itself, to clients and in the database, as golden files: a default that changes is a difference.
+// Compares what a job tells clients and the database with golden files, so that a default that changes is seen.
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace permafrost::api {
 namespace {
 
-// As the client writes JSON, but with a line for each field.
+// Returns the JSON that the client writes, with a line for each field.
 std::string JsonOf(const v1::JobSpec& spec) {
   google::protobuf::util::JsonPrintOptions options;
   options.always_print_primitive_fields = true;

@@ -219,7 +219,7 @@ TEST(File, DirectoriesAreMadeWithAllAboveThemOrNotAtAll) {
   EXPECT_FALSE(CreateDirectories("").ok());
   const NoDescriptors exhausted;
   EXPECT_TRUE(CreateDirectories(deep).ok()) << "nothing to make";
-  // What is above it cannot be brought to disk.
+  // The folders above it cannot be brought to disk.
   const absl::Status status = CreateDirectories(temp.path() / "e" / "f");
   EXPECT_TRUE(IsTransient(status)) << status;
   EXPECT_FALSE(fs::exists(temp.path() / "e")) << "the next try makes it again";

@@ -28,7 +28,7 @@ class CacheCommandTest : public testing::Test {
     return arguments;
   }
   ProgramResult Run(std::vector<std::string> arguments) { return RunProgram(Command(std::move(arguments))); }
-  // What GetJob answers: commands ask whether the job waits.
+  // GetJob answers this: commands ask whether the job waits.
   void SetJob(const v1::Job& job) {
     fake_.jobs.get = [job](const v1::GetJobRequest&, v1::Job& response) {
       response = job;

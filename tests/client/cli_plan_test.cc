@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// What the server says of ten epochs of 100 batches.
+// The answer of the server for ten epochs of 100 batches.
 v1::PlanGraphCacheResponse SamplePlan(bool costs) {
   v1::PlanGraphCacheResponse plan;
   plan.mutable_policy()->set_policy(v1::GraphCachePolicy::POLICY_FREEZE);

@@ -34,7 +34,7 @@ class SwitchCommandTest : public testing::Test {
     fake_.Start();
     std::ofstream(file_) << kAllOn;
   }
-  // What is sent of the job that the flags describe.
+  // Returns what is sent for the job that the flags describe.
   v1::JobSpec Submit(const std::vector<std::string>& flags) {
     std::vector<std::string> command = {"--server", fake_.address(), "job", "submit"};
     command.insert(command.end(), flags.begin(), flags.end());

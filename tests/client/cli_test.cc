@@ -1,4 +1,4 @@
-// What the program says of values that their flags do not take, before it knows a server.
+// Checks what the program says to values that their flags do not take, before it knows a server.
 #include <string>
 #include <vector>
 
@@ -40,7 +40,7 @@ TEST(BadValuesTest, AreToldWithWhatWouldBeAccepted) {
       {{"job", "submit", "--virtual-node=abc"}, "--virtual-node: 'abc'; accepted: true, false", "job submit"},
       {{"job", "submit", "--strict=abc"}, "--strict: 'abc'; accepted: true, false", "job submit"},
       {{"job", "submit", "--no-strict=abc"}, "--no-strict: 'abc'; accepted: true, false", "job submit"},
-      // Of the program, wherever they stand.
+      // The flags of the program count wherever they stand.
       {{"--tls=abc", "job", "list"}, "--tls: 'abc'; accepted: true, false", "job list"},
       {{"job", "list", "--tls=abc"}, "--tls: 'abc'; accepted: true, false", "job list"},
   };

@@ -1,4 +1,4 @@
-// What the shells offer, by the shells themselves.
+// Asks the shells themselves what they offer.
 #include <sys/wait.h>
 
 #include <array>
@@ -64,7 +64,7 @@ class CompletionOfContextsTest : public testing::Test {
   const TempDir dir_;
 };
 
-// What bash offers for the last of the words; each without blanks. `program`: what the first of them runs.
+// Returns what bash offers for the last of the words; each without blanks. The first of them runs `program`.
 std::set<std::string> Offers(const std::string& words, const std::string& program = "false") {
   const std::vector<std::string> list = absl::StrSplit(words, ' ');
   const ShellRun ran =

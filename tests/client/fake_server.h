@@ -24,7 +24,7 @@
 
 namespace permafrost::client {
 
-// What the handlers saw, in order.
+// The requests that the handlers saw, in order.
 template <class T>
 class Recorder {
  public:

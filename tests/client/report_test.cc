@@ -136,7 +136,7 @@ TEST(ReportPage, CountsWhatAWatchOfTheJobCounts) {
   EXPECT_THAT(of_links, HasSubstr(">links/s<"));
 }
 
-// Of 100 steps an epoch, 3 more are replayed padded in each epoch than in the one before.
+// Each epoch has 100 steps, and 3 more are replayed padded in each epoch than in the one before.
 v1::Job JobWithCacheHistory(int64_t first_told, int64_t last) {
   v1::Job job = SucceededJob();
   int64_t padded = 0;

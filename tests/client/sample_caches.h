@@ -7,7 +7,7 @@
 
 namespace permafrost::client {
 
-// Of job zinc-1 before its first step, under FREEZE with a derived freeze point.
+// The cache of job zinc-1 before its first step, under FREEZE with a derived freeze point.
 v1::GraphCache NewCache();
 // 41 of 97 training shapes kept.
 v1::GraphCache WarmingCache();
@@ -15,7 +15,7 @@ v1::GraphCache WarmingCache();
 v1::GraphCache FrozenCache();
 // Frozen after its first step: one executable serves every shape of a mode.
 v1::GraphCache DynamicCache();
-// Of the same, with audits all equal, causes, and a profile of the training step.
+// The same cache, with audits all equal, causes, and a profile of the training step.
 v1::ExplainGraphCacheResponse Explanation();
 // One used, one not yet.
 std::vector<v1::GraphCacheEntry> SampleEntries();

@@ -30,7 +30,7 @@ TEST(JobRows, SayTheDefaultsOfEveryKindOfJob) {
   } kCases[] = {
       {"all jobs have it", "model.hidden_channels", "(default 64)"},
       {"levels differ, and node2vec has no layers", "model.num_layers",
-       "(default 4; on one large graph 2; with --fan-out one for each of it)"},
+       "(default 4; on one large graph 2; with --fan-out one for each hop)"},
       {"node2vec differs alone", "optimizer.learning_rate", "(default 0.001; of node2vec 0.01)"},
       {"names are those of the command line", "optimizer.algorithm", "(default adam; of node2vec sparse-adam)"},
       {"the server has a policy", "graph_cache.rungs", "(default: the server's)"},

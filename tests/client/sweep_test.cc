@@ -304,7 +304,7 @@ TEST_F(SweepCommandTest, ARefusalInJsonIsOneObject) {
 
 // A field may be called as any flag of `job submit`, and its values are those of the flag.
 TEST_F(SweepCommandTest, EveryFlagIsAField) {
-  // Of those that take no whole number and name no words.
+  // The flags here take no whole number and name no words.
   const std::map<std::string, std::string> values = {{"dataset", "cora"},
                                                      {"dropout", "0.5"},
                                                      {"lr", "0.5"},
@@ -344,7 +344,7 @@ TEST_F(SweepCommandTest, EveryFlagIsAField) {
         for (auto* command : {&submit, &sweep}) command->insert(command->end(), {"--dataset", "d"});
       }
       submit.push_back("--" + flag);
-      // Of a flag's list the items stand between commas.
+      // Commas stand between the items of a flag's list.
       if (!is_switch) submit.push_back(flag == "deadline" ? value : absl::StrReplaceAll(value, {{":", ","}}));
       sweep.insert(sweep.end(), {"--vary", absl::StrCat(flag, "=", value)});
       const ProgramResult submitted = Run(submit), swept = Run(sweep);

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// So many that two backups which begin in the second one end long before the job.
+// There are so many that two backups which begin in the second one end long before the job.
 constexpr int64_t kEpochs = 10;
 
 void SubmitBackedUp(Daemon& daemon, const std::string& id, int64_t epochs) {

@@ -1,4 +1,4 @@
-// What a plan says of a policy is what a cache does under it.
+// A cache does under a policy what the plan says of it.
 #include "graphcache/cache_plan.h"
 
 #include <algorithm>
@@ -227,8 +227,9 @@ TEST(CachePlanRecommendationTest, IsNoCacheThatDropsWhatItCaptures) {
   // There are several rows of the policy: the reason says which of them is faster.
   for (PlanRow& row : plan.rows) row.train_seconds = drops(row) ? 1 : 2;
   Recommend(plan);
-  EXPECT_THAT(plan.reason, testing::EndsWith("2 times as long as the fastest of all, which does not replay every step: "
-                                             "freeze at 1, transient"));
+  EXPECT_THAT(plan.reason,
+              testing::EndsWith("2 times as long as under the fastest of all, which does not replay every step: "
+                                "freeze at 1, transient"));
 }
 
 TEST(CachePlanRecommendationTest, IsOneExecutableForEveryShapeWhereThereIsOne) {
@@ -264,7 +265,7 @@ TEST(CachePlanRecommendationTest, IsTheFastestSealedOneWhereCostsWereMeasured) {
   FillRows(plan);
   const PlanRow& best = plan.rows[static_cast<size_t>(plan.recommended)];
   EXPECT_EQ(best.train_executables, 1) << plan.reason;
-  EXPECT_THAT(plan.reason, testing::HasSubstr("times as long as the fastest"))
+  EXPECT_THAT(plan.reason, testing::HasSubstr("times as long as under the fastest"))
       << "eager is faster here, and keeps nothing";
 }
 

@@ -54,7 +54,7 @@ std::string FormOf(const prometheus::MetricFamily& family) {
   return text;
 }
 
-// Returns the names that the room's sources have as texts by themselves.
+// Returns the names of metrics that stand as string literals in server/telemetry.
 std::set<std::string> NamesInSources() {
   const std::regex name(R"rx("((?:permafrost|process)_[a-z_]+)")rx");
   std::set<std::string> names;
@@ -76,7 +76,7 @@ TEST(AllMetrics, KeepTheirNamesTypesTextsAndLabels) {
   GraphCacheMetrics graph_cache(registry, CacheCounterRows(), {"train", "eval"}, {"freeze"});
   DeviceMetrics device(registry);
   WatchdogMetrics watchdog(registry);
-  // What is absent until there is something to tell.
+  // These series are absent until there is something to tell.
   server.SetImportProgress(0.5);
   server.SetDisk(1, 2);
   server.SetClockJump(absl::Seconds(1));

@@ -1,4 +1,4 @@
-// What this version reads in rows of older servers, as a golden file: their jobs must stay what they were.
+// Compares what this version reads in rows of older servers with a golden file: their jobs must stay what they were.
 #include "older_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // This process's MPS: hooks that note every call, beside the stand-in's kernels, and a cache of compiled graphs as
-// libtorch's MPSGraphCache has one, in which operators of MPSGraph leave an entry for each shape. What a backend owes
-// MPS is checked on the way: one thread, a pool around what it does, nothing running while caches are emptied.
-// Threads: safe anywhere.
+// libtorch's MPSGraphCache has one, in which operators of MPSGraph leave an entry for each shape. The fake checks what
+// a backend owes MPS: one thread, a pool around what it does, nothing running while caches are emptied. Threads: safe
+// anywhere.
 #pragma once
 
 #include <cstdint>

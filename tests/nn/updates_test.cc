@@ -1,4 +1,4 @@
-// What an update may be made of besides gradients of one batch, and which parameters it leaves alone.
+// Checks updates that are made of more than the gradients of one batch, and the parameters that they leave alone.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -53,7 +53,7 @@ TEST_F(GraphCacheMetricsTest, CountsAddUpByMode) {
   const GraphCacheCounts counts{.counters = {1, 9, 0.5}, .captures_by_cause = {0, 15}, .misses_by_cause = {16, 0}};
   metrics_.Add(kTrain, counts);
   metrics_.Add(kTrain, counts);
-  metrics_.Add(kEval, {.counters = {100, 0, 0}, .captures_by_cause = {0, 0}, .misses_by_cause = {0, 0}});
+  metrics_.Add(kEval, {.counters = {100, 0, 0}});
   EXPECT_EQ(OfMode("hits_total", "train"), 2);
   EXPECT_EQ(OfMode("hits_total", "eval"), 100);
   EXPECT_EQ(Value("graph_cache_captures_by_cause_total", {{"mode", "train"}, {"cause", "resume"}}), 30);

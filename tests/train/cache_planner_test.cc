@@ -154,7 +154,7 @@ TEST_F(CachePlannerTest, MeasuresOnTheDevice) {
   EXPECT_GT(costs.entry_bytes, 0);
   EXPECT_GT(costs.shared_bytes, 0);
   for (const PlanRow& row : plan->rows) EXPECT_TRUE(row.bytes && row.train_seconds);
-  // What a job's executables take is what one that was captured takes.
+  // The plan says of a job's executables what a captured one takes.
   Recorder recorder;
   spec::TrainOptions options = Options();
   ASSERT_EQ(Run(options, "job", recorder).status(), absl::OkStatus());
@@ -164,7 +164,7 @@ TEST_F(CachePlannerTest, MeasuresOnTheDevice) {
   EXPECT_NEAR(static_cast<double>(*plan->rows.front().bytes), bytes, 0.5 * bytes);
 }
 
-// What a job is admitted by is no less than what its executables take.
+// Admission counts no less than the executables of the job take.
 TEST_F(CachePlannerTest, NoExecutableTakesMoreThanAdmissionCounts) {
   for (const spec::Lowering lowering : {spec::Lowering::kAuto, spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
     for (const int64_t layers : {1, 4, 8}) {

@@ -164,7 +164,7 @@ TEST_F(DynamicStepTest, SoIsEveryStepOfBfloat16) {
   }
 }
 
-// What an executable of exact shapes leaves is what a dynamic one leaves.
+// A dynamic executable leaves what one of exact shapes leaves.
 TEST_F(DynamicStepTest, ExactAndDynamicExecutablesLeaveEqualBits) {
   const data::OpenedDataset dataset = Open(100);
   StepRig exact(GraphJob(), dataset, {.policy = Policy::kAlways});

@@ -8,7 +8,7 @@
 namespace permafrost::train {
 namespace {
 
-// What torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.13 makes of a learning rate of 1.
+// The learning rates that torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.13 makes from 1.
 TEST(Plateau, TheLearningRateIsPyTorchs) {
   const std::vector<double> errors{5, 4, 4.2, 3.9999, 4, 3.5, 3.6, 3.6, 3.6, 3.6, 3.6, 3.6, 3.6};
   const struct {

@@ -39,7 +39,7 @@ TEST(TurnsTest, TheMedianOfEachRun) {
   EXPECT_EQ(even.Median(0), 20);
 }
 
-// What is timed one after the other is turned round by a machine that gets slower, or is busy for a while.
+// Timing one side after the other is turned round by a machine that gets slower, or is busy for a while.
 TEST(TurnsTest, WhatSlowsTheMachineSlowsAllRuns) {
   const std::vector<std::function<double(double)>> machines{
       [](double now) { return 1 + now / 10; },                      // ever slower

@@ -24,8 +24,8 @@ using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, spec::kArchitectureNames>;
 using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
-// Guesses for a dataset that is not known: the level of a model that has one alone, what else the spec says, or the
-// level that the model had first.
+// Guesses the level for a dataset that is not known: the only level of the model, else what other fields imply, else
+// the level that the model had first.
 spec::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !spec::TraitsOf(*architecture).of_nodes) return spec::ModelLevel::kGraph;
@@ -51,14 +51,15 @@ void SetDefaults(const v1::JobSpec& wire, const std::optional<jobs::DatasetTrait
     train.links.given = dataset && dataset->gives_links;
     train.loss = spec::Loss::kBce;
   }
-  // A budget alone says how many graphs meet. It does not say how many seeds sampled blocks have.
+  // A budget alone bounds how many graphs a batch has. In sampled blocks batch_size still counts the seeds.
   if (wire.batching().kind() == v1::Batching::KIND_BUDGET && train.model.level == spec::ModelLevel::kGraph) {
     train.batch_size = spec::kMaxBatchSize;
   }
   train.graph_cache = graph_cache;
 }
 
-// Refuses what the domain would not see: a field that has its default, where it means nothing.
+// Refuses a field that means nothing for the job and has its default, which the domain cannot tell from one that is not
+// set.
 void CheckGiven(const v1::JobSpec& wire, const spec::TrainOptions& train, Violations& violations) {
   const std::string refusal = spec::RefusalOf(spec::Need::kDrawnLinks, train);
   for (const auto& [given, field] : {std::pair(wire.link_prediction().has_valid_part(), "valid_part"),
@@ -81,7 +82,8 @@ spec::JobSpec SpecFromWire(const v1::JobSpec& wire, const spec::PolicyOptions& d
   const auto known = dataset.ok() && level_of ? level_of(*dataset) : std::nullopt;
   SetDefaults(wire, known, default_graph_cache, train);
   WireReader(wire, "spec.", violations).Read(spec);
-  // Rows that are all alike would be what batch norm sees. The job says so, since those of older servers have none.
+  // Without features all rows would be alike to batch norm. The job keeps the choice, since jobs of older servers made
+  // none.
   if (train.model.node_inputs == spec::NodeInputs::kAuto && known && known->bare_nodes) {
     train.model.node_inputs = spec::NodeInputs::kDegree;
   }
@@ -103,7 +105,7 @@ void SpecToWire(const spec::JobSpec& spec, v1::JobSpec& wire) {
   if (of_nodes && train.batching == spec::BatchingOptions()) wire.clear_batching();
 }
 
-// State changes, time on the device, and the error of a FAILED one.
+// Writes state changes, time on the device, and the error of a FAILED job.
 void LifeToWire(const jobs::Job& job, v1::Job& wire) {
   for (const jobs::StateChange& change : job.history.changes) {
     v1::StateChange& out = *wire.add_state_changes();
@@ -151,8 +153,8 @@ absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobReq
   } else {
     violations.Add("spec", "is missing; accepted: a JobSpec with at least its dataset");
   }
-  // A request that says something is the job manager's to check. One that cannot be read never gets there: what it
-  // would find is told here too, so that the answer has every bad field.
+  // The job manager checks a request that can be read. One that cannot never gets there, so its checks run here, and
+  // the answer has every bad field.
   if (!violations.empty() && wire.has_spec()) violations.AddMissing(jobs::CheckRequest(request));
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return request;
@@ -221,7 +223,7 @@ absl::Duration DurationFromWire(const google::protobuf::Duration& wire, std::str
                                 Violations& violations) {
   const int64_t seconds = wire.seconds();
   const int32_t nanos = wire.nanos();
-  // One below 0 is the job's to refuse.
+  // The checks of the job refuse one below 0.
   if (seconds < -kMaxDurationSeconds || seconds > kMaxDurationSeconds || nanos < -kMaxNanos || nanos > kMaxNanos) {
     violations.Add(field,
                    absl::StrCat(seconds, " s and ", nanos, " ns are no google.protobuf.Duration; accepted: at most ",
@@ -256,7 +258,7 @@ absl::Time ReadDeadline(const v1::Job& job, Violations& violations) {
   return TimeFromWire(job.spec().deadline(), "job.spec.deadline", violations);
 }
 
-// False: the path is none.
+// Returns false for an unknown path.
 bool ReadPath(std::string_view path, const v1::Job& job, jobs::JobUpdate& update, Violations& violations) {
   if (path == kLabelsPath) {
     update.labels = LabelsFromWire(job.labels());

@@ -25,14 +25,14 @@
 
 namespace permafrost::api {
 
-// Returns what decides the defaults of a dataset's jobs; nullopt: not known.
+// Returns the facts about a dataset that decide the defaults of its jobs; nullopt: the dataset is not known.
 using LevelOf = std::function<std::optional<jobs::DatasetTraits>(const DatasetId& dataset)>;
 inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
   return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
 }
 
-// As above, but of the dataset of a job that is there: what it was to that job. One that is gone, or another by now, is
-// known by what the job says of it.
+// The same for a job that exists: its dataset is told as the job knew it. If the dataset is gone or replaced, the
+// options of the job decide.
 inline LevelOf LevelsOf(const jobs::JobManager& jobs, const jobs::Job& of) {
   const spec::TrainOptions& train = of.spec.train;
   const bool bare =
@@ -44,20 +44,18 @@ inline LevelOf LevelsOf(const jobs::JobManager& jobs, const jobs::Job& of) {
     if (id != dataset) return now;
     const bool is_the_same = now && (uid.empty() ? now->create_time <= made : now->uid == uid);
     if (!is_the_same) return std::optional(told);
-    // Servers that knew no other inputs of sets left such a job without.
+    // Older servers gave such jobs no other inputs, so the job decides.
     now->bare_nodes = now->bare_nodes && told.bare_nodes;
     return now;
   };
 }
 
 // Defaults are filled in; those of the graph cache are the server's. Errors: InvalidArgument where the domain cannot
-// hold what the wire says, with a violation for every bad field at once. Values out of range are the job manager's to
-// refuse.
+// hold what the wire says, with a violation for every bad field at once. The job manager refuses values out of range.
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
                                                           const spec::PolicyOptions& default_graph_cache,
                                                           const LevelOf& level_of = {});
-// The spec of a request that is about a job which is not made; none stands for one of defaults. As a job that is only
-// to be checked.
+// Reads the spec of a request about a job that will not be made. Without a spec all options have their defaults.
 template <class Request>
 absl::StatusOr<spec::JobSpec> SpecFromWire(const Request& wire, const spec::PolicyOptions& default_graph_cache,
                                            const LevelOf& level_of) {
@@ -76,13 +74,14 @@ std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, V
 // Adds a violation of `artifact`.
 jobs::Artifact ArtifactFromWire(int artifact, Violations& violations);
 
-// Infinite, with a violation of `field`, where the value is none that protobuf's types allow.
+// Returns infinity and adds a violation of `field` if protobuf's types do not allow the value.
 absl::Duration DurationFromWire(const google::protobuf::Duration& wire, std::string_view field, Violations& violations);
 absl::Time TimeFromWire(const google::protobuf::Timestamp& wire, std::string_view field, Violations& violations);
 
 jobs::Labels LabelsFromWire(const google::protobuf::Map<std::string, std::string>& wire);
 
-// Reads what the mask, or without one the job, says. InvalidArgument with a violation for each path that is none.
+// Reads the fields that the mask names, or without a mask those that the job sets. InvalidArgument with a violation for
+// each unknown path.
 absl::StatusOr<jobs::JobUpdate> UpdateFromWire(const v1::UpdateJobRequest& wire);
 
 v1::Checkpoint CheckpointToWire(const train::CheckpointInfo& info);
@@ -93,7 +92,8 @@ v1::Metric MetricToWire(spec::Metric metric);
 std::vector<spec::Metric> MetricsFromWire(const google::protobuf::RepeatedField<int>& wire, std::string_view field,
                                           Violations& violations);
 
-// One value of each metric; where there are none (of a job that an older version ran), `first` of the first metric.
+// Writes one value for each metric. Where there are none, since an older version ran the job, it writes `first` for the
+// first metric.
 void MetricsToWire(const std::vector<spec::Metric>& metrics, const std::vector<double>& values, double first,
                    google::protobuf::RepeatedPtrField<v1::MetricValue>& wire);
 

@@ -19,7 +19,7 @@ using google::protobuf::Reflection;
 
 namespace {
 
-// A row without a field of the contract is a fault of this program, which every test of a job finds.
+// Every row names a field of the contract; each test that converts a job finds one that does not.
 const FieldDescriptor& FieldOf(const google::protobuf::Message& message, const spec::Field& field) {
   return *message.GetDescriptor()->FindFieldByName(field.name);
 }

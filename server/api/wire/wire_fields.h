@@ -28,7 +28,7 @@ inline constexpr bool kIsOptional<std::optional<T>> = true;
 
 class WireReader {
  public:
-  // `prefix`: of the fields' names in violations ("spec."). Borrows the message and the violations.
+  // `prefix` stands before the names of fields in violations ("spec."). Borrows the message and the violations.
   WireReader(const google::protobuf::Message& from, std::string prefix, Violations& violations)
       : from_(from), prefix_(std::move(prefix)), violations_(violations) {}
 
@@ -57,7 +57,8 @@ class WireReader {
   const google::protobuf::FieldDescriptor& Of(const spec::Field& field) const;
   bool IsGiven(const google::protobuf::FieldDescriptor& wire) const;
   int64_t Integer(const google::protobuf::FieldDescriptor& wire) const;
-  // The name in the domain of the value that an enum's field has; nullopt, with a violation, for an unknown one.
+  // Returns the domain's name for the value of an enum's field. For an unknown value it adds a violation and returns
+  // nullopt.
   std::optional<std::string> Name(const google::protobuf::FieldDescriptor& wire,
                                   const std::vector<std::string>& names) const;
 
@@ -95,10 +96,10 @@ class WireWriter {
  public:
   // Borrows the message.
   explicit WireWriter(google::protobuf::Message& to) : to_(to) {}
-  // Leaves out the fields that are told where they mean something and mean nothing for the job. Borrows both.
+  // Leaves out each `told_where_needed` field that means nothing for the job. Borrows both.
   WireWriter(google::protobuf::Message& to, const spec::TrainOptions& job) : to_(to), job_(&job) {}
 
-  // Sets every field that the contract has.
+  // Sets each field that the contract has a row for, but for options without a value.
   template <spec::HasFields T>
   void Write(const T& options) const {
     VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {

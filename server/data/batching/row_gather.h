@@ -122,8 +122,8 @@ class FeatureGather {
   // is none, and its own features after it. Sums are in the order of the edges. out: room for rows of twice the width.
   absl::Status Means(const SampledSubgraph& subgraph, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
-  // As CSR, after CountNonzeros. row_begins: begin of each row at its padded place; columns and values: room for all
-  // entries; values is empty where the features' are.
+  // Gathers the rows as CSR, after CountNonzeros. row_begins: begin of each row at its padded place; columns and
+  // values: room for all entries; values is empty where the features' are.
   absl::Status Sparse(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                       std::span<int64_t> row_begins, std::span<int64_t> columns, std::span<float> values);
 

@@ -151,7 +151,7 @@ absl::Status Fill(EdgeSpool<Record>& spool, EdgeSorter<Record>& sorted, bool coa
   }
 }
 
-// As EdgeLists.
+// Does the same as EdgeLists.
 template <class Record>
 absl::Status VisitLists(const EdgeSpool<Record>& spool,
                         const std::function<void(NodeId, std::span<const NodeId>)>& visit) {

@@ -23,7 +23,8 @@ void SumSegments(const SegmentRows<T>& rows, int64_t begin, int64_t end, T* to, 
 // scale[s] * self[s] * g[s] + own[s] for s < targets.
 template <class T>
 struct SegmentGradient {
-  // As CsrTranspose (nn/ops/edge_index.h): places of row s, r rising within it; its edge, for its weight.
+  // The arrays are those of CsrTranspose (nn/ops/edge_index.h): places of row s, r rising within it; its edge, for its
+  // weight.
   const int32_t *offsets, *rows, *edges;
   int64_t targets;
   const T *g, *own;  // [targets, width], both `stride` apart; own null: 0

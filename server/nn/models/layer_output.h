@@ -1,5 +1,5 @@
-// What becomes of a convolution's output: a norm, ReLU and dropout; and what jumping knowledge makes of the outputs of
-// all layers.
+// The steps behind a convolution's output: a norm, ReLU and dropout; and jumping knowledge over the outputs of all
+// layers.
 #pragma once
 
 #include <ATen/core/Tensor.h>

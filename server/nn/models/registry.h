@@ -1,5 +1,5 @@
-// The models of either level. A new one is a convolution (nn/models/convolution.h) and its torch-free row in
-// nn/options.h. Threads: pure functions and constants.
+// The models of either level. To add one, write its convolution (nn/models/convolution.h) and its torch-free row
+// (spec/model.h). Threads: pure functions and constants.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -22,7 +22,7 @@ namespace permafrost::train {
 // to train, resume or keep.
 spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::ImportedSummary& trained);
 
-// As Runner::EvaluateWeights.
+// Does what Runner::EvaluateWeights says.
 absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,
                                                int threads, const PlanContext& context,
                                                const std::function<bool(int64_t done, int64_t total)>& on_progress);

@@ -22,7 +22,7 @@ namespace {
 
 graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const Task& task) {
   const graphcache::ShapePlan& shapes = task.plan();
-  // As the cache has it: freezing captures the planned rungs, all of them.
+  // The cache does the same: freezing captures the planned rungs, all of them.
   if (const auto rungs = std::ssize(shapes.train_rungs); rungs > 0) {
     const int64_t wanted = options.graph_cache.freeze_at;
     if (wanted == 0) return {.freeze_at = 1, .source = graphcache::FreezeSource::kSchedule};

@@ -22,7 +22,7 @@ namespace permafrost::train {
 absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, Task& task,
                                              std::string no_dynamic_reason, const std::function<bool()>& keep_going);
 
-// As Runner::PlanCache, but for the check of the options.
+// Does what Runner::PlanCache says, but for the check of the options.
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
                                                 const PlanContext& context, const std::function<bool()>& keep_going);
 

@@ -112,7 +112,7 @@ void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_
 
 namespace {
 
-// As TransposeCsr and IndexEdges have it.
+// TransposeCsr and IndexEdges have the same limit.
 constexpr int64_t kIndexLimit = std::numeric_limits<int32_t>::max();
 
 }  // namespace

@@ -48,8 +48,8 @@ class HostBatch : public graphcache::Batch {
   BatchShape dynamic_shape() const override { return graphcache::AtLeastDynamic(least_padded()); }
   absl::StatusOr<const graphcache::StepInputs*> PadTo(const BatchShape& shape, int64_t step) final;
   absl::StatusOr<const graphcache::StepInputs*> PadDynamic(int64_t step) final;
-  // As it is padded now; valid as those are. The values of a batch are on the host, and a capturer brings it to the
-  // device; of a whole graph the rest is there.
+  // Returns the batch as it is padded now; it is valid as long as those are. The values of a batch are on the host, and
+  // a capturer brings it to the device; of a whole graph the rest is there.
   const graphcache::StepInputs* TakeInputs(int64_t step);
   // Graphs or nodes of the dataset that are predicted for; their labels [ids, targets], NaN where missing; and the rows
   // of a prediction that are theirs, empty for the first ones.

@@ -1,4 +1,4 @@
-// What batches hold of their edges, against the rows of the store.
+// Compares what batches hold of their edges with the rows of the store.
 #include "data/batching/row_gather.h"
 
 #include <gmock/gmock.h>

@@ -61,8 +61,8 @@ Files ManyEdges(int graphs, int edges, int64_t first) {
   return files;
 }
 
-// Rows of `graphs` times `edges`: one of each graph, from the last graph to the first, then the next of each. Those of
-// one graph stay in their order.
+// Rows of `graphs` times `edges`: one of each graph, from the last graph to the first, then the next of each. The rows
+// of one graph stay in their order.
 std::vector<size_t> OneOfEach(size_t graphs, size_t edges) {
   std::vector<size_t> rows;
   for (size_t edge = 0; edge < edges; ++edge) {

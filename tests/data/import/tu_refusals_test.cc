@@ -1,4 +1,4 @@
-// What of a TUDataset is refused, each in one line.
+// Each refusal of a TUDataset is one line.
 #include "data/import/importer.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ TEST(TuImport, IdsThatBeginAnewInEachGraphAreRefused) {
   constexpr char kAnew[] = "ids seem to begin anew in each graph";
   EXPECT_THAT(std::string(import("0,1\n1,0\n0,1\n1,0\n", "1\n1\n2\n2\n").message()), HasSubstr(kAnew)) << "from 0";
   EXPECT_THAT(std::string(import("2,3\n1,2\n", "1\n1\n1\n2\n2\n").message()), HasSubstr(kAnew)) << "no edge twice";
-  // What may well be meant as it stands.
+  // These may well be meant as they stand.
   EXPECT_TRUE(import("1,2\n2,1\n1,2\n4,5\n5,4\n", "1\n1\n1\n2\n2\n").ok()) << "ids go on";
   EXPECT_TRUE(import("1,2\n2,1\n2,3\n3,2\n", "1\n1\n1\n2\n2\n").ok()) << "a graph without edges, sorted";
   EXPECT_TRUE(import("2,1\n1,2\n1,2\n", "1\n1\n2\n").ok()) << "the other graph is one node";
@@ -248,7 +248,7 @@ TEST(TuImport, AStopInTheRestOfTheFileIsNoFaultOfIt) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
 }
 
-// Whether its format is looked for or named.
+// The refusal is the same where its format is looked for and where it is named.
 TEST(TuImport, AFolderThatCannotBeListedJustNowIsNotOneWithoutASet) {
   TempDir temp;
   WriteFiles(temp.path() / "source", SmallTu());
@@ -303,7 +303,7 @@ TEST(TuImport, BadArchives) {
       EXPECT_TRUE(GraphSet::Open(temp.path() / "store").ok()) << at;
     }
   }
-  // What lies outside of the import roots is not even listed.
+  // Files outside of the import roots are not even listed.
   const ImportLimits closed{.may_read = [](const fs::path&) { return absl::PermissionDeniedError("closed"); }};
   summary = ImportTu(temp.path() / "good.zip", temp.path() / "store", {}, closed);
   EXPECT_EQ(summary.status(), absl::PermissionDeniedError("good.zip: closed"));

@@ -229,7 +229,7 @@ TEST_P(RowCacheTest, AReadBringsRowsAlongThatBatchesUse) {
   }
 }
 
-// A page holds one row. What costs as much as a read is three pages, so that two more are read for a row that comes.
+// A page holds one row. Three pages cost as much as a read, so that two more are read for a row that comes.
 TEST_P(RowCacheTest, AReadGetsLongerForRowsThatBatchesUseSoon) {
   const auto cache = *RowCache::Create(*graph_->stored_features(), Budget(64));
   ASSERT_TRUE(cache->Start(graph_, {.kind = GetParam(), .depth = 4}, 3 * kPageBytes).ok());

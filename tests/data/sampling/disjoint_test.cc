@@ -36,7 +36,7 @@ SampledSubgraph SampleDisjoint(const GraphView& view, NeighborSamplingOptions op
   return out;
 }
 
-// What is in one seed's part: its nodes hop by hop, and its edges as nodes.
+// Returns one seed's part: its nodes hop by hop, and its edges as nodes.
 struct Part {
   std::vector<std::set<NodeId>> hops;
   std::multiset<std::pair<NodeId, NodeId>> edges;

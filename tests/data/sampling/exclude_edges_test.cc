@@ -71,7 +71,7 @@ TEST(ExcludeEdges, TakesOutBothDirectionsOfThePairsAndNothingElse) {
       EXPECT_EQ(s.nodes, whole.nodes);
       EXPECT_EQ(s.row_ends, whole.row_ends);
       EXPECT_EQ(s.edge_places.size(), places ? expected.size() : 0);
-      // What is gone already is not taken twice.
+      // An edge that is gone already is not taken twice.
       const SampledSubgraph once = s;
       ExcludeEdges({sources, targets}, s);
       EXPECT_EQ(EdgesOf(s), EdgesOf(once));

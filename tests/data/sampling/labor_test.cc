@@ -29,7 +29,7 @@ SampledSubgraph SampleBy(spec::SamplerKind sampler, const GraphView& view, std::
   return out;
 }
 
-// Of a node of degree d > K the mean is K and the variance d * K/d * (1 - K/d), since its draws are independent.
+// For a node of degree d > K the mean is K and the variance d * K/d * (1 - K/d), since its draws are independent.
 TEST(Labor, DrawsAsManyAsTheFanOutInTheMean) {
   constexpr int64_t kFanOut = 8;
   constexpr int kSamples = 400;

@@ -51,7 +51,7 @@ SampledSubgraph SampleBefore(const GraphView& view, const NeighborSamplingOption
   return out;
 }
 
-// What is drawn of each row, against the whole of its in-edges.
+// Compares what is drawn for each row with the whole of its in-edges.
 TEST(TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
   for (const spec::TemporalSampling strategy : {spec::TemporalSampling::kUniform, spec::TemporalSampling::kLast}) {
     for (const bool replace : {false, true}) {
@@ -139,7 +139,7 @@ TEST(TemporalSampling, ATimeAtTheEndsOfTheNumbers) {
   EXPECT_EQ(SampleBefore(graph.view(), options, seeds, {}).edges(), 6);
 }
 
-// Of 30 earlier edges 6 are drawn, each as likely, over 30,000 draws.
+// Six of 30 earlier edges are drawn, each as likely, over 30,000 draws.
 TEST(TemporalSampling, UniformIsUniformOverTheEarlierEdges) {
   constexpr int kEdges = 50, kEarlier = 30, kDrawn = 6, kRounds = 5'000;
   std::vector<TestEdge> edges;

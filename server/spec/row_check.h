@@ -14,13 +14,13 @@
 
 namespace permafrost::spec {
 
-class FieldCheck {
+class RowCheck {
  public:
-  // `job`: whose needs decide what means something; null: all does. Borrows both.
-  FieldCheck(FieldChecker& check, const TrainOptions* job) : check_(check), job_(job) {}
+  // `job` decides which fields mean something; null: all do. Borrows both.
+  RowCheck(FieldChecker& check, const TrainOptions* job) : check_(check), job_(job) {}
 
-  // Adds a violation for each field of `options` that has another value than `usual` where it means nothing, and else
-  // for each number out of its range. Fields are named after `prefix` ("model.").
+  // Adds a violation for each field that differs from `usual` though it means nothing, and for each other number out of
+  // its range. Fields are named after `prefix` ("model.").
   template <HasFields T>
   void Visit(const T& options, const T& usual, const std::string& prefix = "") {
     VisitFields(Options<T>(), [&](const Field& field, auto member, const auto&... /*names*/) {
