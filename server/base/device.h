@@ -24,8 +24,10 @@ inline constexpr EnumNames<DeviceKind, 4> kDeviceNames{
 
 // A device as it is asked for: "cpu", "cuda", or "cuda:1", the second card. `index` is 0 for all other kinds.
 struct DeviceChoice {
-  DeviceKind kind = DeviceKind::kAuto;
-  int index = 0;
+  // A kind alone names its first card.
+  constexpr DeviceChoice(DeviceKind of_kind = DeviceKind::kAuto, int of_index = 0) : kind(of_kind), index(of_index) {}
+  DeviceKind kind;
+  int index;
   bool operator==(const DeviceChoice&) const = default;
 };
 inline constexpr int kMaxDeviceIndex = 63;
@@ -41,7 +43,7 @@ inline std::optional<DeviceChoice> ParseDevice(std::string_view text) {
   const size_t colon = text.find(':');
   const auto kind = kDeviceNames.Parse(text.substr(0, colon));
   if (!kind) return std::nullopt;
-  DeviceChoice choice{.kind = *kind};
+  DeviceChoice choice(*kind);
   if (colon == std::string_view::npos) return choice;
   const std::string_view digits = text.substr(colon + 1);
   if (*kind != DeviceKind::kCuda || digits.empty() || digits.find_first_not_of("0123456789") != digits.npos ||

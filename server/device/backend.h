@@ -113,7 +113,7 @@ struct BackendOptions {
 // environment that the device would refuse later.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& choice, const BackendOptions& options = {});
 inline absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, const BackendOptions& options = {}) {
-  return OpenBackend(DeviceChoice{.kind = kind}, options);
+  return OpenBackend(DeviceChoice(kind), options);
 }
 
 // Threads of the math library on the calling thread, whatever the device: every backend has work on the host. 0:

@@ -134,7 +134,7 @@ double CountLabels(const char* op, const Tensor& labels, const T* weights, int64
   int64_t present = 0;
   double weight = 0;
   for (int64_t i = 0; i < labels.numel(); ++i) {
-    if (label[i] != label[i]) continue;
+    if (std::isnan(label[i])) continue;
     TORCH_CHECK(classes == 0 || (label[i] >= T(0) && label[i] < static_cast<T>(classes)), op, ": label ", label[i],
                 " is none of the classes 0..", classes - 1);
     ++present;

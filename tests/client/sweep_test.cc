@@ -84,6 +84,7 @@ TEST(SweepPlan, NegativesAreThoseOfTheModel) {
   walks.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_NODE2VEC);
   const auto plan = [](const std::vector<std::string>& vary, const v1::JobSpec& base) {
     std::vector<SweepAxis> axes;
+    axes.reserve(vary.size());
     for (const std::string& text : vary) axes.push_back(*ParseAxis(text, base));
     return PlanSweep(base, axes, /*side_by_side=*/false, 10);
   };

@@ -62,9 +62,9 @@ TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
 TEST(ParseOptions, OfDevices) {
   EXPECT_EQ(Parsed({"--mps-driver-threshold", "0"}).mps_driver_threshold, 0);
   EXPECT_EQ(Parsed({}, {{"PERMAFROST_MPS_DRIVER_THRESHOLD", "1.5"}}).mps_driver_threshold, 1.5);
-  EXPECT_EQ(Parsed({"--self-test-device", "mps"}).self_test_device, DeviceChoice{.kind = DeviceKind::kMps});
-  EXPECT_EQ(Parsed({"--device", "cuda:1"}).device, (DeviceChoice{.kind = DeviceKind::kCuda, .index = 1}));
-  EXPECT_EQ(Parsed({"--device", "cuda"}).device, DeviceChoice{.kind = DeviceKind::kCuda});
+  EXPECT_EQ(Parsed({"--self-test-device", "mps"}).self_test_device, DeviceChoice(DeviceKind::kMps));
+  EXPECT_EQ(Parsed({"--device", "cuda:1"}).device, DeviceChoice(DeviceKind::kCuda, 1));
+  EXPECT_EQ(Parsed({"--device", "cuda"}).device, DeviceChoice(DeviceKind::kCuda));
   EXPECT_EQ(Parsed({"--self-test-device", "off"}).self_test_device, std::nullopt);
   const struct {
     const char* flag;

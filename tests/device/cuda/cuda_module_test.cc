@@ -25,7 +25,7 @@ TEST(CudaModuleTest, ALibraryThatIsNoModuleIsRefused) {
 }
 
 TEST(CudaModuleTest, ADeviceThatIsAbsentSaysWhatIsMissing) {
-  const auto opened = OpenBackend(DeviceChoice{.kind = DeviceKind::kCuda, .index = 63});
+  const auto opened = OpenBackend(DeviceChoice(DeviceKind::kCuda, 63));
   ASSERT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);
   const std::string message(opened.status().message());
   EXPECT_THAT(message, HasSubstr("device: cuda:63 is not present here: "));
