@@ -16,7 +16,7 @@
 namespace permafrost::client {
 namespace {
 
-using DatasetPlan = v1::PlanDatasetResponse;
+using ReadPlan = v1::PlanDatasetResponse;
 using Reading = v1::PlannedReading;
 
 std::string CaseText(Reading::Case what) {
@@ -46,7 +46,7 @@ std::string DiskText(const v1::DiskRates& disk) {
   return text;
 }
 
-std::vector<Cell> ReadingCells(const Reading& reading, const DatasetPlan& plan) {
+std::vector<Cell> ReadingCells(const Reading& reading, const ReadPlan& plan) {
   return {{CaseText(reading.what())},
           {BytesText(reading.memory_bytes())},
           {BytesText(reading.row_bytes())},
@@ -62,7 +62,7 @@ std::vector<Cell> ReadingCells(const Reading& reading, const DatasetPlan& plan) 
 
 }  // namespace
 
-std::string RenderDatasetPlan(const DatasetPlan& plan, const std::string& dataset, const RenderStyle& style) {
+std::string RenderDatasetPlan(const ReadPlan& plan, const std::string& dataset, const RenderStyle& style) {
   std::vector<Field> fields{{"plan", absl::StrCat("an epoch of ", CountText(plan.num_batches()), " batches over ",
                                                   CountText(plan.num_train_nodes()), " of ",
                                                   CountText(plan.num_nodes()), " nodes of ", dataset)}};

@@ -236,14 +236,14 @@ void TallyLadder(const spec::PolicyOptions& options, const PlannedSchedule& sche
 }
 
 // Returns what the cache would know of the schedule.
-ShapePlan PlanOf(const PlannedSchedule& schedule) {
-  ShapePlan plan{.train_ceiling = schedule.ceiling,
-                 .train_shapes = 0,
-                 .known_train_shapes = std::ssize(schedule.train),
-                 .train_rungs = schedule.rungs,
-                 .eval_rungs = schedule.eval_rungs,
-                 .train_schedule = CountsOf(schedule),
-                 .eval_schedule = schedule.eval_schedule};
+ShapeSchedule PlanOf(const PlannedSchedule& schedule) {
+  ShapeSchedule plan{.train_ceiling = schedule.ceiling,
+                     .train_shapes = 0,
+                     .known_train_shapes = std::ssize(schedule.train),
+                     .train_rungs = schedule.rungs,
+                     .eval_rungs = schedule.eval_rungs,
+                     .train_schedule = CountsOf(schedule),
+                     .eval_schedule = schedule.eval_schedule};
   return plan;
 }
 

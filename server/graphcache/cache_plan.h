@@ -9,7 +9,7 @@
 
 #include "base/step.h"
 #include "graphcache/planned_set.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "spec/policy.h"
 
 namespace permafrost::graphcache {
@@ -40,7 +40,7 @@ struct PlannedSchedule {
   bool cut = false;
   BatchShape ceiling;  // holds every training batch
   std::vector<BatchShape> eval_rungs;
-  std::vector<ShapeCount> eval_schedule;  // as ShapePlan's
+  std::vector<ShapeCount> eval_schedule;  // as ShapeSchedule's
   // Distinct shapes of evaluation batches; and of those of the validation split, which is evaluated first.
   int64_t eval_shapes = 0, valid_shapes = 0;
 };

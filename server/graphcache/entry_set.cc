@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 
 namespace permafrost::graphcache {
 namespace {

@@ -21,7 +21,7 @@
 #include "graphcache/entry_set.h"
 #include "graphcache/executable.h"
 #include "graphcache/planned_set.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "graphcache/snapshot.h"
 
 namespace permafrost::graphcache {
@@ -33,7 +33,7 @@ struct GraphCacheSetup {
   // by size, any of them may.
   std::array<bool, 2> has_partial = {true, true};
   GraphSizes sizes;  // for the freeze point, also after a policy command
-  ShapePlan plan;
+  ShapeSchedule plan;
   bool of_seeds = false;            // graphs of its shapes are the seed nodes of a batch
   std::function<absl::Time()> now;  // for show
   // Since any moment, by a clock that nobody sets.

@@ -72,7 +72,7 @@ void GraphCache::AnnounceCut() const {
 }
 
 bool GraphCache::IsRung(const EntryInfo& info) const {
-  const ShapePlan& plan = setup_.plan;
+  const ShapeSchedule& plan = setup_.plan;
   const std::vector<BatchShape>& rungs = info.mode == Mode::kTrain ? plan.train_rungs : plan.eval_rungs;
   // Above the planned ones there are more.
   if (plan.train_rungs.empty() || rungs.empty() || !rungs.back().Holds(info.shape)) return true;

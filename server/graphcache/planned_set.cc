@@ -41,7 +41,7 @@ namespace {
 
 // Returns what a freeze seals exact shapes with. For a dynamic mode this is everything that is planned: its one
 // executable is captured whatever a miss would mean.
-std::vector<BatchShape> Sealing(const spec::PolicyOptions& options, const ShapePlan& plan, Mode mode, Form form) {
+std::vector<BatchShape> Sealing(const spec::PolicyOptions& options, const ShapeSchedule& plan, Mode mode, Form form) {
   std::vector<BatchShape> shapes;
   // Batches that come at rungs keep them. Others are padded to what is sealed with, but where a miss is captured and
   // dropped or runs eager: that is #10689's cache, which holds the shapes that came and no other.
@@ -60,7 +60,8 @@ std::vector<BatchShape> Sealing(const spec::PolicyOptions& options, const ShapeP
   return shapes;
 }
 
-PlannedMode Wanted(const spec::PolicyOptions& options, const ShapePlan& plan, Mode mode, Form form, int64_t freeze_at) {
+PlannedMode Wanted(const spec::PolicyOptions& options, const ShapeSchedule& plan, Mode mode, Form form,
+                   int64_t freeze_at) {
   PlannedMode planned{.form = form, .shapes = Sealing(options, plan, mode, form)};
   if (form == Form::kLadder) {
     planned.shapes = LadderOf(plan, mode, RungsOf(options));
@@ -76,7 +77,7 @@ PlannedMode Wanted(const spec::PolicyOptions& options, const ShapePlan& plan, Mo
 }
 
 // At most so many of what is planned.
-std::vector<BatchShape> Fewer(const ShapePlan& plan, Mode mode, int64_t most) {
+std::vector<BatchShape> Fewer(const ShapeSchedule& plan, Mode mode, int64_t most) {
   std::vector<BatchShape> rungs = LadderOf(plan, mode, most);
   if (std::ssize(rungs) <= most) return rungs;
   // The plan does not say how many batches each has.
@@ -85,7 +86,7 @@ std::vector<BatchShape> Fewer(const ShapePlan& plan, Mode mode, int64_t most) {
   return Ladder(counts, most);
 }
 
-void Cut(const ShapePlan& plan, Mode mode, PlannedMode& planned) {
+void Cut(const ShapeSchedule& plan, Mode mode, PlannedMode& planned) {
   if (planned.form == Form::kDynamic || std::ssize(planned.shapes) <= planned.most) return;
   if (planned.most == 0) {
     planned.shapes.clear();
@@ -105,7 +106,7 @@ int64_t LimitOf(const spec::PolicyOptions& options) {
   return options.max_executables > 0 ? options.max_executables : std::numeric_limits<int64_t>::max();
 }
 
-PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapePlan& plan, std::array<Form, 2> forms,
+PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, std::array<Form, 2> forms,
                            int64_t freeze_at) {
   PlannedSet set;
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
@@ -128,7 +129,8 @@ int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes) {
   return std::min(LimitOf(options), shapes);
 }
 
-int64_t MostExecutables(const spec::PolicyOptions& options, const ShapePlan& plan, bool dynamic, int64_t freeze_at) {
+int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, bool dynamic,
+                        int64_t freeze_at) {
   const auto of = [](const auto& list, int64_t most) { return std::min<int64_t>(std::ssize(list), most); };
   if (KeepsNothing(options.policy)) return MostExecutables(options, 1);
   const int64_t limit = LimitOf(options);

@@ -9,7 +9,7 @@
 
 #include "base/enum_names.h"
 #include "base/step.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "spec/policy.h"
 
 namespace permafrost::graphcache {
@@ -47,7 +47,7 @@ inline constexpr int64_t kMaxScheduleFreezeAt = 128;
 //   eff_2d = sqrt(B) * std(nodes) * sqrt(B) * std(edges) * 2 * pi,  freeze_at = max(5, int(sqrt(eff_2d)))
 // with B = batch_size (graphs). Without graphs, or where a standard deviation is 0 or not finite, the formula has no
 // answer: then `planned_shapes`, at most kMaxScheduleFreezeAt; where that is 0 too, there is no freeze point.
-// planned_shapes: distinct training shapes that the schedule is known to have (ShapePlan::known_train_shapes).
+// planned_shapes: distinct training shapes that the schedule is known to have (ShapeSchedule::known_train_shapes).
 FreezePoint FindFreezePoint(int64_t explicit_freeze_at, int64_t batch_size, const GraphSizes& sizes,
                             int64_t planned_shapes);
 
@@ -77,7 +77,7 @@ using PlannedSet = std::array<PlannedMode, 2>;  // by Mode
 // of which nothing is planned. freeze_at: of exact shapes (FindFreezePoint).
 // Where both modes together want more than the limit, evaluation has half of it, or what it wants, or what training
 // leaves; training has the rest. A limit of 1 is training's.
-PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapePlan& plan, std::array<Form, 2> forms,
+PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, std::array<Form, 2> forms,
                            int64_t freeze_at);
 
 // The limit of `options`; none is larger than all that can be.
@@ -85,7 +85,7 @@ int64_t LimitOf(const spec::PolicyOptions& options);
 
 // Foresees, as far as the plan tells, the most executables that both modes hold at once. `dynamic`: one executable may
 // serve every shape of a mode. `freeze_at`: of FindFreezePoint, for exact shapes.
-int64_t MostExecutables(const spec::PolicyOptions& options, const ShapePlan& plan, bool dynamic, int64_t freeze_at);
+int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, bool dynamic, int64_t freeze_at);
 // The same without a plan: of a job whose batches are padded to `shapes` shapes, those of both modes.
 int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes);
 

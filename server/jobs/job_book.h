@@ -199,8 +199,8 @@ class JobBook {
 
   // job_book_recovery.cc
   // `last_sequence`: as JobStore::LastSequence.
-  absl::Status SetStraysAside(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence,
-                              bool quarantine_unknown);
+  absl::Status QuarantineUnknownDirectories(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence,
+                                            bool quarantine_unknown);
   absl::Status RecoverJob(const JobId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RecoverRunning(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -56,17 +56,17 @@ absl::Status JobBook::Recover(bool quarantine_unknown) {
   // A deletion of the last job may have been cut short before its directory was moved: a store that once held jobs is
   // no sign of a foreign one.
   PF_ASSIGN_OR_RETURN(const int64_t last_sequence, store_->LastSequence());
-  PF_RETURN_IF_ERROR(
-      SetStraysAside([&](const JobId& id) { return on_record.contains(id); }, last_sequence, quarantine_unknown));
+  PF_RETURN_IF_ERROR(QuarantineUnknownDirectories([&](const JobId& id) { return on_record.contains(id); },
+                                                  last_sequence, quarantine_unknown));
   for (const auto& [state, name] : kJobStateNames.rows) CountJob(state, 0);
   for (const JobId& id : unfinished) PF_RETURN_IF_ERROR(RecoverJob(id));
   metrics_.SetUnreadable(unreadable_);
   return absl::OkStatus();
 }
 
-absl::Status JobBook::SetStraysAside(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence,
-                                     bool quarantine_unknown) {
-  PF_ASSIGN_OR_RETURN(const JobFiles::Strays strays, files_.FindStrays(on_record, last_sequence));
+absl::Status JobBook::QuarantineUnknownDirectories(const std::function<bool(const JobId&)>& on_record,
+                                                   int64_t last_sequence, bool quarantine_unknown) {
+  PF_ASSIGN_OR_RETURN(const JobFiles::Strays strays, files_.FindUnknownDirectories(on_record, last_sequence));
   if (last_sequence == 0 && !strays.with_work.empty() && !quarantine_unknown) {
     return absl::FailedPreconditionError(absl::StrCat(
         "permafrost.db never held a job, but ", files_.directory().string(), " holds checkpoints or artifacts of ",

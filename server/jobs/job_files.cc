@@ -92,8 +92,8 @@ absl::Status JobFiles::Discard(const JobId& id, int64_t sequence) const {
   return SyncDirectory(directory_);
 }
 
-absl::StatusOr<JobFiles::Strays> JobFiles::FindStrays(const std::function<bool(const JobId&)>& on_record,
-                                                      int64_t last_sequence) const {
+absl::StatusOr<JobFiles::Strays> JobFiles::FindUnknownDirectories(const std::function<bool(const JobId&)>& on_record,
+                                                                  int64_t last_sequence) const {
   Strays strays;
   PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(directory_));
   for (const std::string& name : names.value_or(std::vector<std::string>())) {

@@ -34,9 +34,9 @@ class JobFiles {
 
   // An empty directory for a new job. One that is there already, of no job on record, is quarantined.
   absl::Status Make(const JobId& id) const;
-  // Notes in a job's directory, on disk, that the row of this sequence is about to be deleted, so that FindStrays knows
-  // its files as deleted ones should the process die before Discard. If the note cannot be made, they are unknown files
-  // then.
+  // Notes in a job's directory, on disk, that the row of this sequence is about to be deleted, so that
+  // FindUnknownDirectories knows its files as deleted ones should the process die before Discard. If the note cannot be
+  // made, they are unknown files then.
   void MarkDeleted(const JobId& id, int64_t sequence) const;
   // The row stays. No error where nothing was noted.
   void UnmarkDeleted(const JobId& id) const;
@@ -54,7 +54,8 @@ class JobFiles {
   };
   // last_sequence: the largest that the store ever gave. A directory that MarkDeleted noted one in which is not beyond
   // it is of a job that the store once held, and holds no more: its row was deleted.
-  absl::StatusOr<Strays> FindStrays(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence) const;
+  absl::StatusOr<Strays> FindUnknownDirectories(const std::function<bool(const JobId&)>& on_record,
+                                                int64_t last_sequence) const;
   // Removes what was discarded, as far as that can be done now (a warning tells of the rest), and renames each unknown
   // entry to `.quarantine-NAME-TIME`: nothing proves that it is worth nothing. Empty directories, which hold nothing to
   // lose, are removed. Returns where the quarantined ones lie.

@@ -71,13 +71,13 @@ class CacheFixture : public testing::Test {
   spec::Shapes auto_shapes_ = spec::Shapes::kExact;  // what Make takes kAuto for
   bool of_seeds_ = false;
   GraphSizes sizes_{.graphs = 100, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
-  ShapePlan plan_{.train_ceiling = Padded(90),
-                  .train_shapes = 40,
-                  .known_train_shapes = 40,
-                  .train_rungs = {},
-                  .eval_rungs = {Padded(20), Padded(40)},
-                  .train_schedule = {},
-                  .eval_schedule = {}};
+  ShapeSchedule plan_{.train_ceiling = Padded(90),
+                      .train_shapes = 40,
+                      .known_train_shapes = 40,
+                      .train_rungs = {},
+                      .eval_rungs = {Padded(20), Padded(40)},
+                      .train_schedule = {},
+                      .eval_schedule = {}};
   std::vector<std::string> warnings_, infos_, errors_;
   int64_t sequence_ = 0;
   std::unique_ptr<GraphCache> cache_;

@@ -6,7 +6,7 @@ namespace permafrost::graphcache {
 namespace {
 
 TEST(MostExecutables, FollowFromThePolicy) {
-  ShapePlan plan{.train_ceiling = {99, 99, 9}, .known_train_shapes = 300};
+  ShapeSchedule plan{.train_ceiling = {99, 99, 9}, .known_train_shapes = 300};
   for (int64_t n = 1; n <= 300; ++n) plan.train_schedule.push_back({{n, n, 1}, 1});
   for (int64_t n = 1; n <= 50; ++n) plan.eval_schedule.push_back({{n, n, 1}, 1});
   for (int64_t n = 1; n <= 32; ++n) plan.eval_rungs.push_back({n, n, 1});

@@ -6,8 +6,8 @@ namespace permafrost::graphcache {
 namespace {
 
 // Twenty training shapes and five of evaluation.
-ShapePlan Plan() {
-  ShapePlan plan{.train_ceiling = {20, 20, 5}, .train_shapes = 20, .known_train_shapes = 20};
+ShapeSchedule Plan() {
+  ShapeSchedule plan{.train_ceiling = {20, 20, 5}, .train_shapes = 20, .known_train_shapes = 20};
   for (int64_t n = 1; n <= 20; ++n) plan.train_schedule.push_back({{n, n, 5}, 1});
   for (int64_t n = 1; n <= 5; ++n) plan.eval_schedule.push_back({{n, n, 5}, 1});
   for (const ShapeCount& s : plan.eval_schedule) plan.eval_rungs.push_back(s.shape);
@@ -49,7 +49,7 @@ TEST(PlanExecutables, KeepsWithinTheLimit) {
 }
 
 TEST(PlanExecutables, OfExactShapesTheCeilingIsTheFirstToBeSealedWith) {
-  ShapePlan plan = Plan();
+  ShapeSchedule plan = Plan();
   plan.train_rungs = {{5, 5, 5}, {9, 9, 5}, {12, 12, 5}, {20, 20, 5}};
   plan.train_schedule = {{{5, 5, 5}, 1}, {{9, 9, 5}, 1}, {{12, 12, 5}, 40}, {{20, 20, 5}, 0}};
   const std::vector<BatchShape> all = PlanExecutables({}, plan, {Form::kExact, Form::kExact}, 1)[0].shapes;

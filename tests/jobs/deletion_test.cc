@@ -156,7 +156,7 @@ TEST_F(DeletionTest, WhatItLeftAndCannotBeRemovedIsPassedOver) {
   const JobFiles files(Jobs());
   const fs::path left = files.Discarded(JobId("job-a"), 7);
   fs::create_directories(left / "checkpoints/9");
-  const auto strays = files.FindStrays([](const JobId&) { return false; }, 0);
+  const auto strays = files.FindUnknownDirectories([](const JobId&) { return false; }, 0);
   ASSERT_TRUE(strays.ok()) << strays.status();
   ASSERT_THAT(strays->discarded, SizeIs(1));
   {

@@ -16,7 +16,7 @@
 #include "tiny_graph.h"
 #include "tiny_graphs.h"
 #include "train/loop/step_engine.h"
-#include "train/planning/job_plan.h"
+#include "train/planning/job_schedule.h"
 #include "train/tasks/graph_model_for.h"
 #include "train/tasks/node_model_for.h"
 
@@ -71,7 +71,7 @@ absl::Status Judge(const spec::TrainOptions& options, const MemoryLimits& limits
   if (!model.ok()) return model.status();
   const int64_t graphs = options.batch_size;
   const BatchShape largest{25 * graphs, 50 * graphs, graphs};
-  const graphcache::ShapePlan plan{
+  const graphcache::ShapeSchedule plan{
       .train_ceiling = largest, .known_train_shapes = 5000, .train_schedule = {{largest, 1}}};
   Violations violations;
   CheckFits(MemoryOf(options, *model, Set(), plan, limits), limits, "its batches", "spec.", violations);

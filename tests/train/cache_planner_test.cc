@@ -12,7 +12,6 @@
 namespace permafrost::train {
 namespace {
 
-using graphcache::CachePlan;
 using graphcache::PlanRow;
 using spec::OnMiss;
 using spec::Policy;

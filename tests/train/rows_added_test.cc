@@ -11,7 +11,7 @@
 #include "data/import/import.h"
 #include "data/source/zip_member.h"
 #include "data/store/graph_set.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "temp_dir.h"
 #include "train/planning/batch_schedule.h"
 
@@ -43,7 +43,7 @@ double RowsAdded(const std::vector<data::GraphSize>& sizes, BatchingKind kind, i
       shapes.Add(data::Batcher::LeastPadded(shape));
     }
   }
-  graphcache::ShapePlan plan;
+  graphcache::ShapeSchedule plan;
   plan.train_schedule = graphcache::MergeNeighbours(shapes.Counts());
   const std::vector<BatchShape> ladder = LadderOf(plan, Mode::kTrain, rungs);
   int64_t padded = 0;

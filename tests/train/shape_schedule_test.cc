@@ -20,7 +20,8 @@ class ShapeScheduleTest : public testing::Test {
 };
 
 TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
-  const graphcache::ShapePlan plan = *PlanShapes(batcher_->extents(), {.epochs = 5, .batch_size = 9, .seed = 3}, {});
+  const graphcache::ShapeSchedule plan =
+      *PlanShapes(batcher_->extents(), {.epochs = 5, .batch_size = 9, .seed = 3}, {});
   const data::EpochOrder epochs(batcher_->split(data::Split::kTrain), {.batch_size = 9, .seed = 3});
   std::set<BatchShape> shapes;
   BatchShape ceiling;
@@ -57,10 +58,10 @@ TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
   ScheduleOptions few_batches = walked, few_graphs = walked;
   few_batches.limits.batches = 200 * 9 - 1;
   few_graphs.limits.graphs = 200 * 80 - 1;
-  const graphcache::ShapePlan exact = *PlanShapes(batcher_->extents(), walked, {});
+  const graphcache::ShapeSchedule exact = *PlanShapes(batcher_->extents(), walked, {});
   EXPECT_GT(exact.train_shapes, 0);
   for (const ScheduleOptions& options : {few_batches, few_graphs}) {
-    const graphcache::ShapePlan proven = *PlanShapes(batcher_->extents(), options, {});
+    const graphcache::ShapeSchedule proven = *PlanShapes(batcher_->extents(), options, {});
     EXPECT_EQ(proven.train_shapes, 0);
     EXPECT_TRUE(proven.train_ceiling.Holds(exact.train_ceiling));
     EXPECT_GT(proven.train_ceiling.nodes, exact.train_ceiling.nodes);
@@ -80,7 +81,7 @@ TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
 // A few batches of very many graphs cost as much as many batches of few.
 TEST_F(ShapeScheduleTest, TheWalkIsBoundedByGraphsWhateverTheBatchSize) {
   const ScheduleOptions options{.epochs = 1'000'000, .batch_size = 65'536, .seed = 3, .limits = {.graphs = 80 * 7}};
-  const graphcache::ShapePlan plan = *PlanShapes(batcher_->extents(), options, {});
+  const graphcache::ShapeSchedule plan = *PlanShapes(batcher_->extents(), options, {});
   EXPECT_EQ(plan.train_shapes, 0);
   EXPECT_EQ(plan.known_train_shapes, 1) << "the whole split in each batch";
   EXPECT_EQ(plan.train_ceiling.graphs, 80 + 1);
@@ -88,7 +89,7 @@ TEST_F(ShapeScheduleTest, TheWalkIsBoundedByGraphsWhateverTheBatchSize) {
 
 TEST_F(ShapeScheduleTest, ABudgetBoundsEvaluationToo) {
   const spec::BatchingOptions budget{.kind = spec::BatchingKind::kBudget, .max_nodes = 30, .max_edges = 60};
-  const graphcache::ShapePlan plan = *PlanShapes(
+  const graphcache::ShapeSchedule plan = *PlanShapes(
       batcher_->extents(), {.epochs = 2, .batch_size = spec::kMaxBatchSize, .seed = 3, .batching = budget}, {});
   // One row more than the batch has.
   for (const graphcache::ShapeCount& s : plan.eval_schedule) {

@@ -25,7 +25,7 @@ class WrappedTask : public Task {
                                                           const std::function<bool()>& keep_going) override {
     return task_->EvaluateWhole(split, keep_predictions, keep_going);
   }
-  const graphcache::ShapePlan& plan() const override { return task_->plan(); }
+  const graphcache::ShapeSchedule& plan() const override { return task_->plan(); }
   graphcache::GraphSizes sizes() const override { return task_->sizes(); }
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override {
     return task_->Schedules(keep_going);

@@ -51,12 +51,12 @@ absl::StatusOr<v1::SampleDatasetResponse> DrawSample(const data::Catalog& catalo
 }
 
 absl::StatusOr<v1::PlanDatasetResponse> MakePlan(const data::Catalog& catalog, const DatasetId& id,
-                                                 const data::DatasetPlanQuery& query,
+                                                 const data::ReadPlanQuery& query,
                                                  const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Graph> graph, OpenGraph(catalog, id, "plans are made"));
-  const absl::StatusOr<data::DatasetPlan> plan = data::PlanDataset(*graph, query, keep_going);
-  if (!plan.ok()) return DatasetPlanErrorToWire(id, plan.status());
-  return DatasetPlanToWire(*plan);
+  const absl::StatusOr<data::ReadPlan> plan = data::PlanDataset(*graph, query, keep_going);
+  if (!plan.ok()) return ReadPlanErrorToWire(id, plan.status());
+  return ReadPlanToWire(*plan);
 }
 
 absl::Status NoUploads() { return absl::UnimplementedError("this server takes no uploads"); }
@@ -171,9 +171,9 @@ ServerUnaryReactor* DatasetService::PlanDataset(CallbackServerContext* context, 
   Violations violations;
   absl::StatusOr<DatasetId> id = ParseDatasetName("name", request->name());
   violations.AddMissing(id.status());
-  absl::StatusOr<data::DatasetPlanQuery> query = DatasetPlanQueryFromWire(*request);
+  absl::StatusOr<data::ReadPlanQuery> query = ReadPlanQueryFromWire(*request);
   violations.AddMissing(query.status());
-  if (query.ok()) violations.AddMissing(DatasetPlanErrorToWire({}, data::CheckPlanQuery(*query)));
+  if (query.ok()) violations.AddMissing(ReadPlanErrorToWire({}, data::CheckReadPlanQuery(*query)));
   if (!violations.empty()) return Reply(context, violations.ToStatus());
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());

@@ -117,7 +117,7 @@ v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer) {
 
 namespace {
 
-using PlanCases = WireEnum<v1::PlannedReading::Case, data::kPlanCaseNames>;
+using ReadPlanCases = WireEnum<v1::PlannedReading::Case, data::kReadPlanCaseNames>;
 
 v1::DiskRates RatesToWire(const DiskRates& rates) {
   v1::DiskRates wire;
@@ -131,7 +131,7 @@ v1::DiskRates RatesToWire(const DiskRates& rates) {
 
 v1::PlannedReading ReadingToWire(const data::PlannedReading& reading) {
   v1::PlannedReading wire;
-  wire.set_what(PlanCases::ToWire(reading.what));
+  wire.set_what(ReadPlanCases::ToWire(reading.what));
   wire.set_memory_bytes(static_cast<int64_t>(reading.memory_bytes));
   wire.set_row_bytes(static_cast<int64_t>(reading.row_bytes));
   wire.set_pages_per_row(reading.pages_per_row);
@@ -149,9 +149,9 @@ v1::PlannedReading ReadingToWire(const data::PlannedReading& reading) {
 
 }  // namespace
 
-absl::StatusOr<data::DatasetPlanQuery> DatasetPlanQueryFromWire(const v1::PlanDatasetRequest& wire) {
+absl::StatusOr<data::ReadPlanQuery> ReadPlanQueryFromWire(const v1::PlanDatasetRequest& wire) {
   Violations violations;
-  data::DatasetPlanQuery query;
+  data::ReadPlanQuery query;
   // Below zero stays outside every range.
   query.memory_bytes = static_cast<uint64_t>(wire.memory_bytes());
   if (wire.batch_size() != 0) query.batch_size = wire.batch_size();
@@ -171,7 +171,7 @@ absl::StatusOr<data::DatasetPlanQuery> DatasetPlanQueryFromWire(const v1::PlanDa
   return query;
 }
 
-absl::Status DatasetPlanErrorToWire(const DatasetId& id, const absl::Status& status) {
+absl::Status ReadPlanErrorToWire(const DatasetId& id, const absl::Status& status) {
   Violations violations;
   for (const FieldViolation& v : GetViolations(status)) {
     const bool of_sampling = v.field == "fan_outs" || v.field == "weighted" || v.field == "replace" ||
@@ -184,7 +184,7 @@ absl::Status DatasetPlanErrorToWire(const DatasetId& id, const absl::Status& sta
                     GetReason(status).reason, {{"dataset", id.value()}});
 }
 
-v1::PlanDatasetResponse DatasetPlanToWire(const data::DatasetPlan& plan) {
+v1::PlanDatasetResponse ReadPlanToWire(const data::ReadPlan& plan) {
   v1::PlanDatasetResponse wire;
   wire.set_num_nodes(static_cast<int64_t>(plan.nodes));
   wire.set_num_train_nodes(static_cast<int64_t>(plan.training_nodes));

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/id.h"
-#include "data/rows/dataset_plan.h"
+#include "data/rows/read_plan.h"
 #include "data/sampling/sample_query.h"
 #include "permafrost/v1/dataset.pb.h"
 
@@ -22,11 +22,11 @@ v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer);
 
 // Defaults are filled in; ranges are the domain's to check. Errors: InvalidArgument with violations for what it cannot
 // hold.
-absl::StatusOr<data::DatasetPlanQuery> DatasetPlanQueryFromWire(const v1::PlanDatasetRequest& wire);
+absl::StatusOr<data::ReadPlanQuery> ReadPlanQueryFromWire(const v1::PlanDatasetRequest& wire);
 
 // An error of data::PlanDataset: its fields named as on the wire, or with the dataset where it is of that.
-absl::Status DatasetPlanErrorToWire(const DatasetId& id, const absl::Status& status);
+absl::Status ReadPlanErrorToWire(const DatasetId& id, const absl::Status& status);
 
-v1::PlanDatasetResponse DatasetPlanToWire(const data::DatasetPlan& plan);
+v1::PlanDatasetResponse ReadPlanToWire(const data::ReadPlan& plan);
 
 }  // namespace permafrost::api

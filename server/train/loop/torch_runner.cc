@@ -22,7 +22,7 @@
 #include "train/loop/trainer.h"
 #include "train/planning/cache_planner.h"
 #include "train/planning/census.h"
-#include "train/planning/plan_store.h"
+#include "train/planning/schedule_store.h"
 #include "train/tasks/node_rows.h"
 
 namespace permafrost::train {
@@ -206,7 +206,7 @@ class TorchRunner final : public Runner {
   const std::optional<uint64_t> device_memory_;  // asked once, as jobs are judged on any thread
   const int threads_;
   const std::string torch_version_;
-  std::optional<PlanStore> plans_;
+  std::optional<ScheduleStore> plans_;
   const DiskReserve reserve_;
   data::RowCaches row_caches_;
   mutable absl::Mutex mu_;

@@ -209,7 +209,7 @@ bool Trainer::IsTrained() const {
          (options_.patience > 0 && state_.best_epoch > 0 && done - state_.best_epoch >= options_.patience);
 }
 
-void Trainer::TellOptimizer(int64_t batches) {
+void Trainer::SetLearningRate(int64_t batches) {
   spec::OptimizerOptions options = options_.optimizer;
   const int64_t group = options.accumulate_steps, updates = (batches + group - 1) / group;
   const int64_t batch = state_.position.batch;
@@ -242,7 +242,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     const absl::Duration begin = Worked();
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
     progress_.phase_seconds.batch += Seconds(Worked() - begin);
-    TellOptimizer(batches);
+    SetLearningRate(batches);
     PF_RETURN_IF_ERROR(TakeStep(*host));
     ++state_.step;
     ++state_.position.batch;

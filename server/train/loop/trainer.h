@@ -61,7 +61,7 @@ class Trainer {
   absl::Status Begin();
   // Tells the optimizer the place of the next step in the job: its learning rate, and whether it ends a group of
   // batches.
-  void TellOptimizer(int64_t batches);
+  void SetLearningRate(int64_t batches);
   void TakePlateau(double value);
   absl::Status RestoreCache(const Checkpoint& checkpoint);
   // Takes weights, moments and sums, and the best weights so far, from the checkpoint of this step.

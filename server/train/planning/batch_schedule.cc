@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "data/sampling/epoch_order.h"
 #include "graphcache/executable.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 
 namespace permafrost::train {
 namespace {
@@ -159,7 +159,7 @@ absl::StatusOr<BatchShape> ProvenBound(const data::GraphExtents& graphs, std::sp
 }
 
 absl::Status PlanTraining(const data::GraphExtents& graphs, const ScheduleOptions& options, const std::stop_token& stop,
-                          graphcache::ShapePlan& plan) {
+                          graphcache::ShapeSchedule& plan) {
   const auto split = graphs.split(data::Split::kTrain);
   const data::EpochOrder epochs =
       TrainingOrder(graphs, {.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching});
@@ -189,9 +189,9 @@ absl::Status PlanTraining(const data::GraphExtents& graphs, const ScheduleOption
 
 }  // namespace
 
-absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::GraphExtents& graphs, const ScheduleOptions& options,
-                                                 const std::stop_token& stop) {
-  graphcache::ShapePlan plan;
+absl::StatusOr<graphcache::ShapeSchedule> PlanShapes(const data::GraphExtents& graphs, const ScheduleOptions& options,
+                                                     const std::stop_token& stop) {
+  graphcache::ShapeSchedule plan;
   PF_RETURN_IF_ERROR(PlanTraining(graphs, options, stop, plan));
   // Each evaluation batch comes again and again: one pass over the splits sees them all.
   BatchWalker walker(graphs, kWholeWalk, [&stop] { return CheckStop(stop); });

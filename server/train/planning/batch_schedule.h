@@ -17,7 +17,7 @@
 #include "data/sampling/epoch_order.h"
 #include "graphcache/cache_plan.h"
 #include "graphcache/planned_set.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {
@@ -79,7 +79,7 @@ struct ScheduleOptions {
 
 // Returns the shapes of every batch that a job plans to run: training over all epochs; evaluation of the validation
 // split after each, and of the test split at the end, twice at most. Errors: Cancelled soon after a stop is requested.
-absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::GraphExtents& graphs, const ScheduleOptions& options,
-                                                 const std::stop_token& stop);
+absl::StatusOr<graphcache::ShapeSchedule> PlanShapes(const data::GraphExtents& graphs, const ScheduleOptions& options,
+                                                     const std::stop_token& stop);
 
 }  // namespace permafrost::train

@@ -11,7 +11,7 @@
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "nn/optimizer.h"
 #include "train/loop/step_programs.h"
 #include "train/planning/batch_schedule.h"
@@ -21,7 +21,7 @@ namespace permafrost::train {
 namespace {
 
 graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const Task& task) {
-  const graphcache::ShapePlan& shapes = task.plan();
+  const graphcache::ShapeSchedule& shapes = task.plan();
   // The cache does the same: freezing captures the planned rungs, all of them.
   if (const auto rungs = std::ssize(shapes.train_rungs); rungs > 0) {
     const int64_t wanted = options.graph_cache.freeze_at;

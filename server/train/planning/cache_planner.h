@@ -12,7 +12,7 @@
 #include "device/backend.h"
 #include "graphcache/cache_plan.h"
 #include "spec/train_options.h"
-#include "train/planning/job_plan.h"
+#include "train/planning/job_schedule.h"
 #include "train/runner.h"
 #include "train/tasks/task.h"
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "graphcache/census.h"
-#include "train/planning/job_plan.h"
+#include "train/planning/job_schedule.h"
 #include "train/runner.h"
 
 namespace permafrost::train {

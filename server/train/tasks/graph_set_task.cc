@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   // Before features and weights, for which there may be no memory. Shapes do not depend on features, so that the plan
   // is the one that was made when the job was submitted.
   PF_ASSIGN_OR_RETURN(const data::GraphExtents extents, data::GraphExtents::Create(set));
-  PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, PlanJob(options, model, extents, context, "spec.", keep_going));
+  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, PlanJob(options, model, extents, context, "spec.", keep_going));
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));

@@ -50,7 +50,7 @@ class GraphSetTask final : public Task {
   int64_t num_outputs() const override { return num_outputs_; }
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override;
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
-  const graphcache::ShapePlan& plan() const override { return plan_; }
+  const graphcache::ShapeSchedule& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override;
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
@@ -96,7 +96,7 @@ class GraphSetTask final : public Task {
   const data::EpochOrder epochs_;
   const std::array<bool, 2> has_labels_;  // by Mode: of its splits any graph
   const std::unique_ptr<nn::GraphModel> model_;
-  graphcache::ShapePlan plan_;
+  graphcache::ShapeSchedule plan_;
   std::string reading_;
   std::array<data::PaddedBatch, 2> probes_;
   std::array<GraphSetHostBatch, 2> probe_views_;

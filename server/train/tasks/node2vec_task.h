@@ -69,7 +69,7 @@ class Node2VecTask final : public Task {
   // The rows of the batch's seeds, padding included; there are no labels.
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   std::optional<RowStep> StepRows(const graphcache::StepInputs& inputs) override;
-  const graphcache::ShapePlan& plan() const override { return plan_; }
+  const graphcache::ShapeSchedule& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
@@ -104,7 +104,7 @@ class Node2VecTask final : public Task {
   std::unique_ptr<data::WalkBatcher> batcher_, prober_, evaluator_;
   std::array<data::WalkBatch, 2> probes_;
   std::vector<WalkHostBatch> probe_views_;
-  graphcache::ShapePlan plan_;
+  graphcache::ShapeSchedule plan_;
 };
 
 }  // namespace permafrost::train

@@ -28,7 +28,7 @@
 #include "data/store/graph.h"
 #include "nn/models/node_model.h"
 #include "train/planning/block_rungs.h"
-#include "train/planning/job_plan.h"
+#include "train/planning/job_schedule.h"
 #include "train/tasks/links.h"
 #include "train/tasks/step_inputs.h"
 #include "train/tasks/task.h"
@@ -177,7 +177,7 @@ class NodeTask final : public Task {
   }
   int64_t num_outputs() const override { return links_ != nullptr ? 1 : num_outputs_; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
-  const graphcache::ShapePlan& plan() const override { return plan_; }
+  const graphcache::ShapeSchedule& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
@@ -274,7 +274,7 @@ class NodeTask final : public Task {
   data::RowCaches::Session features_;  // before what gathers by it
   data::RowCounters features_before_;  // as the run found them
   std::array<ModeParts, 2> parts_;     // by Mode
-  graphcache::ShapePlan plan_;
+  graphcache::ShapeSchedule plan_;
   std::array<data::BlockBatch, 2> probes_;
   std::array<data::LinkBatch, 2> probe_pairs_;
   std::vector<SampledBatch> probe_views_;

@@ -27,14 +27,14 @@
 #include "graphcache/cache_plan.h"
 #include "graphcache/executable.h"
 #include "graphcache/planned_set.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "nn/loss.h"
 #include "nn/ops/parameter_updates.h"
 #include "nn/tensor_set.h"
 #include "spec/model.h"
 #include "spec/train_options.h"
 #include "train/loop/artifacts.h"
-#include "train/planning/job_plan.h"
+#include "train/planning/job_schedule.h"
 #include "train/planning/run_size.h"
 #include "train/runner.h"
 
@@ -148,7 +148,7 @@ class Task {
   virtual std::optional<RowStep> StepRows(const graphcache::StepInputs& /*inputs*/) { return std::nullopt; }
 
   // The plan that the graph cache knows ahead.
-  virtual const graphcache::ShapePlan& plan() const = 0;
+  virtual const graphcache::ShapeSchedule& plan() const = 0;
   virtual graphcache::GraphSizes sizes() const = 0;
   // The batches of all planned epochs, composed as the job asks, and then in the other ways that it may choose. Errors:
   // Cancelled where `keep_going`, asked now and then, says so.

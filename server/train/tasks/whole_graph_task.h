@@ -83,7 +83,7 @@ class WholeGraphTask final : public Task {
   }
   int64_t num_outputs() const override { return links_ != nullptr ? 1 : num_outputs_; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
-  const graphcache::ShapePlan& plan() const override { return plan_; }
+  const graphcache::ShapeSchedule& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
@@ -125,7 +125,7 @@ class WholeGraphTask final : public Task {
   nn::NodeBlock other_block_;             // with other features, for a capture's second probe
   std::vector<WholeGraphBatch> other_;    // one
   std::vector<WholeLinkBatch> link_probes_;
-  graphcache::ShapePlan plan_;
+  graphcache::ShapeSchedule plan_;
 };
 
 }  // namespace permafrost::train

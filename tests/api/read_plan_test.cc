@@ -21,53 +21,53 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(DatasetPlanQueryFromWire, TakesNoSeedTime) {
+TEST(ReadPlanQueryFromWire, TakesNoSeedTime) {
   v1::PlanDatasetRequest wire;
   wire.mutable_neighbors()->set_temporal(v1::TEMPORAL_SAMPLING_LAST);
-  ASSERT_TRUE(DatasetPlanQueryFromWire(wire).ok());
-  EXPECT_TRUE(DatasetPlanQueryFromWire(wire)->sampling.disjoint);
+  ASSERT_TRUE(ReadPlanQueryFromWire(wire).ok());
+  EXPECT_TRUE(ReadPlanQueryFromWire(wire)->sampling.disjoint);
   wire.mutable_neighbors()->set_seed_time(3);
-  EXPECT_EQ(GetViolations(DatasetPlanQueryFromWire(wire).status()).front().field, "neighbors.seed_time");
+  EXPECT_EQ(GetViolations(ReadPlanQueryFromWire(wire).status()).front().field, "neighbors.seed_time");
   wire.mutable_neighbors()->clear_seed_time();
   wire.mutable_neighbors()->set_max_nodes(1000);
   wire.mutable_neighbors()->set_max_edges(1000);
-  const auto bounded = GetViolations(DatasetPlanQueryFromWire(wire).status());
+  const auto bounded = GetViolations(ReadPlanQueryFromWire(wire).status());
   ASSERT_EQ(bounded.size(), 2U);
   EXPECT_EQ(bounded[0].field, "neighbors.max_nodes");
   EXPECT_EQ(bounded[1].field, "neighbors.max_edges");
 }
 
-TEST(DatasetPlanQueryFromWire, CarriesEveryField) {
+TEST(ReadPlanQueryFromWire, CarriesEveryField) {
   v1::PlanDatasetRequest wire;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       "memory_bytes: 4000000000 neighbors { fan_outs: [ 15, -1 ] replace: true weighted: true } batch_size: 7 seed: 9",
       &wire));
-  const data::DatasetPlanQuery query = DatasetPlanQueryFromWire(wire).value();
+  const data::ReadPlanQuery query = ReadPlanQueryFromWire(wire).value();
   EXPECT_EQ(query.memory_bytes, 4'000'000'000U);
   EXPECT_EQ(query.batch_size, 7);
   EXPECT_EQ(query.sampling,
             (data::NeighborSamplingOptions{.fan_outs = {15, -1}, .replace = true, .weighted = true, .seed = 9}));
-  EXPECT_EQ(DatasetPlanQueryFromWire({})->batch_size, spec::DefaultOptions(spec::ModelLevel::kNode).batch_size)
+  EXPECT_EQ(ReadPlanQueryFromWire({})->batch_size, spec::DefaultOptions(spec::ModelLevel::kNode).batch_size)
       << "what a job takes";
 }
 
-TEST(DatasetPlanErrorToWire, NamesFieldsAndTheDataset) {
+TEST(ReadPlanErrorToWire, NamesFieldsAndTheDataset) {
   Violations violations;
   for (const char* field : {"memory_bytes", "batch_size", "fan_outs", "weighted"}) violations.Add(field, "is bad");
   const DatasetId id("git");
   EXPECT_THAT(
-      GetViolations(DatasetPlanErrorToWire(id, violations.ToStatus())),
+      GetViolations(ReadPlanErrorToWire(id, violations.ToStatus())),
       ElementsAre(FieldViolation{"memory_bytes", "is bad"}, FieldViolation{"batch_size", "is bad"},
                   FieldViolation{"neighbors.fan_outs", "is bad"}, FieldViolation{"neighbors.weighted", "is bad"}));
-  const absl::Status refused = DatasetPlanErrorToWire(
+  const absl::Status refused = ReadPlanErrorToWire(
       id, WithReason(absl::FailedPreconditionError("has no rows"), "DATASET_WITHOUT_DENSE_FEATURES"));
   EXPECT_EQ(refused.message(), "dataset git has no rows");
   EXPECT_EQ(GetReason(refused), (ErrorReason{"DATASET_WITHOUT_DENSE_FEATURES", {{"dataset", "git"}}}));
-  EXPECT_EQ(DatasetPlanErrorToWire(id, absl::DataLossError("x")), absl::DataLossError("x"));
+  EXPECT_EQ(ReadPlanErrorToWire(id, absl::DataLossError("x")), absl::DataLossError("x"));
 }
 
-TEST(DatasetPlanToWire, CarriesEveryField) {
-  const data::PlannedReading reading{.what = data::PlanCase::kBfloat16TwiceTheMemory,
+TEST(ReadPlanToWire, CarriesEveryField) {
+  const data::PlannedReading reading{.what = data::ReadPlanCase::kBfloat16TwiceTheMemory,
                                      .memory_bytes = 1,
                                      .row_bytes = 2,
                                      .pages_per_row = 1.5,
@@ -80,23 +80,23 @@ TEST(DatasetPlanToWire, CarriesEveryField) {
                                      .seconds = 8,
                                      .packed_seconds = 10,
                                      .fill_seconds = 9};
-  const data::DatasetPlan plan{.nodes = 10,
-                               .training_nodes = 11,
-                               .batches = 12,
-                               .sampled_batches = 13,
-                               .mean_rows = 14,
-                               .largest_rows = 15,
-                               .rows_an_epoch = 16,
-                               .distinct_rows = 17,
-                               .edge_bytes = 18,
-                               .edge_feature_bytes = 24,
-                               .seconds = 19,
-                               .disk = {.depth = 20,
-                                        .seconds_per_read = 21,
-                                        .seconds_per_byte = 22,
-                                        .sequential_bytes_per_second = 23,
-                                        .how = "so"},
-                               .readings = {{.what = data::PlanCase::kAsAsked}, reading}};
+  const data::ReadPlan plan{.nodes = 10,
+                            .training_nodes = 11,
+                            .batches = 12,
+                            .sampled_batches = 13,
+                            .mean_rows = 14,
+                            .largest_rows = 15,
+                            .rows_an_epoch = 16,
+                            .distinct_rows = 17,
+                            .edge_bytes = 18,
+                            .edge_feature_bytes = 24,
+                            .seconds = 19,
+                            .disk = {.depth = 20,
+                                     .seconds_per_read = 21,
+                                     .seconds_per_byte = 22,
+                                     .sequential_bytes_per_second = 23,
+                                     .how = "so"},
+                            .readings = {{.what = data::ReadPlanCase::kAsAsked}, reading}};
   v1::PlanDatasetResponse want;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       R"pb(
@@ -130,7 +130,7 @@ TEST(DatasetPlanToWire, CarriesEveryField) {
         }
       )pb",
       &want));
-  EXPECT_EQ(DatasetPlanToWire(plan).DebugString(), want.DebugString());
+  EXPECT_EQ(ReadPlanToWire(plan).DebugString(), want.DebugString());
 }
 
 class PlanDatasetTest : public ServerTest {

@@ -1,4 +1,4 @@
-#include "train/planning/plan_store.h"
+#include "train/planning/schedule_store.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@
 #include "base/json_fields.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "train/tasks/node_model_for.h"
 
 namespace permafrost::train {
@@ -108,7 +108,7 @@ absl::StatusOr<SampledSizes> SampledSizesFromJson(const std::string& body) {
 
 }  // namespace
 
-std::string PlanKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs) {
+std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs) {
   const spec::BatchingOptions& batching = options.batching;
   return absl::StrCat("plan ", kPlanVersion, " of set ", HashHex(set.checksum()), ", epochs ", options.epochs,
                       ", batch size ", options.batch_size, ", seed ", options.seed, ", ",
@@ -140,20 +140,20 @@ std::string SampledKey(const spec::TrainOptions& options, const data::Graph& gra
   return key;
 }
 
-void PlanStore::Warn(std::string_view what, const absl::Status& status) const {
+void ScheduleStore::Warn(std::string_view what, const absl::Status& status) const {
   warn_(absl::StrCat(AbslView(what), ": ", status.message()));
 }
 
-fs::path PlanStore::FileOf(const std::string& key) const {
+fs::path ScheduleStore::FileOf(const std::string& key) const {
   return directory_ / absl::StrCat(HashHex(Hash64(key)), AbslView(kExtension));
 }
 
-std::string PlanStore::NameOf(const std::string& key) const {
+std::string ScheduleStore::NameOf(const std::string& key) const {
   return (directory_.filename() / FileOf(key).filename()).string();
 }
 
 template <class T, class Read>
-std::optional<T> PlanStore::FindAs(const std::string& key, const Read& read) const {
+std::optional<T> ScheduleStore::FindAs(const std::string& key, const Read& read) const {
   const fs::path path = FileOf(key);
   const auto find = [&]() -> absl::StatusOr<std::optional<T>> {
     PF_ASSIGN_OR_RETURN(const PlanFile file, ReadPlan(path));
@@ -168,7 +168,7 @@ std::optional<T> PlanStore::FindAs(const std::string& key, const Read& read) con
   return std::nullopt;
 }
 
-void PlanStore::KeepText(const std::string& key, const std::string& body) {
+void ScheduleStore::KeepText(const std::string& key, const std::string& body) {
   const absl::MutexLock lock(&mu_);
   absl::Status written = CreateDirectories(directory_);
   if (written.ok()) written = WriteFileAtomic(FileOf(key), TextOf(key, body));
@@ -176,21 +176,21 @@ void PlanStore::KeepText(const std::string& key, const std::string& body) {
   RemoveOldest();
 }
 
-std::optional<graphcache::ShapePlan> PlanStore::Find(const std::string& key) const {
-  return FindAs<graphcache::ShapePlan>(key, graphcache::ShapePlanFromJson);
+std::optional<graphcache::ShapeSchedule> ScheduleStore::Find(const std::string& key) const {
+  return FindAs<graphcache::ShapeSchedule>(key, graphcache::ShapeScheduleFromJson);
 }
 
-void PlanStore::Keep(const std::string& key, const graphcache::ShapePlan& plan) {
+void ScheduleStore::Keep(const std::string& key, const graphcache::ShapeSchedule& plan) {
   KeepText(key, graphcache::ToJson(plan));
 }
 
-std::optional<SampledSizes> PlanStore::FindSizes(const std::string& key) const {
+std::optional<SampledSizes> ScheduleStore::FindSizes(const std::string& key) const {
   return FindAs<SampledSizes>(key, SampledSizesFromJson);
 }
 
-void PlanStore::KeepSizes(const std::string& key, const SampledSizes& sizes) { KeepText(key, ToJson(sizes)); }
+void ScheduleStore::KeepSizes(const std::string& key, const SampledSizes& sizes) { KeepText(key, ToJson(sizes)); }
 
-void PlanStore::RemoveOldest() {
+void ScheduleStore::RemoveOldest() {
   const absl::StatusOr<std::optional<std::vector<std::string>>> names = ListDirectory(directory_);
   if (!names.ok() || !names->has_value()) return;
   std::vector<std::pair<fs::file_time_type, fs::path>> plans;
@@ -201,7 +201,7 @@ void PlanStore::RemoveOldest() {
     if (!error && path.extension() == kExtension) plans.emplace_back(written, std::move(path));
   }
   std::ranges::sort(plans);
-  for (size_t i = 0; i + kMostPlans < plans.size(); ++i) {
+  for (size_t i = 0; i + kMostSchedules < plans.size(); ++i) {
     // A plan can be made again; what is none may be anything.
     if (ReadPlan(plans[i].second).ok()) RemoveAll(plans[i].second).IgnoreError();
   }

@@ -18,23 +18,23 @@
 
 namespace permafrost::data {
 
-struct DatasetPlanQuery {
+struct ReadPlanQuery {
   uint64_t memory_bytes = 0;  // of the feature cache, >= 1
   int64_t batch_size = 1024;  // seed nodes, 1..65,536; the default of node-level jobs
   NeighborSamplingOptions sampling;
 };
 
 // As asked, or with one thing changed, or both.
-enum class PlanCase { kAsAsked, kTwiceTheMemory, kBfloat16, kBfloat16TwiceTheMemory };
-inline constexpr EnumNames<PlanCase, 4> kPlanCaseNames{
-    {{{PlanCase::kAsAsked, "as-asked"},
-      {PlanCase::kTwiceTheMemory, "twice-the-memory"},
-      {PlanCase::kBfloat16, "bfloat16"},
-      {PlanCase::kBfloat16TwiceTheMemory, "bfloat16-twice-the-memory"}}}};
+enum class ReadPlanCase { kAsAsked, kTwiceTheMemory, kBfloat16, kBfloat16TwiceTheMemory };
+inline constexpr EnumNames<ReadPlanCase, 4> kReadPlanCaseNames{
+    {{{ReadPlanCase::kAsAsked, "as-asked"},
+      {ReadPlanCase::kTwiceTheMemory, "twice-the-memory"},
+      {ReadPlanCase::kBfloat16, "bfloat16"},
+      {ReadPlanCase::kBfloat16TwiceTheMemory, "bfloat16-twice-the-memory"}}}};
 
 // The reading of one epoch from the second on, when the cache is full.
 struct PlannedReading {
-  PlanCase what = PlanCase::kAsAsked;
+  ReadPlanCase what = ReadPlanCase::kAsAsked;
   uint64_t memory_bytes = 0;
   uint64_t row_bytes = 0;       // as stored
   double pages_per_row = 0;     // that a read of one row touches, on the mean
@@ -48,7 +48,7 @@ struct PlannedReading {
   double fill_seconds = 0;      // once, in the first epoch: reading the rows that are held, at most
 };
 
-struct DatasetPlan {
+struct ReadPlan {
   uint64_t nodes = 0, training_nodes = 0;
   int64_t batches = 0;          // an epoch
   int64_t sampled_batches = 0;  // fewer where an epoch draws more than kMaxPlannedEdges edges; the rest is scaled up
@@ -68,17 +68,17 @@ inline constexpr int64_t kMaxPlannedEdges = 50'000'000;
 
 // Checks what can be checked without the graph: InvalidArgument with violations "memory_bytes", "batch_size",
 // "fan_outs" (none).
-absl::Status CheckPlanQuery(const DatasetPlanQuery& query);
+absl::Status CheckReadPlanQuery(const ReadPlanQuery& query);
 
-// Measures the disk for a moment, and plans with what it does. Errors: those of CheckPlanQuery and NeighborSampler;
+// Measures the disk for a moment, and plans with what it does. Errors: those of CheckReadPlanQuery and NeighborSampler;
 // FailedPrecondition with a reason (PlannableRows); Cancelled when keep_going says no; DataLoss; those of MeasureDisk.
-absl::StatusOr<DatasetPlan> PlanDataset(const Graph& graph, const DatasetPlanQuery& query,
-                                        const std::function<bool()>& keep_going);
+absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& query,
+                                     const std::function<bool()>& keep_going);
 
 // The same with a disk of these rates, over rows that lie as `stored` says.
-absl::StatusOr<DatasetPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const DatasetPlanQuery& query,
-                                          const DiskRates& disk, const std::function<bool()>& keep_going,
-                                          int64_t max_edges = kMaxPlannedEdges);
+absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const ReadPlanQuery& query,
+                                       const DiskRates& disk, const std::function<bool()>& keep_going,
+                                       int64_t max_edges = kMaxPlannedEdges);
 
 // Returns where the rows lie. FailedPrecondition with the reason DATASET_WITHOUT_DENSE_FEATURES, DATASET_STORE_TOO_OLD
 // or DATASET_WITHOUT_TRAINING_NODES.

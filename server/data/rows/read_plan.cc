@@ -1,4 +1,4 @@
-#include "data/rows/dataset_plan.h"
+#include "data/rows/read_plan.h"
 
 #include <algorithm>
 #include <numeric>
@@ -31,7 +31,7 @@ absl::Status Refused(const char* why, const char* reason) {
 // One way to store and keep the rows, and what batches read by it.
 class Reading {
  public:
-  Reading(PlanCase what, StoredRows table, uint64_t memory_bytes) : table_(std::move(table)) {
+  Reading(ReadPlanCase what, StoredRows table, uint64_t memory_bytes) : table_(std::move(table)) {
     planned_.what = what;
     planned_.memory_bytes = memory_bytes;
     planned_.row_bytes = table_.row_bytes;
@@ -78,15 +78,15 @@ class Reading {
 
 std::vector<Reading> ReadingsOf(const StoredRows& stored, const DenseFeatures& features, uint64_t memory_bytes) {
   std::vector<Reading> readings;
-  readings.emplace_back(PlanCase::kAsAsked, stored, memory_bytes);
-  readings.emplace_back(PlanCase::kTwiceTheMemory, stored, 2 * memory_bytes);
+  readings.emplace_back(ReadPlanCase::kAsAsked, stored, memory_bytes);
+  readings.emplace_back(ReadPlanCase::kTwiceTheMemory, stored, 2 * memory_bytes);
   if (ElementBytes(features.type) > ElementBytes(DataType::kBfloat16)) {
     StoredRows half = stored;
     half.row_bytes = static_cast<uint64_t>(features.width) * ElementBytes(DataType::kBfloat16);
     half.groups = GroupsFor(half.row_bytes);
     half.bytes = half.groups.TotalBytes(half.rows, half.row_bytes);
-    readings.emplace_back(PlanCase::kBfloat16, half, memory_bytes);
-    readings.emplace_back(PlanCase::kBfloat16TwiceTheMemory, half, 2 * memory_bytes);
+    readings.emplace_back(ReadPlanCase::kBfloat16, half, memory_bytes);
+    readings.emplace_back(ReadPlanCase::kBfloat16TwiceTheMemory, half, 2 * memory_bytes);
   }
   return readings;
 }
@@ -120,7 +120,7 @@ std::vector<uint32_t> RanksOf(std::span<const float> wanted) {
   return ranks;
 }
 
-absl::Status CheckPlanQuery(const DatasetPlanQuery& query) {
+absl::Status CheckReadPlanQuery(const ReadPlanQuery& query) {
   Violations violations;
   if (query.memory_bytes < 1 || query.memory_bytes > kMaxMemory) {
     violations.Add("memory_bytes",
@@ -135,10 +135,10 @@ absl::Status CheckPlanQuery(const DatasetPlanQuery& query) {
   return violations.ToStatus();
 }
 
-absl::StatusOr<DatasetPlan> PlanDataset(const Graph& graph, const DatasetPlanQuery& query,
-                                        const std::function<bool()>& keep_going) {
+absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& query,
+                                     const std::function<bool()>& keep_going) {
   // Before the disk is busy.
-  PF_RETURN_IF_ERROR(CheckPlanQuery(query));
+  PF_RETURN_IF_ERROR(CheckReadPlanQuery(query));
   PF_RETURN_IF_ERROR(NeighborSampler::Create(graph.view(), query.sampling, kThreads).status());
   PF_ASSIGN_OR_RETURN(const StoredRows stored, PlannableRows(graph));
   // For a few rows the whole file is little enough, and has a page at least.
@@ -148,11 +148,11 @@ absl::StatusOr<DatasetPlan> PlanDataset(const Graph& graph, const DatasetPlanQue
   return PlanDatasetOn(graph, stored, query, disk, keep_going);
 }
 
-absl::StatusOr<DatasetPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const DatasetPlanQuery& query,
-                                          const DiskRates& disk, const std::function<bool()>& keep_going,
-                                          int64_t max_edges) {
+absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const ReadPlanQuery& query,
+                                       const DiskRates& disk, const std::function<bool()>& keep_going,
+                                       int64_t max_edges) {
   const GraphView& view = graph.view();
-  PF_RETURN_IF_ERROR(CheckPlanQuery(query));
+  PF_RETURN_IF_ERROR(CheckReadPlanQuery(query));
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<NeighborSampler> sampler,
                       NeighborSampler::Create(view, query.sampling, kThreads));
   const Stopwatch watch;
@@ -163,11 +163,11 @@ absl::StatusOr<DatasetPlan> PlanDatasetOn(const Graph& graph, const StoredRows& 
   PF_RETURN_IF_ERROR(AddExpectedDraws(view, seeds, query.batch_size, query.sampling.fan_outs, keep_going, wanted));
   const std::vector<uint32_t> ranks = RanksOf(wanted);
 
-  DatasetPlan plan{.nodes = view.nodes,
-                   .training_nodes = training.size(),
-                   .edge_bytes = graph.summary().adjacency_bytes,
-                   .edge_feature_bytes = EdgeTableBytes(graph.summary(), EdgeInputs::kFeatures),
-                   .disk = disk};
+  ReadPlan plan{.nodes = view.nodes,
+                .training_nodes = training.size(),
+                .edge_bytes = graph.summary().adjacency_bytes,
+                .edge_feature_bytes = EdgeTableBytes(graph.summary(), EdgeInputs::kFeatures),
+                .disk = disk};
   std::vector<Reading> readings = ReadingsOf(stored, std::get<DenseFeatures>(view.node_features), query.memory_bytes);
   const EpochOrder epochs(seeds, {.batch_size = query.batch_size, .seed = query.sampling.seed});
   const EpochBatches epoch = epochs.Of(0);

@@ -1,4 +1,4 @@
-#include "data/rows/dataset_plan.h"
+#include "data/rows/read_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,13 +39,13 @@ class DatasetPlanTest : public testing::Test {
     graph_->view().node_features =
         DenseFeatures{.type = DataType::kFloat32, .width = 1000, .groups = {.rows = 1, .bytes = 4096}};
   }
-  absl::StatusOr<DatasetPlan> Plan(int64_t max_edges = kMaxPlannedEdges) {
+  absl::StatusOr<ReadPlan> Plan(int64_t max_edges = kMaxPlannedEdges) {
     return PlanDatasetOn(*graph_, stored_, query_, rates_, GoOn, max_edges);
   }
-  DatasetPlan MustPlan(int64_t max_edges = kMaxPlannedEdges) {
-    absl::StatusOr<DatasetPlan> plan = Plan(max_edges);
+  ReadPlan MustPlan(int64_t max_edges = kMaxPlannedEdges) {
+    absl::StatusOr<ReadPlan> plan = Plan(max_edges);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    return plan.ok() ? *plan : DatasetPlan{.readings = {{}}};
+    return plan.ok() ? *plan : ReadPlan{.readings = {{}}};
   }
   std::vector<std::string> Fields() {
     std::vector<std::string> fields;
@@ -61,13 +61,12 @@ class DatasetPlanTest : public testing::Test {
                      .rows = kPlanNodes,
                      .row_bytes = kPlanRowBytes,
                      .groups = {.rows = 1, .bytes = 4096}};
-  DatasetPlanQuery query_{
-      .memory_bytes = MemoryOf(500), .batch_size = 64, .sampling = {.fan_outs = {5, 3}, .seed = 11}};
+  ReadPlanQuery query_{.memory_bytes = MemoryOf(500), .batch_size = 64, .sampling = {.fan_outs = {5, 3}, .seed = 11}};
   DiskRates rates_{.seconds_per_read = 1e-5, .seconds_per_byte = 1e-9};  // gaps of two pages are read
 };
 
 TEST_F(DatasetPlanTest, CountsWhatTheEpochsBatchesMiss) {
-  const DatasetPlan plan = MustPlan();
+  const ReadPlan plan = MustPlan();
 
   std::vector<float> wanted(kPlanNodes);
   ASSERT_TRUE(AddExpectedDraws(graph_->view(), training_, 64, query_.sampling.fan_outs, GoOn, wanted).ok());
@@ -110,7 +109,7 @@ TEST_F(DatasetPlanTest, CountsWhatTheEpochsBatchesMiss) {
 
   ASSERT_EQ(plan.readings.size(), 4U);
   const PlannedReading& asked_for = plan.readings[0];
-  EXPECT_EQ(asked_for.what, PlanCase::kAsAsked);
+  EXPECT_EQ(asked_for.what, ReadPlanCase::kAsAsked);
   EXPECT_EQ(asked_for.held_rows, 500U);
   EXPECT_EQ(asked_for.most_memory, MemoryOf(kPlanNodes));
   EXPECT_EQ(asked_for.pages_per_row, 1);
@@ -126,19 +125,19 @@ TEST_F(DatasetPlanTest, CountsWhatTheEpochsBatchesMiss) {
 }
 
 TEST_F(DatasetPlanTest, MoreMemoryAndSmallerRowsMissLess) {
-  std::map<PlanCase, PlannedReading> of;
+  std::map<ReadPlanCase, PlannedReading> of;
   for (const PlannedReading& reading : MustPlan().readings) of[reading.what] = reading;
   ASSERT_EQ(of.size(), 4U);
-  EXPECT_EQ(of[PlanCase::kTwiceTheMemory].memory_bytes, 2 * query_.memory_bytes);
-  EXPECT_GT(of[PlanCase::kTwiceTheMemory].held_rows, 990U);
-  EXPECT_EQ(of[PlanCase::kBfloat16].row_bytes, 2000U);
-  EXPECT_EQ(of[PlanCase::kBfloat16].memory_bytes, query_.memory_bytes);
-  EXPECT_GT(of[PlanCase::kBfloat16].held_rows, 950U);
-  EXPECT_GT(of[PlanCase::kTwiceTheMemory].hit_rate, of[PlanCase::kAsAsked].hit_rate);
-  EXPECT_GT(of[PlanCase::kBfloat16].hit_rate, of[PlanCase::kAsAsked].hit_rate);
-  EXPECT_GT(of[PlanCase::kBfloat16TwiceTheMemory].hit_rate, of[PlanCase::kBfloat16].hit_rate);
-  EXPECT_LT(of[PlanCase::kBfloat16].bytes, of[PlanCase::kAsAsked].bytes);
-  EXPECT_LT(of[PlanCase::kBfloat16].most_memory, of[PlanCase::kAsAsked].most_memory);
+  EXPECT_EQ(of[ReadPlanCase::kTwiceTheMemory].memory_bytes, 2 * query_.memory_bytes);
+  EXPECT_GT(of[ReadPlanCase::kTwiceTheMemory].held_rows, 990U);
+  EXPECT_EQ(of[ReadPlanCase::kBfloat16].row_bytes, 2000U);
+  EXPECT_EQ(of[ReadPlanCase::kBfloat16].memory_bytes, query_.memory_bytes);
+  EXPECT_GT(of[ReadPlanCase::kBfloat16].held_rows, 950U);
+  EXPECT_GT(of[ReadPlanCase::kTwiceTheMemory].hit_rate, of[ReadPlanCase::kAsAsked].hit_rate);
+  EXPECT_GT(of[ReadPlanCase::kBfloat16].hit_rate, of[ReadPlanCase::kAsAsked].hit_rate);
+  EXPECT_GT(of[ReadPlanCase::kBfloat16TwiceTheMemory].hit_rate, of[ReadPlanCase::kBfloat16].hit_rate);
+  EXPECT_LT(of[ReadPlanCase::kBfloat16].bytes, of[ReadPlanCase::kAsAsked].bytes);
+  EXPECT_LT(of[ReadPlanCase::kBfloat16].most_memory, of[ReadPlanCase::kAsAsked].most_memory);
 }
 
 TEST_F(DatasetPlanTest, AllRowsInMemoryReadNothingAndNoneReadAll) {
@@ -160,7 +159,7 @@ TEST_F(DatasetPlanTest, NoOtherTypeWhereRowsAreAsSmall) {
 }
 
 TEST_F(DatasetPlanTest, APartOfALongEpochIsScaledUp) {
-  const DatasetPlan whole = MustPlan(), part = MustPlan(3000);
+  const ReadPlan whole = MustPlan(), part = MustPlan(3000);
   EXPECT_LT(part.sampled_batches, 16);
   EXPECT_GT(part.sampled_batches, 1);
   EXPECT_EQ(part.batches, 16);
@@ -211,12 +210,12 @@ TEST_F(DatasetPlanTest, WhatHasNoRowsToReadSaysWhy) {
 }
 
 // From the store to the disk; of rows that are fewer than a page, too.
-TEST(DatasetPlan, OfAStore) {
+TEST(ReadPlan, OfAStore) {
   for (const uint64_t nodes : {100, 9000}) {
     const TempDir dir;
     ASSERT_TRUE(MakeTestGraph({.nodes = nodes}).Write(dir.path()).ok());
     const auto graph = *Graph::Open(dir.path());
-    const absl::StatusOr<DatasetPlan> plan =
+    const absl::StatusOr<ReadPlan> plan =
         PlanDataset(*graph, {.memory_bytes = nodes * 20, .batch_size = 10, .sampling = {.fan_outs = {3}}}, GoOn);
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_EQ(plan->batches, static_cast<int64_t>(((nodes + 2) / 3 + 9) / 10));
@@ -227,7 +226,7 @@ TEST(DatasetPlan, OfAStore) {
   }
 }
 
-TEST(DatasetPlan, ASetWithoutTrainingNodesHasNone) {
+TEST(ReadPlan, ASetWithoutTrainingNodesHasNone) {
   const TempDir dir;
   TestGraph graph = MakeTestGraph({});
   graph.Drop(SectionKind::kTrainNodes);

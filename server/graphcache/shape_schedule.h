@@ -53,7 +53,7 @@ std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& shapes);
 std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t max_rungs);
 
 // A job's plan.
-struct ShapePlan {
+struct ShapeSchedule {
   // Holds every training batch.
   BatchShape train_ceiling;
   // Distinct shapes of the training schedule; 0 where it was too long to be walked to its end and the ceiling is the
@@ -79,21 +79,21 @@ struct ShapePlan {
     bool operator==(const Ladders&) const = default;
   };
   std::optional<Ladders> ladders = std::nullopt;
-  bool operator==(const ShapePlan&) const = default;
+  bool operator==(const ShapeSchedule&) const = default;
 };
 inline constexpr int64_t kMaxEvalRungs = 32;
 
 // The shapes, rising, that the mode's batches are rounded up to under Shapes::kLadder, each of them by some; at most
 // `max_rungs`, in evaluation also at most kMaxEvalRungs. Where the plan rounds batches up already, some of its rungs,
 // or all where it does not say how many batches each has. Empty: nothing is planned.
-std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_rungs);
+std::vector<BatchShape> LadderOf(const ShapeSchedule& plan, Mode mode, int64_t max_rungs);
 // Makes plan.ladders.
-void MakeLadders(int64_t max_rungs, ShapePlan& plan);
+void MakeLadders(int64_t max_rungs, ShapeSchedule& plan);
 
 // A job's shape plan as JSON, for those who keep it.
 // Threads: pure functions.
-std::string ToJson(const ShapePlan& plan);
+std::string ToJson(const ShapeSchedule& plan);
 // Errors: DataLoss that names what is wrong.
-absl::StatusOr<ShapePlan> ShapePlanFromJson(const std::string& text);
+absl::StatusOr<ShapeSchedule> ShapeScheduleFromJson(const std::string& text);
 
 }  // namespace permafrost::graphcache

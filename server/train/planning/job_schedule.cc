@@ -1,4 +1,4 @@
-#include "train/planning/job_plan.h"
+#include "train/planning/job_schedule.h"
 
 #include <algorithm>
 #include <chrono>
@@ -26,8 +26,8 @@ constexpr std::chrono::milliseconds kStopInterval(20);
 constexpr double kHostGraphSetBatches = 4;
 
 // Walks the schedule on a thread of its own, so that this one hears of a stop meanwhile.
-absl::StatusOr<graphcache::ShapePlan> WalkAside(const data::GraphExtents& graphs, const spec::TrainOptions& options,
-                                                const std::function<bool()>& keep_going) {
+absl::StatusOr<graphcache::ShapeSchedule> WalkAside(const data::GraphExtents& graphs, const spec::TrainOptions& options,
+                                                    const std::function<bool()>& keep_going) {
   std::stop_source stop;
   auto plan = std::async(std::launch::async, [&] {
     return PlanShapes(graphs,
@@ -43,27 +43,28 @@ absl::StatusOr<graphcache::ShapePlan> WalkAside(const data::GraphExtents& graphs
   return plan.get();
 }
 
-absl::StatusOr<graphcache::ShapePlan> FindOrWalk(const spec::TrainOptions& options, const data::GraphExtents& graphs,
-                                                 const PlanContext& context, const std::function<bool()>& keep_going) {
+absl::StatusOr<graphcache::ShapeSchedule> FindOrWalk(const spec::TrainOptions& options,
+                                                     const data::GraphExtents& graphs, const PlanContext& context,
+                                                     const std::function<bool()>& keep_going) {
   const spec::PolicyOptions& policy = options.graph_cache;
   // A dynamic step that resists makes its ladder when that is known.
   const bool ladder = WantsLadder(policy) && !(context.limits.records && WantsDynamic(policy));
   const int64_t rungs = ladder ? RungsOf(policy) : 0;
-  const std::string key = PlanKey(options, graphs.set(), rungs);
+  const std::string key = ScheduleKey(options, graphs.set(), rungs);
   if (context.plans != nullptr) {
-    if (std::optional<graphcache::ShapePlan> kept = context.plans->Find(key)) {
+    if (std::optional<graphcache::ShapeSchedule> kept = context.plans->Find(key)) {
       TellKept(context, key);
       return *std::move(kept);
     }
   }
-  PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, WalkAside(graphs, options, keep_going));
+  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, WalkAside(graphs, options, keep_going));
   if (rungs > 0) MakeLadders(rungs, plan);
   if (context.plans != nullptr) context.plans->Keep(key, plan);
   return plan;
 }
 
 // The least shape that holds every batch of the job.
-BatchShape LargestBatch(const graphcache::ShapePlan& plan) {
+BatchShape LargestBatch(const graphcache::ShapeSchedule& plan) {
   std::vector<graphcache::ShapeCount> all = plan.eval_schedule;
   all.push_back({plan.train_ceiling, 1});
   return graphcache::Ceiling(all);
@@ -82,7 +83,7 @@ void TellKept(const PlanContext& context, const std::string& key) {
 }
 
 RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                   const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan,
+                   const data::GraphSetSummary& summary, const graphcache::ShapeSchedule& plan,
                    const MemoryLimits& limits) {
   const BatchShape largest = LargestBatch(plan);
   const auto nodes = static_cast<double>(largest.nodes), edges = static_cast<double>(largest.edges);
@@ -116,10 +117,10 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOption
   return memory;
 }
 
-absl::StatusOr<graphcache::ShapePlan> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                                              const data::GraphExtents& graphs, const PlanContext& context,
-                                              std::string_view prefix, const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, FindOrWalk(options, graphs, context, keep_going));
+absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                                  const data::GraphExtents& graphs, const PlanContext& context,
+                                                  std::string_view prefix, const std::function<bool()>& keep_going) {
+  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, FindOrWalk(options, graphs, context, keep_going));
   const RunMemory memory = MemoryOf(options, model, graphs.set().summary(), plan, context.limits);
   const BatchShape largest = LargestBatch(plan);
   Violations violations;

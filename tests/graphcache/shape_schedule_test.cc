@@ -1,4 +1,4 @@
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -171,10 +171,10 @@ TEST(LadderTest, ABoundThatNoBatchWasSeenAtIsARungOfItsOwn) {
 }
 
 TEST(LadderOfTest, IsOfTheModesScheduleOrOfThePlansOwnRungs) {
-  const ShapePlan none;
+  const ShapeSchedule none;
   EXPECT_TRUE(LadderOf(none, Mode::kTrain, 8).empty());
   EXPECT_TRUE(LadderOf(none, Mode::kEval, 8).empty());
-  ShapePlan plan;
+  ShapeSchedule plan;
   plan.train_ceiling = {50, 100, 5};
   EXPECT_EQ(LadderOf(plan, Mode::kTrain, 8), (std::vector<BatchShape>{{50, 100, 5}})) << "a bound alone";
   for (int64_t i = 1; i <= 40; ++i) plan.train_schedule.push_back({{i, i, 5}, 1});

@@ -10,16 +10,16 @@
 #include "base/resources.h"
 #include "data/batching/batch.h"
 #include "data/rows/row_caches.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "nn/models/graph_model.h"
 #include "spec/train_options.h"
-#include "train/planning/plan_store.h"
 #include "train/planning/run_size.h"
+#include "train/planning/schedule_store.h"
 
 namespace permafrost::train {
 
 struct PlanContext {
-  PlanStore* plans = nullptr;  // nullptr: nothing is kept
+  ScheduleStore* plans = nullptr;  // nullptr: nothing is kept
   MemoryLimits limits = kNoLimits;
   // Set for a run only, since a cache serves one at a time. nullptr: features are read through the mapping.
   data::RowCaches* rows = nullptr;
@@ -33,15 +33,16 @@ struct PlanContext {
 
 // Kept or walked. Errors: InvalidArgument with violations under `prefix` where the largest batch and the executables
 // take more than there is; Cancelled where `keep_going`, asked now and then, says so.
-absl::StatusOr<graphcache::ShapePlan> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                                              const data::GraphExtents& graphs, const PlanContext& context,
-                                              std::string_view prefix, const std::function<bool()>& keep_going);
+absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                                  const data::GraphExtents& graphs, const PlanContext& context,
+                                                  std::string_view prefix, const std::function<bool()>& keep_going);
 
 // Logs where the plan of this key was taken from, once a run.
 void TellKept(const PlanContext& context, const std::string& key);
 
 // Estimates the memory that a run with this plan takes.
 RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                   const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan, const MemoryLimits& limits);
+                   const data::GraphSetSummary& summary, const graphcache::ShapeSchedule& plan,
+                   const MemoryLimits& limits);
 
 }  // namespace permafrost::train

@@ -1,4 +1,4 @@
-#include "train/planning/plan_store.h"
+#include "train/planning/schedule_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/planning/job_plan.h"
+#include "train/planning/job_schedule.h"
 #include "train/tasks/graph_model_for.h"
 #include "train/tasks/task.h"
 #include "train/tiny_graph.h"
@@ -20,12 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using graphcache::ShapePlan;
+using graphcache::ShapeSchedule;
 using testing::HasSubstr;
 
 bool GoOn() { return true; }
 
-class PlanStoreTest : public testing::Test {
+class ScheduleStoreTest : public testing::Test {
  protected:
   std::vector<fs::path> Files() const {
     std::vector<fs::path> files;
@@ -33,7 +33,7 @@ class PlanStoreTest : public testing::Test {
     return files;
   }
   fs::path Folder() const { return dir_.path() / "plans"; }
-  absl::StatusOr<ShapePlan> Plan(const spec::TrainOptions& options, const MemoryLimits& limits = kNoLimits) {
+  absl::StatusOr<ShapeSchedule> Plan(const spec::TrainOptions& options, const MemoryLimits& limits = kNoLimits) {
     return PlanJob(options, *GraphModelFor(options, set_->summary(), ""), *data::GraphExtents::Create(set_),
                    {.plans = &store_, .limits = limits}, "spec.", GoOn);
   }
@@ -41,17 +41,17 @@ class PlanStoreTest : public testing::Test {
   TempDir dir_;
   std::shared_ptr<const data::GraphSet> set_ = ImportTinyGraphs(dir_.path() / "set", 100);
   std::vector<std::string> warnings_;
-  PlanStore store_{Folder(), [this](std::string_view line) { warnings_.emplace_back(line); }};
+  ScheduleStore store_{Folder(), [this](std::string_view line) { warnings_.emplace_back(line); }};
 };
 
-TEST_F(PlanStoreTest, KeepsAPlanWhole) {
-  ShapePlan plan{.train_ceiling = {90, 180, 10},
-                 .train_shapes = 0,
-                 .known_train_shapes = 3,
-                 .train_rungs = {{3, 4, 5}},
-                 .eval_rungs = {{6, 7, 8}, {9, 10, 11}},
-                 .train_schedule = {{{3, 4, 5}, 7}, {{90, 180, 10}, 0}},
-                 .eval_schedule = {{{6, 7, 8}, 2}}};
+TEST_F(ScheduleStoreTest, KeepsAPlanWhole) {
+  ShapeSchedule plan{.train_ceiling = {90, 180, 10},
+                     .train_shapes = 0,
+                     .known_train_shapes = 3,
+                     .train_rungs = {{3, 4, 5}},
+                     .eval_rungs = {{6, 7, 8}, {9, 10, 11}},
+                     .train_schedule = {{{3, 4, 5}, 7}, {{90, 180, 10}, 0}},
+                     .eval_schedule = {{{6, 7, 8}, 2}}};
   EXPECT_EQ(store_.Find("key"), std::nullopt);
   store_.Keep("key", plan);
   EXPECT_EQ(store_.Find("key"), plan);
@@ -62,7 +62,7 @@ TEST_F(PlanStoreTest, KeepsAPlanWhole) {
   EXPECT_EQ(Files().size(), 1U);
 }
 
-TEST_F(PlanStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
+TEST_F(ScheduleStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
   const std::shared_ptr<const data::Graph> graph = WriteTinyGraph(dir_.path() / "graph");
   spec::TrainOptions options = DefaultOptions(spec::ModelLevel::kNode);
   options.batch_size = 13;
@@ -109,7 +109,7 @@ TEST_F(PlanStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
   }
 }
 
-TEST_F(PlanStoreTest, EveryChangedByteIsFound) {
+TEST_F(ScheduleStoreTest, EveryChangedByteIsFound) {
   store_.Keep("key", {.train_ceiling = {90, 180, 10}, .known_train_shapes = 3, .train_schedule = {{{3, 4, 5}, 7}}});
   const fs::path file = Files().at(0);
   const std::string text = *ReadFile(file);
@@ -125,42 +125,42 @@ TEST_F(PlanStoreTest, EveryChangedByteIsFound) {
   EXPECT_THAT(warnings_.back(), HasSubstr("a kept shape plan is made anew: " + file.string()));
 }
 
-TEST_F(PlanStoreTest, KeepsSoManyAndRemovesNothingElse) {
+TEST_F(ScheduleStoreTest, KeepsSoManyAndRemovesNothingElse) {
   ASSERT_TRUE(CreateDirectories(Folder()).ok());
   const fs::path other = Folder() / "notes.plan";
   std::ofstream(other) << "mine";
   fs::last_write_time(other, fs::file_time_type::clock::now() - std::chrono::hours(99));
-  const ShapePlan plan{.train_ceiling = {90, 180, 10}};
-  for (size_t i = 0; i < PlanStore::kMostPlans + 5; ++i) {
+  const ShapeSchedule plan{.train_ceiling = {90, 180, 10}};
+  for (size_t i = 0; i < ScheduleStore::kMostSchedules + 5; ++i) {
     store_.Keep(std::to_string(i), plan);
     for (const fs::path& file : Files()) {
       if (file != other) fs::last_write_time(file, fs::last_write_time(file) - std::chrono::seconds(1));
     }
   }
   EXPECT_TRUE(fs::exists(other));
-  EXPECT_LE(Files().size(), PlanStore::kMostPlans + 1);
+  EXPECT_LE(Files().size(), ScheduleStore::kMostSchedules + 1);
   EXPECT_EQ(store_.Find("0"), std::nullopt);
-  EXPECT_NE(store_.Find(std::to_string(PlanStore::kMostPlans + 4)), std::nullopt);
+  EXPECT_NE(store_.Find(std::to_string(ScheduleStore::kMostSchedules + 4)), std::nullopt);
 }
 
-TEST_F(PlanStoreTest, AFolderThatCannotBeWrittenCostsOnlyTheWalk) {
+TEST_F(ScheduleStoreTest, AFolderThatCannotBeWrittenCostsOnlyTheWalk) {
   std::ofstream(Folder()) << "a file";
   EXPECT_TRUE(Plan({.epochs = 2, .batch_size = 9}).ok());
   EXPECT_THAT(warnings_, testing::Contains(HasSubstr("a shape plan is not kept: ")));
 }
 
 // A doctored plan shows who is served from the store.
-TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
+TEST_F(ScheduleStoreTest, AnEqualJobIsServedAndNoOther) {
   spec::TrainOptions options{.epochs = 3, .batch_size = 9, .seed = 5};
   options.graph_cache = {.shapes = spec::Shapes::kLadder, .rungs = 4};
-  const ShapePlan walked = *Plan(options);
+  const ShapeSchedule walked = *Plan(options);
   ASSERT_TRUE(walked.ladders.has_value());
   EXPECT_EQ(walked.ladders->train.size(), 4U);
   EXPECT_EQ(*Plan(options), walked);
   EXPECT_THAT(warnings_, testing::IsEmpty());
-  ShapePlan doctored = walked;
+  ShapeSchedule doctored = walked;
   doctored.known_train_shapes += 1000;
-  store_.Keep(PlanKey(options, *set_, 4), doctored);
+  store_.Keep(ScheduleKey(options, *set_, 4), doctored);
   EXPECT_EQ(*Plan(options), doctored);
 
   spec::TrainOptions equal = options;
@@ -177,24 +177,24 @@ TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
       {"max nodes", [](spec::TrainOptions& o) { o.batching = {.kind = spec::BatchingKind::kBudget, .max_nodes = 99}; }},
       {"max edges",
        [](spec::TrainOptions& o) { o.batching = {.kind = spec::BatchingKind::kBudget, .max_edges = 99}; }}};
-  std::set<std::string> keys = {PlanKey(options, *set_, 4)};
+  std::set<std::string> keys = {ScheduleKey(options, *set_, 4)};
   for (const auto& [what, change] : others) {
     spec::TrainOptions other = options;
     change(other);
-    EXPECT_TRUE(keys.insert(PlanKey(other, *set_, spec::RungsOf(other.graph_cache))).second) << what;
+    EXPECT_TRUE(keys.insert(ScheduleKey(other, *set_, spec::RungsOf(other.graph_cache))).second) << what;
     EXPECT_LT(Plan(other)->known_train_shapes, 1000) << what;
   }
   const auto another_set = ImportTinyGraphs(dir_.path() / "other", 99);
-  EXPECT_TRUE(keys.insert(PlanKey(options, *another_set, 4)).second);
+  EXPECT_TRUE(keys.insert(ScheduleKey(options, *another_set, 4)).second);
 }
 
 // One batch with the two largest graphs is what the estimate by means would not see.
-TEST_F(PlanStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
+TEST_F(ScheduleStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
   spec::TrainOptions options{.epochs = 2, .batch_size = 9};
   options.model.hidden_channels = 512;
-  const ShapePlan plan = *Plan(options);
+  const ShapeSchedule plan = *Plan(options);
   const auto model = *GraphModelFor(options, set_->summary(), "");
-  const auto needs = [&](const ShapePlan& of) {
+  const auto needs = [&](const ShapeSchedule& of) {
     uint64_t limit = 1;
     const auto fits = [&] {
       Violations violations;
@@ -212,7 +212,7 @@ TEST_F(PlanStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
   EXPECT_THAT(GetViolations(refused)[0].description,
               HasSubstr(absl::StrCat("(batches of up to ", plan.train_ceiling.nodes, " nodes and ",
                                      plan.train_ceiling.edges, " edges); this process may use 0")));
-  ShapePlan larger = plan;
+  ShapeSchedule larger = plan;
   larger.eval_schedule.push_back({{4 * plan.train_ceiling.nodes, 1, 1}, 1});
   EXPECT_GT(needs(larger), needed) << "an evaluation batch may be the largest";
 }

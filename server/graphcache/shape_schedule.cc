@@ -1,4 +1,4 @@
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 
 #include <algorithm>
 #include <limits>
@@ -131,7 +131,7 @@ std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t ma
   return rungs;
 }
 
-std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_rungs) {
+std::vector<BatchShape> LadderOf(const ShapeSchedule& plan, Mode mode, int64_t max_rungs) {
   if (plan.ladders && plan.ladders->max_rungs == max_rungs) {
     return mode == Mode::kTrain ? plan.ladders->train : plan.ladders->eval;
   }
@@ -145,10 +145,10 @@ std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_r
   return plan.train_ceiling.graphs > 0 ? std::vector<BatchShape>{plan.train_ceiling} : std::vector<BatchShape>();
 }
 
-void MakeLadders(int64_t max_rungs, ShapePlan& plan) {
-  ShapePlan::Ladders ladders{.max_rungs = max_rungs,
-                             .train = LadderOf(plan, Mode::kTrain, max_rungs),
-                             .eval = LadderOf(plan, Mode::kEval, max_rungs)};
+void MakeLadders(int64_t max_rungs, ShapeSchedule& plan) {
+  ShapeSchedule::Ladders ladders{.max_rungs = max_rungs,
+                                 .train = LadderOf(plan, Mode::kTrain, max_rungs),
+                                 .eval = LadderOf(plan, Mode::kEval, max_rungs)};
   plan.ladders = std::move(ladders);
 }
 
@@ -225,7 +225,7 @@ absl::StatusOr<std::vector<ShapeCount>> CountsOf(const char* name, const std::ve
 
 }  // namespace
 
-std::string ToJson(const ShapePlan& plan) {
+std::string ToJson(const ShapeSchedule& plan) {
   PlanText text{.train_ceiling = NumbersOf(std::vector{plan.train_ceiling}),
                 .train_rungs = NumbersOf(plan.train_rungs),
                 .eval_rungs = NumbersOf(plan.eval_rungs),
@@ -243,9 +243,9 @@ std::string ToJson(const ShapePlan& plan) {
   return WriteJson<PlanTextSchema>(text);
 }
 
-absl::StatusOr<ShapePlan> ShapePlanFromJson(const std::string& text) {
+absl::StatusOr<ShapeSchedule> ShapeScheduleFromJson(const std::string& text) {
   PF_ASSIGN_OR_RETURN(const PlanText read, (ReadJson<PlanTextSchema, PlanText>("shape plan", text)));
-  ShapePlan plan{.train_shapes = read.train_shapes, .known_train_shapes = read.known_train_shapes};
+  ShapeSchedule plan{.train_shapes = read.train_shapes, .known_train_shapes = read.known_train_shapes};
   PF_ASSIGN_OR_RETURN(const std::vector<BatchShape> ceiling, ShapesOf("train_ceiling", read.train_ceiling));
   if (ceiling.size() != 1) return absl::DataLossError("shape plan: train_ceiling is not one shape");
   plan.train_ceiling = ceiling.front();
@@ -254,7 +254,7 @@ absl::StatusOr<ShapePlan> ShapePlanFromJson(const std::string& text) {
   PF_ASSIGN_OR_RETURN(plan.train_schedule, CountsOf("train_schedule", read.train_schedule));
   PF_ASSIGN_OR_RETURN(plan.eval_schedule, CountsOf("eval_schedule", read.eval_schedule));
   if (read.ladder_rungs > 0) {
-    plan.ladders.emplace(ShapePlan::Ladders{.max_rungs = read.ladder_rungs, .train = {}, .eval = {}});
+    plan.ladders.emplace(ShapeSchedule::Ladders{.max_rungs = read.ladder_rungs, .train = {}, .eval = {}});
     PF_ASSIGN_OR_RETURN(plan.ladders->train, ShapesOf("train_ladder", read.train_ladder));
     PF_ASSIGN_OR_RETURN(plan.ladders->eval, ShapesOf("eval_ladder", read.eval_ladder));
   }

@@ -19,14 +19,14 @@
 #include "data/batching/block_batch.h"
 #include "data/store/graph.h"
 #include "data/store/graph_set.h"
-#include "graphcache/shape_plan.h"
+#include "graphcache/shape_schedule.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {
 
 // All that the plan of a job depends on: jobs of one key have one plan. `rungs`: of the ladders that are made with it;
 // 0: none.
-std::string PlanKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs);
+std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs);
 
 // Sizes of the batches that a job on one large graph samples ahead, in their order; by Mode.
 using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
@@ -34,19 +34,19 @@ using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
 // The same of those. Empty: the graph has no checksum to be known by, and nothing is kept.
 std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph);
 
-class PlanStore {
+class ScheduleStore {
  public:
   // This many plans are kept; beyond it, the plans written longest ago go.
-  static constexpr size_t kMostPlans = 64;
+  static constexpr size_t kMostSchedules = 64;
 
   // `directory` is made by the first Keep. `warn` hears what cannot be read or written, a line each.
-  PlanStore(std::filesystem::path directory, std::function<void(std::string_view)> warn)
+  ScheduleStore(std::filesystem::path directory, std::function<void(std::string_view)> warn)
       : directory_(std::move(directory)), warn_(std::move(warn)) {}
 
   // nullopt: none is kept. A file that does not add up is one too; it is written over by the next Keep.
-  std::optional<graphcache::ShapePlan> Find(const std::string& key) const;
+  std::optional<graphcache::ShapeSchedule> Find(const std::string& key) const;
   // If a plan cannot be written, the next job walks its schedule again.
-  void Keep(const std::string& key, const graphcache::ShapePlan& plan);
+  void Keep(const std::string& key, const graphcache::ShapeSchedule& plan);
   // The same of sampled sizes.
   std::optional<SampledSizes> FindSizes(const std::string& key) const;
   void KeepSizes(const std::string& key, const SampledSizes& sizes);
