@@ -6,7 +6,7 @@
 
 #include "nn/kernels/adam.h"
 #include "nn/kernels/class_loss.h"
-#include "nn/ops/mlp_chunks.h"
+#include "nn/ops/chunks.h"
 #include "operator_cases.h"
 
 namespace permafrost::nn {
@@ -107,8 +107,8 @@ std::function<void()> Losses(int64_t size) {
 
 std::vector<ParallelRegion> MakeParallelRegions() {
   return {
-      {"products", "kParallelProducts of server/nn/ops/mlp_chunks.h", MatrixProducts},
-      {"gathers", "kParallelGathers of server/nn/ops/mlp_chunks.h; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
+      {"products", "kParallelProducts of server/nn/ops/chunks.h", MatrixProducts},
+      {"gathers", "kParallelGathers of server/nn/ops/chunks.h; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
        Gathers},
       {"norms", "kParallelValues of server/nn/ops/masked_batch_norm.cc", Norms},
       {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},

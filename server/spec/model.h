@@ -29,7 +29,7 @@ enum class ModelLevel { kGraph, kNode };
 inline constexpr EnumNames<ModelLevel, 2> kModelLevelNames{
     {{{ModelLevel::kGraph, "graph"}, {ModelLevel::kNode, "node"}}}};
 
-// The facts about a model that need no torch. Its weights, its steps and what they cost: nn/models/registry.h.
+// The facts about a model that need no torch. Its weights, its steps and what they cost: nn/models/model.h.
 struct ModelTraits {
   Architecture architecture;
   std::string_view name;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "graph_runner.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "nn/tensor_set.h"
 #include "recorder.h"
 #include "step_cases.h"

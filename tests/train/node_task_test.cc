@@ -9,7 +9,7 @@
 
 #include "device/backend.h"
 #include "device/cpu/storage.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "node_cases.h"
 #include "norm_of.h"
 #include "recorder.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "nn/kernels/dropout_hash.h"
+#include "nn/kernels/norm.h"
 #include "nn/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE

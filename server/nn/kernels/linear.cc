@@ -1,7 +1,8 @@
 #include "nn/kernels/linear.h"
 
+#include <algorithm>
+
 #include "nn/kernels/bfloat16.h"
-#include "nn/kernels/mlp.h"
 #include "nn/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -9,10 +10,40 @@
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once for each target.
 #include "nn/kernels/columns-inl.h"
-#include "nn/kernels/linear-inl.h"
+#include "nn/kernels/gemm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
+
+// y [rows, out] = a [rows, in] * packed + bias; kRelu: relu of it, which keeps NaN.
+template <bool kRelu, class T>
+void AddBias(int64_t rows, int64_t in, int64_t out, const T* a, const T* packed, const T* bias, T* y) {
+  Gemm(rows, out, in, a, in, 1, packed, [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
+    auto sum = hn::Add(v, hn::LoadU(d, bias + j));
+    if constexpr (kRelu) sum = hn::IfThenZeroElse(hn::Lt(sum, hn::Zero(d)), sum);
+    hn::StoreU(sum, d, y + i * out + j);
+  });
+}
+
+template <class T>
+void SumRows(const T* HWY_RESTRICT rows, int64_t count, int64_t width, T* HWY_RESTRICT sums) {
+  std::fill_n(sums, width, T(0));
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t c = 0; c < width; ++c) sums[c] += rows[r * width + c];
+}
+
+// to = left^T * right over `rows` rows: [m, n] of [rows, m] and [rows, n]. A panel is packed when its turn comes, so
+// that it is still in cache, and scratch holds one: PackedSize(rows, 1) values.
+template <class T>
+void Outer(int64_t rows, int64_t m, int64_t n, const T* left, const T* right, T* scratch, T* to) {
+  const int64_t width = PanelWidth<T>();
+  for (int64_t j0 = 0; j0 < n; j0 += width) {
+    const int64_t columns = std::min(width, n - j0);
+    PackPanels(right + j0, n, 1, rows, columns, scratch);
+    Gemm(m, columns, rows, left, 1, m, scratch,
+         [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, to + i * n + j0 + j); });
+  }
+}
 
 template <class T>
 void BiasAndActivate(const T* a, const T* bias, const T* addend, bool relu, int64_t rows, int64_t width, T* y) {
@@ -74,6 +105,53 @@ PERMAFROST_LINEAR(float, F32)
 PERMAFROST_LINEAR(double, F64)
 #undef PERMAFROST_LINEAR
 
+template <class T>
+int64_t PackedSizeOf(int64_t k, int64_t n) {
+  return k * ((n + PanelWidth<T>() - 1) / PanelWidth<T>()) * PanelWidth<T>();
+}
+
+template <class T>
+void Forward(const MlpWidths& w, int64_t rows, const T* a, const T* first, const T* first_bias, const T* second,
+             const T* second_bias, T* z1, T* z2) {
+  AddBias<true>(rows, w.in, w.hidden, a, first, first_bias, z1);
+  AddBias<false>(rows, w.hidden, w.out, z1, second, second_bias, z2);
+}
+
+template <class T>
+void Backward(const MlpWidths& w, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first, const T* second,
+              T* gz1, T* scratch, T* ga, const MlpGradients<T>& weights) {
+  SumRows(gz2, rows, w.out, weights.second_bias);
+  Outer(rows, w.out, w.hidden, gz2, z1, scratch, weights.second);
+  Gemm(rows, w.hidden, w.out, gz2, w.out, 1, second, [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
+    const auto active = hn::Gt(hn::LoadU(d, z1 + i * w.hidden + j), hn::Zero(d));
+    hn::StoreU(hn::IfThenElseZero(active, v), d, gz1 + i * w.hidden + j);
+  });
+  SumRows(gz1, rows, w.hidden, weights.first_bias);
+  Outer(rows, w.hidden, w.in, gz1, a, scratch, weights.first);
+  Gemm(rows, w.in, w.hidden, gz1, w.hidden, 1, first,
+       [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, ga + i * w.in + j); });
+}
+
+#define PERMAFROST_MLP(T, NAME)                                                                                   \
+  int64_t PackedSize##NAME(int64_t k, int64_t n) { return PackedSizeOf<T>(k, n); }                                \
+  void PackForward##NAME(const T* weight, int64_t out, int64_t in, T* packed) {                                   \
+    PackPanels(weight, int64_t{1}, in, in, out, packed);                                                          \
+  }                                                                                                               \
+  void PackBackward##NAME(const T* weight, int64_t out, int64_t in, T* packed) {                                  \
+    PackPanels(weight, in, int64_t{1}, out, in, packed);                                                          \
+  }                                                                                                               \
+  void MlpForward##NAME(const MlpWidths& w, int64_t rows, const T* a, const T* first, const T* first_bias,        \
+                        const T* second, const T* second_bias, T* z1, T* z2) {                                    \
+    Forward(w, rows, a, first, first_bias, second, second_bias, z1, z2);                                          \
+  }                                                                                                               \
+  void MlpBackward##NAME(const MlpWidths& w, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first, \
+                         const T* second, T* gz1, T* scratch, T* ga, const MlpGradients<T>& weights) {            \
+    Backward(w, rows, a, z1, gz2, first, second, gz1, scratch, ga, weights);                                      \
+  }
+PERMAFROST_MLP(float, F32)
+PERMAFROST_MLP(double, F64)
+#undef PERMAFROST_MLP
+
 }  // namespace permafrost::nn::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -82,6 +160,31 @@ namespace permafrost::nn {
 
 // Products of unrounded factors.
 namespace full {
+#define PERMAFROST_MLP(T, NAME)                                                                                      \
+  HWY_EXPORT(PackedSize##NAME);                                                                                      \
+  HWY_EXPORT(PackForward##NAME);                                                                                     \
+  HWY_EXPORT(PackBackward##NAME);                                                                                    \
+  HWY_EXPORT(MlpForward##NAME);                                                                                      \
+  HWY_EXPORT(MlpBackward##NAME);                                                                                     \
+  static int64_t PackedSize(T, int64_t k, int64_t n) { return HWY_DYNAMIC_DISPATCH(PackedSize##NAME)(k, n); }        \
+  static void PackForward(const T* weight, int64_t out, int64_t in, T* packed) {                                     \
+    HWY_DYNAMIC_DISPATCH(PackForward##NAME)(weight, out, in, packed);                                                \
+  }                                                                                                                  \
+  static void PackBackward(const T* weight, int64_t out, int64_t in, T* packed) {                                    \
+    HWY_DYNAMIC_DISPATCH(PackBackward##NAME)(weight, out, in, packed);                                               \
+  }                                                                                                                  \
+  static void Forward(const MlpWidths& widths, int64_t rows, const T* a, const T* first, const T* first_bias,        \
+                      const T* second, const T* second_bias, T* z1, T* z2) {                                         \
+    HWY_DYNAMIC_DISPATCH(MlpForward##NAME)(widths, rows, a, first, first_bias, second, second_bias, z1, z2);         \
+  }                                                                                                                  \
+  static void Backward(const MlpWidths& widths, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first, \
+                       const T* second, T* gz1, T* scratch, T* ga, const MlpGradients<T>& to) {                      \
+    HWY_DYNAMIC_DISPATCH(MlpBackward##NAME)(widths, rows, a, z1, gz2, first, second, gz1, scratch, ga, to);          \
+  }
+PERMAFROST_MLP(float, F32)
+PERMAFROST_MLP(double, F64)
+#undef PERMAFROST_MLP
+
 #define PERMAFROST_LINEAR(T, NAME)                                                                                  \
   HWY_EXPORT(Forward##NAME);                                                                                        \
   HWY_EXPORT(Backward##NAME);                                                                                       \
@@ -97,6 +200,72 @@ PERMAFROST_LINEAR(float, F32)
 PERMAFROST_LINEAR(double, F64)
 #undef PERMAFROST_LINEAR
 }  // namespace full
+
+template <class T>
+int64_t PackedSize(int64_t k, int64_t n, Products products) {
+  return IsBfloat16<T>(products) ? Bfloat16PackedSize(k, n) : full::PackedSize(T(), k, n);
+}
+
+template <class T>
+void PackForward(const T* weight, int64_t out, int64_t in, Products products, T* packed) {
+  if constexpr (IsFloat32<T>) {
+    if (IsBfloat16<T>(products)) return PackBfloat16Forward(weight, out, in, packed);
+  }
+  full::PackForward(weight, out, in, packed);
+}
+
+template <class T>
+void PackBackward(const T* weight, int64_t out, int64_t in, Products products, T* packed) {
+  if constexpr (IsFloat32<T>) {
+    if (IsBfloat16<T>(products)) return PackBfloat16Backward(weight, out, in, packed);
+  }
+  full::PackBackward(weight, out, in, packed);
+}
+
+template <class T>
+int64_t ProductScratch(int64_t rows, Products products) {
+  return IsBfloat16<T>(products) ? 0 : full::PackedSize(T(), rows, 1);
+}
+
+template <class T>
+void MlpForward(const MlpWidths& w, int64_t rows, const T* a, const T* first, const T* first_bias, const T* second,
+                const T* second_bias, T* z1, T* z2) {
+  if constexpr (IsFloat32<T>) {
+    if (IsBfloat16<T>(w.products)) {
+      Bfloat16Linear(rows, w.in, w.hidden, a, first, first_bias, /*relu=*/true, z1);
+      return Bfloat16Linear(rows, w.hidden, w.out, z1, second, second_bias, /*relu=*/false, z2);
+    }
+  }
+  full::Forward(w, rows, a, first, first_bias, second, second_bias, z1, z2);
+}
+
+template <class T>
+void MlpBackward(const MlpWidths& w, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first,
+                 const T* second, T* gz1, T* scratch, T* ga, const MlpGradients<T>& weights) {
+  if constexpr (IsFloat32<T>) {
+    if (IsBfloat16<T>(w.products)) {
+      Bfloat16ColumnSums(rows, w.out, gz2, weights.second_bias);
+      Bfloat16Outer(rows, w.out, w.hidden, gz2, z1, weights.second);
+      Bfloat16InputGradient(rows, w.hidden, w.out, gz2, second, z1, gz1);
+      Bfloat16ColumnSums(rows, w.hidden, gz1, weights.first_bias);
+      Bfloat16Outer(rows, w.hidden, w.in, gz1, a, weights.first);
+      return Bfloat16InputGradient(rows, w.in, w.hidden, gz1, first, nullptr, ga);
+    }
+  }
+  full::Backward(w, rows, a, z1, gz2, first, second, gz1, scratch, ga, weights);
+}
+
+#define PERMAFROST_MLP(T)                                                                                           \
+  template int64_t PackedSize<T>(int64_t, int64_t, Products);                                                       \
+  template void PackForward<T>(const T*, int64_t, int64_t, Products, T*);                                           \
+  template void PackBackward<T>(const T*, int64_t, int64_t, Products, T*);                                          \
+  template void MlpForward<T>(const MlpWidths&, int64_t, const T*, const T*, const T*, const T*, const T*, T*, T*); \
+  template void MlpBackward<T>(const MlpWidths&, int64_t, const T*, const T*, const T*, const T*, const T*, T*, T*, \
+                               T*, const MlpGradients<T>&);                                                         \
+  template int64_t ProductScratch<T>(int64_t, Products);
+PERMAFROST_MLP(float)
+PERMAFROST_MLP(double)
+#undef PERMAFROST_MLP
 
 template <class T>
 void LinearForward(const LinearWidths& w, int64_t rows, const T* a, const T* packed, const T* bias, bool relu, T* y) {
@@ -119,11 +288,6 @@ void LinearBackward(const LinearWidths& w, int64_t rows, const T* a, const T* g,
   full::Backward(rows, w.in, w.out, a, g, packed, scratch, ga, gw);
 }
 
-template <class T>
-int64_t LinearScratch(const LinearWidths& w, int64_t rows) {
-  return IsBfloat16<T>(w.products) ? 0 : PackedSize<T>(rows, 1, w.products);
-}
-
 #define PERMAFROST_LINEAR(T, NAME)                                                                                    \
   HWY_EXPORT(Bias##NAME);                                                                                             \
   HWY_EXPORT(Activate##NAME);                                                                                         \
@@ -136,8 +300,7 @@ int64_t LinearScratch(const LinearWidths& w, int64_t rows) {
     HWY_DYNAMIC_DISPATCH(Activate##NAME)(grad, y, kept, rows, width, g, sums);                                        \
   }                                                                                                                   \
   template void LinearForward<T>(const LinearWidths&, int64_t, const T*, const T*, const T*, bool, T*);               \
-  template void LinearBackward<T>(const LinearWidths&, int64_t, const T*, const T*, const T*, T*, T*, T*);            \
-  template int64_t LinearScratch<T>(const LinearWidths&, int64_t);
+  template void LinearBackward<T>(const LinearWidths&, int64_t, const T*, const T*, const T*, T*, T*, T*);
 PERMAFROST_LINEAR(float, F32)
 PERMAFROST_LINEAR(double, F64)
 #undef PERMAFROST_LINEAR

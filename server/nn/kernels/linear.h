@@ -1,15 +1,41 @@
-// One linear map over rows, with ReLU, and its gradients.
-// Weights are [out, in] and are packed once for all rows (PackForward and PackBackward of mlp.h); the rows may be
-// worked through in chunks on several threads. Threads: any. Sums are in the order of rows and columns, whatever the
-// thread.
+// Linear maps over rows: one, or two with ReLU between, and their gradients.
+// Weights are [out, in] and are packed once for all rows; the rows may be worked through in chunks on several threads.
+// Functions are compiled for several instruction sets; which one runs is chosen at run time.
+// Threads: any. Sums are in the order of rows and columns, whatever the thread.
 #pragma once
 
 #include <cstdint>
-
-#include "nn/kernels/mlp.h"
+#include <type_traits>
 
 namespace permafrost::nn {
 
+// The ways to compute matrix products.
+// kBfloat16: both factors are rounded to bfloat16, to the nearest, and their products added up in float32. For float32
+// matrices only.
+enum class Products { kFull, kBfloat16 };
+
+template <class T>
+inline constexpr bool IsFloat32 = std::is_same_v<T, float>;
+template <class T>
+constexpr bool IsBfloat16(Products products) {
+  return IsFloat32<T> && products == Products::kBfloat16;
+}
+
+// Values of a packed matrix of [k, n].
+template <class T>
+int64_t PackedSize(int64_t k, int64_t n, Products products);
+
+// weight: [out, in]. For the forward product, rows * weight^T, and for that of gradients, rows * weight.
+template <class T>
+void PackForward(const T* weight, int64_t out, int64_t in, Products products, T* packed);
+template <class T>
+void PackBackward(const T* weight, int64_t out, int64_t in, Products products, T* packed);
+
+// Values for a backward's own use.
+template <class T>
+int64_t ProductScratch(int64_t rows, Products products);
+
+// One linear map, with ReLU where told, and its gradients.
 struct LinearWidths {
   int64_t in = 0, out = 0;
   Products products = Products::kFull;
@@ -32,11 +58,33 @@ template <class T>
 void ActivationGradient(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T* g, T* sums);
 
 // Computes from g [rows, out]: gw [out, in], the sum over these rows, and, unless `packed` is null, ga [rows, in]. a:
-// [rows, in]; packed: by PackBackward; scratch: LinearScratch values, for its own use.
+// [rows, in]; packed: by PackBackward; scratch: ProductScratch values.
 template <class T>
 void LinearBackward(const LinearWidths& widths, int64_t rows, const T* a, const T* g, const T* packed, T* scratch,
                     T* ga, T* gw);
+
+// Two with ReLU between: z1 = relu(a * w1^T + b1), z2 = z1 * w2^T + b2, and the gradients of all.
+struct MlpWidths {
+  int64_t in = 0, hidden = 0, out = 0;
+  Products products = Products::kFull;
+};
+
+// a: [rows, in]; first, second: packed by PackForward for the same products. Writes z1 [rows, hidden] and z2 [rows,
+// out].
 template <class T>
-int64_t LinearScratch(const LinearWidths& widths, int64_t rows);
+void MlpForward(const MlpWidths& widths, int64_t rows, const T* a, const T* first, const T* first_bias, const T* second,
+                const T* second_bias, T* z1, T* z2);
+
+// The gradients of the weights that MlpBackward writes: [hidden, in], [hidden], [out, hidden], [out].
+template <class T>
+struct MlpGradients {
+  T *first, *first_bias, *second, *second_bias;
+};
+
+// gz2: [rows, out]; first, second: packed by PackBackward. gz1: [rows, hidden], for its own use;
+// scratch: ProductScratch values. Writes ga [rows, in] and `weights`, the sums over these rows.
+template <class T>
+void MlpBackward(const MlpWidths& widths, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first,
+                 const T* second, T* gz1, T* scratch, T* ga, const MlpGradients<T>& weights);
 
 }  // namespace permafrost::nn

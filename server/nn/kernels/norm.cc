@@ -1,6 +1,5 @@
 #include "nn/kernels/norm.h"
 
-#include "nn/kernels/dropout_hash.h"
 #include "nn/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -103,6 +103,119 @@ PERMAFROST_SEGMENTS(float, F32)
 PERMAFROST_SEGMENTS(double, F64)
 #undef PERMAFROST_SEGMENTS
 
+// Vectors at once: of two, of each of which several are needed.
+constexpr int kMaxVectors = 4;
+
+template <int kVectors, class D, class T>
+HWY_INLINE void LargestColumns(D d, const MaxRows<T>& m, int64_t r, T* HWY_RESTRICT to, int64_t c) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<D> largest[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    largest[v] = m.offsets[r] == m.offsets[r + 1]
+                     ? hn::Zero(d)
+                     : hn::LoadU(d, m.x + m.source[m.offsets[r]] * m.width + c + v * lanes);
+  }
+  for (int64_t e = m.offsets[r] + 1; e < m.offsets[r + 1]; ++e) {
+    const T* const x = m.x + m.source[e] * m.width + c;
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      // Not hn::Max, which says nothing of NaN that holds on every target.
+      const auto value = hn::LoadU(d, x + v * lanes);
+      largest[v] = hn::IfThenElse(hn::Gt(value, largest[v]), value, largest[v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(largest[v], d, to + c + v * lanes);
+}
+
+template <class T>
+void Largest(const MaxRows<T>& m, int64_t begin, int64_t end, T* largest) {
+  for (int64_t r = begin; r < end; ++r) {
+    ForColumns<kMaxVectors, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
+      LargestColumns<decltype(vectors)::value>(d, m, r, largest + r * m.width, c);
+    });
+  }
+}
+
+template <int kVectors, class D, class T>
+HWY_INLINE void ShareColumns(D d, const MaxRows<T>& m, int64_t r, const T* largest, const T* g, T* HWY_RESTRICT to,
+                             int64_t c) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto one = hn::Set(d, T(1));
+  hn::Vec<D> top[kVectors], equal[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    top[v] = hn::LoadU(d, largest + c + v * lanes);
+    equal[v] = hn::Zero(d);
+  }
+  for (int64_t e = m.offsets[r]; e < m.offsets[r + 1]; ++e) {
+    const T* const x = m.x + m.source[e] * m.width + c;
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      equal[v] = hn::Add(equal[v], hn::IfThenElseZero(hn::Eq(hn::LoadU(d, x + v * lanes), top[v]), one));
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const auto share = hn::Div(hn::LoadU(d, g + c + v * lanes), hn::Max(equal[v], one));
+    hn::StoreU(hn::IfThenElseZero(hn::Gt(equal[v], hn::Zero(d)), share), d, to + c + v * lanes);
+  }
+}
+
+template <class T>
+void Shares(const MaxRows<T>& m, const T* largest, const T* g, int64_t begin, int64_t end, T* share) {
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t row = r * m.width;
+    ForColumns<kMaxVectors, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
+      ShareColumns<decltype(vectors)::value>(d, m, r, largest + row, g + row, share + row, c);
+    });
+  }
+}
+
+template <int kVectors, class D, class T>
+HWY_INLINE void LargestGradientColumns(D d, const MaxGradient<T>& m, int64_t s, T* HWY_RESTRICT to, int64_t c) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<D> own[kVectors], total[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    own[v] = hn::LoadU(d, m.x + s * m.width + c + v * lanes);
+    total[v] = hn::Zero(d);
+  }
+  for (int64_t p = m.offsets[s]; p < m.offsets[s + 1] && m.rows[p] < m.targets; ++p) {
+    const int64_t at = m.rows[p] * m.width + c;
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const auto is_largest = hn::Eq(own[v], hn::LoadU(d, m.largest + at + v * lanes));
+      total[v] = hn::Add(total[v], hn::IfThenElseZero(is_largest, hn::LoadU(d, m.share + at + v * lanes)));
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(total[v], d, to + c + v * lanes);
+}
+
+template <class T>
+void LargestGradient(const MaxGradient<T>& m, int64_t begin, int64_t end, T* gx) {
+  for (int64_t s = begin; s < end; ++s) {
+    ForColumns<kMaxVectors, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
+      LargestGradientColumns<decltype(vectors)::value>(d, m, s, gx + s * m.width, c);
+    });
+  }
+}
+
+// Highway exports plain functions: one of each for each type.
+#define PERMAFROST_SEGMENT_MAX(T, NAME)                                                                                \
+  void Largest##NAME(const MaxRows<T>& m, int64_t begin, int64_t end, T* largest) { Largest(m, begin, end, largest); } \
+  void Shares##NAME(const MaxRows<T>& m, const T* largest, const T* g, int64_t begin, int64_t end, T* share) {         \
+    Shares(m, largest, g, begin, end, share);                                                                          \
+  }                                                                                                                    \
+  void LargestGradient##NAME(const MaxGradient<T>& m, int64_t begin, int64_t end, T* gx) {                             \
+    LargestGradient(m, begin, end, gx);                                                                                \
+  }
+PERMAFROST_SEGMENT_MAX(float, F32)
+PERMAFROST_SEGMENT_MAX(double, F64)
+#undef PERMAFROST_SEGMENT_MAX
+
 }  // namespace permafrost::nn::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -123,6 +236,27 @@ namespace permafrost::nn {
 PERMAFROST_SEGMENTS(float, F32)
 PERMAFROST_SEGMENTS(double, F64)
 #undef PERMAFROST_SEGMENTS
+
+#define PERMAFROST_SEGMENT_MAX(T, NAME)                                                                     \
+  HWY_EXPORT(Largest##NAME);                                                                                \
+  HWY_EXPORT(Shares##NAME);                                                                                 \
+  HWY_EXPORT(LargestGradient##NAME);                                                                        \
+  template <>                                                                                               \
+  void LargestOfSegments<T>(const MaxRows<T>& rows, int64_t begin, int64_t end, T* largest) {               \
+    HWY_DYNAMIC_DISPATCH(Largest##NAME)(rows, begin, end, largest);                                         \
+  }                                                                                                         \
+  template <>                                                                                               \
+  void SharesOfLargest<T>(const MaxRows<T>& rows, const T* largest, const T* g, int64_t begin, int64_t end, \
+                          T* share) {                                                                       \
+    HWY_DYNAMIC_DISPATCH(Shares##NAME)(rows, largest, g, begin, end, share);                                \
+  }                                                                                                         \
+  template <>                                                                                               \
+  void GradientOfLargest<T>(const MaxGradient<T>& gradient, int64_t begin, int64_t end, T* gx) {            \
+    HWY_DYNAMIC_DISPATCH(LargestGradient##NAME)(gradient, begin, end, gx);                                  \
+  }
+PERMAFROST_SEGMENT_MAX(float, F32)
+PERMAFROST_SEGMENT_MAX(double, F64)
+#undef PERMAFROST_SEGMENT_MAX
 
 }  // namespace permafrost::nn
 #endif

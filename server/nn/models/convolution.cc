@@ -5,12 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "nn/models/gatv2.h"
-#include "nn/models/gcn.h"
-#include "nn/models/gin.h"
-#include "nn/models/sage.h"
+#include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/row_chunks.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
@@ -20,29 +16,20 @@ using InputRows = NodeModel::InputRows;
 
 namespace {
 
-template <class Conv>
-std::unique_ptr<Convolution> MakeOf(WeightMaker& weights, const std::string& name, const ConvShape& shape) {
-  return std::make_unique<Conv>(weights, name, shape);
-}
-
-template <class Conv>
-constexpr ConvolutionKind KindOf(spec::Architecture architecture,
-                                 decltype(ConvolutionKind::inverse_sqrt_degrees) degrees,
-                                 decltype(ConvolutionKind::make) make = &MakeOf<Conv>) {
-  return {architecture, make, &Conv::NormOf, degrees, &Conv::Cost};
-}
-
-constexpr std::array kKinds{
-    KindOf<Sage>(spec::Architecture::kSage, nullptr, &Sage::Make),
-    KindOf<Gcn>(spec::Architecture::kGcn, &Gcn::InverseSqrtDegrees), KindOf<Gin>(spec::Architecture::kGin, nullptr),
-    KindOf<Gine>(spec::Architecture::kGine, nullptr), KindOf<Gatv2>(spec::Architecture::kGatv2, nullptr)};
+constexpr std::array kKinds{&kSageConvolution, &kGcnConvolution, &kGinConvolution, &kGineConvolution,
+                            &kGatv2Convolution};
 
 }  // namespace
 
 const ConvolutionKind& ConvolutionOf(spec::Architecture architecture) {
   const auto* const kind = std::ranges::find(kKinds, architecture, &ConvolutionKind::architecture);
   TORCH_CHECK(kind != kKinds.end(), spec::kArchitectureNames.Name(architecture), " has no convolution of its own");
-  return *kind;
+  return **kind;
+}
+
+void CheckLevel(spec::Architecture architecture, spec::ModelLevel level) {
+  TORCH_CHECK(TraitsOf(architecture).Serves(level), spec::kArchitectureNames.Name(architecture),
+              " is not a model of this level");
 }
 
 Tensor MultiplyRows(const InputRows& rows, const Tensor& weight) {

@@ -7,10 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "nn/models/model_cost.h"
-#include "nn/models/node_model.h"
-#include "nn/models/weight_maker.h"
+#include "nn/models/model.h"
 #include "nn/ops/graph_conv.h"
+#include "nn/tensor_set.h"
 
 namespace permafrost::nn {
 
@@ -23,6 +22,14 @@ struct ConvShape {
   spec::Aggregation aggregation = spec::Aggregation::kMean;
   bool of_nodes = true;  // named as the modules of torch_geometric.nn.models, else as a Sequential in the convolution
 };
+
+// Names of the linear maps of GIN's and GINE's MLP within a convolution.
+struct GinNames {
+  const char *first, *second;
+};
+constexpr GinNames GinNamesOf(const ConvShape& shape) {
+  return shape.of_nodes ? GinNames{".nn.lins.0", ".nn.lins.1"} : GinNames{".nn.0", ".nn.2"};
+}
 
 // The factors that a convolution multiplies messages with, equal in all layers of a block: ConvEdges of
 // nn/ops/graph_conv.h. Undefined where it does not.
@@ -73,9 +80,18 @@ struct ConvolutionKind {
   at::Tensor (*inverse_sqrt_degrees)(const NodeModel::Chunk& chunk, at::ScalarType type);
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
 };
+// Each stands in the file of its name.
+extern const ConvolutionKind kSageConvolution, kGcnConvolution, kGinConvolution, kGineConvolution, kGatv2Convolution;
+template <class Conv>
+std::unique_ptr<Convolution> MakeConvolution(WeightMaker& weights, const std::string& name, const ConvShape& shape) {
+  return std::make_unique<Conv>(weights, name, shape);
+}
 // Returns the convolution of each architecture. The one of GINE serves one large graph; sets have layers of their own
 // (nn/models/graph_set_model.h).
 const ConvolutionKind& ConvolutionOf(spec::Architecture architecture);
+
+// Throws c10::Error where the architecture is not of this level.
+void CheckLevel(spec::Architecture architecture, spec::ModelLevel level);
 
 // rows * weight^T. weight: [out, in].
 at::Tensor MultiplyRows(const NodeModel::InputRows& rows, const at::Tensor& weight);

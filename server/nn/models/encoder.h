@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/models/weight_maker.h"
 #include "nn/ops/gine_layer.h"
+#include "nn/tensor_set.h"
 
 namespace permafrost::nn {
 

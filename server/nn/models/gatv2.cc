@@ -1,19 +1,51 @@
-#include "nn/models/gatv2.h"
+// GATv2: attention over neighbours and the row itself (nn/ops/gat_attention.h), several heads side by side or, in a
+// last layer, their mean. Source: Brody et al. 2022, "How attentive are graph attention networks?", as PyG's GATv2Conv.
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
+#include "nn/models/convolution.h"
+#include "nn/ops/chunks.h"
 #include "nn/ops/embedding_sum.h"
+#include "nn/ops/gat_attention.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/row_chunks.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
 namespace {
 
 using at::Tensor;
+
+// Threads: the device thread.
+class Gatv2 final : public Convolution {
+ public:
+  // Weights are drawn with PyG's initialisers: Glorot; biases of the linear maps as torch.nn.Linear's, the last one 0.
+  Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                            at::ScalarType type, bool edge_rows);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  // [rows of both linear maps, side by side].
+  Tensor Project(const NodeModel::InputRows& rows) const override;
+  int64_t projected_width() const override { return 2 * width_; }
+  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+
+ private:
+  // The edges' rows and those of the self-loops, where it reads them. rows, code: ConvCall's of edges. weights: of the
+  // edges in the means that stand for self-loops, as NormOf gives them.
+  void AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& weights, GatEdges& edges) const;
+  // The heads' mean where they are not joined, and the bias.
+  Tensor Finish(const Tensor& attended) const;
+
+  ConvShape shape_;
+  int64_t width_;  // of all heads
+  Linear left_, right_;
+  Tensor attention_, bias_, edge_;
+};
 
 int64_t WidthOf(const ConvShape& shape) { return shape.joins_heads ? shape.out : shape.heads * shape.out; }
 
@@ -32,8 +64,6 @@ Tensor MeanWeights(const Tensor& offsets, const Tensor& sources, int64_t first_r
 Tensor MeansOfEdges(const Tensor& rows, const Tensor& offsets, const Tensor& weights) {
   return SegmentSum(rows, offsets, at::arange(rows.size(0), offsets.options()), weights);
 }
-
-}  // namespace
 
 Gatv2::Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& shape)
     : shape_(shape), width_(WidthOf(shape)) {
@@ -130,5 +160,13 @@ Tensor Gatv2::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) co
       GatAttention(projected.narrow(1, 0, width_), right, attention_.view({width_}), edges,
                    {.heads = shape_.heads, .step = {}, .key = {}, .row_keys = {}, .first_row = chunk.first_row}));
 }
+
+}  // namespace
+
+const ConvolutionKind kGatv2Convolution{.architecture = spec::Architecture::kGatv2,
+                                        .make = &MakeConvolution<Gatv2>,
+                                        .norm = &Gatv2::NormOf,
+                                        .inverse_sqrt_degrees = nullptr,
+                                        .cost = &Gatv2::Cost};
 
 }  // namespace permafrost::nn

@@ -1,9 +1,14 @@
-#include "nn/models/gcn.h"
+// GCN: h_i' = W sum over edges (j, i) and the self-loop (i, i) of w_ji / sqrt(d_j d_i) h_j + b, where d is the degree
+// with the self-loop. Source: Kipf and Welling 2017, "Semi-supervised classification with graph convolutional
+// networks", as PyG's GCNConv: a self-loop that is there keeps its weight, the others get 1.
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
+#include "nn/models/convolution.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 
@@ -11,6 +16,31 @@ namespace permafrost::nn {
 namespace {
 
 using at::Tensor;
+
+// Threads: the device thread.
+class Gcn final : public Convolution {
+ public:
+  // Weights are drawn with PyG's initialisers: Glorot, bias 0.
+  Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                            at::ScalarType type, bool edge_rows);
+  static Tensor InverseSqrtDegrees(const NodeModel::Chunk& chunk, at::ScalarType type);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows) {
+    return GraphConvCost(shape, rows, /*weights=*/1);
+  }
+
+  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Project(const NodeModel::InputRows& rows) const override;
+  int64_t projected_width() const override { return std::min(in_, out_); }
+  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+
+ private:
+  // Returns whether Project hands the input on: where that is narrower than the product.
+  bool ProjectsNothing() const { return in_ <= out_; }
+
+  int64_t in_, out_;
+  Tensor bias_, weight_;
+};
 
 // The in-edges of rows first_row, first_row + 1, ... among all rows.
 struct InEdges {
@@ -62,8 +92,6 @@ Tensor Aggregate(const Tensor& h, int64_t first_row, const Tensor& offsets, cons
   return at::addcmul(sum, h.narrow(0, first_row, rows), norm.self.unsqueeze(1)) * norm.scale.unsqueeze(1);
 }
 
-}  // namespace
-
 Gcn::Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape)
     : in_(shape.in),
       out_(shape.out),
@@ -101,5 +129,13 @@ Tensor Gcn::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) cons
   const Tensor out = Aggregate(projected, chunk.first_row, chunk.offsets, chunk.sources, norm);
   return ProjectsNothing() ? LinearRows(out, weight_, bias_) : out + bias_;
 }
+
+}  // namespace
+
+const ConvolutionKind kGcnConvolution{.architecture = spec::Architecture::kGcn,
+                                      .make = &MakeConvolution<Gcn>,
+                                      .norm = &Gcn::NormOf,
+                                      .inverse_sqrt_degrees = &Gcn::InverseSqrtDegrees,
+                                      .cost = &Gcn::Cost};
 
 }  // namespace permafrost::nn

@@ -1,17 +1,66 @@
-#include "nn/models/gin.h"
+// GIN, and GINE of one large graph, whose messages read the rows of edges.
+//   GIN:  h_i' = mlp(h_i + sum over edges (j, i) of h_j)
+//   GINE: h_i' = mlp(h_i + sum over edges (j, i) of relu(h_j + lin(e_ji)))
+// Sources: Xu et al. 2019, "How powerful are graph neural networks?", as PyG's GINConv with eps = 0; Hu et al. 2020,
+// "Strategies for pre-training graph neural networks", as PyG's GINEConv(edge_dim=...) with eps = 0.
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <string>
 
-#include "nn/ops/edge_sum.h"
+#include "nn/models/convolution.h"
+#include "nn/ops/chunks.h"
+#include "nn/ops/gine_layer.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/row_chunks.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
+namespace {
 
 using at::Tensor;
+
+// Threads: the device thread.
+class Gin final : public Convolution {
+ public:
+  // The MLP has one hidden layer as wide as the output. Weights are drawn as torch.nn.Linear's.
+  Gin(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                            at::ScalarType type, bool edge_rows);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Project(const NodeModel::InputRows& rows) const override;
+  int64_t projected_width() const override { return std::min(in_, out_); }
+  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+
+ private:
+  bool ProjectsNothing() const { return in_ <= out_; }
+
+  int64_t in_, out_;
+  Linear first_, second_;
+};
+
+// Threads: the device thread.
+class Gine final : public Convolution {
+ public:
+  // The MLP is Gin's, as its names are; `lin` maps a row of an edge to the channels of a node. Weights are drawn as
+  // torch.nn.Linear's.
+  Gine(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                            at::ScalarType type, bool edge_rows);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  // Rows go as they are: ReLU comes before any product.
+  Tensor Project(const NodeModel::InputRows& rows) const override { return DenseRows(rows, first_.weight); }
+  int64_t projected_width() const override { return in_; }
+  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+
+ private:
+  int64_t in_;
+  Linear first_, second_, edge_;
+};
 
 Gin::Gin(WeightMaker& weights, const std::string& name, const ConvShape& shape) : in_(shape.in), out_(shape.out) {
   const GinNames names = GinNamesOf(shape);
@@ -73,7 +122,7 @@ MessageNorm Gine::NormOf(const Tensor& /*offsets*/, const Tensor& /*sources*/, c
 }
 
 // Kept: the edges' rows, the sums and what the MLP makes of them. Back: gradients of all of these, those of the sums as
-// long as the input (nn/ops/edge_sum.h). The plain operators make messages of rows as many as the edges.
+// long as the input (nn/ops/gine_layer.h). The plain operators make messages of rows as many as the edges.
 ConvCost Gine::Cost(const ConvShape& shape, const ConvRows& rows) {
   const auto in = static_cast<double>(shape.in), edge = static_cast<double>(shape.edge_channels);
   ConvShape first = shape, second = shape;
@@ -110,5 +159,18 @@ Tensor Gine::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) con
                                          .first_row = chunk.first_row});
   return second_(first_(sum).relu());
 }
+
+}  // namespace
+
+const ConvolutionKind kGinConvolution{.architecture = spec::Architecture::kGin,
+                                      .make = &MakeConvolution<Gin>,
+                                      .norm = &Gin::NormOf,
+                                      .inverse_sqrt_degrees = nullptr,
+                                      .cost = &Gin::Cost};
+const ConvolutionKind kGineConvolution{.architecture = spec::Architecture::kGine,
+                                       .make = &MakeConvolution<Gine>,
+                                       .norm = &Gine::NormOf,
+                                       .inverse_sqrt_degrees = nullptr,
+                                       .cost = &Gine::Cost};
 
 }  // namespace permafrost::nn

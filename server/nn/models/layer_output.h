@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/models/weight_maker.h"
 #include "nn/ops/graph_conv.h"
+#include "nn/tensor_set.h"
 #include "spec/model.h"
 
 namespace permafrost::nn {

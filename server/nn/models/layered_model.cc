@@ -1,21 +1,27 @@
-#include "nn/models/layered_model.h"
+// The model of a graph's nodes: convolutions one after the other, each followed by a norm, ReLU and dropout.
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "nn/models/convolution.h"
+#include "nn/models/encoder.h"
 #include "nn/models/layer_output.h"
+#include "nn/models/model.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
+namespace {
 
 using at::Tensor;
-
-namespace {
 
 // Masks of the input's dropout, beside those of the layers.
 constexpr int64_t kInputMasks = 1 << 21;
@@ -59,7 +65,46 @@ NodeModel::InputRows Normalised(NodeModel::InputRows rows) {
   return rows;
 }
 
-}  // namespace
+// Rows of edges, and of each edge its row among them; undefined: its own place.
+struct EncodedEdges {
+  Tensor rows, code;
+};
+
+// Threads: the device thread. Owns its tensors.
+class LayeredModel final : public NodeModel {
+ public:
+  LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device);
+  static ModelCost Cost(const NodeModelOptions& options, const StepRows& rows);
+
+  Tensor Forward(const NodeBlock& block, Mode mode) override;
+  Tensor Project(int64_t layer, const InputRows& rows) override;
+  int64_t projected_width(int64_t layer) const override;
+  Tensor InverseSqrtDegrees(const Chunk& chunk) const override;
+  Tensor Combine(int64_t layer, const Tensor& projected, const Chunk& chunk, const Tensor& input) override;
+  bool joins() const override { return joining_.has_value(); }
+  Tensor JoinOutput(int64_t layer, const Tensor& before, const Tensor& output) const override;
+  TensorSet& tensors() override { return tensors_; }
+  std::string Describe() const override;
+
+ private:
+  // The rows of sparse features, where they are embedded.
+  InputRows Embedded(InputRows rows) const;
+  // Normalised and embedded features with dropout, as the options say.
+  InputRows Input(const NodeBlock& block, Mode mode) const;
+  // Features of edges as convolutions read them; undefined: they read none.
+  EncodedEdges Encoded(const Tensor& edge_features) const;
+  at::ScalarType type() const { return tensors_.parameters().front().value.scalar_type(); }
+
+  NodeModelOptions options_;
+  uint64_t seed_;
+  TensorSet tensors_;
+  const ConvolutionKind& kind_;
+  Tensor embedding_;                     // undefined: features are not embedded
+  std::optional<Encoder> edge_encoder_;  // of categories
+  std::vector<std::unique_ptr<Convolution>> convolutions_;
+  std::vector<RowNorm> norms_;     // of layers that are followed by ReLU
+  std::optional<Linear> joining_;  // of jumping knowledge
+};
 
 LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device)
     : options_(options), seed_(seed), kind_(ConvolutionOf(options.model.architecture)) {
@@ -286,5 +331,17 @@ std::string LayeredModel::Describe() const {
   }
   return description.dump();
 }
+
+}  // namespace
+
+std::unique_ptr<NodeModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device) {
+  const spec::Architecture architecture = options.model.architecture;
+  CheckLevel(architecture, spec::ModelLevel::kNode);
+  TORCH_CHECK(TraitsOf(architecture).edges != spec::EdgeUse::kNeeded || options.edge.has_features(),
+              spec::kArchitectureNames.Name(architecture), " needs features of edges");
+  return std::make_unique<LayeredModel>(options, seed, device);
+}
+
+ModelCost CostOf(const NodeModelOptions& options, const StepRows& rows) { return LayeredModel::Cost(options, rows); }
 
 }  // namespace permafrost::nn

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 
-#include "nn/models/weight_maker.h"
 #include "nn/tensor_set.h"
 #include "spec/model.h"
 

@@ -1,17 +1,67 @@
-#include "nn/models/sage.h"
+// GraphSAGE with the mean or the max aggregator: h_i' = W_l mean over edges (j, i) of h_j + b + W_r h_i, or the
+// elementwise max in the place of the mean, 0 without edges.
+// Source: Hamilton et al. 2017, "Inductive representation learning on large graphs", as PyG's SAGEConv(aggr="mean") and
+// SAGEConv(aggr="max").
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <string>
 
+#include "nn/models/convolution.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/segment_max.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
+namespace {
 
 using at::Tensor;
+
+// By the mean. Threads: the device thread.
+class Sage final : public Convolution {
+ public:
+  // Weights are drawn with PyG's initialisers: uniform +-1/sqrt(in), as torch.nn.Linear.
+  Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                            at::ScalarType type, bool edge_rows);
+  // This, or what the shape's aggregation asks for.
+  static std::unique_ptr<Convolution> Make(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Project(const NodeModel::InputRows& rows) const override;
+  int64_t projected_width() const override;
+  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+
+ private:
+  // Returns whether Project hands the input on: where that is narrower than both products side by side.
+  bool ProjectsNothing() const { return in_ <= 2 * out_; }
+
+  int64_t in_, out_;
+  Linear left_;   // of the neighbours' mean
+  Tensor right_;  // of the row itself
+};
+
+// By the max. Threads: the device thread.
+class SageMax final : public Convolution {
+ public:
+  // Weights are drawn, and named, as Sage's.
+  SageMax(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  // Rows go as they are: their largest values come before any product.
+  Tensor Project(const NodeModel::InputRows& rows) const override { return DenseRows(rows, left_.weight); }
+  int64_t projected_width() const override { return in_; }
+  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+
+ private:
+  int64_t in_;
+  Linear left_;   // of the neighbours' largest values
+  Tensor right_;  // of the row itself
+};
 
 Sage::Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape)
     : in_(shape.in),
@@ -84,5 +134,13 @@ Tensor SageMax::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) 
   const Tensor own = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
   return left_(SegmentMax(projected, chunk.offsets, chunk.sources)) + LinearRows(own, right_);
 }
+
+}  // namespace
+
+const ConvolutionKind kSageConvolution{.architecture = spec::Architecture::kSage,
+                                       .make = &Sage::Make,
+                                       .norm = &Sage::NormOf,
+                                       .inverse_sqrt_degrees = nullptr,
+                                       .cost = &Sage::Cost};
 
 }  // namespace permafrost::nn

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "nn/kernels/dropout_hash.h"
 #include "nn/kernels/norm.h"
 #include "nn/ops/operator.h"
 

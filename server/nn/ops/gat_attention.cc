@@ -7,10 +7,10 @@
 #include <limits>
 #include <tuple>
 
-#include "nn/kernels/dropout_hash.h"
+#include "nn/kernels/norm.h"
 #include "nn/kernels/gat.h"
+#include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/mlp_chunks.h"
 #include "nn/ops/operator.h"
 #include "nn/ops/segment_ops.h"
 

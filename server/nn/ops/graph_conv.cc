@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <tuple>
 
-#include "nn/kernels/dropout_hash.h"
 #include "nn/kernels/linear.h"
 #include "nn/kernels/norm.h"
 #include "nn/kernels/segments.h"
+#include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/mlp_chunks.h"
 #include "nn/ops/operator.h"
 #include "nn/ops/segment_ops.h"
 
@@ -170,7 +169,7 @@ GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTen
   const int64_t rows_of_chunk = s.rows / most + 1;
   AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "graph_conv_backward", [&] {
     using T = scalar_t;
-    const int64_t scratch_size = weight ? LinearScratch<T>(widths, rows_of_chunk) : 0;
+    const int64_t scratch_size = weight ? ProductScratch<T>(rows_of_chunk, widths.products) : 0;
     const Tensor parts = at::empty({most, partial}, type);
     const Tensor scratch = at::empty({most, scratch_size}, type);
     Tensor packed;

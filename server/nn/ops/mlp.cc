@@ -6,8 +6,8 @@
 
 #include <tuple>
 
+#include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/mlp_chunks.h"
 #include "nn/ops/operator.h"
 
 namespace permafrost::nn {

@@ -13,8 +13,8 @@
 #include <cstdint>
 
 #include "nn/kernels/norm.h"
+#include "nn/ops/chunks.h"
 #include "nn/ops/masked_batch_norm.h"
-#include "nn/ops/mlp_chunks.h"
 
 namespace permafrost::nn {
 

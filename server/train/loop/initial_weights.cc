@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/models/link_decoder.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "nn/safetensors.h"
 #include "train/tasks/categories.h"
 #include "train/tasks/graph_model_for.h"

@@ -12,7 +12,7 @@
 #include "data/batching/batch.h"
 #include "device/backend.h"
 #include "graphcache/planned_set.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "train/planning/batch_schedule.h"
 #include "train/planning/run_size.h"
 #include "train/tasks/node_features.h"

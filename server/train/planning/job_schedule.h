@@ -11,7 +11,7 @@
 #include "data/batching/batch.h"
 #include "data/rows/row_caches.h"
 #include "graphcache/shape_schedule.h"
-#include "nn/models/graph_model.h"
+#include "nn/models/model.h"
 #include "spec/train_options.h"
 #include "train/planning/run_size.h"
 #include "train/planning/schedule_store.h"

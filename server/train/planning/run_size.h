@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "base/step.h"
 #include "data/store/graph.h"
-#include "nn/models/model_cost.h"
+#include "nn/models/model.h"
 #include "spec/optimizer.h"
 #include "spec/train_options.h"
 

@@ -10,7 +10,7 @@
 #include "base/string_view.h"
 #include "data/store/edge_rows.h"
 #include "data/store/translated.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "train/tasks/node_features.h"
 #include "train/tasks/node_model_for.h"
 

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/store/edge_rows.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "train/tasks/node_features.h"
 
 namespace permafrost::train {

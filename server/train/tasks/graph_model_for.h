@@ -13,7 +13,7 @@
 #include "data/store/graph.h"
 #include "data/store/graph_set.h"
 #include "nn/models/encoder.h"
-#include "nn/models/graph_model.h"
+#include "nn/models/model.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {

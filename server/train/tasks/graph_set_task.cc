@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "train/planning/batch_schedule.h"
 #include "train/tasks/graph_model_for.h"
 #include "train/tasks/node_features.h"

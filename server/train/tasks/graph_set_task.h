@@ -6,7 +6,7 @@
 #include "data/batching/batch.h"
 #include "data/batching/prefetcher.h"
 #include "data/sampling/epoch_order.h"
-#include "nn/models/graph_model.h"
+#include "nn/models/model.h"
 #include "train/tasks/task.h"
 
 namespace permafrost::train {

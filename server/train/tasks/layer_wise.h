@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "data/store/edge_rows.h"
 #include "data/store/graph.h"
-#include "nn/models/node_model.h"
+#include "nn/models/model.h"
 #include "train/tasks/task.h"
 
 namespace permafrost::train {

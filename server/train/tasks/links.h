@@ -17,7 +17,7 @@
 #include "data/batching/link_batch.h"
 #include "data/store/link_split.h"
 #include "nn/models/link_decoder.h"
-#include "nn/models/node_model.h"
+#include "nn/models/model.h"
 #include "spec/train_options.h"
 #include "train/tasks/task.h"
 

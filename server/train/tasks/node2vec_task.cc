@@ -15,8 +15,8 @@
 #include "data/batching/prefetcher.h"
 #include "graphcache/planned_set.h"
 #include "nn/metrics.h"
-#include "nn/models/weight_maker.h"
 #include "nn/ops/lowering.h"
+#include "nn/tensor_set.h"
 #include "train/tasks/node_model_for.h"
 
 namespace permafrost::train {

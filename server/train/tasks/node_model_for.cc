@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "graphcache/planned_set.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "train/planning/block_rungs.h"
 #include "train/planning/run_size.h"
 #include "train/tasks/graph_model_for.h"

@@ -13,7 +13,7 @@
 #include "data/sampling/neighbor_sampler.h"
 #include "data/store/edge_rows.h"
 #include "data/store/graph.h"
-#include "nn/models/node_model.h"
+#include "nn/models/model.h"
 #include "spec/train_options.h"
 #include "train/planning/run_size.h"
 

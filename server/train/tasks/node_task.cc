@@ -17,7 +17,7 @@
 #include "device/staging.h"
 #include "nn/loss.h"
 #include "nn/metrics.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "nn/ops/lowering.h"
 #include "train/tasks/layer_wise.h"
 #include "train/tasks/node_model_for.h"

@@ -12,9 +12,8 @@
 #include "data/batching/block_batch.h"
 #include "data/batching/link_batch.h"
 #include "device/step_program.h"
-#include "nn/models/graph_model.h"
 #include "nn/models/link_decoder.h"
-#include "nn/models/node_model.h"
+#include "nn/models/model.h"
 
 namespace permafrost::train {
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 #include "nn/ops/lowering.h"
 #include "train/tasks/layer_wise.h"
 #include "train/tasks/node_model_for.h"

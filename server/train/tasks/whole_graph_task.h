@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "nn/models/node_model.h"
+#include "nn/models/model.h"
 #include "train/tasks/links.h"
 #include "train/tasks/task.h"
 

@@ -14,8 +14,8 @@
 #include "device/backend.h"
 #include "device/cpu/cpu_backend.h"
 #include "nn/loss.h"
+#include "nn/models/model.h"
 #include "nn/models/node_block_plan.h"
-#include "nn/models/registry.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::device {

@@ -11,8 +11,8 @@
 #include "device/cpu/executable.h"
 #include "device/cpu/tape.h"
 #include "nn/loss.h"
+#include "nn/models/model.h"
 #include "nn/models/node_block_plan.h"
-#include "nn/models/registry.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::device {

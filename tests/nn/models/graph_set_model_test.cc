@@ -1,6 +1,6 @@
 // The padded form must not change training: every test compares a padded batch with the least padded one, or with the
 // model written out plainly.
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "nn/models/node_model.h"
+#include "nn/models/model.h"
 
 namespace permafrost::nn {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "nn/models/node_model.h"
+#include "nn/models/model.h"
 
 // Nothing of it has a name that a test may have.
 namespace permafrost::nn::formula {

@@ -1,6 +1,6 @@
 // Models against the formulas written out over dense matrices, as PyG runs them on a sampled subgraph: every layer over
 // every row. And padding must not change training.
-#include "nn/models/node_model.h"
+#include "nn/models/model.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -16,7 +16,6 @@
 #include "nn/loss.h"
 #include "nn/models/node_block_plan.h"
 #include "nn/models/node_model_formula.h"
-#include "nn/models/registry.h"
 #include "nn/models/relative_difference.h"
 #include "nn/ops/segment_ops.h"
 #include "nn/optimizer.h"

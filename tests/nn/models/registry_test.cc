@@ -1,4 +1,4 @@
-#include "nn/models/registry.h"
+#include "nn/models/model.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "nn/ops/edge_sum.h"
+#include "nn/ops/gine_layer.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -13,7 +13,6 @@
 #include "nn/differences.h"
 #include "nn/every_instruction_set.h"
 #include "nn/kernels/linear.h"
-#include "nn/kernels/mlp.h"
 #include "nn/leaf.h"
 #include "nn/op_outcome.h"
 #include "nn/ops/segment_ops.h"
@@ -142,10 +141,9 @@ TEST(GraphConv, GradientsAreThoseOfDifferences) {
 }
 
 // A model's layers share one transpose, and each has fewer rows than the one before.
-TEST(GraphConv, AWideInputTakesNoMoreScratchThanANarrowOne) {
-  EXPECT_EQ(LinearScratch<float>({.in = 2000, .out = 64}, 300), LinearScratch<float>({.in = 16, .out = 64}, 300));
-  EXPECT_EQ(MlpScratch<float>({.in = 300, .hidden = 600, .out = 64}, 100),
-            MlpScratch<float>({.in = 16, .hidden = 16, .out = 16}, 100));
+TEST(GraphConv, ScratchHoldsOnePanelHoweverWideTheInput) {
+  EXPECT_EQ(ProductScratch<float>(300, Products::kFull), PackedSize<float>(300, 1, Products::kFull));
+  EXPECT_EQ(ProductScratch<double>(100, Products::kFull), PackedSize<double>(100, 1, Products::kFull));
 }
 
 TEST(GraphConv, ATransposeOfMoreRowsServes) {

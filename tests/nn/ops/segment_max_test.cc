@@ -1,4 +1,4 @@
-#include "nn/ops/segment_max.h"
+#include "nn/ops/segment_ops.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -1,5 +1,5 @@
-// An MLP's products by chunks of rows on several threads: what the fused layers and the plain MLP share.
-// Threads: ATen's. Bits do not depend on their number.
+// Work by chunks of rows on several threads, and an MLP's products by them: what the fused layers and the plain MLP
+// share. Threads: ATen's. Bits do not depend on their number.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,11 +9,34 @@
 #include <cstdint>
 
 #include "nn/kernels/bfloat16.h"
-#include "nn/kernels/mlp.h"
+#include "nn/kernels/linear.h"
 #include "nn/kernels/norm.h"
-#include "nn/ops/row_chunks.h"
 
 namespace permafrost::nn {
+
+// Rows in contiguous chunks, whose number and bounds depend on the rows alone: sums by chunk, added up in the order of
+// chunks, have equal bits for any number of threads. A value.
+class RowChunks {
+ public:
+  // With 64 floats a row, one array of a chunk fills an L1 cache, all of a layer's fit into an L2 cache.
+  static constexpr int64_t kRows = 128;
+
+  // partial: values that each chunk keeps for its sums. They bound the chunks, so that adding up stays cheap.
+  RowChunks(int64_t rows, int64_t partial) : rows_(rows), count_(CountOf(rows, partial)) {}
+  // The most chunks for up to `rows` rows.
+  static int64_t CountOf(int64_t rows, int64_t partial) {
+    const int64_t most = std::clamp(kPartialValues / std::max<int64_t>(1, partial), kFewest, kMost);
+    return std::clamp<int64_t>((rows + kRows - 1) / kRows, 1, most);
+  }
+
+  int64_t count() const { return count_; }
+  int64_t begin(int64_t chunk) const { return rows_ * chunk / count_; }
+  int64_t size(int64_t chunk) const { return begin(chunk + 1) - begin(chunk); }
+
+ private:
+  static constexpr int64_t kPartialValues = 1 << 20, kFewest = 8, kMost = 64;
+  int64_t rows_, count_;
+};
 
 template <class T>
 const T* Read(const at::Tensor& t) {
@@ -101,7 +124,7 @@ class MlpBackwardChunks {
       : widths_(w.widths()), values_(w.values()), packed_(PackMlpBackward<T>(w)) {
     const int64_t most = RowChunks::CountOf(rows, values_);
     // Rows of the largest chunk.
-    scratch_size_ = MlpScratch<T>(widths_, std::max(RowChunks::kRows, (rows + most - 1) / most));
+    scratch_size_ = ProductScratch<T>(std::max(RowChunks::kRows, (rows + most - 1) / most), w.kind);
     const auto options = w.w1.options();
     scratch_ = at::empty({most, scratch_size_}, options);
     parts_ = at::empty({most, values_}, options);

@@ -1,11 +1,11 @@
-// Node-level models: one prediction for each node that a block begins with, built layer by layer as those of
-// torch_geometric.nn.models are (num_layers convolutions, a norm, relu and dropout between them, the last one giving
-// the outputs), under the same parameter names.
+// The models of either level, as those who train them see them. To add one, write its convolution
+// (nn/models/convolution.h) and its torch-free row (spec/model.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -59,6 +59,9 @@ struct NodeModelOptions {
   EncoderInput edge = {};
 };
 
+// Node-level models: one prediction for each node that a block begins with, built layer by layer as those of
+// torch_geometric.nn.models are (num_layers convolutions, a norm, relu and dropout between them, the last one giving
+// the outputs), under the same parameter names.
 // Threads: the device thread. Owns its tensors.
 class NodeModel {
  public:
@@ -109,5 +112,66 @@ class NodeModel {
   // For `__metadata__` of the weights file, as JSON.
   virtual std::string Describe() const = 0;
 };
+
+// One mini-batch of small graphs on the device, in the padded form: real rows first, then padding.
+struct GraphSetBatch {
+  int64_t padded_graphs = 0;
+  // [N, columns] int64 or float32, undefined where the set has no such features.
+  at::Tensor node_features;
+  at::Tensor edge_features;
+  at::Tensor edge_source;    // [E] int64, rows of this batch
+  at::Tensor edge_target;    // [E] int64, rising
+  at::Tensor graph_of_node;  // [N] int64; padding nodes belong to the last graph
+  at::Tensor labels;         // [G, targets] float32, NaN where missing and in padding graphs
+  // Tensors, so that one executable serves many batches and steps.
+  at::Tensor real_nodes;   // [1] int64: rows that batch norm may see
+  at::Tensor real_graphs;  // [1] int64: graphs that the virtual node's batch norm may see
+  at::Tensor step;         // [1] int64: optimizer steps done; which masks dropout draws
+};
+
+struct GraphModelOptions {
+  spec::ModelOptions model;
+  EncoderInput node, edge;
+  int64_t num_targets = 1;  // outputs a graph: targets, or classes of cross-entropy
+};
+
+// Graph-level models: one prediction for each graph of a batch of small graphs.
+// Threads: the device thread. Owns its tensors.
+class GraphModel {
+ public:
+  virtual ~GraphModel() = default;
+  // Returns [padded graphs, num_targets]. kTrain also updates what the model keeps beside its parameters, such as
+  // running statistics.
+  virtual at::Tensor Forward(const GraphSetBatch& batch, Mode mode) = 0;
+  virtual TensorSet& tensors() = 0;
+  // For `__metadata__` of the weights file: what is needed to build the equal module, as JSON.
+  virtual std::string Describe() const = 0;
+};
+
+// Rows of one step, without padding, by which its cost is estimated before it exists.
+struct StepRows {
+  // [num_layers + 1] rows whose representation is needed at each depth, from the outputs to the inputs, as
+  // NodeBlock::row_ends. For a whole graph, and for a batch of small graphs, each is the number of its nodes.
+  std::vector<double> nodes;
+  double edges = 0;
+  double graphs = 0;  // rows that are predicted for
+};
+
+// Counts of values (4 bytes each).
+struct ModelCost {
+  double parameters = 0;
+  // Alive together at the worst moment of an eager training step: what the backward pass has saved and what it makes,
+  // without the batch itself and the gradients of parameters.
+  double activations = 0;
+};
+
+// Weights are drawn on the CPU from `seed` (equal on every device), then moved. Throws c10::Error for an architecture
+// of the other level.
+std::unique_ptr<GraphModel> MakeGraphModel(const GraphModelOptions& options, uint64_t seed, at::Device device);
+std::unique_ptr<NodeModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device);
+
+// Returns what the model and one training step of it cost. Throws as above.
+ModelCost CostOf(const GraphModelOptions& options, const StepRows& rows);
+ModelCost CostOf(const NodeModelOptions& options, const StepRows& rows);
 
 }  // namespace permafrost::nn
