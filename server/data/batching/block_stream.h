@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "data/batching/block_batch.h"
-#include "data/rows/row_counters.h"
+#include "data/rows/row_cache.h"
 #include "data/sampling/link_sampling.h"
 #include "data/sampling/page_advisor.h"
 #include "spec/field.h"

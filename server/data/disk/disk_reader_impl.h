@@ -114,13 +114,6 @@ class SlotReader : public DiskReader {
   std::vector<int> free_;
 };
 
-// Reads by threads that call pread: where there is no io_uring.
-// Threads: DiskReader's; its own begin with the reads that need them, kMaxReadThreads at most, and end with it.
-inline constexpr int kMaxReadThreads = 32;
-
-absl::StatusOr<std::unique_ptr<DiskReader>> OpenPreadReader(std::shared_ptr<const DiskFile> file,
-                                                            const DiskReader::Options& options, std::string fallback);
-
 // Reads by one io_uring (Linux): all that were started go to the kernel in one system call, with the wait for the first
 // that is done. The file is registered, and so are the buffers where the limit of locked memory allows it.
 // Threads: DiskReader's.

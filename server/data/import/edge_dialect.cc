@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
-#include "data/import/edge_lines.h"
+#include "data/import/edge_text.h"
 #include "data/source/csv_rows.h"
 #include "data/store/graph.h"
 

@@ -1,4 +1,4 @@
-#include "data/import/importer.h"
+#include "data/import/import.h"
 
 #include <cstdint>
 #include <memory>
@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "data/import/dense_features.h"
-#include "data/import/edge_text_source.h"
+#include "data/import/edge_text.h"
 #include "data/import/graph_edges.h"
 #include "data/source/source_file.h"
 

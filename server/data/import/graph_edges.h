@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/import/renumbering.h"
-#include "data/sort/edge_records.h"
+#include "data/sort/edge_sorter.h"
 #include "data/source/import_options.h"
 #include "data/store/graph.h"
 #include "data/store/store_writer.h"

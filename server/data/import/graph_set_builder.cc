@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
-#include "data/sort/edge_records.h"
+#include "data/sort/edge_sorter.h"
 #include "data/source/csv_rows.h"
 #include "data/store/graph_set.h"
 

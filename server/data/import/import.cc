@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/import/importer.h"
 #include "data/source/import_options.h"
 #include "data/source/source_file.h"
 

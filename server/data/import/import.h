@@ -1,12 +1,20 @@
-// Reads a source of any known format into a store.
+// Reads a source of any known format into a store: what callers use first, then the importers, one for each format.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <stop_token>
+#include <string_view>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status.h"
+#include "data/import/unread_files.h"
 #include "data/source/import_options.h"
 #include "data/store/dataset.h"
+#include "data/store/store_writer.h"
 
 namespace permafrost::data {
 
@@ -32,5 +40,105 @@ absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const std::
 // Ok if Import would find its source: its format is known, and its files are there and go with each other and the
 // options. Reads no rows. Errors: as Import's, as far as they can be told so.
 absl::Status CheckSource(const ImportOptions& options, const ImportLimits& limits);
+
+// An importer is one row of the registry in import.cc. A new format is its own files, a row there, its value of
+// ImportFormat with the proto's, and its flag.
+// Threads: functions of the importing thread.
+
+// The files of a source, found and not yet read. Borrows the options that it was found by.
+class FoundSource {
+ public:
+  virtual ~FoundSource() = default;
+  // Bytes that Run reads in all, each reading of a file counted: the end of the progress that the monitor tells.
+  virtual int64_t bytes() const = 0;
+  // Returns the files that the source has, and those that Run reads. A source that is one file returns nothing.
+  virtual SourceContents contents() const { return {}; }
+  // Reads the files once through and writes a complete, synced store into `directory`, which exists and is empty; it
+  // may hold temporary files meanwhile. Errors: as data::Import.
+  virtual absl::StatusOr<ImportedSummary> Run(const std::filesystem::path& directory, ImportMonitor& monitor) = 0;
+};
+
+// A source of one large graph: the importer writes the sections, this the file around them.
+class FoundGraph : public FoundSource {
+ public:
+  absl::StatusOr<ImportedSummary> Run(const std::filesystem::path& directory, ImportMonitor& monitor) final;
+
+ private:
+  // Writes all sections and sets all of the summary but what GraphWriter::Finish does.
+  virtual absl::Status Read(const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer,
+                            GraphSummary& summary) = 0;
+};
+
+// A graph whose importer is `Reader`, made of what Read is given, which borrows all of it.
+template <class Files, class Reader>
+class FoundFiles final : public FoundGraph {
+ public:
+  FoundFiles(const ImportOptions& options, Files files) : options_(options), files_(std::move(files)) {}
+  int64_t bytes() const override { return files_.bytes(); }
+  SourceContents contents() const override { return files_.contents(options_.source); }
+
+ private:
+  absl::Status Read(const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer,
+                    GraphSummary& summary) override {
+    return Reader(options_, files_, directory, monitor, writer, summary).Run();
+  }
+
+  const ImportOptions& options_;
+  const Files files_;
+};
+
+// Importer::find for a source made of the files that `find_files` finds.
+template <auto find_files, class Source>
+absl::StatusOr<std::unique_ptr<FoundSource>> FindAs(const ImportOptions& options, const ImportLimits&) {
+  PF_ASSIGN_OR_RETURN(auto files, find_files(options));
+  return std::make_unique<Source>(options, std::move(files));
+}
+
+struct Importer {
+  ImportFormat format;
+  // Tells in messages by what kAuto knows a directory of the format: "raw/edge.csv[.gz]". Empty: the source is a file.
+  std::string_view known_by;
+  // Returns true if the directory is of the format; nullptr: the source is a file. Errors: as TypeOfSource
+  // (data/source/source_file.h).
+  absl::StatusOr<bool> (*detect)(const std::filesystem::path& directory);
+  // Returns true if a file is of the format, by its name. If this and `detect` are null, any file that no other format
+  // knows is.
+  bool (*detect_file)(const std::filesystem::path& file) = nullptr;
+  // Errors: NotFound for missing files, InvalidArgument for files that contradict each other or the options. A file
+  // that has to be read for it is asked for as `limits` say.
+  absl::StatusOr<std::unique_ptr<FoundSource>> (*find)(const ImportOptions& options, const ImportLimits& limits);
+};
+
+// Streaming import of OGB's graph-property CSV layout into a GraphSet.
+// Source of the layout: Hu et al. 2020, "Open Graph Benchmark" (ogb/io/read_graph_raw.py).
+// Memory: bounded by the largest graph and the offsets, and so by the import's limits; columns are streamed.
+Importer OgbGraphsImporter();
+
+// Import of one large graph of OGB's node-property CSV layout; tables may be NPY or NPZ files of the same stems.
+// Source of the layout: Hu et al. 2020, "Open Graph Benchmark" (ogb/io/read_graph_raw.py).
+// Memory: as data::Import; parses and sorts over the threads of the import's limits.
+Importer OgbNodesImporter();
+
+// Import of one large graph from a file of edges, whatever its packing.
+// Memory: as data::Import; parses and sorts over the threads of the import's limits.
+Importer EdgeListImporter();
+
+// Import of one large graph from a directory of NPY and NPZ files:
+//   edge_index.npy   [2, edges] or [edges, 2] of integers; or adj.npz, scipy.sparse's CSR: row i to column j, and its
+//                    values as weights unless all are 1
+//   edge_weight.npy, edge_time.npy   [edges]; with edge_index.npy only
+//   edge_feat.npy    [edges, columns]; with edge_index.npy only
+//   node_feat.npy, or node_feat_bf16.npy (bfloat16 as <u2), or node_feat.npz (CSR)
+//   node_label.npy   [nodes] or [nodes, targets]
+//   {train,valid,test}_idx.npy of rows, or {train,valid,test}_mask.npy [nodes]
+// Nodes are as many as node_feat's or node_label's rows, or adj's; else as edges and edge_list.num_nodes say.
+// Memory: as data::Import; sorts over the threads of the import's limits.
+Importer NpyImporter();
+
+// Streaming import of a TUDataset into a GraphSet. Source of the layout: Morris et al. 2020, "TUDataset: A collection
+// of benchmark datasets for learning with graphs"; read as PyG reads it (torch_geometric/io/tu.py), but for what PyG
+// drops: self-loops stay, and several edges with equal ends do unless options.coalesce. Memory: the labels and offsets
+// of all graphs, and the largest graph; bounded by the import's limits.
+Importer TuImporter();
 
 }  // namespace permafrost::data

@@ -1,4 +1,4 @@
-#include "data/import/importer.h"
+#include "data/import/import.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/import/dense_features.h"
-#include "data/import/edge_text_source.h"
+#include "data/import/edge_text.h"
 #include "data/import/graph_edges.h"
 #include "data/import/node_ids.h"
 #include "data/import/node_sections.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "data/sort/edge_records.h"
+#include "data/sort/edge_sorter.h"
 
 namespace permafrost::data {
 

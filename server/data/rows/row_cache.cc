@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <optional>
 #include <utility>
 
@@ -334,6 +335,18 @@ RowCounters RowCache::counters() const {
   counters.rows = frames_->used();
   counters.used_bytes = table_.rows * kBytesPerRow + counters.rows * FrameTable::FrameBytes(table_.row_bytes);
   return counters;
+}
+
+RowCounters Since(const RowCounters& before, RowCounters now) {
+  for (int64_t RowCounters::*counter :
+       {&RowCounters::hits, &RowCounters::misses, &RowCounters::evictions, &RowCounters::reads,
+        &RowCounters::read_bytes, &RowCounters::read_errors, &RowCounters::over_budget, &RowCounters::resizes}) {
+    now.*counter -= before.*counter;
+  }
+  for (size_t i = 0; i < now.read_seconds.size(); ++i) now.read_seconds[i] -= before.read_seconds[i];
+  now.read_seconds_sum -= before.read_seconds_sum;
+  now.stall_seconds -= before.stall_seconds;
+  return now;
 }
 
 }  // namespace permafrost::data

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/buffer.h"
+#include "base/status.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
@@ -33,7 +34,19 @@ struct ReadFaults {
 };
 
 // Ok, or DataLoss: what the columns say of their damage, or that an id was read that is no row.
-absl::Status StatusOf(const ReadFaults& faults, const Adjacency& adjacency);
+inline absl::Status StatusOf(const ReadFaults& faults, const Adjacency& adjacency) {
+  if (faults.damaged) {
+    PF_RETURN_IF_ERROR(adjacency.offsets.status());
+    PF_RETURN_IF_ERROR(adjacency.neighbors.status());
+    PF_RETURN_IF_ERROR(adjacency.weights.status());
+    return absl::DataLossError("the graph's edges: a block that is damaged was read");
+  }
+  if (faults.out_of_range) {
+    return absl::DataLossError(
+        "the graph's edges: a neighbour was read that is no node: the file changed while in use");
+  }
+  return absl::OkStatus();
+}
 
 // Reads of one thread; what it finds wrong goes to `faults` at the end of its life, and zeros or empty lists are read
 // in its place meanwhile.

@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
+#include <utility>
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "base/status.h"
 #include "data/store/graph.h"
 #include "data/store/graph_set.h"
 
@@ -19,7 +22,15 @@ using ImportedSummary = std::variant<GraphSetSummary, GraphSummary>;
 using OpenedDataset = std::variant<std::shared_ptr<const GraphSet>, std::shared_ptr<const Graph>>;
 
 // The store in a dataset's directory, of whichever kind. Errors: as GraphSet::Open and Graph::Open.
-absl::StatusOr<OpenedDataset> OpenDataset(const std::filesystem::path& directory);
+inline absl::StatusOr<OpenedDataset> OpenDataset(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  if (std::filesystem::exists(directory / Graph::kFileName, ignored)) {
+    PF_ASSIGN_OR_RETURN(auto graph, Graph::Open(directory));
+    return OpenedDataset(std::move(graph));
+  }
+  PF_ASSIGN_OR_RETURN(auto set, GraphSet::Open(directory));
+  return OpenedDataset(std::move(set));
+}
 
 inline ImportedSummary SummaryOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return ImportedSummary(store->summary()); }, dataset);

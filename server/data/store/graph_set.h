@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -111,5 +112,36 @@ SizeStatistics ComputeStatistics(std::span<const uint64_t> node_offsets, std::sp
 // The statistics of some of its graphs.
 SizeStatistics ComputeStatistics(std::span<const uint64_t> node_offsets, std::span<const uint64_t> edge_offsets,
                                  std::span<const uint32_t> graphs);
+
+// A set of graphs made of another one, which it keeps alive: what it does not tell otherwise is the other's.
+// Threads: as GraphSet.
+class DerivedSet : public GraphSet {
+ public:
+  const GraphSetSummary& summary() const override { return summary_; }
+  uint64_t checksum() const override { return checksum_; }
+  absl::StatusOr<std::span<const uint64_t>> node_offsets() const override { return set_->node_offsets(); }
+  absl::StatusOr<std::span<const uint64_t>> edge_offsets() const override { return set_->edge_offsets(); }
+  absl::StatusOr<std::span<const uint32_t>> edge_source() const override { return set_->edge_source(); }
+  absl::StatusOr<std::span<const uint32_t>> edge_target() const override { return set_->edge_target(); }
+  absl::StatusOr<FeatureTable> node_features() const override { return set_->node_features(); }
+  absl::StatusOr<FeatureTable> edge_features() const override { return set_->edge_features(); }
+  absl::StatusOr<std::span<const float>> labels() const override { return set_->labels(); }
+  absl::StatusOr<std::optional<Categories>> categories() const override { return set_->categories(); }
+  absl::StatusOr<std::span<const uint32_t>> split(Split split) const override { return set_->split(split); }
+  absl::Status CheckIntact() const override { return set_->CheckIntact(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
+    return set_->VerifyAll(progress);
+  }
+  uint64_t mapped_bytes() const override { return set_->mapped_bytes(); }
+
+ protected:
+  // `checksum`: of this set, another than the other's.
+  DerivedSet(std::shared_ptr<const GraphSet> set, GraphSetSummary summary, uint64_t checksum)
+      : set_(std::move(set)), summary_(std::move(summary)), checksum_(checksum) {}
+
+  const std::shared_ptr<const GraphSet> set_;
+  GraphSetSummary summary_;
+  const uint64_t checksum_;
+};
 
 }  // namespace permafrost::data

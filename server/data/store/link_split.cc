@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "data/store/derived_store.h"
+#include "data/store/graph.h"
 
 namespace permafrost::data {
 namespace {

@@ -9,7 +9,8 @@
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "data/store/derived_store.h"
+#include "data/store/graph.h"
+#include "data/store/graph_set.h"
 
 namespace permafrost::data {
 namespace {

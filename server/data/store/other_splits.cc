@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "data/store/derived_store.h"
+#include "data/store/graph.h"
 #include "data/store/graph_set.h"
 
 namespace permafrost::data {

@@ -9,8 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "data/store/derived_store.h"
 #include "data/store/edge_rows.h"
+#include "data/store/graph.h"
+#include "data/store/graph_set.h"
 
 namespace permafrost::data {
 namespace {

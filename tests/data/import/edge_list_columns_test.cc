@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "data/graph_folder.h"
-#include "data/import/importer.h"
+#include "data/import/import.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {

@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "base/random.h"
 #include "base/string_view.h"
-#include "data/import/importer.h"
+#include "data/import/import.h"
 #include "data/import/tu_sets.h"
 #include "temp_dir.h"
 

@@ -1,5 +1,5 @@
 // Each refusal of a TUDataset is one line.
-#include "data/import/importer.h"
+#include "data/import/import.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

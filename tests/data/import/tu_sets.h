@@ -12,7 +12,7 @@
 #include <utility>
 #include <variant>
 
-#include "data/import/importer.h"
+#include "data/import/import.h"
 #include "data/ogb_folder.h"
 
 namespace permafrost::data {
