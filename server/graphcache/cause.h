@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 
 #include "base/enum_names.h"
@@ -58,7 +59,7 @@ struct CauseCounts {
   std::array<int64_t, kCauses> counts{};  // by Cause
   int64_t& of(Cause cause) { return counts[static_cast<size_t>(cause)]; }
   int64_t of(Cause cause) const { return counts[static_cast<size_t>(cause)]; }
-  int64_t Sum() const;
+  int64_t Sum() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
   bool operator==(const CauseCounts&) const = default;
 };
 
@@ -77,6 +78,16 @@ struct Missed {
 
 // The cause of a miss, and of the capture that it may lead to; of several that hold, the one without which the others
 // would not matter. Never kResume, kFreeze, kAudit or kDeviceEmptied, which whoever captures or withdraws knows.
-Cause FindCause(const Missed& missed);
+inline Cause FindCause(const Missed& missed) {
+  if (missed.graph_break) return Cause::kGraphBreak;
+  if (missed.keeps_nothing) return Cause::kPolicy;
+  if (missed.dropped) return Cause::kPolicyChange;
+  if (missed.full) return Cause::kLimit;
+  if (missed.dynamic) return Cause::kFirstStep;
+  if (missed.mode == Mode::kEval) return Cause::kEvaluation;
+  if (missed.partial) return Cause::kLastBatch;
+  if (!missed.nodes_held) return Cause::kNewNodes;
+  return missed.edges_held ? Cause::kNewShape : Cause::kNewEdges;
+}
 
 }  // namespace permafrost::graphcache
