@@ -30,7 +30,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
-#include "access/tls_context.h"
+#include "access/tls.h"
 #include "base/file.h"
 #include "base/host_port.h"
 #include "base/monotonic.h"

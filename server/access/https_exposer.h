@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "access/certificate_files.h"
 #include "access/gate.h"
+#include "access/tls.h"
 #include "telemetry/exposer.h"
 
 namespace prometheus {

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "access/audit_log.h"
-#include "access/certificate_files.h"
 #include "access/gate.h"
+#include "access/tls.h"
 #include "access/token_store.h"
 #include "base/resources.h"
 #include "daemon/options.h"

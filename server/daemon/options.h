@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "access/certificate_files.h"
 #include "access/gate.h"
+#include "access/tls.h"
 #include "access/token_store.h"
 #include "base/device.h"
 #include "data/rows/row_caches.h"

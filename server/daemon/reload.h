@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "access/certificate_files.h"
+#include "access/tls.h"
 #include "access/token_store.h"
 #include "daemon/drain.h"
 #include "daemon/options.h"

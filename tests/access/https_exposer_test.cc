@@ -18,8 +18,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "access/certificate_files.h"
 #include "access/gate.h"
+#include "access/tls.h"
 #include "access/token_store.h"
 #include "base/file.h"
 #include "base/host_port.h"

@@ -10,8 +10,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "access/audit_log.h"
-#include "access/certificate_files.h"
 #include "access/gate.h"
+#include "access/tls.h"
 #include "api/guard/request_metrics.h"
 
 namespace permafrost::api {

@@ -1,7 +1,9 @@
-// The server's certificate, its key and the authority of client certificates, from PEM files that are read again when
-// they have changed: a connection that begins after a file was replaced is shown the new one.
-// Threads: all methods are safe anywhere.
+// TLS as the daemon's doors offer it: the server's certificate, its key and the authority of client certificates, from
+// PEM files that are read again when they have changed, and contexts of OpenSSL made of them. A connection that begins
+// after a file was replaced is shown the new one. Threads: all methods are safe anywhere.
 #pragma once
+
+#include <openssl/ssl.h>
 
 #include <array>
 #include <cstdint>
@@ -66,5 +68,21 @@ class CertificateFiles {
   Stamps stamps_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const CertificateContent> current_ ABSL_GUARDED_BY(mu_);
 };
+
+// OpenSSL's side of CertificateFiles: the context of connections that begin now: TLS 1.2 or newer, made anew when the
+// files have changed.
+class TlsContexts {
+ public:
+  // Null: OpenSSL takes none of what the files hold; what it took last is used while there is one.
+  std::shared_ptr<SSL_CTX> For(CertificateFiles& files);
+
+ private:
+  absl::Mutex mu_;
+  std::shared_ptr<const CertificateContent> made_of_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<SSL_CTX> context_ ABSL_GUARDED_BY(mu_);
+};
+
+// The subject of the client certificate that the handshake has verified; empty: there is none.
+std::string SubjectOf(const SSL& ssl);
 
 }  // namespace permafrost::access

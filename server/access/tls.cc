@@ -1,4 +1,4 @@
-#include "access/certificate_files.h"
+#include "access/tls.h"
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -7,11 +7,13 @@
 #include <openssl/x509.h>
 #include <sys/stat.h>
 
+#include <cstddef>
 #include <ctime>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "access/tls_context.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "telemetry/log.h"
@@ -21,15 +23,47 @@ namespace {
 
 namespace fs = std::filesystem;
 
+template <auto kFree>
+struct FreeWith {
+  template <class T>
+  void operator()(T* pointer) const {
+    kFree(pointer);
+  }
+};
+using BioPointer = std::unique_ptr<BIO, FreeWith<BIO_free_all>>;
+using CertificatePointer = std::unique_ptr<X509, FreeWith<X509_free>>;
+using KeyPointer = std::unique_ptr<EVP_PKEY, FreeWith<EVP_PKEY_free>>;
+
+// Reads `text`, which outlives it.
+BioPointer BioOf(const std::string& text) {
+  return BioPointer(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+// No terminal is asked for a passphrase.
+int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*data*/) { return -1; }
+
+// The private key of a PEM text; null: there is none that needs no passphrase.
+KeyPointer KeyOf(const std::string& pem) {
+  KeyPointer key(PEM_read_bio_PrivateKey(BioOf(pem).get(), nullptr, NoPassphrase, nullptr));
+  ERR_clear_error();
+  return key;
+}
+
+// "CN=trainer,O=Lab".
+std::string SubjectOf(const X509& certificate) {
+  const BioPointer out(BIO_new(BIO_s_mem()));
+  X509_NAME_print_ex(out.get(), X509_get_subject_name(&certificate), 0, XN_FLAG_RFC2253);
+  char* text = nullptr;
+  const auto bytes = static_cast<size_t>(BIO_get_mem_data(out.get(), &text));
+  return {text, bytes};
+}
+
 // Returns the first of a file. The text of OpenSSL about a bad one stays out: it is a page.
 CertificatePointer FirstCertificate(const std::string& pem) {
   CertificatePointer certificate(PEM_read_bio_X509(BioOf(pem).get(), nullptr, nullptr, nullptr));
   ERR_clear_error();
   return certificate;
 }
-
-// No terminal is asked for a passphrase.
-int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*data*/) { return -1; }
 
 absl::Time TimeOf(const ASN1_TIME* time) {
   std::tm parts{};
@@ -41,25 +75,55 @@ absl::Status BadPem(const fs::path& path, absl::string_view what) {
   return absl::FailedPreconditionError(absl::StrCat(path.string(), ": ", what));
 }
 
-}  // namespace
+constexpr unsigned char kSessionContext[] = "permafrost";
 
-BioPointer BioOf(const std::string& text) {
-  return BioPointer(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-}
-
-KeyPointer KeyOf(const std::string& pem) {
-  KeyPointer key(PEM_read_bio_PrivateKey(BioOf(pem).get(), nullptr, NoPassphrase, nullptr));
+// All certificates of a PEM text, in order.
+std::vector<CertificatePointer> CertificatesIn(const std::string& pem) {
+  std::vector<CertificatePointer> certificates;
+  const BioPointer bio = BioOf(pem);
+  while (CertificatePointer next{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)}) {
+    certificates.push_back(std::move(next));
+  }
   ERR_clear_error();
-  return key;
+  return certificates;
 }
 
-std::string SubjectOf(const X509& certificate) {
-  const BioPointer out(BIO_new(BIO_s_mem()));
-  X509_NAME_print_ex(out.get(), X509_get_subject_name(&certificate), 0, XN_FLAG_RFC2253);
-  char* text = nullptr;
-  const auto bytes = static_cast<size_t>(BIO_get_mem_data(out.get(), &text));
-  return {text, bytes};
+bool UseCertificate(SSL_CTX& context, const CertificateContent& content) {
+  const std::vector<CertificatePointer> chain = CertificatesIn(content.certificate);
+  const KeyPointer key = KeyOf(content.key);
+  if (chain.empty() || !key || SSL_CTX_use_certificate(&context, chain[0].get()) != 1 ||
+      SSL_CTX_use_PrivateKey(&context, key.get()) != 1) {
+    return false;
+  }
+  for (size_t i = 1; i < chain.size(); ++i) {
+    if (SSL_CTX_add1_chain_cert(&context, chain[i].get()) != 1) return false;
+  }
+  return true;
 }
+
+bool AskForCertificates(SSL_CTX& context, const std::string& authority) {
+  const std::vector<CertificatePointer> certificates = CertificatesIn(authority);
+  for (const CertificatePointer& certificate : certificates) {
+    if (X509_STORE_add_cert(SSL_CTX_get_cert_store(&context), certificate.get()) != 1 ||
+        SSL_CTX_add_client_CA(&context, certificate.get()) != 1) {
+      return false;
+    }
+  }
+  SSL_CTX_set_verify(&context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  return !certificates.empty();
+}
+
+std::shared_ptr<SSL_CTX> MakeContext(const CertificateContent& content) {
+  std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
+  const bool made = context && SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION) == 1 &&
+                    SSL_CTX_set_session_id_context(context.get(), kSessionContext, sizeof(kSessionContext) - 1) == 1 &&
+                    UseCertificate(*context, content) &&
+                    (content.client_authority.empty() || AskForCertificates(*context, content.client_authority));
+  ERR_clear_error();
+  return made ? context : nullptr;
+}
+
+}  // namespace
 
 absl::StatusOr<CertificateContent> ReadCertificateFiles(const TlsFiles& files) {
   CertificateContent content;
@@ -145,6 +209,26 @@ std::shared_ptr<const CertificateContent> CertificateFiles::Current() {
                               why.empty() ? "" : ", which ", why));
   current_ = std::make_shared<const CertificateContent>(*std::move(content));
   return current_;
+}
+
+std::shared_ptr<SSL_CTX> TlsContexts::For(CertificateFiles& files) {
+  const absl::MutexLock lock(&mu_);
+  const std::shared_ptr<const CertificateContent> content = files.Current();
+  if (content == made_of_) return context_;
+  made_of_ = content;
+  if (std::shared_ptr<SSL_CTX> context = MakeContext(*content)) {
+    context_ = std::move(context);
+  } else {
+    telemetry::Log(telemetry::Severity::kError,
+                   absl::StrCat("OpenSSL does not take the certificate ", files.files().certificate.string(),
+                                ", its key or the client CA: /metrics goes on with what it had"));
+  }
+  return context_;
+}
+
+std::string SubjectOf(const SSL& ssl) {
+  const CertificatePointer certificate(SSL_get1_peer_certificate(&ssl));
+  return certificate ? SubjectOf(*certificate) : "";
 }
 
 }  // namespace permafrost::access
