@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "backup/backup_fixture.h"
 #include "backup/backup_root.h"
-#include "backup/job_copies.h"
+#include "backup/copies.h"
 #include "backup/manifest.h"
 #include "base/status.h"
 #include "train/checkpoint_files.h"

@@ -1,5 +1,5 @@
 // Checkpoints that go while they are copied, and jobs that must have one.
-#include "backup/job_copies.h"
+#include "backup/copies.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The database of a daemon that has no descriptors left.
-#include "backup/job_copies.h"
+#include "backup/copies.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Datasets that are replaced while a backup is made: which one is in it, and which job it is of.
-#include "backup/side_copies.h"
+#include "backup/copies.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // The content of a backup beside jobs and datasets, calls for one that come again, and a disk that fills meanwhile.
-#include "backup/side_copies.h"
+#include "backup/copies.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,0 +1,84 @@
+// Copies what a backup holds, also what changes while it is copied: of jobs their rows of the database, and the newest
+// whole checkpoint of each while its run writes newer ones and removes it; datasets, imports, and the audit log.
+// Threads: each call on the database has connections of its own; the daemon's goes on beside them. A copier has one
+// thread.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "backup/copier.h"
+#include "base/id.h"
+#include "jobs/job.h"
+
+namespace permafrost::backup {
+
+enum class CheckpointCopy {
+  kWhole,  // it is in the backup
+  kNone,   // the job has none yet
+  kLost,   // the job had one by its record or its files; all that are there are damaged, or they are gone
+};
+
+// `state_dir` and `backup`: those of the copier. `had_one`: the record knows of a checkpoint.
+// Hard links hold a checkpoint's files until they are copied, so that a removal by the run does no harm. Where the file
+// system makes no links, a checkpoint that is removed while it is copied is given up for a newer one. "None" and "lost"
+// are told only where the folder did not change during the look. Errors: Unavailable where it changes all the time; the
+// copier's.
+absl::StatusOr<CheckpointCopy> CopyNewestCheckpoint(const std::filesystem::path& state_dir,
+                                                    const std::filesystem::path& backup, const JobId& id, bool had_one,
+                                                    Copier& copier);
+
+// A job as a backup's database has it.
+struct JobRow {
+  JobId id;
+  bool ended = false;
+  DatasetId dataset;        // empty: it cannot be told
+  std::string dataset_uid;  // empty: a version made the job that did not note it
+  // A checkpoint of it was complete when the row was written.
+  bool had_checkpoint = false;
+};
+
+// All of them. Errors: as of SQLite (jobs::ToStatus), here and below.
+absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& database);
+// `to` becomes the database as it was at one moment of the call; it must not be there. Checked when Ok, not synced.
+absl::Status CopyDatabase(const std::filesystem::path& from, const std::filesystem::path& to);
+// Removes jobs from a copy, with all that belongs to them.
+absl::Status DropJobRows(const std::filesystem::path& database, const std::vector<JobId>& jobs);
+
+// Copies datasets, each as it was at one moment, and tells which is which by its uid.
+class DatasetCopies {
+ public:
+  // Borrows the copier. `state_dir` and `backup`: those of the copier.
+  DatasetCopies(const std::filesystem::path& state_dir, const std::filesystem::path& backup, Copier& copier)
+      : state_dir_(state_dir), backup_(backup), copier_(copier) {}
+
+  // All that are there. Errors, here and below: Unavailable where one is replaced faster than it can be copied; the
+  // copier's.
+  absl::Status CopyAll();
+  // Tells whether the copy with this name belongs to the dataset with this uid. If it does not, the dataset is first
+  // copied again as it is now. If the uid is empty, or the dataset's record tells none, the name alone pairs them.
+  absl::StatusOr<bool> Pair(const std::string& name, const std::string& uid);
+
+ private:
+  absl::Status Copy(const std::string& name);
+  bool Has(const std::string& name, const std::string& uid) const;
+
+  const std::filesystem::path &state_dir_, &backup_;
+  Copier& copier_;
+  std::map<std::string, std::string> uids_;  // of the copies, by name; empty: not known
+};
+
+// The audit log and those before it (audit.jsonl, .1 ...), as far as they go now. Errors: Unavailable where they are
+// rotated faster than they can be copied; the copier's.
+absl::Status CopyAudit(const std::filesystem::path& state_dir, Copier& copier);
+
+// The records of imports that have not ended well (datasets/.imports): another server begins those that were wanted
+// anew, where it sees their sources. Returns their datasets, sorted. To be called before datasets are copied: one whose
+// import ends meanwhile is then in the backup in one way or the other. Errors: the copier's.
+absl::StatusOr<std::vector<std::string>> CopyImports(const std::filesystem::path& state_dir, Copier& copier);
+
+}  // namespace permafrost::backup
