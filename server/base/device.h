@@ -1,4 +1,4 @@
-// Names the devices that Permafrost knows: which of them a daemon shall use, what is observed of one, and its faults.
+// Names the devices that Permafrost knows: which of them a daemon shall use, and what is observed of one.
 // Threads: values and pure functions.
 #pragma once
 
@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/enum_names.h"
@@ -117,13 +116,5 @@ struct StorageUse {
   int64_t peak_bytes = 0;   // the most at once since the peak was restarted, or since the process began
   int64_t allocations = 0;  // since the process began; 0 where the device does not count them
 };
-
-// Faults that leave the accelerator unusable until the process ends, such as an illegal memory access on CUDA: each
-// later call of the device fails with the same error. Threads: everything here is pure.
-
-// `status` marked as such a fault. It is transient too (base/status.h): the work is not to blame before it has been
-// tried again in another process.
-absl::Status AsDeviceFault(absl::Status status);
-bool IsDeviceFault(const absl::Status& status);
 
 }  // namespace permafrost

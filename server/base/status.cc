@@ -15,6 +15,7 @@ namespace {
 constexpr absl::string_view kViolationsUrl = "permafrost/field-violations";
 constexpr absl::string_view kReasonUrl = "permafrost/error-reason";
 constexpr absl::string_view kTransientUrl = "permafrost/transient";
+constexpr absl::string_view kDeviceFaultUrl = "permafrost/device-fault";
 
 // Payloads are lists of strings, each as "LENGTH:BYTES", so that any byte may stand in them.
 void AppendPiece(std::string& out, std::string_view piece) {
@@ -111,6 +112,13 @@ absl::Status AsTransient(absl::Status status) {
 }
 
 bool IsTransient(const absl::Status& status) { return status.GetPayload(kTransientUrl).has_value(); }
+
+absl::Status AsDeviceFault(absl::Status status) {
+  status.SetPayload(kDeviceFaultUrl, absl::Cord());
+  return AsTransient(std::move(status));
+}
+
+bool IsDeviceFault(const absl::Status& status) { return status.GetPayload(kDeviceFaultUrl).has_value(); }
 
 absl::Status Annotate(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;

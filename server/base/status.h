@@ -64,6 +64,12 @@ ErrorReason GetReason(const absl::Status& status);
 absl::Status AsTransient(absl::Status status);
 bool IsTransient(const absl::Status& status);
 
+// `status` marked as a fault that leaves the accelerator unusable until the process ends, such as an illegal memory
+// access on CUDA: each later call of the device fails with the same error. It is transient too: the work is not to
+// blame before it has been tried again in another process.
+absl::Status AsDeviceFault(absl::Status status);
+bool IsDeviceFault(const absl::Status& status);
+
 // `status` with "context: " before its message; payloads are kept.
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 

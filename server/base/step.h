@@ -7,17 +7,15 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "base/enum_names.h"
+#include "base/string_view.h"
 
 namespace permafrost {
-
-// The two kinds of step.
 
 // Training: forward, backward, optimizer. Evaluation: forward only, without dropout and with running statistics.
 enum class Mode { kTrain, kEval };
 inline constexpr EnumNames<Mode, 2> kModeNames{{{{Mode::kTrain, "train"}, {Mode::kEval, "eval"}}}};
-
-// The shape of one mini-batch: what an executable is compiled for.
 
 // (N nodes, E directed edges, G graphs).
 struct BatchShape {
@@ -34,6 +32,8 @@ struct BatchShape {
 // The things that `graphs` of shapes count: graphs of a set, or seed nodes of one large graph.
 inline constexpr std::string_view kCountedGraphs = "graphs", kCountedSeeds = "seeds";
 // "(757 nodes, 1630 edges, 33 graphs)"
-std::string ToString(const BatchShape& shape, std::string_view counted = kCountedGraphs);
+inline std::string ToString(const BatchShape& shape, std::string_view counted = kCountedGraphs) {
+  return absl::StrCat("(", shape.nodes, " nodes, ", shape.edges, " edges, ", shape.graphs, " ", AbslView(counted), ")");
+}
 
 }  // namespace permafrost

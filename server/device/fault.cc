@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/device.h"
+#include "base/status.h"
 #include "base/string_view.h"
 
 namespace permafrost::device {

@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/device.h"
 #include "base/status.h"
 
 namespace permafrost::device {

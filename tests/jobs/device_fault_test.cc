@@ -1,5 +1,6 @@
 // A device that fails for the rest of the process: its job waits for the next one, and nothing else is begun.
 #include "base/device.h"
+#include "base/status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
