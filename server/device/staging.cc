@@ -130,7 +130,8 @@ Staging::Slot& Staging::Fill(const graphcache::StepInputs& batch, const InputLay
   // No step that is enqueued from now on reads the last upload.
   if (being_read_ != nullptr) std::exchange(being_read_, nullptr)->read.record(Current());
   Slot& slot = slots_[std::exchange(next_, (next_ + 1) % kSlots)];
-  slot.copied.synchronize();
+  // Asking costs the host no wait, and waiting is needed only if the device is behind by so many batches.
+  if (!slot.copied.query()) slot.copied.synchronize();
   if (!slot.host.defined() || slot.host.numel() < layout.bytes()) {
     slot.host = HostBytes(layout.bytes(), options_.host_memory);
   }

@@ -1,5 +1,5 @@
 // A batch reaches an accelerator by one copy: its tensors on the host are gathered in one buffer, which is copied to
-// the device. An upload waits only for the copy that was begun kSlots batches earlier.
+// the device. An upload waits only if the copy that was begun kSlots batches earlier is still on its way.
 // Threads: the device thread.
 #pragma once
 

@@ -18,6 +18,7 @@
 //   no-capture-memory  every allocation in a capture fails
 //   spoil              after each launch of a graph, copies from the device bring other numbers than before it
 //   invalidate         every capture ends with an error
+//   behind             no event has come when it is asked for, as if the device were behind
 //
 // Threads: safe anywhere; one capture at a time.
 #pragma once
