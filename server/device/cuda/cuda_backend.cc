@@ -5,6 +5,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -26,6 +27,8 @@ namespace {
 using c10::CachingAllocator::StatType;
 // The greatest age of the device state that others see while it trains.
 constexpr std::chrono::milliseconds kPublishInterval(200);
+// The streams on which the math library runs: that of the steps and that of the captures (graph_capturer.h).
+constexpr int64_t kMathStreams = 2;
 constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
 
 class CudaBackend final : public Backend {
@@ -34,6 +37,7 @@ class CudaBackend final : public Backend {
       : device_(c10::kCUDA, static_cast<c10::DeviceIndex>(index)), module_(module) {
     const auto [free, total] = Allocator().getMemoryInfo(device_.index());
     total_ = static_cast<int64_t>(total);
+    workspaces_ = kMathStreams * static_cast<int64_t>(module_.workspace_bytes());
     Publish();
   }
 
@@ -96,7 +100,8 @@ class CudaBackend final : public Backend {
     state.memory.resident = static_cast<int64_t>(ResidentBytes());
     return state;
   }
-  int64_t memory_bytes() const override { return total_; }
+  // Not 0, which would say that it is not known.
+  int64_t memory_bytes() const override { return std::max<int64_t>(1, total_ - workspaces_); }
 
  private:
   static c10::DeviceAllocator& Allocator() {
@@ -138,7 +143,7 @@ class CudaBackend final : public Backend {
 
   const c10::Device device_;
   const CudaModule& module_;
-  int64_t total_ = 0;
+  int64_t total_ = 0, workspaces_ = 0;
   mutable OwnerThread owner_;
   // Only the owner uses these.
   mutable std::chrono::steady_clock::time_point next_publication_;

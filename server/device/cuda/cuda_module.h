@@ -3,6 +3,7 @@
 // (the HTTP server's have 100 KB) from starting. Threads: safe anywhere.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -17,6 +18,9 @@ struct CudaModule {
   const char* version;
   DeviceGraph* (*make_graph)();  // the caller owns it
   c10::MempoolId_t (*new_pool)();
+  // The bytes that cuBLAS and cuBLASLt take together for each stream that they run on, by CUBLAS_WORKSPACE_CONFIG or
+  // libtorch's default for the current card.
+  size_t (*workspace_bytes)();
 };
 inline constexpr char kCudaModuleFile[] = "libpermafrost_cuda.so";
 inline constexpr char kCudaModuleSymbol[] = "permafrost_cuda_module";

@@ -5,11 +5,20 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <cstddef>
 #include <exception>
 #include <memory>
 
 #include "device/cuda/cuda_module_version.h"
 #include "device/cuda/device_graph.h"
+
+namespace at::cuda {
+
+// As in ATen/cuda/CUDAContextLight.h, which also wants the headers of cuBLAS, cuSPARSE and cuSOLVER.
+size_t getChosenWorkspaceSize();
+size_t getCUDABlasLtWorkspaceSize();
+
+}  // namespace at::cuda
 
 namespace permafrost::device {
 namespace {
@@ -72,6 +81,8 @@ class CudaGraph final : public DeviceGraph {
 
 DeviceGraph* MakeGraph() { return std::make_unique<CudaGraph>().release(); }
 
+size_t WorkspaceBytes() { return at::cuda::getChosenWorkspaceSize() + at::cuda::getCUDABlasLtWorkspaceSize(); }
+
 }  // namespace
 }  // namespace permafrost::device
 
@@ -79,5 +90,6 @@ extern "C" {
 extern const permafrost::device::CudaModule permafrost_cuda_module;
 const permafrost::device::CudaModule permafrost_cuda_module{.version = permafrost::device::kCudaModuleVersion,
                                                             .make_graph = permafrost::device::MakeGraph,
-                                                            .new_pool = at::cuda::graph_pool_handle};
+                                                            .new_pool = at::cuda::graph_pool_handle,
+                                                            .workspace_bytes = permafrost::device::WorkspaceBytes};
 }
