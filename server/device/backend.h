@@ -4,11 +4,13 @@
 // else belongs to the device's one thread, or comes before it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -58,6 +60,11 @@ class Capturer {
   virtual void GiveBackMemory() {}
 };
 
+// Memory of the host that the device's kernels read by themselves, as each of the two sees it: [rows, width] float32.
+struct PinnedRows {
+  at::Tensor host, device;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -93,6 +100,10 @@ class Backend {
   virtual absl::Status EmptyCaches(EmptyReason /*reason*/) const { return absl::OkStatus(); }
   // Told where all planned shapes are compiled, and where that ends; a device that can then refuses others.
   virtual void SetGraphsFrozen(bool /*frozen*/) const {}
+
+  // Allocates such memory, with any content; nullopt: this device has none of its kind, or the host has no room for it.
+  // Both are to be positive. Freeing it waits for the device.
+  virtual std::optional<PinnedRows> AllocatePinned(int64_t /*rows*/, int64_t /*width*/) const { return std::nullopt; }
 
   virtual StorageUse storage() const = 0;
   virtual void RestartStoragePeak() const = 0;

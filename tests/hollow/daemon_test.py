@@ -7,7 +7,7 @@ usage: daemon_test.py BIN_DIR ZINC_DIR [--steps N] [TRIAL...]
 import argparse
 import concurrent.futures
 import contextlib
-import json
+import functools
 import math
 import pathlib
 import statistics
@@ -15,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 from tests.hollow.gpu import Absent, Gpu, cuda_bin_dir
+from tests.hollow.job import Job, until
 from tests.parity.daemon import Daemon
 
 SKIPPED = 77
@@ -27,91 +27,22 @@ MOST_COPIES_A_STEP = 1
 MOST_WAITS_A_STEP = 0
 WAITS_A_STEP_BEHIND = 1
 STEPS_AN_EPOCH = 313  # of ZINC's sample, by 32 graphs
-ENDED = ("STATE_SUCCEEDED", "STATE_FAILED", "STATE_CANCELLED")
 COPIES = ("h2d_pageable", "h2d_pinned")
 WAITS = ("stream_syncs", "event_syncs", "device_syncs", "blocking_copies")
 # Short jobs: 40 steps, and 8 of evaluation.
 SHORT = ("--dataset", "zinc", "--batch-size", "256", "--epochs", "1")
 TRIALS = {}
+# Each of these has a daemon of its own.
+OWN_TRIALS = ("kill", "features", "workspaces")
+# What cuBLAS and cuBLASLt take for the streams of steps and of captures: 32 MiB and 1 MiB each, libtorch's default for the hollow card.
+WORKSPACES = 2 * (33 << 20)
+# Of the device's memory, beside the workspaces: for steps and a part of the features of a job.
+FEATURES_ROOM = 60_000_000
 
 
 def trial(function):
     TRIALS[function.__name__] = function
     return function
-
-
-def until(what, ask, limit=600):
-    end = time.monotonic() + limit
-    while not (answer := ask()):
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {limit} s for {what}")
-        time.sleep(0.05)
-    return answer
-
-
-class Job:
-    """A job on the daemon, followed by the client."""
-
-    def __init__(self, daemon, name, *flags):
-        self.daemon, self.name = daemon, name
-        if flags:
-            daemon.client("job", "submit", "--id", name, *flags)
-
-    def show(self):
-        return self.daemon.json("job", "show", self.name)
-
-    def step(self):
-        return int(self.show().get("progress", {}).get("step", 0))
-
-    def reach(self, step):
-        until(f"step {step} of {self.name}", lambda: self.step() >= step or self.show()["state"] in ENDED)
-
-    def end(self):
-        def ended():
-            shown = self.show()
-            return shown if shown["state"] in ENDED else None
-
-        return until(f"the end of {self.name}", ended)
-
-    def succeed(self):
-        shown = self.end()
-        assert shown["state"] == "STATE_SUCCEEDED", f"{self.name} ended as {shown['state']}: {shown.get('error')}"
-        return shown
-
-    def fail(self, reason, text):
-        shown = self.end()
-        assert shown["state"] == "STATE_FAILED", f"{self.name} ended as {shown['state']}"
-        told = json.dumps(shown)
-        assert reason in told and text in shown["error"], f"{self.name}: {shown['error']!r} does not tell {reason}, {text!r}"
-
-    def cache(self):
-        return Cache(self.daemon.json("cache", "show", self.name))
-
-    def log(self):
-        return self.daemon.client("job", "logs", self.name)
-
-
-class Cache:
-    def __init__(self, shown):
-        self.shown = shown
-        self.modes = [{name: int(value) for name, value in mode.items() if str(value).isdigit()} for mode in shown["statistics"]]
-
-    def __getitem__(self, name):
-        """Returns the sum over training and evaluation."""
-        return sum(mode[name] for mode in self.modes)
-
-    def train(self, name):
-        return self.modes[0][name]
-
-    def whole(self):
-        """Asserts that no capture and no audit failed."""
-        assert not self.shown["graphBreaks"], f"graph breaks: {self.shown['graphBreaks']}"
-        assert self["auditFailures"] == 0, f"an audit failed: {self.shown['auditFailures']}"
-        return self
-
-    def breaks(self, text):
-        told = [b["why"] for b in self.shown["graphBreaks"]]
-        assert told and all(text in why for why in told), f"graph breaks: {told}, none of {text!r}"
 
 
 def done_since(gpu, before):
@@ -299,6 +230,45 @@ def nodes(daemon, gpu, _):
               f"copies to the device, {a_step(launches, WAITS)[0]} waits")
 
 
+def write_wide(folder):
+    """20,000 nodes on a ring, each with 1,000 features: 80 MB of them."""
+    raw = folder / "wide" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "num-node-list.csv").write_text("20000\n")
+    (raw / "edge.csv").write_text("".join(f"{i},{(i + 1) % 20000}\n" for i in range(20000)))
+    rows = [",".join(str((i + column) % 7) for column in range(1000)) + "\n" for i in range(7)]
+    (raw / "node-feat.csv").write_text("".join(rows[i % 7] for i in range(20000)))
+    (raw / "node-label.csv").write_text("".join(f"{i // 10000}\n" for i in range(20000)))
+    return folder / "wide"
+
+
+def features(start, gpu, folder):
+    """The device has room for a part of the features beside the steps: the rest is pinned, and the device gathers both."""
+    with start(HOLLOW_MEMORY=str(WORKSPACES + FEATURES_ROOM)) as daemon:
+        daemon.client("dataset", "import", "wide", write_wide(folder))
+        first = len(gpu.launches())
+        job = Job(daemon, "features", "--dataset", "wide", "--architecture", "gcn", "--fan-out", "2,1", "--batch-size", "32", "--epochs", "1")
+        job.succeed()
+        told = [line for line in job.log().splitlines() if "rows wanted most" in line and "pinned memory of the host" in line]
+        expect(len(told) == 1, f"features: {job.log()}")
+        expect(job.cache().whole()["eagerSteps"] == 0, "a job whose features are in two parts runs eager")
+        copies, waits = a_step(gpu.launches(first), COPIES)[0], a_step(gpu.launches(first), WAITS)[0]
+        expect(copies <= MOST_COPIES_A_STEP and waits <= MOST_WAITS_A_STEP, f"features: {copies} copies to the device and {waits} waits a step")
+        print(f"features: {told[0].split('features: ')[-1]}; {job.step()} steps, {copies} copies to the device, {waits} waits")
+
+
+def workspaces(start):
+    """What cuBLAS takes for each stream is no memory of jobs."""
+    of_128_mib = {"CUBLAS_WORKSPACE_CONFIG": ":65536:2"}
+    for variables, taken in ({}, WORKSPACES), (of_128_mib, WORKSPACES + 2 * (96 << 20)):
+        with start(HOLLOW_MEMORY=str(10**9), **variables) as daemon:
+            submit = [daemon.bin_dir / "permafrost", "--server", daemon.server, "job", "submit", *SHORT, "--hidden", "4096", "--layers", "64"]
+            refused = subprocess.run(submit, check=False, capture_output=True, text=True)
+            left = math.floor((10**9 - taken) / 1e8) / 10
+            expect(f"the device has {left} GB" in refused.stderr, f"a job beside workspaces of {taken} bytes: {refused}")
+    print("workspaces: those of two streams are counted out of the device's memory, by default and by CUBLAS_WORKSPACE_CONFIG")
+
+
 @contextlib.contextmanager
 def watched(daemon):
     """Reads /metrics and the server's info all the time."""
@@ -351,9 +321,9 @@ def main():
     parser.add_argument("bin_dir")
     parser.add_argument("zinc")
     parser.add_argument("--steps", type=int, default=10_000, help="of the long job")
-    parser.add_argument("trials", nargs="*", help=f"{', '.join(TRIALS)}, kill; all, unless named")
+    parser.add_argument("trials", nargs="*", help=f"{', '.join([*TRIALS, *OWN_TRIALS])}; all, unless named")
     arguments = parser.parse_intermixed_args()
-    wanted = arguments.trials or [*TRIALS, "kill"]
+    wanted = arguments.trials or [*TRIALS, *OWN_TRIALS]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         try:
@@ -365,8 +335,8 @@ def main():
         root = folder / "root"
         ring = write_ring(root)
 
-        def start(state):
-            daemon = Daemon(bin_dir, folder / state, root, "--import-root", arguments.zinc, device="cuda", environment=gpu.environment())
+        def start(state, **variables):
+            daemon = Daemon(bin_dir, folder / state, root, "--import-root", arguments.zinc, device="cuda", environment=gpu.environment(**variables))
             daemon.ring = ring
             if not daemon.json("dataset", "list").get("datasets"):
                 daemon.client("dataset", "import", "zinc", arguments.zinc)
@@ -381,6 +351,11 @@ def main():
         if "kill" in wanted:
             kill(lambda: start("killed"), gpu)
             check_notes(gpu)
+        if "features" in wanted:
+            features(functools.partial(start, "features"), gpu, root)
+            check_notes(gpu)
+        if "workspaces" in wanted:
+            workspaces(functools.partial(start, "workspaces"))
     return 0
 
 

@@ -1,38 +1,87 @@
-// Tests, on the stand-in for MPS, sampled jobs whose features lie on the device, which gathers the rows of blocks.
-#include "train/tasks/node_task.h"
+// Tests where features lie that the device gathers, and, on the stand-in for MPS, sampled jobs that have them there.
+#include "train/tasks/feature_table.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "device/mps/stand_in.h"
 #include "device/staging.h"
 #include "step_cases.h"
 #include "temp_dir.h"
 #include "train/tasks/node_model_for.h"
+#include "train/tasks/node_task.h"
 #include "train/tasks/step_inputs.h"
 #include "train/tasks/task.h"
 
 namespace permafrost::train {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
 const c10::Device kDevice{c10::kMPS, 0};
+
+TEST(SplitFeaturesTest, TheDeviceHasAsManyRowsAsFit) {
+  // Rows of 100 bytes; the places of 1,000 take 4,000.
+  const struct {
+    const char* why;
+    FeatureMemory memory;
+    FeatureSplit want;
+  } kCases[] = {
+      {"all fit on the device", {.device = 100'000, .host = 0}, {.device = 1000}},
+      {"all fit on the device, so that what gathers from two parts needs no room",
+       {.device = 100'000, .gathering = 90'000, .host = 100'000},
+       {.device = 1000}},
+      {"one byte is missing, and there is no pinned memory", {.device = 99'999, .host = 0}, {}},
+      {"the rest is pinned", {.device = 54'000, .host = 50'000}, {.device = 500, .host = 500}},
+      {"gathering from two parts takes of the device",
+       {.device = 54'000, .gathering = 10'000, .host = 100'000},
+       {.device = 400, .host = 600}},
+      {"the host has no room for the rest", {.device = 54'000, .host = 49'999}, {}},
+      {"the device has no room for a row beside the places", {.device = 4'099, .host = 100'000}, {.host = 1000}},
+      {"the device has room for a row", {.device = 4'100, .host = 100'000}, {.device = 1, .host = 999}},
+      {"the device has no room at all", {.device = 0, .host = 100'000}, {.host = 1000}},
+      {"nobody has room", {.device = 0, .host = 99'999}, {}},
+  };
+  for (const auto& c : kCases) EXPECT_EQ(SplitFeatures(1000, 100, c.memory), c.want) << c.why;
+}
+
+TEST(SplitFeaturesTest, TheRowsWantedMostAreChosen) {
+  const std::vector<float> wanted = {0.5, 2, 0, 2, 1, 2};
+  EXPECT_THAT(MostWanted(wanted, 0), ElementsAre(false, false, false, false, false, false));
+  EXPECT_THAT(MostWanted(wanted, 2), ElementsAre(false, true, false, true, false, false)) << "the first of equal ones";
+  EXPECT_THAT(MostWanted(wanted, 4), ElementsAre(false, true, false, true, true, true));
+  EXPECT_THAT(MostWanted(wanted, 6), ElementsAre(true, true, true, true, true, true));
+}
+
+// Memory that the stand-in reads as its own.
+std::optional<device::PinnedRows> AllocatePinned(int64_t rows, int64_t width) {
+  const at::Tensor host = at::empty({rows, width}, at::kFloat);
+  return device::PinnedRows{.host = host,
+                            .device = at::from_blob(
+                                host.mutable_data_ptr(), {rows, width}, [host](void* /*memory*/) {},
+                                at::TensorOptions().dtype(at::kFloat).device(kDevice), kDevice)};
+}
 
 class FeatureTableTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!device::MpsStandIn::present()) GTEST_SKIP() << "MPS is real here";
   }
-  std::unique_ptr<Task> Make(const spec::TrainOptions& options, uint64_t device_bytes, bool on_device = true) const {
+  std::unique_ptr<Task> Make(const spec::TrainOptions& options, uint64_t device_bytes, bool on_device = true,
+                             bool pinned = false) const {
     auto task = Task::Create(options, graph_, kDevice, 2, [] { return true; },
                              {.limits = {.process = kNoLimits.process, .device = device_bytes, .records = false},
-                              .features_on_device = on_device});
+                              .features_on_device = on_device,
+                              .allocate_pinned = pinned ? AllocatePinned : nullptr});
     EXPECT_TRUE(task.ok()) << task.status();
     return task.ok() ? *std::move(task) : nullptr;
   }
@@ -41,30 +90,92 @@ class FeatureTableTest : public testing::Test {
     return NodeBlockOf(device::CopyToDevice(**inputs, kDevice));
   }
 
+  const data::Graph& graph() const { return *std::get<std::shared_ptr<const data::Graph>>(graph_); }
+  const data::GraphSummary& summary() const { return graph().summary(); }
+  // Returns the bytes of the device that steps take.
+  uint64_t StepsOf(const spec::TrainOptions& options) const {
+    const MemoryLimits limits{.process = kNoLimits.process, .device = uint64_t{1} << 40, .records = false};
+    const auto model = NodeModelFor(options, summary(), limits, "spec.");
+    EXPECT_TRUE(model.ok()) << model.status();
+    return NodeDeviceBytes(options, *model, summary(), limits);
+  }
+
   const TempDir dir_;
   const data::OpenedDataset graph_ = WriteTinyGraph(dir_.path() / "graph", {});
   const device::MpsStandIn within_;
 };
 
 TEST_F(FeatureTableTest, ItHasARowForEachNodeAndOneOfZeros) {
-  const auto& graph = std::get<std::shared_ptr<const data::Graph>>(graph_);
-  const auto table = ReadFeatureTable(*graph, kDevice, [] { return true; });
+  const int64_t nodes = summary().nodes;
+  const auto table =
+      ReadFeatureTable(graph(), {.device = kDevice, .split = {.device = nodes + 1}}, [] { return true; });
   ASSERT_TRUE(table.ok()) << table.status();
-  const int64_t nodes = graph->summary().nodes;
-  EXPECT_EQ(table->size(0), nodes + 1);
-  EXPECT_EQ(table->device(), kDevice);
-  EXPECT_EQ(table->nbytes(), FeatureTableBytes(graph->summary()));
-  EXPECT_EQ(table->cpu()[nodes].abs().max().item<float>(), 0);
-  EXPECT_EQ(ReadFeatureTable(*graph, kDevice, [] { return false; }).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(table->rows.size(0), nodes + 1);
+  EXPECT_EQ(table->rows.device(), kDevice);
+  EXPECT_EQ(table->rows.nbytes(), FeatureTableBytes(summary()));
+  EXPECT_EQ(table->rows.cpu()[nodes].abs().max().item<float>(), 0);
+  EXPECT_FALSE(table->rest.defined());
+  EXPECT_EQ(ReadFeatureTable(graph(), {.device = kDevice, .split = {.device = nodes + 1}}, [] { return false; })
+                .status()
+                .code(),
+            absl::StatusCode::kCancelled);
+}
+
+TEST_F(FeatureTableTest, TheRowsOfTwoPartsAreThoseOfOne) {
+  const int64_t nodes = summary().nodes;
+  std::vector<float> wanted(static_cast<size_t>(nodes));
+  for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = static_cast<float>(i * 7 % wanted.size());
+  const auto read = [&](const FeatureSplit& split) {
+    const auto table = ReadFeatureTable(
+        graph(), {.device = kDevice, .split = split, .allocate_pinned = AllocatePinned, .wanted = wanted},
+        [] { return true; });
+    EXPECT_TRUE(table.ok()) << table.status();
+    return *table;
+  };
+  const at::Tensor numbers = at::cat({at::arange(nodes + 1), at::tensor(std::vector<int64_t>{5, 3, 3})}).to(kDevice);
+  const at::Tensor want = GatherRows(read({.device = nodes + 1}), numbers).cpu();
+  for (const int64_t on_device : {int64_t{0}, int64_t{1}, int64_t{2}, nodes / 2, nodes}) {
+    const FeatureTable table = read({.device = on_device, .host = nodes + 1 - on_device});
+    EXPECT_EQ(table.rest.defined(), on_device > 0);
+    EXPECT_TRUE(GatherRows(table, numbers).cpu().equal(want)) << on_device << " rows on the device";
+  }
+  const FeatureTable table = read({.device = 2, .host = nodes - 1});
+  EXPECT_EQ(table.places.cpu()[nodes].item<int32_t>(), 1) << "the row of zeros is on the device";
+}
+
+TEST_F(FeatureTableTest, WithoutPinnedMemoryThereIsNone) {
+  const auto table = ReadFeatureTable(graph(),
+                                      {.device = kDevice,
+                                       .split = {.host = summary().nodes + 1},
+                                       .allocate_pinned = [](int64_t, int64_t) { return std::nullopt; }},
+                                      [] { return true; });
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_FALSE(table->defined());
 }
 
 // Blocks of training and evaluation are tried, at their own rung and at the largest one.
 TEST_F(FeatureTableTest, BlocksHaveTheFeaturesThatTheHostWouldGather) {
-  const spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
-  const auto on_device = Make(options, uint64_t{1} << 40), on_host = Make(options, uint64_t{1} << 40, false);
-  EXPECT_THAT(std::string(on_device->reading()), HasSubstr("lie on the device, which gathers them"));
+  spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
+  // Small blocks, beside which a table is large.
+  options.batch_size = 4;
+  options.nodes.fan_outs = {2, 1};
+  const auto on_host = Make(options, uint64_t{1} << 40, false);
   EXPECT_THAT(std::string(on_host->reading()), IsEmpty());
-  const auto compare = [](BatchStream& one, BatchStream& other, const BatchShape* shape) {
+  // A tenth of the rows fits on the device.
+  const uint64_t places = sizeof(int32_t) * static_cast<uint64_t>(FeatureTableRows(summary()));
+  const uint64_t some =
+      StepsOf(options) + GatheringBytes(options, summary()) + places + FeatureTableBytes(summary()) / 10;
+  const struct {
+    const char* line;
+    std::unique_ptr<Task> task;
+    std::vector<size_t> resident;
+  } placements[] = {
+      {"lie on the device, which gathers them", Make(options, uint64_t{1} << 40), {0}},
+      {"MB lie in pinned memory of the host", Make(options, StepsOf(options), true, true), {0}},
+      {"wanted most", Make(options, some, true, true), {0, 1, 2}},
+  };
+  const auto compare = [](BatchStream& one, BatchStream& other, const BatchShape* shape,
+                          const std::vector<size_t>& resident) {
     for (;;) {
       const auto a = one.Next(), b = other.Next();
       ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
@@ -72,26 +183,25 @@ TEST_F(FeatureTableTest, BlocksHaveTheFeaturesThatTheHostWouldGather) {
       if (*a == nullptr) return;
       const auto inputs = (*a)->PadTo(shape != nullptr ? *shape : (*a)->least_padded(), 0);
       ASSERT_TRUE(inputs.ok());
-      EXPECT_EQ((*inputs)->resident, std::vector<size_t>{0}) << "the table is the first input";
-      EXPECT_EQ((*inputs)->tensors[0].device(), kDevice);
+      EXPECT_EQ((*inputs)->resident, resident) << "the table is the first inputs";
+      for (const size_t place : resident) EXPECT_EQ((*inputs)->tensors[place].device(), kDevice);
       const nn::NodeBlock got = BlockOf(inputs),
                           want = BlockOf((*b)->PadTo(shape != nullptr ? *shape : (*b)->least_padded(), 0));
       EXPECT_TRUE(got.features.cpu().equal(want.features.cpu()));
       EXPECT_TRUE(got.sources.cpu().equal(want.sources.cpu()));
     }
   };
-  compare(*on_device->TrainBatches(0, 0), *on_host->TrainBatches(0, 0), nullptr);
-  compare(*on_device->TrainBatches(1, 0), *on_host->TrainBatches(1, 0), &on_host->plan().train_ceiling);
-  compare(*on_device->EvalBatches(data::Split::kValid), *on_host->EvalBatches(data::Split::kValid), nullptr);
+  for (const auto& [line, task, resident] : placements) {
+    EXPECT_THAT(std::string(task->reading()), HasSubstr(line));
+    compare(*task->TrainBatches(0, 0), *on_host->TrainBatches(0, 0), nullptr, resident);
+    compare(*task->TrainBatches(1, 0), *on_host->TrainBatches(1, 0), &on_host->plan().train_ceiling, resident);
+    compare(*task->EvalBatches(data::Split::kValid), *on_host->EvalBatches(data::Split::kValid), nullptr, resident);
+  }
 }
 
 TEST_F(FeatureTableTest, WhereTheyDoNotFitTheHostGathers) {
   const spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
-  const auto& summary = std::get<std::shared_ptr<const data::Graph>>(graph_)->summary();
-  MemoryLimits limits{.process = kNoLimits.process, .device = uint64_t{1} << 40, .records = false};
-  const auto model = NodeModelFor(options, summary, limits, "spec.");
-  ASSERT_TRUE(model.ok());
-  const uint64_t steps = NodeDeviceBytes(options, *model, summary, limits), table = FeatureTableBytes(summary);
+  const uint64_t steps = StepsOf(options), table = FeatureTableBytes(summary());
   EXPECT_THAT(std::string(Make(options, steps + table)->reading()), HasSubstr("lie on the device"));
   EXPECT_THAT(std::string(Make(options, steps + table - 1)->reading()), IsEmpty());
   EXPECT_THAT(std::string(Make(options, 1)->reading()), IsEmpty());
@@ -100,8 +210,7 @@ TEST_F(FeatureTableTest, WhereTheyDoNotFitTheHostGathers) {
 // The mean of a row's neighbours is fewer bytes to copy than the neighbours.
 TEST_F(FeatureTableTest, MeansAreMadeOnTheHost) {
   const spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
-  ASSERT_TRUE(SamplingOf(options, Mode::kTrain, std::get<std::shared_ptr<const data::Graph>>(graph_)->summary())
-                  .last_hop_apart);
+  ASSERT_TRUE(SamplingOf(options, Mode::kTrain, summary()).last_hop_apart);
   EXPECT_THAT(std::string(Make(options, uint64_t{1} << 40)->reading()), IsEmpty());
 }
 

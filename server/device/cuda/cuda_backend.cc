@@ -2,12 +2,14 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -102,6 +104,18 @@ class CudaBackend final : public Backend {
   }
   // Not 0, which would say that it is not known.
   int64_t memory_bytes() const override { return std::max<int64_t>(1, total_ - workspaces_); }
+  std::optional<PinnedRows> AllocatePinned(int64_t rows, int64_t width) const override {
+    void *host = nullptr, *device = nullptr;
+    if (!module_.allocate_pinned(sizeof(float) * static_cast<size_t>(rows * width), &host, &device)) {
+      return std::nullopt;
+    }
+    const std::shared_ptr<void> owner(host, module_.free_pinned);
+    // Each tensor keeps the memory.
+    const auto keep = [owner](void* /*memory*/) {};
+    const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat);
+    return PinnedRows{.host = at::from_blob(host, {rows, width}, keep, options),
+                      .device = at::from_blob(device, {rows, width}, keep, options.device(device_), device_)};
+  }
 
  private:
   static c10::DeviceAllocator& Allocator() {

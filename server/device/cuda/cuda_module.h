@@ -21,6 +21,10 @@ struct CudaModule {
   // The bytes that cuBLAS and cuBLASLt take together for each stream that they run on, by CUBLAS_WORKSPACE_CONFIG or
   // libtorch's default for the current card.
   size_t (*workspace_bytes)();
+  // Allocates memory of the host that kernels read, and tells its address there and for the device; false: there is
+  // none. The memory is given back by free_pinned(host), which waits for the device.
+  bool (*allocate_pinned)(size_t bytes, void** host, void** device);
+  void (*free_pinned)(void* host);
 };
 inline constexpr char kCudaModuleFile[] = "libpermafrost_cuda.so";
 inline constexpr char kCudaModuleSymbol[] = "permafrost_cuda_module";

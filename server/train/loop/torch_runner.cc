@@ -51,6 +51,9 @@ class TorchRunner final : public Runner {
       plan.rows = &row_caches_;
       // Only CUDA gains by it: the CPU and MPS share the host's memory.
       plan.features_on_device = backend_->kind() == DeviceKind::kCuda;
+      if (plan.features_on_device) {
+        plan.allocate_pinned = [this](int64_t rows, int64_t width) { return backend_->AllocatePinned(rows, width); };
+      }
       plan.reserve = reserve_;
       plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
       std::optional<Rewind> rewind;

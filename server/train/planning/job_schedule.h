@@ -2,7 +2,9 @@
 // Threads: safe anywhere.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +12,7 @@
 #include "base/resources.h"
 #include "data/batching/batch.h"
 #include "data/rows/row_caches.h"
+#include "device/backend.h"
 #include "graphcache/shape_schedule.h"
 #include "nn/models/model.h"
 #include "spec/train_options.h"
@@ -23,8 +26,11 @@ struct PlanContext {
   MemoryLimits limits = kNoLimits;
   // Set for a run only, since a cache serves one at a time. nullptr: features are read through the mapping.
   data::RowCaches* rows = nullptr;
-  // Set for a run on a device that gathers the features of sampled blocks itself, where they fit beside the steps.
+  // Set for a run on a device that gathers the features of sampled blocks itself, if there is memory for them
+  // (train/tasks/feature_table.h).
   bool features_on_device = false;
+  // Backend::AllocatePinned of that device; nullptr: it reads no memory of the host.
+  std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
   // Set for a run: the disk space that due checkpoints leave free.
   DiskReserve reserve;
   // Set for a run: is told once where a kept plan was taken from. nullptr: nobody is told.

@@ -236,7 +236,25 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions
   return memory;
 }
 
+// Rows of a block are gathered from both parts of a table, and chosen from: two tensors more than from one part. A
+// graph holds them, and so does the run that proves it.
+constexpr double kGatheredCopies = 4;
+
+int64_t SeedsOf(const spec::TrainOptions& options, const data::GraphSummary& graph) {
+  return options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
+}
+
 }  // namespace
+
+uint64_t GatheringBytes(const spec::TrainOptions& options, const data::GraphSummary& graph) {
+  double rows = 0;
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (mode == Mode::kEval && EvaluatesOutsideCache(options)) continue;
+    const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
+    rows = std::max(rows, RowsOf(sampling, SeedsOf(options, graph), options.model.num_layers, graph).nodes.back());
+  }
+  return static_cast<uint64_t>(kGatheredCopies * rows * RowBytes(graph));
+}
 
 uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                       const data::GraphSummary& graph, const MemoryLimits& limits) {

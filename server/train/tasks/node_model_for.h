@@ -31,6 +31,10 @@ uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOpti
 uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                          const data::GraphSummary& graph, const MemoryLimits& limits);
 
+// Returns the bytes of the device that a step takes besides if it gathers its features from a table of two parts
+// (feature_table.h).
+uint64_t GatheringBytes(const spec::TrainOptions& options, const data::GraphSummary& graph);
+
 // Returns how the batches of a mode are sampled; no fan-outs: each is the whole graph. The last hop stands apart where
 // the model's first layer begins with means that can be made while a batch is gathered.
 data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode mode, const data::GraphSummary& graph);

@@ -1,7 +1,6 @@
 #include "train/tasks/node_task.h"
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <functional>
@@ -10,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/resources.h"
 #include "base/status.h"
 #include "data/rows/use_schedule.h"
@@ -30,6 +28,26 @@ using data::NodeId;
 
 // Part of the memory that open advice may fill.
 constexpr uint64_t kAdviceShare = 4;
+// Part of the memory that may be pinned, which the system cannot take back.
+constexpr uint64_t kPinnedShare = 2;
+
+uint64_t Less(uint64_t from, uint64_t taken) { return from - std::min(from, taken); }
+
+// Returns the memory that the features of such a job may take where the device gathers them.
+FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                              const data::GraphSummary& graph, const PlanContext& context) {
+  const MemoryLimits& limits = context.limits;
+  FeatureMemory memory{.device = Less(*limits.device, NodeDeviceBytes(options, model, graph, limits)),
+                       .gathering = GatheringBytes(options, graph)};
+  if (context.allocate_pinned == nullptr) return memory;
+  // Edges and their rows are read through the mapping, which wants room too.
+  const uint64_t edges = EdgeTableBytes(graph, EdgeInputsOf(options.model, graph)) +
+                         sizeof(NodeId) * static_cast<uint64_t>(graph.edges) +
+                         sizeof(uint64_t) * static_cast<uint64_t>(graph.nodes);
+  memory.host = std::min(limits.process / kPinnedShare,
+                         Less(limits.process, NodeJobBytes(options, model, graph, limits) + edges));
+  return memory;
+}
 
 }  // namespace
 
@@ -93,11 +111,21 @@ absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanCo
   if (!context.features_on_device || !context.limits.device || !dense || !GathersRows(Mode::kTrain)) {
     return absl::OkStatus();
   }
-  const uint64_t table = FeatureTableBytes(summary), steps = NodeDeviceBytes(options_, model, summary, context.limits);
-  if (steps > *context.limits.device || table > *context.limits.device - steps) return absl::OkStatus();
-  PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, device_, keep_going));
-  table_line_ =
-      absl::StrFormat("features: %.1f MB lie on the device, which gathers them", static_cast<double>(table) / 1e6);
+  const FeatureMemory memory = FeatureMemoryOf(options_, model, summary, context);
+  const int64_t row_bytes = FeatureRowBytes(summary);
+  FeatureTableOptions how{.device = device_,
+                          .split = SplitFeatures(FeatureTableRows(summary), row_bytes, memory),
+                          .allocate_pinned = context.allocate_pinned};
+  if (how.split.rows() == 0) return absl::OkStatus();
+  std::vector<float> wanted;
+  if (how.split.device > 0 && how.split.host > 0) {
+    PF_ASSIGN_OR_RETURN(wanted, ExpectedDraws(keep_going));
+    how.wanted = wanted;
+  }
+  // What an earlier job left in memory is in the way.
+  if (how.split.host > 0 && context.rows != nullptr) context.rows->Drop();
+  PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, how, keep_going));
+  if (table_.defined()) table_line_ = DescribeFeatures(how.split, row_bytes);
   return absl::OkStatus();
 }
 
@@ -119,6 +147,13 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
   if (features_.cache == nullptr) return absl::OkStatus();
   row_caches_ = context.rows;
   features_before_ = features_.cache->counters();
+  PF_ASSIGN_OR_RETURN(std::vector<float> draws, ExpectedDraws(keep_going));
+  features_.cache->SetExpectedDraws(std::move(draws));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<float>> NodeTask::ExpectedDraws(const std::function<bool()>& keep_going) const {
+  const data::GraphSummary& summary = graph_->summary();
   std::vector<float> draws(graph_->view().nodes);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && EvaluatesOutsideCache(options_)) continue;
@@ -135,8 +170,7 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
     }
     PF_RETURN_IF_ERROR(data::AddExpectedDraws(graph_->view(), seeds, batch_seeds, fan_outs, keep_going, draws));
   }
-  features_.cache->SetExpectedDraws(std::move(draws));
-  return absl::OkStatus();
+  return draws;
 }
 
 absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_going) {
@@ -307,44 +341,6 @@ std::span<const uint32_t> SampledBatch::ids() const {
 std::span<const float> SampledBatch::labels() const {
   return std::span(host_->labels)
       .first(static_cast<size_t>(host_->real_seeds * batcher_->graph().summary().num_targets));
-}
-
-namespace {
-
-// Reading a table takes so much of the host's memory.
-constexpr uint64_t kPieceBytes = 64 << 20;
-
-uint64_t TableRowBytes(const data::GraphSummary& graph) {
-  return sizeof(float) * static_cast<uint64_t>(graph.node_features.width);
-}
-
-}  // namespace
-
-uint64_t FeatureTableBytes(const data::GraphSummary& graph) {
-  return (static_cast<uint64_t>(graph.nodes) + 1) * TableRowBytes(graph);
-}
-
-absl::StatusOr<at::Tensor> ReadFeatureTable(const data::Graph& graph, c10::Device device,
-                                            const std::function<bool()>& keep_going) {
-  const uint64_t nodes = graph.view().nodes;
-  const data::GraphSummary& summary = graph.summary();
-  at::Tensor table;
-  try {
-    table = at::empty({static_cast<int64_t>(nodes) + 1, summary.node_features.width},
-                      at::TensorOptions().dtype(at::kFloat).device(device));
-  } catch (const c10::OutOfMemoryError&) {
-    return at::Tensor();
-  }
-  const uint64_t piece = std::max<uint64_t>(1, kPieceBytes / std::max<uint64_t>(1, TableRowBytes(summary)));
-  for (uint64_t begin = 0; begin < nodes; begin += piece) {
-    if (!keep_going()) return absl::CancelledError("stopped while features were read");
-    const uint64_t end = std::min(begin + piece, nodes);
-    PF_ASSIGN_OR_RETURN(const nn::NodeModel::InputRows rows, ReadFeatureRows(graph, begin, end));
-    table.narrow(0, static_cast<int64_t>(begin), static_cast<int64_t>(end - begin)).copy_(rows.dense);
-  }
-  table.narrow(0, static_cast<int64_t>(nodes), 1).zero_();
-  PF_RETURN_IF_ERROR(graph.CheckIntact());
-  return table;
 }
 
 }  // namespace permafrost::train

@@ -29,6 +29,7 @@
 #include "nn/models/model.h"
 #include "train/planning/block_rungs.h"
 #include "train/planning/job_schedule.h"
+#include "train/tasks/feature_table.h"
 #include "train/tasks/links.h"
 #include "train/tasks/step_inputs.h"
 #include "train/tasks/task.h"
@@ -40,8 +41,8 @@ inline bool HasSparseFeatures(const data::GraphSummary& graph) { return graph.no
 // A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
 class SampledBatch final : public HostBatch {
  public:
-  // features: of all nodes on the device, where the batcher gathers none.
-  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, at::Tensor features = {})
+  // features: of all nodes, if the batcher gathers none.
+  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {})
       : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)) {}
   // Makes this the batch `host`, until it is bound to another. pairs: of a job that predicts links, those of its seeds.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
@@ -66,7 +67,7 @@ class SampledBatch final : public HostBatch {
 
   const data::BlockBatcher* batcher_;
   const BlockRungs* rungs_;
-  at::Tensor features_;
+  FeatureTable features_;
   data::BlockBatch* host_ = nullptr;
   const data::LinkBatch* pairs_ = nullptr;
   mutable RowKeys keys_;
@@ -76,7 +77,7 @@ class SampledBatch final : public HostBatch {
 // `times`, which are of nodes. Threads: as BatchStream; the batches are planned on a thread of its own.
 class SampledStream final : public BatchStream {
  public:
-  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, at::Tensor features, data::EpochOrder epochs,
+  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features, data::EpochOrder epochs,
                 int64_t epoch, int64_t first, uint64_t first_stream, const Links* links, const data::SeedTimes& times,
                 data::BlockStream::Fit fit, const data::BlockStream::Options& options,
                 std::function<std::optional<data::RowReading>()> reading)
@@ -148,15 +149,6 @@ class SampledStream final : public BatchStream {
   data::BlockStream stream_;
 };
 
-// Returns the bytes of a large graph's dense features on the device, where steps gather the rows of sampled blocks: a
-// row of float32 for each node, and one of zeros for the rows that pad a block.
-uint64_t FeatureTableBytes(const data::GraphSummary& graph);
-
-// Returns [nodes + 1, width] float32 on `device`; undefined where the device has no room for it now. Errors: DataLoss;
-// Cancelled where `keep_going`, asked now and then, says so.
-absl::StatusOr<at::Tensor> ReadFeatureTable(const data::Graph& graph, c10::Device device,
-                                            const std::function<bool()>& keep_going);
-
 // Jobs that sample.
 class NodeTask final : public Task {
  public:
@@ -223,17 +215,19 @@ class NodeTask final : public Task {
   bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
-  // Copies the features to the device if it is to gather them and they fit.
+  // Has the features lie where the device gathers them, if it is to and there is memory for it.
   absl::Status ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
   // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features.
   bool UsesTable(Mode mode) const { return table_.defined() && GathersRows(mode); }
   // True: batches of the mode have plain rows of features, and no means.
   bool GathersRows(Mode mode) const;
-  at::Tensor TableOf(Mode mode) const { return UsesTable(mode) ? table_ : at::Tensor(); }
+  FeatureTable TableOf(Mode mode) const { return UsesTable(mode) ? table_ : FeatureTable(); }
   // Finds out how features are read.
   absl::Status OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
                             const std::function<bool()>& keep_going);
+  // Returns how often the batches of an epoch and of its evaluation are expected to draw each node.
+  absl::StatusOr<std::vector<float>> ExpectedDraws(const std::function<bool()>& keep_going) const;
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
   // The batch of these nodes or links of a training epoch, not sampled yet.
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const;
@@ -268,7 +262,7 @@ class NodeTask final : public Task {
   const std::array<std::vector<data::NodeId>, 3> splits_;
   const data::EpochOrder epochs_;
   const std::unique_ptr<nn::NodeModel> model_;
-  at::Tensor table_;  // ReadFeatureTable's; undefined: there is none
+  FeatureTable table_;  // undefined: there is none
   std::string table_line_;
   data::RowCaches* row_caches_ = nullptr;
   data::RowCaches::Session features_;  // before what gathers by it

@@ -16,6 +16,8 @@ namespace {
 // depth: their sizes are the block's row_ends.
 enum BlockPlace : size_t {
   kFeatures,
+  kMoreFeatures,
+  kFeaturePlaces,
   kFeatureRows,
   kFeatureOffsets,
   kFeatureColumns,
@@ -68,12 +70,12 @@ const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const d
 }
 
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
-                                  const int64_t& step, const at::Tensor& features) {
+                                  const int64_t& step, const FeatureTable& features) {
   const data::BlockSizes& sizes = host.padded;
   nn::NodeBlock block;
   const bool sparse = !host.feature_offsets.empty(), elsewhere = !host.feature_rows.empty();
   if (elsewhere) {
-    block.features = features;
+    block.features = features.rows;
   } else if (sparse) {
     block.feature_offsets = ViewAll(host.feature_offsets);
     block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)});
@@ -100,6 +102,11 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   if (elsewhere) {
     inputs.tensors[kFeatureRows] = ViewAll(host.feature_rows);
     inputs.resident = {kFeatures};
+    if (features.rest.defined()) {
+      inputs.tensors[kMoreFeatures] = features.rest;
+      inputs.tensors[kFeaturePlaces] = features.places;
+      inputs.resident.insert(inputs.resident.end(), {kMoreFeatures, kFeaturePlaces});
+    }
   }
   return inputs;
 }
@@ -150,19 +157,20 @@ nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs) {
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
   const auto& t = inputs.tensors;
   const at::Tensor& rows = t.at(kFeatureRows);
-  nn::NodeBlock block{.row_ends = {},
-                      .features = rows.defined() ? t[kFeatures].index_select(0, rows) : t[kFeatures],
-                      .feature_offsets = t[kFeatureOffsets],
-                      .feature_columns = t[kFeatureColumns],
-                      .feature_values = t[kFeatureValues],
-                      .offsets = t[kOffsets],
-                      .sources = t[kSources],
-                      .edge_weights = t[kEdgeWeights],
-                      .edge_features = t[kBlockEdgeFeatures],
-                      .transpose = {t[kOutOffsets], t[kOutRows], t[kOutEdges]},
-                      .labels = t[kSeedLabels],
-                      .row_keys = t.back(),
-                      .step = t[kBlockStep]};
+  nn::NodeBlock block{
+      .row_ends = {},
+      .features = rows.defined() ? GatherRows({t[kFeatures], t[kMoreFeatures], t[kFeaturePlaces]}, rows) : t[kFeatures],
+      .feature_offsets = t[kFeatureOffsets],
+      .feature_columns = t[kFeatureColumns],
+      .feature_values = t[kFeatureValues],
+      .offsets = t[kOffsets],
+      .sources = t[kSources],
+      .edge_weights = t[kEdgeWeights],
+      .edge_features = t[kBlockEdgeFeatures],
+      .transpose = {t[kOutOffsets], t[kOutRows], t[kOutEdges]},
+      .labels = t[kSeedLabels],
+      .row_keys = t.back(),
+      .step = t[kBlockStep]};
   for (size_t depth = kRowKeys; depth < t.size(); ++depth) block.row_ends.push_back(t[depth].size(0));
   return block;
 }

@@ -14,6 +14,7 @@
 #include "device/step_program.h"
 #include "nn/models/link_decoder.h"
 #include "nn/models/model.h"
+#include "train/tasks/feature_table.h"
 
 namespace permafrost::train {
 
@@ -31,9 +32,9 @@ class RowKeys {
 };
 
 // The tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them. features:
-// of all nodes, which are on the device, where the batch says which rows it has of them (ReadFeatureTable).
+// of all nodes, if the batch says which rows it has of them.
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
-                                  const int64_t& step, const at::Tensor& features = {});
+                                  const int64_t& step, const FeatureTable& features = {});
 
 // Returns `step` as an input that shares its memory.
 at::Tensor StepView(const int64_t& step);
@@ -49,7 +50,7 @@ void MarkResident(graphcache::StepInputs& inputs);
 // [pairs, 1] from there on.
 void SetPairs(const data::LinkBatch& batch, graphcache::StepInputs& inputs);
 
-// The block that such inputs make up, as a model takes it; gathers its features where they are on the device.
+// The block that such inputs make up, as a model takes it; gathers its features if the device is to.
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
 // Undefined where the job predicts no links.
 nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs);

@@ -4,6 +4,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <exception>
@@ -83,6 +84,18 @@ DeviceGraph* MakeGraph() { return std::make_unique<CudaGraph>().release(); }
 
 size_t WorkspaceBytes() { return at::cuda::getChosenWorkspaceSize() + at::cuda::getCUDABlasLtWorkspaceSize(); }
 
+// Not by libtorch's allocator of pinned memory, which rounds up to a power of two and keeps what was freed.
+bool AllocatePinned(size_t bytes, void** host, void** device) {
+  if (cudaHostAlloc(host, bytes, cudaHostAllocMapped) == cudaSuccess) {
+    if (cudaHostGetDevicePointer(device, *host, 0) == cudaSuccess) return true;
+    static_cast<void>(cudaFreeHost(*host));
+  }
+  static_cast<void>(cudaGetLastError());  // or the next check of libtorch would find it
+  return false;
+}
+
+void FreePinned(void* host) { static_cast<void>(cudaFreeHost(host)); }
+
 }  // namespace
 }  // namespace permafrost::device
 
@@ -91,5 +104,7 @@ extern const permafrost::device::CudaModule permafrost_cuda_module;
 const permafrost::device::CudaModule permafrost_cuda_module{.version = permafrost::device::kCudaModuleVersion,
                                                             .make_graph = permafrost::device::MakeGraph,
                                                             .new_pool = at::cuda::graph_pool_handle,
-                                                            .workspace_bytes = permafrost::device::WorkspaceBytes};
+                                                            .workspace_bytes = permafrost::device::WorkspaceBytes,
+                                                            .allocate_pinned = permafrost::device::AllocatePinned,
+                                                            .free_pinned = permafrost::device::FreePinned};
 }

@@ -1,0 +1,82 @@
+// The dense features of a sampled job where the device gathers the rows of its blocks: they lie in its own memory, in
+// pinned memory of the host, or the rows wanted most in the one and the rest in the other. The batch holds only the
+// numbers of its rows.
+// Threads: SplitFeatures and MostWanted are pure functions; all else belongs to the device's thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/store/graph.h"
+#include "device/backend.h"
+
+namespace permafrost::train {
+
+// What a table may take, in bytes.
+struct FeatureMemory {
+  uint64_t device = 0;  // beside the steps
+  // What a step takes of the device besides if a table has two parts.
+  uint64_t gathering = 0;
+  // Pinned memory of the host; 0: the device does not read it.
+  uint64_t host = 0;
+};
+
+// The rows of a table by where they lie; none at all: the host gathers.
+struct FeatureSplit {
+  int64_t device = 0, host = 0;
+  int64_t rows() const { return device + host; }
+  bool operator==(const FeatureSplit&) const = default;
+};
+
+// Returns where the rows of a table lie. All lie on the device if they fit. Else as many as fit do, and the rest is
+// pinned, if the host has room for that. A row's place in a table of two parts takes sizeof(int32_t) on the device.
+FeatureSplit SplitFeatures(int64_t rows, int64_t row_bytes, const FeatureMemory& memory);
+
+// Returns for each row whether it is among the `count` that are wanted most; of equally wanted ones the first are.
+std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count);
+
+// The tensors, as the device sees them; undefined where the host gathers.
+struct FeatureTable {
+  at::Tensor rows;  // [n, width] float32
+  // Undefined unless the table has two parts: the rows that are not in `rows`; and [nodes + 1] int32, the place of each
+  // row in `rows` or, counted on from its end, in `rest`.
+  at::Tensor rest = {}, places = {};
+  bool defined() const { return rows.defined(); }
+};
+
+// Returns the rows of a block, [numbers, width]. numbers: int64 on the device, each of a node, or the number of nodes
+// for a row of zeros.
+at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers);
+
+// Returns the rows that a table of this graph has: one for each node, and one of zeros for what pads a block.
+int64_t FeatureTableRows(const data::GraphSummary& graph);
+// Returns the bytes of a row, float32.
+int64_t FeatureRowBytes(const data::GraphSummary& graph);
+uint64_t FeatureTableBytes(const data::GraphSummary& graph);
+
+// Returns the line of a job's log that tells where the features lie.
+std::string DescribeFeatures(const FeatureSplit& split, int64_t row_bytes);
+
+struct FeatureTableOptions {
+  c10::Device device;
+  FeatureSplit split;
+  // Of a table that the host has a part of: allocates it (Backend::AllocatePinned).
+  std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
+  // Of a table of two parts: how much each node is wanted; those wanted most lie on the device.
+  std::span<const float> wanted = {};
+};
+
+// Reads the table. Undefined if the device or the host has no room for it now. Errors: DataLoss; Cancelled if
+// `keep_going`, asked now and then, says so.
+absl::StatusOr<FeatureTable> ReadFeatureTable(const data::Graph& graph, const FeatureTableOptions& options,
+                                              const std::function<bool()>& keep_going);
+
+}  // namespace permafrost::train
