@@ -161,6 +161,13 @@ std::unique_ptr<ChangeHub::Subscription> ChangeHub::Subscribe(const std::string&
   return std::make_unique<Handle<Impl>>(impl_, key, id);
 }
 
+size_t ChangeHub::subscriptions() const {
+  absl::MutexLock lock(&impl_->mu);
+  size_t count = 0;
+  for (const auto& [name, key] : impl_->keys) count += key.entries.size();
+  return count;
+}
+
 void ChangeHub::Notify(const std::string& key) {
   {
     absl::MutexLock lock(&impl_->mu);

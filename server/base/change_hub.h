@@ -6,6 +6,7 @@
 // waits for a call that is under way.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ class ChangeHub {
   ChangeHub& operator=(const ChangeHub&) = delete;
 
   std::unique_ptr<Subscription> Subscribe(const std::string& key, Listener listener);
+  // Counts the subscriptions that have not ended.
+  size_t subscriptions() const;
   // Never blocks on listeners.
   void Notify(const std::string& key);
 

@@ -17,7 +17,7 @@
 #include "base/monotonic.h"
 #include "data/catalog/catalog.h"
 #include "jobs/job_book.h"
-#include "jobs/job_manager.h"
+#include "jobs/job_requests.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {

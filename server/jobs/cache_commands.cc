@@ -105,7 +105,7 @@ absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, gr
   PF_RETURN_IF_ERROR(book_.store().PutCacheCommands(job.id, changed, &snapshot, request));
   log.Stamp(stamped);
   log.Append(command, nullptr);
-  book_.hub().Notify(job.id.value());
+  book_.Notify(job.id);
   return snapshot;
 }
 

@@ -8,14 +8,14 @@
 #include "absl/status/statusor.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
+#include "jobs/command_log.h"
 #include "jobs/job_book.h"
-#include "jobs/job_manager.h"
 
 namespace permafrost::jobs {
 
 class CacheCommands {
  public:
-  using Done = JobManager::CommandDone;
+  using Done = CommandLog::Done;
 
   explicit CacheCommands(JobBook& book) : book_(book) {}
 

@@ -5,19 +5,22 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "graphcache/command.h"
-#include "jobs/job_manager.h"
+#include "graphcache/snapshot.h"
 
 namespace permafrost::jobs {
 
 class CommandLog {
  public:
-  using Done = JobManager::CommandDone;
+  // Told what became of a command: JobManager::CommandGraphCache.
+  using Done = std::function<void(absl::StatusOr<graphcache::Snapshot>)>;
 
   // `spec`: the options that the job began with.
   CommandLog(const spec::PolicyOptions& spec, std::vector<graphcache::Command> commands);

@@ -244,7 +244,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   const std::string started = StartedLine(job, kDeviceNames.Name(runner_.device()), runner_.threads());
   run.log->Write(telemetry::Severity::kInfo, started);
   telemetry::LogOfJob(telemetry::Severity::kInfo, id.value(), started);
-  book_.hub().Notify(id.value());
+  book_.Notify(id);
 
   const spec::TrainOptions& options = job.spec.train;
   auto dataset = catalog_.Open(options.dataset);
@@ -255,7 +255,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   if (!writer.ok()) return AsTransient(writer.status());
   RunHooks hooks;
   hooks.activity = &activity_;
-  hooks.notify = [this, &id] { book_.hub().Notify(id.value()); };
+  hooks.notify = [this, &id] { book_.Notify(id); };
   hooks.store_soon = [&writer] { (*writer)->StoreSoon(); };
   hooks.store_progress = [this, &id] { return book_.StoreProgress(id); };
   hooks.store_epochs = [this, &id] { return book_.StoreEpochs(id); };
@@ -303,7 +303,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
                    absl::StrCat("end of job ", id.value(), ": ", stored.status().message()));
     // Else it would seem to run, and nobody would learn why it does not end.
     run.started.live->SetTrouble(stored.status());
-    book_.hub().Notify(id.value());
+    book_.Notify(id);
     // Not stored before the process ends: the job stays running on record, and the next start resumes it from its last
     // checkpoint to the same end.
     if (!WaitToRetry()) {

@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job_log_text.h"
-#include "jobs/job_manager.h"
 
 namespace permafrost::jobs {
 namespace {

@@ -29,6 +29,7 @@
 #include "base/change_hub.h"
 #include "base/monotonic.h"
 #include "jobs/job_files.h"
+#include "jobs/job_requests.h"
 #include "jobs/job_store.h"
 #include "jobs/run_context.h"
 #include "telemetry/job_metrics.h"
@@ -65,8 +66,6 @@ struct BookOptions {
   std::function<absl::Time()> now = [] { return absl::Now(); };
 };
 
-struct LogChunk;
-
 // Its sources: job_book.cc has what every caller uses (reading, turns, Insert, Delete, Cancel, Drain, logs),
 // job_book_verbs.cc what users ask of a job (Pause, Resume, Requeue, Update), job_book_run.cc what the device thread
 // calls, job_book_upkeep.cc the care for waiting jobs (Attend), and job_book_recovery.cc the start (Recover).
@@ -99,20 +98,30 @@ class JobBook {
   // Tells the time by which deadlines and ages are measured.
   absl::Time Now() const { return options_.now(); }
   JobStore& store() const { return *store_; }
-  ChangeHub& hub() { return hub_; }
-  // For followers of the jobs' logs. It is apart from hub(), since jobs change far more often.
-  ChangeHub& log_hub() { return log_hub_; }
 
-  // With the first kMostEpochs of its epochs after `after_epoch`.
+  // Calls `listener` on every change of the job, its deletion included.
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) {
+    return hub_.Subscribe(id.value(), std::move(listener));
+  }
+  // The same on each line of its log, on its end, after which no line comes, and on its deletion.
+  std::unique_ptr<ChangeHub::Subscription> SubscribeLog(const JobId& id, ChangeHub::Listener listener) {
+    return log_hub_.Subscribe(id.value(), std::move(listener));
+  }
+  // Counts the subscriptions that have not ended.
+  size_t watchers() const { return hub_.subscriptions() + log_hub_.subscriptions(); }
+  void Notify(const JobId& id) { hub_.Notify(id.value()); }
+
+  // With the first kMostEpochs of its epochs after `after_epoch`: what is new to a caller who has those before.
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
   // With all epochs, the lock free between pieces of them.
   absl::StatusOr<Job> Get(const JobId& id) const ABSL_LOCKS_EXCLUDED(mu_);
   // As JobStore::List, with live progress.
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
-  // Waits for no store write, as does what the metrics show.
+  // Jobs by JobState. Waits for no store write, as does what the metrics show.
   JobCounts CountByState() const;
   // Jobs that this process brought to an end; rises.
   int64_t ended() const { return ended_.load(std::memory_order_acquire); }
+  // FailedPrecondition (reason DATASET_IN_USE) naming the job, if a job that has not ended uses the dataset.
   absl::Status CheckDatasetUnused(const DatasetId& id) const;
 
   // The job that is created just now uses its dataset already; nullopt: none is.
@@ -134,7 +143,8 @@ class JobBook {
   // Queues a retriable job.
   absl::StatusOr<Job> Requeue(const JobId& id, const RequestKey& request);
 
-  // No job is taken or started from now on. Returns the running one (empty: none).
+  // No job is taken or started from now on; the running one checkpoints at its next step boundary and is queued for the
+  // next start. Returns at once with that job's id (empty: none). Idempotent.
   JobId Drain();
   bool draining() const { return draining_.load(std::memory_order_acquire); }
   const std::atomic<bool>& drain_flag() const { return draining_; }
@@ -178,7 +188,7 @@ class JobBook {
   // The job's directory must be there.
   // Notifies followers of the log of each line.
   absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const;
-  // As JobManager::ReadLog.
+  // At most `max_bytes` from `offset`; negative: that far before the present end. OutOfRange beyond the end.
   absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const;
   // Appends a line to the log of a job that is not running. A log that cannot be opened counts as a line that could not
   // be written.
@@ -262,6 +272,7 @@ class JobBook {
   // with a write for each.
   static constexpr absl::Duration kLogInterval = absl::Milliseconds(500);
   mutable LogPieces log_pieces_{files_};
+  // For followers of the jobs' logs: apart from hub_, since jobs change far more often.
   mutable ChangeHub log_hub_{kLogInterval};
   ChangeHub hub_;  // last: no listener runs once anything above is gone
 };

@@ -10,7 +10,7 @@
 #include "data/catalog/catalog.h"
 #include "jobs/device_thread.h"
 #include "jobs/job_book.h"
-#include "jobs/job_manager.h"
+#include "jobs/job_requests.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {

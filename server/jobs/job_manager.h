@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,19 +15,20 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "base/change_hub.h"
 #include "base/id.h"
 #include "data/catalog/catalog.h"
 #include "graphcache/cache_plan.h"
 #include "graphcache/census.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
+#include "jobs/command_log.h"
 #include "jobs/device_activity.h"
 #include "jobs/job.h"
+#include "jobs/job_book.h"
+#include "jobs/job_requests.h"
 #include "jobs/job_store.h"
 #include "jobs/limits.h"
-#include "spec/loss.h"
-#include "spec/train_options.h"
+#include "spec/job_spec.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
 #include "train/checkpoint_files.h"
@@ -37,85 +37,6 @@
 namespace permafrost::jobs {
 
 class RequestLog;
-
-struct CreateRequest {
-  JobId id;  // empty: one is made
-  std::string request_id;
-  // All that the call asked for as its client wrote it, hashed: where it comes again, the same text is the same call,
-  // whatever it would mean by now. Empty: `spec` alone tells.
-  std::string asked;
-  spec::JobSpec spec;
-  Labels labels;
-  bool validate_only = false;
-};
-
-// Refuses what JobManager::Create refuses for the request alone. Errors: InvalidArgument with a violation for each bad
-// field.
-absl::Status CheckRequest(const CreateRequest& request);
-// Refuses a request_id that every call refuses. Errors: InvalidArgument with a violation of it.
-absl::Status CheckRequestId(const std::string& request_id);
-
-// The job that a CreateJob made when it came before.
-struct CreatedBefore {
-  Job job;            // as it is now
-  bool same = false;  // by what was asked for; else its spec tells, which is Create's to compare
-};
-
-// Selects and orders the jobs of a list.
-struct JobQuery {
-  std::vector<JobState> states;  // empty: all
-  std::string filter;            // job_filter.h; empty: all
-};
-
-// Changes of a job; what is not set stays.
-struct JobUpdate {
-  std::optional<Labels> labels;                                     // in place of all
-  std::map<std::string, std::optional<std::string>> label_changes;  // after `labels`; nullopt: the label goes
-  std::optional<int32_t> priority;
-  std::optional<absl::Duration> max_runtime;  // infinite: no limit
-  std::optional<absl::Time> deadline;         // InfiniteFuture: none
-  std::string etag;                           // not empty: the job must still have it
-};
-
-struct JobPage {
-  // With a filter they may be fewer than asked for although more follow.
-  std::vector<Job> jobs;
-  std::string next_page_token;  // empty: the last page
-};
-
-struct LogChunk {
-  std::string data;
-  int64_t next_offset = 0;
-  // The read reached the present end.
-  bool at_end = false;
-  // Nothing will be written after next_offset: the job was terminal before the read and the read reached the end.
-  bool complete = false;
-};
-
-enum class Artifact { kBestWeights, kLastWeights, kTestPredictions };
-inline constexpr EnumNames<Artifact, 3> kArtifactNames{{{{Artifact::kBestWeights, "best-weights"},
-                                                         {Artifact::kLastWeights, "last-weights"},
-                                                         {Artifact::kTestPredictions, "test-predictions"}}}};
-
-// A request to JobManager::Evaluate.
-struct EvaluationRequest {
-  JobId job;
-  DatasetId dataset;                         // empty: the job's
-  std::optional<train::EvaluatedRows> rows;  // of the job's dataset kTest, else kAll
-  spec::JobWeights weights = spec::JobWeights::kBest;
-  std::optional<int64_t> checkpoint_step;  // the weights of this checkpoint instead
-  std::vector<spec::Metric> metrics;       // empty: the job's
-  bool predictions = false;
-  bool allow_unknown_categories = false;  // train::EvaluateRequest
-};
-
-// The request with what it left open, and what came of it.
-struct JobEvaluation {
-  DatasetId dataset;
-  train::EvaluatedRows rows = train::EvaluatedRows::kTest;
-  std::vector<spec::Metric> metrics;
-  train::RowsEvaluation result;
-};
 
 struct JobManagerOptions {
   std::filesystem::path state_dir;  // permafrost.db and jobs/ID/ live here
@@ -143,7 +64,8 @@ struct JobManagerOptions {
   std::function<void(const absl::Status&)> on_device_fault = [](const absl::Status&) {};
 };
 
-class JobManager {
+// A book of jobs together with all that works on it: admission, the device thread, planner, evaluator, retention.
+class JobManager : private JobBook {
  public:
   // Interrupted jobs (on the device) are queued again (cancelling ones become cancelled, pausing ones paused). A
   // job is failed instead once the server died five times in a row while it was at the same step: it would take every
@@ -153,102 +75,92 @@ class JobManager {
   static absl::StatusOr<std::unique_ptr<JobManager>> Open(const JobManagerOptions& options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics,
                                                           telemetry::GraphCacheMetrics& cache_metrics);
-  virtual ~JobManager() = default;  // drains
+  ~JobManager();  // drains
 
-  virtual void Start() = 0;
+  void Start();
+
+  using JobBook::CheckDatasetUnused;
+  using JobBook::CountByState;
+  using JobBook::Drain;
+  using JobBook::draining;
+  using JobBook::Get;
+  using JobBook::ReadLog;
+  using JobBook::Subscribe;
+  using JobBook::SubscribeLog;
+  using JobBook::watchers;
 
   // Errors: as proto JobService.CreateJob.
-  virtual absl::StatusOr<Job> Create(const CreateRequest& request) = 0;
+  absl::StatusOr<Job> Create(const CreateRequest& request);
   // By CreateRequest's fields of these names; nullopt: none that is known, or no id. Errors: NotFound, reason
   // JOB_NOT_FOUND, where the job is deleted; AlreadyExists, reason REQUEST_ID_REUSED, of an id that another call had.
-  virtual absl::StatusOr<std::optional<CreatedBefore>> FindCreated(const std::string& request_id,
-                                                                   const std::string& asked) const = 0;
-  virtual absl::StatusOr<Job> Get(const JobId& id) const = 0;
+  absl::StatusOr<std::optional<CreatedBefore>> FindCreated(const std::string& request_id,
+                                                           const std::string& asked) const;
   // nullopt where they are not known (no such dataset, or not imported yet).
-  virtual std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const = 0;
-  // As Get, with the first kMostEpochs of the epochs after `after_epoch` only: what is new to who has those before.
-  virtual absl::StatusOr<Job> GetSince(const JobId& id, int64_t after_epoch) const = 0;
+  std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const;
   // `page_token` empty for the first page. InvalidArgument (field page_token) for a token it did not make, or one made
   // for another query; (field filter) for a filter that is none.
-  virtual absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token,
-                                       const JobQuery& query) const = 0;
+  absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token, const JobQuery& query) const;
   // `request_id`, here and below: of a call that may come again, which is then not done a second time, and answered
   // with the job as it is then; empty: it has none. AlreadyExists, reason REQUEST_ID_REUSED, where it was another
-  // call's.
-  absl::StatusOr<Job> Cancel(const JobId& id) { return Cancel(id, ""); }
-  virtual absl::StatusOr<Job> Cancel(const JobId& id, const std::string& request_id) = 0;
-  // These four: errors as of proto JobService's methods of these names.
-  absl::StatusOr<Job> Pause(const JobId& id) { return Pause(id, ""); }
-  virtual absl::StatusOr<Job> Pause(const JobId& id, const std::string& request_id) = 0;
-  absl::StatusOr<Job> Resume(const JobId& id) { return Resume(id, ""); }
-  virtual absl::StatusOr<Job> Resume(const JobId& id, const std::string& request_id) = 0;
-  absl::StatusOr<Job> Retry(const JobId& id) { return Retry(id, ""); }
-  virtual absl::StatusOr<Job> Retry(const JobId& id, const std::string& request_id) = 0;
-  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update) { return Update(id, update, ""); }
-  virtual absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const std::string& request_id) = 0;
+  // call's. Errors besides: as proto JobService's methods of these names.
+  absl::StatusOr<Job> Cancel(const JobId& id, const std::string& request_id = "");
+  absl::StatusOr<Job> Pause(const JobId& id, const std::string& request_id = "");
+  absl::StatusOr<Job> Resume(const JobId& id, const std::string& request_id = "");
+  absl::StatusOr<Job> Retry(const JobId& id, const std::string& request_id = "");
+  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const std::string& request_id = "");
+  absl::Status Delete(const JobId& id, const std::string& request_id = "");
   // Newest first. Reads the disk; every byte with `verify`. Unavailable where it cannot.
-  virtual absl::StatusOr<std::vector<train::CheckpointInfo>> Checkpoints(const JobId& id, bool verify) const = 0;
-  absl::Status Delete(const JobId& id) { return Delete(id, ""); }
-  virtual absl::Status Delete(const JobId& id, const std::string& request_id) = 0;
-
-  // Calls `listener` on every change of the job, its deletion included.
-  virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) = 0;
-  // The same on each line of its log, on its end, after which no line comes, and on its deletion.
-  virtual std::unique_ptr<ChangeHub::Subscription> SubscribeLog(const JobId& id, ChangeHub::Listener listener) = 0;
-  // At most `max_bytes` from `offset`; negative: that far before the present end. OutOfRange beyond the end.
-  virtual absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const = 0;
+  absl::StatusOr<std::vector<train::CheckpointInfo>> Checkpoints(const JobId& id, bool verify) const;
   // FailedPrecondition (reason ARTIFACT_NOT_READY) while the job has not made it.
-  virtual absl::StatusOr<std::filesystem::path> ArtifactPath(const JobId& id, Artifact artifact) const = 0;
-  // FailedPrecondition (reason DATASET_IN_USE) naming the job, if a job that has not ended uses the dataset.
-  virtual absl::Status CheckDatasetUnused(const DatasetId& id) const = 0;
+  absl::StatusOr<std::filesystem::path> ArtifactPath(const JobId& id, Artifact artifact) const;
 
   // The job's graph cache as it is now; of an ended job as it was last. Before its first step: its options and nothing
   // else.
-  virtual absl::StatusOr<graphcache::Snapshot> GetGraphCache(const JobId& id) const = 0;
+  absl::StatusOr<graphcache::Snapshot> GetGraphCache(const JobId& id) const;
   // In the order in which they were inserted; a moment old.
-  virtual absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const = 0;
+  absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const;
   // Records a command (its sequence and step are set here) and calls `done` once: with the cache after it took effect
   // at a step boundary of the running job; at once, as recorded, for a queued job (command_step: where it goes on); or
   // with an error: InvalidArgument, NotFound, FailedPrecondition (reason JOB_ENDED, also where the job ends first),
   // Unavailable (reason SERVER_DRAINING: on record, takes effect when the job goes on). `done` is called on any thread,
   // possibly before this returns, and must not call back into the manager. `request_id`: as of the verbs; where it
   // comes again, `done` is given the cache as it is then, at once.
-  using CommandDone = std::function<void(absl::StatusOr<graphcache::Snapshot>)>;
-  virtual void CommandGraphCache(const JobId& id, const graphcache::Command& command, const std::string& request_id,
-                                 CommandDone done) = 0;
+  void CommandGraphCache(const JobId& id, const graphcache::Command& command, const std::string& request_id,
+                         CommandLog::Done done);
 
   // The log of calls that change something else than jobs.
-  virtual RequestLog& requests() = 0;
+  RequestLog& requests();
 
   // Returns what each cache policy would cost a job of this spec; nothing is created. Waits for it. With `measure`,
   // bytes and times are those of the device if it is idle. `wanted` is asked every few milliseconds, by one thread at a
   // time. Errors: as Create, Unavailable also once the book drains; Cancelled once it is not wanted.
-  virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const spec::JobSpec& spec, bool measure,
-                                                               const std::function<bool()>& wanted) = 0;
+  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const spec::JobSpec& spec, bool measure,
+                                                       const std::function<bool()>& wanted);
 
   // One pass of a job's weights over rows of a dataset; waits for it, and leaves nothing behind. `on_progress` hears of
   // rows done and in all (0: not known yet), and returns whether to go on; Cancelled when not. Errors: NotFound;
   // InvalidArgument; FailedPrecondition, reason ARTIFACT_NOT_READY or of a dataset that is not READY; Unavailable once
   // the book drains, and on another device than the CPU while a job runs.
-  virtual absl::StatusOr<JobEvaluation> Evaluate(
-      const EvaluationRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
+  absl::StatusOr<JobEvaluation> Evaluate(const EvaluationRequest& request,
+                                         const std::function<bool(int64_t done, int64_t total)>& on_progress);
 
   // Returns the entries that a job of this spec would add to the graph cache of MPS; nothing is created. Waits for it.
   // Errors: as PlanGraphCache; Unavailable on MPS while a job runs.
-  virtual absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const spec::JobSpec& spec,
-                                                                  graphcache::TorchRelease release,
-                                                                  const std::function<bool()>& wanted) = 0;
+  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const spec::JobSpec& spec, graphcache::TorchRelease release,
+                                                          const std::function<bool()>& wanted);
 
   // Tells what the device thread does just now. Waits for no store and no step.
-  virtual DeviceActivity device_activity() const { return {}; }
-  // Jobs by JobState. Waits for no store.
-  virtual JobCounts CountByState() const = 0;
-  // Stops taking jobs; the running one checkpoints at its next step boundary and is queued for the next start. Returns
-  // at once with that job's id (empty: none). Idempotent.
-  virtual JobId Drain() = 0;
-  virtual bool draining() const = 0;
+  DeviceActivity device_activity() const;
   // Waits until the device thread has ended, after Drain.
-  virtual void Join() = 0;
+  void Join();
+
+ private:
+  struct Parts;
+
+  JobManager(std::unique_ptr<JobStore> store, JobFiles files, const JobManagerOptions& options, data::Catalog& catalog,
+             train::Runner& runner, const RunMetrics& metrics);
+
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace permafrost::jobs

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "jobs/job_manager.h"
+#include "jobs/job_requests.h"
 
 namespace permafrost::jobs {
 

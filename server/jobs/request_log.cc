@@ -5,7 +5,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "jobs/job_manager.h"
+#include "jobs/job_requests.h"
 #include "telemetry/log.h"
 
 namespace permafrost::jobs {

@@ -73,7 +73,7 @@ class CensusServerTest : public ServerTest {
 };
 
 TEST_F(CensusServerTest, ACensusIsTakenOfAJobsSpec) {
-  manager_.SetCensus(SampleCensus());
+  jobs_.runner().SetCensus(SampleCensus());
   v1::CensusGraphCacheRequest request;
   request.mutable_spec()->set_dataset("datasets/zinc");
   request.mutable_spec()->mutable_model()->set_lowering(v1::ModelSpec::LOWERING_PLAIN);
@@ -82,8 +82,8 @@ TEST_F(CensusServerTest, ACensusIsTakenOfAJobsSpec) {
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response_.torch_release(), "2.15");
   EXPECT_EQ(response_.lowerings_size(), 2);
-  EXPECT_EQ(manager_.planned().train.batch_size, 32) << "defaults are filled in";
-  EXPECT_EQ(manager_.planned().train.model.lowering, spec::Lowering::kPlain);
+  EXPECT_EQ(jobs_.runner().planned().back().batch_size, 32) << "defaults are filled in";
+  EXPECT_EQ(jobs_.runner().planned().back().model.lowering, spec::Lowering::kPlain);
 }
 
 TEST_F(CensusServerTest, ABadRequestNamesTheField) {

@@ -17,7 +17,8 @@ class CommandGivenUpTest : public ServerTest {
 };
 
 TEST_F(CommandGivenUpTest, ItIsNeverBegun) {
-  HeldWorker worker(manager_, *job_stub_);
+  train::RunContext& run = jobs_.Run("a");
+  HeldWorker worker(jobs_.catalog(), *dataset_stub_);
   {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
@@ -28,8 +29,8 @@ TEST_F(CommandGivenUpTest, ItIsNeverBegun) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
   }
   EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache CANCELLED", 1));
-  const grpc::Status resumed = worker.Release();
-  EXPECT_TRUE(resumed.ok()) << resumed.error_message();
+  const grpc::Status got = worker.Release();
+  EXPECT_TRUE(got.ok()) << got.error_message();
   {
     // Its turn comes after the one that was given up.
     grpc::ClientContext context;
@@ -39,7 +40,7 @@ TEST_F(CommandGivenUpTest, ItIsNeverBegun) {
     const grpc::Status paused = job_stub_->PauseJob(&context, request, &job);
     EXPECT_TRUE(paused.ok()) << paused.error_message();
   }
-  EXPECT_TRUE(manager_.commands().empty()) << "what nobody waits for was done";
+  EXPECT_TRUE(run.TakeCacheCommands(0, 1).empty()) << "what nobody waits for was done";
 }
 
 }  // namespace

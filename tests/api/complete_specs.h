@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "api/wire/convert_job.h"
-#include "fakes.h"
 #include "job_requests.h"
 #include "job_specs.h"
 

@@ -168,7 +168,7 @@ class IdleTest : public ServerTest {
 };
 
 TEST_F(IdleTest, AConnectionThatNobodyCallsOnIsClosedAndOneThatIsWatchedIsNot) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Create("a");
   grpc::ClientContext watching;
   v1::WatchJobRequest watch;
   watch.set_name("jobs/a");

@@ -7,7 +7,7 @@
 
 #include "api/wire/convert_job.h"
 #include "base/status.h"
-#include "fakes.h"
+#include "job_requests.h"
 
 namespace permafrost::api {
 namespace {

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <functional>
 
-#include "fakes.h"
 #include "job_requests.h"
 
 namespace permafrost::api {

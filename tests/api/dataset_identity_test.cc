@@ -12,6 +12,7 @@ namespace {
 
 class DatasetIdentityTest : public ServerTest {
  protected:
+  DatasetIdentityTest() { jobs_.catalog().Remove("zinc"); }
   grpc::Status Import(const std::string& path, bool validate_only, v1::Dataset& dataset) {
     grpc::ClientContext context;
     v1::ImportDatasetRequest request;
@@ -45,7 +46,7 @@ TEST_F(DatasetIdentityTest, AnImportThatIsOnlyCheckedMakesNothing) {
   EXPECT_EQ(checked.import_options().source_path(), "/data/zinc");
   EXPECT_EQ(checked.uid(), "");
   EXPECT_EQ(checked.etag(), "");
-  EXPECT_TRUE(catalog_.List().empty());
+  EXPECT_TRUE(jobs_.catalog().List().empty());
   EXPECT_EQ(Import("/missing", /*validate_only=*/true, checked).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
@@ -59,13 +60,13 @@ TEST_F(DatasetIdentityTest, ADeletionIsOfTheDatasetThatWasSeen) {
   other.id = DatasetId("zinc");
   other.uid = "another";
   other.state = data::DatasetState::kFailed;
-  catalog_.Put(other);
+  jobs_.catalog().Put(other);
   EXPECT_NE(Get().etag(), etag);
   const grpc::Status refused = Delete(etag);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::ABORTED);
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(refused)->reason(), "ETAG_MISMATCH");
   EXPECT_TRUE(Delete(Get().etag()).ok());
-  EXPECT_TRUE(catalog_.List().empty());
+  EXPECT_TRUE(jobs_.catalog().List().empty());
 }
 
 }  // namespace

@@ -30,19 +30,18 @@ class DroppedStatesTest : public ServerTest {
 };
 
 TEST_F(DroppedStatesTest, AreCountedAndToldWithTheEnd) {
-  jobs::Job job = MakeJob("a", jobs::JobState::kRunning);
   // Larger than what flow control buffers, so that the writes wait for the reader.
-  job.error = std::string(512 << 10, 'x');
-  manager_.Put(job);
+  jobs_.runner().SetNotes({std::string(512 << 10, 'x')});
+  train::RunContext& run = jobs_.Run("a");
   grpc::ClientContext context;
   const auto reader = Watch(context);
   const Stopwatch watch;
-  int64_t step = 0;
+  int64_t step = 1;
   while (DroppedStates(kWatchJob) < 5 && watch.Elapsed() < kPatience) {
-    manager_.Change("a", [&](jobs::Job& j) { j.progress.step = ++step; });
+    run.OnProgress({.step = ++step});
     absl::SleepFor(absl::Milliseconds(1));
   }
-  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
+  jobs_.Succeed();
   v1::Job got;
   int64_t responses = 0;
   while (reader->Read(&got)) ++responses;
@@ -61,17 +60,17 @@ TEST_F(DroppedStatesTest, AreCountedAndToldWithTheEnd) {
 }
 
 TEST_F(DroppedStatesTest, AReaderThatKeepsUpIsToldOfNone) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  train::RunContext& run = jobs_.Run("a");
   grpc::ClientContext context;
   const auto reader = Watch(context);
   v1::Job got;
   ASSERT_TRUE(reader->Read(&got));
-  for (int64_t step = 1; step <= 5; ++step) {
-    manager_.Change("a", [&](jobs::Job& j) { j.progress.step = step; });
+  for (int64_t step = 2; step <= 6; ++step) {
+    run.OnProgress({.step = step});
     ASSERT_TRUE(reader->Read(&got));
     EXPECT_EQ(got.progress().step(), step);
   }
-  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
+  jobs_.Succeed();
   while (reader->Read(&got)) {
   }
   EXPECT_TRUE(reader->Finish().ok());

@@ -20,6 +20,11 @@ using ::testing::HasSubstr;
 
 class EvaluateTest : public ServerTest {
  protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    jobs_.Record(MakeJob("made", jobs::JobState::kSucceeded));
+    jobs_.WriteFile("made", "artifacts/best.safetensors", "weights");
+  }
   struct Answer {
     std::vector<v1::EvaluateJobResponse> responses;
     grpc::Status status;
@@ -43,14 +48,12 @@ class EvaluateTest : public ServerTest {
 TEST_F(EvaluateTest, TheResultComesThenThePredictions) {
   std::string csv = "graph,prediction_0\n";
   for (int i = 0; i < 20'000; ++i) absl::StrAppend(&csv, i, ",0.5\n");
-  manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
-                                             .rows = train::EvaluatedRows::kAll,
-                                             .metrics = {spec::Metric::kMae, spec::Metric::kR2},
-                                             .result = {.rows = 20'000,
-                                                        .loss = std::numeric_limits<double>::quiet_NaN(),
-                                                        .metrics = {0.25, 0.75},
-                                                        .predictions = csv}});
+  jobs_.runner().SetEvaluation(
+      {.rows = 20'000, .loss = std::numeric_limits<double>::quiet_NaN(), .metrics = {0.25, 0.75}, .predictions = csv});
   v1::EvaluateJobRequest request = Request();
+  request.set_rows(v1::EvaluateJobRequest::ROWS_ALL);
+  request.add_metrics(v1::METRIC_MAE);
+  request.add_metrics(v1::METRIC_R2);
   request.set_predictions(true);
   const Answer answer = Evaluate(request);
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
@@ -76,11 +79,10 @@ TEST_F(EvaluateTest, TheResultComesThenThePredictions) {
 }
 
 TEST_F(EvaluateTest, WithoutPredictionsTheResultIsTheEnd) {
-  manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
-                                             .rows = train::EvaluatedRows::kTest,
-                                             .metrics = {spec::Metric::kMae},
-                                             .result = {.rows = 4, .loss = 1, .metrics = {2}, .predictions = ""}});
+  jobs_.runner().SetEvaluation({.rows = 4, .loss = 1, .metrics = {2}, .predictions = ""});
+  WriteCheckpoint(jobs_, "made", 0, "of step 0", HashHex(Hash64(std::string_view("of step 0"))));
   v1::EvaluateJobRequest request = Request();
+  jobs_.catalog().Put("other");
   request.set_dataset("datasets/other");
   request.set_rows(v1::EvaluateJobRequest::ROWS_TRAIN);
   request.set_checkpoint_step(0);
@@ -88,23 +90,22 @@ TEST_F(EvaluateTest, WithoutPredictionsTheResultIsTheEnd) {
   const Answer answer = Evaluate(request);
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
   EXPECT_TRUE(answer.responses.back().has_result());
-  const jobs::EvaluationRequest asked = manager_.evaluated();
-  EXPECT_EQ(asked.job, JobId("made"));
-  EXPECT_EQ(asked.dataset, DatasetId("other"));
+  EXPECT_EQ(answer.responses.back().result().dataset(), "datasets/other");
+  EXPECT_EQ(answer.responses.back().result().rows(), v1::EvaluateJobRequest::ROWS_TRAIN);
+  const train::EvaluateRequest asked = jobs_.runner().evaluated();
+  EXPECT_EQ(asked.source, "jobs/made");
+  EXPECT_TRUE(asked.other_dataset);
   EXPECT_EQ(asked.rows, train::EvaluatedRows::kTrain);
-  EXPECT_EQ(asked.checkpoint_step, 0) << "a step that is given, though it is 0";
-  EXPECT_THAT(asked.metrics, ElementsAre(spec::Metric::kRmse));
+  EXPECT_EQ(asked.weights, "of step 0") << "a step that is given, though it is 0";
+  EXPECT_THAT(asked.options.metrics, ElementsAre(spec::Metric::kRmse));
   EXPECT_FALSE(asked.predictions);
 }
 
 TEST_F(EvaluateTest, WithoutLabelsThereAreNoMetrics) {
-  manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
-                                             .rows = train::EvaluatedRows::kAll,
-                                             .metrics = {spec::Metric::kMae},
-                                             .result = {.rows = 4,
-                                                        .loss = std::numeric_limits<double>::quiet_NaN(),
-                                                        .metrics = {},
-                                                        .predictions = "graph,prediction_0\n"}});
+  jobs_.runner().SetEvaluation({.rows = 4,
+                                .loss = std::numeric_limits<double>::quiet_NaN(),
+                                .metrics = {},
+                                .predictions = "graph,prediction_0\n"});
   v1::EvaluateJobRequest request = Request();
   request.set_predictions(true);
   const Answer answer = Evaluate(request);
@@ -137,7 +138,7 @@ TEST_F(EvaluateTest, WhatIsWrongIsToldFieldByField) {
 }
 
 TEST_F(EvaluateTest, AnErrorOfThePassIsTheCalls) {
-  manager_.SetEvaluation(absl::UnavailableError("the evaluation runs on mps, and the device is not idle"));
+  jobs_.runner().SetDevice(DeviceKind::kMps);
   const Answer answer = Evaluate(Request());
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(answer.status.error_message(), HasSubstr("the device is not idle"));

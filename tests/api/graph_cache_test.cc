@@ -30,7 +30,25 @@ class GraphCacheTest : public ServerTest {
  protected:
   void SetUp() override {
     ServerTest::SetUp();
-    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+    run_ = &jobs_.Run("a");
+  }
+  // The cache of the running job `a` is this from now on, with the commands that came so far if `snapshot` says so.
+  void SetCache(const graphcache::Snapshot& snapshot, std::vector<graphcache::EntryInfo> entries = {}) {
+    run_->OnGraphCache(snapshot, std::make_shared<const std::vector<graphcache::EntryInfo>>(std::move(entries)));
+  }
+  // The commands after `after` that have come to the job, once there are any.
+  std::vector<graphcache::Command> AwaitCommands(int64_t after = 0) {
+    while (true) {
+      auto commands = run_->TakeCacheCommands(after, 312);
+      if (!commands.empty()) return commands;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  // Answers the commands up to `sequence`, which have taken effect at step 312.
+  void Answer(int64_t sequence) {
+    graphcache::Snapshot snapshot = Frozen(312);
+    snapshot.command_sequence = sequence;
+    SetCache(snapshot);
   }
 
   grpc::Status Freeze(grpc::ClientContext& context, v1::GraphCache& response, const std::string& name = kName) {
@@ -44,6 +62,8 @@ class GraphCacheTest : public ServerTest {
     request.set_name(name);
     return cache_stub_->WatchGraphCache(&context, request);
   }
+
+  train::RunContext* run_ = nullptr;  // of `a`
 };
 
 // A freeze on a thread of its own, since it waits for its answer.
@@ -82,17 +102,18 @@ class FreezeCall {
 TEST_F(GraphCacheTest, JobsThatDoNotSayGetTheServersPolicy) {
   grpc::ClientContext context;
   v1::CreateJobRequest request;
+  request.set_job_id("mine");
   request.mutable_spec()->set_dataset("datasets/zinc");
   v1::Job job;
   ASSERT_TRUE(job_stub_->CreateJob(&context, request, &job).ok());
-  EXPECT_EQ(manager_.created().spec.train.graph_cache, default_graph_cache_);
+  EXPECT_EQ(jobs_.Get("mine").spec.train.graph_cache, default_graph_cache_);
   EXPECT_EQ(job.spec().graph_cache().ShortDebugString(),
             "policy: POLICY_FREEZE freeze_at: 40 on_miss: ON_MISS_EAGER shapes: SHAPES_AUTO rungs: 0 audit_every: 1000 "
             "strict: false max_executables: 4096");
 }
 
 TEST_F(GraphCacheTest, GetTellsTheCache) {
-  manager_.SetGraphCache("a", Frozen(312));
+  SetCache(Frozen(312));
   grpc::ClientContext context;
   v1::GetGraphCacheRequest request;
   request.set_name(kName);
@@ -106,7 +127,7 @@ TEST_F(GraphCacheTest, GetTellsTheCache) {
 TEST_F(GraphCacheTest, ExplainTellsTheCacheAndItsProfiles) {
   graphcache::Snapshot snapshot = Frozen(312);
   snapshot.profiles.Set({.mode = Mode::kTrain, .step = 1000, .operators = {{"aten::mm", 2, 0.25}}});
-  manager_.SetGraphCache("a", snapshot);
+  SetCache(snapshot);
   grpc::ClientContext context;
   v1::ExplainGraphCacheRequest request;
   request.set_name(kName);
@@ -192,7 +213,7 @@ TEST_F(GraphCacheTest, EveryMethodRefusesBadAndUnknownNames) {
 TEST_F(GraphCacheTest, EntriesComeInPages) {
   std::vector<graphcache::EntryInfo> entries;
   for (int64_t i = 1; i <= 5; ++i) entries.push_back({.shape = {.nodes = i}});
-  manager_.SetGraphCache("a", {}, entries);
+  SetCache({}, entries);
   std::vector<int64_t> nodes;
   std::vector<int> sizes;
   v1::ListGraphCacheEntriesRequest request;
@@ -211,7 +232,7 @@ TEST_F(GraphCacheTest, EntriesComeInPages) {
   EXPECT_THAT(nodes, ElementsAre(1, 2, 3, 4, 5));
   EXPECT_THAT(sizes, ElementsAre(2, 2, 1));
 
-  manager_.SetGraphCache("a", {}, {entries[0]});
+  SetCache({}, {entries[0]});
   request.set_page_token(token);
   grpc::ClientContext context;
   v1::ListGraphCacheEntriesResponse response;
@@ -236,37 +257,35 @@ TEST_F(GraphCacheTest, EntriesRefuseABadPageSizeAndToken) {
 }
 
 TEST_F(GraphCacheTest, CommandsSayWhatTheyAre) {
-  manager_.SetGraphCache("a", Frozen(312));
-  v1::GraphCache cache;
-  {
-    grpc::ClientContext context;
-    v1::UpdateGraphCachePolicyRequest request;
-    request.set_name(kName);
-    request.mutable_policy()->set_freeze_at(7);
-    ASSERT_TRUE(cache_stub_->UpdateGraphCachePolicy(&context, request, &cache).ok());
-  }
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(Freeze(context, cache).ok());
+  std::vector<graphcache::Command> got;
+  // Each on a thread of its own, since it waits for its step.
+  const auto call = [&](auto request, auto method) {
+    v1::GraphCache cache;
+    std::thread client([&] {
+      grpc::ClientContext context;
+      request.set_name(kName);
+      const grpc::Status status = ((*cache_stub_).*method)(&context, request, &cache);
+      EXPECT_TRUE(status.ok()) << status.error_message();
+    });
+    const int64_t before = got.empty() ? 0 : got.back().sequence;
+    got.push_back(AwaitCommands(before).front());
+    Answer(got.back().sequence);
+    client.join();
     EXPECT_EQ(cache.command_step(), 312) << "the cache is the answer";
-  }
-  {
-    grpc::ClientContext context;
-    v1::ThawGraphCacheRequest request;
-    request.set_name(kName);
-    ASSERT_TRUE(cache_stub_->ThawGraphCache(&context, request, &cache).ok());
-  }
-  {
-    grpc::ClientContext context;
-    v1::ClearGraphCacheRequest request;
-    request.set_name(kName);
-    ASSERT_TRUE(cache_stub_->ClearGraphCache(&context, request, &cache).ok());
-  }
-  const std::vector<graphcache::Command> got = manager_.commands();
-  EXPECT_THAT(got, ElementsAre(graphcache::Command{.kind = CommandKind::kUpdatePolicy, .update = {.freeze_at = 7}},
-                               graphcache::Command{.kind = CommandKind::kFreeze},
-                               graphcache::Command{.kind = CommandKind::kThaw},
-                               graphcache::Command{.kind = CommandKind::kClear}));
+  };
+  v1::UpdateGraphCachePolicyRequest update;
+  update.mutable_policy()->set_freeze_at(7);
+  using Stub = v1::GraphCacheService::Stub;
+  call(update, &Stub::UpdateGraphCachePolicy);
+  call(v1::FreezeGraphCacheRequest(), &Stub::FreezeGraphCache);
+  call(v1::ThawGraphCacheRequest(), &Stub::ThawGraphCache);
+  call(v1::ClearGraphCacheRequest(), &Stub::ClearGraphCache);
+  const auto command = [](int64_t sequence, CommandKind kind, graphcache::PolicyUpdate changes = {}) {
+    return graphcache::Command{.sequence = sequence, .kind = kind, .update = changes, .step = 312};
+  };
+  EXPECT_THAT(got,
+              ElementsAre(command(1, CommandKind::kUpdatePolicy, {.freeze_at = 7}), command(2, CommandKind::kFreeze),
+                          command(3, CommandKind::kThaw), command(4, CommandKind::kClear)));
 }
 
 TEST_F(GraphCacheTest, APolicyThatIsBadOnTheWireReachesNoJob) {
@@ -281,85 +300,93 @@ TEST_F(GraphCacheTest, APolicyThatIsBadOnTheWireReachesNoJob) {
   ASSERT_EQ(bad->field_violations_size(), 2) << "all at once";
   EXPECT_EQ(bad->field_violations(0).field(), "name");
   EXPECT_EQ(bad->field_violations(1).field(), "policy.on_miss");
-  EXPECT_TRUE(manager_.commands().empty());
+  EXPECT_TRUE(run_->TakeCacheCommands(0, 312).empty());
 }
 
 TEST_F(GraphCacheTest, ErrorsOfCommandsReachTheClientWithTheirDetails) {
-  Violations violations;
-  violations.Add("policy.freeze_at", "-1 is outside 0..100000");
+  jobs_.Record(MakeJob("ended", jobs::JobState::kSucceeded));
+  jobs::CreateRequest never = jobs::Server::Request("never");
+  never.spec.train.graph_cache.policy = spec::Policy::kNever;
+  ASSERT_TRUE(jobs_->Create(never).ok());
   const struct {
-    absl::Status error;
+    const char* job;
+    int64_t freeze_at;
     grpc::StatusCode code;
     const char* reason;
   } kCases[] = {
-      {violations.ToStatus(), grpc::StatusCode::INVALID_ARGUMENT, ""},
-      {WithReason(absl::FailedPreconditionError("job a has ended"), "JOB_ENDED"), grpc::StatusCode::FAILED_PRECONDITION,
-       "JOB_ENDED"},
-      {WithReason(absl::FailedPreconditionError("never keeps nothing"), "GRAPH_CACHE_KEEPS_NOTHING"),
-       grpc::StatusCode::FAILED_PRECONDITION, "GRAPH_CACHE_KEEPS_NOTHING"},
-      {WithReason(absl::UnavailableError("the server drains"), "SERVER_DRAINING"), grpc::StatusCode::UNAVAILABLE,
-       "SERVER_DRAINING"},
+      {"a", -1, grpc::StatusCode::INVALID_ARGUMENT, ""},
+      {"ended", 0, grpc::StatusCode::FAILED_PRECONDITION, "JOB_ENDED"},
+      {"never", 0, grpc::StatusCode::FAILED_PRECONDITION, "GRAPH_CACHE_KEEPS_NOTHING"},
   };
   for (const auto& c : kCases) {
-    manager_.FailNext(c.error);
     grpc::ClientContext context;
     v1::GraphCache cache;
-    const grpc::Status status = Freeze(context, cache);
-    EXPECT_EQ(status.error_code(), c.code) << c.error;
-    EXPECT_EQ(status.error_message(), std::string(c.error.message()));
+    const std::string name = std::string("jobs/") + c.job + "/graphCache";
+    v1::UpdateGraphCachePolicyRequest update;
+    update.set_name(name);
+    update.mutable_policy()->set_freeze_at(c.freeze_at);
+    const grpc::Status status =
+        c.freeze_at < 0 ? cache_stub_->UpdateGraphCachePolicy(&context, update, &cache) : Freeze(context, cache, name);
+    EXPECT_EQ(status.error_code(), c.code) << c.job << ": " << status.error_message();
+    EXPECT_THAT(status.error_message(), testing::Not(testing::IsEmpty()));
     const auto info = Detail<google::rpc::ErrorInfo>(status);
     EXPECT_EQ(info ? info->reason() : "", c.reason);
     const auto bad = Detail<google::rpc::BadRequest>(status);
-    EXPECT_EQ(bad ? bad->field_violations(0).field() : "", *c.reason == '\0' ? "policy.freeze_at" : "");
-    EXPECT_EQ(Detail<google::rpc::RetryInfo>(status).has_value(), c.code == grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(bad ? bad->field_violations(0).field() : "", c.freeze_at < 0 ? "policy.freeze_at" : "");
+    EXPECT_FALSE(Detail<google::rpc::RetryInfo>(status).has_value());
   }
+  // One that waits while the job stops: on record, and unavailable for now.
+  FreezeCall freeze(*cache_stub_);
+  AwaitCommands();
+  jobs_->Drain();
+  jobs_.runner().Release();
+  const grpc::Status drained = freeze.Wait();
+  EXPECT_EQ(drained.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(drained)->reason(), "SERVER_DRAINING");
+  EXPECT_TRUE(Detail<google::rpc::RetryInfo>(drained).has_value());
 }
 
 TEST_F(GraphCacheTest, ACommandWaitsForItsStepAndHoldsUpNothing) {
-  manager_.HoldCommands();
   FreezeCall freeze(*cache_stub_);
-  auto held = manager_.TakeHeldCommands(1);
-  ASSERT_EQ(held.size(), 1u);
+  const auto held = AwaitCommands();
   grpc::ClientContext context;
   v1::GetGraphCacheRequest request;
   request.set_name(kName);
   v1::GraphCache cache;
   EXPECT_TRUE(cache_stub_->GetGraphCache(&context, request, &cache).ok()) << "others are answered meanwhile";
   EXPECT_EQ(counts_.all().count("GraphCacheService/FreezeGraphCache OK"), 0u);
-  held[0](Frozen(312));
+  Answer(held[0].sequence);
   EXPECT_TRUE(freeze.Wait().ok());
   EXPECT_EQ(freeze.response().command_step(), 312);
   EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache OK", 1));
 }
 
 TEST_F(GraphCacheTest, TheOutcomeOfACommandWhoseClientHasGoneIsDropped) {
-  manager_.HoldCommands();
   // So that the command comes to the server long before its deadline.
   ASSERT_TRUE(channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kPatience)));
   FreezeCall late(*cache_stub_, absl::Now() + absl::Seconds(3));
-  auto held = manager_.TakeHeldCommands(1);
-  ASSERT_EQ(held.size(), 1u);
+  auto held = AwaitCommands();
   EXPECT_EQ(late.Wait().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache CANCELLED", 1))
       << "the call has ended though the command still waits";
-  held[0](Frozen(1));
+  Answer(held[0].sequence);
 
   FreezeCall cancelled(*cache_stub_);
-  held = manager_.TakeHeldCommands(1);
-  ASSERT_EQ(held.size(), 1u);
+  held = AwaitCommands(held[0].sequence);
   cancelled.Cancel();
   EXPECT_EQ(cancelled.Wait().error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache CANCELLED", 2));
-  held[0](absl::UnavailableError("the server drains"));
+  jobs_->Drain();
+  jobs_.runner().Release();
+  jobs_->Join();  // an error is its outcome
 }
 
 TEST_F(GraphCacheTest, OutcomesRaceWithCancels) {
-  manager_.HoldCommands();
+  int64_t newest = 0;
   for (int i = 0; i < 50; ++i) {
     FreezeCall freeze(*cache_stub_);
-    auto held = manager_.TakeHeldCommands(1);
-    ASSERT_EQ(held.size(), 1u);
-    std::thread answer([&held] { held[0](Frozen(7)); });
+    newest = AwaitCommands(newest).front().sequence;
+    std::thread answer([&] { Answer(newest); });
     freeze.Cancel();
     const grpc::Status status = freeze.Wait();
     answer.join();
@@ -372,23 +399,20 @@ TEST_F(GraphCacheTest, OutcomesRaceWithCancels) {
 }
 
 TEST_F(GraphCacheTest, ShutdownGivesUpCommandsAfterItsGrace) {
-  manager_.HoldCommands();
   FreezeCall freeze(*cache_stub_);
-  auto held = manager_.TakeHeldCommands(1);
-  ASSERT_EQ(held.size(), 1u);
+  const auto held = AwaitCommands();
   server_->Shutdown(absl::Milliseconds(50));
   EXPECT_FALSE(freeze.Wait().ok());
   server_.reset();
-  held[0](Frozen(7));  // the server and its call are gone
+  Answer(held[0].sequence);  // the server and its call are gone
 }
 
 TEST_F(GraphCacheTest, ShutdownLetsCommandsBeAnswered) {
-  manager_.HoldCommands();
   FreezeCall freeze(*cache_stub_);
-  auto held = manager_.TakeHeldCommands(1);
-  ASSERT_EQ(held.size(), 1u);
+  AwaitCommands();
   std::thread shutdown([this] { server_->Shutdown(kPatience); });
-  held[0](WithReason(absl::UnavailableError("the server drains"), "SERVER_DRAINING"));
+  jobs_->Drain();
+  jobs_.runner().Release();
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(freeze.Wait())->reason(), "SERVER_DRAINING");
   shutdown.join();
 }
@@ -400,38 +424,41 @@ TEST_F(GraphCacheTest, WatchSendsEachChangeAndEndsWithTheJob) {
   ASSERT_TRUE(reader->Read(&got));
   EXPECT_EQ(got.name(), kName);
   EXPECT_FALSE(got.frozen());
-  manager_.SetGraphCache("a", Frozen(312));
+  SetCache(Frozen(312));
   ASSERT_TRUE(reader->Read(&got));
   EXPECT_TRUE(got.frozen());
-  for (int i = 0; i < 20; ++i) manager_.AppendLog("a", "line\n");
+  jobs::Notices notices(jobs_, "a");
+  for (int i = 0; i < 20; ++i) run_->Log(train::LogLevel::kInfo, "line");
+  ASSERT_TRUE(notices.AwaitOneMore());
   graphcache::Snapshot last = Frozen(312);
   last.of(Mode::kTrain).hits = 9;
-  manager_.SetGraphCache("a", last);
+  SetCache(last);
   ASSERT_TRUE(reader->Read(&got));
   EXPECT_EQ(got.statistics(0).hits(), 9) << "log lines alone send nothing";
-  manager_.Change("a", [](jobs::Job& job) { job.state = jobs::JobState::kSucceeded; });
+  jobs_.Succeed();
   EXPECT_FALSE(reader->Read(&got)) << "the last state was sent already";
   EXPECT_TRUE(reader->Finish().ok());
-  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+  EXPECT_TRUE(jobs_.AwaitWatchers(1)) << "the test's own";
 }
 
 TEST_F(GraphCacheTest, ASlowWatcherSkipsStatesButNotTheLast) {
-  constexpr int kChanges = 60;
+  constexpr int kChanges = 20;
   graphcache::Snapshot snapshot;
   // Larger than what flow control buffers, so that the writes wait for the reader.
   snapshot.freeze_point.no_formula_reason = std::string(512 << 10, 'x');
-  manager_.SetGraphCache("a", snapshot);
+  SetCache(snapshot);
+  jobs::Notices notices(jobs_, "a");
   grpc::ClientContext context;
   auto reader = Watch(context);
   v1::GraphCache got;
   ASSERT_TRUE(reader->Read(&got));
   for (int i = 1; i <= kChanges; ++i) {
     snapshot.command_step = i;
-    manager_.SetGraphCache("a", snapshot);
+    SetCache(snapshot);
     // Each change reaches the stream by itself, and would give a response of its own if the stream coalesced nothing.
-    ASSERT_TRUE(manager_.hub().AwaitCalls(i));
+    ASSERT_TRUE(notices.AwaitOneMore());
   }
-  manager_.Change("a", [](jobs::Job& job) { job.state = jobs::JobState::kFailed; });
+  jobs_.runner().End(absl::InternalError("no more"));
   int responses = 0;
   while (reader->Read(&got)) ++responses;
   EXPECT_TRUE(reader->Finish().ok());
@@ -440,7 +467,8 @@ TEST_F(GraphCacheTest, ASlowWatcherSkipsStatesButNotTheLast) {
 }
 
 TEST_F(GraphCacheTest, WatchOfAnEndedJobSendsOneResponse) {
-  manager_.Put(MakeJob("a", jobs::JobState::kSucceeded));
+  jobs_.Succeed();
+  jobs_.AwaitEnd("a");
   grpc::ClientContext context;
   auto reader = Watch(context);
   v1::GraphCache got;

@@ -7,36 +7,34 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
-#include "api/fakes.h"
-#include "permafrost/v1/job.grpc.pb.h"
+#include "jobs/fakes.h"
+#include "permafrost/v1/dataset.grpc.pb.h"
 
 namespace permafrost::api {
 
-// Holds the only thread of a server with `limits_.threads = 1`, from its making on until Release: with ResumeJob of the
-// job `a`, which it puts there, running.
+// Holds the only thread of a server with `limits_.threads = 1`, from its making on until Release: with GetDataset of
+// the dataset `zinc`, which waits in the catalog.
 class HeldWorker {
  public:
-  HeldWorker(FakeJobManager& manager, v1::JobService::Stub& stub) : manager_(manager) {
-    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-    manager_.SetVerbWait([this](const std::string& verb) {
-      if (verb != "resume") return;
+  HeldWorker(jobs::FakeCatalog& catalog, v1::DatasetService::Stub& stub) : catalog_(catalog) {
+    catalog_.OnGet([this] {
       held_.Notify();
       release_.WaitForNotification();
     });
     call_ = std::thread([this, &stub] {
       grpc::ClientContext context;
-      v1::ResumeJobRequest request;
-      request.set_name("jobs/a");
-      v1::Job job;
-      status_ = stub.ResumeJob(&context, request, &job);
+      v1::GetDatasetRequest request;
+      request.set_name("datasets/zinc");
+      v1::Dataset dataset;
+      status_ = stub.GetDataset(&context, request, &dataset);
     });
     held_.WaitForNotification();
+    catalog_.OnGet(nullptr);
   }
   HeldWorker(const HeldWorker&) = delete;
   HeldWorker& operator=(const HeldWorker&) = delete;
   ~HeldWorker() {
     if (call_.joinable()) Release();
-    manager_.SetVerbWait(nullptr);
   }
   // Returns the outcome of the call; once.
   grpc::Status Release() {
@@ -46,7 +44,7 @@ class HeldWorker {
   }
 
  private:
-  FakeJobManager& manager_;
+  jobs::FakeCatalog& catalog_;
   absl::Notification held_, release_;
   grpc::Status status_;
   std::thread call_;

@@ -1,8 +1,12 @@
-// Requests for a job, as tests of the conversion make them.
+// Requests for a job, and jobs, as tests of the conversion make them.
 #pragma once
 
+#include <string>
+
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "api/wire/convert_job.h"
+#include "jobs/job.h"
 #include "spec/policy.h"
 
 namespace permafrost::api {
@@ -19,6 +23,15 @@ inline constexpr spec::PolicyOptions kServerDefault{
 
 inline absl::StatusOr<jobs::CreateRequest> FromWire(const v1::CreateJobRequest& wire) {
   return CreateRequestFromWire(wire, spec::PolicyOptions());
+}
+
+inline jobs::Job MakeJob(const std::string& id, jobs::JobState state) {
+  jobs::Job job;
+  job.id = JobId(id);
+  job.spec.train.dataset = DatasetId("zinc");
+  job.state = state;
+  job.create_time = absl::FromUnixSeconds(1'700'000'000);
+  return job;
 }
 
 }  // namespace permafrost::api

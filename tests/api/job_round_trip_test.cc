@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "api/wire/convert_job.h"
-#include "fakes.h"
 #include "job_requests.h"
 
 namespace permafrost::api {

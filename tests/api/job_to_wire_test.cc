@@ -6,8 +6,8 @@
 
 #include "api/wire/convert_job.h"
 #include "base/status.h"
-#include "fakes.h"
 #include "google/rpc/error_details.pb.h"
+#include "job_requests.h"
 
 namespace permafrost::api {
 namespace {

@@ -1,6 +1,8 @@
 // Bounds of what clients may keep open, and the fate of streams that nobody reads.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -13,7 +15,6 @@
 #include "google/rpc/error_details.pb.h"
 #include "permafrost/v1/census.grpc.pb.h"
 #include "server_fixture.h"
-#include "temp_dir.h"
 
 namespace permafrost::api {
 namespace {
@@ -37,13 +38,9 @@ class LimitsTest : public ServerTest {
   }
   void SetUp() override {
     ServerTest::SetUp();
-    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-    data::Dataset dataset;
-    dataset.id = DatasetId("zinc");
-    catalog_.Put(dataset);
-    artifact_ = dir_.path() / "weights";
-    std::ofstream(artifact_, std::ios::binary) << std::string(kLargeFile, 'w');
-    manager_.SetArtifact(artifact_);
+    run_ = &jobs_.Run("a");
+    jobs_.catalog().Put("coming", data::DatasetState::kImporting);
+    jobs_.WriteFile("a", "artifacts/best.safetensors", std::string(kLargeFile, 'w'));
   }
 
   // A stream that stays open until it is dropped.
@@ -96,7 +93,7 @@ class LimitsTest : public ServerTest {
   Stream<v1::Dataset> WatchDataset() {
     Stream<v1::Dataset> stream;
     v1::WatchDatasetRequest request;
-    request.set_name("datasets/zinc");
+    request.set_name("datasets/coming");
     stream.reader = dataset_stub_->WatchDataset(stream.context.get(), request);
     return stream;
   }
@@ -128,8 +125,23 @@ class LimitsTest : public ServerTest {
     EXPECT_GT(retry->retry_delay().seconds(), 0);
   }
 
-  const TempDir dir_;
-  std::filesystem::path artifact_;
+  // The commands after `after` that have come to the job, once there are any.
+  std::vector<graphcache::Command> AwaitCommands(int64_t after) {
+    while (true) {
+      auto commands = run_->TakeCacheCommands(after, 1);
+      if (!commands.empty()) return commands;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  // Answers the commands up to `sequence`.
+  void Answer(int64_t sequence) {
+    graphcache::Snapshot snapshot;
+    snapshot.command_sequence = sequence;
+    run_->OnGraphCache(snapshot, nullptr);
+  }
+
+  const std::filesystem::path artifact_ = jobs_.JobDirectory("a") / "artifacts/best.safetensors";
+  train::RunContext* run_ = nullptr;  // of `a`
 };
 
 TEST(CallLimit, GivesBackWhatIsDropped) {
@@ -242,11 +254,11 @@ TEST_F(LimitsTest, WatchersOfEveryKindCountTogether) {
   ExpectTooMany(WatchCache().End(), "watches", 3);
   ExpectTooMany(WatchDataset().End(), "watches", 3);
   ExpectTooMany(WatchServer().End(), "watches", 3);
-  EXPECT_TRUE(manager_.hub().AwaitAlive(2)) << "what is refused subscribes to nothing";
+  EXPECT_TRUE(jobs_.AwaitWatchers(2)) << "what is refused subscribes to nothing";
 }
 
 TEST_F(LimitsTest, FollowersOfLogsAreFew) {
-  manager_.AppendLog("a", "line\n");
+  run_->Log(train::LogLevel::kInfo, "line");
   auto first = FollowLogs();
   ASSERT_TRUE(first.Read());
   auto second = FollowLogs();
@@ -255,7 +267,6 @@ TEST_F(LimitsTest, FollowersOfLogsAreFew) {
 }
 
 TEST_F(LimitsTest, CommandsThatWaitAreFewEvenWhenTheirClientsAreGone) {
-  manager_.HoldCommands();
   v1::FreezeGraphCacheRequest request;
   request.set_name("jobs/a/graphCache");
   v1::GraphCache cache;
@@ -264,25 +275,24 @@ TEST_F(LimitsTest, CommandsThatWaitAreFewEvenWhenTheirClientsAreGone) {
     return cache_stub_->FreezeGraphCache(&context, request, &cache);
   };
   // Each client gives up; the manager holds its command still.
-  std::vector<FakeJobManager::CommandDone> held;
+  int64_t newest = 0;
   for (int i = 0; i < limits_.cache_commands; ++i) {
     grpc::ClientContext context;
     std::thread client([&] { EXPECT_EQ(freeze(context).error_code(), grpc::StatusCode::CANCELLED); });
-    for (auto& done : manager_.TakeHeldCommands(1)) held.push_back(std::move(done));
+    newest = AwaitCommands(newest).back().sequence;
     context.TryCancel();
     client.join();
   }
-  ASSERT_EQ(held.size(), static_cast<size_t>(limits_.cache_commands));
+  ASSERT_EQ(newest, limits_.cache_commands);
   {
     grpc::ClientContext context;
     ExpectTooMany(freeze(context), "graph cache commands", limits_.cache_commands);
   }
-  for (auto& done : held) done(graphcache::Snapshot());
-  held.clear();
+  Answer(newest);
   grpc::Status status;
   grpc::ClientContext context;
   std::thread client([&] { status = freeze(context); });
-  for (auto& done : manager_.TakeHeldCommands(1)) done(graphcache::Snapshot());
+  Answer(AwaitCommands(newest).back().sequence);
   client.join();
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
@@ -304,12 +314,12 @@ TEST_F(LimitsTest, PlansAndCensusesOfClientsThatAreGoneLeaveTheirPlaces) {
     v1::CensusGraphCacheResponse response;
     return censuses->CensusGraphCache(&context, request, &response);
   };
-  manager_.HoldPlans(true);
+  jobs_.runner().HoldPlans(true);
   for (int i = 0; i < limits_.plans; ++i) {
     grpc::ClientContext context;
     grpc::Status status;
     std::thread client([&] { status = i % 2 == 0 ? plan(context) : census(context); });
-    EXPECT_TRUE(manager_.AwaitHeldPlans(i + 1));
+    jobs_.runner().AwaitPlans(static_cast<size_t>(i) + 1);
     context.TryCancel();
     client.join();
     EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED) << status.error_message();
@@ -317,7 +327,7 @@ TEST_F(LimitsTest, PlansAndCensusesOfClientsThatAreGoneLeaveTheirPlaces) {
   // Each was begun, and ends although nothing else ends it.
   ASSERT_TRUE(counts_.Await("PlanService/PlanGraphCache CANCELLED", limits_.plans / 2));
   ASSERT_TRUE(counts_.Await("CensusService/CensusGraphCache CANCELLED", limits_.plans / 2));
-  manager_.HoldPlans(false);
+  jobs_.runner().HoldPlans(false);
   grpc::ClientContext plan_context, census_context;
   const grpc::Status planned = plan(plan_context), taken = census(census_context);
   EXPECT_TRUE(planned.ok()) << planned.error_message();
@@ -325,14 +335,15 @@ TEST_F(LimitsTest, PlansAndCensusesOfClientsThatAreGoneLeaveTheirPlaces) {
 }
 
 TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
-  absl::Notification stopped;
-  catalog_.SetDeleteWait([&] { stopped.WaitForNotification(); });
-  data::Dataset unused;
-  unused.id = DatasetId("unused");
-  catalog_.Put(unused);
-  v1::DeleteDatasetRequest request;
-  request.set_name("datasets/unused");
+  jobs_.catalog().Put("unused");
+  // Each waits for the database.
+  SQLite::Database other((jobs_.state_dir() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
+  other.exec("BEGIN IMMEDIATE");
+  std::atomic<int> ids = 0;
   const auto remove = [&] {
+    v1::DeleteDatasetRequest request;
+    request.set_name("datasets/unused");
+    request.set_request_id(std::to_string(++ids));
     grpc::ClientContext context;
     google::protobuf::Empty empty;
     return dataset_stub_->DeleteDataset(&context, request, &empty);
@@ -346,10 +357,12 @@ TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
   grpc::ClientContext context;
   v1::ListDatasetsResponse list;
   EXPECT_TRUE(dataset_stub_->ListDatasets(&context, {}, &list).ok());
-  stopped.Notify();
+  other.exec("COMMIT");
   for (std::thread& client : clients) client.join();
-  const auto deleted = [](const grpc::Status& s) { return s.ok() || s.error_code() == grpc::StatusCode::NOT_FOUND; };
-  EXPECT_EQ(std::count_if(outcomes.begin(), outcomes.end(), deleted), limits_.dataset_deletions);
+  const auto refused = [](const grpc::Status& s) { return s.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED; };
+  EXPECT_EQ(std::count_if(outcomes.begin(), outcomes.end(), refused), 8);
+  const auto deleted = [](const grpc::Status& s) { return s.ok(); };
+  EXPECT_EQ(std::count_if(outcomes.begin(), outcomes.end(), deleted), 1) << "the other finds it no more";
 }
 
 class ConnectionTest : public LimitsTest {
@@ -406,7 +419,7 @@ TEST_F(UnreadTest, AWatcherWithNothingToReadIsNot) {
   ASSERT_TRUE(watch.Read());
   const Event never;
   never.WaitFor(2.5 * limits_.unread);
-  manager_.Change("a", [](jobs::Job& job) { job.state = jobs::JobState::kSucceeded; });
+  jobs_.Succeed();
   EXPECT_TRUE(watch.Read());
   EXPECT_TRUE(watch.End().ok());
 }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "jobs/job_store.h"
 #include "server_fixture.h"
 
 namespace permafrost::api {
@@ -15,9 +14,6 @@ namespace {
 
 class LongHistoryTest : public ServerTest {
  protected:
-  static void AddEpochs(jobs::Job& job, int64_t from, int64_t to) {
-    for (int64_t epoch = from; epoch <= to; ++epoch) job.epochs.push_back({.epoch = epoch});
-  }
   std::unique_ptr<grpc::ClientReader<v1::Job>> Watch(grpc::ClientContext& context) {
     v1::WatchJobRequest request;
     request.set_name("jobs/a");
@@ -26,9 +22,8 @@ class LongHistoryTest : public ServerTest {
 };
 
 TEST_F(LongHistoryTest, AWatchGetsThoseOfAJobThatTrainsInPieces) {
-  jobs::Job job = MakeJob("a", jobs::JobState::kRunning);
-  AddEpochs(job, 1, 2500);
-  manager_.Put(job);
+  train::RunContext& run = jobs_.Run("a");
+  for (int64_t epoch = 1; epoch <= 2500; ++epoch) run.OnEpoch({.epoch = epoch});
   grpc::ClientContext context;
   auto reader = Watch(context);
   v1::Job got;
@@ -40,21 +35,22 @@ TEST_F(LongHistoryTest, AWatchGetsThoseOfAJobThatTrainsInPieces) {
     for (const v1::EpochMetrics& epoch : got.epochs()) EXPECT_EQ(epoch.epoch(), next++);
   }
   EXPECT_THAT(pieces, testing::ElementsAre(1000, 1000, 500));
-  manager_.Change("a", [](jobs::Job& j) {
-    AddEpochs(j, 2501, 2502);
-    j.state = jobs::JobState::kSucceeded;
-  });
-  ASSERT_TRUE(reader->Read(&got));
-  EXPECT_EQ(got.epochs_size(), 2);
-  EXPECT_FALSE(reader->Read(&got));
+  run.OnEpoch({.epoch = next});
+  run.OnEpoch({.epoch = next + 1});
+  jobs_.Succeed();
+  while (reader->Read(&got)) {
+    for (const v1::EpochMetrics& epoch : got.epochs()) EXPECT_EQ(epoch.epoch(), next++);
+  }
+  EXPECT_EQ(next, 2503);
+  EXPECT_EQ(got.state(), v1::Job::STATE_SUCCEEDED);
   EXPECT_TRUE(reader->Finish().ok());
 }
 
 // Clients stop at the first terminal state that they see.
 TEST_F(LongHistoryTest, TheTerminalStateComesWithAllThatWasNotSent) {
   jobs::Job job = MakeJob("a", jobs::JobState::kSucceeded);
-  AddEpochs(job, 1, 2500);
-  manager_.Put(job);
+  for (int64_t epoch = 1; epoch <= 2500; ++epoch) job.epochs.push_back({.epoch = epoch});
+  jobs_.Record(job);
   grpc::ClientContext context;
   auto reader = Watch(context);
   v1::Job got;
@@ -64,8 +60,6 @@ TEST_F(LongHistoryTest, TheTerminalStateComesWithAllThatWasNotSent) {
   EXPECT_EQ(got.epochs(2499).epoch(), 2500);
   EXPECT_FALSE(reader->Read(&got));
   EXPECT_TRUE(reader->Finish().ok());
-  const std::vector<int64_t> asked = manager_.asked_since();
-  EXPECT_THAT(std::vector<int64_t>(asked.end() - 3, asked.end()), testing::ElementsAre(0, 1000, 2000)) << "in pieces";
 }
 
 }  // namespace

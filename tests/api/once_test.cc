@@ -9,6 +9,7 @@
 #include "absl/synchronization/notification.h"
 #include "access/token_store.h"
 #include "api/server_fixture.h"
+#include "api/wire/convert_job.h"
 #include "api/wire/request_key.h"
 #include "google/rpc/error_details.pb.h"
 #include "temp_dir.h"
@@ -24,9 +25,9 @@ class OnceTest : public ServerTest {
     dataset.id = DatasetId(id);
     dataset.create_time = absl::FromUnixSeconds(9);
     dataset.uid = uid;
-    catalog_.Put(dataset);
+    jobs_.catalog().Put(dataset);
   }
-  bool HasDataset(const std::string& id) { return catalog_.Get(DatasetId(id)).ok(); }
+  bool HasDataset(const std::string& id) { return jobs_.catalog().Get(DatasetId(id)).ok(); }
   grpc::Status DeleteDataset(const std::string& id, const std::string& request_id) {
     v1::DeleteDatasetRequest request;
     request.set_name("datasets/" + id);
@@ -37,7 +38,10 @@ class OnceTest : public ServerTest {
   }
   // As a server leaves it that dies in the midst of a call.
   void Begin(const jobs::RequestKey& key, const std::string& subject) {
-    ASSERT_TRUE(manager_.store().PutRequest(key, {.answered = false, .subject = subject}).ok());
+    Put(key, {.answered = false, .subject = subject});
+  }
+  void Put(const jobs::RequestKey& key, const jobs::RequestRecord& record) {
+    ASSERT_TRUE((*jobs::JobStore::Open(jobs_.state_dir() / "permafrost.db"))->PutRequest(key, record).ok());
   }
   jobs::RequestKey DeletionOf(const std::string& id, const std::string& request_id) {
     v1::DeleteDatasetRequest request;
@@ -98,7 +102,7 @@ TEST_F(OnceTest, AnImportIsBegunOnce) {
   Begin(KeyOf(request), "");
   PutDataset("zinc", "9000000");
   EXPECT_TRUE(import().ok());
-  EXPECT_EQ(catalog_.Get(DatasetId("zinc"))->create_time, absl::FromUnixSeconds(9));
+  EXPECT_EQ(jobs_.catalog().Get(DatasetId("zinc"))->create_time, absl::FromUnixSeconds(9));
   ASSERT_TRUE(DeleteDataset("zinc", "").ok());
   request.set_request_id("three");
   Begin(KeyOf(request), "");
@@ -109,18 +113,18 @@ TEST_F(OnceTest, AnImportIsBegunOnce) {
 TEST_F(OnceTest, ADrainThatComesAgainToTheNextServerDrainsNothing) {
   v1::DrainRequest request;
   request.set_request_id("one");
-  ASSERT_TRUE(manager_.store().PutRequest(KeyOf(request), {}).ok());
+  Put(KeyOf(request), {});
   const auto drain = [&] {
     grpc::ClientContext context;
     v1::DrainResponse response;
     return server_stub_->Drain(&context, request, &response);
   };
   EXPECT_TRUE(drain().ok());
-  EXPECT_FALSE(manager_.draining());
+  EXPECT_FALSE(jobs_->draining());
   request.set_request_id("two");
   EXPECT_TRUE(drain().ok());
   EXPECT_TRUE(drain_requested_.WaitForNotificationWithTimeout(kPatience));
-  EXPECT_TRUE(manager_.draining());
+  EXPECT_TRUE(jobs_->draining());
   EXPECT_TRUE(drain().ok()) << "while it drains it is answered as it was";
 }
 
@@ -135,22 +139,25 @@ TEST_F(OnceTest, AJobIsReadByWhatItsDatasetWasToIt) {
     grpc::ClientContext context;
     return job_stub_->CreateJob(&context, request, &job);
   };
-  manager_.SetTraits(jobs::DatasetTraits{.level = spec::ModelLevel::kNode, .uid = "a"});
-  ASSERT_TRUE(create().ok());
+  const data::GraphSummary bare;
+  data::GraphSummary divides;
+  divides.links.given = true;
+  jobs_.catalog().PutGraph("given", bare);
+  const grpc::Status made = create();
+  ASSERT_TRUE(made.ok()) << made.error_message();
   // Another dataset by now, whose links are divided: to a new call the part would be a bad field.
-  manager_.SetTraits(jobs::DatasetTraits{
-      .level = spec::ModelLevel::kNode, .gives_links = true, .uid = "b", .create_time = kCreateTime});
+  jobs_.catalog().PutGraph("given", divides);
   EXPECT_TRUE(create().ok());
   EXPECT_EQ(job.name(), "jobs/links");
   request.mutable_spec()->mutable_link_prediction()->set_split(v1::LinkPrediction::SPLIT_DRAWN);
   EXPECT_TRUE(create().ok()) << "in other words";
-  EXPECT_FALSE(manager_.created().spec.train.links.given);
+  EXPECT_FALSE(jobs_.Get("links").spec.train.links.given);
   request.set_request_id("two");
   request.mutable_spec()->mutable_link_prediction()->clear_split();
   EXPECT_EQ(create().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(OnceTest, OtherWordsMeanWhatTheyWouldHaveMeantWhenTheJobWasMade) {
+TEST(LevelsOfAJob, AreWhatTheyWereWhenItWasMade) {
   using jobs::DatasetTraits;
   constexpr spec::ModelLevel kNode = spec::ModelLevel::kNode;
   const auto OfName = [](DatasetTraits traits, const std::string& uid, absl::Time create_time) {
@@ -159,7 +166,8 @@ TEST_F(OnceTest, OtherWordsMeanWhatTheyWouldHaveMeantWhenTheJobWasMade) {
     return traits;
   };
   const DatasetTraits bare{.level = kNode};
-  const absl::Time before = kCreateTime - absl::Seconds(1), after = kCreateTime + absl::Seconds(1);
+  const absl::Time made = absl::FromUnixSeconds(1'700'000'000);
+  const absl::Time before = made - absl::Seconds(1), after = made + absl::Seconds(1);
   const DatasetTraits divides{.level = kNode, .gives_links = true, .uid = "a", .create_time = before};
   // Traits for jobs of older versions, which noted no uid, and for a clock that was set back.
   const DatasetTraits divided{.level = kNode, .gives_links = true, .uid = "", .create_time = before};
@@ -182,20 +190,22 @@ TEST_F(OnceTest, OtherWordsMeanWhatTheyWouldHaveMeantWhenTheJobWasMade) {
       {"an older job, and what may be the same by the time", OfName(divides, "b", before), true, false, divided},
   };
   for (const auto& c : kCases) {
-    manager_.SetTraits(c.first);
     v1::CreateJobRequest request;
     request.set_job_id("links");
-    request.set_request_id(c.why);
     request.mutable_spec()->set_dataset("datasets/given");
     v1::LinkPrediction& links = *request.mutable_spec()->mutable_link_prediction();
     links.set_split(c.drawn_first ? v1::LinkPrediction::SPLIT_DRAWN : v1::LinkPrediction::SPLIT_DATASET);
-    v1::Job job;
-    grpc::ClientContext first, second;
-    ASSERT_TRUE(job_stub_->CreateJob(&first, request, &job).ok()) << c.why;
-    manager_.SetTraits(c.now);
+    const auto first = CreateRequestFromWire(request, {}, [&](const DatasetId&) { return c.first; });
+    ASSERT_TRUE(first.ok()) << c.why << ": " << first.status();
+    jobs::Job job;
+    job.spec = first->spec;
+    job.dataset_uid = c.first.uid;
+    job.create_time = made;
+    // In other words.
     links.clear_split();
-    ASSERT_TRUE(job_stub_->CreateJob(&second, request, &job).ok()) << c.why;
-    EXPECT_EQ(manager_.created().spec.train.links.given != c.drawn_first, c.answered) << c.why;
+    const auto second = CreateRequestFromWire(request, {}, LevelsOf([&](const DatasetId&) { return c.now; }, job));
+    ASSERT_TRUE(second.ok()) << c.why << ": " << second.status();
+    EXPECT_EQ(second->spec.train.links.given != c.drawn_first, c.answered) << c.why;
   }
 }
 

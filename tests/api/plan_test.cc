@@ -72,7 +72,7 @@ TEST(ConvertPlanTest, WhatWasNotMeasuredIsAbsent) {
 }
 
 TEST_F(ServerTest, APlanIsMadeOfAJobsSpec) {
-  manager_.SetPlan(SamplePlan());
+  jobs_.runner().SetPlan(SamplePlan());
   v1::PlanGraphCacheRequest request;
   request.mutable_spec()->set_dataset("datasets/zinc");
   request.mutable_spec()->set_epochs(3);
@@ -82,9 +82,9 @@ TEST_F(ServerTest, APlanIsMadeOfAJobsSpec) {
   const grpc::Status status = v1::PlanService::NewStub(channel_)->PlanGraphCache(&context, request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response.schedules_size(), 1);
-  EXPECT_EQ(manager_.planned().train.epochs, 3);
-  EXPECT_EQ(manager_.planned().train.batch_size, 32) << "defaults are filled in";
-  EXPECT_FALSE(manager_.plan_was_measured());
+  EXPECT_EQ(jobs_.runner().planned().back().epochs, 3);
+  EXPECT_EQ(jobs_.runner().planned().back().batch_size, 32) << "defaults are filled in";
+  EXPECT_EQ(response.no_costs_reason(), "it was not asked for") << "nothing was measured";
 }
 
 TEST_F(ServerTest, APlanOfABadSpecNamesTheFields) {

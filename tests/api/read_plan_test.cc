@@ -139,9 +139,8 @@ class PlanDatasetTest : public ServerTest {
     ServerTest::SetUp();
     ASSERT_TRUE(data::MakeTestGraph({}).Write(dir_.path() / "dense").ok());
     ASSERT_TRUE(data::MakeTestGraph({.features = data::DataType::kNone}).Write(dir_.path() / "sparse").ok());
-    catalog_.SetOpened("git", *data::Graph::Open(dir_.path() / "dense"));
-    catalog_.SetOpened("cora", *data::Graph::Open(dir_.path() / "sparse"));
-    catalog_.SetOpened("zinc", std::shared_ptr<const data::GraphSet>());
+    jobs_.catalog().PutStore("git", *data::Graph::Open(dir_.path() / "dense"));
+    jobs_.catalog().PutStore("cora", *data::Graph::Open(dir_.path() / "sparse"));
     request_.set_name("datasets/git");
     request_.set_memory_bytes(200'000);
     request_.mutable_neighbors()->add_fan_outs(3);

@@ -55,7 +55,7 @@ TEST_F(RevocationTest, AStreamEndsWithItsTokenAndOthersGoOn) {
   ASSERT_TRUE(tokens_->Revoke(revoked_.token.id).ok());
   EXPECT_FALSE(first->Read(&got));
   ExpectRefused(first->Finish());
-  manager_.Change("a", [](jobs::Job& job) { job.state = jobs::JobState::kSucceeded; });
+  jobs_.Succeed();
   EXPECT_TRUE(second->Read(&got));
   EXPECT_EQ(got.state(), v1::Job::STATE_SUCCEEDED);
   EXPECT_FALSE(second->Read(&got));
@@ -76,14 +76,18 @@ TEST_F(RevocationTest, AStreamEndsWhenItsTokenExpires) {
 
 TEST_F(RevocationTest, AStreamThatNobodyReadsEndsToo) {
   // Larger than what flow control buffers, so that the write waits.
-  manager_.Change("a", [](jobs::Job& job) { job.error = std::string(4 << 20, 'x'); });
+  graphcache::Snapshot large;
+  large.freeze_point.no_formula_reason = std::string(4 << 20, 'x');
+  run_->OnGraphCache(large, nullptr);
   grpc::ClientContext context;
   Give(context, revoked_);
-  const auto reader = Watch(context);
-  ASSERT_TRUE(manager_.hub().AwaitAlive(1));
+  v1::WatchGraphCacheRequest request;
+  request.set_name("jobs/a/graphCache");
+  const auto reader = cache_stub_->WatchGraphCache(&context, request);
+  ASSERT_TRUE(jobs_.AwaitWatchers(1));
   ASSERT_TRUE(tokens_->Revoke(revoked_.token.id).ok());
-  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
-  v1::Job got;
+  EXPECT_TRUE(jobs_.AwaitWatchers(0));
+  v1::GraphCache got;
   while (reader->Read(&got)) {
   }
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);

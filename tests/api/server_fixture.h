@@ -1,4 +1,5 @@
-// The api room behind a real port, with fakes behind it and a real channel before it.
+// The api room behind a real port, with a real channel before it, and behind it the real jobs over a runner that a test
+// drives.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -16,16 +17,51 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "api/server.h"
+#include "base/hash.h"
 #include "base/string_view.h"
-#include "fakes.h"
 #include "google/rpc/status.pb.h"
+#include "job_requests.h"
+#include "jobs/manager_fixture.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 #include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
 #include "permafrost/v1/plan.grpc.pb.h"
 #include "permafrost/v1/server.grpc.pb.h"
+#include "temp_dir.h"
 
 namespace permafrost::api {
+
+// Long enough for a slow machine under a sanitizer; a test that passes never waits for it.
+inline constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// Writes a checkpoint of a job with these weights, whose manifest gives them this hash.
+inline void WriteCheckpoint(const jobs::Server& jobs, const std::string& id, int64_t step, const std::string& weights,
+                            const std::string& hash) {
+  const std::string folder = absl::StrCat("checkpoints/", step, "/");
+  const std::string digest =
+      HashHex(Hash64(absl::StrCat(R"({"files":{"model.safetensors":{"bytes":)", weights.size(), R"(,"xxh3":")", hash,
+                                  R"("}},"state":{"batch":5,"best_epoch":1,"epoch":2}})")));
+  jobs.WriteFile(id, folder + "model.safetensors", weights);
+  jobs.WriteFile(id, folder + "state.json",
+                 absl::StrCat(R"({
+ "checkpoint": {
+  "files": {
+   "model.safetensors": {
+    "bytes": )",
+                              weights.size(), R"(,
+    "xxh3": ")",
+                              hash, R"("
+   }
+  },
+  "state": {
+   "batch": 5,
+   "best_epoch": 1,
+   "epoch": 2
+  }
+ },
+ "xxh3": ")",
+                              digest, "\"\n}"));
+}
 
 // Calls counted by "METHOD CODE".
 class RequestCounts {
@@ -83,7 +119,7 @@ class ServerTest : public ::testing::Test {
     options.make_backup = make_backup_;
     options.clock = clock_;
     options.request_drain = [this] { drain_requested_.Notify(); };
-    auto server = Server::Start(std::move(options), manager_, catalog_);
+    auto server = Server::Start(std::move(options), jobs_.manager(), jobs_.catalog());
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
@@ -135,8 +171,8 @@ class ServerTest : public ::testing::Test {
   const access::Gate* gate_ = nullptr;
   MakeBackup make_backup_;
   ClockWatch clock_;
-  FakeJobManager manager_;
-  FakeCatalog catalog_;
+  const TempDir state_;
+  jobs::Server jobs_{state_.path() / "state"};
   RequestCounts counts_;
   absl::Notification drain_requested_;
   std::unique_ptr<Server> server_;

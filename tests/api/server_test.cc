@@ -180,7 +180,7 @@ TEST_F(ServerTest, ReflectionListsTheServices) {
 }
 
 TEST_F(ServerTest, EveryCallIsCountedOnceByMethodAndCode) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Run("a");
   v1::GetJobRequest get;
   v1::Job job;
   for (const char* name : {"jobs/a", "jobs/none", "bad"}) {
@@ -205,7 +205,8 @@ TEST_F(ServerTest, EveryCallIsCountedOnceByMethodAndCode) {
     reader->Finish();
   }
   EXPECT_TRUE(counts_.Await("JobService/WatchJob CANCELLED", 1));
-  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
+  jobs_.Succeed();
+  jobs_.AwaitEnd("a");
   {
     grpc::ClientContext context;
     auto reader = job_stub_->WatchJob(&context, watch);
@@ -265,7 +266,7 @@ TEST(RequestMethods, ThoseThatStreamAreAmongThem) {
 TEST_F(ServerTest, ATakenPortIsRefused) {
   ServerOptions options;
   options.address = server_->address();
-  const auto second = Server::Start(std::move(options), manager_, catalog_);
+  const auto second = Server::Start(std::move(options), jobs_.manager(), jobs_.catalog());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(second.status().message()), AllOf(HasSubstr(server_->address()), HasSubstr("in use")));
 }
@@ -273,7 +274,7 @@ TEST_F(ServerTest, ATakenPortIsRefused) {
 TEST_F(ServerTest, AForeignAddressIsRefused) {
   ServerOptions options;
   options.address = "192.0.2.1:0";  // TEST-NET-1: no machine has it
-  const auto server = Server::Start(std::move(options), manager_, catalog_);
+  const auto server = Server::Start(std::move(options), jobs_.manager(), jobs_.catalog());
   EXPECT_THAT(std::string(server.status().message()), HasSubstr("192.0.2.1:0: Cannot assign requested address"));
 }
 
@@ -289,7 +290,7 @@ TEST_F(ServerTest, ARequestAboveTheLimitIsRefused) {
 }
 
 TEST_F(ServerTest, DestructionEndsOpenStreams) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Create("a");
   grpc::ClientContext context;
   v1::WatchJobRequest request;
   request.set_name("jobs/a");
@@ -343,7 +344,7 @@ TEST_F(ServerTest, AThousandIdleWatchersCostNoThreads) {
   constexpr int kWatchers = 1000;
   // gRPC's pools grow with load to a size that depends on the machine alone; the first watchers make them grow.
   constexpr int kWarmUp = 100;
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Run("a");
   std::vector<std::unique_ptr<IdleWatcher>> watchers;
   absl::BlockingCounter ended(kWarmUp + kWatchers);
   const auto add = [&](int count) {
@@ -354,21 +355,21 @@ TEST_F(ServerTest, AThousandIdleWatchersCostNoThreads) {
   add(kWarmUp);
   const int before = CountThreads();
   add(kWatchers);
-  ASSERT_TRUE(manager_.hub().AwaitAlive(kWarmUp + kWatchers));
+  ASSERT_TRUE(jobs_.AwaitWatchers(kWarmUp + kWatchers));
   EXPECT_LE(CountThreads(), before + 4) << "before: " << before;
-  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
+  jobs_.Succeed();
   ended.Wait();
   int ended_well = 0;
   for (const auto& watcher : watchers) ended_well += watcher->ended_well();
   EXPECT_EQ(ended_well, kWarmUp + kWatchers) << "each got the terminal state";
-  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+  EXPECT_TRUE(jobs_.AwaitWatchers(0));
 }
 
 TEST_F(ServerTest, IdleReflectionStreamsCostFewThreadsAndHoldUpNoCalls) {
   if (!std::filesystem::exists("/proc/self/task")) GTEST_SKIP() << "threads are counted in /proc";
   constexpr int kStreams = 200;
   constexpr int kLimit = 8;
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Create("a");
   const auto get = [&] {
     grpc::ClientContext context;
     v1::GetJobRequest request;

@@ -5,6 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "api/guard/open_calls.h"
+#include "api/wire/paging.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
 
@@ -24,7 +25,7 @@ TEST_F(ServerTest, CreateJobConvertsBothWays) {
   v1::Job job;
   const grpc::Status status = job_stub_->CreateJob(&context, request, &job);
   ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(manager_.created().spec.train.epochs, 3);
+  EXPECT_EQ(jobs_.Get("mine").spec.train.epochs, 3);
   EXPECT_EQ(job.name(), "jobs/mine");
   EXPECT_EQ(job.state(), v1::Job::STATE_QUEUED);
   EXPECT_EQ(job.spec().batch_size(), 32) << "defaults are told";
@@ -73,7 +74,7 @@ TEST_F(ServerTest, ReasonsReachTheClient) {
 }
 
 TEST_F(ServerTest, UnavailableTellsWhenToRetry) {
-  manager_.FailNext(absl::UnavailableError("the server drains"));
+  jobs_->Drain();
   grpc::ClientContext context;
   v1::CreateJobRequest request;
   request.mutable_spec()->set_dataset("datasets/zinc");
@@ -83,20 +84,33 @@ TEST_F(ServerTest, UnavailableTellsWhenToRetry) {
   EXPECT_TRUE(Detail<google::rpc::RetryInfo>(status).has_value());
 }
 
-TEST_F(ServerTest, ListJobsHandsOnFilterPageSizeAndToken) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-  manager_.Put(MakeJob("b", jobs::JobState::kQueued));
-  grpc::ClientContext context;
+TEST_F(ServerTest, ListJobsHandsOnStatesPageSizeAndToken) {
+  for (const char* id : {"a", "b", "c"}) jobs_.Create(id);
+  ASSERT_TRUE(jobs_->Pause(JobId("b")).ok());
   v1::ListJobsRequest request;
-  request.set_page_size(5000);
+  request.set_page_size(1);
+  request.add_states(v1::Job::STATE_QUEUED);
+  std::vector<std::string> names;
+  do {
+    grpc::ClientContext context;
+    v1::ListJobsResponse response;
+    ASSERT_TRUE(job_stub_->ListJobs(&context, request, &response).ok());
+    ASSERT_EQ(response.jobs_size(), 1);
+    names.push_back(response.jobs(0).name());
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(names, ElementsAre("jobs/c", "jobs/a"));
   request.set_page_token("t");
-  request.add_states(v1::Job::STATE_RUNNING);
+  grpc::ClientContext context;
   v1::ListJobsResponse response;
-  ASSERT_TRUE(job_stub_->ListJobs(&context, request, &response).ok());
-  EXPECT_EQ(response.jobs_size(), 2);
-  EXPECT_EQ(response.next_page_token(), "t+");
-  EXPECT_EQ(manager_.listed_page_size(), 1000);
-  EXPECT_THAT(manager_.listed_states(), ElementsAre(jobs::JobState::kRunning));
+  const grpc::Status status = job_stub_->ListJobs(&context, request, &response);
+  EXPECT_EQ(Detail<google::rpc::BadRequest>(status)->field_violations(0).field(), "page_token");
+}
+
+TEST_F(ServerTest, AJobPageHasAThousandAtTheMost) {
+  Violations violations;
+  EXPECT_EQ(ReadPageSize(5000, violations), 1000);
+  EXPECT_TRUE(violations.empty());
 }
 
 TEST_F(ServerTest, ListJobsRefusesABadPageSizeAndState) {
@@ -111,7 +125,7 @@ TEST_F(ServerTest, ListJobsRefusesABadPageSizeAndState) {
 }
 
 TEST_F(ServerTest, CancelAndDeleteParseTheName) {
-  manager_.Put(MakeJob("a", jobs::JobState::kCancelled));
+  jobs_.Record(MakeJob("a", jobs::JobState::kCancelled));
   {
     grpc::ClientContext context;
     v1::CancelJobRequest request;
@@ -144,10 +158,9 @@ TEST_F(ServerTest, ImportDatasetConvertsBothWays) {
 }
 
 TEST_F(ServerTest, ListDatasetsPages) {
+  jobs_.catalog().Remove("zinc");
   for (const char* id : {"a", "b", "c", "d", "e"}) {
-    data::Dataset dataset;
-    dataset.id = DatasetId(id);
-    catalog_.Put(dataset);
+    jobs_.catalog().Put(id);
   }
   std::vector<std::string> names;
   std::vector<int> sizes;
@@ -166,9 +179,6 @@ TEST_F(ServerTest, ListDatasetsPages) {
 }
 
 TEST_F(ServerTest, ListDatasetsHasNoEmptyLastPage) {
-  data::Dataset dataset;
-  dataset.id = DatasetId("a");
-  catalog_.Put(dataset);
   grpc::ClientContext context;
   v1::ListDatasetsRequest request;
   request.set_page_size(1);
@@ -178,10 +188,7 @@ TEST_F(ServerTest, ListDatasetsHasNoEmptyLastPage) {
 }
 
 TEST_F(ServerTest, DeleteDatasetAsksWhetherAJobUsesIt) {
-  data::Dataset dataset;
-  dataset.id = DatasetId("zinc");
-  catalog_.Put(dataset);
-  manager_.Put(MakeJob("user", jobs::JobState::kRunning));
+  jobs_.Create("user");
   v1::DeleteDatasetRequest request;
   request.set_name("datasets/zinc");
   google::protobuf::Empty empty;
@@ -191,17 +198,18 @@ TEST_F(ServerTest, DeleteDatasetAsksWhetherAJobUsesIt) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
     EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status)->reason(), "DATASET_IN_USE");
   }
-  ASSERT_TRUE(manager_.Delete(JobId("user")).ok());
+  ASSERT_TRUE(jobs_->Cancel(JobId("user")).ok());
   grpc::ClientContext context;
   EXPECT_TRUE(dataset_stub_->DeleteDataset(&context, request, &empty).ok());
-  EXPECT_TRUE(catalog_.List().empty());
+  EXPECT_TRUE(jobs_.catalog().List().empty());
 }
 
 TEST_F(ServerTest, ServerInfoTellsWhatMainKnowsAndWhatTheRoomsKnow) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-  manager_.Put(MakeJob("b", jobs::JobState::kQueued));
-  manager_.Put(MakeJob("c", jobs::JobState::kCancelling));
-  manager_.Put(MakeJob("d", jobs::JobState::kPaused));
+  jobs_.Run("a");
+  jobs_.Create("b");
+  jobs_.Create("c");
+  jobs_.Create("d");
+  ASSERT_TRUE(jobs_->Pause(JobId("d")).ok());
   grpc::ClientContext context;
   v1::ServerInfo info;
   ASSERT_TRUE(server_stub_->GetServerInfo(&context, {}, &info).ok());
@@ -213,10 +221,14 @@ TEST_F(ServerTest, ServerInfoTellsWhatMainKnowsAndWhatTheRoomsKnow) {
   EXPECT_EQ(info.listen_address(), server_->address());
   EXPECT_THAT(info.listen_address(), StartsWith("127.0.0.1:"));
   EXPECT_GT(info.process_id(), 0);
-  EXPECT_EQ(info.queued_jobs(), 1);
-  EXPECT_EQ(info.running_jobs(), 2);
+  EXPECT_EQ(info.queued_jobs(), 2);
+  EXPECT_EQ(info.running_jobs(), 1);
   EXPECT_EQ(info.paused_jobs(), 1);
   EXPECT_FALSE(info.draining());
+  ASSERT_EQ(jobs_->Cancel(JobId("a"))->state, jobs::JobState::kCancelling);
+  grpc::ClientContext again;
+  ASSERT_TRUE(server_stub_->GetServerInfo(&again, {}, &info).ok());
+  EXPECT_EQ(info.running_jobs(), 1) << "it is on the device still";
 }
 
 // A value that the device does not tell is absent, and not 0.
@@ -261,10 +273,10 @@ TEST_F(ServerTest, AWatchTellsTheServerAndWhatChanges) {
   SetDevice({.memory = {}, .graph_entries = 8});
   ASSERT_TRUE(reader->Read(&info));
   EXPECT_EQ(info.device_state().graph_entries(), 8);
-  manager_.Put(MakeJob("a", jobs::JobState::kQueued));
+  jobs_.Create("a");
   ASSERT_TRUE(reader->Read(&info));
   EXPECT_EQ(info.queued_jobs(), 1);
-  manager_.Drain();
+  jobs_->Drain();
   server_->Shutdown(absl::InfiniteDuration());
   ASSERT_TRUE(reader->Read(&info));
   EXPECT_TRUE(info.draining());
@@ -273,13 +285,13 @@ TEST_F(ServerTest, AWatchTellsTheServerAndWhatChanges) {
 }
 
 TEST_F(ServerTest, DrainAnswersWithTheRunningJobThenAsksMain) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Run("a");
   grpc::ClientContext context;
   v1::DrainResponse response;
   ASSERT_TRUE(server_stub_->Drain(&context, {}, &response).ok());
   EXPECT_EQ(response.running_job(), "jobs/a");
   EXPECT_TRUE(drain_requested_.WaitForNotificationWithTimeout(kPatience));
-  EXPECT_TRUE(manager_.draining());
+  EXPECT_TRUE(jobs_->draining());
 }
 
 TEST(OpenCalls, AnInfiniteLimitWaitsForTheLastCall) {

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
-#include <limits>
 #include <thread>
 #include <vector>
 
@@ -12,7 +10,6 @@
 #include "base/hash.h"
 #include "base/monotonic.h"
 #include "server_fixture.h"
-#include "temp_dir.h"
 
 namespace permafrost::api {
 namespace {
@@ -35,54 +32,23 @@ class StreamTest : public ServerTest {
 };
 
 TEST_F(StreamTest, WatchJobSendsASnapshotWithAllEpochsFirst) {
-  jobs::Job job = MakeJob("a", jobs::JobState::kRunning);
-  for (int64_t epoch = 1; epoch <= 3; ++epoch) job.epochs.push_back({.epoch = epoch});
-  manager_.Put(job);
+  train::RunContext& run = jobs_.Run("a");
+  for (int64_t epoch = 1; epoch <= 3; ++epoch) run.OnEpoch({.epoch = epoch});
   grpc::ClientContext context;
   auto reader = Watch(context, "jobs/a");
   v1::Job got;
   ASSERT_TRUE(reader->Read(&got));
   EXPECT_EQ(got.name(), "jobs/a");
   EXPECT_EQ(got.epochs_size(), 3);
-  manager_.Change("a", [](jobs::Job& j) { j.epochs.push_back({.epoch = 4}); });
+  run.OnEpoch({.epoch = 4});
   ASSERT_TRUE(reader->Read(&got));
   ASSERT_EQ(got.epochs_size(), 1);
   EXPECT_EQ(got.epochs(0).epoch(), 4);
   context.TryCancel();
 }
 
-// A notice of a job with a million epochs must not copy them all, for each watcher, under the manager's lock.
-TEST_F(StreamTest, WatchersAskForNewEpochsOnly) {
-  jobs::Job job = MakeJob("a", jobs::JobState::kRunning);
-  for (int64_t epoch = 1; epoch <= 3; ++epoch) job.epochs.push_back({.epoch = epoch});
-  manager_.Put(job);
-  grpc::ClientContext context;
-  auto reader = Watch(context, "jobs/a");
-  v1::Job got;
-  ASSERT_TRUE(reader->Read(&got));
-  EXPECT_EQ(manager_.asked_since().front(), 0);
-  manager_.Change("a", [](jobs::Job& j) { j.epochs.push_back({.epoch = 4}); });
-  ASSERT_TRUE(reader->Read(&got));
-  EXPECT_EQ(manager_.asked_since().at(1), 3);
-  context.TryCancel();
-
-  // A cache's watcher wants to know whether the job has ended, and no epoch at all.
-  const size_t before = manager_.asked_since().size();
-  grpc::ClientContext cache_context;
-  v1::WatchGraphCacheRequest request;
-  request.set_name("jobs/a/graphCache");
-  auto cache_reader = cache_stub_->WatchGraphCache(&cache_context, request);
-  v1::GraphCache cache;
-  ASSERT_TRUE(cache_reader->Read(&cache));
-  const std::vector<int64_t> asked = manager_.asked_since();
-  EXPECT_NE(
-      std::find(asked.begin() + static_cast<std::ptrdiff_t>(before), asked.end(), std::numeric_limits<int64_t>::max()),
-      asked.end());
-  cache_context.TryCancel();
-}
-
 TEST_F(StreamTest, WatchJobOfAnEndedJobSendsOneResponse) {
-  manager_.Put(MakeJob("a", jobs::JobState::kSucceeded));
+  jobs_.Record(MakeJob("a", jobs::JobState::kSucceeded));
   grpc::ClientContext context;
   auto reader = Watch(context, "jobs/a");
   v1::Job got;
@@ -90,28 +56,27 @@ TEST_F(StreamTest, WatchJobOfAnEndedJobSendsOneResponse) {
   EXPECT_EQ(got.state(), v1::Job::STATE_SUCCEEDED);
   EXPECT_FALSE(reader->Read(&got));
   EXPECT_TRUE(reader->Finish().ok());
-  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+  EXPECT_TRUE(jobs_.AwaitWatchers(0));
 }
 
 TEST_F(StreamTest, ASlowReaderSkipsStatesButNoEpochAndNotTheEnd) {
-  constexpr int kChanges = 60;
-  jobs::Job job = MakeJob("a", jobs::JobState::kRunning);
+  constexpr int kChanges = 12;
   // Larger than what flow control buffers, so that the writes wait for the reader.
-  job.error = std::string(512 << 10, 'x');
-  manager_.Put(job);
+  jobs_.runner().SetNotes({std::string(512 << 10, 'x')});
+  train::RunContext& run = jobs_.Run("a");
+  jobs::Notices notices(jobs_, "a");
   grpc::ClientContext context;
   auto reader = Watch(context, "jobs/a");
   v1::Job got;
   ASSERT_TRUE(reader->Read(&got));
   for (int64_t i = 1; i <= kChanges; ++i) {
-    manager_.Change("a", [i](jobs::Job& j) {
-      j.progress.step = i;
-      j.epochs.push_back({.epoch = i});
-    });
+    run.OnEpoch({.epoch = i});
     // Each change reaches the stream by itself, and would give a response of its own if the stream coalesced nothing.
-    ASSERT_TRUE(manager_.hub().AwaitCalls(i));
+    ASSERT_TRUE(notices.AwaitOneMore());
+    run.OnProgress({.step = 1 + i});
+    ASSERT_TRUE(notices.AwaitOneMore());
   }
-  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
+  jobs_.Succeed();
 
   int responses = 0;
   int64_t step = 0;
@@ -130,26 +95,37 @@ TEST_F(StreamTest, ASlowReaderSkipsStatesButNoEpochAndNotTheEnd) {
 }
 
 TEST_F(StreamTest, WatchJobSaysNothingWhereNothingChanged) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  train::RunContext& run = jobs_.Run("a");
   grpc::ClientContext context;
   auto reader = Watch(context, "jobs/a");
   v1::Job got;
   ASSERT_TRUE(reader->Read(&got));
-  for (int i = 0; i < 100; ++i) manager_.AppendLog("a", "line\n");
-  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kFailed; });
+  jobs::Notices notices(jobs_, "a");
+  for (int i = 0; i < 100; ++i) run.Log(train::LogLevel::kInfo, "line");
+  ASSERT_TRUE(notices.AwaitOneMore());
+  jobs_.runner().End(absl::InternalError("no more"));
   ASSERT_TRUE(reader->Read(&got));
   EXPECT_EQ(got.state(), v1::Job::STATE_FAILED) << "log lines alone send nothing";
   EXPECT_FALSE(reader->Read(&got));
 }
 
 TEST_F(StreamTest, WatchJobEndsWithNotFoundWhenTheJobIsDeleted) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  // Larger than what flow control buffers, so that a write waits for the reader while the job ends and is deleted.
+  jobs_.runner().SetNotes({std::string(512 << 10, 'x')});
+  train::RunContext& run = jobs_.Run("a");
   grpc::ClientContext context;
   auto reader = Watch(context, "jobs/a");
   v1::Job got;
   ASSERT_TRUE(reader->Read(&got));
-  ASSERT_TRUE(manager_.Delete(JobId("a")).ok());
-  EXPECT_FALSE(reader->Read(&got));
+  const Stopwatch watch;
+  for (int64_t step = 2; DroppedStates("JobService/WatchJob") == 0 && watch.Elapsed() < kPatience; ++step) {
+    run.OnProgress({.step = step});
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  jobs_.Succeed();
+  jobs_.AwaitEnd("a");
+  ASSERT_TRUE(jobs_->Delete(JobId("a")).ok());
+  while (reader->Read(&got)) EXPECT_EQ(got.state(), v1::Job::STATE_RUNNING);
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
@@ -165,7 +141,7 @@ TEST_F(StreamTest, StreamsRefuseBadAndUnknownNames) {
 }
 
 TEST_F(StreamTest, ACancelledWatchLeavesNothingBehind) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Create("a");
   for (int i = 0; i < 20; ++i) {
     grpc::ClientContext context;
     auto reader = Watch(context, "jobs/a");
@@ -183,15 +159,15 @@ TEST_F(StreamTest, ACancelledWatchLeavesNothingBehind) {
     return calls;
   };
   for (const Stopwatch waited; met() < 20 && waited.Elapsed() < kPatience;) absl::SleepFor(absl::Milliseconds(1));
-  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+  EXPECT_TRUE(jobs_.AwaitWatchers(0));
 }
 
 TEST_F(StreamTest, CancelsRaceWithChanges) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  train::RunContext& run = jobs_.Run("a");
   std::atomic<bool> stop = false;
   std::thread changer([&] {
-    for (int64_t step = 0; !stop; ++step) {
-      manager_.Change("a", [step](jobs::Job& j) { j.progress.step = step; });
+    for (int64_t step = 2; !stop; ++step) {
+      run.OnProgress({.step = step});
       std::this_thread::yield();
     }
   });
@@ -205,13 +181,13 @@ TEST_F(StreamTest, CancelsRaceWithChanges) {
   }
   stop = true;
   changer.join();
-  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+  EXPECT_TRUE(jobs_.AwaitWatchers(0));
 }
 
 TEST_F(StreamTest, WatchDatasetEndsAfterReady) {
   data::Dataset dataset;
   dataset.id = DatasetId("zinc");
-  catalog_.Put(dataset);
+  jobs_.catalog().Put(dataset);
   grpc::ClientContext context;
   v1::WatchDatasetRequest request;
   request.set_name("datasets/zinc");
@@ -220,7 +196,7 @@ TEST_F(StreamTest, WatchDatasetEndsAfterReady) {
   ASSERT_TRUE(reader->Read(&got));
   EXPECT_EQ(got.state(), v1::Dataset::STATE_IMPORTING);
   dataset.state = data::DatasetState::kReady;
-  catalog_.Put(dataset);
+  jobs_.catalog().Put(dataset);
   ASSERT_TRUE(reader->Read(&got));
   EXPECT_EQ(got.state(), v1::Dataset::STATE_READY);
   EXPECT_FALSE(reader->Read(&got));
@@ -230,22 +206,22 @@ TEST_F(StreamTest, WatchDatasetEndsAfterReady) {
 TEST_F(StreamTest, WatchDatasetEndsWithNotFoundWhenDeleted) {
   data::Dataset dataset;
   dataset.id = DatasetId("zinc");
-  catalog_.Put(dataset);
+  jobs_.catalog().Put(dataset);
   grpc::ClientContext context;
   v1::WatchDatasetRequest request;
   request.set_name("datasets/zinc");
   auto reader = dataset_stub_->WatchDataset(&context, request);
   v1::Dataset got;
   ASSERT_TRUE(reader->Read(&got));
-  ASSERT_TRUE(catalog_.Delete(DatasetId("zinc"), [] { return absl::OkStatus(); }).ok());
+  ASSERT_TRUE(jobs_.catalog().Delete(DatasetId("zinc"), "", [] { return absl::OkStatus(); }).ok());
   EXPECT_FALSE(reader->Read(&got));
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(StreamTest, LogsWithoutFollowAreOfAllSegments) {
-  manager_.SetLogSegments(10);
-  manager_.Put(MakeJob("a", jobs::JobState::kSucceeded));
-  manager_.AppendLog("a", "one\ntwo\nthree\nfour\n");
+  jobs_.Record(MakeJob("a", jobs::JobState::kSucceeded));
+  jobs_.WriteFile("a", "log.0", "one\ntwo\n");
+  jobs_.WriteFile("a", "log", "three\nfour\n");
   grpc::ClientContext context;
   const auto reader = Logs(context, 0, /*follow=*/false);
   std::string text;
@@ -256,9 +232,8 @@ TEST_F(StreamTest, LogsWithoutFollowAreOfAllSegments) {
 }
 
 TEST_F(StreamTest, LogsWithoutFollowEndAtTheEnd) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-  const std::string log(200'000, 'l');
-  manager_.AppendLog("a", log);
+  jobs_.Create("a");
+  jobs_.WriteFile("a", "log", std::string(200'000, 'l'));
   const struct {
     const char* why;
     int64_t offset;
@@ -283,64 +258,68 @@ TEST_F(StreamTest, LogsWithoutFollowEndAtTheEnd) {
 }
 
 TEST_F(StreamTest, LogsFollowToTheLastByteOfAnEndedJob) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-  manager_.AppendLog("a", "first\n");
+  train::RunContext& run = jobs_.Run("a");
+  run.Log(train::LogLevel::kInfo, "first");
   grpc::ClientContext context;
   auto reader = Logs(context, 0, true);
   v1::StreamJobLogsResponse piece;
   ASSERT_TRUE(reader->Read(&piece));
-  EXPECT_EQ(piece.data(), "first\n");
-  manager_.AppendLog("a", "second\n");
+  EXPECT_THAT(piece.data(), testing::EndsWith("first\n"));
+  std::string text = piece.data();
+  run.Log(train::LogLevel::kInfo, "second");
   ASSERT_TRUE(reader->Read(&piece));
-  EXPECT_EQ(piece.data(), "second\n");
-  EXPECT_EQ(piece.next_offset(), 13);
-  manager_.AppendLog("a", "last\n");
-  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kCancelled; });
-  ASSERT_TRUE(reader->Read(&piece));
-  EXPECT_EQ(piece.data(), "last\n");
-  EXPECT_FALSE(reader->Read(&piece));
+  EXPECT_THAT(piece.data(), testing::EndsWith("second\n"));
+  text += piece.data();
+  EXPECT_EQ(piece.next_offset(), static_cast<int64_t>(text.size()));
+  run.Log(train::LogLevel::kInfo, "last");
+  jobs_.runner().End(absl::InternalError("no more"));
+  while (reader->Read(&piece)) text += piece.data();
   EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(text, jobs_.Log("a"));
+  EXPECT_THAT(text, testing::HasSubstr("no more"));
 }
 
 TEST_F(StreamTest, LogsFollowEndsEvenWithoutANewByte) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-  manager_.AppendLog("a", "only\n");
-  grpc::ClientContext context;
-  auto reader = Logs(context, 0, true);
-  v1::StreamJobLogsResponse piece;
-  ASSERT_TRUE(reader->Read(&piece));
-  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
-  EXPECT_FALSE(reader->Read(&piece));
-  EXPECT_TRUE(reader->Finish().ok());
+  jobs_.Record(MakeJob("a", jobs::JobState::kSucceeded));
+  jobs_.WriteFile("a", "log", "only\n");
+  for (const int64_t offset : {0, 5}) {
+    grpc::ClientContext context;
+    auto reader = Logs(context, offset, true);
+    v1::StreamJobLogsResponse piece;
+    std::string text;
+    while (reader->Read(&piece)) text += piece.data();
+    EXPECT_EQ(text, std::string("only\n").substr(static_cast<size_t>(offset)));
+    EXPECT_TRUE(reader->Finish().ok());
+  }
 }
 
 TEST_F(StreamTest, LogsEndWithNotFoundAndOutOfRange) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Record(MakeJob("a", jobs::JobState::kSucceeded));
+  // More than a client and a server buffer between them.
+  constexpr size_t kLog = 32 << 20;
+  jobs_.WriteFile("a", "log", std::string(kLog, 'x'));
   v1::StreamJobLogsResponse piece;
   {
     grpc::ClientContext context;
-    auto reader = Logs(context, 1, true);
+    auto reader = Logs(context, kLog + 1, true);
     EXPECT_FALSE(reader->Read(&piece));
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::OUT_OF_RANGE);
   }
-  manager_.AppendLog("a", "x");
   grpc::ClientContext context;
   auto reader = Logs(context, 0, true);
   ASSERT_TRUE(reader->Read(&piece));
-  ASSERT_TRUE(manager_.Delete(JobId("a")).ok());
-  EXPECT_FALSE(reader->Read(&piece));
+  ASSERT_TRUE(jobs_->Delete(JobId("a")).ok());
+  while (reader->Read(&piece)) {
+  }
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(StreamTest, ExportSendsTheFileInPiecesWithItsHash) {
-  const TempDir dir;
-  manager_.Put(MakeJob("a", jobs::JobState::kSucceeded));
+  jobs_.Record(MakeJob("a", jobs::JobState::kSucceeded));
   for (const size_t size : {size_t{0}, size_t{1}, size_t{64} << 10, (size_t{64} << 10) + 1, size_t{300'000}}) {
     std::string content(size, '\0');
     for (size_t i = 0; i < size; ++i) content[i] = static_cast<char>(i * 31);
-    const auto path = dir.path() / ("f" + std::to_string(size));
-    std::ofstream(path, std::ios::binary) << content;
-    manager_.SetArtifact(path);
+    jobs_.WriteFile("a", "artifacts/best.safetensors", content);
     grpc::ClientContext context;
     v1::ExportJobRequest request;
     request.set_name("jobs/a");
@@ -364,7 +343,7 @@ TEST_F(StreamTest, ExportSendsTheFileInPiecesWithItsHash) {
 }
 
 TEST_F(StreamTest, ExportSaysWhyThereIsNothing) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Create("a");
   const struct {
     const char* name;
     int artifact;
@@ -387,18 +366,20 @@ TEST_F(StreamTest, ExportSaysWhyThereIsNothing) {
 }
 
 TEST_F(StreamTest, ShutdownSendsTheLastStateThenUnavailable) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  jobs_.Run("a");
   grpc::ClientContext context;
   auto reader = Watch(context, "jobs/a");
   v1::Job got;
   ASSERT_TRUE(reader->Read(&got));
-  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kQueued; });
+  jobs_->Drain();
+  jobs_.runner().Release();
+  jobs_.AwaitState("a", jobs::JobState::kQueued);
   server_->Shutdown(kPatience);
   ASSERT_TRUE(reader->Read(&got));
   EXPECT_EQ(got.state(), v1::Job::STATE_QUEUED);
   EXPECT_FALSE(reader->Read(&got));
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+  EXPECT_TRUE(jobs_.AwaitWatchers(0));
 }
 
 }  // namespace

@@ -20,11 +20,12 @@ class TokenServerTest : public ServerTest {
     gate_ = &asking_.emplace(access::GateOptions{.auth = access::Auth::kToken, .certificate_role = std::nullopt},
                              tokens_.get());
     ServerTest::SetUp();
-    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+    run_ = &jobs_.Run("a");
   }
 
   const TempDir dir_;
   std::unique_ptr<access::TokenStore> tokens_;
+  train::RunContext* run_ = nullptr;  // of `a`
 
  private:
   std::optional<access::Gate> asking_;

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "api/wire/convert_job.h"
-#include "fakes.h"
+#include "job_requests.h"
 #include "jobs/job_row.h"
 #include "message_leaves.h"
 

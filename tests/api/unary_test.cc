@@ -1,17 +1,14 @@
 // Calls that wait for a thread.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "api/held_worker.h"
 #include "api/server_fixture.h"
-#include "base/patience.h"
 
 namespace permafrost::api {
 namespace {
@@ -22,7 +19,8 @@ class UnaryTest : public ServerTest {
 };
 
 TEST_F(UnaryTest, ACallThatIsGivenUpWhileItWaitsIsNeverBegun) {
-  HeldWorker worker(manager_, *job_stub_);
+  jobs_.Create("a");
+  HeldWorker worker(jobs_.catalog(), *dataset_stub_);
   {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
@@ -46,75 +44,76 @@ TEST_F(UnaryTest, ACallThatIsGivenUpWhileItWaitsIsNeverBegun) {
     v1::ServerInfo info;
     EXPECT_TRUE(server_stub_->GetServerInfo(&context, {}, &info).ok());
   }
-  const grpc::Status resumed = worker.Release();
+  const grpc::Status got = worker.Release();
   later.join();
-  EXPECT_TRUE(resumed.ok()) << resumed.error_message();
+  EXPECT_TRUE(got.ok()) << got.error_message();
   EXPECT_TRUE(paused.ok()) << paused.error_message();
   EXPECT_TRUE(counts_.Await("JobService/CancelJob CANCELLED", 1));
-  EXPECT_THAT(manager_.verbs(), testing::ElementsAre("resume a", "pause a")) << "what nobody waits for was done";
+  EXPECT_EQ(jobs_.Get("a").state, jobs::JobState::kPaused) << "what nobody waits for was done";
 }
 
-TEST_F(UnaryTest, ACallWaitsForALockedDatabaseForAPartOfItsTimeOnly) {
-  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
-  absl::Mutex mu;
-  std::vector<absl::Duration> left;
-  std::atomic<bool> given_up = false;
-  manager_.SetVerbWait([&](const std::string& verb) {
-    {
-      const absl::MutexLock lock(&mu);
-      left.push_back(Patience::Left(absl::InfiniteDuration()));
-    }
-    if (verb != "pause") return;
-    while (Patience::IsWanted()) absl::SleepFor(absl::Milliseconds(1));
-    given_up = true;
-  });
-  v1::Job job;
-  {
-    grpc::ClientContext context;
-    v1::ResumeJobRequest request;
-    request.set_name("jobs/a");
-    EXPECT_TRUE(job_stub_->ResumeJob(&context, request, &job).ok());
+// Another process writes to the database meanwhile, as a sqlite3 shell does.
+class LockedTest : public UnaryTest {
+ protected:
+  void SetUp() override {
+    UnaryTest::SetUp();
+    jobs_.Create("a");
+    other_.exec("BEGIN IMMEDIATE");
   }
-  {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
+  grpc::Status Pause(grpc::ClientContext& context) {
     v1::PauseJobRequest request;
     request.set_name("jobs/a");
-    const grpc::Status status = job_stub_->PauseJob(&context, request, &job);
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
+    v1::Job job;
+    return job_stub_->PauseJob(&context, request, &job);
   }
-  while (!given_up) absl::SleepFor(absl::Milliseconds(1));
-  manager_.SetVerbWait(nullptr);
-  const absl::MutexLock lock(&mu);
-  ASSERT_EQ(left.size(), 2u);
-  EXPECT_GT(left[0], absl::ZeroDuration());
-  EXPECT_LE(left[0], absl::Seconds(5)) << "of a call without a deadline";
-  // A part of the time that the client gives it, which the wire rounds up: a call that is given up in time leaves its
-  // client some.
-  EXPECT_LT(left[1], absl::Seconds(2)) << "so that its client hears of it in time";
+
+  SQLite::Database other_{(jobs_.state_dir() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000};
+};
+
+// A part of the time that the client gives it: a call that is given up in time leaves its client some to hear of it.
+TEST_F(LockedTest, ACallWaitsForAPartOfItsTimeOnly) {
+  for (const absl::Duration timeout : {absl::Seconds(4), absl::InfiniteDuration()}) {
+    grpc::ClientContext context;
+    if (timeout < absl::InfiniteDuration()) context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    const grpc::Status status = Pause(context);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+    EXPECT_THAT(status.error_message(), testing::HasSubstr("locked"));
+  }
+  other_.exec("COMMIT");
+  EXPECT_EQ(jobs_.Get("a").state, jobs::JobState::kQueued) << "nothing was done";
+  grpc::ClientContext context;
+  EXPECT_TRUE(Pause(context).ok());
 }
 
-TEST_F(UnaryTest, ACallOnAThreadOfItsOwnWaitsNoLongerForALockedDatabase) {
-  data::Dataset dataset;
-  dataset.id = DatasetId("zinc");
-  catalog_.Put(dataset);
-  std::atomic<bool> given_up = false;
-  absl::Duration left;
-  catalog_.SetDeleteWait([&] {
-    left = Patience::Left(absl::InfiniteDuration());
-    while (Patience::IsWanted()) absl::SleepFor(absl::Milliseconds(1));
-    given_up = true;
-  });
+TEST_F(LockedTest, ACallThatIsGivenUpWhileItWaitsDoesNothing) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
+  std::thread client([&] { EXPECT_EQ(Pause(context).error_code(), grpc::StatusCode::CANCELLED); });
+  absl::SleepFor(absl::Milliseconds(100));
+  context.TryCancel();
+  client.join();
+  ASSERT_TRUE(counts_.Await("JobService/PauseJob CANCELLED", 1));
+  other_.exec("COMMIT");
+  // Served after it, by the only thread.
+  grpc::ClientContext after;
+  v1::GetJobRequest request;
+  request.set_name("jobs/a");
+  v1::Job job;
+  ASSERT_TRUE(job_stub_->GetJob(&after, request, &job).ok());
+  EXPECT_EQ(job.state(), v1::Job::STATE_QUEUED);
+}
+
+TEST_F(LockedTest, ACallOnAThreadOfItsOwnWaitsNoLonger) {
+  jobs_.catalog().Put("unused");
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(4)));
   v1::DeleteDatasetRequest request;
-  request.set_name("datasets/zinc");
+  request.set_name("datasets/unused");
+  request.set_request_id("one");
   google::protobuf::Empty empty;
   const grpc::Status status = dataset_stub_->DeleteDataset(&context, request, &empty);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
-  while (!given_up) absl::SleepFor(absl::Milliseconds(1));
-  catalog_.SetDeleteWait(nullptr);
-  EXPECT_LT(left, absl::Seconds(2)) << "so that its client hears of it in time";
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+  other_.exec("COMMIT");
+  EXPECT_TRUE(jobs_.catalog().Get(DatasetId("unused")).ok()) << "nothing was done";
 }
 
 }  // namespace

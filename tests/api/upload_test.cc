@@ -212,7 +212,7 @@ TEST_F(UploadTest, ImportsOfAnUploadAreOfItsFolder) {
   EXPECT_THAT(import().error_message(), HasSubstr("../upload.json is not a path in the upload"));
   request.mutable_options()->set_source_path("a");
   EXPECT_TRUE(import().ok());
-  EXPECT_EQ(catalog_.Get(DatasetId("zinc"))->options.source, dir_.path() / "uploads/mine/files/a");
+  EXPECT_EQ(jobs_.catalog().Get(DatasetId("zinc"))->options.source, dir_.path() / "uploads/mine/files/a");
 }
 
 TEST_F(UploadTest, AListTellsWhatIsThereAPageAtATime) {

@@ -21,7 +21,7 @@ class VerifySampleTest : public ServerTest {
  protected:
   void SetUp() override {
     ServerTest::SetUp();
-    catalog_.SetOpened("git", std::shared_ptr<const data::Graph>(graph_));
+    jobs_.catalog().PutStore("git", std::shared_ptr<const data::Graph>(graph_));
     verify_.set_name("datasets/git");
     sample_.set_name("datasets/git");
   }
@@ -54,13 +54,13 @@ class VerifySampleTest : public ServerTest {
     return fields;
   }
 
-  const std::shared_ptr<FakeGraph> graph_ = std::make_shared<FakeGraph>();
+  const std::shared_ptr<jobs::FakeGraph> graph_ = std::make_shared<jobs::FakeGraph>();
   v1::VerifyDatasetRequest verify_;
   v1::SampleDatasetRequest sample_;
 };
 
 TEST_F(VerifySampleTest, AWholeStoreEndsWithAllOfItsBytes) {
-  graph_->SetVerification([](const FakeGraph::Progress& progress) {
+  graph_->SetVerification([](const jobs::FakeGraph::Progress& progress) {
     for (uint64_t done = 0; done <= 1000; done += 10) EXPECT_TRUE(progress(done, 1000));
     return absl::OkStatus();
   });
@@ -75,7 +75,7 @@ TEST_F(VerifySampleTest, AWholeStoreEndsWithAllOfItsBytes) {
 
 TEST_F(VerifySampleTest, ProgressIsToldWhileItGoesOn) {
   absl::Notification seen;
-  graph_->SetVerification([&](const FakeGraph::Progress& progress) {
+  graph_->SetVerification([&](const jobs::FakeGraph::Progress& progress) {
     progress(400, 1000);
     EXPECT_TRUE(seen.WaitForNotificationWithTimeout(kPatience)) << "a block that takes long must not hide the last one";
     return absl::OkStatus();
@@ -93,7 +93,7 @@ TEST_F(VerifySampleTest, ProgressIsToldWhileItGoesOn) {
 }
 
 TEST_F(VerifySampleTest, DamageIsToldWithItsPlace) {
-  graph_->SetVerification([](const FakeGraph::Progress& progress) {
+  graph_->SetVerification([](const jobs::FakeGraph::Progress& progress) {
     progress(500, 1000);
     return absl::DataLossError("graph.pfg: in.neighbors: bytes 65536..131071 do not have their checksum");
   });
@@ -109,7 +109,7 @@ TEST_F(VerifySampleTest, DamageIsToldWithItsPlace) {
 
 TEST_F(VerifySampleTest, ACancelledCallStopsReading) {
   absl::Notification began, stopped;
-  graph_->SetVerification([&](const FakeGraph::Progress& progress) {
+  graph_->SetVerification([&](const jobs::FakeGraph::Progress& progress) {
     began.Notify();
     while (progress(1, 1000)) std::this_thread::yield();
     stopped.Notify();
@@ -125,7 +125,7 @@ TEST_F(VerifySampleTest, ACancelledCallStopsReading) {
 
 TEST_F(VerifySampleTest, AServerThatStopsEndsTheVerification) {
   absl::Notification began;
-  graph_->SetVerification([&](const FakeGraph::Progress& progress) {
+  graph_->SetVerification([&](const jobs::FakeGraph::Progress& progress) {
     began.Notify();
     while (progress(1, 1000)) std::this_thread::yield();
     return absl::CancelledError();
@@ -143,7 +143,7 @@ TEST_F(VerifySampleTest, AServerThatStopsEndsTheVerification) {
 TEST_F(VerifySampleTest, ThereAreFewAtATime) {
   absl::Notification release;
   std::atomic<int> running{0};
-  graph_->SetVerification([&](const FakeGraph::Progress& progress) {
+  graph_->SetVerification([&](const jobs::FakeGraph::Progress& progress) {
     ++running;
     progress(1, 1000);
     release.WaitForNotification();
@@ -237,7 +237,6 @@ TEST_F(VerifySampleTest, WhatCannotBeDrawnNamesItsField) {
 }
 
 TEST_F(VerifySampleTest, ManySmallGraphsAreNotSampled) {
-  catalog_.SetOpened("zinc", std::shared_ptr<const data::GraphSet>());
   sample_.set_name("datasets/zinc");
   sample_.mutable_walk();
   v1::SampleDatasetResponse answer;

@@ -51,6 +51,16 @@ TEST(ChangeHub, CallsTheListenersOfTheKeyOnly) {
   EXPECT_EQ(a1.count(), 1);
 }
 
+TEST(ChangeHub, CountsSubscriptionsOfAllKeys) {
+  ChangeHub hub;
+  EXPECT_EQ(hub.subscriptions(), 0U);
+  auto first = hub.Subscribe("a", [] {});
+  const auto second = hub.Subscribe("b", [] {});
+  EXPECT_EQ(hub.subscriptions(), 2U);
+  first.reset();
+  EXPECT_EQ(hub.subscriptions(), 1U);
+}
+
 TEST(ChangeHub, NoticesBetweenCallsAreCoalescedAndTheLastIsNeverLost) {
   ChangeHub hub(absl::Milliseconds(20));
   absl::Mutex mu;

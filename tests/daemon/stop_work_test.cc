@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/notification.h"
-#include "api/fakes.h"
+#include "jobs/manager_fixture.h"
+#include "temp_dir.h"
 
 namespace permafrost {
 namespace {
@@ -15,16 +16,8 @@ using ::testing::HasSubstr;
 // Long enough for the half that ends at once.
 constexpr absl::Duration kShort = absl::Seconds(1);
 
-// Each ends when a test says so.
-class SlowJobs : public api::FakeJobManager {
- public:
-  void Join() override { ended_.WaitForNotification(); }
-  void End() { ended_.Notify(); }
-
- private:
-  absl::Notification ended_;
-};
-class SlowImports : public api::FakeCatalog {
+// Ends when a test says so.
+class SlowImports : public jobs::FakeCatalog {
  public:
   void StopImports() override { stopped_.WaitForNotification(); }
   void End() { stopped_.Notify(); }
@@ -33,31 +26,48 @@ class SlowImports : public api::FakeCatalog {
   absl::Notification stopped_;
 };
 
+// A server whose job `stuck` comes to no step boundary.
+class StuckServer {
+ public:
+  StuckServer() {
+    server_.Run("stuck");
+    server_->Drain();
+  }
+  jobs::JobManager& manager() { return server_.manager(); }
+  void End() { server_.runner().Release(); }
+
+ private:
+  const TempDir dir_;
+  jobs::Server server_{dir_.path()};
+};
+
 TEST(StopWork, WaitsForBoth) {
+  const TempDir dir;
   for (const absl::Duration timeout : {absl::ZeroDuration(), absl::Hours(1), absl::InfiniteDuration()}) {
-    api::FakeCatalog catalog;
-    api::FakeJobManager jobs;
-    EXPECT_TRUE(StopWork(timeout, catalog, jobs, JobId()).ok()) << timeout;
+    jobs::Server server(dir.path());
+    server->Drain();
+    EXPECT_TRUE(StopWork(timeout, server.catalog(), server.manager(), JobId()).ok()) << timeout;
   }
 }
 
 // Work that goes on uses what it was given, which therefore outlives these tests; static, so that it does not count as
 // lost.
 TEST(StopWork, NamesTheJobThatGoesOn) {
-  static auto& catalog = *new api::FakeCatalog();
-  static auto& jobs = *new SlowJobs();
-  const absl::Status stopped = StopWork(kShort, catalog, jobs, JobId("stuck"));
+  static auto& catalog = *new jobs::FakeCatalog();
+  static auto& server = *new StuckServer();
+  const absl::Status stopped = StopWork(kShort, catalog, server.manager(), JobId("stuck"));
   EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(stopped.message()), AllOf(HasSubstr("job stuck"), HasSubstr("within 1s (--exit-timeout)")));
-  jobs.End();
+  server.End();
 }
 
 TEST(StopWork, NamesTheImportThatGoesOn) {
   static auto& catalog = *new SlowImports();
-  static auto& jobs = *new api::FakeJobManager();
-  const absl::Status stopped = StopWork(kShort, catalog, jobs, JobId("stuck"));
+  static auto& server = *new StuckServer();
+  const absl::Status stopped = StopWork(kShort, catalog, server.manager(), JobId("stuck"));
   EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(stopped.message()), HasSubstr("import did not stop"));
+  server.End();
   catalog.End();
 }
 

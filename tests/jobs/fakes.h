@@ -1,13 +1,12 @@
-// A catalog and a runner for tests of the job manager: the one keeps datasets in memory, the other steps when it is
-// told to.
+// A runner that steps when it is told to, beside the catalog of fake_catalog.h.
 #pragma once
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,126 +14,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "data/catalog/catalog.h"
+#include "absl/time/clock.h"
+#include "base/status.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
+#include "jobs/fake_catalog.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {
-
-class FakeGraphSet : public data::GraphSet {
- public:
-  const data::GraphSetSummary& summary() const override { return summary_; }
-  uint64_t checksum() const override { return 0; }
-  absl::StatusOr<std::span<const uint64_t>> node_offsets() const override { return Empty(); }
-  absl::StatusOr<std::span<const uint64_t>> edge_offsets() const override { return Empty(); }
-  absl::StatusOr<std::span<const uint32_t>> edge_source() const override { return Empty(); }
-  absl::StatusOr<std::span<const uint32_t>> edge_target() const override { return Empty(); }
-  absl::StatusOr<data::FeatureTable> node_features() const override { return Empty(); }
-  absl::StatusOr<data::FeatureTable> edge_features() const override { return Empty(); }
-  absl::StatusOr<std::span<const float>> labels() const override { return Empty(); }
-  absl::StatusOr<std::span<const uint32_t>> split(data::Split) const override { return Empty(); }
-  absl::Status CheckIntact() const override { return absl::OkStatus(); }
-  absl::Status VerifyAll(const std::function<bool(uint64_t, uint64_t)>&) const override { return Empty(); }
-  uint64_t mapped_bytes() const override { return 0; }
-
- private:
-  static absl::Status Empty() { return absl::UnimplementedError("a fake set has no graphs"); }
-  data::GraphSetSummary summary_;
-};
-
-class FakeGraph : public data::Graph {
- public:
-  const data::GraphSummary& summary() const override { return summary_; }
-  const data::GraphView& view() const override { return view_; }
-  const data::NodeNames& names() const override { return names_; }
-  absl::Status CheckIntact() const override { return absl::OkStatus(); }
-  absl::Status VerifyAll(const std::function<bool(uint64_t, uint64_t)>&) const override {
-    return absl::UnimplementedError("a fake graph has no bytes");
-  }
-  uint64_t mapped_bytes() const override { return 0; }
-
- private:
-  data::GraphSummary summary_;
-  data::GraphView view_;
-  data::NodeNames names_;
-};
-
-class FakeCatalog : public data::Catalog {
- public:
-  void Put(const std::string& id, data::DatasetState state = data::DatasetState::kReady, std::string error = "") {
-    absl::MutexLock lock(&mu_);
-    data::Dataset dataset;
-    dataset.id = DatasetId(id);
-    dataset.uid = "of " + id + " " + std::to_string(++put_);
-    dataset.state = state;
-    dataset.error = std::move(error);
-    if (state == data::DatasetState::kReady) dataset.summary = data::GraphSetSummary();
-    datasets_[dataset.id] = dataset;
-  }
-  // A READY one that holds one large graph.
-  void PutGraph(const std::string& id, const data::GraphSummary& summary) {
-    Put(id);
-    absl::MutexLock lock(&mu_);
-    datasets_[DatasetId(id)].summary = summary;
-  }
-  void Remove(const std::string& id) {
-    absl::MutexLock lock(&mu_);
-    datasets_.erase(DatasetId(id));
-  }
-  // Sets what Open answers for each dataset that there is; before a server's start.
-  void SetOpenError(absl::Status error) { open_error_ = std::move(error); }
-  // Called by Get before it answers, as a deletion that comes just then.
-  void OnGet(std::function<void()> hook) { on_get_ = std::move(hook); }
-  // Called by Resolve before it answers, as a disk that is slow.
-  void OnResolve(std::function<void()> hook) { on_resolve_ = std::move(hook); }
-
-  absl::StatusOr<data::Dataset> Import(const DatasetId&, data::ImportOptions) override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::StatusOr<data::Dataset> Validate(const DatasetId&, data::ImportOptions) const override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::StatusOr<data::Dataset> Get(const DatasetId& id) const override {
-    if (on_get_) on_get_();
-    absl::MutexLock lock(&mu_);
-    if (const auto it = datasets_.find(id); it != datasets_.end()) return it->second;
-    return WithReason(absl::NotFoundError("dataset " + id.value() + " does not exist"), "DATASET_NOT_FOUND");
-  }
-  std::vector<data::Dataset> List() const override { return {}; }
-  absl::Status Delete(const DatasetId&, const std::string&, const std::function<absl::Status()>&) override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::StatusOr<data::OpenedDataset> Open(const DatasetId& id) const override {
-    PF_ASSIGN_OR_RETURN(const data::Dataset dataset, Get(id));
-    PF_RETURN_IF_ERROR(open_error_);
-    if (dataset.summary && std::holds_alternative<data::GraphSummary>(*dataset.summary)) return graph_;
-    return graphs_;
-  }
-  absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const override {
-    if (on_resolve_) on_resolve_();
-    if (source.string().starts_with(root_)) return source;
-    return WithReason(absl::PermissionDeniedError(source.string() + " is outside"), "PATH_OUTSIDE_IMPORT_ROOTS");
-  }
-  // Resolve refuses what does not begin so.
-  void SetRoot(std::string root) { root_ = std::move(root); }
-  std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId&, ChangeHub::Listener) override { return nullptr; }
-  Usage usage() const override { return {}; }
-  void StopImports() override {}
-
-  const std::shared_ptr<const data::GraphSet>& graphs() const { return graphs_; }
-  const std::shared_ptr<const data::Graph>& graph() const { return graph_; }
-
- private:
-  absl::Status open_error_;
-  const std::shared_ptr<const data::GraphSet> graphs_ = std::make_shared<FakeGraphSet>();
-  const std::shared_ptr<const data::Graph> graph_ = std::make_shared<FakeGraph>();
-  mutable absl::Mutex mu_;
-  std::map<DatasetId, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
-  int put_ ABSL_GUARDED_BY(mu_) = 0;
-  std::function<void()> on_get_, on_resolve_;
-  std::string root_ = "/";
-};
 
 // Epochs of three steps of ten graphs each. Checkpoints at each epoch's end and at a stop, in a file that a later run
 // of the job resumes from. Its graph cache captures at the first step, hits at all others, and obeys commands.
@@ -155,6 +42,24 @@ class FakeRunner : public train::Runner {
   void Release() {
     absl::MutexLock lock(&mu_);
     permits_ = kFree;
+    released_ = true;
+  }
+  // From now on a run does nothing by itself: the test speaks for it to its context, until End or Release.
+  void Drive() {
+    script_ = [this](const train::RunRequest&, train::RunContext& context) { return Wait(context); };
+  }
+  // The context of the run that waits, once there is one.
+  train::RunContext& AwaitDriven() {
+    absl::MutexLock lock(&mu_);
+    const auto driven = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return driven_ != nullptr; };
+    mu_.Await(absl::Condition(&driven));
+    return *driven_;
+  }
+  // Ends the run that waits.
+  void End(absl::StatusOr<train::RunOutcome> outcome) {
+    absl::MutexLock lock(&mu_);
+    outcome_ = std::move(outcome);
+    driven_ = nullptr;
   }
   // While a plan is made.
   void SetOnPlan(std::function<void()> on_plan) { on_plan_ = std::move(on_plan); }
@@ -236,12 +141,14 @@ class FakeRunner : public train::Runner {
   }
   absl::StatusOr<graphcache::CachePlan> PlanCache(const train::PlanRequest& request,
                                                   const std::function<bool()>& keep_going) override {
-    if (on_plan_) on_plan_();
-    if (!keep_going()) return absl::CancelledError("stopped");
+    PF_RETURN_IF_ERROR(HoldPlan(request.options, keep_going));
     graphcache::CachePlan plan{.options = request.options.graph_cache};
-    if (request.measure) plan.costs = graphcache::StepCosts{.capture = 0.25};
+    if (plan_) plan = *plan_;
+    if (request.measure && !plan_) plan.costs = graphcache::StepCosts{.capture = 0.25};
     return plan;
   }
+  // Sets what EvaluateWeights answers; it reports half of its rows first.
+  void SetEvaluation(train::RowsEvaluation evaluation) { evaluation_ = std::move(evaluation); }
   void SetEvaluateError(absl::Status error) { evaluate_error_ = std::move(error); }
   // The last request of EvaluateWeights.
   train::EvaluateRequest evaluated() const {
@@ -257,14 +164,34 @@ class FakeRunner : public train::Runner {
     }
     if (on_plan_) on_plan_();
     PF_RETURN_IF_ERROR(evaluate_error_);
+    if (evaluation_) {
+      if (!on_progress(evaluation_->rows / 2, evaluation_->rows)) return absl::CancelledError("stopped");
+      return *evaluation_;
+    }
     if (!on_progress(10, 20)) return absl::CancelledError("stopped");
     return train::RowsEvaluation{.rows = 20, .loss = 0.5, .metrics = {0.25}, .predictions = "graph,prediction_0\n"};
   }
   absl::StatusOr<graphcache::Census> TakeCensus(const train::CensusRequest& request,
                                                 const std::function<bool()>& keep_going) override {
-    if (on_plan_) on_plan_();
-    if (!keep_going()) return absl::CancelledError("stopped");
-    return graphcache::Census{.release = request.release};
+    PF_RETURN_IF_ERROR(HoldPlan(request.options, keep_going));
+    graphcache::Census census = census_;
+    census.release = request.release;
+    return census;
+  }
+  void SetPlan(graphcache::CachePlan plan) { plan_ = std::move(plan); }
+  void SetCensus(graphcache::Census census) { census_ = std::move(census); }
+  // Every plan and census takes as long as it is wanted.
+  void HoldPlans(bool hold) { hold_plans_ = hold; }
+  // Until so many plans and censuses were begun.
+  void AwaitPlans(size_t count) {
+    absl::MutexLock lock(&mu_);
+    const auto enough = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return planned_.size() >= count; };
+    mu_.Await(absl::Condition(&enough));
+  }
+  // The options of each plan and census, in order.
+  std::vector<spec::TrainOptions> planned() const {
+    absl::MutexLock lock(&mu_);
+    return planned_;
   }
   // Does what Run does without a script.
   absl::StatusOr<train::RunOutcome> Train(const train::RunRequest& request, train::RunContext& context);
@@ -311,6 +238,25 @@ class FakeRunner : public train::Runner {
     return std::make_shared<const std::vector<graphcache::EntryInfo>>(1, info);
   }
 
+  absl::StatusOr<train::RunOutcome> Wait(train::RunContext& context) {
+    absl::MutexLock lock(&mu_);
+    driven_ = &context;
+    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return outcome_.has_value() || released_; };
+    mu_.Await(absl::Condition(&over));
+    driven_ = nullptr;
+    if (outcome_) return *std::exchange(outcome_, std::nullopt);
+    const bool cancel = context.stop_requested() == train::StopRequest::kCancel;
+    return train::RunOutcome{cancel ? train::RunEnd::kCancelled : train::RunEnd::kDrained, {}};
+  }
+  absl::Status HoldPlan(const spec::TrainOptions& options, const std::function<bool()>& keep_going) {
+    {
+      absl::MutexLock lock(&mu_);
+      planned_.push_back(options);
+    }
+    if (on_plan_) on_plan_();
+    while (hold_plans_ && keep_going()) absl::SleepFor(absl::Milliseconds(1));
+    return keep_going() ? absl::OkStatus() : absl::CancelledError("stopped");
+  }
   void TakePermit() {
     absl::MutexLock lock(&mu_);
     waiting_ = true;
@@ -326,6 +272,14 @@ class FakeRunner : public train::Runner {
   std::vector<std::string> applied_ ABSL_GUARDED_BY(mu_);
   int64_t permits_ ABSL_GUARDED_BY(mu_) = kFree;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
+  train::RunContext* driven_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::optional<absl::StatusOr<train::RunOutcome>> outcome_ ABSL_GUARDED_BY(mu_);
+  bool released_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<spec::TrainOptions> planned_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> hold_plans_ = false;
+  std::optional<graphcache::CachePlan> plan_;
+  graphcache::Census census_;
+  std::optional<train::RowsEvaluation> evaluation_;
   Script script_;
   std::function<void()> on_plan_, on_initial_weights_;
   mutable std::atomic<bool> weights_of_other_dataset_{false};

@@ -276,7 +276,7 @@ TEST_F(JobManagerTest, WhatIsNewOfAJobIsGivenAlone) {
   server_.runner().AwaitHeld();
   const auto epochs_since = [&](int64_t epoch) {
     std::vector<int64_t> numbers;
-    const auto job = server_->GetSince(JobId("job-a"), epoch);
+    const auto job = server_->Get(JobId("job-a"), epoch);
     EXPECT_TRUE(job.ok()) << job.status();
     if (!job.ok()) return numbers;
     for (const train::EpochMetrics& metrics : job->epochs) numbers.push_back(metrics.epoch);

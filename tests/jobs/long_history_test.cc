@@ -69,13 +69,13 @@ TEST_F(LongHistoryOfJobTest, AStoreGivesAPieceUnlessAskedForAll) {
 
 TEST_F(LongHistoryOfJobTest, AJobIsTheSameBeforeItsEndAndAfter) {
   Server server(state_);
-  EXPECT_TRUE(AreFrom(server->GetSince(id_, 0)->epochs, 1, 1000)) << "of those in memory";
-  EXPECT_TRUE(AreFrom(server->GetSince(id_, 2000)->epochs, 2001, 500));
+  EXPECT_TRUE(AreFrom(server->Get(id_, 0)->epochs, 1, 1000)) << "of those in memory";
+  EXPECT_TRUE(AreFrom(server->Get(id_, 2000)->epochs, 2001, 500));
   EXPECT_TRUE(AreFrom(server.Get("job-a").epochs, 1, kEpochs));
   const auto cancelled = server->Cancel(id_);
   ASSERT_TRUE(cancelled.ok()) << cancelled.status();
   EXPECT_TRUE(AreFrom(cancelled->epochs, 1, kEpochs));
-  EXPECT_TRUE(AreFrom(server->GetSince(id_, 0)->epochs, 1, 1000)) << "of those on record";
+  EXPECT_TRUE(AreFrom(server->Get(id_, 0)->epochs, 1, 1000)) << "of those on record";
   EXPECT_TRUE(AreFrom(server.Get("job-a").epochs, 1, kEpochs));
   const auto retried = server->Retry(id_);
   ASSERT_TRUE(retried.ok()) << retried.status();

@@ -6,17 +6,22 @@
 #include <prometheus/registry.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 #include "jobs/fakes.h"
 #include "jobs/job_manager.h"
+#include "jobs/job_store.h"
 #include "jobs/run_counters.h"
 #include "metric_values.h"
 #include "telemetry/graph_cache_metrics.h"
@@ -62,6 +67,7 @@ class Server {
   }
 
   JobManager* operator->() { return manager_.get(); }
+  JobManager& manager() { return *manager_; }
   FakeCatalog& catalog() { return catalog_; }
   FakeRunner& runner() { return runner_; }
   std::filesystem::path JobDirectory(const std::string& id) const { return state_dir_ / "jobs" / id; }
@@ -90,6 +96,40 @@ class Server {
     auto job = manager_->Create(Request(id, epochs, priority));
     EXPECT_TRUE(job.ok()) << job.status();
     return job.ok() ? *job : Job();
+  }
+  // A job at its first step, for which the test speaks from then on (FakeRunner::Drive).
+  train::RunContext& Run(const std::string& id) { return Run(Request(id)); }
+  train::RunContext& Run(const CreateRequest& request) {
+    runner_.Drive();
+    manager_->Start();
+    auto job = manager_->Create(request);
+    EXPECT_TRUE(job.ok()) << job.status();
+    train::RunContext& run = runner_.AwaitDriven();
+    run.OnProgress({.step = 1});
+    AwaitState(request.id.value(), JobState::kRunning);
+    return run;
+  }
+  // Ends the run that the test speaks for.
+  void Succeed() { runner_.End(train::RunOutcome{train::RunEnd::kSucceeded, train::RunResult()}); }
+  // Puts a job that has ended on record, as a process before this one left it.
+  void Record(Job job) {
+    auto store = JobStore::Open(state_dir_ / "permafrost.db");
+    EXPECT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*store)->Insert(job), absl::OkStatus());
+    EXPECT_EQ((*store)->PutEpochs(job.id, {job.epochs.begin(), job.epochs.end()}), absl::OkStatus());
+  }
+  // Writes a file of a job.
+  void WriteFile(const std::string& id, const std::string& name, const std::string& content) const {
+    const std::filesystem::path path = JobDirectory(id) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << content;
+  }
+  // True once so many subscriptions of changes and logs are alive.
+  bool AwaitWatchers(size_t count) const {
+    for (const Stopwatch waited; waited.Elapsed() < absl::Seconds(60); absl::SleepFor(absl::Milliseconds(1))) {
+      if (manager_->watchers() == count) return true;
+    }
+    return false;
   }
   Job Get(const std::string& id) {
     auto job = manager_->Get(JobId(id));
@@ -140,6 +180,30 @@ class Server {
   FakeCatalog catalog_;
   FakeRunner runner_;
   std::unique_ptr<JobManager> manager_;
+};
+
+// Counts the notices about a job.
+// Threads: all methods are safe anywhere.
+class Notices {
+ public:
+  Notices(Server& server, const std::string& id)
+      : subscription_(server->Subscribe(JobId(id), [this] {
+          absl::MutexLock lock(&mu_);
+          ++count_;
+        })) {}
+  // Until one more has come than were waited for before.
+  bool AwaitOneMore() {
+    absl::MutexLock lock(&mu_);
+    const auto more = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return count_ > seen_; };
+    if (!mu_.AwaitWithTimeout(absl::Condition(&more), absl::Seconds(60))) return false;
+    seen_ = count_;
+    return true;
+  }
+
+ private:
+  absl::Mutex mu_;
+  int count_ ABSL_GUARDED_BY(mu_) = 0, seen_ ABSL_GUARDED_BY(mu_) = 0;
+  const std::unique_ptr<ChangeHub::Subscription> subscription_;  // last: it ends first
 };
 
 // Returns where the directory `name` of state_dir/jobs was moved to.

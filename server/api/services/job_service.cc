@@ -146,7 +146,7 @@ absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& re
       return absl::OkStatus();
     }
     // A job that is there keeps the dataset it had, though that may be deleted by now, or replaced by another one.
-    if (earlier) level_of = LevelsOf(jobs_, earlier->job);
+    if (earlier) level_of = LevelsOf(std::move(level_of), earlier->job);
   }
   PF_ASSIGN_OR_RETURN(jobs::CreateRequest create, CreateRequestFromWire(request, default_graph_cache_, level_of));
   create.asked = std::move(asked);

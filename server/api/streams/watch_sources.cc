@@ -7,11 +7,11 @@
 namespace permafrost::api {
 
 absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
-  PF_ASSIGN_OR_RETURN(jobs::Job job, jobs_.GetSince(id_, sent_epoch_));
+  PF_ASSIGN_OR_RETURN(jobs::Job job, jobs_.Get(id_, sent_epoch_));
   // A response has a piece of a long history. Clients stop at the terminal state, with which all the rest comes.
   if (jobs::IsTerminal(job.state) && job.epochs.size() == jobs::kMostEpochs) {
     PF_ASSIGN_OR_RETURN(
-        job, jobs::GetInPieces(sent_epoch_, [this](int64_t after_epoch) { return jobs_.GetSince(id_, after_epoch); }));
+        job, jobs::GetInPieces(sent_epoch_, [this](int64_t after_epoch) { return jobs_.Get(id_, after_epoch); }));
   }
   response = JobToWire(job);
   google::protobuf::RepeatedPtrField<v1::EpochMetrics> epochs;
@@ -36,7 +36,7 @@ std::unique_ptr<ChangeHub::Subscription> JobWatch::Subscribe(ChangeHub::Listener
 
 absl::StatusOr<Pull> GraphCacheWatch::Next(v1::GraphCache& response) {
   // The job before its cache: where it has ended, the cache that is read after it is the last one.
-  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.GetSince(id_, jobs::kNoEpochs));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Get(id_, jobs::kNoEpochs));
   PF_ASSIGN_OR_RETURN(const graphcache::Snapshot snapshot, jobs_.GetGraphCache(id_));
   const bool ended = jobs::IsTerminal(job.state);
   response = GraphCacheToWire(id_, snapshot);

@@ -31,16 +31,16 @@ inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
   return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
 }
 
-// The same for a job that exists: its dataset is told as the job knew it. If the dataset is gone or replaced, the
-// options of the job decide.
-inline LevelOf LevelsOf(const jobs::JobManager& jobs, const jobs::Job& of) {
+// The same for a job that exists: its dataset is told as the job knew it. If the dataset is gone or replaced, which
+// `now` tells, the options of the job decide.
+inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
   const spec::TrainOptions& train = of.spec.train;
   const bool bare =
       train.model.level == spec::ModelLevel::kGraph && train.model.node_inputs == spec::NodeInputs::kDegree;
-  return [&jobs, dataset = train.dataset, uid = of.dataset_uid, made = of.create_time,
+  return [now_of = std::move(now_of), dataset = train.dataset, uid = of.dataset_uid, made = of.create_time,
           told = jobs::DatasetTraits{.level = train.model.level, .gives_links = train.links.given, .bare_nodes = bare}](
              const DatasetId& id) {
-    std::optional<jobs::DatasetTraits> now = jobs.TraitsOf(id);
+    std::optional<jobs::DatasetTraits> now = now_of(id);
     if (id != dataset) return now;
     const bool is_the_same = now && (uid.empty() ? now->create_time <= made : now->uid == uid);
     if (!is_the_same) return std::optional(told);
