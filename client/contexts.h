@@ -14,7 +14,7 @@ namespace permafrost::client {
 struct Contexts {
   std::map<std::string, std::string> servers;  // HOST:PORT by name
   std::string current;                         // empty: none
-  // By name, of those that name any file. Paths only: a token itself stands in no context.
+  // Credential files of the contexts that name any, by context. Only paths are kept: no context holds a token itself.
   std::map<std::string, CredentialFiles> credentials;
 };
 
@@ -33,11 +33,11 @@ struct ServerWish {
   std::string server, context, environment;
 };
 
-// The first that is given of --server, --context, PERMAFROST_SERVER and the current context; else `otherwise`. Errors:
-// InvalidArgument for a context that there is not.
+// Returns the first that is given of --server, --context, PERMAFROST_SERVER and the current context; else `otherwise`.
+// Errors: InvalidArgument for an unknown context.
 absl::StatusOr<std::string> ResolveServer(const ServerWish& wish, const Contexts& contexts,
                                           const std::string& otherwise);
-// The files of the context that ResolveServer takes; none where it takes none.
+// Returns the files of the context that ResolveServer takes; none if it takes none.
 CredentialFiles ResolveCredentials(const ServerWish& wish, const Contexts& contexts);
 
 }  // namespace permafrost::client

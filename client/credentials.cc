@@ -47,7 +47,7 @@ absl::StatusOr<std::string> ContentOf(const NamedFile& file) {
 
 absl::StatusOr<std::string> TokenOf(const std::string& text, const std::string& from) {
   std::string token(absl::StripAsciiWhitespace(text));
-  // Nothing of it is repeated.
+  // The error repeats no part of the token.
   if (token.empty() || !std::ranges::all_of(token, [](unsigned char c) { return absl::ascii_isgraph(c); })) {
     return absl::InvalidArgumentError(absl::StrCat(from, ": holds no token: accepted: one line, as pft_..."));
   }

@@ -15,7 +15,7 @@ namespace permafrost::client {
 // Paths; empty: not given.
 struct CredentialFiles {
   std::string token_file;
-  // PEM: of whoever signed the server's certificate, and the client's own.
+  // PEM files: the certificate of whoever signed the server's, and the client's own certificate and key.
   std::string ca_cert, client_cert, client_key;
   // TLS with the authorities that gRPC knows; the files above imply TLS.
   bool tls = false;

@@ -9,7 +9,7 @@
 
 namespace permafrost::client {
 
-// "757 nodes, 1,630 edges, 33 graphs"; of one large graph "33 seeds".
+// "757 nodes, 1,630 edges, 33 graphs"; on one large graph it says "33 seeds".
 std::string ShapeText(const v1::BatchShape& shape, bool of_seeds);
 // "4 steps, all equal".
 Cell AuditsCell(const v1::GraphCache& cache);

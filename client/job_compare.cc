@@ -148,7 +148,7 @@ std::vector<ComparedNumber> NumbersOf(const std::vector<v1::Job>& jobs) {
   return numbers;
 }
 
-// One table: a column a job, rows of its state, of what differs, and of the numbers.
+// Makes one table with a column for each job. Its rows are states, differences, and numbers.
 std::string RenderComparison(const std::vector<v1::Job>& jobs, const RenderStyle& style) {
   std::vector<Column> columns{{"JOB"}};
   std::vector<Cell> states{"state"};

@@ -20,7 +20,7 @@
 namespace permafrost::client {
 namespace {
 
-// The flags of `job update` that bound how long a job may take, of which "none" takes a limit away.
+// The flags of `job update` that bound how long a job may take. "none" takes a limit away.
 struct LimitFlags {
   std::optional<std::string> max_runtime, deadline;
 };
@@ -55,7 +55,7 @@ void AddLimitFlags(CLI::App& command, LimitFlags& flags) {
            "When the job is to have ended, as 2026-01-31T13:00:00Z, or as 12h from now; none: never", "TIME");
 }
 
-// With the fields in the mask.
+// Sets the limits in the request, and their fields in its mask.
 void ApplyLimits(const LimitFlags& flags, v1::UpdateJobRequest& request) {
   ApplyLimit(v1::JobSpec::kMaxRuntimeFieldNumber, flags.max_runtime, request);
   ApplyLimit(v1::JobSpec::kDeadlineFieldNumber, flags.deadline, request);
@@ -78,7 +78,7 @@ bool GoesOn(const v1::Job& job) {
   }
 }
 
-// As it is before a verb is called; empty where that cannot be learned, of which the verb then tells.
+// Returns the job before a verb is called; empty if that cannot be learned, which the verb's own call will then report.
 v1::Job JobBefore(Session& session, v1::JobService::Stub& stub, const std::string& name) {
   v1::GetJobRequest request;
   request.set_name(name);
@@ -161,7 +161,7 @@ ExitCode UpdateJob(Session& session, const JobUpdateFlags& flags) {
   if (const absl::Status read = ReadLabels(flags.labels, *job.mutable_labels()); !read.ok()) {
     return session.Fail(UsageFailure(std::string(read.message())));
   }
-  // Each by itself: others may change other labels meanwhile.
+  // Each label has a path of its own, since others may change other labels meanwhile.
   for (const auto& label : job.labels()) request.mutable_update_mask()->add_paths(absl::StrCat("labels.", label.first));
   for (const std::string& key : flags.remove_labels) {
     if (job.labels().contains(key)) {

@@ -218,7 +218,7 @@ std::string MetricName(const v1::Job& job) {
   return std::string(spec::TraitsOf(loss.metric).title);
 }
 
-// The daemon says how a node-level job samples, and of no other.
+// The daemon describes sampling for node-level jobs only.
 bool IsNodeLevel(const v1::Job& job) { return job.spec().has_neighbor_sampling(); }
 
 EpochTable EpochTableOf(const v1::Job& job) {

@@ -19,7 +19,7 @@
 namespace permafrost::client {
 namespace {
 
-// Keeps what has come over the stream so far. Each epoch comes once, and all of them again after a reconnection.
+// Keeps what the stream has sent so far. Each epoch comes once; after a reconnection all come again.
 class JobWatch {
  public:
   explicit JobWatch(Session& session) : session_(session) {}
@@ -131,7 +131,7 @@ namespace {
 
 struct WaitFlags {
   std::vector<std::string> ids;
-  // Not set: forever.
+  // If it is not set, waits for ever.
   std::optional<double> seconds;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kChartWidth = 640, kChartHeight = 270, kPlotLeft = 64, kPlotRight = 16, kPlotTop = 48,
                  kPlotBottom = 40;
-// With more of them the dots run together.
+// With more dots than this they run together.
 constexpr size_t kMaxDots = 60;
 
 using Points = std::vector<std::pair<double, double>>;
@@ -33,7 +33,7 @@ struct Range {
     low -= by;
     high += by;
   }
-  // So that lines keep off the frame.
+  // Keeps lines off the frame.
   void Pad(bool below) {
     const double by = (high - low) * 0.05;
     if (below) low -= by;
@@ -168,7 +168,7 @@ std::vector<double> TicksOf(double low, double high, int wanted) {
   }
   std::vector<double> ticks;
   const double first = std::ceil(low / apart - 1e-9);
-  // By counting: sums of what is no binary fraction would drift.
+  // Counts the ticks, since sums of a number that is no binary fraction would drift.
   for (double n = first; n * apart <= high + apart * 1e-9 && ticks.size() < 100; ++n) ticks.push_back(n * apart);
   return ticks;
 }

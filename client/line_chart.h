@@ -28,7 +28,7 @@ struct Chart {
 // Round numbers that lie within [low, high], about `wanted` of them. Both finite, low < high.
 std::vector<double> TicksOf(double low, double high, int wanted);
 
-// At most this many points a series are drawn; of more, the smallest and the largest of each stretch.
+// At most this many points of a series are drawn. If there are more, the smallest and the largest of each stretch are.
 inline constexpr size_t kMaxDrawnPoints = 800;
 
 // Its lines have the classes s0, s1, ...; empty where no series has a point.

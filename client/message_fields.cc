@@ -15,7 +15,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// `message`: a Duration or a Timestamp. As flags and files take it.
+// Writes a Duration or a Timestamp as flags and files take it.
 std::string TimeFieldText(const Message& message) {
   if (message.GetDescriptor() == google::protobuf::Duration::descriptor()) {
     google::protobuf::Duration duration;

@@ -19,7 +19,7 @@ std::string CachePolicyText(const v1::GraphCachePolicy& policy, v1::GraphCachePo
 std::string CacheShapesText(const v1::GraphCachePolicy& policy, v1::GraphCachePolicy::Shapes shapes,
                             int64_t executables);
 
-// The same of a plan's row.
+// The same for a row of a plan.
 std::string PlanPolicyText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 std::string PlanShapesText(const v1::GraphCachePlanRow& row);
 

@@ -66,7 +66,7 @@ class ReceivedFile {
 
  private:
   ReceivedFile(OutputTarget target, std::string temporary, Descriptor file);
-  // From the temporary file into the stream.
+  // Copies the temporary file into the stream.
   absl::Status Copy() const;
 
   OutputTarget target_;

@@ -19,7 +19,7 @@
 namespace permafrost::client {
 namespace {
 
-// Epochs that the table shows; of more, the last ones.
+// The table shows at most this many epochs, the last ones.
 constexpr int kMaxEpochRows = 1000;
 
 constexpr char kStyle[] = R"css(

@@ -10,7 +10,7 @@
 
 namespace permafrost::client {
 
-// A row for each thing it tells; of its device what the device tells.
+// Makes a row for each thing that the server tells. About its device it shows what the device tells.
 std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const RenderStyle& style);
 // One line: its work and its device's memory.
 std::string RenderServerLine(const v1::ServerInfo& info, const RenderStyle& style);

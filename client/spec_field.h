@@ -25,7 +25,7 @@ bool SetScalar(const google::protobuf::FieldDescriptor& field, const std::string
 bool AddScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
                google::protobuf::Message& message);
 
-// From a message down to a field.
+// Leads from a message down to a field.
 using SpecPath = std::vector<const google::protobuf::FieldDescriptor*>;
 
 // "model.hidden_channels".

@@ -18,7 +18,7 @@ std::string LossText(const v1::JobSpec& spec);
 std::string ModelText(const v1::Job& job);
 std::string OptimizerText(const v1::OptimizerSpec& optimizer);
 std::string InitText(const v1::InitFrom& from);
-// With the newest one on disk.
+// Describes the job's checkpoints, with the newest one on disk.
 std::string CheckpointText(const v1::Job& job);
 
 }  // namespace permafrost::client

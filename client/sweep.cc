@@ -133,7 +133,7 @@ absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const s
                                                      " values and ", axis.name, " has ", axis.values.size(),
                                                      "; equally many are accepted"));
     }
-    // So that no product wraps.
+    // The bound keeps the product from wrapping.
     if (!side_by_side) count = std::min<uint64_t>(count * axis.values.size(), kMostValues * kMostValues);
   }
   if (count > static_cast<uint64_t>(most)) {

@@ -49,7 +49,7 @@ Spread SpreadOf(const std::vector<double>& values);
 struct SweepGroup {
   std::vector<std::string> values;  // of the other axes
   int64_t jobs = 0;                 // of it; those that succeeded are in the spreads
-  // By the place of the metric in the job: of the best epoch, of the validation and of the test split.
+  // Spreads of each metric, in the job's order, in the best epoch: on the validation and on the test split.
   std::vector<Spread> valid, test;
 };
 

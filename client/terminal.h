@@ -21,7 +21,7 @@ class Terminal {
 
   // Returns whether a live line can be drawn.
   bool live() const { return live_; }
-  // With the width as it is now.
+  // Returns the style with the terminal's present width.
   RenderStyle style() const;
 
   // Bytes as they are.

@@ -15,7 +15,7 @@ std::optional<absl::Duration> ParseDurationText(const std::string& text) {
   } else if (!absl::ParseDuration(text, &duration)) {
     return std::nullopt;
   }
-  // As much as protobuf's durations hold.
+  // Protobuf's durations hold no more.
   const absl::Duration most = absl::Hours(24 * 365 * 10'000);
   if (duration > most || duration < -most) return std::nullopt;
   return duration;

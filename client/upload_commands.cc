@@ -39,10 +39,10 @@ class UploadFiles {
   // without files; those of reading.
   static absl::StatusOr<UploadFiles> Find(const std::filesystem::path& source, const std::string& id);
 
-  // With a request_id.
+  // The start message, which has a request_id.
   const v1::UploadStart& start() const { return start_; }
   int64_t bytes() const { return bytes_; }
-  // Hands all that `received` does not have to `send`, in order, until that returns false. Errors: of reading.
+  // Hands `send` everything that `received` lacks, in order, until `send` returns false. Errors: those of reading.
   absl::Status ReadRest(const v1::Upload& received, const std::function<bool(const v1::UploadChunk&)>& send) const;
 
  private:

@@ -25,8 +25,8 @@ struct AuditOptions {
   uint64_t max_bytes = uint64_t{16} << 20;
   // Files that are kept beside the one that is written; older ones are removed.
   int kept = 4;
-  // Lines of callers that are not known, in a row and then a second: of more, whose flood would wash out the others,
-  // the number alone is kept, as `dropped` of the next line.
+  // Limits on lines of unknown callers: a burst, then so many a second. Beyond them only the number is kept, as
+  // `dropped` in the next line, so that a flood does not wash out other lines.
   double unknown_burst = 100, unknown_per_second = 1;
 };
 

@@ -25,7 +25,7 @@ struct HttpsOptions {
   CertificateFiles* certificates = nullptr;
   // Borrowed. A viewer may read, by `Authorization: Bearer TOKEN` or by the token as the password of `Basic`.
   const Gate* gate = nullptr;
-  // Connections at once; what comes beyond them is closed.
+  // The most connections at once; more are closed.
   int connections = 64;
   // The time of a whole connection: handshake, request and answer.
   absl::Duration limit = absl::Seconds(10);

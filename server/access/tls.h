@@ -73,7 +73,7 @@ class CertificateFiles {
 // files have changed.
 class TlsContexts {
  public:
-  // Null: OpenSSL takes none of what the files hold; what it took last is used while there is one.
+  // Null if OpenSSL refuses what the files hold. If it took earlier files, those are still used.
   std::shared_ptr<SSL_CTX> For(CertificateFiles& files);
 
  private:

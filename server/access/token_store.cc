@@ -226,7 +226,7 @@ std::optional<Token> TokenStore::Find(std::string_view secret) const {
   const absl::Time now = now_();
   std::optional<Token> found;
   const absl::ReaderMutexLock lock(&mu_);
-  // All rows, whichever it is.
+  // Compares every row, even after a match, so that the time tells nothing.
   for (const Row& row : rows_) {
     if (CRYPTO_memcmp(row.hash.data(), hash.data(), hash.size()) == 0 && now < row.token.expire_time) found = row.token;
   }

@@ -193,7 +193,7 @@ class GrpcServer final : public Server {
     SetNotServing();
     streams_.StopAll();
     calls_->AwaitNone(grace);
-    // As a span of time, not a time of the wall clock.
+    // The deadline is a span of time, not a time of the wall clock.
     const absl::Duration flush = std::min(grace, kFlushTime);
     server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(flush), GPR_TIMESPAN));
     server_->Wait();
@@ -201,7 +201,7 @@ class GrpcServer final : public Server {
   }
 
  private:
-  // Without one of the options' every caller is an admin.
+  // If the options give no gate, every caller is an admin.
   const access::Gate& gate() const { return access_.gate == nullptr ? open_gate_ : *access_.gate; }
 
   std::shared_ptr<grpc::ServerCredentials> Credentials() {

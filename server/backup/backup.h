@@ -66,10 +66,10 @@ absl::StatusOr<Summary> Make(const Request& request, const OnProgress& on_progre
 inline constexpr char kRestoringFile[] = "restoring.json";
 inline constexpr char kRestoredFile[] = "restored.json";
 
-// True: `state_dir` is a copy of a backup, and EndRestore is to be called once the daemon has done what is its to do.
-// Every file of it has been checked then, once: what the daemon does next changes some, and after its death in the
-// midst of that the next start is told true again, without a check. Errors: DataLoss, naming the file, where the copy
-// is not what the backup was; those of Rename.
+// Returns true if `state_dir` is a copy of a backup; EndRestore must then be called once the daemon has done its part.
+// Every file has been checked by then, once. If the daemon dies in between, the next start gets true again, without a
+// check, because the daemon has changed some files. Errors: DataLoss, naming the file, if the copy is not what the
+// backup was; those of Rename.
 absl::StatusOr<bool> BeginRestore(const std::filesystem::path& state_dir);
 absl::Status EndRestore(const std::filesystem::path& state_dir);
 

@@ -121,7 +121,7 @@ absl::Status RemoveMaking(const fs::path& making) {
 }
 
 absl::Status PublishMaking(const fs::path& making, const fs::path& target) {
-  // Fails where it is anything but an empty directory, and that is then in the way.
+  // This fails if it is anything but an empty directory, which is then in the way.
   rmdir(target.c_str());
   return PublishDirectory(making, target);
 }

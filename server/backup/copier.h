@@ -17,7 +17,7 @@ struct CopiedFile {
   uint64_t bytes = 0;
   std::string xxh3;
 };
-// By path below the backup, with '/'.
+// Keyed by path below the backup, with '/'.
 using CopiedFiles = std::map<std::string, CopiedFile>;
 
 // Hears of bytes done and in all; false ends the backup.
@@ -36,7 +36,7 @@ class Copier {
   // Every regular file of a folder and of those in it, names that begin with '.' apart. NotFound where a file or the
   // folder has gone meanwhile.
   absl::Status CopyFolder(const std::string& path) { return CopyFolder(path, path); }
-  // As CopyFolder, under another path in the backup.
+  // Does the same under another path in the backup.
   absl::Status CopyFolder(const std::string& from, const std::string& to);
   // A file that lies in the backup already: hashes and syncs it.
   absl::Status Take(const std::string& path);

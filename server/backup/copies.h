@@ -42,7 +42,7 @@ struct JobRow {
   bool had_checkpoint = false;
 };
 
-// All of them. Errors: as of SQLite (jobs::ToStatus), here and below.
+// Returns all jobs' rows. Errors: as of SQLite (jobs::ToStatus), here and below.
 absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& database);
 // `to` becomes the database as it was at one moment of the call; it must not be there. Checked when Ok, not synced.
 absl::Status CopyDatabase(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -35,8 +35,8 @@ absl::Status MarkInTheMaking(const std::filesystem::path& directory);
 bool IsInTheMaking(const std::filesystem::path& directory);
 // In place of that mark, whole or not at all; on disk when Ok.
 absl::Status WriteManifest(const std::filesystem::path& directory, const Manifest& manifest);
-// nullopt: there is none. DataLoss: it is damaged; FailedPrecondition: of a format that is not known. `file`: what it
-// is called there.
+// Returns nullopt if there is none. Errors: DataLoss if it is damaged; FailedPrecondition if its format is not known.
+// `file`: its name there.
 absl::StatusOr<std::optional<Manifest>> ReadManifest(const std::filesystem::path& directory,
                                                      const std::string& file = kManifestFile);
 // DataLoss, naming the first file that is missing or not as the manifest says; those of reading.

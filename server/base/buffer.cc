@@ -5,7 +5,7 @@
 namespace permafrost {
 namespace {
 
-// From here on a buffer is a mapping.
+// A buffer of this size or more is a mapping.
 constexpr std::size_t kMappedBytes = std::size_t{4} << 20;
 
 }  // namespace

@@ -91,7 +91,7 @@ absl::Status WriteAndSync(Descriptor& file, const fs::path& path, std::string_vi
   return absl::OkStatus();
 }
 
-// As the system follows at most.
+// The system follows no more links than this.
 constexpr int kMostLinks = 40;
 
 const char* KindOf(fs::file_type type) {
@@ -120,10 +120,10 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid()) return SystemError(errno, path, "open");
   std::string data;
-  // Room for all of it at once: a string that grows to it holds it twice while it moves, and ends with up to as much to
-  // spare. Only the reading tells where the file ends: it may change meanwhile, and files of the kernel's have no size,
-  // or that of a page. A size is believed up to this, so that one that lies does not end the process for want of
-  // memory.
+  // Memory for the whole file is reserved at once: a growing string holds everything twice while it moves, and may end
+  // with as much to spare. Only reading tells where the file ends: it may change meanwhile, and the kernel's own files
+  // have no size, or a page's. A size is believed only up to this, so that a wrong one does not end the process for
+  // want of memory.
   constexpr off_t kMostReserved = off_t{1} << 28;
   struct stat status;
   if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) {
@@ -269,7 +269,7 @@ FileWriter::~FileWriter() {
 
 absl::Status FileWriter::Append(const void* data, std::size_t bytes) {
   // Written to the kernel as whole huge pages: a file system that keeps what is written at once in one page of its
-  // cache maps the file by such pages too, which random reads gain by (bench/README.md).
+  // cache maps the file by such pages too, which random reads gain by (bench/MEASUREMENTS.md).
   constexpr std::size_t kPieceBytes = 1 << 21;
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
@@ -295,7 +295,7 @@ absl::Status FileWriter::Append(const void* data, std::size_t bytes) {
 absl::Status FileWriter::Skip(std::uint64_t bytes) {
   PF_RETURN_IF_ERROR(Flush());
   size_ += bytes;
-  // Both: the bytes are there even if nothing follows.
+  // Both calls are needed, so that the bytes are there even if nothing follows.
   if (ftruncate(fd_, static_cast<off_t>(size_)) != 0) return SystemError(errno, path_, "truncate");
   return lseek(fd_, static_cast<off_t>(size_), SEEK_SET) < 0 ? SystemError(errno, path_, "seek") : absl::OkStatus();
 }

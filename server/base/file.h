@@ -1,4 +1,4 @@
-// Opens, reads and writes files: a file is never half-written, and an error of the system names its path.
+// Opens, reads and writes files. A file is never half-written, and an error of the system names its path.
 // Threads: safe anywhere, unless a class says otherwise.
 #pragma once
 
@@ -36,12 +36,12 @@ class Descriptor {
   int fd_;
 };
 
-// open(2) with O_CLOEXEC, again where a signal interrupted it.
+// Calls open(2) with O_CLOEXEC, and again if a signal interrupted it.
 Descriptor OpenRetrying(const std::filesystem::path& path, int flags, mode_t mode = 0);
 
-// "PATH: cannot ACTION: reason" of an errno: NotFound, PermissionDenied, ResourceExhausted (no space, quota,
-// descriptors or memory left) or Internal. All but NotFound are transient (status.h): a file that is not there is a
-// fact, any other errno is of the machine as it is just now.
+// Makes "PATH: cannot ACTION: reason" from an errno: NotFound, PermissionDenied, ResourceExhausted (no space, quota,
+// descriptors or memory left) or Internal. All but NotFound are transient (status.h): that a file is absent is a fact,
+// while any other errno comes from the present state of the machine.
 absl::Status SystemError(int error, const std::filesystem::path& path, std::string_view action);
 
 // Returns when a file was last written to, as fstat tells it. Threads: a pure function.
@@ -60,23 +60,24 @@ inline std::int64_t ModifiedNanoseconds(const struct stat& info) {
 // Threads: every function is safe anywhere; callers keep two writers from one path.
 // Errors: those of SystemError, always naming the path and the system's reason.
 
-// All of it, whatever size it is said to have.
+// Reads the whole file, even if the system reports another size.
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
-// All of `data` into an open file, pipe or device. `path`: named in an error.
+// Writes all of `data` to an open file, pipe or device. `path`: named in an error.
 absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);
-// Returns where the symbolic links of `path` lead, or `path`, be there a file or not: what a user who keeps a link
-// there wants WriteFileAtomic to replace. Errors: FailedPrecondition where that is neither a file nor free.
+// Returns the file that WriteFileAtomic should replace: `path`, or the end of its symbolic links, for a user who keeps
+// a link there. The file need not exist. Errors: FailedPrecondition if something else than a file is there.
 absl::StatusOr<std::filesystem::path> FileToReplace(const std::filesystem::path& path);
-// Replaces what has this name, whole or not at all; durable when Ok. A symbolic link is replaced itself, and what it
-// leads to stays as it is: nobody who may put a link into a folder chooses by it what else is written. Errors:
-// FailedPrecondition for a pipe, a socket, a device or a directory, which a renamed file would destroy.
+// Replaces the file of this name, whole or not at all; durable when Ok. A symbolic link is replaced itself, and its
+// target stays as it is. So whoever may put a link into a folder cannot choose by it which other file is written.
+// Errors: FailedPrecondition for a pipe, a socket, a device or a directory, which a renamed file would destroy.
 absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view data);
-// A file inside a directory that is renamed later: written and fsynced, not renamed.
+// Writes and fsyncs a file inside a directory that is renamed later. The file itself is not renamed.
 absl::Status WriteFileSynced(const std::filesystem::path& path, std::string_view data);
 absl::Status SyncDirectory(const std::filesystem::path& path);
-// With all that are missing above it; durable when Ok.
+// Makes the directory and all that are missing above it; durable when Ok.
 absl::Status CreateDirectories(const std::filesystem::path& path);
-// The names in a directory, in no order; nullopt where there is no directory. An error is never an empty directory.
+// Returns the names in a directory, in no order; nullopt if there is no directory. An error never looks like an empty
+// directory.
 absl::StatusOr<std::optional<std::vector<std::string>>> ListDirectory(const std::filesystem::path& path);
 // Renames within a file system and fsyncs both parents. Replaces a file, never a directory that holds something.
 absl::Status Rename(const std::filesystem::path& from, const std::filesystem::path& to);
@@ -94,7 +95,7 @@ class FileWriter {
   FileWriter& operator=(FileWriter&&) = delete;
   ~FileWriter();
   absl::Status Append(const void* data, std::size_t bytes);
-  // Leaves so many bytes out: they are zero until PutAt.
+  // Skips this many bytes: they are zero until PutAt.
   absl::Status Skip(std::uint64_t bytes);
   // Writes over bytes that were appended or skipped.
   absl::Status PutAt(std::uint64_t offset, const void* data, std::size_t bytes);

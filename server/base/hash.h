@@ -28,7 +28,7 @@ class StreamHash {
   StreamHash& operator=(StreamHash&&) noexcept;
   void Update(const void* data, std::size_t bytes);
   std::uint64_t Digest() const;
-  // As new.
+  // Makes it as new.
   void Reset();
 
  private:

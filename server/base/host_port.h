@@ -15,7 +15,7 @@ struct HostPort {
 
 // Errors: InvalidArgument with the value and what would be accepted.
 absl::StatusOr<HostPort> ParseHostPort(const std::string& text);
-// With brackets around an IPv6 address.
+// Writes the address, with brackets around an IPv6 address.
 std::string FormatHostPort(const HostPort& address);
 // Returns whether only this machine can reach it. A host name other than `localhost` may mean anything.
 bool IsLoopback(const HostPort& address);

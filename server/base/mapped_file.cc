@@ -39,7 +39,7 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
   for (MappedWatch& watch : watches) {
     const std::uintptr_t end = watch.end.load(std::memory_order_acquire);
     if (address < watch.begin.load(std::memory_order_acquire) || address >= end) continue;
-    // Another mapping's by now: both must be of one.
+    // The slot may belong to another mapping by now: begin and end must come from one.
     if (watch.end.load(std::memory_order_acquire) != end) continue;
     const int error = errno;
     const std::uintptr_t into_page = address % page_size;
@@ -51,7 +51,7 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
     watch.zeroed.store(true, std::memory_order_release);
     return;
   }
-  // None of ours: as if this handler were not there.
+  // The fault is in no mapping of ours: act as if this handler were not there.
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);
   } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {

@@ -1,6 +1,6 @@
-// Time that passes whatever the wall clock is set to.
-// Abseil's timed waits (AwaitWithTimeout, WaitForNotificationWithTimeout) end at a time of the wall clock: where it is
-// set back by an hour they last an hour longer. Waits and intervals use what is here instead.
+// Time that passes whatever the wall clock says. Abseil's timed waits (AwaitWithTimeout,
+// WaitForNotificationWithTimeout) end at a time of the wall clock: if it is set back by an hour, they last an hour
+// longer. Waits and intervals use this file instead.
 #pragma once
 
 #include <chrono>

@@ -43,8 +43,9 @@ uint64_t MemoryLimit();
 // (`membership`, its text) names and of their parents, below `root` (/sys/fs/cgroup); nullopt: no limit is set.
 std::optional<uint64_t> CgroupLimit(std::string_view membership, const std::filesystem::path& root);
 
-// Tells how much memory may still be taken before the kernel has to take some back: of the machine and of every control
-// group that this process is in, parents too. And how hard the kernel had to work for it so far.
+// Tells how much memory may still be taken before the kernel has to take some back. The machine counts, and every
+// control group that this process is in, parents included. It also tells how hard the kernel has had to work for memory
+// so far.
 struct MemoryLeft {
   uint64_t limit = 0;
   uint64_t used = 0;    // what cannot be taken back at once: all but file pages that are clean and not mapped
@@ -56,14 +57,14 @@ struct MemoryLeft {
 // Returns the state of the machine or of the group that has the least left. nullopt: the system does not tell.
 std::optional<MemoryLeft> GetMemoryLeft();
 
-// The same of the groups that `membership` (the text of /proc/self/cgroup) names, below `root` (/sys/fs/cgroup), and
-// of `meminfo` (the text of /proc/meminfo). A group without a limit counts for nothing.
+// Returns the same for the groups that `membership` (the text of /proc/self/cgroup) names, below `root`
+// (/sys/fs/cgroup), and for `meminfo` (the text of /proc/meminfo). A group without a limit counts for nothing.
 std::optional<MemoryLeft> MemoryLeftOf(std::string_view membership, const std::filesystem::path& root,
                                        std::string_view meminfo);
 
 // Bytes of `file` that this process maps and that are in memory now; 0 where the system does not tell.
 uint64_t MappedBytesOf(const std::filesystem::path& file);
-// The same of `smaps`, the text of /proc/self/smaps.
+// Returns the same from `smaps`, the text of /proc/self/smaps.
 uint64_t MappedBytesIn(std::string_view smaps, const std::filesystem::path& file);
 
 // Counters that only rise: what matters is by how much, from one call to the next.
@@ -77,7 +78,7 @@ struct MemoryPressure {
   bool operator==(const MemoryPressure&) const = default;
 };
 
-// Zeros where the system does not tell.
+// Returns zeros if the system does not tell.
 MemoryPressure GetMemoryPressure();
 
 // machine_pressure: the text of /proc/pressure/memory.

@@ -19,7 +19,7 @@ std::size_t Utf8SequenceLength(std::string_view text) {
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead <= 0xDF) return tail(1) ? 2 : 0;
   if (lead >= 0xE0 && lead <= 0xEF) {
-    // No overlong forms, no surrogates.
+    // Refuses overlong forms and surrogates.
     const bool second = tail(1, lead == 0xE0 ? 0xA0 : 0x80, lead == 0xED ? 0x9F : 0xBF);
     return second && tail(2) ? 3 : 0;
   }

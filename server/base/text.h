@@ -18,7 +18,7 @@ std::size_t FindInvalidUtf8(std::string_view text);
 // Values as messages show them: short, on one line, whatever they hold.
 // Threads: pure functions.
 
-// In double quotes, escaped, cut when long.
+// Puts the value in double quotes, escapes it, and cuts it if it is long.
 std::string Quote(std::string_view value);
 // The same without quotes, for what is known to be a number or a name.
 std::string Shorten(std::string_view value);

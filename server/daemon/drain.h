@@ -39,7 +39,7 @@ class DrainSignal {
 
   // Sets the timeout of a Request to come.
   void SetExitTimeout(absl::Duration timeout);
-  // The first reason is kept. Never blocks, but for what the hook does.
+  // Keeps the first reason. Never blocks, unless the hook does.
   void Request(std::string reason);
   bool requested() const;
   // `hook` is called once, by the first Request, before Wait returns and whatever Wait does meanwhile; at once where

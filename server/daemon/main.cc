@@ -170,7 +170,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                              .warn = warn,
                                              .reserve = reserve,
                                              .max_bytes = options.max_dataset_bytes}));
-  // After the catalog is there: what has grown old goes, but for what imports still wait to read.
+  // This comes after the catalog is there. Old uploads go, except those that imports still wait to read.
   const auto in_use = [&catalog](const fs::path& folder) { return catalog->ImportsFrom(folder); };
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
                       data::UploadStore::Create({.directory = state_dir / "uploads",

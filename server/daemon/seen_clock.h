@@ -47,7 +47,7 @@ struct SeenTime {
 
 class SeenClock {
  public:
-  // Beyond it, in either direction, the clock has jumped.
+  // If the clocks differ by more, in either direction, the clock has jumped.
   static constexpr absl::Duration kMostDrift = absl::Hours(24);
 
   struct Jump {

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr mode_t kOthers = 077;
 constexpr mode_t kOwnerOnly = 0700;
 
-// Both without symlinks and without a slash at the end.
+// Both paths are without symlinks and without a slash at the end.
 bool Holds(const fs::path& outer, const fs::path& inner) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }

@@ -60,7 +60,7 @@ constexpr std::array<absl::string_view, 22> kFatalTexts = {
     "kIOGPUCommandBufferCallbackErrorInnocentVictim",
 };
 
-// All but the second are no c10::OutOfMemoryError.
+// LibTorch throws only the second as c10::OutOfMemoryError.
 constexpr std::array<absl::string_view, 8> kOutOfMemoryTexts = {
     "CUDA error: out of memory",    "CUDA out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",   "CUDNN_STATUS_ALLOC_FAILED",

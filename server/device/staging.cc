@@ -15,13 +15,14 @@
 namespace permafrost::device {
 namespace {
 
-// The fewest bytes that are worth another thread: by estimate, waking one takes longer than copying fewer.
+// The fewest bytes that are worth another thread. It is an estimate that waking a thread takes longer than copying
+// fewer.
 constexpr int64_t kBytesOfAThread = 1 << 20;
 
 bool IsOnHost(const at::Tensor& tensor) { return tensor.defined() && tensor.is_cpu(); }
 
-// Part of `buffer`, bytes, from byte `begin` on, as a tensor of another type. No operator is called: a device that
-// compiles by operator and shape would keep something for each.
+// Returns part of `buffer` (bytes, from byte `begin` on) as a tensor of another type. No operator is called: a device
+// that compiles by operator and shape would keep something for each call.
 at::Tensor ViewOf(const at::Tensor& buffer, int64_t begin, caffe2::TypeMeta type, at::IntArrayRef sizes,
                   at::IntArrayRef strides) {
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(buffer.storage()), buffer.key_set(), type);
@@ -71,7 +72,7 @@ InputLayout::InputLayout(const graphcache::StepInputs& batch) {
     }
     places_.back() = bytes_;
     known.emplace_back(storage, bytes_);
-    // An empty storage takes a place too: a recording tells storages apart by where they begin.
+    // An empty storage takes a place too, because a recording tells storages apart by where they begin.
     const auto bytes = std::max<int64_t>(1, static_cast<int64_t>(storage->nbytes()));
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
@@ -81,7 +82,7 @@ void InputLayout::Gather(const graphcache::StepInputs& batch, const at::Tensor& 
   auto* const to = static_cast<char*>(buffer.mutable_data_ptr());
   std::optional<int64_t> last;
   for (size_t i = 0; i < places_.size(); ++i) {
-    // Places rise in the order in which storages first come, so that one not above the last was copied already.
+    // Places rise in the order in which storages first come. So a place that is not above the last was copied already.
     if (!places_[i] || (last && *places_[i] <= *last)) continue;
     last = places_[i];
     const c10::Storage& storage = batch.tensors[i].storage();
@@ -127,7 +128,7 @@ Staging::~Staging() {
 c10::Stream Staging::Current() const { return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_); }
 
 Staging::Slot& Staging::Fill(const graphcache::StepInputs& batch, const InputLayout& layout) {
-  // No step that is enqueued from now on reads the last upload.
+  // Steps that are enqueued from now on do not read the last upload.
   if (being_read_ != nullptr) std::exchange(being_read_, nullptr)->read.record(Current());
   Slot& slot = slots_[std::exchange(next_, (next_ + 1) % kSlots)];
   // Asking costs the host no wait, and waiting is needed only if the device is behind by so many batches.
@@ -141,7 +142,7 @@ Staging::Slot& Staging::Fill(const graphcache::StepInputs& batch, const InputLay
 
 at::Tensor Staging::CopyToSlot(Slot& slot, int64_t bytes) {
   const c10::Stream current = Current();
-  // Without a stream of its own one buffer is enough: a copy begins when the step before has ended.
+  // Without its own stream one buffer is enough, since a copy begins when the step before has ended.
   at::Tensor& device = options_.own_stream ? slot.device : slots_.front().device;
   const bool is_new = !device.defined() || device.numel() < bytes;
   if (is_new) device = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
@@ -150,7 +151,7 @@ at::Tensor Staging::CopyToSlot(Slot& slot, int64_t bytes) {
     slot.copied.record(current);
     return device;
   }
-  // The allocator may hand out memory that steps enqueued already still use.
+  // The new buffer may be memory that steps already enqueued still use.
   if (is_new) slot.read.record(current);
   if (!own_) own_ = c10::impl::VirtualGuardImpl(device_.type()).getNewStream(device_);
   slot.read.block(*own_);

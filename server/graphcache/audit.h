@@ -53,7 +53,7 @@ struct StepProfile {
 class StepProfiles {
  public:
   const std::vector<StepProfile>& list() const;
-  // In the place of that of its mode.
+  // Replaces the profile of its mode.
   void Set(StepProfile profile);
   void Assign(std::vector<StepProfile> list);
   bool operator==(const StepProfiles& other) const { return list() == other.list(); }

@@ -23,7 +23,7 @@ class Tally {
  public:
   explicit Tally(PlanRow& row) : row_(row) {}
 
-  // Batches that are captured, kept or not, and run at their own shape.
+  // Counts batches that are captured, kept or not, and run at their own shape.
   void Capture(const PlannedShape& shape, int64_t batches) { CaptureAt(shape, batches, shape.shape); }
   void CaptureAt(const PlannedShape& shape, int64_t batches, const BatchShape& at) {
     row_.captures += batches;

@@ -45,7 +45,7 @@ struct PlannedSchedule {
   int64_t eval_shapes = 0, valid_shapes = 0;
 };
 
-// The training batches by shape; of a schedule that was cut also its ceiling, and of one that is estimated also the
+// Returns the training batches by shape. For a schedule that was cut it adds the ceiling, and for an estimated one the
 // rungs that no sampled batch came to, 0 times each.
 std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule);
 // Training batches of the schedule.
@@ -61,7 +61,7 @@ struct StepTime {
 struct StepCosts {
   StepTime replay, eager;
   double padding_row = 0;  // what a padding row adds to a replay, seconds
-  // Making one executable: a training step's, an evaluation step's; of one shape, and of every shape.
+  // Seconds to make one executable: for a training step or an evaluation step, for one shape or for every shape.
   double capture = 0, eval_capture = 0;
   double dynamic_capture = 0, dynamic_eval_capture = 0;
   // The bytes that one executable keeps for itself, and those that all share.
@@ -75,7 +75,7 @@ struct PlanRow {
   spec::PolicyOptions options;
   spec::Shapes shapes = spec::Shapes::kExact;  // what it comes to: never kAuto
   int64_t schedule = 0;                        // index of CachePlan::schedules
-  // At the run's end.
+  // The counts at the run's end.
   int64_t train_executables = 0, eval_executables = 0;
   int64_t captures = 0;  // of training steps
   // The steps that are replayed (`padded` of them into a larger shape), and those that run eager. The rest is captured.

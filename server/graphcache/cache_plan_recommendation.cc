@@ -16,7 +16,7 @@ constexpr double kFewRows = 0.02;
 
 std::string Describe(const PlanRow& row, const CachePlan& plan) {
   std::string text(spec::kPolicyNames.Name(row.options.policy));
-  // As the row's policy is written in the table of rows.
+  // Writes the policy as the table of rows does.
   if (row.options.policy == spec::Policy::kFreeze && row.shapes == spec::Shapes::kExact) {
     const int64_t freeze_at = plan.freeze_point.freeze_at;
     text += freeze_at > 0 ? absl::StrCat(" at ", freeze_at) : " never";

@@ -76,8 +76,9 @@ struct Missed {
   bool edges_held = false;     // an executable of the mode has as many edges
 };
 
-// The cause of a miss, and of the capture that it may lead to; of several that hold, the one without which the others
-// would not matter. Never kResume, kFreeze, kAudit or kDeviceEmptied, which whoever captures or withdraws knows.
+// Returns the cause of a miss, and of the capture that it may lead to. If several hold, it is the one without which the
+// others would not matter. Never returns kResume, kFreeze, kAudit or kDeviceEmptied, which the code that captures or
+// withdraws knows.
 inline Cause FindCause(const Missed& missed) {
   if (missed.graph_break) return Cause::kGraphBreak;
   if (missed.keeps_nothing) return Cause::kPolicy;

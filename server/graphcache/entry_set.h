@@ -58,7 +58,7 @@ class EntrySet {
   // The one for every shape, which none of the others finds.
   Entry* FindDynamic(Mode mode) const { return dynamic_[static_cast<size_t>(mode)]; }
   void Drop(Mode mode);
-  // In the order in which they were added.
+  // All entries, in the order in which they were added.
   const std::vector<std::unique_ptr<Entry>>& all() const { return entries_; }
 
  private:
@@ -66,7 +66,7 @@ class EntrySet {
 
   std::vector<std::unique_ptr<Entry>> entries_;
   std::map<Key, Entry*> by_key_;
-  // By Mode, in the order of their rows, then of their addition.
+  // Entries by Mode, ordered by their rows, then by their addition.
   std::array<std::vector<Entry*>, 2> by_rows_;
   std::array<Entry*, 2> dynamic_{};  // by Mode
 };

@@ -99,7 +99,7 @@ inline BatchShape AtLeastDynamic(const BatchShape& shape) {
 class Batch {
  public:
   virtual ~Batch() = default;
-  // Without padding.
+  // The batch's own shape, without padding.
   virtual BatchShape real() const = 0;
   // The smallest shape that it can be padded to, which is the one that it is captured at.
   virtual BatchShape least_padded() const = 0;

@@ -48,7 +48,7 @@ struct GraphCacheSetup {
 // break.
 inline constexpr char kStrictReason[] = "GRAPH_CACHE_STRICT";
 
-// "training": of messages.
+// Returns the mode as messages name it, such as "training".
 inline std::string_view StepName(Mode mode) { return mode == Mode::kTrain ? "training" : "evaluation"; }
 
 class GraphCache {
@@ -81,14 +81,16 @@ class GraphCache {
   // Captures one of them. After the last the cache is ready, and frozen under kFreeze. Errors: the compiler's.
   absl::Status CaptureNext(int64_t step);
 
-  // The device has forgotten what it compiled, which is not what executables hold: each is captured again, with the
-  // cause kDeviceEmptied, by CaptureNext; of exact shapes that are not frozen when a step next uses it.
+  // Tells the cache that the device has forgotten what it compiled, apart from what executables hold. CaptureNext
+  // captures each executable again, with the cause kDeviceEmptied. For exact shapes that are not frozen, the next step
+  // that uses one does.
   void OnDeviceEmptied();
   // Frozen, and all that it holds is captured: from here on no planned step compiles anything.
   bool sealed() const;
 
-  // Applies a command at a step boundary. A command that Check refuses by now is logged, and changes command_sequence
-  // and command_step alone. CaptureNext captures what dynamic and ladder modes need after it. Errors: the compiler's.
+  // Applies a command at a step boundary. If Check would refuse the command by now, it is logged, and only
+  // command_sequence and command_step change. CaptureNext then captures what dynamic and ladder modes need. Errors: the
+  // compiler's.
   absl::Status Apply(const Command& command, int64_t step);
 
   // Takes over the entries of a checkpoint, in their order, with its statistics. For an empty cache. An entry serves
@@ -109,7 +111,7 @@ class GraphCache {
   const ModeStats& of(Mode mode) const { return state_.of(mode); }
   // Entry and byte counts are of this moment.
   Snapshot snapshot() const;
-  // In the order in which they were inserted.
+  // The entries, in the order in which they were inserted.
   std::vector<EntryInfo> entries() const;
 
  private:
@@ -150,8 +152,8 @@ class GraphCache {
   void ChooseKinds();
   // By Mode, as far as something is planned and the limit leaves room. Drops what a mode holds of another form.
   void SetForms(std::array<Form, 2> forms);
-  // By Mode: what each is by now. Options and counters alone decide, so that a resumed cache comes to the forms of the
-  // undisturbed one.
+  // The present form of each mode, by Mode. Options and counters alone decide it, so that a resumed cache comes to the
+  // forms of the undisturbed one.
   std::array<Form, 2> Forms() const;
   void AnnounceCut() const;
   bool IsExact(Mode mode) const { return !of(mode).dynamic && of(mode).rungs == 0; }
@@ -223,16 +225,17 @@ class GraphCache {
   // Ok unless the cache is frozen and strict.
   absl::Status CheckSealed(Mode mode, Cause cause, const BatchShape& shape, std::string_view what) const;
   void AnnounceStrict() const;
-  // Returns whether as many are held as may be.
+  // Returns true if the cache holds as many executables as it may.
   bool IsAtLimit() const;
-  // The same for a step of this shape, while room is kept for what a freeze of exact shapes seals with; {}: of any.
+  // Returns the same for a step of this shape, keeping room for what a freeze of exact shapes seals with. {}: for any
+  // shape.
   bool IsFull(Mode mode, const BatchShape& shape) const;
-  // Once as the limit comes near, and once at it.
+  // Logs once as the limit comes near, and once when it is reached.
   void ReportLimit();
-  // The same of what was captured ahead, unless the limit cut it, which was told then.
+  // Logs the same for executables that were captured ahead, unless the limit cut the plan, which was logged then.
   void ReportPlannedLimit();
 
-  // Once a mode.
+  // Logs `line` once for each mode.
   void ReportOversize(Mode mode, std::string_view line);
 
   // Returns whether the limit left a mode nothing of what was planned.

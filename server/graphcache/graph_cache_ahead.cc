@@ -139,7 +139,7 @@ absl::Status GraphCache::CaptureNext(int64_t step) {
     if (next.entry != nullptr) {
       PF_RETURN_IF_ERROR(CaptureAgain(*next.entry));
     } else {
-      // Where steps were served before, a command dropped what served them.
+      // If steps of this mode were served before, a command dropped the executables that served them.
       const ModeStats& s = of(next.mode);
       const Cause cause = s.hits + s.padded_hits + s.misses > 0 ? Cause::kPolicyChange : Cause::kFreeze;
       PF_RETURN_IF_ERROR(s.dynamic ? InsertDynamic(next.mode, cause, step).status()

@@ -10,7 +10,7 @@ namespace permafrost::graphcache {
 
 FreezePoint GraphCache::FindPoint() const {
   const int64_t wanted = state_.options.freeze_at;
-  // All is captured before the first step, and nothing after it.
+  // Everything is captured before the first step, and nothing after it.
   if (!IsExact(Mode::kTrain)) {
     return {.freeze_at = std::max<int64_t>(of(Mode::kTrain).rungs, 1), .source = FreezeSource::kSchedule};
   }
@@ -65,7 +65,7 @@ absl::Status GraphCache::Apply(const Command& command, int64_t step) {
   } else {
     PF_RETURN_IF_ERROR(Execute(command, step));
   }
-  // Only now: who waits for the command reads these.
+  // These are set last, because those who wait for the command read them.
   state_.command_sequence = command.sequence;
   state_.command_step = step;
   return absl::OkStatus();

@@ -76,7 +76,7 @@ PlannedMode Wanted(const spec::PolicyOptions& options, const ShapeSchedule& plan
   return planned;
 }
 
-// At most so many of what is planned.
+// Returns at most `most` of the planned shapes.
 std::vector<BatchShape> Fewer(const ShapeSchedule& plan, Mode mode, int64_t most) {
   std::vector<BatchShape> rungs = LadderOf(plan, mode, most);
   if (std::ssize(rungs) <= most) return rungs;

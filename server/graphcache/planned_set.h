@@ -63,8 +63,9 @@ enum class Form {
 // The plan of one mode.
 struct PlannedMode {
   Form form = Form::kExact;
-  // Captured ahead: the rungs, rising; for exact shapes what a freeze seals with, the ceiling of training first. For a
-  // dynamic mode, what it would be for exact ones that are padded; empty: nothing is planned.
+  // The shapes that are captured ahead: the rungs, rising. For exact shapes these are what a freeze seals with, the
+  // ceiling of training first. A dynamic mode has what it would have for exact, padded shapes. Empty: nothing is
+  // planned.
   std::vector<BatchShape> shapes;
   // Executables that it would hold at the end, and those that the limit leaves: `most` <= `wanted`.
   int64_t wanted = 0, most = 0;
@@ -86,7 +87,7 @@ int64_t LimitOf(const spec::PolicyOptions& options);
 // Foresees, as far as the plan tells, the most executables that both modes hold at once. `dynamic`: one executable may
 // serve every shape of a mode. `freeze_at`: of FindFreezePoint, for exact shapes.
 int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, bool dynamic, int64_t freeze_at);
-// The same without a plan: of a job whose batches are padded to `shapes` shapes, those of both modes.
+// Returns the same without a plan, for a job whose batches are padded to `shapes` shapes, both modes together.
 int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes);
 
 }  // namespace permafrost::graphcache

@@ -139,9 +139,9 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
   // Jobs of before there was a choice read none, which the same request does not say.
   spec::EdgeInputs& edges = wanted.train.model.edge_inputs;
   if (edges == spec::EdgeInputs::kAuto) edges = job.spec.train.model.edge_inputs;
-  // Nor does it say of which form the columns of degrees are.
+  // It does not say either which form the columns of degrees have.
   wanted.train.model.own_degree_columns = job.spec.train.model.own_degree_columns;
-  // Two defaults were others: that of batches sampled ahead, and of graphs of a budget.
+  // Two defaults were different: the number of batches sampled ahead, and the graphs of a budget.
   int64_t& look_ahead = wanted.train.nodes.look_ahead;
   if (look_ahead == spec::NodeTrainingOptions().look_ahead) look_ahead = job.spec.train.nodes.look_ahead;
   const bool is_budget = wanted.train.batching.kind == spec::BatchingKind::kBudget;
@@ -240,7 +240,7 @@ absl::StatusOr<std::vector<std::string>> Admission::CheckDataset(const spec::Job
 absl::Status Admission::Fit(const spec::JobSpec& spec, const data::Dataset& dataset, const Job* from,
                             Beginning& beginning) const {
   const absl::StatusOr<data::OpenedDataset> opened = catalog_.Open(dataset.id);
-  // Where it cannot be opened, CheckDataset or the run tells.
+  // If it cannot be opened, CheckDataset or the run says so.
   if (opened.ok()) {
     train::NodeRowsRequest request{
         .options = spec.train, .dataset = *opened, .trained = std::nullopt, .weights = std::move(beginning.weights)};

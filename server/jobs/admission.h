@@ -71,8 +71,8 @@ class Admission {
   // it. `from`: the job that they are of; null: they are of a file.
   absl::Status Fit(const spec::JobSpec& spec, const data::Dataset& dataset, const Job* from,
                    Beginning& beginning) const;
-  // Create of a request whose own values are right. `beginning`: what ReadBeginning came to, which is told in the order
-  // of the other checks; not read where the job begins with drawn weights.
+  // Creates a job from a request whose own values are right. `beginning`: the result of ReadBeginning, whose error is
+  // told in its place among the other checks. It is not read if the job begins with drawn weights.
   absl::StatusOr<Job> CreateWith(const CreateRequest& request, absl::StatusOr<Beginning> beginning)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status CheckCount() const;

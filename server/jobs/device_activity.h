@@ -55,7 +55,7 @@ class DeviceActivityBoard {
     if (job_ != job) step_ = 0;
     job_ = std::move(job);
   }
-  // As Enter, of the same job. Cheap: each step.
+  // Does what Enter does, for the same job. It is cheap enough for each step.
   void Enter(DevicePhase phase, int64_t step) {
     Move();
     absl::MutexLock lock(&mu_);

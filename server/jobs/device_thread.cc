@@ -83,8 +83,8 @@ void ConcludeStop(const LiveRun& live, bool draining, absl::Time now, Job& job) 
   }
 }
 
-// Moves a job from `job.state` to where this end of its run leads. Sets state, error, result and trouble.
-// `mark`: of the run. `now`: as the book's.
+// Moves a job from `job.state` to where this end of its run leads. Sets state, error, result and trouble. `mark`: the
+// run's. `now`: by the book's clock.
 void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& live, bool draining,
               const std::optional<RunMark::Content>& mark, absl::Time now, Job& job) {
   if (!outcome.ok()) {

@@ -34,10 +34,11 @@ class DeviceThread {
   // The book drains already: waits for the thread.
   ~DeviceThread();
 
-  // Nothing if it was started before, or the book drains.
+  // Does nothing if the thread was started before, or if the book drains.
   void Start();
-  // Runs `work` on the thread before its next job, where it waits for one. False, and `work` is not run: it runs a job,
-  // has not begun, or ends. `work` returns what became of it, and must not throw; it ends soon once the book drains.
+  // Runs `work` on the thread before its next job, if the thread waits for one. Returns false without running `work` if
+  // the thread runs a job, has not begun, or ends. `work` returns its outcome, and must not throw; it ends soon once
+  // the book drains.
   bool RunWhileIdle(std::function<absl::Status()> work);
   // As RunWhileIdle, and waits for it.
   bool RunNowIfIdle(const std::function<absl::Status()>& work);

@@ -44,7 +44,7 @@ inline constexpr EnumNames<JobState, 10> kJobStateNames{{{{JobState::kQueued, "q
                                                           {JobState::kPreparing, "preparing"},
                                                           {JobState::kWarmingUp, "warming-up"},
                                                           {JobState::kRecovering, "recovering"}}}};
-// By JobState.
+// Counts of jobs by JobState.
 using JobCounts = std::array<int64_t, kJobStateNames.rows.size()>;
 
 constexpr bool IsTerminal(JobState s) {
@@ -68,7 +68,7 @@ constexpr bool IsWaiting(JobState s) { return s == JobState::kQueued || s == Job
 //   failed, cancelled -> queued (a retry)
 bool CanMove(JobState from, JobState to);
 
-// Why a job came into a state, in UPPER_SNAKE_CASE; of FAILED that of its Failure.
+// Why a job came into a state, in UPPER_SNAKE_CASE. For FAILED it is its Failure's reason.
 namespace why {
 inline constexpr std::string_view kSubmitted = "SUBMITTED";
 inline constexpr std::string_view kResumed = "RESUMED";
@@ -141,7 +141,7 @@ struct Trouble {
   bool operator==(const Trouble&) const = default;
 };
 
-// As an error of a job is shown.
+// Returns the message as the error of a job is shown: on one line.
 std::string OneLine(absl::string_view message);
 
 // A job's failure, for programs; Job::error is its line for people.
@@ -157,8 +157,8 @@ struct Job {
   JobId id;
   std::string request_id;
   spec::JobSpec spec;
-  // data::Dataset's, of the dataset that the job was made of: another may have the name since. Empty: a version made
-  // the job that did not note it, and only the times tell.
+  // The uid of the dataset that the job was made for: another dataset may have its name by now. Empty: the version that
+  // made the job did not note it, and only the times tell.
   std::string dataset_uid;
   // Each line tells the job's user something to know about it, found when it was submitted.
   std::vector<std::string> notes;
@@ -184,7 +184,7 @@ struct Job {
 
 // The job comes into `state` now, for this reason (namespace why); nothing is stored.
 void Move(Job& job, JobState state, std::string_view reason, const std::string& message = "");
-// The job is FAILED by `error`, of which it gets line, code and reason; where that has none, the one of its code.
+// Moves the job to FAILED, with line, code and reason of `error`. If the error has no reason, its code gives one.
 void MoveToFailed(Job& job, const absl::Status& error);
 // As it was given to MoveToFailed. Ok for a job that is not FAILED.
 absl::Status ErrorOf(const Job& job);

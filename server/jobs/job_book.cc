@@ -103,7 +103,7 @@ absl::StatusOr<Job> JobBook::WithEpochs(Job ended) const {
   absl::StatusOr<Job> stored = store_->Get(ended.id);
   if (absl::IsNotFound(stored.status())) return ended;
   PF_RETURN_IF_ERROR(stored.status());
-  // Else another job was made under its id.
+  // If the sequences differ, another job was made under its id.
   if (stored->sequence == ended.sequence) ended.epochs = std::move(stored->epochs);
   return ended;
 }

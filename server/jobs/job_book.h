@@ -113,7 +113,7 @@ class JobBook {
 
   // With the first kMostEpochs of its epochs after `after_epoch`: what is new to a caller who has those before.
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
-  // With all epochs, the lock free between pieces of them.
+  // Returns the job with all epochs. The lock is free between pieces of them.
   absl::StatusOr<Job> Get(const JobId& id) const ABSL_LOCKS_EXCLUDED(mu_);
   // As JobStore::List, with live progress.
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;

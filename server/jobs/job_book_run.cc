@@ -131,7 +131,7 @@ absl::Status JobBook::StoreEpochs(const JobId& id) {
       return Annotate(stored, absl::StrCat("epochs from ", piece.front().epoch, " on"));
     }
     absl::MutexLock lock(&mu_);
-    // Others came behind them at the most.
+    // Meanwhile others can only have come behind them.
     auto& unsaved = active_.at(id).unsaved_epochs;
     unsaved.erase(unsaved.begin(), unsaved.begin() + static_cast<std::ptrdiff_t>(piece.size()));
   }

@@ -103,7 +103,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   }
   pass.dataset = *std::move(dataset);
   if (!own) {
-    // It may be gone by now; what the weights do not fit is then told by their shapes alone.
+    // The dataset may be gone by now. Then only shapes tell whether the weights fit.
     if (is_known) {
       pass.trained_on = known->summary;
       pass.trained_names = NamesOf(catalog_.Open(trained));

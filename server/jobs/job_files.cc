@@ -88,7 +88,7 @@ absl::Status JobFiles::Discard(const JobId& id, int64_t sequence) const {
   if (error && error != std::errc::no_such_file_or_directory) {
     return SystemError(error.value(), Directory(id), "move away");
   }
-  // Else a power cut could bring back the old name, which no job on record has.
+  // Without this sync a power cut could bring back the old name, which no job on record has.
   return SyncDirectory(directory_);
 }
 

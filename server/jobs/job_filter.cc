@@ -28,7 +28,7 @@ struct FilterComparison {
   std::string key;  // of a label
   FilterOperator op = FilterOperator::kEqual;
   bool any_value = false;  // ":*"
-  // By the field's type.
+  // The field's type says which of these is set.
   std::string text;
   JobState state = JobState::kQueued;
   int32_t number = 0;
@@ -332,7 +332,7 @@ class FilterParser {
     at_ += symbol.size();
     return true;
   }
-  // Not as the beginning of a longer word.
+  // Takes the word unless it is only the beginning of a longer one.
   bool TakeWord(std::string_view word) {
     SkipBlanks();
     const std::string_view rest = text_.substr(at_);

@@ -19,7 +19,7 @@ namespace permafrost::jobs {
 namespace fs = std::filesystem;
 namespace {
 
-// As safetensors' own reader bounds it.
+// Safetensors' own reader has the same bound.
 constexpr uint64_t kMostHeaderBytes = 100'000'000;
 // So much is read whatever the process holds, as mapped datasets are counted there and give way.
 constexpr uint64_t kAlwaysReadBytes = uint64_t{64} << 20;

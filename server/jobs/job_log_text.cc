@@ -11,7 +11,7 @@
 namespace permafrost::jobs {
 namespace {
 
-// In running text.
+// Returns the metric's name for running text.
 std::string_view MetricText(spec::Metric metric) {
   switch (metric) {
     case spec::Metric::kAccuracy:

@@ -50,7 +50,7 @@ absl::StatusOr<RequestKey> KeyOf(std::string_view call, const JobId& id, const s
   return RequestKey{.id = request_id, .what = absl::StrCat(AbslView(call), " ", id.value())};
 }
 
-// All that an update asks for, in few bytes.
+// Returns everything that an update asks for, in few bytes.
 std::string TextOf(const JobUpdate& update) {
   std::string text = update.etag;
   if (update.priority) absl::StrAppend(&text, " priority ", *update.priority);
@@ -76,7 +76,7 @@ class Caretaker {
     if (thread_.joinable()) thread_.join();
   }
 
-  // Nothing if it was started before.
+  // Does nothing if it was started before.
   void Start() {
     if (thread_.joinable()) return;
     thread_ = std::thread([this] {

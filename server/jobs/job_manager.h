@@ -91,8 +91,8 @@ class JobManager : private JobBook {
 
   // Errors: as proto JobService.CreateJob.
   absl::StatusOr<Job> Create(const CreateRequest& request);
-  // By CreateRequest's fields of these names; nullopt: none that is known, or no id. Errors: NotFound, reason
-  // JOB_NOT_FOUND, where the job is deleted; AlreadyExists, reason REQUEST_ID_REUSED, of an id that another call had.
+  // Finds a job by CreateRequest's fields of these names. nullopt: none is known, or there is no id. Errors: NotFound,
+  // reason JOB_NOT_FOUND, if the job is deleted; AlreadyExists, reason REQUEST_ID_REUSED, if another call had the id.
   absl::StatusOr<std::optional<CreatedBefore>> FindCreated(const std::string& request_id,
                                                            const std::string& asked) const;
   // nullopt where they are not known (no such dataset, or not imported yet).
@@ -114,10 +114,10 @@ class JobManager : private JobBook {
   // FailedPrecondition (reason ARTIFACT_NOT_READY) while the job has not made it.
   absl::StatusOr<std::filesystem::path> ArtifactPath(const JobId& id, Artifact artifact) const;
 
-  // The job's graph cache as it is now; of an ended job as it was last. Before its first step: its options and nothing
-  // else.
+  // Returns the job's graph cache as it is now, or for an ended job as it was last. Before the first step it has only
+  // its options.
   absl::StatusOr<graphcache::Snapshot> GetGraphCache(const JobId& id) const;
-  // In the order in which they were inserted; a moment old.
+  // Returns entries in the order in which they were inserted; they may be a moment old.
   absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const;
   // Records a command (its sequence and step are set here) and calls `done` once: with the cache after it took effect
   // at a step boundary of the running job; at once, as recorded, for a queued job (command_step: where it goes on); or

@@ -21,8 +21,8 @@ namespace permafrost::jobs {
 struct CreateRequest {
   JobId id;  // empty: one is made
   std::string request_id;
-  // All that the call asked for as its client wrote it, hashed: where it comes again, the same text is the same call,
-  // whatever it would mean by now. Empty: `spec` alone tells.
+  // A hash of everything that the call asked for, as its client wrote it. If it comes again, the same text is the same
+  // call, whatever it would mean by now. Empty: `spec` alone tells.
   std::string asked;
   spec::JobSpec spec;
   Labels labels;

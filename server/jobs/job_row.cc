@@ -210,7 +210,7 @@ std::string ToJson(const train::RunResult& result) { return WriteJson<Schema>(re
 
 absl::StatusOr<SpecColumn> SpecFromJson(const std::string& text) {
   absl::StatusOr<SpecColumn> column = ReadJson<Schema, SpecColumn>("job spec", text);
-  // Older servers wrote another default of it to every job; it has no meaning where nothing is sampled.
+  // Older servers wrote another default to every job. It means nothing if nothing is sampled.
   if (column.ok() && column->spec.train.nodes.fan_outs.empty()) {
     column->spec.train.nodes.look_ahead = spec::NodeTrainingOptions().look_ahead;
   }

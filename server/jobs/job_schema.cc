@@ -130,7 +130,7 @@ int SystemErrorOf(sqlite3* database, const SQLite::Exception& met) {
   return error;
 }
 
-// By SQLite: of a file that it has open already, whoever else closes a descriptor ends the locks.
+// Asks SQLite: if this process has the file open already, closing any descriptor of it would end the locks.
 int WhyNotOpened(const std::string& file) {
   sqlite3* database = nullptr;
   const int opened = sqlite3_open_v2(file.c_str(), &database, SQLITE_OPEN_READONLY, nullptr);
@@ -146,7 +146,7 @@ absl::Status PrepareDatabase(SQLite::Database& database) {
   database.exec("PRAGMA synchronous = FULL");
   database.exec("PRAGMA fullfsync = ON");  // macOS: through the drive's cache; nothing elsewhere
   database.exec("PRAGMA foreign_keys = ON");
-  // IMMEDIATE: of two processes that find an empty file one makes the schema and the other waits.
+  // IMMEDIATE: if two processes find an empty file, one makes the schema and the other waits.
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
   const int version = database.execAndGet("PRAGMA user_version").getInt();
   if (version < 0 || version > kSchemaVersion) {

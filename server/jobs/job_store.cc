@@ -27,7 +27,7 @@ namespace {
 // Another process that writes to the file (sqlite3) may hold it so long before a call, or the opening of the file,
 // fails.
 constexpr absl::Duration kLongestLock = absl::Seconds(5);
-// Between two looks whether it still does.
+// The time between two looks at whether the lock still stands.
 constexpr absl::Duration kLookAtLock = absl::Milliseconds(10);
 
 absl::Status GivenUpError() {
@@ -151,7 +151,7 @@ class SqliteJobStore : public JobStore {
   absl::Status Delete(const JobId& id, const RequestKey& request) override {
     return WithConnection([&](StoreConnection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
-      // Anew, as the newest: from here on this row alone tells that the job was made.
+      // The record is made anew, as the newest: from here on only this row tells that the job was made.
       if (const std::string created = c.RequestOf(id); !created.empty()) c.requests.RenewCreation(created, id);
       Use erase(c.erase);
       erase->bind(1, id.value());
@@ -343,7 +343,7 @@ absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::filesystem::
     SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE,
                               static_cast<int>(absl::ToInt64Milliseconds(kLongestLock)));
     PF_RETURN_IF_ERROR(PrepareDatabase(database));
-    // From here on the store waits by itself.
+    // After this call the store waits by itself.
     database.setBusyTimeout(0);
     return std::make_unique<SqliteJobStore>(std::move(database), std::move(on_error));
   } catch (const SQLite::Exception& error) {

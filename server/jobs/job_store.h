@@ -49,8 +49,8 @@ inline constexpr size_t kMostEpochs = 1'000;
 // As `after_epoch`: no epochs.
 inline constexpr int64_t kNoEpochs = std::numeric_limits<int64_t>::max();
 
-// The job with all epochs after `after_epoch`, of a `get` that gives the first kMostEpochs after the one it is given.
-// The rest is of the moment of the last piece.
+// Returns the job with all epochs after `after_epoch`. `get` gives the first kMostEpochs after the epoch that it is
+// given. Everything but the epochs is from the moment of the last piece.
 absl::StatusOr<Job> GetInPieces(int64_t after_epoch,
                                 const std::function<absl::StatusOr<Job>(int64_t after_epoch)>& get);
 
@@ -82,14 +82,14 @@ class JobStore {
   // Spec and labels.
   virtual absl::Status Describe(const Job& job, const RequestKey& request) = 0;
   absl::Status Describe(const Job& job) { return Describe(job, {}); }
-  // All or none: each is inserted or replaced.
+  // Stores all or none. Each is inserted or replaced.
   virtual absl::Status PutEpochs(const JobId& id, const std::deque<train::EpochMetrics>& epochs) = 0;
   // With the first kMostEpochs of its epochs after `after_epoch`. NotFound, reason JOB_NOT_FOUND. A job whose record
   // cannot be read is given as far as it can be (Job::unreadable), here and below.
   virtual absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const = 0;
-  // With all epochs, read piece by piece.
+  // Returns the job with all epochs, read piece by piece.
   absl::StatusOr<Job> Get(const JobId& id) const;
-  // Without epochs.
+  // Returns the job without epochs.
   virtual absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const = 0;
   // Newest first, without epochs. `states` are those on record.
   virtual absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const = 0;

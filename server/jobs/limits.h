@@ -1,5 +1,5 @@
-// The limits of the time that a job may take, its max_runtime and its deadline, and of how many ended jobs are kept.
-// Threads: pure functions.
+// Limits on the time that a job may take, max_runtime and deadline, and on how many ended jobs are kept. Threads: pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace permafrost::jobs {
 
 enum class Limit { kNone, kMaxRuntime, kDeadline };
 
-// Returns which of the job's limits is passed. `device_time`: of all its runs so far. `now`: by the clock that
+// Returns the limit of the job that is passed. `device_time`: the time of all its runs so far. `now`: by the clock that
 // deadlines are measured by (BookOptions::now).
 Limit PassedLimit(const spec::JobLimits& limits, absl::Duration device_time, absl::Time now);
 

@@ -64,8 +64,8 @@ train::StopRequest JobRunContext::stop_requested() const {
     live_.SetStopSeen();
     return train::StopRequest::kCancel;
   }
-  // To the run all others are what a drain is: a stop that it goes on after. A run that has been told to stop must not
-  // be told to go on, since it may have left an evaluation half done.
+  // To the run, every other stop is a drain: it goes on afterwards. A run that has been told to stop must not be told
+  // to go on, since it may have left an evaluation half done.
   if (live_.stop_seen()) return train::StopRequest::kDrain;
   if (!live_.pause_requested() && !live_.is_preempted() && !draining_.load(std::memory_order_acquire) &&
       live_.passed_limit() == Limit::kNone) {

@@ -198,9 +198,9 @@ class JobRunContext : public train::RunContext {
   int64_t step_ = 0;  // of the newest progress
   absl::Duration last_store_;
   JobState state_ = JobState::kPreparing;  // the newest that was stored of this run
-  // No state is stored before: the store failed just now.
+  // No state is stored before this time, because the store failed just now.
   absl::Duration next_advance_ = -absl::InfiniteDuration();
-  // No commands are stamped before: the store failed just now.
+  // No commands are stamped before this time, because the store failed just now.
   absl::Duration next_stamp_ = -absl::InfiniteDuration();
 };
 

@@ -33,7 +33,7 @@ class Use {
   SQLite::Statement& statement_;
 };
 
-// Calls that were begun or answered, by their `request_id`: rows of the table answered_requests, one a call, of which
+// Calls that were begun or answered, by their `request_id`. They are rows of the table answered_requests, one a call;
 // the newest JobStore::kMaxRequests are kept.
 class RequestRows {
  public:
@@ -43,7 +43,7 @@ class RequestRows {
   // Inserts, or replaces what is said of the call: it stays as old as it was. An empty id: nothing.
   void Put(const RequestKey& request, const RequestRecord& record);
   void Drop(const std::string& request_id);
-  // Both as JobStore's methods of these names.
+  // Both do what JobStore's methods of these names do.
   absl::StatusOr<std::optional<RequestRecord>> Find(const RequestKey& request);
   absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id);
   // A CreateJob that made `job`.

@@ -20,7 +20,7 @@ struct LossTerms {
 LossTerms ComputeLoss(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                       const at::Tensor& class_weights = {});
 
-// The same of PyTorch's operators: the reference, and what devices other than the CPU run.
+// Computes the same with PyTorch's operators. It is the reference, and runs on devices other than the CPU.
 LossTerms ComputeLossPlain(spec::Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                            const at::Tensor& class_weights = {});
 

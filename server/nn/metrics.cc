@@ -48,7 +48,7 @@ using Area = double (*)(std::vector<std::pair<float, bool>>& rows);
 
 Area AreaOf(spec::Metric metric) { return metric == spec::Metric::kRocAuc ? AreaUnderCurve : PrecisionArea; }
 
-// Mean of `area` over the columns that it says something of. score_of, label_of: of a row's column.
+// Returns the mean of `area` over the columns for which it has a value. score_of, label_of: of a row's column.
 template <class Score, class Label>
 double MeanOverColumns(size_t count, size_t columns, const Score& score_of, const Label& label_of, Area area) {
   double sum = 0;
@@ -79,8 +79,8 @@ double MeanOverTargets(std::span<const float> scores, std::span<const float> lab
       [&](size_t r, size_t t) { return labels[r * width + t]; }, area);
 }
 
-// Ranks each class against the others by its probability; of two classes, the second one by how far its output is above
-// the first one's. One class at a time: all together would be as many rows as there are classes.
+// Ranks each class against the others by its probability. With two classes, the second is ranked by how far its output
+// is above the first one's. It takes one class at a time: all together would be as many rows as there are classes.
 double MeanAgainstRest(std::span<const float> outputs, std::span<const float> labels, size_t classes, Area area) {
   const auto label_of = [&](size_t r, size_t c) {
     return std::isnan(labels[r]) ? labels[r] : static_cast<float>(labels[r] == static_cast<float>(c));
@@ -113,7 +113,7 @@ struct Counts {
   double f1() const { return any() ? 2 * right / (2 * right + wrong + missed) : 0; }
 };
 
-// `everyone`: those of which there is nothing count as well, as 0.
+// `everyone`: entries for which nothing was counted count as well, as 0.
 double F1(const std::vector<Counts>& counts, spec::Metric metric, bool everyone) {
   Counts all;
   double sum = 0;
@@ -128,7 +128,7 @@ double F1(const std::vector<Counts>& counts, spec::Metric metric, bool everyone)
   return counted == 0 ? kNan : sum / static_cast<double>(counted);
 }
 
-// The place of the largest output, of equal ones the first; the row's width where one is NaN.
+// Returns the place of the largest output, the first among equal ones; the row's width if an output is NaN.
 size_t AnswerOf(std::span<const float> row) {
   size_t answer = 0;
   for (size_t c = 0; c < row.size(); ++c) {

@@ -40,8 +40,8 @@ double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float
 // part, rows with a NaN output are wrong. outputs: [rows * classes]; labels: [rows]. NaN where no row has a label.
 double Accuracy(std::span<const float> outputs, std::span<const float> labels, int64_t classes);
 
-// Scores of a split's links, and of the negatives of each: links.size() * each, link after link; or of negatives that
-// all links `share`, as many as there are.
+// Scores of a split's links, and of their negatives: links.size() * each scores, link after link. If all links `share`
+// the negatives, there is one score for each negative.
 struct LinkScores {
   std::span<const float> links, negatives;
   bool share = false;

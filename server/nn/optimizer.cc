@@ -188,7 +188,7 @@ void Optimizer::UpdateElsewhere(const std::vector<at::Tensor>& gradients) {
   if (!decayed.empty()) UpdateByTorch(gradients, decayed, options_.weight_decay);
   if (!others.empty()) UpdateByTorch(gradients, others, 0);
   if (!accumulates()) return;
-  // Where the group goes on, all of it is taken back.
+  // If the group goes on, the whole update is taken back.
   const at::Tensor goes_on = ends_group_.neg().add(1);
   for (size_t i = 0; i < changed.size(); ++i) changed[i].lerp_(before[i], goes_on);
 }
@@ -209,7 +209,7 @@ void Optimizer::UpdateByTorch(const std::vector<at::Tensor>& gradients, const st
                     /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
     return;
   }
-  // Both are overloaded and of one signature.
+  // Both kernels are overloaded, and have one signature.
   using Kernel = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
                       const at::Tensor&, double, double, double, double, bool, bool, const std::optional<at::Tensor>&,
                       const std::optional<at::Tensor>&);

@@ -23,8 +23,8 @@ double LearningRateAt(const spec::OptimizerOptions& options, int64_t step, int64
 // but without reading the norm back to the host. Source: Pascanu et al. 2013.
 std::vector<at::Tensor> ClipGradientNorm(const std::vector<at::Tensor>& gradients, double max_norm);
 
-// The type of the learning rate's tensor: what the fused kernel of that device reads it as. CUDA's reads a float32
-// through a pointer and refuses any other; MPS has no float64; the CPU's reads a double.
+// The type of the learning rate's tensor, which the device's fused kernel decides. CUDA's kernel reads a float32
+// through a pointer and refuses any other type; MPS has no float64; the CPU's kernel reads a double.
 c10::ScalarType LearningRateType(c10::DeviceType device);
 
 // Threads: the device thread. Borrows the parameters' storage.
@@ -36,11 +36,11 @@ class Optimizer {
   // max_grad_norm says so. With accumulate_steps above 1: the update is made where a group ends, by the mean of the
   // group's gradients.
   void Step(std::vector<at::Tensor> gradients);
-  // One update by the gradient of few rows of the one parameter: of kSparseAdam of those rows alone, of others as Step
-  // with 0 elsewhere.
+  // Makes one update from a gradient of few rows of the one parameter. kSparseAdam updates those rows alone; others act
+  // as Step does with 0 elsewhere.
   void StepRows(const RowGradient& gradient);
-  // In place of Step, of a batch that is not to count: where it ends a group with others, the update is made by their
-  // mean. Waits for the device where accumulate_steps is above 1.
+  // Called in place of Step for a batch that is not to count. If the batch ends a group, the update is the mean of the
+  // group's other batches. Waits for the device if accumulate_steps is above 1.
   void SkipBatch();
   // Ends a group without an update.
   void DropGroup();
@@ -56,8 +56,8 @@ class Optimizer {
   // rounding alone then moves no parameter by more than rounding. For a comparison of two runs of a step, not for
   // training. Does nothing where there are no second moments.
   void MakeUpdatesProportional();
-  // Running averages of the parameters after each update, in their order: of the first update the parameters
-  // themselves, then average += (1 - ema_decay) * (parameter - average). Empty where ema_decay is 0.
+  // Running averages of the parameters after each update, in their order. The first update sets them to the parameters;
+  // after that average += (1 - ema_decay) * (parameter - average). Empty if ema_decay is 0.
   const std::vector<at::Tensor>& averages() const { return averages_; }
   // Returns whether there was an update, before which they have no meaning. Waits for the device.
   bool has_averages() const { return !averages_.empty() && step_.item().toDouble() > 0; }
@@ -72,10 +72,10 @@ class Optimizer {
   std::vector<at::Tensor> AddToGroup(const std::vector<at::Tensor>& gradients);
   std::vector<at::Tensor> MeanOfGroup() const;
   void EndGroup();
-  // All of a step but the adding up.
+  // Does all of a step except adding gradients up.
   void Apply(std::vector<at::Tensor> gradients);
   void Update(const std::vector<at::Tensor>& gradients);
-  // By PyTorch's kernels, whether a group ends or not; of the parameters with these places.
+  // Updates the parameters at these places with PyTorch's kernels, whether a group ends or not.
   void UpdateByTorch(const std::vector<at::Tensor>& gradients, const std::vector<size_t>& places, double weight_decay);
   void UpdateElsewhere(const std::vector<at::Tensor>& gradients);
   void Average();

@@ -170,7 +170,7 @@ absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
   if (data.size() < sizeof(length)) return Lost(absl::StrCat(data.size(), " bytes are no header"));
   std::memcpy(&length, data.data(), sizeof(length));
   if (length > data.size() - sizeof(length)) return Lost(absl::StrCat("header length ", length, " is past the end"));
-  // Not ordered_json, which looks through all names before for each one.
+  // ordered_json would look through all names before for each one.
   const json header = json::parse(data.substr(sizeof(length), length), nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return Lost("the header is not a JSON object");
   const std::string_view body = data.substr(sizeof(length) + length);

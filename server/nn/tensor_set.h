@@ -64,15 +64,15 @@ struct Linear {
 // moved.
 class WeightMaker {
  public:
-  // `tensors` outlives it. device kMeta: nothing is drawn.
+  // `tensors` must outlive the maker. device kMeta: nothing is drawn.
   WeightMaker(uint64_t seed, at::Device device, TensorSet& tensors);
 
   // Parameters. Uniform: in -bound..bound.
   at::Tensor Uniform(std::string name, at::IntArrayRef sizes, double bound);
   at::Tensor Filled(std::string name, at::IntArrayRef sizes, double value);
-  // Uniform with bound sqrt(6 / (in + out)). Source: Glorot and Bengio 2010, as PyG's `glorot`.
+  // Draws uniformly with bound sqrt(6 / (in + out)). Source: Glorot and Bengio 2010, as PyG's `glorot`.
   at::Tensor Glorot(std::string name, at::IntArrayRef sizes, int64_t in, int64_t out);
-  // With mean 0 and deviation 1, as torch.nn.Embedding.
+  // Draws weights with mean 0 and deviation 1, as torch.nn.Embedding does.
   at::Tensor Normal(std::string name, at::IntArrayRef sizes);
   // NAME.weight and NAME.bias with the defaults of torch.nn.Linear.
   Linear MakeLinear(const std::string& name, int64_t in, int64_t out);

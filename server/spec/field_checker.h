@@ -23,7 +23,7 @@ class FieldChecker {
   bool InRange(std::string_view field, int64_t value, int64_t low, int64_t high);
   // These two take neither NaN nor an infinity.
   bool IsPositive(std::string_view field, double value);
-  // At least 0 and below 1.
+  // Checks that the value is at least 0 and below 1.
   bool IsPart(std::string_view field, double value);
   bool Fits(std::string_view field, int64_t value, const Accepts& accepts);
   bool Fits(std::string_view field, double value, const Accepts& accepts);

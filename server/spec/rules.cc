@@ -212,7 +212,7 @@ void CheckClassWeights(const TrainOptions& options, FieldChecker& check) {
                                             "; accepted for bce: two, the weights of labels 0 and 1"));
   }
   for (size_t i = 0; i < weights.size(); ++i) {
-    // One tells enough: there may be as many as there are classes.
+    // One violation is enough: there may be as many weights as classes.
     if (!check.IsPositive(absl::StrCat("class_weights[", i, "]"), weights[i])) break;
   }
 }
@@ -250,7 +250,7 @@ void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
       check.Add(field, absl::StrCat(AbslView(name), " stands there already; each is accepted once"));
     } else if (const auto measures =
                    [&options](Metric of) {
-                     // CheckWalks says what of these measures walks.
+                     // CheckWalks says which metrics measure walks.
                      if (Walks(options)) return true;
                      return options.links.enabled ? TraitsOf(of).of_links : Measures(of, options.loss);
                    };

@@ -110,7 +110,7 @@ GraphCacheMetrics::~GraphCacheMetrics() = default;
 void GraphCacheMetrics::Add(size_t mode, const GraphCacheCounts& increments) {
   Families::ByMode& m = families_->modes.at(mode);
   for (size_t i = 0; i < m.counters.size(); ++i) m.counters[i]->Increment(increments.counters.at(i));
-  // Called at each step, of which hardly one has a cause.
+  // Called at each step, and hardly any step has a cause.
   const auto add_any = [](const std::vector<Counter*>& counters, const CountsByCause& counts) {
     for (size_t i = 0; i < counters.size(); ++i)
       if (counts.at(i) > 0) counters[i]->Increment(static_cast<double>(counts.at(i)));

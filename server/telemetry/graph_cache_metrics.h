@@ -29,7 +29,7 @@ struct CounterRow {
 
 // Increments by the index of a counter's row. They come with each step, and take no heap while there are so few.
 using CounterValues = absl::InlinedVector<double, 24>;
-// By the index of the cause's name.
+// Counts by the index of the cause's name.
 using CountsByCause = std::array<int64_t, 16>;
 
 // Plain numbers: telemetry sees no other room.

@@ -122,7 +122,7 @@ class JobMetrics {
   // permafrost_checkpoint_age_seconds, the time since its newest checkpoint, or since this was called first where this
   // run has none: what a crash would lose.
   void SetRunning(int64_t epoch, double loss, double graphs_per_second);
-  // None runs: all of these are absent.
+  // No job runs: all of these series are absent.
   void SetIdle();
   // Sets the series of the running job: permafrost_job_lookahead_{depth,ready_batches,resident_ratio}; nullopt: it does
   // not sample.

@@ -47,8 +47,8 @@ void LogOfJob(Severity severity, std::string_view job, std::string_view line);
 // Threads: safe anywhere. Borrows the metrics.
 class JobLog {
  public:
-  // Appends to `path`. `max_bytes`: of a longer log the oldest part is dropped and counted; 0: none.
-  // Errors: Internal naming path and reason.
+  // Appends to `path`. `max_bytes`: the oldest part of a longer log is dropped and counted; 0: nothing is. Errors:
+  // Internal naming path and reason.
   static absl::StatusOr<std::unique_ptr<JobLog>> Open(const std::filesystem::path& path, JobMetrics& metrics,
                                                       int64_t max_bytes = 0);
   virtual ~JobLog() = default;

@@ -64,7 +64,7 @@ using grpc::experimental::ServerRpcInfo;
 
 constexpr std::string_view kHealthWatch = "/grpc.health.v1.Health/Watch";
 
-// One a watch, which ends with it.
+// Counts one watch. gRPC makes one for each watch, and destroys it when the watch ends.
 class LimitedWatch final : public Interceptor {
  public:
   LimitedWatch(ServerRpcInfo* info, absl::StatusOr<CallLimit::Slot> slot) : info_(info), slot_(std::move(slot)) {}

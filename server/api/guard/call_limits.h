@@ -73,7 +73,7 @@ struct CallLimitOptions {
   absl::Duration idle = absl::Minutes(10);
 };
 
-// Whom a call is counted to (caller.h); empty: to nobody. An error refuses the call.
+// Returns the client that a call counts against (caller.h); empty: none. An error refuses the call.
 using ClientNamer = std::function<absl::StatusOr<std::string>(const grpc::CallbackServerContext& context)>;
 
 // Threads: all methods are safe anywhere. Slots may outlive it.

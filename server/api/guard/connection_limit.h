@@ -36,7 +36,7 @@ std::optional<std::set<PeerAddress>> OpenPeers();
 // Threads: all methods are safe anywhere, and wait for no disk.
 class ConnectionLimit {
  public:
-  // Whom a call is counted to (caller.h); empty: to nobody, and then without limit.
+  // Returns the client that a call counts against (caller.h); empty: none, and then there is no limit.
   using Namer = std::function<std::string(const grpc::CallbackServerContext& context)>;
 
   // `most`: of one client; 0: any number.

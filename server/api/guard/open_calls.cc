@@ -13,7 +13,7 @@ using grpc::experimental::ServerRpcInfo;
 
 constexpr absl::string_view kHealthCheck = "/grpc.health.v1.Health/Check";
 
-// One a call, which ends with it.
+// Counts one call as open. gRPC makes one for each call, and destroys it when the call ends.
 class OpenCall final : public Interceptor {
  public:
   explicit OpenCall(std::shared_ptr<OpenCalls> calls) : calls_(std::move(calls)) { calls_->Begin(); }

@@ -14,7 +14,7 @@ size_t MaxSocketPath();
 // Removes a socket that nobody serves any more. Errors: FailedPrecondition where the path is too long, another process
 // serves it, or it is no socket, which is left alone.
 absl::Status PrepareSocket(const std::filesystem::path& path);
-// As gRPC takes it: "unix:/run/permafrost.sock".
+// Returns the path as gRPC takes it: "unix:/run/permafrost.sock".
 std::string SocketUri(const std::filesystem::path& path);
 // Mode 0600. Errors: those of SystemError.
 absl::Status CloseToOthers(const std::filesystem::path& path);

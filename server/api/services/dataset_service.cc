@@ -104,7 +104,7 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
   if (!id.ok()) return Reply(context, id.status());
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  // On a thread of its own, since it waits for the disk.
+  // The call has a thread of its own, since it waits for the disk.
   return StartThreadedCall(
       context, "the deletion", *std::move(slot),
       [this, id = *std::move(id), etag = request->etag(), key = KeyOf(*request)] { return DeleteOnce(id, etag, key); });

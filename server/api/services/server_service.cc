@@ -21,7 +21,7 @@
 namespace permafrost::api {
 namespace {
 
-// From one notice of a watch to the next.
+// The time from one notice of a watch to the next.
 constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 constexpr char kServerKey[] = "server";
 
@@ -95,7 +95,7 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
 class DrainReactor final : public grpc::ServerUnaryReactor {
  public:
   explicit DrainReactor(const std::function<void()>& request_drain) : request_drain_(request_drain) {}
-  // In place of Finish: answers, and drains nothing.
+  // Called in place of Finish: it answers, and drains nothing.
   void AnswerOnly(const absl::Status& status) {
     drains_ = false;
     Finish(ToGrpcStatus(status));

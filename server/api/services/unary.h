@@ -21,7 +21,7 @@
 
 namespace permafrost::api {
 
-// One that has its outcome at once.
+// Answers a call whose outcome is known at once.
 inline grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(status));

@@ -55,7 +55,7 @@ absl::Status ExportSource::CheckUnchanged() const {
   return absl::DataLossError(absl::StrCat(path_.string(), ": was written to while it was exported"));
 }
 
-// Fills `piece`, of the size to read, from offset_ on.
+// Fills `piece` from offset_ on. Its size says how much to read.
 absl::Status ExportSource::Read(std::string& piece) const {
   size_t done = 0;
   while (done < piece.size()) {

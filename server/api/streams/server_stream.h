@@ -45,8 +45,8 @@ class StreamSource {
   // Returns whether Next may wait for a lock that is held while the disk is written: it is then asked on a thread of
   // the set's.
   virtual bool may_wait() const { return true; }
-  // The method, as RequestMethods() has it, of a source that passes over states which its client does not take; empty:
-  // it passes over nothing.
+  // The method's name in RequestMethods(), if the source skips states that its client is too slow for. Empty: it skips
+  // nothing.
   virtual std::string_view watch() const { return {}; }
   // Asked once, before the first Next; null for a source that never says kWait.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): a source that subscribes keeps it.
@@ -61,7 +61,7 @@ class StreamSet {
  public:
   class Member {
    public:
-    // At most once; must not add or remove members before it returns.
+    // Called at most once. It must not add or remove members before it returns.
     virtual void Stop() = 0;
     // Ends the stream, with ABORTED, if a write has waited for its client for longer than `limit`. The same rule.
     virtual void EndIfUnread(absl::Duration limit) = 0;
@@ -115,7 +115,7 @@ class StreamSet {
 absl::Status ServerStops();
 // Ends a call that waits for its client with ABORTED, saying for how long nothing was read. Safe anywhere.
 void AbortUnread(grpc::CallbackServerContext& context, absl::Duration unread);
-// The same with the status of a caller that would not be let in any more, without its details.
+// Ends the stream in the same way if its caller would not be let in any more; the status has no details.
 void AbortRefused(grpc::CallbackServerContext& context, const absl::Status& refused);
 // Tells the client, beside the stream's end, how many states it was not sent: `permafrost-dropped-states`.
 void TellDropped(grpc::CallbackServerContext& context, int64_t dropped);

@@ -282,7 +282,7 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
   request.id = DatasetId(wire.dataset_id());
   if (wire.has_options()) {
     request.options = OptionsFromWire(wire.options(), violations);
-    // All of an upload.
+    // Without a source, all of the upload is imported.
     if (!wire.upload().empty() && request.options.source.empty()) request.options.source = ".";
   } else {
     violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");

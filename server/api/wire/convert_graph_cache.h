@@ -26,8 +26,8 @@ v1::GraphCachePolicy::Shapes ShapesToWire(spec::Shapes shapes);
 v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source);
 v1::GraphCachePolicy GraphCachePolicyToWire(const spec::PolicyOptions& options);
 
-// A job's policy, of which `options` has what `wire` gives and else the server's `defaults`: the freeze point of a
-// policy other than theirs is derived, and one that keeps nothing is not strict.
+// Returns a job's policy. `options` has the fields that `wire` gives; the others come from the server's `defaults`. If
+// the policy is not that of the defaults, its freeze point is derived. A policy that keeps nothing is not strict.
 spec::PolicyOptions WithPolicyDefaults(const v1::GraphCachePolicy& wire, const spec::PolicyOptions& defaults,
                                        spec::PolicyOptions options);
 

@@ -8,8 +8,8 @@
 
 namespace permafrost::api {
 
-// Leaves `out` as it is for an infinite time. `out` as a function, since touching a submessage would set it:
-//   SetTime(job.end_time, [&] { return wire.mutable_end_time(); });
+// Leaves `out` as it is for an infinite time. `out` is a function, since touching a submessage would set it:
+// SetTime(job.end_time, [&] { return wire.mutable_end_time(); });
 template <class Out>
 void SetTime(absl::Time time, Out out) {
   if (time == absl::InfinitePast() || time == absl::InfiniteFuture()) return;

@@ -19,7 +19,7 @@ std::string MakeDatasetPageToken(const DatasetId& last);
 // An empty id for an empty token. Adds a violation of `page_token` for a token that no server made.
 DatasetId ReadDatasetPageToken(const std::string& token, Violations& violations);
 
-// The same of uploads.
+// The same for uploads.
 std::string MakeUploadPageToken(const UploadId& last);
 UploadId ReadUploadPageToken(const std::string& token, Violations& violations);
 

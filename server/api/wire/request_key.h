@@ -12,7 +12,7 @@
 
 namespace permafrost::api {
 
-// All its fields but `request_id`, hashed.
+// Hashes all fields of the request but `request_id`.
 template <class Request>
 std::string HashOfAsked(const Request& request) {
   Request asked = request;

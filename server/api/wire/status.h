@@ -15,9 +15,9 @@ namespace permafrost::api {
 
 // Reason of the RESOURCE_EXHAUSTED that refuses a call too many of its kind (call_limits.h).
 inline constexpr char kTooManyCalls[] = "TOO_MANY_CALLS";
-// The same of a call on a connection too many of its client (connection_limit.h).
+// The reason that refuses a call on a connection too many of its client (connection_limit.h).
 inline constexpr char kTooManyConnections[] = "TOO_MANY_CONNECTIONS";
-// The same of a call whose work needs a thread that the system does not give (unary.h).
+// The reason that refuses a call if the system does not give its work a thread (unary.h).
 inline constexpr char kNoThread[] = "NO_THREAD";
 
 // Long texts are clipped, since a client drops trailers above 8 KiB and with them the error.

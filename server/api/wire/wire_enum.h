@@ -57,7 +57,7 @@ class WireEnum {
   static std::size_t size() { return Rows().size(); }
 
  private:
-  // In the domain's order.
+  // Pairs of wire and domain values, in the domain's order.
   static const std::vector<std::pair<Wire, Domain>>& Rows() {
     static const auto& rows = *new std::vector<std::pair<Wire, Domain>>(MakeRows());
     return rows;

@@ -99,7 +99,7 @@ class WireWriter {
   // Leaves out each `told_where_needed` field that means nothing for the job. Borrows both.
   WireWriter(google::protobuf::Message& to, const spec::TrainOptions& job) : to_(to), job_(&job) {}
 
-  // Sets each field that the contract has a row for, but for options without a value.
+  // Sets each field that has a row in the contract, except options without a value.
   template <spec::HasFields T>
   void Write(const T& options) const {
     VisitFields(spec::Options<T>(), [&](const spec::Field& field, auto member, const auto&... names) {

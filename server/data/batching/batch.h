@@ -50,7 +50,7 @@ class GraphExtents {
 struct PaddedBatch {
   BatchShape real;
   BatchShape padded;
-  // int64 since that is what index kernels take. Row-major [rows, width]; the one of the other type is empty.
+  // int64, since index kernels take that. Row-major [rows, width]; the array of the other type is empty.
   AlignedVector<int64_t> node_ints;
   AlignedVector<float> node_floats;
   AlignedVector<int64_t> edge_ints;

@@ -75,8 +75,8 @@ class BlockBatcher {
     int threads = 1;                       // OpenMP threads within a call
     // The cache that dense features are read from; nullptr: through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;
-    // True: dense features lie elsewhere, a row for each node and one of zeros after them, and batches carry the
-    // numbers of their rows. Such a batcher has no `rows`, and no last hop apart.
+    // True: dense features lie elsewhere, with a row for each node and a row of zeros after them, and batches carry the
+    // numbers of their rows. Such a batcher has no `rows`, and the last hop does not stand apart.
     bool features_elsewhere = false;
   };
   static absl::StatusOr<std::unique_ptr<BlockBatcher>> Create(std::shared_ptr<const Graph> graph, Options options);

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kFirstDepth = 2;
 // Gathered batches that may wait for the step.
 constexpr int64_t kMaxReady = 2;
-// The same where memory is short, and rows ahead are worth more than batches.
+// The same limit if memory is short, and rows ahead are worth more than batches.
 constexpr int64_t kMaxReadyShort = 1;
 // Memory of a sampled subgraph.
 uint64_t BytesOf(const SampledSubgraph& subgraph) {

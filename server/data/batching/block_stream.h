@@ -56,7 +56,7 @@ class BlockStream {
     // True where rows are leased ahead (BlockBatcher::Options::rows). Then all of max_depth is sampled ahead, so that
     // the cache knows what comes; leases reach as far ahead as their rows have room.
     bool leases = false;
-    // Subgraphs that were sampled and not gathered yet take no more than about this, but for one.
+    // Subgraphs that were sampled and not gathered yet take about this much at most. One subgraph may always be held.
     uint64_t sampled_bytes = uint64_t{64} << 20;
   };
   struct Request {

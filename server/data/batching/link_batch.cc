@@ -38,7 +38,7 @@ absl::Status LinkBatcher::MakeOfNodes(std::span<const uint32_t> ids, int64_t epo
 absl::Status LinkBatcher::Make(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs, LinkBatch& out) const {
   PF_RETURN_IF_ERROR(MakeOfNodes(ids, epoch, pairs, out));
   const auto real = static_cast<size_t>(this->pairs(std::ssize(ids)));
-  // One end of a pair: the node, and where links have times that of its link.
+  // One end of a pair: the node, and the time of its link if links have times.
   using End = std::pair<NodeId, int64_t>;
   const auto end_of = [&](const AlignedVector<int64_t>& ends, size_t pair) {
     const size_t link = pair < ids.size() ? pair : (pair - ids.size()) / static_cast<size_t>(negatives_);

@@ -85,7 +85,7 @@ class BatchRing {
     absl::MutexLock lock(&mu_);
     return filled_ - taken_;
   }
-  // Times that the taker had to wait.
+  // Returns how often the taker had to wait.
   int64_t stalls() const {
     absl::MutexLock lock(&mu_);
     return stalls_;
@@ -110,9 +110,8 @@ class BatchRing {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Prepares the next batches on another thread.
-// Threads: Next from one thread (the device's). Owns its thread; destruction stops it at once, but for the batch that
-// it is making.
+// Prepares the next batches on another thread. Threads: Next from one thread (the device's). Owns its thread;
+// destruction stops it as soon as the batch in the making is done.
 template <class Batch>
 class Prefetcher {
  public:

@@ -102,7 +102,7 @@ class Catalog {
   virtual absl::StatusOr<Dataset> Validate(const DatasetId& id, ImportOptions options) const = 0;
   // NotFound, reason DATASET_NOT_FOUND.
   virtual absl::StatusOr<Dataset> Get(const DatasetId& id) const = 0;
-  // By id.
+  // Returns all datasets, ordered by id.
   virtual std::vector<Dataset> List() const = 0;
   // Durable when Ok; waits for no import. One that runs is stopped: its dataset and name are gone at once, its files as
   // soon as its importer comes back. Bytes that cannot be removed are told to `warn`; the next start looks at them

@@ -72,7 +72,7 @@ bool IsNumberedId(absl::string_view name) {
   return digits > 0 && absl::ConsumePrefix(&(name = name.substr(digits)), "-") && !IdBefore(name, "").empty();
 }
 
-// Nothing but what a dataset consists of, or some of it.
+// True if the directory holds nothing but a dataset's files, or some of them.
 bool HoldsOnlyADataset(const fs::path& directory) {
   std::error_code error;
   if (!IsDirectory(directory)) return false;

@@ -41,8 +41,8 @@ class CatalogFiles {
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadDatasets() const;
   // Reads the record of one of them.
   absl::StatusOr<ImportRecord> ReadDataset(const DatasetId& id) const;
-  // Imports wanted or failed. One that had published its dataset when the process died has ended: its record is
-  // removed. The record of one whose name something else has taken goes to .quarantine/.
+  // Returns imports that are wanted or have failed. An import that had published its dataset when the process died has
+  // ended: its record is removed. If something else has taken the name, the record goes to .quarantine/.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadImports() const;
 
   absl::Status WriteImport(const DatasetId& id, const ImportRecord& record) const;

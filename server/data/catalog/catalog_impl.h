@@ -53,7 +53,7 @@ class WeakDataset {
 // Threads: all methods are safe anywhere.
 class PublishedUsage {
  public:
-  // `usage` but for mapped_bytes, which are those of `stores`.
+  // Publishes `usage`, with the mapped bytes of `stores` as its mapped_bytes.
   void Publish(const Catalog::Usage& usage, std::vector<WeakDataset> stores) {
     absl::MutexLock lock(&mu_);
     usage_ = usage;
@@ -126,12 +126,13 @@ class CatalogImpl final : public Catalog {
   struct Entry {
     Dataset dataset;
     int starts = 0;  // of ImportRecord, while kImporting and not running
-    // In a row that the machine ended: of the import, or of opening what was imported, which is kFailed meanwhile.
+    // Tries in a row that the machine ended: of the import, or of opening the imported dataset, which is kFailed
+    // meanwhile.
     int tries = 0;
     mutable WeakDataset store;
   };
 
-  // `tries`: of opening it before.
+  // `tries`: how often it was opened in vain before.
   void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record, int tries = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -65,7 +65,7 @@ struct RecordSchema {
     a("node_ids", e.node_ids, kNodeIdsNames);
     a("columns", e.columns, kEdgeColumnNames);
     a("header", e.header, kHeaderNames);
-    // As numbers: a character by itself may be no UTF-8.
+    // Characters are stored as numbers, because one by itself may be no UTF-8.
     a("delimiter", e.delimiter);
     a("comment", e.comment);
     a("quote", e.quote);

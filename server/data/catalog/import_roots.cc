@@ -33,7 +33,7 @@ absl::StatusOr<fs::file_type> TypeOf(const fs::path& path) {
   return type;
 }
 
-// Absolute, symlinks followed, `.` and `..` gone; what does not exist is taken as written.
+// Makes the path absolute, follows symlinks, and removes `.` and `..`. Parts that do not exist stay as written.
 absl::StatusOr<fs::path> Resolve(const fs::path& path) {
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);
@@ -42,7 +42,7 @@ absl::StatusOr<fs::path> Resolve(const fs::path& path) {
   return resolved;
 }
 
-// By components: /data-old is not below /data.
+// Compares by components: /data-old is not below /data.
 bool IsBelow(const fs::path& path, const fs::path& root) {
   const auto end = root.end();
   // "/data/" has an empty last component.
@@ -58,7 +58,7 @@ absl::Status Outside(const fs::path& shown, std::string_view why) {
 absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, std::span<const fs::path> roots) {
   absl::Status unresolved;
   for (const fs::path& root : roots) {
-    // Each time, since a root may be a link that was moved.
+    // The root is resolved each time, since it may be a link that was moved.
     const auto at = Resolve(root);
     if (at.ok() && IsBelow(resolved, *at)) return absl::OkStatus();
     if (IsTransient(at.status())) unresolved = at.status();
@@ -125,7 +125,7 @@ absl::StatusOr<fs::path> ResolveSource(const fs::path& source, std::span<const f
   PF_RETURN_IF_ERROR(CheckBelowARoot(source, resolved, roots));
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(resolved));
   if (type == fs::file_type::not_found) return absl::NotFoundError(absl::StrCat(source.string(), ": not found"));
-  // Not a pipe, say, whose reader would wait for ever.
+  // A pipe is refused, because its reader would wait for ever.
   if (type != fs::file_type::directory && type != fs::file_type::regular) {
     Violations violations;
     violations.Add("options.source_path", absl::StrCat(source.string(), " is neither a file nor a directory"));

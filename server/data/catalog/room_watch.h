@@ -1,4 +1,4 @@
-// Watches that there is room for the import that runs, while it writes, since nobody knows beforehand what it takes.
+// Watches that there is room while an import writes, since nobody knows beforehand how much it takes.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class RoomWatch {
   RoomWatch(ImportRoom room, std::filesystem::path directory, std::stop_source stop);
   // Why it asked; Ok: it did not.
   absl::Status status() const;
-  // As CheckDatasetBytes, of what is there now.
+  // Checks the bytes that are there now, as CheckDatasetBytes does.
   absl::Status CheckBytes() const { return CheckDatasetBytes(room_, BytesBelow(directory_)); }
 
  private:

@@ -225,7 +225,7 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
         return absl::AlreadyExistsError(absl::StrCat("uploads/", id.value(), ": is there with other files"));
       }
       if (known->counted < known->declared) {
-        // Others may have its room by now.
+        // Other uploads may have taken its room by now.
         PF_RETURN_IF_ERROR(CheckRoom(id, files));
         PF_RETURN_IF_ERROR(options_.reserve.Check(known->declared - known->received));
       }
@@ -281,7 +281,7 @@ absl::Status UploadStore::Remove(const UploadId& id) {
   PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadComplete));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kDeclaration));
   account_.Erase(id);
-  // Other files there are not the store's.
+  // The folder goes only if it is empty: other files in it are not the store's.
   std::error_code ignored;
   fs::remove(folder, ignored);
   return absl::OkStatus();
@@ -337,7 +337,7 @@ void UploadStore::RemoveOld() {
     if (account.sending) continue;
     const auto files = Declared(id);
     if (!files.ok()) continue;
-    // The time of a file may lie in the future, of a clock that was wrong then: what this process saw counts too.
+    // If the clock was wrong, a file's time may lie in the future. So the age that this process saw itself counts too.
     const bool is_old = account.idle >= options_.max_age || (now && *now - LastUse(id, *files) > options_.max_age);
     if (is_old && !options_.in_use(FolderOf(id))) old.push_back(id);
   }

@@ -64,7 +64,8 @@ struct UploadOptions {
   // Returns the time that the times of files are compared with. nullopt: the wall clock is in doubt, and only the time
   // that this process has seen pass counts.
   std::function<std::optional<absl::Time>()> now = [] { return absl::Now(); };
-  // Told in one line of each upload that is removed for its age, and of what cannot be proven to be one.
+  // Hears, in one line each, of uploads that are removed for their age, and of files that cannot be proven to be
+  // uploads.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
   // Kept free on the disk of the directory: a new upload, and each piece of one, is refused where less would be.
   DiskReserve reserve;
@@ -151,7 +152,7 @@ class UploadStore {
   absl::Status Declare(const UploadId& id, const std::vector<UploadFile>& files);
   // The newest time of its files; InfinitePast: there are none.
   absl::Time LastUse(const UploadId& id, const std::vector<UploadFile>& files) const;
-  // Counts the upload that is there, if there is one: Declared's status.
+  // Counts the upload if it is there, with the status that Declared gives it.
   absl::Status TakeUp(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status FindUploads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveOld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -163,7 +164,7 @@ class UploadStore {
   const UploadOptions options_;
   UploadAccount account_;
   mutable absl::Mutex mu_;
-  // Uploads of which the machine did not tell whether they are there. It is asked again before a new upload.
+  // Uploads that may be there: the machine failed to tell. It is asked again before a new upload.
   std::set<UploadId> unread_ ABSL_GUARDED_BY(mu_);
 };
 

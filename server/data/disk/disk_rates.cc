@@ -18,24 +18,24 @@ namespace {
 
 constexpr std::array<int, 7> kDepths = {1, 2, 4, 8, 16, 32, 64};
 constexpr std::array<uint32_t, 3> kReadBytes = {4 << 10, 16 << 10, 64 << 10};
-// The size of sequential reads: long enough that a request costs nothing beside its bytes.
+// The size of sequential reads. It is so long that a request costs nothing beside its bytes.
 constexpr uint32_t kLongReadBytes = 512 << 10;
 constexpr int kLongReadDepth = 8;
 // A smaller range may lie in the disk's own memory after the first few reads.
 constexpr uint64_t kLargeRangeBytes = uint64_t{256} << 20;
 
-// Whole pages of the file.
+// A range of whole pages in the file.
 struct PageRange {
   uint64_t first = 0;
   uint64_t pages = 0;
   uint64_t bytes() const { return pages * kDiskPageBytes; }
 };
 
-// Offsets of one read after the other.
+// Gives the offsets of reads, one after the other.
 class Places {
  public:
-  // draw: of random places, shared by all that are measured, so that none reads again what another has just read, which
-  // the disk's own memory may answer; nullptr: in order.
+  // draw: draws random places; nullptr: in order. All measures share it, so that none reads again what another has just
+  // read, which the disk's own memory may answer.
   Places(PageRange range, uint32_t read_bytes, SplitMix64* draw)
       : range_(range), read_pages_(read_bytes / kDiskPageBytes), draw_(draw) {}
 
@@ -53,7 +53,7 @@ class Places {
   uint64_t next_ = 0;
 };
 
-// Bytes a second of reads that follow one another at `depth` for `seconds`, or longer until a few came.
+// Returns the bytes a second that reads at `depth` give. It reads for `seconds`, or longer until a few reads came.
 absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t read_bytes, int depth, double seconds) {
   constexpr int64_t kFewestReads = 8;
   Stopwatch watch;
@@ -64,7 +64,7 @@ absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t 
     if (!read.ok()) {
       failed = read.status();
     } else if (filling > 0) {
-      // Time begins when as many are on their way as will be.
+      // Time begins once `depth` reads are under way.
       --filling;
       watch.Restart();
     } else {
@@ -85,8 +85,8 @@ absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t 
   return elapsed > 0 ? bytes / elapsed : 0;
 }
 
-// Reads of each size at `depth`. The sizes take turns, and of each the median counts: whoever else uses the disk for a
-// while slows one turn of each, not all of one.
+// Measures reads of each size at `depth`. The sizes take turns, and the median of each counts: if someone else uses the
+// disk for a while, that slows one turn of each size, not all turns of one size.
 absl::StatusOr<std::vector<ReadSample>> MeasureSizes(DiskReader& reader, PageRange range, SplitMix64& draw, int depth,
                                                      double seconds) {
   constexpr int kTurns = 5;
@@ -122,7 +122,7 @@ std::string HowMeasured(const DiskReader& reader, const std::filesystem::path& p
 }  // namespace
 
 uint64_t DiskRates::gap_bytes() const {
-  // Beyond it a gap costs memory and nothing that was measured says that it gains.
+  // A longer gap costs memory, and no measurement says that it gains.
   constexpr double kMost = 1 << 20;
   if (seconds_per_byte <= 0) return seconds_per_read > 0 ? static_cast<uint64_t>(kMost) : 0;
   const auto bytes = static_cast<uint64_t>(std::min(seconds_per_read / seconds_per_byte, kMost));
@@ -154,7 +154,7 @@ ReadLine FitReads(std::span<const ReadSample> samples) {
   }
   if (w == 0 || wxx == 0) return {};
   const double determinant = w * wxx - wx * wx;
-  // With one size nothing tells the two parts apart; a part below zero is left out and the other fitted alone.
+  // One size alone cannot tell the two parts apart. A part below zero is left out, and the other is fitted alone.
   const ReadLine by_byte{.seconds_per_read = 0, .seconds_per_byte = wxy / wxx};
   if (determinant <= 1e-9 * w * wxx) return by_byte;
   const double slope = (w * wxy - wx * wy) / determinant;
@@ -181,7 +181,7 @@ absl::StatusOr<DiskRates> MeasureDisk(const std::filesystem::path& path, uint64_
   }
   const Stopwatch watch;
 
-  // A fifth of the time for the depth, three for the sizes, one for what lies together.
+  // The depth takes a fifth of the time, the sizes three fifths, and sequential reads the last one.
   SplitMix64 draw(0x6469736b, 0);
   std::vector<DepthSample> depths;
   for (const int depth : kDepths) {

@@ -32,7 +32,7 @@ struct DiskRates {
 };
 
 struct MeasureDiskOptions {
-  // All measuring together, about.
+  // The time for all measuring together, roughly.
   double seconds = 0.4;
   // As DiskReader::Options.
   std::optional<DiskReaderKind> kind;

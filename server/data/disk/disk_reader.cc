@@ -228,7 +228,7 @@ class PreadReader final : public SlotReader {
   absl::Status StartSlot(int slot) override {
     const absl::MutexLock lock(&mu_);
     const bool more = idle_ <= static_cast<int>(wanted_.size()) && StartThread();
-    // By one thread all is read, only not so many at once.
+    // One thread is enough to read everything, only with fewer reads at once.
     if (!more && threads_.empty()) return SystemError(EAGAIN, file().path, "start a thread to read it");
     wanted_.push_back(slot);
     work_.Signal();
@@ -291,7 +291,7 @@ absl::StatusOr<std::unique_ptr<DiskReader>> OpenPreadReader(std::shared_ptr<cons
 }
 
 absl::Status CheckOptions(const DiskReader::Options& options) {
-  // All buffers together.
+  // The most bytes that all buffers take together.
   constexpr uint64_t kMostBytes = uint64_t{1} << 30;
   Violations violations;
   if (options.depth < 1 || options.depth > DiskReader::kMaxDepth) {

@@ -71,7 +71,7 @@ class DiskReader {
   virtual int depth() const = 0;
   // Reads that were started and not handed over.
   virtual int in_flight() const = 0;
-  // At Open.
+  // The size of the file when it was opened.
   virtual uint64_t file_bytes() const = 0;
 
   // Asks for a read; in_flight() < depth(). The kernel may learn of it only at the next Wait or Flush, to go there in

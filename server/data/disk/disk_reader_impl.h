@@ -65,8 +65,8 @@ class PartialRead {
   int idle_ = 0;  // answers in a row that brought nothing
 };
 
-// The part that readers of every kind share: a place for each read that may be in flight, with its buffer.
-// Threads: DiskReader's, but for a slot that is on its way: that is of whoever reads it.
+// The part that readers of every kind share: a place, with its buffer, for each read that may be in flight. Threads:
+// those of DiskReader; a slot in flight belongs to whoever reads it.
 
 class SlotReader : public DiskReader {
  public:

@@ -44,7 +44,7 @@ double LargestOf(const FeatureSummary& summary, size_t column) {
   return std::max(std::fabs(summary.min[column]), std::fabs(summary.max[column]));
 }
 
-// Returns the scale of which kMostSteps make `largest`, rounded down where that would leave float32.
+// Returns the scale for which kMostSteps steps make `largest`; rounded down if it would otherwise leave float32.
 float ScaleFor(double largest) {
   auto scale = static_cast<float>(largest / kMostSteps);
   while (!std::isfinite(scale * static_cast<float>(kMostSteps))) scale = std::nextafter(scale, 0.0f);

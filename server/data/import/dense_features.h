@@ -94,7 +94,8 @@ class FeatureSink {
 
   // Begins a table of finite values of `type`, a dense one.
   absl::Status Begin(DataType type, uint64_t width);
-  // Whole rows. Errors: what `fault` says for a value that the asked type cannot hold; of the disk; Cancelled.
+  // Appends whole rows. Errors: those of `fault` for a value that the asked type cannot hold; those of the disk;
+  // Cancelled.
   absl::Status Append(std::span<const std::byte> rows, const Fault& fault);
   // After the last row: `summary`, of what came, becomes that of what is stored.
   absl::Status Finish(FeatureSummary& summary);
@@ -134,7 +135,7 @@ class FeatureSink {
 // Tables of features, from text or arrays, into the store.
 // Threads: one at a time. Memory: a piece of the table, and what FeatureSink takes.
 
-// Both store the table as `due` asks for. `directory`: for temporary files.
+// Both functions store the table as `due` asks for. `directory`: for temporary files.
 
 // A CSV table: int32 where every cell is an integer, else float32; float32 where `due` asks for a type.
 absl::StatusOr<FeatureSummary> WriteFeatureRows(const SourceFile& file, const DueTable& due,
@@ -146,7 +147,7 @@ absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bf
                                                  const std::filesystem::path& directory, ImportMonitor& monitor,
                                                  GraphWriter& writer);
 
-// InvalidArgument where options.feature_type asks for a type and `found`, of a graph's nodes, is not dense.
+// Returns InvalidArgument if options.feature_type asks for a type and `found`, a graph's node features, is not dense.
 absl::Status CheckConverted(const ImportOptions& options, const FeatureSummary& found);
 
 // Columns of a file's table: read from its first row, or its header.

@@ -58,7 +58,7 @@ inline constexpr float kLargestWholeWeight = 16'777'216;
 struct EdgeDialect {
   CellMarks marks;
   char comment = '\0';  // '\0': none
-  // All of them, source and target among them.
+  // All columns, source and target among them.
   std::vector<EdgeColumn> columns = {EdgeColumn::kSource, EdgeColumn::kTarget};
   // Nobody said that the weights are weights: whole numbers beyond kLargestWholeWeight are refused.
   bool guessed_weight = false;

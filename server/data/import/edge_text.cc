@@ -251,7 +251,7 @@ absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeLi
     PF_ASSIGN_OR_RETURN(auto dialect, FindDialect(file.name, blocks.lines_before(), head, options));
     if (!dialect && !head.empty()) continue;
     blocks.Rewind();
-    // Without an edge only the comments matter.
+    // If there is no edge, only the comments matter.
     return dialect ? *std::move(dialect) : EdgeDialect{.comment = options.comment, .id_bound = {}, .told = {}};
   }
 }

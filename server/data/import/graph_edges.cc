@@ -57,7 +57,7 @@ void EdgeSymmetry::Add(std::span<const Record> edges) {
     if constexpr (Record::kHasWeight) {
       if (!compares_values_) continue;
       ValuedEnds valued{.ends = ends};
-      // Both zeros are one weight.
+      // 0 and -0 are one weight.
       valued.weight = std::bit_cast<uint32_t>(edge.weight == 0 ? 0.0F : edge.weight);
       if constexpr (Record::kHasAll) valued.timestamp = edge.timestamp;
       add(values_[direction], valued);

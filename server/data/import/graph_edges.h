@@ -52,7 +52,7 @@ class EdgeSymmetry {
 
  private:
   __extension__ using Wide = unsigned __int128;
-  // Sums of the edges from a smaller to a larger node, and of the others.
+  // Two sums: over the edges from a smaller to a larger node, and over the others.
   using Sums = std::array<Wide, 2>;
 
   const bool compares_values_;

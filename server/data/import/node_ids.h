@@ -36,7 +36,7 @@ class NumberTable {
   // After the last Add.
   void Finish();
   uint64_t size() const { return numbers_.size(); }
-  // At most: some may be equal.
+  // An upper bound, since some may be equal.
   uint64_t size_so_far() const { return numbers_.size() + pending_.size(); }
   // kNoRow for a number that was never added.
   static constexpr NodeId kNoRow = NodeId{UINT32_MAX};

@@ -32,7 +32,7 @@ class LabelSummary {
       min_ = std::min<double>(min_, label);
       max_ = std::max<double>(max_, label);
       integers_ = integers_ && label == std::trunc(label);
-      // Larger ones are no classes, and may be no int64 either.
+      // Larger labels are no classes, and may be no int64 either.
       constexpr float kExact = 1 << 24;
       if (integers_ && row.size() == 1 && std::abs(label) <= kExact) classes_.Add(0, static_cast<int64_t>(label));
     }

@@ -82,7 +82,7 @@ class NpyImport {
  private:
   const SourceFile& Edges() const { return files_.edge_index ? *files_.edge_index : *files_.adjacency; }
 
-  // From the first that tells.
+  // Takes the number of nodes from the first file that tells it.
   absl::Status CountNodes() {
     for (const auto* file : {&files_.features, &files_.bfloat16_features, &files_.labels, &files_.times}) {
       if (!*file) continue;
@@ -135,7 +135,7 @@ class NpyImport {
   }
 
   absl::Status ReadMatrix() {
-    // Values that all are 1 only say that there is an edge; so they are read once before.
+    // If all values are 1, they only say that there is an edge. So they are read once before.
     bool ones = true;
     uint64_t nodes = 0;
     {
@@ -318,7 +318,7 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
     PF_RETURN_IF_ERROR(CheckConverted(options, found));
   }
   for (const auto* file : {&files.edge_weights, &files.edge_times, &files.edge_features}) {
-    // In which order the edges of a matrix are meant, nothing says.
+    // Nothing says in which order the edges of a matrix are meant.
     PF_RETURN_IF_ERROR(CheckAtMostOne({&files.adjacency, file}));
   }
   PF_RETURN_IF_ERROR(FindSplitFiles(source, files));

@@ -33,7 +33,7 @@ class Renumbering {
   NodeId New(NodeId old) const { return none() ? old : new_of_old_[old]; }
   // For messages: looks through all rows.
   NodeId Old(NodeId row) const;
-  // Not where there is none.
+  // Call it only if there is a renumbering.
   std::vector<NodeId> OldOfNew() const;
 
  private:
@@ -43,8 +43,8 @@ class Renumbering {
 // The source's rows as node_numbers, where rows were renumbered; sets summary.named then.
 absl::Status WriteSourceRows(const Renumbering& renumbering, GraphWriter& writer, GraphSummary& summary);
 
-// Orders of nodes that put together what is drawn together.
-// Threads: pure, but for what `edges` does. Memory: kOrderBytesPerNode for each node, and the neighbours of one.
+// Orders of nodes that put together the nodes that are drawn together. Threads: pure, except for what `edges` does.
+// Memory: kOrderBytesPerNode for each node, and the neighbours of one.
 inline constexpr uint64_t kOrderBytesPerNode = 16;
 // This many of a node's first in-neighbours are asked, so that a hub takes no more memory than they do.
 inline constexpr size_t kMostAsked = size_t{1} << 16;

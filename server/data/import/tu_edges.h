@@ -57,7 +57,7 @@ class TuEdges {
   int64_t descents() const { return descents_; }
   // True if edges come in another order than the file's.
   bool sorted() const { return sorted_ != nullptr; }
-  // For errors about the edge read last; of sorted ones about the file's end.
+  // For errors about the edge read last. If edges are sorted, they name the file's end instead.
   const CsvRows& file_rows() const { return *rows_; }
 
  private:

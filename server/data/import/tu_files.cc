@@ -87,7 +87,7 @@ absl::StatusOr<FilesByName> FilesOfDirectory(const fs::path& source) {
   return files;
 }
 
-// Takes the files of the set that there is.
+// Finds which files of the set exist.
 class Finder {
  public:
   Finder(const fs::path& source, FilesByName files) : source_(source), files_(std::move(files)) {}

@@ -1,5 +1,5 @@
-// The files of a TUDataset: NAME_A.txt and those beside it, in a directory or a ZIP archive as distributed.
-// Threads: pure, but for what is opened.
+// The files of a TUDataset: NAME_A.txt and those beside it, in a directory or a ZIP archive as distributed. Threads:
+// pure, except for opened files.
 #pragma once
 
 #include <array>

@@ -27,11 +27,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More different whole numbers than this are values, not classes.
+// Labels with more different whole numbers than this are values, not classes.
 constexpr size_t kMostClasses = 4096;
-// A label of each graph, and room that a growing vector leaves unused.
+// Memory for a label of each graph, and for the room that a growing vector leaves unused.
 constexpr uint64_t kBytesPerLabel = 12;
-// An edge of one graph as it is told from others with equal ends.
+// Tells an edge of one graph from others with equal ends.
 constexpr uint64_t kBytesPerSeenEdge = 40;
 // The degree of each node of one graph.
 constexpr uint64_t kBytesPerDegree = sizeof(int64_t);
@@ -66,7 +66,7 @@ class TuImport {
  private:
   static constexpr std::string_view kOneANode = "one a node, as the rows of NAME_graph_indicator.txt";
 
-  // Reads all labels, renumbers them where they are classes, and writes them.
+  // Reads all labels, renumbers them if they are classes, and writes them.
   absl::Status ReadGraphLabels() {
     const auto& file = files_.graph_attributes ? files_.graph_attributes : files_.graph_labels;
     if (!file) return builder_.FinishLabels();
@@ -92,7 +92,7 @@ class TuImport {
     return builder_.FinishLabels();
   }
 
-  // Whole numbers become 0, 1, ... in their order.
+  // Renumbers whole numbers as 0, 1, ... in their order.
   void Renumber() {
     absl::flat_hash_set<int64_t> seen;
     for (const float label : labels_) {
@@ -127,7 +127,7 @@ class TuImport {
     return builder_.FinishSizes(/*inverses=*/false);
   }
 
-  // The nodes of each graph stand together, the graphs in their order.
+  // Counts the nodes of each graph. They stand together, and graphs stand in their order.
   absl::Status CountNodes() {
     PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.graph_of_node, monitor_));
     const bool labelled = files_.graph_labels || files_.graph_attributes;
@@ -164,13 +164,13 @@ class TuImport {
       }
     }
     if (any) PF_RETURN_IF_ERROR(builder_.AddNodeCount(rows, nodes));
-    // Graphs without nodes at the end.
+    // The last graphs may have no nodes.
     while (builder_.num_graphs() < num_graphs_) PF_RETURN_IF_ERROR(builder_.AddNodeCount(rows, 0));
     num_graphs_ = builder_.num_graphs();
     return absl::OkStatus();
   }
 
-  // False where it must be done anew.
+  // Returns false if the edges must be counted again.
   absl::StatusOr<bool> CountEdges() {
     PF_RETURN_IF_ERROR(edges_.Begin());
     std::vector<int64_t> counts;  // of the graphs before `graph`
@@ -211,16 +211,17 @@ class TuImport {
     return true;
   }
 
-  // Refuses a list whose node ids seem to begin anew in each graph. Read as a TUDataset's, whose ids go on through all
-  // graphs, it puts all edges into the first graphs: no id is beyond the size of the largest graph, graphs without an
-  // edge follow, and edges come again, or go back to smaller ids as often as there are more graphs.
+  // Refuses a list whose node ids seem to begin anew in each graph. A TUDataset's ids go on through all graphs. Read as
+  // one, such a list puts all edges into the first graphs. Three signs show it: no id is beyond the size of the largest
+  // graph; graphs without an edge follow; edges come again, or go back to smaller ids as often as there are more
+  // graphs.
   absl::Status CheckNumberedThroughout(const std::vector<int64_t>& edges_of_graph, int64_t duplicates) const {
     int64_t largest = 0, with_edges = 0, without = 0;
     for (int64_t g = 0; g < num_graphs_; ++g) {
       const int64_t nodes = builder_.NodesOf(g);
       largest = std::max(largest, nodes);
       if (nodes < 2) continue;
-      // In order: graphs without edges follow all that have some.
+      // The sign is that graphs without edges follow all that have some.
       const bool has_edges = edges_of_graph[static_cast<size_t>(g)] > 0;
       if (has_edges && without > 0) return absl::OkStatus();
       ++(has_edges ? with_edges : without);
@@ -252,7 +253,7 @@ class TuImport {
     return absl::OkStatus();
   }
 
-  // Edges, their features, and degrees where they are the features of nodes.
+  // Reads edges and their features, and counts degrees if they are the features of nodes.
   absl::Status ReadEdges() {
     PF_RETURN_IF_ERROR(edges_.Begin());
     const std::string why = absl::StrCat("one an edge, as the rows of ", files_.edges.name);
@@ -264,7 +265,7 @@ class TuImport {
     builder_.BeginNodeFeatures();
     absl::flat_hash_set<uint64_t> seen;
     int64_t begun = -1;
-    // Finishes graphs before `until` and begins it.
+    // Finishes the graphs before `until`, and begins `until`.
     const auto begin = [&](int64_t until) -> absl::Status {
       while (begun < until) {
         if (begun >= 0) PF_RETURN_IF_ERROR(FinishGraph(begun));
@@ -306,13 +307,13 @@ class TuImport {
     return files_.degrees ? AddDegrees(graph) : absl::OkStatus();
   }
 
-  // Adds the number of edges that begin in each node of the graph finished last.
+  // Adds, for each node of the graph finished last, the number of edges that begin in it.
   absl::Status AddDegrees(int64_t graph) {
     const int64_t most = options_.tu.max_degree;
     std::vector<int64_t> degrees(static_cast<size_t>(builder_.NodesOf(graph)));
     for (const uint32_t source : builder_.edges().source()) ++degrees[source];
     const bool one_hot = options_.tu.one_hot;
-    // No more columns than there are degrees.
+    // There are no more columns than degrees.
     const int64_t columns = one_hot ? std::min(most, largest_degree_) + 1 : 1;
     if (degree_features_.width == 0) {
       degree_features_ = {
@@ -323,7 +324,7 @@ class TuImport {
     }
     std::vector<float> row(static_cast<size_t>(columns));
     for (const int64_t degree : degrees) {
-      // There is no column for what the first reading did not find.
+      // A degree that the first reading did not find has no column.
       if (degree > largest_degree_) return Changed();
       capped_ += degree > most;
       const auto value = static_cast<int32_t>(std::min(degree, most));

@@ -69,7 +69,7 @@ std::vector<KnownName> OgbGraphsNames(std::string_view split) {
 
 std::vector<KnownName> OgbNodesNames(std::string_view split) {
   std::vector<KnownName> known;
-  // By the last one a set is told from one graph.
+  // The last name tells a set from one graph.
   AddNames("raw/", {"num-node-list", "num-edge-list", "edge", "graph-label"}, OfText(), known);
   AddNames("raw/", {"node-feat", "node-label", "edge-weight", "edge-feat"}, OfTextOrArray(), known);
   // Distributed sets hold both, made of the same values; the archive is read.
@@ -139,7 +139,7 @@ NameParts PartsOf(std::string_view path) {
   return {path.substr(0, begin), path.substr(begin, dot - begin), path.substr(dot)};
 }
 
-// The words of a stem, however it joins and writes them.
+// Returns the words of a file's stem, whatever their case and the characters that join them.
 std::vector<std::string> WordsOf(std::string_view stem) {
   std::vector<std::string> words =
       absl::StrSplit(absl::AsciiStrToLower(AbslView(stem)), absl::ByAnyChar("-_ "), absl::SkipEmpty());
@@ -195,7 +195,7 @@ class UnreadFiles {
     for (const KnownName& known : contents_.known) {
       if (!IsExact(parts, known)) continue;
       const std::string read = ReadOf(known.table);
-      // Else a table that the options leave out.
+      // Otherwise it is a table that the options leave out.
       return read.empty() ? absl::OkStatus() : SecondForm(path, read);
     }
     const std::vector<std::string> words = WordsOf(parts.stem);

@@ -31,7 +31,7 @@ std::vector<KnownName> NpyNames();
 std::vector<KnownName> TuNames(std::string_view stem);
 
 struct SourceContents {
-  // All files, by their paths below the source; nullopt: those of `folder`, and of none where it is empty.
+  // All files, by their paths below the source. nullopt: the files of `folder`; none if `folder` is empty.
   std::optional<std::vector<std::string>> all;
   std::filesystem::path folder;
   std::vector<std::string> read;  // of them

@@ -55,7 +55,7 @@ class Reading {
     }
   }
 
-  // Finishes an epoch of which one part in `scale` was added.
+  // Finishes an epoch, if one part in `scale` of it was added.
   PlannedReading Finish(double scale, const DiskRates& disk) {
     planned_.hit_rate = asked_ > 0 ? 1 - missed_ / asked_ : 0;
     planned_.reads *= scale;

@@ -24,7 +24,7 @@ struct ReadPlanQuery {
   NeighborSamplingOptions sampling;
 };
 
-// As asked, or with one thing changed, or both.
+// A case of the plan: as asked, with one thing changed, or with both.
 enum class ReadPlanCase { kAsAsked, kTwiceTheMemory, kBfloat16, kBfloat16TwiceTheMemory };
 inline constexpr EnumNames<ReadPlanCase, 4> kReadPlanCaseNames{
     {{{ReadPlanCase::kAsAsked, "as-asked"},
@@ -75,7 +75,7 @@ absl::Status CheckReadPlanQuery(const ReadPlanQuery& query);
 absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& query,
                                      const std::function<bool()>& keep_going);
 
-// The same with a disk of these rates, over rows that lie as `stored` says.
+// Does the same with a disk of these rates, over rows that lie as `stored` says.
 absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const ReadPlanQuery& query,
                                        const DiskRates& disk, const std::function<bool()>& keep_going,
                                        int64_t max_edges = kMaxPlannedEdges);

@@ -41,14 +41,16 @@ std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const Node
 
 namespace {
 
-// Reads go on to the next row up to twice what costs as much as a request, within these bounds.
+// A read goes on to the next row across a gap of up to twice the bytes that cost as much as a request, within these
+// bounds.
 constexpr uint64_t kLeastLongestRead = 16 << 10, kMostLongestRead = 32 << 10;
 // The thread that reads shares its core with others. This many times the reads that the disk works on at once are on
 // their way, up to this many, so that the disk has work until the thread's turn comes.
 constexpr int kQueueShare = 4, kMostAtOnce = 256;
-// The buffers of all reads take no more than this, but for two of them: where rows are wide, fewer are on their way.
+// The buffers of all reads take no more than this, but two may always be held. If rows are wide, fewer are on their
+// way.
 constexpr uint64_t kMostBufferBytes = 8 << 20;
-// Levels of wanted rows: this many for each doubling, from draws of 2^kLeastExponent an epoch on.
+// Levels of wanted rows: this many for each doubling of the draws, from 2^kLeastExponent draws an epoch on.
 constexpr double kLevelsPerDoubling = 8, kLeastExponent = -16;
 
 uint8_t LevelOf(double draws) {

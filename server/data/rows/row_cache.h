@@ -66,7 +66,7 @@ struct RowCounters {
   int64_t over_budget = 0;   // batches that took memory beyond the budget
   int64_t resizes = 0;       // changes of the budget while it was in use
 
-  // As they are now.
+  // Present values, not counts.
   uint64_t budget_bytes = 0, used_bytes = 0, rows = 0;
 };
 
@@ -173,13 +173,14 @@ class RowCache {
   // The state of the reader that runs, or ran last.
   RowReaderState reader() const;
 
-  // Batches announce their rows in the order in which they will pin them. Rows that are none are left to Pin.
+  // Batches announce their rows in the order in which they will pin them. Rows that do not exist are left for Pin to
+  // refuse.
   Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
   // Pins `rows` and then `more` (each may stand several times) and begins to read those that are missing. Leases are
-  // read in the order in which they were made. announced: of the same rows, which ends it; nullptr: they were not.
-  // Errors: ResourceExhausted, with nothing pinned, where what leases read would leave too little for the rows that are
-  // wanted, unless it `must` be given: then memory beyond the budget is taken, and counted; InvalidArgument for a row
-  // that is none; that of a read that failed since.
+  // read in the order in which they were made. announced: the announcement of the same rows, which this call ends;
+  // nullptr: they were not announced. Errors: ResourceExhausted, with nothing pinned, if the leases' reads would leave
+  // too little for the rows that are wanted. With `must`, memory beyond the budget is taken instead, and counted.
+  // InvalidArgument for a row that does not exist. The error of a read that failed since.
   absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false,
                             Announcement* announced = nullptr);
   // The bytes of a row of a lease whose Await was Ok.
@@ -187,14 +188,14 @@ class RowCache {
 
   // Sets how often an epoch is expected to draw each row; replaces what was counted. One number a row.
   void SetExpectedDraws(std::vector<float> draws);
-  // Bytes of memory that it may take in all. Rows beyond are dropped.
+  // Sets the bytes of memory that the cache may take in all, and drops the rows beyond.
   void SetBudget(uint64_t bytes);
   // Bytes for the rows of two batches as large as the largest that came yet: with less, each waits for the one before.
   uint64_t LeastBytes() const;
   // Bytes for each row of the file, whether it is in memory or not, beside FrameTable::FrameBytes for one that is.
   static constexpr uint64_t kBytesPerRow =
       FrameTable::kBytesPerRow + UseSchedule::kBytesPerRow + sizeof(float) + sizeof(uint16_t);
-  // Bytes for all rows, beyond which a budget gains nothing.
+  // Returns the bytes that all rows take. A larger budget gains nothing.
   uint64_t MostBytes() const;
   RowCounters counters() const;
 

@@ -27,8 +27,8 @@ constexpr int64_t kLeastReadingLeases = 3;
 constexpr uint64_t kLargeReadingShare = 3;
 // Rows that are looked at for one plan, whether they come along with its reads.
 constexpr uint64_t kMostAlongLooks = 1 << 16;
-// For a row that comes along a read gets longer by so much of what costs as much as a read: it saves one of a later
-// batch, if it is still there by then.
+// A read gets longer for a row that comes along, by up to this part of what another read costs. The row saves a read of
+// a later batch if it is still there by then.
 constexpr double kAlongShare = 2.0 / 3;
 
 }  // namespace
@@ -192,7 +192,7 @@ void RowCache::Take(const DiskRead& read, const absl::StatusOr<std::span<const s
   }
   const PlannedRead& planned = plan->reads[index];
   absl::Status status = bytes.ok() ? Copy(*plan, planned, *bytes) : bytes.status();
-  // Rather than what reading a changed file came upon.
+  // If the file changed meanwhile, say so, and not what reading it came upon.
   if (const absl::Status intact = status.ok() ? status : graph_->CheckIntact(); !intact.ok()) status = intact;
   const double seconds = absl::ToDoubleSeconds(plan->begun[index].Elapsed());
   absl::MutexLock lock(&mu_);

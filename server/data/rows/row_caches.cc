@@ -15,8 +15,8 @@
 namespace permafrost::data {
 namespace {
 
-// Parts of the memory: so much is left alone, for what else grows; below the
-// second memory is given back; more than the third is worth taking.
+// Parts of the memory. The first is left alone, for whatever else grows. If less than the second is free, memory is
+// given back. If more than the third is to be had, it is worth taking.
 constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
 // The part of what is left over that is taken at once.
 constexpr double kTaken = 0.75;

@@ -64,7 +64,7 @@ class RowCaches {
   // Gives memory back where it got short, and takes more where there is room, a little at a time: what a job takes is
   // seen rather than known. To be called often while a session is open; looks at the memory ten times a second at most.
   void Adapt(RowCache& cache);
-  // Gives all rows back, but for those of a session that is open.
+  // Gives all rows back, except those of an open session.
   void Drop();
 
  private:

@@ -60,7 +60,7 @@ uint64_t UseSchedule::Announce(std::span<const NodeId> rows, std::span<const Nod
   if (batches_.size() == kUseSlots || rows.size() + more.size() >= size_t{1} << kPlaceBits) return 0;
   const uint64_t number = first_ + batches_.size();
   const UseSlot slot = SlotOf(number);
-  // All memory first: what fails leaves nothing announced.
+  // Takes all memory first, so that a failure leaves nothing announced.
   Batch made;
   made.rows.reserve(rows.size() + more.size());
   made.after.reserve(rows.size() + more.size());

@@ -90,7 +90,7 @@ class AdjacencyReads {
     return touched;
   }
   void PrefetchNeighbor(uint64_t place) const { PrefetchLine(adjacency_.neighbors.data() + place); }
-  // All of a short list.
+  // Prefetches the whole of a short list.
   void PrefetchNeighbors(Adjacency::Extent extent) const {
     PrefetchLines(adjacency_.neighbors.data() + extent.begin, extent.size() * sizeof(NodeId));
     PrefetchNeighbor(extent.end - 1);

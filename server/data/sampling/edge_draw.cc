@@ -52,7 +52,7 @@ int64_t EdgeDraw::Draw(Adjacency::Extent extent, const float* weights, int64_t f
   return fan_out;
 }
 
-// All edges with a weight, in their order.
+// Takes all edges that have a weight, in their order.
 int64_t EdgeDraw::TakeHeavy(Adjacency::Extent extent, const float* weights, std::span<uint64_t> places) {
   size_t taken = 0;
   for (uint64_t i = 0; i < extent.size(); ++i) {
@@ -104,7 +104,7 @@ int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitM
     });
     return fan_out;
   }
-  // Draws again in place of what was drawn twice; of more than half it draws what to leave out.
+  // Draws again if an edge was drawn twice. If more than half are wanted, it draws those to leave out.
   const bool leaves_out = wanted > degree / 2;
   const uint64_t draws = leaves_out ? degree - wanted : wanted;
   chosen_.clear();

@@ -39,8 +39,8 @@ void LargestFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order);
 std::optional<std::vector<uint32_t>> Deal(std::span<const GraphSize> sizes, std::span<const uint32_t> order,
                                           int64_t batches, const DealLimits& limits);
 
-// The least number of batches, as far as bisection finds it, that Deal makes of LargestFirst within the limits, of
-// which none is less than a graph.
+// Returns the least number of batches that bisection finds for which Deal keeps LargestFirst within the limits. No
+// limit may be below one graph.
 int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits);
 
 // Limits that Deal of LargestFirst into `batches` keeps, with little room more, and that are within `limits`, which it
@@ -87,7 +87,7 @@ class EpochOrder {
   const DealLimits& limits() const { return limits_; }
   // The same for equal (seed, epoch, graphs, sizes) on every machine.
   EpochBatches Of(int64_t epoch) const;
-  // Graph ids of this rank's batch `batch`, 0..batches_per_epoch()-1, of an epoch, which outlives them.
+  // Returns the graph ids of this rank's batch `batch`, 0..batches_per_epoch()-1. `epoch` must outlive them.
   std::span<const uint32_t> Batch(const EpochBatches& epoch, int64_t batch) const;
 
  private:

@@ -57,8 +57,8 @@ struct SeedPairs {
   std::span<const int64_t> sources, targets;
 };
 
-// Removes every edge between the two seeds of a pair, in either direction; of a disjoint subgraph wherever the two
-// nodes stand, in any seed's part of it. Rows stay.
+// Removes every edge between the two seeds of a pair, in either direction. In a disjoint subgraph it does so wherever
+// the two nodes stand, in any seed's part. Rows stay.
 void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph);
 
 }  // namespace permafrost::data

@@ -144,7 +144,8 @@ double PageAdvisor::LookAtSample(int64_t pages) {
     looked += static_cast<int64_t>(count);
     for (uint64_t i = 0; i < count; ++i) resident += there[i] & 1;
   };
-  // Every page with the same chance: places spread evenly over all pages from a random one on, found in one walk.
+  // Chooses every page with the same chance: places are spread evenly over all pages from a random one on, and found in
+  // one walk.
   const auto total = static_cast<uint64_t>(pages);
   const uint64_t stride = std::max<uint64_t>(total / static_cast<uint64_t>(kSampledPlaces), kSampledPages);
   uint64_t at = ScaleBits(random.Next(), std::min(stride, total)), before = 0;

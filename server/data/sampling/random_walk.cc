@@ -221,8 +221,7 @@ class Walker {
     searches_.push_back({&lane, lane.before_extent.begin, lane.before_extent.size()});
   }
 
-  // Looks for all candidates in question among the neighbours of the nodes before, by bisection, one probe of each in
-  // turn.
+  // Bisects for all open candidates among the neighbours of the nodes before, one probe of each in turn.
   void SearchTogether() {
     for (bool searching = true; searching;) {
       searching = false;
@@ -285,7 +284,8 @@ class Walker {
     Move(lane);
   }
 
-  // The first neighbour not below the candidate is among `size` from `first`, or after them.
+  // Searches for the first neighbour that is not below the candidate: among the `size` neighbours from `first`, or
+  // after them.
   struct Search {
     Lane* lane;
     uint64_t first, size;

@@ -60,8 +60,8 @@ class RowTable {
   uint64_t kept_ = 0;
 };
 
-// Local rows of the nodes found so far where each seed has a subgraph of its own: of pairs of a seed and a node.
-// Threads: one at a time. Keeps its memory between batches.
+// Gives local rows to pairs of a seed and a node, for samples in which each seed has a subgraph of its own. Threads:
+// one at a time. Keeps its memory between batches.
 class DisjointRows {
  public:
   // Forgets all.

@@ -42,7 +42,7 @@ struct SampleAnswer {
   // The walks, [nodes, length].
   int64_t walk_length = 0;
   std::vector<NodeId> walks;
-  // The names that the source gives to the rows above, each once, rising; none where the graph has no names.
+  // The names that the source gives to the rows above, each once, rising; none if the graph has no names.
   std::vector<std::pair<NodeId, std::string>> names;
   double seconds = 0;  // what drawing took
 };

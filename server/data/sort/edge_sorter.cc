@@ -42,7 +42,7 @@ class SortedRuns<Record>::Merge {
   };
 
   Merge(std::vector<Run> runs, uint64_t memory_bytes) : runs_(std::move(runs)) {
-    // Beyond 4 MiB a larger buffer saves no seeks worth the name.
+    // A buffer above 4 MiB saves no seeks worth the name.
     constexpr uint64_t kMostBytes = uint64_t{4} << 20;
     const uint64_t bytes = std::min(kMostBytes, memory_bytes / (runs_.size() + 1));
     const auto records = static_cast<size_t>(std::max<uint64_t>(bytes / sizeof(Record), 64));
@@ -61,7 +61,7 @@ class SortedRuns<Record>::Merge {
     return absl::OkStatus();
   }
 
-  // True if head a's edge goes before head b's; of equal keys the earlier run's goes first.
+  // True if head a's edge goes before head b's. Among equal keys the earlier run's edge goes first.
   bool Wins(size_t a, size_t b) const {
     const Head &x = heads_[a], &y = heads_[b];
     if (x.ended || y.ended) return !x.ended || (y.ended && a < b);

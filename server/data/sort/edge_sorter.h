@@ -101,9 +101,9 @@ class SortedRuns {
   SortedRuns(std::filesystem::path directory, uint64_t memory_bytes, std::stop_token stop)
       : directory_(std::move(directory)), memory_bytes_(memory_bytes), stop_(std::move(stop)) {}
 
-  // A run of its own; the edges of equal keys come after those of the runs before.
+  // Writes a run. Among edges with equal keys, those of earlier runs come first.
   absl::Status Write(std::span<const Record> sorted);
-  // After the last run: the next edges of all runs in order, none at the end.
+  // Call after the last run: returns the next edges of all runs in order; none at the end.
   absl::StatusOr<std::span<const Record>> Next();
 
  private:
@@ -113,7 +113,7 @@ class SortedRuns {
   };
   class Merge;
 
-  // At most so many are merged at once: each wants a file and a buffer.
+  // Returns how many runs are merged at once at most: each takes a file and a buffer.
   size_t fan_in() const;
   // Merges the last runs, as many as fan_in(), into one.
   absl::Status MergeLast();

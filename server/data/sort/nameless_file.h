@@ -53,7 +53,7 @@ class WaitingColumn {
   absl::Status AppendBytes(std::span<const std::byte> bytes);
   // Writes all of it as a section.
   absl::Status MoveTo(GraphWriter& writer, SectionKind kind, ElementType type, uint32_t width = 1);
-  // Gives all of it to `take`, once, in pieces of whole rows where only whole rows were appended.
+  // Gives everything to `take`, once. If only whole rows were appended, it comes in pieces of whole rows.
   absl::Status Drain(uint64_t row_bytes, const std::function<absl::Status(std::span<const std::byte>)>& take);
   uint64_t size() const { return buffer_.size() + (file_ ? file_->size() : 0); }
 

@@ -1,4 +1,4 @@
-// Rows of a headerless CSV file, and the errors that name them.
+// Reads the rows of a headerless CSV file, and makes errors that name them.
 // Threads: one at a time. Memory: the longest line.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace permafrost::data {
 
-// The cells of a line, split at commas, spaces around them dropped. A line has at least one.
+// Gives the cells of a line, split at commas, without the spaces around them. A line has at least one cell.
 class Cells {
  public:
   explicit Cells(std::string_view line) : rest_(line) {}
@@ -32,13 +32,13 @@ class CsvRows {
  public:
   static absl::StatusOr<CsvRows> Open(const SourceFile& file, ImportMonitor& monitor);
 
-  // For a file whose length is known: the next of `due` rows, without its end of line; valid until the next call.
-  // `why` tells where the number comes from. An empty line is a row only where `empty_is_row`.
+  // For a file whose length is known: returns the next of `due` rows, without its end of line, valid until the next
+  // call. `why` tells where the number comes from. An empty line is a row only if `empty_is_row`.
   absl::StatusOr<std::string_view> NextDue(int64_t due, std::string_view why, bool empty_is_row = false);
-  // After the last due row: error if more follow, empty lines at the end apart.
+  // Call after the last due row: returns an error if more rows follow. Empty lines at the end do not count.
   absl::Status ExpectEnd(int64_t due, std::string_view why);
 
-  // For a file of any length: false at its end, empty lines at the end apart.
+  // For a file of any length: returns false at its end. Empty lines at the end do not count.
   absl::StatusOr<bool> Next(std::string_view& line);
 
   // InvalidArgument "FILE:ROW: field: what", for the row read last.
@@ -55,9 +55,9 @@ class CsvRows {
  private:
   CsvRows(std::string name, std::unique_ptr<SourceReader> reader)
       : name_(std::move(name)), reader_(std::move(reader)) {}
-  // Any line; false at the end of the file.
+  // Reads the next line, whatever it holds; returns false at the end of the file.
   absl::StatusOr<bool> NextLine(std::string_view& line);
-  // Skips lines while they are empty: true if a line that is not follows.
+  // Skips empty lines. Returns true if another line follows.
   absl::StatusOr<bool> MoreAfterEmptyLines();
   absl::Status CountError(int64_t is, int64_t due, std::string_view why) const;
 
@@ -72,10 +72,10 @@ class CsvRows {
 // Numbers in cells. Threads: pure.
 enum class IntegerCell { kOk, kOutOfRange, kNotInteger };
 
-// A whole cell of [+-]digits.
+// Parses a cell that is [+-]digits as a whole.
 IntegerCell ParseInteger(std::string_view cell, int32_t& value);
 IntegerCell ParseInteger(std::string_view cell, int64_t& value);
-// A whole cell that is a number, rounded to float; nullopt if it is none, or not finite.
+// Parses a cell that is a number as a whole, rounded to float; nullopt if it is none, or not finite.
 std::optional<float> ParseFinite(std::string_view cell);
 // Says for messages why ParseFinite refuses a cell: "1e300" is out of float32's range, others are no finite numbers.
 std::string_view WhyNotFinite(std::string_view cell);
@@ -83,7 +83,7 @@ inline constexpr std::string_view kBeyondFloat32 = "is out of float32's range (3
 // Says what is wrong with the weight of an edge, which must be a finite number of at least 0: "-1 is negative, ...".
 // nullopt: nothing is wrong.
 std::optional<std::string> FaultOfWeight(float weight);
-// The same of a cell; nullopt sets `weight`.
+// Parses a cell as such a weight. Returns its fault, or sets `weight`.
 std::optional<std::string> ParseEdgeWeight(std::string_view cell, float& weight);
 
 }  // namespace permafrost::data

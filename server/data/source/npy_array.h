@@ -50,7 +50,7 @@ class NpyArray {
   static absl::StatusOr<NpyArray> Open(const SourceFile& file, const std::string& member, ImportMonitor& monitor);
 
   const NpyHeader& header() const { return header_; }
-  // As messages say it: "adj.npz: indptr".
+  // The name that messages use: "adj.npz: indptr".
   const std::string& name() const { return name_; }
   // The element that is read next.
   uint64_t position() const { return position_; }

@@ -69,13 +69,13 @@ class SourceReader {
   // corrupt gzip or zstd, ResourceExhausted for one that unpacks too far, Cancelled, or what
   // the system says, which is transient.
   virtual absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) = 0;
-  // Passes over `bytes`, of which there must be as many; without reading them where the file is plain.
+  // Skips `bytes`, all of which must be there. If the file is plain, it does so without reading them.
   virtual absl::Status Skip(uint64_t bytes);
   // Tells the monitor that the file will be read again from its beginning.
   virtual void Rewind() = 0;
 
  protected:
-  // "cannot ACTION: reason", transient, of an errno.
+  // Makes "cannot ACTION: reason", a transient error, from an errno.
   static absl::Status SystemFault(int error, std::string_view action);
 };
 

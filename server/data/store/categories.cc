@@ -202,7 +202,7 @@ constexpr int64_t kMostDense = int64_t{1} << 21;
 // The category of `known` that means what `value` means in `own`.
 std::optional<int64_t> Translate(const CategoryTable& own, const CategoryTable& known, int64_t value) {
   const bool is_open = own.open_ended && value == own.values.back();
-  // All that is as large as the last value of an open end is counted as that.
+  // If `known` has an open end, every value from its last one on counts as the last one.
   if (known.open_ended && value >= known.values.back()) return known.CategoryOf(known.values.back());
   // "50 or more" may be any of several.
   return is_open ? std::nullopt : known.CategoryOf(value);

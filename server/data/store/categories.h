@@ -1,4 +1,4 @@
-// Tells what the categories of a dataset stand for in its source, and reads those of one dataset as another's.
+// Says what the categories of a dataset stand for in its source, and translates those of one dataset to another's.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace permafrost::data {
 
-// These tables tell what the categories of a dataset's columns stand for in its source. A label of -1 and one of 7 may
-// both be category 0 of their datasets. Weights keep the tables of the dataset that they were trained on, so that
-// another one is read by the source's values.
+// These tables say what the categories of a dataset's columns stand for in its source. A label of -1 in one dataset and
+// a label of 7 in another may both be category 0. Weights keep the tables of the dataset that they were trained on, so
+// that another dataset is read by the source's values.
 // Threads: value types and pure functions.
 
-// More different values than this are no categories, and are not kept.
+// Columns with more different values than this are not categories, and their values are not kept.
 inline constexpr int64_t kMaxCategoryValues = 1'000'000;
 
 enum class CategoryOrigin : uint32_t {
@@ -42,16 +42,16 @@ struct CategoryTable {
   int64_t base = 0;
   // The largest value stands for all larger ones too.
   bool open_ended = false;
-  // There are more than kMaxCategoryValues, and none is kept.
+  // True if there are more than kMaxCategoryValues values, of which none is kept.
   bool too_many = false;
   std::vector<int64_t> values;  // those that occur, rising
 
   bool one_hot() const { return columns > 0; }
-  // True where the categories are columns, or other numbers than the source's.
+  // True if the categories are columns, or have other numbers than in the source.
   bool renumbered() const { return ranked || base != 0 || one_hot(); }
   // One more than the largest category that occurs; at least 1.
   int64_t num_categories() const;
-  // The category of a value that occurs; nullopt for any other.
+  // Returns the category of a value that occurs; nullopt for any other value.
   std::optional<int64_t> CategoryOf(int64_t value) const;
   bool operator==(const CategoryTable&) const = default;
 };
@@ -66,14 +66,14 @@ struct FeatureCategories {
 
 struct Categories {
   FeatureCategories node, edge;
-  // This is the table for the target, where there is one and it is whole numbers.
+  // The table for the target, if there is one and it is whole numbers.
   std::optional<CategoryTable> classes;
   bool operator==(const Categories&) const = default;
 };
 
-// "label 1", "column 0", "degree": as messages name the table at `place` among those of its kind.
+// Names the table at `place` among those of its kind, for messages: "label 1", "column 0", "degree".
 std::string NameOfTable(const CategoryTable& table, size_t place);
-// The value as messages name it: "7", or "50 or more" for the last one of an open end.
+// Names the value for messages: "7", or "50 or more" if it stands for all larger ones too.
 std::string NameOfValue(const CategoryTable& table, int64_t value);
 
 // A few of the tables' values for people, as the summary of a dataset keeps them.
@@ -89,14 +89,14 @@ class CategoryMap {
  public:
   // Leaves every category as it stands.
   CategoryMap() = default;
-  // From `own` to `known`; neither has too many values.
+  // Maps the categories of `own` to those of `known`. Neither may have more than kMaxCategoryValues values.
   CategoryMap(const CategoryTable& own, const CategoryTable& known);
 
   // True if every category that occurs stays what it is.
   bool as_they_stand() const { return as_they_stand_; }
-  // Values of `own` that `known` has not, rising.
+  // The values of `own` that `known` lacks, rising.
   const std::vector<int64_t>& unknown_values() const { return unknown_values_; }
-  // The category of all of them, and of what cannot be: one more than the last one of `known`.
+  // The category for unknown values and impossible categories: one more than the last category of `known`.
   int64_t unknown() const { return unknown_; }
   int64_t To(int64_t category) const {
     if (as_they_stand_) return category;

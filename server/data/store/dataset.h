@@ -55,8 +55,8 @@ inline uint64_t ChecksumOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return store->checksum(); }, dataset);
 }
 
-// The same of its data alone, whatever its summary says of them: a version of this program that says more of equal data
-// gives them another checksum, and the same content checksum.
+// Returns a checksum of the data without the summary. A later version may say more in the summary of equal data: the
+// checksum then differs, the content checksum does not.
 inline uint64_t ContentChecksumOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return store->content_checksum(); }, dataset);
 }

@@ -60,7 +60,7 @@ absl::Status ReadEdgeRows(const EdgeRows& rows, uint64_t begin, uint64_t end, in
 
 // Bytes that rows of such inputs take in the store, which a job reads all of in an epoch.
 uint64_t EdgeTableBytes(const GraphSummary& graph, EdgeInputs inputs);
-// Bytes of a row in a batch, where categories are 8 bytes each.
+// Returns the bytes of a row in a batch, where a category takes 8 bytes.
 uint64_t EdgeRowBytes(const GraphSummary& graph, EdgeInputs inputs);
 
 }  // namespace permafrost::data

@@ -202,7 +202,7 @@ absl::StatusOr<std::shared_ptr<const Graph>> Graph::Open(const std::filesystem::
 absl::Status ReadRows(const DenseFeatures& features, uint64_t begin, uint64_t end, float* out) {
   if (begin >= end) return absl::OkStatus();
   if (!features.scales.Touch(0, features.scales.size())) return features.scales.status();
-  // In one go: its blocks may be single pages, and those of a mapping come one at a time.
+  // Read in one go, since its blocks may be single pages, and pages of a mapping come one at a time.
   AdviseWillNeed(features.bytes.Reads(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes()));
   if (!features.bytes.Touch(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes())) {
     return features.bytes.status();

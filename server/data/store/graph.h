@@ -31,8 +31,8 @@ namespace permafrost::data {
 inline constexpr uint64_t kMaxFeatureColumns = uint64_t{1} << 22;
 inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // so that a row and a count of rows both fit
 
-// The neighbours of every node in one direction. Plain ids, not differences in a varint: those took 2.4 bytes an edge
-// instead of 4 on bench/data's power law, but a fan-out in the order of rows took over twice the time.
+// The neighbours of every node in one direction, as plain ids. Differences in a varint took 2.4 bytes an edge instead
+// of 4 on bench/data's power law, but a fan-out in the order of rows then took over twice the time.
 struct Adjacency {
   Column<uint64_t> offsets;    // [nodes + 1]
   Column<NodeId> neighbors;    // [edges], rising within a node; parallel edges stand side by side
@@ -45,8 +45,8 @@ struct Adjacency {
     uint64_t begin = 0, end = 0;
     uint64_t size() const { return end - begin; }
   };
-  // Returns the place of a node's edges, node < nodes. Never leaves the columns, whatever the file says; empty where
-  // the offsets are damaged (`ok` false then).
+  // Returns where a node's edges are, node < nodes. Never leaves the columns, whatever the file says. If the offsets
+  // are damaged, it returns an empty range, and `ok` is false.
   Extent Of(NodeId node, bool& ok) const {
     if (!offsets.Touch(node, uint64_t{node} + 2)) {
       ok = false;
@@ -83,13 +83,13 @@ struct GivenLinks {
   std::array<Column<NodeId>, 3> negatives;  // of validation and test, as GivenLinksSummary says; or absent
 };
 
-// Everything of a graph, as columns. Samplers and batchers need nothing else, so tests make one over vectors.
+// A whole graph, as columns. Samplers and batchers need nothing else, so tests make one over vectors.
 struct GraphView {
   uint64_t nodes = 0, edges = 0;
   // Sources of the edges that end in a node (CSC): what message passing gathers over.
   Adjacency in;
-  // Targets of the edges that begin in a node (CSR): what random walks follow. The same columns as `in` where the graph
-  // is symmetric.
+  // Targets of the edges that begin in a node (CSR): what random walks follow. If the graph is symmetric, these are the
+  // same columns as `in`.
   Adjacency out;
   Features node_features;
   DenseFeatures edge_features;  // rows as edge_ids say, else in the order of `in`
@@ -102,7 +102,7 @@ struct GraphView {
   GivenLinks given_links;                // where summary.links.given
 };
 
-// Ids that the source gave its nodes, where they are not the rows themselves.
+// Ids that the source gave its nodes, if they are not the rows themselves.
 struct NodeNames {
   Column<uint64_t> numbers;  // [nodes], or absent
   Column<uint64_t> offsets;  // [nodes + 1] into `text`, or absent
@@ -152,7 +152,7 @@ struct GraphSummary {
   uint64_t store_bytes = 0;
 };
 
-// A table of rows where it lies in its file, for who reads it past the mapping.
+// Says where a table of rows lies in its file, for readers that read past the mapping.
 struct StoredRows {
   std::filesystem::path path;
   uint64_t offset = 0;  // of its first row, a multiple of kPageBytes
@@ -173,27 +173,26 @@ class Graph {
   virtual ~Graph() = default;
 
   virtual const GraphSummary& summary() const = 0;
-  // The checksum of the header, and through it of all that the file holds: graphs with one checksum are equal. 0: the
-  // graph is in no file.
+  // The checksum of the header, which covers all that the file holds: graphs with one checksum are equal. 0: the graph
+  // is in no file.
   virtual uint64_t checksum() const { return 0; }
-  // The same whatever the summary says.
+  // A checksum that leaves out the summary.
   virtual uint64_t content_checksum() const { return 0; }
-  // Graphs of one names checksum, and of as many nodes, have the same node in each row.
+  // Graphs with the same names checksum and equally many nodes have the same node in each row.
   virtual uint64_t names_checksum() const { return 0; }
   virtual const GraphView& view() const = 0;
   virtual const NodeNames& names() const = 0;
-  // DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged;
-  // transient, once the disk did not give some of it: opening it anew may help. Values that were read before may be
-  // anything then: take them for true only if this is Ok after the reading.
+  // Returns DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged.
+  // Returns a transient error once the disk failed to give some of it; opening it anew may help. Values that were read
+  // before may then be anything: trust them only if this is Ok after the reading.
   virtual absl::Status CheckIntact() const = 0;
-  // Verifies every block there is. `progress` hears of bytes done and in all and returns whether to go on; Cancelled
-  // when not.
+  // Verifies every block. `progress` hears of bytes done and in all and returns whether to go on; Cancelled if not.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   virtual uint64_t mapped_bytes() const = 0;
-  // Returns what the categories of its edges' columns and of its labels stand for; those of nodes are numbers.
-  // nullopt: an older version imported it, which did not keep that. Errors: DataLoss.
+  // Returns what the categories of its edges' columns and of its labels stand for; those of nodes are numbers. nullopt:
+  // an older version imported it and did not keep them. Errors: DataLoss.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
-  // Dense node features; nullopt where there are none, or an older store has no checksum for each page.
+  // Returns dense node features; nullopt if there are none, or if an older store has no checksum for each page.
   virtual std::optional<StoredRows> stored_features() const { return std::nullopt; }
 };
 

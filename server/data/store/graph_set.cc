@@ -220,7 +220,7 @@ class MappedGraphSet final : public GraphSet {
       } else if (const absl::Status status = check(section.place->template As<T>()); !status.ok()) {
         section.status = Annotate(status, absl::StrCat(file_->path().string(), ": ", SectionField(kind, "content")));
       }
-      // Rather than what reading a changed file came upon.
+      // If the file changed meanwhile, say so, and not what reading it came upon.
       if (const absl::Status intact = CheckIntact(); !intact.ok()) section.status = intact;
     });
     PF_RETURN_IF_ERROR(section.status);

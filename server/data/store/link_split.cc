@@ -64,7 +64,7 @@ class MessageGraph final : public DerivedGraph {
     summary_.max_degree = edges_.max_degree;
     DropAllButEdges(edge_features);
   }
-  // With all edges of the graph.
+  // Makes a graph with all edges of `graph`.
   MessageGraph(const std::shared_ptr<const Graph>& graph, bool edge_features) : DerivedGraph(graph) {
     DropAllButEdges(edge_features);
   }

@@ -22,7 +22,7 @@ enum class MadeFeatures {
 };
 inline constexpr int64_t kDegreeCap = 255;
 
-// The summary of such a graph, of a graph's own.
+// Returns the summary of such a graph, from a graph's own summary.
 GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary);
 
 // Keeps `graph` alive. Takes 12 bytes a node, or 4 for kConstant. Errors: DataLoss (offsets are read for degrees).

@@ -24,7 +24,7 @@ class SetWithSplits final : public DerivedSet {
     summary_.split_name = std::move(splits.name);
   }
 
-  // The summary's splits are those of the set until this.
+  // Computes the summary's statistics for the new splits. Until this call they are those of the set.
   absl::Status Measure() {
     PF_ASSIGN_OR_RETURN(const auto nodes, node_offsets());
     PF_ASSIGN_OR_RETURN(const auto edges, edge_offsets());
@@ -88,7 +88,7 @@ std::shared_ptr<const Graph> WithSummary(std::shared_ptr<const Graph> graph, Gra
 
 namespace {
 
-// The checksum of the set with these folds.
+// Returns the checksum of the set with these folds.
 uint64_t ChecksumOf(const GraphSet& set, const spec::CrossValidation& validation) {
   const uint64_t all[] = {set.checksum(), static_cast<uint64_t>(validation.folds),
                           static_cast<uint64_t>(validation.fold), validation.seed};
@@ -102,7 +102,7 @@ std::vector<uint32_t> ShuffledByClass(std::span<const float> classes, uint64_t s
   std::iota(shuffled.begin(), shuffled.end(), 0u);
   SplitMix64 random(seed, /*stream=*/0);
   Shuffle(std::span(shuffled), random);
-  // With the place, so that equal classes keep it.
+  // Sorting by (class, place) keeps the shuffled order within a class.
   std::vector<std::pair<float, size_t>> places;
   for (size_t place = 0; place < shuffled.size(); ++place) {
     const float label = classes[shuffled[place]];

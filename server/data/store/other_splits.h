@@ -36,8 +36,8 @@ std::shared_ptr<const Graph> WithSummary(std::shared_ptr<const Graph> graph, Gra
 // A set of small graphs divided into folds instead of the splits that it was imported with.
 // Threads: pure functions; what they make is safe anywhere.
 
-// All graphs, shuffled by the seed, those of a class one after the other, classes rising. classes: of each graph, one
-// number; NaN is a class of its own, the first.
+// Returns all graphs, shuffled by the seed, but class by class, with classes rising. classes: a number for each graph;
+// NaN is a class of its own, the first.
 std::vector<uint32_t> ShuffledByClass(std::span<const float> classes, uint64_t seed);
 
 // Graphs by split, ids rising. In the order of ShuffledByClass they are dealt to the folds one after the other, so that

@@ -6,7 +6,7 @@
 namespace permafrost::data {
 namespace {
 
-// At most one in so many of a group's bytes may be a gap.
+// At most one in this many bytes of a group may be a gap.
 constexpr uint64_t kMostGaps = 5;
 
 uint64_t PagesFrom(uint64_t begin, uint64_t bytes) {

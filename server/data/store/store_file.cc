@@ -19,7 +19,7 @@ uint64_t BlocksOf(const StoreFile::Section& section) {
   return (section.bytes.size() + section.block_bytes - 1) / section.block_bytes;
 }
 
-// The error for a file that may be whole, though not for this program.
+// Makes the error for a file that may be whole but is not for this program.
 absl::Status NotReadHere(const absl::Status& mismatch) { return absl::FailedPreconditionError(mismatch.message()); }
 
 }  // namespace
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<StoreFile>> StoreFile::Open(const std::filesystem
   absl::Status status = file->ReadHeader(layout);
   if (status.ok()) status = file->ReadTable();
   if (status.ok()) status = file->FindChecksums();
-  // Rather than what reading a changed file came upon.
+  // If the file changed meanwhile, say so, and not what reading it came upon.
   PF_RETURN_IF_ERROR(file->CheckIntact());
   if (!status.ok()) return Annotate(status, path.string());
   return file;
@@ -131,7 +131,7 @@ absl::Status StoreFile::CheckEntry(const SectionEntry& entry, uint64_t previous_
   if (entry.offset > size() || entry.bytes > size() - entry.offset) {
     return Mismatch(field("bytes"), entry.bytes, absl::StrCat("at most the rest of a file of ", size()));
   }
-  // Divisions, since a product of damaged counts may wrap.
+  // The check divides, since a product of damaged counts may wrap.
   const uint64_t row_bytes = entry.width * ElementBytes(entry.type);
   if (entry.groups != RowGroups()) return CheckGroups(entry, row_bytes);
   if (row_bytes == 0 ? entry.bytes != 0 : (entry.bytes % row_bytes != 0 || entry.bytes / row_bytes != entry.rows)) {
@@ -152,7 +152,8 @@ absl::Status StoreFile::CheckGroups(const SectionEntry& entry, uint64_t row_byte
     return Mismatch(field("groups"), absl::StrCat(groups.rows, " rows of ", row_bytes, " in ", groups.bytes, " bytes"),
                     "whole pages that hold them");
   }
-  // Its last row ends it. Groups first, since a product of damaged counts may wrap.
+  // The section ends with its last row. The number of groups is compared first, since a product of damaged counts may
+  // wrap.
   const bool many = entry.rows > 0 && (entry.rows - 1) / groups.rows > entry.bytes / groups.bytes;
   if (many || entry.bytes != groups.TotalBytes(entry.rows, row_bytes)) {
     return Mismatch(field("bytes"), entry.bytes,
@@ -273,7 +274,7 @@ absl::Status StoreFile::CheckIntact() const {
 }
 
 absl::Status StoreFile::VerifyAll(const CheckOf& check_of, const Progress& progress) const {
-  // So much is asked of the kernel ahead of what is hashed.
+  // The kernel is asked for this much ahead of what is hashed.
   constexpr uint64_t kPieceBytes = 4 << 20;
   uint64_t total = 0, done = 0;
   for (const Section& section : sections_) total += section.bytes.size();

@@ -45,7 +45,7 @@ class StoreFile {
   StoreFile& operator=(const StoreFile&) = delete;
 
   const FileHeader& header() const { return header_; }
-  // In the file's order, block_checksums apart.
+  // The sections in the file's order, without block_checksums.
   const std::vector<Section>& sections() const { return sections_; }
   // nullptr where the file has none.
   const Section* Find(SectionKind kind) const;
@@ -55,7 +55,7 @@ class StoreFile {
   // hold, because a later version may word them otherwise. These are the summary, and the categories that stand as they
   // do in the source.
   uint64_t ContentChecksum() const;
-  // The same of the names of a large graph's nodes alone.
+  // Returns such a hash over the names of a large graph's nodes alone.
   uint64_t NamesChecksum() const;
 
   // The text of the section `summary`, verified. Errors name the file.
@@ -63,7 +63,7 @@ class StoreFile {
   std::unique_ptr<BlockGuard> Guard(const Section& section, BlockGuard::ContentCheck check) const;
   // DataLoss, naming the file, where the bytes between sections, which no checksum covers, are not zero.
   absl::Status CheckGaps() const;
-  // As MappedFile's; DataLoss says what to do.
+  // Does what MappedFile::CheckIntact does; DataLoss also says what to do.
   absl::Status CheckIntact() const;
   // Verifies all sections, those too that were verified before, and the gaps. Cancelled when `progress`, which hears of
   // bytes, returns false.

@@ -30,7 +30,8 @@ class StoreFileWriter {
 
   // Begins a section, and ends the one before.
   absl::Status Begin(SectionKind kind, ElementType type, uint32_t width);
-  // The same of rows that will be read from all over it: a checksum a page, and rows in such groups.
+  // Begins a section of rows that will be read from all over it: it has a checksum a page, and its rows lie in
+  // `groups`.
   absl::Status BeginPaged(SectionKind kind, ElementType type, uint32_t width, const RowGroups& groups);
   // Appends to the section begun last. Cancelled soon after the import shall stop.
   absl::Status Append(std::span<const std::byte> bytes);

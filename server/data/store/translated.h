@@ -21,7 +21,7 @@ namespace permafrost::data {
 struct FeatureTranslation {
   FeatureCategories own, known;   // what it is, and what it becomes: tables in pairs
   std::vector<CategoryMap> maps;  // of each pair
-  // Nothing but ranges, which are those of `known`, becomes another.
+  // True if only ranges change, which become those of `known`.
   bool as_it_stands() const;
 };
 

@@ -93,7 +93,7 @@ CallWatcher Timer(std::map<std::string, graphcache::OperatorTime>& times, StepPr
   };
 }
 
-// By time, the longest first.
+// Returns the operators by time, the longest first.
 std::vector<graphcache::OperatorTime> InOrder(const std::map<std::string, graphcache::OperatorTime>& times) {
   std::vector<graphcache::OperatorTime> rows;
   for (const auto& [op, time] : times) {

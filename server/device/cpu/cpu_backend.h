@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(cons
 // capture.
 inline constexpr size_t kLadderProbes = kDynamicProbes - 1;
 
-// A step recorded once, of which executables of single shapes are made. Borrows the program.
+// A step that is recorded once, to make executables of single shapes from it. Borrows the program.
 struct RecordedStep {
   std::unique_ptr<Tape> tape;  // at the first probe
   StepSizes sizes;

@@ -31,8 +31,8 @@ class CpuExecutable final : public graphcache::Executable {
   // Replays once on the heap, to learn the storage plan. Called once, before the rest. `inputs` of a dynamic one are of
   // the largest shape that is to be served without the heap. Returns the step's outputs.
   std::vector<at::Tensor> Learn(const graphcache::StepInputs& inputs);
-  // In its place, of a dynamic one: the plan of another of the same step, learned at sizes that hold all that it
-  // serves.
+  // For a dynamic executable, in place of its own plan: takes the plan of another executable of the same step, learned
+  // at sizes that hold everything that this one serves.
   void TakePlan(const StoragePlan& plan);
   const StoragePlan& plan() const { return plan_; }
   // Makes room in the arena; nothing may live there.

@@ -69,7 +69,8 @@ class Tape {
   };
   struct Op {
     c10::OperatorHandle handle;
-    // As it was called with, but for tensors: an undefined one, or none in a list of optional ones, stands for each.
+    // The arguments of the call, without tensors: an undefined tensor stands for each, or none in a list of optional
+    // ones.
     std::vector<c10::IValue> args;
     std::vector<Use> uses;
     // Slots of each return value; several for a list.

@@ -69,7 +69,7 @@ class StepSizes {
   // broken afterwards. Returns what the step returned; nothing, and the tape is broken, where the recordings' kind does
   // not take `inputs`: `body` is not run then. Exceptions pass through.
   std::vector<at::Tensor> Compare(Tape& tape, const graphcache::StepInputs& inputs, const Tape::Body& body) const;
-  // In the order of their places.
+  // The arguments, in the order of their places.
   const std::vector<Argument>& arguments() const { return arguments_; }
   size_t count() const { return count_; }
   int64_t bytes() const;

@@ -13,7 +13,7 @@ namespace permafrost::device {
 // Ok where card `index` can be used. Errors: FailedPrecondition with the first thing that is missing: the driver, the
 // card, the module, a library that it needs, a driver that is new enough.
 absl::Status FindCuda(int index);
-// Only where FindCuda(index) is Ok.
+// Call it only if FindCuda(index) is Ok.
 std::unique_ptr<Backend> MakeCudaBackend(int index);
 
 }  // namespace permafrost::device

@@ -14,7 +14,8 @@ namespace permafrost::device {
 // The table that libpermafrost_cuda.so exports as `permafrost_cuda_module`. Plain pointers, since it crosses a boundary
 // of libraries.
 struct CudaModule {
-  // "PERMAFROST/LIBTORCH", of the headers that it was compiled with: equal to that of the program, or it is refused.
+  // "PERMAFROST/LIBTORCH": the versions of the headers that the module was compiled with. If they differ from the
+  // program's, the module is refused.
   const char* version;
   DeviceGraph* (*make_graph)();  // the caller owns it
   c10::MempoolId_t (*new_pool)();

@@ -27,7 +27,7 @@ class DeviceGraph {
   virtual void Replay() = 0;
 };
 
-// All that a GraphCapturer asks a device for.
+// Everything that a GraphCapturer asks a device for.
 struct GraphDevice {
   c10::Device device;
   std::function<std::unique_ptr<DeviceGraph>()> make_graph;

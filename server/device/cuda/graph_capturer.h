@@ -23,8 +23,8 @@
 
 namespace permafrost::device {
 
-// The memory that all live graphs of a capturer share: replays run one after the other.
-// Invariant: an id that is handed out is not that of a pool whose last graph is gone.
+// The memory that all live graphs of a capturer share: replays run one after the other. Invariant: an id that is handed
+// out never belongs to a pool whose last graph is gone.
 class GraphPool {
  public:
   explicit GraphPool(std::function<c10::MempoolId_t()> make) : make_(std::move(make)) {}
@@ -56,7 +56,7 @@ class GraphCapturer final : public Capturer {
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                          const ProbeInputs& probes) override;
   std::vector<at::Tensor> RunEager(const StepProgram& program, const graphcache::StepInputs& inputs) override;
-  // Not known: the allocator of the device has the pool.
+  // The number is not known, because the allocator of the device has the pool.
   int64_t shared_bytes() const override { return 0; }
 
  private:

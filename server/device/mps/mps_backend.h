@@ -14,7 +14,7 @@ namespace permafrost::device {
 
 // Returns whether this machine has an MPS device and this libtorch was built for it.
 bool HasMps();
-// Only where HasMps(). Errors: FailedPrecondition for an environment that libtorch would refuse later.
+// Call it only if HasMps(). Errors: FailedPrecondition for an environment that libtorch would refuse later.
 absl::StatusOr<std::unique_ptr<Backend>> MakeMpsBackend(const BackendOptions& options);
 
 // The executable of a backend without recordings: the program itself, run at one shape. Nothing is recorded and nothing

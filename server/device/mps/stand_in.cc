@@ -45,7 +45,7 @@ struct StandInHooks final : at::MPSHooksInterface {
   bool hasMPS() const override { return within; }
   bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return within; }
 };
-// Gives way to others, such as a test's.
+// Registered as a fallback, so that other hooks, such as a test's, win.
 const bool kHooksRegistered = [] {
   at::MPSHooksRegistry()->Register(
       "MPSHooks", [](const auto&... /*libtorch 2.11 passes one*/) { return std::make_unique<StandInHooks>(); },
@@ -84,7 +84,7 @@ class HostCall {
 
   c10::IValue ToHost(const c10::IValue& value);
   c10::IValue ToMps(const c10::IValue& value);
-  // Does to the arguments of MPS what the call did to sizes and storage of its own.
+  // Repeats on the MPS arguments what the call did to its own arguments' sizes and storage.
   void TellArguments();
 
  private:

@@ -65,7 +65,7 @@ HWY_INLINE __mmask16 FirstLanes(int64_t count) {
   return count >= kLanes ? __mmask16{0xffff} : static_cast<__mmask16>((1U << (count < 0 ? 0 : count)) - 1);
 }
 
-// 16 pairs: of two rows, or of 32 values in a row.
+// Makes 16 pairs, from two rows or from 32 values in a row.
 HWY_INLINE __m512i PairsOfRows(__m512 even, __m512 odd) {
   const auto low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(even)));
   const auto high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(odd)));
@@ -213,7 +213,7 @@ void StorePairs(int64_t m, int64_t n, int64_t k, const LeftPairs& left, const ui
   });
 }
 
-// Multiplies with b [k, n], a panel of which is made when its turn comes, while it is in cache.
+// Multiplies with b [k, n]. Each panel of b is made when its turn comes, while it is in cache.
 void StoreOuterPairs(int64_t m, int64_t n, int64_t k, const float* b, const LeftPairs& left, uint32_t* panel,
                      float* to) {
   for (int64_t j0 = 0; j0 < n; j0 += kBfloat16Panel) {

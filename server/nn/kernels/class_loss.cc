@@ -23,7 +23,7 @@ HWY_INLINE V ExpKeepingNaN(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
 
-// By vectors, then what is left over value by value.
+// Works by vectors, and value by value over the rest.
 template <class T>
 T LargestOf(const T* row, int64_t width) {
   const hn::ScalableTag<T> d;

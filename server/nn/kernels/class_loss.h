@@ -14,8 +14,8 @@ template <class T>
 double CrossEntropyRows(const T* logits, const T* labels, const T* weights, int64_t rows, int64_t classes, T scale,
                         T* gradient);
 
-// The same of weights[label] * (-label * log sigmoid(logit) - (1 - label) * log(1 - sigmoid(logit))).
-// logits, labels, gradient: [size]; weights: [2], of labels 0 and 1, or null: all 1.
+// Does the same for weights[label] * (-label * log sigmoid(logit) - (1 - label) * log(1 - sigmoid(logit))).
+// logits, labels, gradient: [size]; weights: [2], for labels 0 and 1, or null: all 1.
 template <class T>
 double BinaryCrossEntropy(const T* logits, const T* labels, const T* weights, int64_t size, T scale, T* gradient);
 

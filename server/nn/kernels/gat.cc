@@ -26,7 +26,7 @@ struct GatSlot {
   int64_t place, key;
 };
 
-// Keys of slots, for dropout: of equal rows and slots equal wherever padding puts them.
+// Keys of slots, for dropout: equal rows and slots have equal keys, wherever padding puts them.
 constexpr int64_t kSlotStride = 0x9e3779b1;
 
 template <class T>
@@ -216,7 +216,7 @@ void SourceGradient(const GatRows<T>& m, const GatSources<T>& from, const T* alp
   }
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_GAT(T, NAME)                                                                                    \
   void Forward##NAME(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y) {                         \
     Forward(rows, begin, end, alpha, y);                                                                           \

@@ -120,7 +120,7 @@ HWY_INLINE void LargestColumns(D d, const MaxRows<T>& m, int64_t r, T* HWY_RESTR
     const T* const x = m.x + m.source[e] * m.width + c;
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      // Not hn::Max, which says nothing of NaN that holds on every target.
+      // hn::Max does not serve: it promises nothing about NaN that holds on every target.
       const auto value = hn::LoadU(d, x + v * lanes);
       largest[v] = hn::IfThenElse(hn::Gt(value, largest[v]), value, largest[v]);
     }

@@ -119,7 +119,7 @@ void Gradient(const WalkShape& shape, const T* table, const int64_t* walk, const
   }
 }
 
-// Highway exports plain functions: one of each for each type.
+// Highway exports plain functions only, so there is one function for each type.
 #define PERMAFROST_SKIP_GRAM(T, NAME)                                                                             \
   void Score##NAME(const WalkShape& shape, const T* table, const int64_t* walk, T* scores) {                      \
     Score(shape, table, walk, scores);                                                                            \

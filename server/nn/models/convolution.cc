@@ -68,12 +68,12 @@ Tensor Activate(const Tensor& x, const ConvActivation& activation) {
                  keys.defined() ? keys.narrow(0, 0, x.size(0)) : keys);
 }
 
-// Counted from GraphConv: autograd saves what the layer multiplies and its output; while it runs back, gradients of its
-// output, of what was multiplied (with its packed copy) and, twice, of its input are there, with the weights' gradients
-// by chunk.
+// Counted from GraphConv. Autograd saves what the layer multiplies, and its output. While it runs back, three gradients
+// are there: of its output, of what was multiplied (with its packed copy), and, twice, of its input; also the weights'
+// gradients by chunk.
 ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights) {
   const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
-  // Rows that a weight follows: sums, and of two weights the rows themselves beside them.
+  // The columns that weights multiply: those of the sums, and with a second weight the rows' own too.
   const bool aggregates_first = in <= out || rows.targets < rows.sources;
   const double multiplied = aggregates_first ? weights * in : 0;
   const double of_input = rows.first ? rows.sources * std::min(in, out) : 3 * rows.sources * in;

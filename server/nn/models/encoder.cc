@@ -12,7 +12,8 @@ namespace {
 
 using at::Tensor;
 
-// Combinations of an edge's categories up to which all are in one table, whose rows and gradients stay in L1 cache.
+// If an edge's categories have no more combinations than this, all are in one table, whose rows and gradients stay in
+// L1 cache.
 constexpr int64_t kMostCombinations = 64;
 
 bool HasFewCombinations(const std::vector<int64_t>& categories) {

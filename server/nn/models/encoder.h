@@ -32,8 +32,8 @@ class Encoder {
 
   // [rows, channels]. features: [rows, columns], undefined without.
   at::Tensor operator()(const at::Tensor& features, int64_t rows) const;
-  // As GineEdges holds them: `rows` of each combination of categories and their codes, where combinations are few; else
-  // of each edge.
+  // Encodes features as GineEdges holds them: if combinations of categories are few, a row for each combination, and
+  // the code of each edge; else a row for each edge.
   void Encode(const at::Tensor& features, int64_t rows, GineEdges& edges) const;
   // Values that Encode's rows of a set's edges take, with their gradients: the sum so far, a layer's, and both
   // together.

@@ -49,18 +49,18 @@ class Gatv2 final : public Convolution {
 
 int64_t WidthOf(const ConvShape& shape) { return shape.joins_heads ? shape.out : shape.heads * shape.out; }
 
-// [entries] what the row of each edge is multiplied with in the mean of its target's edges: 1 / their number, without
-// those from the row itself, which have 0. first_row: of the sources, which is row 0 here.
+// Returns [entries]: the weight of each edge's row in the mean over its target's edges. The weight is 1 / the number of
+// edges from other rows; an edge from the row itself weighs 0. first_row: the source that is row 0 here.
 Tensor MeanWeights(const Tensor& offsets, const Tensor& sources, int64_t first_row, at::ScalarType type) {
   const Tensor own = SegmentOfEntry(offsets, sources.size(0));
   const Tensor is_other = 1 - sources.eq(first_row == 0 ? own : own + first_row).to(type);
   const Tensor places = at::arange(sources.size(0), sources.options());
   const Tensor count = SegmentSum(is_other.unsqueeze(1), offsets, places, {}).squeeze(1).clamp_min(1);
-  // Padding edges are of a row behind the last one.
+  // Padding edges belong to a row behind the last one.
   return is_other / SelectRows(at::cat({count, at::ones({1}, count.options())}), own);
 }
 
-// [T, columns]: of each row the mean of its in-edges' rows; 0 where there is none.
+// Returns [T, columns]: for each row, the mean over its in-edges; 0 if it has none.
 Tensor MeansOfEdges(const Tensor& rows, const Tensor& offsets, const Tensor& weights) {
   return SegmentSum(rows, offsets, at::arange(rows.size(0), offsets.options()), weights);
 }
@@ -83,15 +83,15 @@ Gatv2::Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& sha
   if (shape.edge_channels > 0) edge_ = linear(".lin_edge", shape.edge_channels);
 }
 
-// The norm of the means that self-loops read: equal in all layers.
+// Returns the weights of the means that self-loops read; they are equal in all layers.
 MessageNorm Gatv2::NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& /*edge_weights*/,
                           int64_t /*rows*/, at::ScalarType type, bool edge_rows) {
   if (!edge_rows) return {};
   return {.weights = MeanWeights(offsets, sources, /*first_row=*/0, type), .self = {}, .scale = {}};
 }
 
-// Kept: both linear maps' rows, the slots' alpha, the attended rows and what follows; the edges' rows twice (their map,
-// and its mean by row). Back: gradients of all of these.
+// Kept for the backward: both linear maps' rows, the slots' alpha, the attended rows and what follows; the edges' rows
+// twice (their map, and its mean by row). The backward makes gradients of all of these.
 ConvCost Gatv2::Cost(const ConvShape& shape, const ConvRows& rows) {
   const auto in = static_cast<double>(shape.in), width = static_cast<double>(WidthOf(shape)),
              out = static_cast<double>(shape.out), heads = static_cast<double>(shape.heads),
@@ -121,7 +121,7 @@ void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& we
 
 Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
   const int64_t targets = call.edges.offsets.size(0) - 1;
-  // Dense rows take one operator, with the bias's gradient in the pass over the rows that the weight's takes.
+  // Dense rows take one operator, which computes the bias's gradient in the same pass over the rows as the weight's.
   const auto linear = [](const NodeModel::InputRows& rows, const Linear& map) {
     const ConvActivation without{.relu = false, .step = {}, .key = {}, .p = 0, .row_keys = {}};
     return rows.dense.defined() ? GraphConv(rows.dense, {}, map.weight, map.bias, {}, without)
@@ -134,7 +134,7 @@ Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const 
                  .rows = {},
                  .self_rows = {}};
   AddEdgeRows(call.edge_rows, call.edge_code, call.edges.weights, edges);
-  // Masks of its own, beside those of the layers' outputs.
+  // Attention draws dropout masks of its own, apart from those of the layers' outputs.
   constexpr int64_t kAttentionMasks = 1 << 20;
   const ConvActivation& a = call.activation;
   const Tensor attended = GatAttention(left, right, attention_.view({width_}), edges,

@@ -59,8 +59,8 @@ struct InEdges {
   Tensor Zero() const { return at::zeros({}, options); }
   Tensor Ones() const { return weights.defined() ? weights : at::ones({sources.size(0)}, options); }
 
-  // [rows] of the self-loop that every row has or is given: 1 more for each that is there, of which all but the weight
-  // is taken away again. Undefined: 1 for each.
+  // Returns [rows]: the factor of the self-loop that every row has or is given. A row that has one counts 1 more, of
+  // which all but the weight is taken away again. Undefined: 1 for each.
   Tensor SelfLoops() const {
     if (!weights.defined()) return {};
     return Sum(at::where(is_self_loop, weights - 1, Zero())) + 1;

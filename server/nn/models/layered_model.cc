@@ -65,7 +65,7 @@ NodeModel::InputRows Normalised(NodeModel::InputRows rows) {
   return rows;
 }
 
-// Rows of edges, and of each edge its row among them; undefined: its own place.
+// Rows of edges, and for each edge its row among them; undefined: its own place.
 struct EncodedEdges {
   Tensor rows, code;
 };

@@ -12,7 +12,7 @@
 
 namespace permafrost::nn {
 
-// Rows of a block, by pairs.
+// Pairs of rows of a block.
 struct NodePairs {
   at::Tensor sources, targets;  // [P] int64
 };

@@ -51,8 +51,9 @@ struct NodeModelOptions {
   spec::ModelOptions model;  // of level kNode
   int64_t in_channels = 0;
   int64_t num_outputs = 0;
-  // Above 0: columns of the sparse features, each of which stands for a row of "embedding.weight" [columns,
-  // in_channels] that is trained; the input is their sum. As torch.nn.Embedding where a node has a column of its own.
+  // Above 0: the number of columns of the sparse features. Each stands for a trained row of "embedding.weight"
+  // [columns, in_channels], and the input is the sum of a node's rows. If each node has a column of its own, this is
+  // torch.nn.Embedding.
   int64_t embedded_columns = 0;
   // For models that read features of edges (ModelTraits::edges): categories are embedded, "edge_encoder.*", as in sets;
   // floats are read as they are. Neither: it reads none.

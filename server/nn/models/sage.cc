@@ -19,10 +19,10 @@ namespace {
 
 using at::Tensor;
 
-// By the mean. Threads: the device thread.
+// GraphSAGE with the mean of neighbours. Threads: the device thread.
 class Sage final : public Convolution {
  public:
-  // Weights are drawn with PyG's initialisers: uniform +-1/sqrt(in), as torch.nn.Linear.
+  // Draws weights with PyG's initialisers: uniform +-1/sqrt(in), as torch.nn.Linear.
   Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
                             at::ScalarType type, bool edge_rows);
@@ -44,7 +44,7 @@ class Sage final : public Convolution {
   Tensor right_;  // of the row itself
 };
 
-// By the max. Threads: the device thread.
+// GraphSAGE with the max of neighbours. Threads: the device thread.
 class SageMax final : public Convolution {
  public:
   // Weights are drawn, and named, as Sage's.

@@ -56,7 +56,7 @@ inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
 }
 
 // Below this many multiplications a region stays on one thread. At half of it, 30 us of work, two threads were as fast
-// as one: `bench/run parallel --filter products`, on the machine that bench/README.md tells of.
+// as one: `bench/run parallel --filter products`, on the machine that bench/MEASUREMENTS.md tells of.
 inline constexpr int64_t kParallelProducts = 1 << 20;
 // The same in values that are gathered: 2^15, 25 us of work, were as fast (`--filter gathers`).
 inline constexpr int64_t kParallelGathers = 1 << 16;

@@ -7,8 +7,8 @@
 #include <limits>
 #include <tuple>
 
-#include "nn/kernels/norm.h"
 #include "nn/kernels/gat.h"
+#include "nn/kernels/norm.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
@@ -104,7 +104,7 @@ std::tuple<Tensor, Tensor> GatForwardCpu(const Tensor& left, const Tensor& right
   return {y, alpha};
 }
 
-// Gradients of left, right, attention, and of the rows of edges and self-loops ([0]: there are none).
+// Gradients of left, right, attention, and the rows of edges and self-loops ([0]: there are none).
 using GatGradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 GatGradients GatBackwardCpu(const Tensor& grad_in, const Tensor& alpha, const Tensor& left, const Tensor& right,

@@ -42,7 +42,8 @@ struct GatOptions {
 at::Tensor GatAttention(const at::Tensor& left, const at::Tensor& right, const at::Tensor& attention,
                         const GatEdges& edges, const GatOptions& options);
 
-// The same of PyTorch's operators and segment_ops.h: the reference, and what devices other than the CPU run.
+// Computes the same with PyTorch's operators and segment_ops.h. It is the reference, and runs on devices other than the
+// CPU.
 at::Tensor GatAttentionPlain(const at::Tensor& left, const at::Tensor& right, const at::Tensor& attention,
                              const GatEdges& edges, const GatOptions& options);
 

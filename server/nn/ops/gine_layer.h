@@ -70,11 +70,11 @@ struct SummedEdges {
   int64_t first_row = 0;  // of x, which is row 0 of the sums; above 0 only without gradients
 };
 
-// GINE's sum over a block's in-edges alone, permafrost::edge_sum: sum_i = x_i + sum over edges (j, i) of relu(x_j + e_ji).
-// x: [N, C], T <= N. Returns [T, C]. Differentiable in x and edges.rows.
+// GINE's sum over a block's in-edges alone, permafrost::edge_sum: sum_i = x_i + sum over edges (j, i) of relu(x_j +
+// e_ji). x: [N, C], T <= N. Returns [T, C]. Differentiable in x and edges.rows.
 at::Tensor EdgeSum(const at::Tensor& x, const SummedEdges& edges);
 
-// The same of PyTorch's operators: the reference, and what devices other than the CPU run.
+// Computes the same with PyTorch's operators. It is the reference, and runs on devices other than the CPU.
 at::Tensor EdgeSumPlain(const at::Tensor& x, const SummedEdges& edges);
 
 }  // namespace permafrost::nn

@@ -25,7 +25,7 @@ struct ConvOptions {
   OptionalTensor offsets, sources, weights, self, scale, weight;
 };
 
-// Sizes, of a call that is checked.
+// The sizes of a checked call.
 struct ConvSizes {
   // Takes the sizes of x: [x_rows, x_width].
   ConvSizes(int64_t x_rows, int64_t x_width, const ConvOptions& o, const Tensor& bias) : width(x_width) {
@@ -62,7 +62,8 @@ struct ConvSizes {
   bool own;  // whether a row stands beside its sum
 };
 
-// The work that a region's time grows with, in multiplications: with no product, the values that are gathered.
+// Returns the work, in multiplications, with which a region's time grows. Without a product it is the values that are
+// gathered, in the same unit.
 int64_t WorkOf(const ConvSizes& s, bool weight) {
   constexpr int64_t kOfValue = kParallelProducts / kParallelGathers;
   return weight ? s.rows * s.products() : kOfValue * (s.rows + s.edges) * s.width;
@@ -135,10 +136,10 @@ std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor
   return {y, in};
 }
 
-// Gradients of x ([0]: not asked for), weight ([0]: there is none), bias, and of the sum with bias and addend.
+// Gradients of x ([0]: not asked for), of weight ([0]: there is none), of bias, and of the sum with bias and addend.
 using GraphConvGradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// rows: [T, K] that the weight followed, where there is one. x_rows: N.
+// rows: the [T, K] rows that the weight multiplied, if there is a weight. x_rows: N.
 GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTensor& rows, int64_t x_rows,
                                         int64_t x_width, const OptionalTensor& y, const OptionalTensor& offsets,
                                         const OptionalTensor& sources, const OptionalTensor& out_offsets,

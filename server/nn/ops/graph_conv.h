@@ -42,7 +42,8 @@ struct ConvActivation {
 at::Tensor GraphConv(const at::Tensor& x, const ConvEdges& edges, const at::Tensor& weight, const at::Tensor& bias,
                      const at::Tensor& addend, const ConvActivation& activation);
 
-// The same of PyTorch's operators and segment_ops.h: the reference, and what devices other than the CPU run.
+// Computes the same with PyTorch's operators and segment_ops.h. It is the reference, and runs on devices other than the
+// CPU.
 at::Tensor GraphConvPlain(const at::Tensor& x, const ConvEdges& edges, const at::Tensor& weight, const at::Tensor& bias,
                           const at::Tensor& addend, const ConvActivation& activation);
 

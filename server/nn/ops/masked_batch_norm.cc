@@ -32,8 +32,9 @@ void ForColumnBlocks(int64_t rows, int64_t columns, Body body) {
   });
 }
 
-// kSums sums over rows, of what add(row, parts) adds to parts for each column: of a few rows each, added up in float64.
-// One running sum of float32 over the 230,000 rows of a large batch put gradients a hundredth off.
+// Makes kSums sums over rows; add(row, parts) adds a row to parts for each column. A few rows at a time are summed, and
+// these sums added up in float64: one running sum of float32 over the 230,000 rows of a large batch put gradients a
+// hundredth off.
 constexpr int64_t kPartRows = 128;
 template <class T, size_t kSums, class Add>
 std::array<std::array<double, kBlock>, kSums> SumOverRows(int64_t rows, const Add& add) {

@@ -28,8 +28,8 @@ void SgdStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at:
                 const std::vector<at::Tensor>& momenta, at::Tensor& step, const at::Tensor& learning_rate,
                 at::ArrayRef<double> weight_decays, const SgdOptions& options, const at::Tensor& applies = {});
 
-// A gradient of few rows of a table: that of row rows[m] is the sum of parts[places[p]] for p in [offsets[m], offsets[m
-// + 1]): each row is made once, by one thread, in the order of its places. Other rows have none.
+// A gradient for few rows of a table. Row rows[m] has the sum of parts[places[p]] for p in [offsets[m], offsets[m +
+// 1]); one thread makes each row once, in the order of its places. Other rows have no gradient.
 struct RowGradient {
   at::Tensor rows;     // [M] int64, distinct; padding, whose ranges are empty, repeats one of them
   at::Tensor offsets;  // [M + 1] int64

@@ -288,7 +288,7 @@ void CheckSegments(const Tensor& x, const Tensor& offsets, const Tensor& sources
               sources.toString(), sources.sizes());
 }
 
-// Rows that a thread should have at least, where `entries` are spread over `rows`.
+// Returns the fewest rows worth a thread, if `entries` are spread over `rows`.
 int64_t GrainOf(int64_t rows, int64_t entries, int64_t columns) {
   const int64_t of_row = std::max<int64_t>(1, columns * (1 + entries / std::max<int64_t>(1, rows)));
   return std::max<int64_t>(1, kMaxGrain / of_row);

@@ -32,7 +32,7 @@ struct SkipGramStep {
 SkipGramStep SkipGram(const at::Tensor& table, const at::Tensor& walks, const at::Tensor& seeds,
                       const WalkLayout& layout);
 
-// The mean loss of such scores, as of SkipGramStep's terms.
+// Returns the mean loss of such scores, with the terms of SkipGramStep.
 double MeanWalkLoss(const at::Tensor& scores, bool negative);
 
 // [walks, windows * (context - 1)]: the dot products of the pairs of each walk (nn/kernels/skip_gram.h).

@@ -40,7 +40,7 @@ absl::Status Link(const fs::path& source, const fs::path& job_directory, std::st
   return SyncDirectory(directory);
 }
 
-// As RFC 4180 has it.
+// Writes a cell as RFC 4180 does.
 std::string CsvCell(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
@@ -89,7 +89,7 @@ absl::Status WriteCsv(const fs::path& file, const NameRows& name, std::span<cons
   return writer.SyncAndClose();
 }
 
-// As WriteFileAtomic, of what is never in memory together.
+// Replaces the file as WriteFileAtomic does, without ever holding all of it in memory.
 absl::Status ReplaceCsv(const fs::path& target, const NameRows& name, std::span<const uint32_t> ids,
                         std::span<const float> predictions) {
   const fs::path temporary = target.parent_path() / absl::StrCat(".tmp-", target.filename().string());

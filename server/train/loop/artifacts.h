@@ -39,7 +39,7 @@ std::string PredictionsCsv(const NamedRows& rows, std::span<const float> predict
 using NameRows = std::function<absl::StatusOr<NamedRows>(std::span<const uint32_t> ids)>;
 // This many rows have names in memory at once.
 inline constexpr size_t kNamedAtOnce = 1024;
-// The same of all `ids`, in their order, piece by piece into the file. predictions: [ids * values].
+// Writes the same for all `ids`, in their order, piece by piece into the file. predictions: [ids * values].
 absl::Status WritePredictions(const std::filesystem::path& job_directory, const NameRows& name,
                               std::span<const uint32_t> ids, std::span<const float> predictions);
 

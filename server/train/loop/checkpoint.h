@@ -50,7 +50,7 @@ struct Checkpoint {
   std::vector<nn::NamedTensor> best;          // empty until the first evaluation
   // The tensors that the job exports as its last weights, if these are not `model`. A resumed run does not need them.
   std::vector<nn::NamedTensor> averaged;
-  // The graph cache with its executables in order; nullopt: of a version that had none.
+  // The graph cache with its executables in order. nullopt: a version without a graph cache wrote the checkpoint.
   std::optional<graphcache::Snapshot> cache;
   std::vector<graphcache::EntryInfo> cache_entries;
 };
@@ -90,7 +90,7 @@ class CheckpointStore {
 
  private:
   absl::StatusOr<std::vector<int64_t>> Steps() const;  // newest first
-  // All but the tensors, which `take` gets.
+  // Returns everything but the tensors, which `take` gets.
   absl::StatusOr<Checkpoint> Load(int64_t step, const TakePart& take) const;
   absl::Status Write(const Checkpoint& checkpoint);
   absl::Status WriteFiles(const Checkpoint& checkpoint, const std::filesystem::path& directory) const;
@@ -104,9 +104,8 @@ class CheckpointStore {
   std::function<void(std::string_view)> warn_;
 };
 
-// Decides when a run writes its checkpoints.
-// Threads: one thread. Pure but for the times it is given: time of this run since its first step began, which never
-// falls.
+// Decides when a run writes its checkpoints. Threads: one thread. It is pure except for the times it is given: time of
+// this run since its first step began, which never falls.
 class CheckpointSchedule {
  public:
   // A run's first checkpoint by time comes this early, so that a job that is killed again and again gets further each

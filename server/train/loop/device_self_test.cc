@@ -235,7 +235,7 @@ absl::StatusOr<SelfTestArm> SelfTest::Run(const Plan& plan) {
       memory = Memory();
     }
   }
-  // As a job does at its end.
+  // A job evaluates in the same way at its end.
   PF_RETURN_IF_ERROR(
       Evaluate(rig->engine, *rig->task, data::Split::kTest, {.step = plan.steps, .keep_predictions = true}, [] {
         return true;

@@ -57,7 +57,8 @@ absl::Status CheckSameNodes(const data::ImportedSummary& trained, const data::Im
   return violations.ToStatus();
 }
 
-// The same of as many nodes, which an import may have numbered otherwise. Without names the ids are the rows.
+// Refuses a dataset with as many nodes in another order, since an import may have renumbered them. Without names the
+// ids are the rows.
 absl::Status CheckSameOrder(const EvaluateRequest& request, const data::ImportedSummary& trained) {
   const auto* const from = std::get_if<data::GraphSummary>(&trained);
   const auto* const graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset);
@@ -75,7 +76,8 @@ absl::Status CheckSameOrder(const EvaluateRequest& request, const data::Imported
   return violations.ToStatus();
 }
 
-// The same where the dataset that they were trained on is not known any more, or is this one: their file may tell.
+// Refuses weights whose file says that their rows are other nodes'. This serves when the dataset that they were trained
+// on is this one, or is not known any more.
 absl::Status CheckSaidOrder(const EvaluateRequest& request) {
   if (!HasNodeRows(request.options, request.dataset)) return absl::OkStatus();
   const std::map<std::string, std::string> metadata = nn::ReadSafetensorsMetadata(request.weights);
@@ -102,7 +104,7 @@ absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const T
   return batch.PadTo(shape, /*step=*/0);
 }
 
-// Bytes that this process holds, but for the dataset's pages, which the kernel takes back.
+// Bytes that this process holds, except the dataset's pages, which the kernel takes back.
 uint64_t HeldBeside(const data::OpenedDataset& dataset) {
   const uint64_t resident = ResidentBytes();
   return resident - std::min(resident, std::visit([](const auto& mapped) { return mapped->mapped_bytes(); }, dataset));

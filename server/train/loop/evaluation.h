@@ -46,7 +46,7 @@ struct EvaluationSteps {
 // Passes once over a split. `keep_going` is asked before each batch; false ends with Cancelled.
 absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, data::Split split,
                                     const EvaluationOptions& options, const std::function<bool()>& keep_going);
-// By the engine of a run.
+// Evaluates with the engine of a run.
 absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split split, const EvaluationOptions& options,
                                     const std::function<bool()>& keep_going);
 

@@ -52,7 +52,8 @@ std::string FirstOf(const std::vector<std::string>& names) {
 struct Matches {
   std::vector<std::pair<at::Tensor, at::Tensor>> taken;  // from, to
   std::vector<std::string> left, missing;                // of the file; of the model
-  // Strict: one for each that is left or missing, why; of one that differs in shape once.
+  // For strict loading: one entry for each tensor that is left or missing, saying why. A tensor whose shape differs has
+  // one entry.
   std::vector<std::string> differences;
 };
 

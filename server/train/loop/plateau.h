@@ -20,8 +20,7 @@ struct PlateauState {
   bool operator==(const PlateauState&) const = default;
 };
 
-// Takes up an epoch's value of the deciding metric. Returns whether the learning rate fell. NaN, of which nothing can
-// be said, changes nothing.
+// Takes an epoch's value of the deciding metric. Returns whether the learning rate fell. NaN changes nothing.
 bool TakeEpoch(const spec::OptimizerOptions& options, spec::Metric metric, double value, PlateauState& state);
 
 }  // namespace permafrost::train

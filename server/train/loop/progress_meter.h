@@ -20,7 +20,7 @@ class ProgressMeter {
   void Add(absl::Duration now, int64_t steps, int64_t graphs);
   // 0 before the first sample.
   double graphs_per_second() const;
-  // At the window's pace, evaluation included. Zero before the first sample.
+  // Estimates at the window's pace, evaluation included. Zero before the first sample.
   absl::Duration Eta(int64_t steps_left) const;
 
  private:

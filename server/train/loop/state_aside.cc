@@ -63,7 +63,7 @@ bool IsWorthParking(const at::Tensor& tensor) {
   return !AreZero({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 
-// Without a name from here on.
+// Opens a file that has no name from here on.
 absl::StatusOr<Descriptor> OpenUnnamed(const fs::path& directory) {
 #ifdef O_TMPFILE
   if (Descriptor file = OpenRetrying(directory, O_TMPFILE | O_RDWR, 0600); file.valid()) return file;

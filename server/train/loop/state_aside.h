@@ -44,17 +44,17 @@ class AveragedWeights {
   std::vector<at::Tensor> aside_;
 };
 
-// Tensors that lie in an unnamed file while they are zero in memory: of what is zero a capture keeps no copy.
+// Tensors that lie in an unnamed file, and are zero in memory meanwhile: a capture keeps no copy of zeros.
 class ParkedState {
  public:
-  // Moves those of `tensors` that are large, not zero, and in this process's memory one after the other, to a file in
-  // `directory` which has no name and ends with this process. nullopt: there are none. Errors: ResourceExhausted below
-  // the reserve; those of writing; every tensor is as it was then.
+  // Moves large tensors that are not zero and lie in this process's memory, one after the other, to a file in
+  // `directory` that has no name and ends with this process. Returns nullopt if there are none. Errors:
+  // ResourceExhausted below the reserve; those of writing. Every tensor is then as it was.
   static absl::StatusOr<std::optional<ParkedState>> Park(const std::filesystem::path& directory,
                                                          const DiskReserve& reserve,
                                                          const std::vector<nn::NamedTensor>& tensors);
-  // Once: puts them back. Errors, transient: of reading, or other bytes than were written. The content of the tensors
-  // is of no use then.
+  // Puts them back; call it once. Errors, transient: the file cannot be read, or holds other bytes than were written.
+  // The tensors' content is then useless.
   absl::Status Restore();
 
  private:

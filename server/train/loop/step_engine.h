@@ -37,7 +37,7 @@ class StepEngine {
   // One evaluation step. Returns [padded graphs, outputs], valid until the next step.
   absl::StatusOr<at::Tensor> Evaluate(HostBatch& batch, int64_t step);
 
-  // Sums over the training steps, and of loss and absolute error over the evaluation steps, since each was reset.
+  // The sums since their last reset: losses over training steps, loss and absolute error over evaluation steps.
   ErrorSums& losses() { return losses_; }
   const ErrorSums& losses() const { return losses_; }
   ErrorSums& eval_losses() { return eval_losses_; }

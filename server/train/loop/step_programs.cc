@@ -26,7 +26,7 @@ void Declare(const nn::TensorSet& tensors, std::vector<device::StateTensor>& sta
   for (const nn::NamedTensor& t : tensors.buffers()) state.push_back({t.name, t.value, "buffer"});
 }
 
-// Other tensors, whose names begin with what they are: "exp_avg.NAME".
+// Declares other tensors, whose names begin with their kind: "exp_avg.NAME".
 void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tensors,
              std::vector<device::StateTensor>& state) {
   for (const nn::NamedTensor& t : tensors) {

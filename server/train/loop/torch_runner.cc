@@ -67,7 +67,7 @@ class TorchRunner final : public Runner {
         absl::StatusOr<RunOutcome> outcome = (*trainer)->Run();
         rewind = (*trainer)->rewind();
         if (outcome.ok() || !rewind) return outcome;
-        // As after a crash, but for the care.
+        // The run begins as after a crash, but takes its steps with care.
         context.Log(LogLevel::kWarning,
                     absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ", rewind->count,
                                  " of ", kMaxRewinds));
@@ -117,7 +117,7 @@ class TorchRunner final : public Runner {
     const auto evaluate = [&]() -> absl::StatusOr<RowsEvaluation> {
       PF_RETURN_IF_ERROR(CheckPrecision(request.options.model, backend_->kind(), nn::CanRoundFactors(), "spec."));
       device::UseThreads(threads_);
-      // Without plans that are kept: it leaves nothing behind.
+      // Evaluates without kept plans, so that it leaves nothing behind.
       return train::EvaluateWeights(request, *backend_, threads_, {.limits = Limits()}, on_progress);
     };
     return backend_->kind() == DeviceKind::kCpu ? device::CatchTorch(evaluate) : OnDevice<RowsEvaluation>(evaluate);

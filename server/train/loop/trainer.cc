@@ -126,7 +126,7 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
 
 absl::StatusOr<StopRequest> Trainer::WarmUp() {
   std::optional<ParkedState> parked;
-  // As at a job's begin, where moments are zero.
+  // The warm-up then meets zero moments, as at a job's begin.
   if (state_.step > 0 && !engine_.cache().ready()) {
     absl::StatusOr<std::optional<ParkedState>> moved = ParkedState::Park(job_directory_, reserve_, optimizer_.state());
     if (!moved.ok()) {

@@ -92,8 +92,8 @@ class Trainer {
   absl::Status CheckFiniteState();
   // The error of a job that fails by it; sets rewind_ where the job is to go on all the same.
   absl::Status NotFinite(const std::string& what);
-  // The step of a batch; of one that is taken with care and spoils something nothing stays but its count, and where it
-  // ends a group the update by the group's others.
+  // Runs one step. If a careful step yields a value that is not finite, it is undone: only the step counter advances.
+  // If that step ends a group, the group's other batches make the update.
   absl::Status TakeStep(HostBatch& host);
   absl::Status TakeCarefulStep(HostBatch& host);
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
@@ -122,8 +122,8 @@ class Trainer {
   AveragedWeights averaged_;
   StepEngine engine_;
   CheckpointStore checkpoints_;
-  // Weights of the best epoch; of no meaning before the first evaluation. Allocated with the model: the storage of a
-  // run does not grow at its first evaluation.
+  // Weights of the best epoch; meaningless before the first evaluation. They are allocated with the model, so that a
+  // run's storage does not grow at its first evaluation.
   const std::vector<nn::NamedTensor> best_;
   RunState state_;
 

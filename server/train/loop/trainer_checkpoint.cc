@@ -78,7 +78,7 @@ absl::Status Trainer::Resume() {
   PF_RETURN_IF_ERROR(RestoreCache(*found));
   graphs_before_ = rows().graphs;
   if (!IsTrained() && !engine_.cache().ready()) {
-    // Before the moments come: of what is zero a capture keeps no copy.
+    // This comes before the moments: a capture keeps no copy of zeros.
     Report();
     // A stop is heard again before the first step, which ends the warm-up.
     PF_RETURN_IF_ERROR(WarmUp().status());

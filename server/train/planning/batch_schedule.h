@@ -27,7 +27,7 @@ namespace permafrost::train {
 struct WalkLimits {
   int64_t batches = 2'000'000, graphs = int64_t{1} << 25;
 };
-// All of it.
+// Walks the whole schedule.
 inline constexpr WalkLimits kWholeWalk{.batches = std::numeric_limits<int64_t>::max(),
                                        .graphs = std::numeric_limits<int64_t>::max()};
 // The same time's worth where batches are composed: an eighth of the graphs.

@@ -103,7 +103,7 @@ BlockSizes Scaled(const std::vector<double>& mean, double scale, const BlockSize
 // least.
 std::vector<double> Choose(const std::vector<double>& scales, int64_t count) {
   const size_t n = scales.size();
-  // cost[k][i]: of the first i scales served by k rungs, the last of which is scales[i - 1].
+  // cost[k][i]: the cost if k rungs serve the first i scales, and the last rung is scales[i - 1].
   const double never = std::numeric_limits<double>::infinity();
   const auto rungs = static_cast<size_t>(std::max<int64_t>(count, 1));
   std::vector<std::vector<double>> cost(rungs + 1, std::vector<double>(n + 1, never));
@@ -174,13 +174,13 @@ BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int6
     const bool all = fan_out == spec::kAllNeighbors;
     // With replacement, a node that has any neighbour draws as often as it is told to.
     const int64_t drawn = all ? degree : sampling.replace ? (degree > 0 ? fan_out : 0) : std::min(fan_out, degree);
-    // Products of a count of nodes and a fan-out do not wrap; of two counts of nodes they might. With replacement there
-    // may be more edges in a block than in the graph.
+    // A count of nodes times a fan-out does not wrap; the product of two counts of nodes might. With replacement a
+    // block may have more edges than the graph.
     const bool caps = !sampling.replace && drawn > 0 && targets > graph.edges / drawn;
     int64_t edges = caps ? graph.edges : targets * drawn;
     if (sampling.max_edges > 0) edges = std::min(edges, sampling.max_edges);
     sizes.edges += edges;
-    // Each hop by itself, and of fewer seeds too, whose blocks leave more to be found.
+    // Each hop is bounded by itself, for fewer seeds too, whose blocks leave more nodes to be found.
     sizes.nodes.push_back(std::min(graph.nodes, edges));
   }
   sizes.nonzeros = graph.node_feature_nonzeros;

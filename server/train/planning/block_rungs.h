@@ -69,7 +69,7 @@ class BlockRungs {
 data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                                const data::GraphSummary& graph);
 
-// No block of at most so many seeds can be larger.
+// Returns sizes that no block of at most `seeds` seeds can pass.
 data::BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds,
                             const data::GraphSummary& graph);
 

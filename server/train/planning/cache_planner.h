@@ -22,7 +22,7 @@ namespace permafrost::train {
 absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, Task& task,
                                              std::string no_dynamic_reason, const std::function<bool()>& keep_going);
 
-// Does what Runner::PlanCache says, but for the check of the options.
+// Does what Runner::PlanCache says, except for checking the options.
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
                                                 const PlanContext& context, const std::function<bool()>& keep_going);
 
@@ -47,8 +47,9 @@ class Turns {
  public:
   explicit Turns(size_t runs) : seconds_(runs) {}
 
-  // Runs all of `runs`, as many as were announced, once in each round; in every second round, counted over all calls,
-  // in reverse order. One round, and more until the runs of this call took `seconds` together. Errors: of a run.
+  // Runs all of `runs` once in each round; there must be as many as were announced. Every second round, counted over
+  // all calls, goes in reverse order. Makes one round, and more until the runs of this call took `seconds` together.
+  // Errors: those of a run.
   absl::Status Add(std::span<const TimedRun> runs, double seconds);
   // The median of the run's seconds; for an even number of them the lower one in the middle. After Add.
   double Median(size_t run) const;

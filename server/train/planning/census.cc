@@ -50,7 +50,7 @@ class CensusTaker {
   std::vector<int64_t> SizesOf(HostBatch& batch) const;
   absl::StatusOr<std::vector<int64_t>> SizesAt(Mode mode, const BatchShape& shape) const;
   absl::StatusOr<graphcache::SymbolicStep> Record(Mode mode, graphcache::TorchRelease release);
-  // Every shape of the mode, as it comes.
+  // Returns every shape of the mode, as it comes.
   std::vector<graphcache::PlannedShape> ShapesOf(Mode mode) const;
   // Returns the shapes that reach the device under a row's policy.
   std::vector<graphcache::PlannedShape> Reaching(Mode mode, const graphcache::PlanRow& row, int64_t freeze_at) const;

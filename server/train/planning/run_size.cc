@@ -40,7 +40,7 @@ double StepBytes(const RunMemory& memory, const MemoryLimits& limits) {
                activations = sizeof(float) * memory.cost.activations;
   const double read = limits.device ? 0 : ReadBytes(memory, limits);
   if (!limits.trains) return parameters + std::max(read, kForwardPart * activations);
-  // With the gradients.
+  // A step takes the gradients too.
   const double step = activations + parameters;
   // A resume reads beside the arena of what it captured.
   const double state = std::max((kStateCopies + memory.state_copies) * parameters, read);

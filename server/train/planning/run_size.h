@@ -48,7 +48,7 @@ struct MemoryLimits {
 // For a job that was judged before.
 inline constexpr MemoryLimits kNoLimits{.process = std::numeric_limits<uint64_t>::max()};
 
-// Batches that are sampled ahead may take at most so much of memory of this size.
+// Returns the most bytes that batches sampled ahead may take, if there is this much memory.
 constexpr uint64_t SampledAheadBytes(uint64_t memory) { return memory / 32; }
 
 // The copies that the optimizer's options are to blame for.

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr int kPlanVersion = 2, kSizesVersion = 2;
 constexpr std::string_view kExtension = ".plan";
 
-// All digits of it, so that two that differ have two keys.
+// Writes all digits, so that different values have different keys.
 std::string Digits(double value) { return absl::StrFormat("%.17g", value); }
 
 // A file is three lines: the checksum of the other two, the key, the plan.

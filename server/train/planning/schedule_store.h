@@ -24,14 +24,14 @@
 
 namespace permafrost::train {
 
-// All that the plan of a job depends on: jobs of one key have one plan. `rungs`: of the ladders that are made with it;
-// 0: none.
+// Returns a key of everything that a job's plan depends on: jobs with one key have one plan. `rungs`: of the ladders
+// that are made with it; 0: none.
 std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs);
 
-// Sizes of the batches that a job on one large graph samples ahead, in their order; by Mode.
+// By Mode: the sizes of the batches that a job on one large graph samples ahead, in their order.
 using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
 
-// The same of those. Empty: the graph has no checksum to be known by, and nothing is kept.
+// Returns such a key for sampled sizes. Empty: the graph has no checksum to be known by, and nothing is kept.
 std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph);
 
 class ScheduleStore {
@@ -43,11 +43,11 @@ class ScheduleStore {
   ScheduleStore(std::filesystem::path directory, std::function<void(std::string_view)> warn)
       : directory_(std::move(directory)), warn_(std::move(warn)) {}
 
-  // nullopt: none is kept. A file that does not add up is one too; it is written over by the next Keep.
+  // Returns nullopt if none is kept. A file that does not add up counts as none, and the next Keep writes over it.
   std::optional<graphcache::ShapeSchedule> Find(const std::string& key) const;
   // If a plan cannot be written, the next job walks its schedule again.
   void Keep(const std::string& key, const graphcache::ShapeSchedule& plan);
-  // The same of sampled sizes.
+  // The same for sampled sizes.
   std::optional<SampledSizes> FindSizes(const std::string& key) const;
   void KeepSizes(const std::string& key, const SampledSizes& sizes);
   // "plans/0123456789abcdef.plan": what a plan of this key is kept in.

@@ -162,7 +162,7 @@ class Translator {
     for (size_t t = 0; t < known->tables.size(); ++t) {
       translation.maps.emplace_back(translation.own.tables[t], known->tables[t]);
     }
-    // Only what the maps were made of is kept: of another type of integers, it is read as it stands.
+    // Only the maps' basis is kept: integers of another type are read as they stand.
     translation.known.type = IsCategorical(translation.own.type) ? translation.own.type : known->type;
     for (size_t t = 0; t < translation.maps.size(); ++t) PF_RETURN_IF_ERROR(TellUnknown(of_edges, translation, t));
     out = std::move(translation);

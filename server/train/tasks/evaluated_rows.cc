@@ -58,7 +58,7 @@ class KnownRanges {
       return;
     }
   }
-  // Whole numbers from 0 on, of which the weights know so many. `Summary`: of either kind.
+  // Checks classes: whole numbers from 0 on, as many as the weights know. `Summary`: of either kind.
   template <class Summary>
   void CheckClasses(spec::Loss loss, int64_t present, const Summary& own, const Summary& trained) {
     if (!spec::HasClasses(loss) || present == 0) return;

@@ -18,7 +18,7 @@ namespace {
 
 using data::NodeId;
 
-// Reading a table takes so much of the host's memory.
+// Reading a table takes this much of the host's memory.
 constexpr int64_t kPieceBytes = 64 << 20;
 
 double Megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }

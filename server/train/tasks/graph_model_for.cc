@@ -19,7 +19,7 @@ namespace {
 // An embedding row for each category: beyond this a column is an id or a measure, not a category.
 constexpr int64_t kMaxCategories = 1'000'000;
 
-// Each graph must find a place.
+// Checks that each graph fits the budget by itself.
 void CheckBudget(const spec::BatchingOptions& batching, const data::SizeStatistics& train, std::string_view prefix,
                  Violations& violations) {
   const auto check = [&](const char* field, int64_t bound, int64_t largest, const char* rows) {

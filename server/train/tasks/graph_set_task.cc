@@ -24,7 +24,7 @@ constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
 // Nodes of a probe that is only recorded.
 constexpr int64_t kSmallProbe = 96;
-// One in so many of the graphs that fit a rung is in the batch that its executable is compared on.
+// The batch on which a rung's executable is compared has one in this many of the graphs that fit.
 constexpr size_t kRungPart = 8;
 
 // Another label that is valid for the loss, where there is one; a missing one stays missing.
@@ -52,7 +52,7 @@ void MakeOther(spec::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
 
 // Ranks a graph by how much of a step it exercises.
 int RankOf(const BatchShape& graph) { return graph.edges > 0 ? 2 : graph.nodes > 0 ? 1 : 0; }
-// Without a loss no gradient does, whatever messages pass.
+// A loss exercises most: without one no gradient is made, whatever messages pass.
 constexpr int kLossRank = 3;
 
 bool HaveLabels(const data::Batcher& batcher, Mode mode) {
@@ -279,7 +279,7 @@ absl::Status GraphSetTask::AssembleOne(Mode mode, const BatchShape& shape, data:
         absl::StrCat("no graph of the ", AbslView(kModeNames.Name(mode)), " splits fits the shape ", ToString(shape)));
   }
   if (part == 1) return batcher_->Assemble(first, shape, out);
-  // From all over the split.
+  // Takes graphs from all over the split.
   std::vector<uint32_t> some;
   for (size_t i = 0; i < first.size(); i += part) some.push_back(first[i]);
   const auto include = [&](const std::function<bool(uint32_t)>& is) {
@@ -332,8 +332,8 @@ absl::StatusOr<HostBatch*> GraphSetTask::SmallProbe(Mode mode, size_t probe) {
 }
 
 absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& shape) {
-  // A step costs by its real rows: the largest rung is filled, and the others, of which the recording says all but that
-  // it holds at their shape, to a part.
+  // A step costs by its real rows. So the largest rung is filled, and the others only to a part: the recording says
+  // everything about them except that it holds at their shape.
   PF_RETURN_IF_ERROR(AssembleOne(mode, shape, probes_[0], shape == CeilingOf(mode) ? 1 : kRungPart));
   return &probe_views_[0];
 }

@@ -41,7 +41,7 @@ struct LayerWiseOptions {
   c10::Device device = c10::kCPU;
 };
 
-// The most edges that are in memory at a time, but for those of one row of the graph that has more.
+// Returns the most edges that are in memory at a time. A single row that has more edges is the exception.
 uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::NodeModel& model, const LayerWiseOptions& options);
 
 // Returns [nodes, outputs] on the CPU. `keep_going` is asked before each chunk; false ends with Cancelled.

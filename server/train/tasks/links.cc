@@ -242,7 +242,7 @@ absl::Status Links::MakeEvalBatch(data::Split split, int64_t begin, data::LinkBa
       options_.links.eval_negatives, times_[static_cast<size_t>(split)]);
   std::vector<uint32_t> ids(static_cast<size_t>(std::min(eval_links(), size(split) - begin)));
   std::iota(ids.begin(), ids.end(), static_cast<uint32_t>(begin));
-  // As the batches of an epoch that no job comes to.
+  // Draws as an epoch would that no job ever reaches.
   const int64_t epoch = (int64_t{1} << 40) + static_cast<int64_t>(split);
   return batcher.Make(ids, epoch, batcher.pairs(eval_links()), out);
 }

@@ -33,9 +33,10 @@ class Links {
   // The graph that a model may see. Degrees as features of nodes (spec::NodeInputs::kDegree) count its edges alone.
   const std::shared_ptr<const data::Graph>& messages() const { return messages_; }
   int64_t size(data::Split split) const { return std::ssize(links(split)); }
-  // 0, 1, ... of the links of the train split.
+  // 0, 1, ...: a number for each link of the train split.
   std::vector<uint32_t> train_ids() const;
-  // Pairs of every batch, padding included: of `batch_size` links, or of fewer where the train split has fewer.
+  // The number of pairs in every batch, padding included: for `batch_size` links, or for all links of the train split
+  // if it has fewer.
   int64_t pairs() const { return pairs_; }
   // The batch of these links of the train split. Equal arguments make equal batches. Errors: DataLoss.
   absl::Status MakeBatch(std::span<const uint32_t> ids, int64_t epoch, data::LinkBatch& out) const {
@@ -59,23 +60,23 @@ class Links {
   // rows: what the model gives for the seeds of a block, [seeds, channels]. Returns [pairs, 1] logits.
   at::Tensor Predict(const at::Tensor& rows, const nn::NodePairs& pairs) const { return (*decoder_)(rows, pairs); }
 
-  // A split's links and their negatives, scored by what the model gives for all nodes, [nodes, channels] on the device.
-  // The loss is that of as many negatives a link as training takes. Predictions: of each link its score and its rank
-  // among its negatives, which is NaN for one that is not ranked; such links count in no metric. `keep_going` is asked
-  // now and then; false ends with Cancelled. Errors: DataLoss.
+  // Scores a split's links and their negatives by the model's rows for all nodes, [nodes, channels] on the device. The
+  // loss takes as many negatives a link as training does. Predictions: for each link its score and its rank among its
+  // negatives, NaN if it is not ranked; such links count in no metric. `keep_going` is asked now and then; false ends
+  // with Cancelled. Errors: DataLoss.
   absl::StatusOr<Evaluation> Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                       const std::function<bool()>& keep_going) const;
-  // The same of links with times, whose ends are scored by blocks of their own: `score` gives the [pairs, 1] logits of
-  // EvalPairs pairs with seeds, the sample's number among those of the split.
+  // Does the same for links with times, whose ends are scored by blocks of their own: `score` gives the [pairs, 1]
+  // logits of EvalPairs pairs with seeds, and the sample's number among those of the split.
   using Score = std::function<absl::StatusOr<at::Tensor>(data::LinkBatch& pairs, uint64_t sample)>;
   absl::StatusOr<Evaluation> EvaluateSampled(const Score& score, data::Split split, bool keep_predictions,
                                              const std::function<bool()>& keep_going) const;
   // The pairs of the links begin..end-1 of a split, with the negatives of evaluation. It has as many links as
   // eval_links().
   absl::Status MakeEvalBatch(data::Split split, int64_t begin, data::LinkBatch& out) const;
-  // Links that EvaluateSampled scores at once: about as many seeds as a training batch has.
+  // The number of links that EvaluateSampled scores at once: about as many seeds as a training batch has.
   int64_t eval_links() const;
-  // Source and target of links of a split, and of temporal jobs the time of each. Errors: DataLoss.
+  // Returns source and target of a split's links, and for temporal jobs the time of each. Errors: DataLoss.
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const;
 
  private:
@@ -125,7 +126,7 @@ int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t node
 // Links of a split, about: those that the dataset gives, or of drawn ones that part of all; `train`: all.
 double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& graph, data::Split split);
 
-// Bytes beside those of a job on nodes: the links and the edges left, and of an evaluation every node's row.
+// Bytes beyond those of a job on nodes: the links and the edges left, and for an evaluation every node's row.
 struct LinkMemory {
   double host = 0, result = 0;
 };

@@ -133,8 +133,8 @@ double MostApart(const data::NeighborSamplingOptions& sampling, double drawn) {
   return sampling.max_edges > 0 ? std::min(drawn, static_cast<double>(sampling.max_edges)) : drawn;
 }
 
-// Rows of a step. Every node is taken to have as many in-edges as the mean has: the largest batches are not far above
-// where many seeds are sampled for.
+// Estimates the rows of a step as if every node had the mean number of in-edges. If many seeds are sampled for, the
+// largest batches are not far above that.
 nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch_size, int64_t num_layers,
                     const data::GraphSummary& graph) {
   const auto all_nodes = static_cast<double>(graph.nodes), all_edges = static_cast<double>(graph.edges);

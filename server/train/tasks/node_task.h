@@ -21,8 +21,8 @@
 #include "data/batching/block_batch.h"
 #include "data/batching/block_stream.h"
 #include "data/batching/link_batch.h"
-#include "data/rows/row_caches.h"
 #include "data/rows/row_cache.h"
+#include "data/rows/row_caches.h"
 #include "data/sampling/edge_draw.h"
 #include "data/sampling/epoch_order.h"
 #include "data/store/graph.h"
@@ -116,7 +116,7 @@ class SampledStream final : public BatchStream {
   }
 
  private:
-  // On the stream's thread.
+  // Runs on the stream's thread.
   absl::StatusOr<data::BlockStream::Request> RequestOf(int64_t batch, uint64_t sample) {
     const auto ids = epochs_.Batch(order_, batch);
     if (links_ == nullptr) {
@@ -240,9 +240,9 @@ class NodeTask final : public Task {
                                        std::span<Probe> batches, const std::function<bool()>& keep_going);
   // The batches of the whole run by the rungs that sampled ones are rounded up to, counted up from those.
   std::vector<graphcache::PlannedShape> ExpectedBatches(Mode mode) const;
-  // The same with the planned rungs that none of them came to.
+  // Returns the same, with the planned rungs to which no batch came.
   std::vector<graphcache::ShapeCount> RungCounts(Mode mode) const;
-  // Returns the sizes that a batch of these is made ready at.
+  // Returns the sizes at which a batch with these real sizes is made ready.
   data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
   // For links with times, whose evaluation is sampled outside the graph cache.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);

@@ -215,7 +215,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
   const BlockSizes* rung = parts.rungs.Find(shape);
   if (rung == nullptr)
     return absl::InternalError(absl::StrCat(ToString(shape, kCountedSeeds), " is none of the job's sizes"));
-  // Each rung was planned from one of them at least.
+  // At least one probe led to each rung.
   std::vector<const Probe*> fitting;
   for (const Probe& probe : parts.probes) {
     if (rung->Holds(LeastPadded(probe.sizes))) fitting.push_back(&probe);

@@ -43,7 +43,7 @@ namespace permafrost::train {
 // A batch made ready on the host. "Graphs" of its shapes are what is predicted for: graphs, or seed nodes.
 class HostBatch : public graphcache::Batch {
  public:
-  // As it is padded now.
+  // The shape to which the batch is padded now.
   virtual BatchShape padded() const = 0;
   BatchShape dynamic_shape() const override { return graphcache::AtLeastDynamic(least_padded()); }
   absl::StatusOr<const graphcache::StepInputs*> PadTo(const BatchShape& shape, int64_t step) final;
@@ -107,8 +107,8 @@ class Task {
                                                       const data::OpenedDataset& dataset, c10::Device device,
                                                       int threads, const std::function<bool()>& keep_going,
                                                       const PlanContext& context = {});
-  // Ok if a model of these options can be built for this dataset and, of one large graph, trained within `limits`; else
-  // InvalidArgument with violations under `prefix`.
+  // Returns Ok if a model with these options can be built for this dataset and, on one large graph, trained within
+  // `limits`. Else returns InvalidArgument with violations under `prefix`.
   static absl::Status Check(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                             const MemoryLimits& limits, std::string_view prefix);
   // Ok if a job on a set of small graphs fits in memory, by its plan; if one that reads labels finds some that go with
@@ -159,7 +159,7 @@ class Task {
   // Probe 0, 1, ... of a capture for every shape, as ProbeInputs (device/step_program.h) wants them: padded, the first
   // to the plan's ceiling of the mode. Valid until the next call.
   virtual absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) = 0;
-  // The same for a step of which nothing is laid out: small, where the task can.
+  // Returns the same for a step whose storage is not laid out: a small batch, if the task can make one.
   virtual absl::StatusOr<HostBatch*> SmallProbe(Mode mode, size_t probe) { return DynamicProbe(mode, probe); }
   // A batch of the mode's splits, padded to `shape`. Valid until the next call.
   virtual absl::StatusOr<HostBatch*> RungProbe(Mode mode, const BatchShape& shape) {
