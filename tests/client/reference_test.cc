@@ -1,4 +1,4 @@
-// client/README.md says what the program says.
+// client/REFERENCE.md says what the program says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kReadme[] = PERMAFROST_SOURCE_DIR "/client/README.md";
+constexpr char kReference[] = PERMAFROST_SOURCE_DIR "/client/REFERENCE.md";
 
 struct Ran {
   std::string output;
@@ -37,20 +37,20 @@ Ran RunShell(const std::string& command) {
 
 TEST(Reference, IsWhatHelpSays) {
   if (RunShell("python3 --version").code != 0) GTEST_SKIP() << "python3, which compares them, is absent";
-  const Ran check =
-      RunShell(PERMAFROST_SOURCE_DIR "/client/make-reference --check " PERMAFROST_PROGRAM " " + std::string(kReadme));
+  const Ran check = RunShell(PERMAFROST_SOURCE_DIR "/client/make-reference --check " PERMAFROST_PROGRAM " " +
+                             std::string(kReference));
   EXPECT_EQ(check.code, 0) << check.output;
 }
 
 TEST(Reference, HasEveryModelAndLoss) {
-  std::ifstream file(kReadme);
-  const std::string readme{std::istreambuf_iterator<char>(file), {}};
+  std::ifstream file(kReference);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
   std::string models, losses;
   for (const auto& [value, name] : spec::kArchitectureNames.rows)
     models += (models.empty() ? "" : "|") + std::string(name);
   for (const auto& [value, name] : spec::kLossNames.rows) losses += (losses.empty() ? "" : "|") + std::string(name);
-  EXPECT_THAT(readme, HasSubstr("--architecture " + models));
-  EXPECT_THAT(readme, HasSubstr("--loss " + losses));
+  EXPECT_THAT(text, HasSubstr("--architecture " + models));
+  EXPECT_THAT(text, HasSubstr("--loss " + losses));
 }
 
 }  // namespace

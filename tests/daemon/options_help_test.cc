@@ -52,12 +52,12 @@ TEST(OptionsHelp, HelpTellsTheDefaultsOfTheStruct) {
 }
 
 // client/make-reference writes it there.
-TEST(OptionsHelp, TheReadmeHasTheHelp) {
-  std::ifstream file(PERMAFROST_SOURCE_DIR "/server/daemon/README.md");
-  const std::string readme{std::istreambuf_iterator<char>(file), {}};
+TEST(OptionsHelp, TheReferenceHasTheHelp) {
+  std::ifstream file(PERMAFROST_SOURCE_DIR "/server/daemon/REFERENCE.md");
+  const std::string reference{std::istreambuf_iterator<char>(file), {}};
   const std::string help = std::regex_replace(Parse({"--help"}).text, std::regex(" +\n"), "\n");
-  EXPECT_NE(readme.find(help.substr(0, help.find_last_not_of('\n'))), std::string::npos)
-      << "server/daemon/README.md is not what permafrostd --help says; rewrite it with: client/make-reference";
+  EXPECT_NE(reference.find(help.substr(0, help.find_last_not_of('\n'))), std::string::npos)
+      << "server/daemon/REFERENCE.md is not what permafrostd --help says; rewrite it with: client/make-reference";
 }
 
 TEST(OptionsHelp, VersionIsOneLine) {

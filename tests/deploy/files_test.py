@@ -1,5 +1,5 @@
 """What deploy/ ships to run the daemon as a service, and its runbook: flags exist, the daemon has time to drain, each alert has its
-paragraph, commands that are named exist, Kubernetes' objects are of its schemas, the README counts what is there.
+paragraph, commands that are named exist, Kubernetes' objects are of its schemas, the reference counts what is there.
 
 usage: python -m tests.deploy.files_test BIN_DIR      BIN_DIR: permafrost and permafrostd
 """
@@ -36,7 +36,7 @@ KUBERNETES = DEPLOY / "kubernetes" / "permafrost.yaml"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 RUNBOOK = DEPLOY / "RUNBOOK.md"
 DASHBOARD = DEPLOY / "grafana" / "dashboard.json"
-README = DEPLOY / "README.md"
+REFERENCE = DEPLOY / "REFERENCE.md"
 
 
 @functools.cache
@@ -164,7 +164,7 @@ class Services(unittest.TestCase):
     @unittest.skipUnless(yaml and kubernetes_validate, "PyYAML and kubernetes-validate are not here")
     def test_kubernetes_objects_are_of_the_schemas(self):
         versions = kubernetes_validate.utils.all_versions()
-        (oldest, newest) = re.search(r"of the schemas of Kubernetes (\S+) to (\d+\.\d+)", README.read_text()).groups()
+        (oldest, newest) = re.search(r"of the schemas of Kubernetes (\S+) to (\d+\.\d+)", REFERENCE.read_text()).groups()
         self.assertEqual([kubernetes_validate.utils.major_minor(version) for version in (versions[0], versions[-1])], [oldest, newest])
         for kubernetes_object in yaml.safe_load_all(KUBERNETES.read_text()):
             for version in versions:
@@ -224,12 +224,12 @@ class Alerts(unittest.TestCase):
 
 
 class Counts(unittest.TestCase):
-    def test_the_readme_counts_what_is_there(self):
+    def test_the_reference_counts_what_is_there(self):
         panels = [panel for row in json.loads(DASHBOARD.read_text())["panels"] for panel in (row, *row.get("panels", [])) if panel["type"] != "row"]
         queries = [target for panel in panels for target in panel.get("targets", [])]
         self.assertGreater(min(len(panels), len(queries)), 50)
         alerts = re.findall(r"^ *- alert: ", ALERTS.read_text(), re.M)
-        text = README.read_text()
+        text = REFERENCE.read_text()
         for words in (f"| {len(panels)} panels of all metrics", f"| each of its {len(queries)} queries in Prometheus", f"| {len(alerts)} alerts, and"):
             self.assertEqual(text.count(words), 1, words)
 

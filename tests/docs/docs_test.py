@@ -128,7 +128,7 @@ def tested_rooms(text):
 
 
 def documented_limits(text):
-    """Of the table of limits in server/daemon/README.md: the methods that share one, sorted, or the first words of a row without them, and
+    """Of the table of limits in server/daemon/REFERENCE.md: the methods that share one, sorted, or the first words of a row without them, and
     how many calls are served at once."""
     table = text[text.index("\n## Limits\n") :].split("\n| calls | at once | each holds |\n", 1)[1].split("\n\n", 1)[0]
     limits = {}
@@ -206,7 +206,7 @@ class Documents(unittest.TestCase):
         options = (api / "guard/call_limits.h").read_text()
         coded = coded_limits(options, [path.read_text() for path in sorted(api.glob("services/*_service.cc"))], (api / "server.cc").read_text())
         self.assertGreater(len(coded), 14)
-        text = (ROOT / "server/daemon/README.md").read_text()
+        text = (ROOT / "server/daemon/REFERENCE.md").read_text()
         self.assertEqual(documented_limits(text), coded)
         # What stands beside the table.
         for name, words in (("threads", "one of {} threads, as"), ("submitting_threads", "one of {} threads |"),

@@ -78,11 +78,11 @@ std::vector<std::string> Quoted(const std::string& text) {
   return quoted;
 }
 
-// The rows of server/README.md: "| `QUEUED` -> `PREPARING`, ... | what it means |", of several states before the arrow
-// each of them; "or as `RUNNING`" adds what that state has.
-TEST(JobStateTest, TheReadmesTableHasTheseArrowsAndNoOthers) {
-  const auto readme = ReadFile(std::filesystem::path(PERMAFROST_SOURCE_DIR) / "server" / "README.md");
-  ASSERT_TRUE(readme.ok()) << readme.status();
+// The rows of server/REFERENCE.md: "| `QUEUED` -> `PREPARING`, ... | what it means |", of several states before the
+// arrow each of them; "or as `RUNNING`" adds what that state has.
+TEST(JobStateTest, TheReferencesTableHasTheseArrowsAndNoOthers) {
+  const auto reference = ReadFile(std::filesystem::path(PERMAFROST_SOURCE_DIR) / "server" / "REFERENCE.md");
+  ASSERT_TRUE(reference.ok()) << reference.status();
   const auto state_of = [](const std::string& word) {
     const auto state = kJobStateNames.Parse(absl::StrReplaceAll(absl::AsciiStrToLower(word), {{"_", "-"}}));
     EXPECT_TRUE(state.has_value()) << word;
@@ -91,7 +91,7 @@ TEST(JobStateTest, TheReadmesTableHasTheseArrowsAndNoOthers) {
   std::map<JobState, std::set<JobState>> arrows;
   std::vector<std::pair<JobState, JobState>> as;
   bool in_table = false;
-  for (const std::string& line : std::vector<std::string>(absl::StrSplit(*readme, '\n'))) {
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(*reference, '\n'))) {
     if (line.starts_with("| state, and the next ones")) in_table = true;
     if (line.empty()) in_table = false;
     if (!in_table || !line.starts_with("| `")) continue;

@@ -59,8 +59,8 @@ std::string Entries(const ModeCensus& census) {
   return text;
 }
 
-std::string ReadReadme() {
-  std::ifstream file(std::string(PERMAFROST_SOURCE_DIR) + "/server/graphcache/README.md");
+std::string ReadReference() {
+  std::ifstream file(std::string(PERMAFROST_SOURCE_DIR) + "/server/graphcache/REFERENCE.md");
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -174,7 +174,7 @@ TEST_F(CensusTest, OfEveryModelByBothReleasesAndLowerings) {
          "_log_softmax 1, addmm 4"},
         {k2_15, kFree, "", ""}}},
   };
-  const std::string readme = ReadReadme();
+  const std::string reference = ReadReference();
   std::vector<std::string> names;
   for (const spec::ModelTraits& model : spec::kModels) {
     if (model.of_graphs) names.emplace_back(model.name);
@@ -200,7 +200,7 @@ TEST_F(CensusTest, OfEveryModelByBothReleasesAndLowerings) {
       }
     }
     EXPECT_EQ(found, pinned.contains(name) ? pinned.at(name) : std::vector<Pinned>()) << name;
-    EXPECT_NE(readme.find(row), std::string::npos) << "server/graphcache/README.md lacks the row " << row;
+    EXPECT_NE(reference.find(row), std::string::npos) << "server/graphcache/REFERENCE.md lacks the row " << row;
   }
 }
 
