@@ -106,14 +106,13 @@ std::function<void()> Losses(int64_t size) {
 }  // namespace
 
 std::vector<ParallelRegion> MakeParallelRegions() {
-  return {
-      {"products", "kParallelProducts of server/nn/ops/chunks.h", MatrixProducts},
-      {"gathers", "kParallelGathers of server/nn/ops/chunks.h; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
-       Gathers},
-      {"norms", "kParallelValues of server/nn/ops/masked_batch_norm.cc", Norms},
-      {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},
-      {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/parameter_updates.cc", Updates},
-      {"losses", "kLossGrain chunks of kLossChunk of server/nn/loss.cc", Losses}};
+  return {{"products", "kParallelProducts of server/nn/ops/chunks.h", MatrixProducts},
+          {"gathers", "kParallelGathers of server/nn/ops/chunks.h; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
+           Gathers},
+          {"norms", "kParallelValues of server/nn/ops/masked_batch_norm.cc", Norms},
+          {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},
+          {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/parameter_updates.cc", Updates},
+          {"losses", "kLossGrain chunks of kLossChunk of server/nn/loss.cc", Losses}};
 }
 
 }  // namespace permafrost::nn
