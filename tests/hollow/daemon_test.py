@@ -336,7 +336,9 @@ def main():
         ring = write_ring(root)
 
         def start(state, **variables):
-            daemon = Daemon(bin_dir, folder / state, root, "--import-root", arguments.zinc, device="cuda", environment=gpu.environment(**variables))
+            # A machine that is busy takes its time to end a process.
+            daemon = Daemon(bin_dir, folder / state, root, "--import-root", arguments.zinc, "--exit-timeout", "0", device="cuda",
+                            environment=gpu.environment(**variables))
             daemon.ring = ring
             if not daemon.json("dataset", "list").get("datasets"):
                 daemon.client("dataset", "import", "zinc", arguments.zinc)
