@@ -1,6 +1,5 @@
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,6 @@
 #include "client/job_create.h"
 #include "client/progress.h"
 #include "client/spec_rows.h"
-#include "data/source/import_options.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 
 namespace permafrost::client {
@@ -24,61 +22,16 @@ struct ImportFlags {
   std::string path;    // empty with an upload: all of it
   std::string upload;  // empty: the server sees the path
   bool validate_only = false;
-  v1::ImportOptions options;
-  std::optional<std::string> format, inverse_edges, node_ids, header, node_features, feature_type, order, delimiter,
-      comment, quote, tu_features;
-  std::vector<std::string> columns;
-  uint64_t memory_bytes = 0;
+  SpecFlags options{ImportRows()};
   bool watch = true;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
 
-// The names that a shell lets pass unhurt, or the character itself.
-std::string CharacterOf(const std::string& text) {
-  if (text == "tab") return "\t";
-  if (text == "space") return " ";
-  if (text == "none") return "";
-  return text;
-}
-
 v1::ImportOptions OptionsOf(const ImportFlags& flags) {
-  v1::ImportOptions options = flags.options;
-  if (flags.format)
-    options.set_format(EnumOf<v1::ImportOptions::Format>(*v1::ImportOptions::Format_descriptor(), *flags.format));
-  if (flags.inverse_edges) {
-    options.set_inverse_edges(
-        EnumOf<v1::ImportOptions::InverseEdges>(*v1::ImportOptions::InverseEdges_descriptor(), *flags.inverse_edges));
-    // Older servers know this name for it alone.
-    if (options.inverse_edges() == v1::ImportOptions::INVERSE_EDGES_KEEP) options.set_no_inverse_edges(true);
-  }
-  if (flags.node_features) {
-    options.set_node_features(
-        EnumOf<v1::ImportOptions::NodeFeatures>(*v1::ImportOptions::NodeFeatures_descriptor(), *flags.node_features));
-  }
-  if (flags.feature_type) {
-    options.set_feature_type(
-        EnumOf<v1::ImportOptions::FeatureType>(*v1::ImportOptions::FeatureType_descriptor(), *flags.feature_type));
-  }
-  if (flags.order)
-    options.set_order(EnumOf<v1::ImportOptions::Order>(*v1::ImportOptions::Order_descriptor(), *flags.order));
-  options.set_memory_bytes(static_cast<int64_t>(flags.memory_bytes));
-  if (flags.tu_features) {
-    options.mutable_tu()->set_node_features(
-        EnumOf<v1::TuOptions::NodeFeatures>(*v1::TuOptions::NodeFeatures_descriptor(), *flags.tu_features));
-  }
-  v1::EdgeListOptions& edge_list = *options.mutable_edge_list();
-  if (flags.node_ids) {
-    edge_list.set_node_ids(
-        EnumOf<v1::EdgeListOptions::NodeIds>(*v1::EdgeListOptions::NodeIds_descriptor(), *flags.node_ids));
-  }
-  for (const std::string& column : flags.columns)
-    edge_list.add_columns(EnumOf<v1::EdgeListOptions::Column>(*v1::EdgeListOptions::Column_descriptor(), column));
-  if (flags.header) {
-    edge_list.set_header(EnumOf<v1::EdgeListOptions::Header>(*v1::EdgeListOptions::Header_descriptor(), *flags.header));
-  }
-  if (flags.delimiter) edge_list.set_delimiter(CharacterOf(*flags.delimiter));
-  if (flags.comment) edge_list.set_comment(CharacterOf(*flags.comment));
-  if (flags.quote) edge_list.set_quote(CharacterOf(*flags.quote));
+  v1::ImportOptions options;
+  for (const SpecSetting& setting : flags.options.Given()) setting.Apply(options);
+  // Older servers know this name for it alone.
+  if (options.inverse_edges() == v1::ImportOptions::INVERSE_EDGES_KEEP) options.set_no_inverse_edges(true);
   return options;
 }
 
@@ -163,96 +116,11 @@ ExitCode Import(Session& session, const ImportFlags& flags) {
   return ExitCode::kOk;
 }
 
-using Flags = std::shared_ptr<ImportFlags>;
-
-void AddSplitOptions(CLI::App& import, const Flags& flags) {
-  v1::ImportOptions& options = flags->options;
-  const data::ImportOptions defaults;
-  // The flags are kept by the command's callback, and so outlive these.
-  const auto set_split = [&options](const std::string& split) { options.set_split(split); };
-  const auto set_seed = [&options](uint64_t seed) { options.set_split_seed(seed); };
-  const auto set_train = [&options](double fraction) { options.set_train_fraction(fraction); };
-  const auto set_valid = [&options](double fraction) { options.set_valid_fraction(fraction); };
-  import
-      .add_option_function<std::string>(
-          "--split", set_split, "Which of split/* to read (default: the only one; a random split if there is none)")
-      ->type_name("NAME");
-  import
-      .add_option_function<uint64_t>("--split-seed", set_seed,
-                                     absl::StrCat("Seed of the random split (default ", defaults.split_seed, ")"))
-      ->check(NotNegative())
-      ->type_name("N");
-  import
-      .add_option_function<double>(
-          "--train-fraction", set_train,
-          absl::StrCat("Part of the random split that trains (default ", defaults.train_fraction, ")"))
-      ->type_name("0..1");
-  import
-      .add_option_function<double>("--valid-fraction", set_valid,
-                                   absl::StrCat("Part of the random split that validates (default ",
-                                                defaults.valid_fraction, "); the rest is test"))
-      ->type_name("0..1");
-}
-
-void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
-  const data::EdgeListOptions defaults;
-  v1::ImportOptions& options = flags->options;
-  AddEnumOption(
-      import, "--node-ids", flags->node_ids, *v1::EdgeListOptions::NodeIds_descriptor(),
-      absl::StrCat("Edge list: how cells name nodes (default ", NameOf(data::kNodeIdsNames, defaults.node_ids), ")"));
-  import
-      .add_option("--columns", flags->columns,
-                  "Edge list: all columns in their order: source, target, weight, timestamp, ignore; without source "
-                  "and target those after them (default: from the header; else source, target and, if there is a "
-                  "third, a weight)")
-      ->check(OneOf(EnumShortNames(*v1::EdgeListOptions::Column_descriptor())))
-      ->delimiter(',')
-      ->type_name("COLUMN,...");
-  AddEnumOption(import, "--header", flags->header, *v1::EdgeListOptions::Header_descriptor(),
-                absl::StrCat("Edge list: whether the first line is a header (default ",
-                             NameOf(data::kHeaderNames, defaults.header), ")"));
-  import.add_option("--delimiter", flags->delimiter, "Edge list: between cells (default: found from the first line)")
-      ->type_name("CHAR|tab|space");
-  import
-      .add_option(
-          "--comment", flags->comment,
-          absl::StrCat("Edge list: begins lines to be passed over (default ", std::string(1, defaults.comment), ")"))
-      ->type_name("CHAR|none");
-  import
-      .add_option("--quote", flags->quote,
-                  absl::StrCat("Edge list: around cells that hold the delimiter (default ",
-                               std::string(1, defaults.quote), "; none: quotes are part of the text)"))
-      ->type_name("CHAR|none");
-  const auto set_nodes = [&options](int64_t nodes) { options.mutable_edge_list()->set_num_nodes(nodes); };
-  import.add_option_function<int64_t>("--num-nodes", set_nodes, "Edge list of rows: at least so many nodes")
-      ->type_name("N");
-}
-
-void AddTuOptions(CLI::App& import, const Flags& flags) {
-  const data::TuOptions defaults;
-  v1::ImportOptions& options = flags->options;
-  AddEnumOption(
-      import, "--tu-features", flags->tu_features, *v1::TuOptions::NodeFeatures_descriptor(),
-      absl::StrCat("TUDataset: node features (default ", NameOf(data::kTuNodeFeaturesNames, defaults.node_features),
-                   ": attributes and labels, whichever there are, else degrees)"));
-  const auto one_hot = [&options] { options.mutable_tu()->set_one_hot(true); };
-  const auto set_degree = [&options](int64_t degree) { options.mutable_tu()->set_max_degree(degree); };
-  import.add_flag_callback("--one-hot", one_hot,
-                           "TUDataset: labels and degrees as one-hot columns instead of categories to be embedded");
-  import
-      .add_option_function<int64_t>(
-          "--max-degree", set_degree,
-          absl::StrCat("TUDataset: larger degrees count as this one (default ", defaults.max_degree, ")"))
-      ->type_name("N");
-}
-
 }  // namespace
 
 void AddDatasetImport(CLI::App& dataset, Command& chosen) {
-  const data::ImportOptions defaults;
   CLI::App* command = dataset.add_subcommand("import", "Import many small graphs or one large graph");
   const auto flags = std::make_shared<ImportFlags>();
-  v1::ImportOptions& options = flags->options;
   command->add_option("NAME", flags->name, "Name of the dataset: 1..63 characters of [a-z0-9-], a letter first")
       ->type_name("")
       ->required();
@@ -267,43 +135,7 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen) {
   command->add_flag(
       "--validate-only", flags->validate_only,
       "Say whether the import would be accepted, and import nothing: the source is found, no row is read");
-  AddEnumOption(*command, "--format", flags->format, *v1::ImportOptions::Format_descriptor(),
-                absl::StrCat("What it is (default ", NameOf(data::kImportFormatNames, defaults.format),
-                             "; auto: from what is there)"));
-  AddSplitOptions(*command, flags);
-  const auto no_inverse = [&options] { options.set_no_inverse_edges(true); };
-  const auto coalesce = [&options] { options.set_coalesce(true); };
-  const auto no_out_edges = [&options] { options.set_no_out_edges(true); };
-  AddEnumOption(
-      *command, "--inverse-edges", flags->inverse_edges, *v1::ImportOptions::InverseEdges_descriptor(),
-      absl::StrCat("Whether each edge is stored with its inverse (default ",
-                   NameOf(data::kInverseEdgesNames, defaults.inverse_edges),
-                   ": unless the source lists both directions of every edge; a TUDataset's stay as they are)"));
-  command->add_flag_callback("--no-inverse-edges,--directed", no_inverse, "The same as --inverse-edges keep");
-  command->add_flag_callback(
-      "--coalesce", coalesce,
-      "Large graph, TUDataset: keep one of several edges with equal ends, of a large graph with their "
-      "weights added");
-  command->add_flag_callback("--no-out-edges", no_out_edges,
-                             "Large directed graph: keep edges by target only; smaller, but without random walks");
-  AddEnumOption(*command, "--node-features", flags->node_features, *v1::ImportOptions::NodeFeatures_descriptor(),
-                absl::StrCat("Large graph in OGB's layout: which file of node features to read (default ",
-                             NameOf(data::kNodeFeatureChoiceNames, defaults.node_features), ")"));
-  AddEnumOption(*command, "--feature-type", flags->feature_type, *v1::ImportOptions::FeatureType_descriptor(),
-                absl::StrCat("Large graph: what dense node features are stored as; int8 with a scale for each column "
-                             "(default ",
-                             NameOf(data::kFeatureTypeNames, defaults.feature_type), ")"));
-  AddEnumOption(*command, "--order", flags->order, *v1::ImportOptions::Order_descriptor(),
-                absl::StrCat("Large graph: number nodes so that what is drawn together lies together; the source's ids "
-                             "are kept (default ",
-                             NameOf(data::kNodeOrderNames, defaults.order), ")"));
-  AddEdgeListOptions(*command, flags);
-  AddTuOptions(*command, flags);
-  command
-      ->add_option("--memory", flags->memory_bytes,
-                   "Large graph: memory for sorting, as 512MiB (default: a quarter of the machine's)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))
-      ->type_name("SIZE");
+  flags->options.AddTo(*command);
   command->add_flag("--watch,!--no-watch", flags->watch, "Show progress until the import ends (default)");
   AddReconnectOption(*command, flags->reconnect_seconds);
   command->callback([flags, path, &chosen] {

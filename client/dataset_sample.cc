@@ -11,8 +11,8 @@
 #include "client/format.h"
 #include "client/sampling_view.h"
 #include "client/spec_rows.h"
-#include "data/sampling/sample_query.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
+#include "spec/sampling.h"
 #include "spec/train_options.h"
 
 namespace permafrost::client {
@@ -22,30 +22,26 @@ struct SampleFlags {
   std::string name;
   SpecFlags draw{DrawRows()};
   int64_t max_nodes = 0, max_edges = 0;
-  std::optional<int64_t> walk;
-  std::optional<double> p, q;
+  SpecFlags walk{WalkRows()};
   std::vector<uint32_t> nodes;
   std::vector<std::string> names;
-  int64_t count = 0;
+  std::optional<int64_t> count;
   uint64_t seed = 0;
 };
 
 ExitCode Sample(Session& session, const SampleFlags& flags) {
   const std::vector<SpecSetting> draw = flags.draw.Given();
-  if (draw.empty() && !flags.walk)
+  const std::vector<SpecSetting> walk = flags.walk.Given();
+  if (draw.empty() && walk.empty())
     return session.Fail(UsageFailure("--fan-out or --walk is missing: say what to draw, as --fan-out 15,10"));
   v1::SampleDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
   request.mutable_nodes()->Add(flags.nodes.begin(), flags.nodes.end());
   request.mutable_names()->Add(flags.names.begin(), flags.names.end());
-  request.set_count(flags.count);
+  if (flags.count) request.set_count(*flags.count);
   request.set_seed(flags.seed);
-  if (flags.walk) {
-    v1::SampleDatasetRequest::Walk& walk = *request.mutable_walk();
-    walk.set_length(*flags.walk);
-    if (flags.p) walk.set_p(*flags.p);
-    if (flags.q) walk.set_q(*flags.q);
-  } else {
+  for (const SpecSetting& setting : walk) setting.Apply(*request.mutable_walk());
+  if (walk.empty()) {
     v1::SampleDatasetRequest::Neighbors& neighbors = *request.mutable_neighbors();
     for (const SpecSetting& setting : draw) setting.Apply(neighbors);
     neighbors.set_max_nodes(flags.max_nodes);
@@ -69,7 +65,6 @@ ExitCode Sample(Session& session, const SampleFlags& flags) {
 void AddDatasetSample(CLI::App& dataset, Command& chosen) {
   CLI::App* sample = dataset.add_subcommand("sample", "Draw neighbours or random walks of a large graph, to look at");
   const auto flags = std::make_shared<SampleFlags>();
-  const data::WalkOptions walks;
   sample->add_option("NAME", flags->name, "Name of the dataset")->type_name("")->required();
   flags->draw.AddTo(*sample);
   CLI::Option* fan_out = sample->get_option("--fan-out");
@@ -82,15 +77,11 @@ void AddDatasetSample(CLI::App& dataset, Command& chosen) {
   sample->add_option("--max-edges", flags->max_edges, "Most edges of the sample (default: no bound)")
       ->needs(fan_out)
       ->type_name("N");
-  CLI::Option* walk = sample->add_option("--walk", flags->walk, "Random walks of so many nodes instead")
-                          ->excludes(fan_out)
-                          ->type_name("LENGTH");
-  sample->add_option("--p", flags->p, absl::StrCat("Walks: below 1 they return more (default ", walks.p, ")"))
-      ->needs(walk)
-      ->type_name("X");
-  sample->add_option("--q", flags->q, absl::StrCat("Walks: below 1 they go farther (default ", walks.q, ")"))
-      ->needs(walk)
-      ->type_name("X");
+  flags->walk.AddTo(*sample);
+  CLI::Option* walk = sample->get_option("--walk")->excludes(fan_out);
+  for (const std::string& name : flags->walk.Names()) {
+    if (CLI::Option* option = sample->get_option(name); option != walk) option->needs(walk);
+  }
   CLI::Option* nodes = sample->add_option("--nodes", flags->nodes, "Rows to begin at")
                            ->check(NotNegative())
                            ->delimiter(',')
@@ -101,11 +92,11 @@ void AddDatasetSample(CLI::App& dataset, Command& chosen) {
                            ->type_name("NAME,...");
   sample
       ->add_option("--count", flags->count,
-                   absl::StrCat("Nodes to begin at, drawn by the seed (default ", data::SampleQuery().count, ")"))
+                   absl::StrCat("Nodes to begin at, drawn by the seed (default ", spec::kDefaultStarts, ")"))
       ->excludes(nodes)
       ->excludes(names)
       ->type_name("N");
-  sample->add_option("--seed", flags->seed, absl::StrCat("Seed of all that is drawn (default ", walks.seed, ")"))
+  sample->add_option("--seed", flags->seed, "Seed of all that is drawn (default 0)")
       ->check(NotNegative())
       ->type_name("N");
   sample->callback([flags, &chosen] { chosen = [flags](Session& session) { return Sample(session, *flags); }; });

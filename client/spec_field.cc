@@ -20,10 +20,13 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// Words that flags take for a number.
+// Words that flags take for a number, or for a character that a shell would not let pass.
 constexpr struct {
   const char *field, *word, *value;
-} kWords[] = {{"fan_outs", "all", "-1"}, {"eval_fan_outs", "all", "-1"}, {"freeze_at", "derived", "0"}};
+} kWords[] = {{"fan_outs", "all", "-1"},  {"eval_fan_outs", "all", "-1"}, {"freeze_at", "derived", "0"},
+              {"delimiter", "tab", "\t"}, {"delimiter", "space", " "},    {"delimiter", "none", ""},
+              {"comment", "tab", "\t"},   {"comment", "space", " "},      {"comment", "none", ""},
+              {"quote", "tab", "\t"},     {"quote", "space", " "},        {"quote", "none", ""}};
 
 // Returns what a flag's value says in the contract.
 std::string ValueOf(const FieldDescriptor& field, const std::string& text) {

@@ -13,6 +13,7 @@
 #include "client/format.h"
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/enum_text.h"
+#include "spec/import_options.h"
 #include "spec/job_spec.h"
 #include "spec/needs.h"
 
@@ -32,8 +33,13 @@ struct Usual {
 // A default as help says it; empty for what has none that is one word.
 template <class M>
 std::string WordOf(const M& value) {
-  if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>) return absl::StrCat(value);
-  return "";
+  if constexpr (std::is_same_v<M, char>) {
+    return value == '\0' ? "" : std::string(1, value);
+  } else if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>) {
+    return absl::StrCat(value);
+  } else {
+    return "";
+  }
 }
 template <class M, class Names>
 std::string WordOf(const M& value, const Names& names) {
@@ -175,6 +181,26 @@ std::vector<SpecRow> DrawRows() {
   return rows;
 }
 
+std::vector<SpecRow> WalkRows() {
+  const spec::WalkOptions options;
+  Walk walk(*v1::SampleDatasetRequest::Walk::descriptor());
+  walk.Add(Usual<spec::WalkOptions>{options, options, options}, "");
+  return std::move(walk).Rows();
+}
+
+std::vector<SpecRow> ImportRows() {
+  const spec::ImportOptions options;
+  Walk walk(*v1::ImportOptions::descriptor());
+  walk.Add(Usual<spec::ImportOptions>{options, options, options}, "");
+  std::vector<SpecRow> rows = std::move(walk).Rows();
+  const auto inverse_edges = rows.begin() + (&RowOf(rows, "inverse_edges") - rows.data());
+  rows.insert(inverse_edges + 1, {.path = {v1::ImportOptions::descriptor()->FindFieldByName("no_inverse_edges")},
+                                  .flag = "--no-inverse-edges,--directed",
+                                  .help = "The same as --inverse-edges keep",
+                                  .value = ""});
+  return rows;
+}
+
 std::vector<std::string> FlagNames(const SpecRow& row) {
   std::vector<std::string> names = absl::StrSplit(row.flag, ',', absl::SkipEmpty());
   std::erase_if(names, [](const std::string& name) { return name.starts_with("!"); });
@@ -218,6 +244,8 @@ std::string DefaultText(const std::string& set, const std::string& graph, const 
 namespace {
 
 constexpr char kComma = ',';
+// A number of bytes, with or without a unit.
+constexpr std::string_view kSize = "SIZE";
 
 bool IsSwitch(const FieldDescriptor& field) {
   return field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL || IsMessageField(field);
@@ -259,6 +287,7 @@ void SpecFlags::AddTo(CLI::App& command) {
     }
     CLI::Option* option = field.is_repeated() ? command.add_option(row.flag, flag.items, row.help)->delimiter(kComma)
                                               : command.add_option(row.flag, flag.text, row.help);
+    if (row.value == kSize) option->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""));
     option->check(CLI::Validator([&field](const std::string& text) { return RefusalOf(field, text, kComma); }, ""))
         ->type_name(row.value);
   }

@@ -1,5 +1,5 @@
-// Fields of a job's description, from the rows behind the server's options (server/spec): how a field is called in the
-// contract and on the command line, what its help says and what it calls a value. A new row needs no line here.
+// Fields of jobs, imports and policies, from the rows behind the server's options (server/spec): how a field is called
+// in the contract and on the command line, what its help says and what it calls a value. A new row needs no line here.
 // Threads: pure functions, where nothing else is said.
 #pragma once
 
@@ -30,6 +30,10 @@ const std::vector<SpecRow>& JobRows();
 std::vector<SpecRow> PolicyRows();
 // The rows for v1::SampleDatasetRequest::Neighbors: the fan-outs, and how neighbours are drawn.
 std::vector<SpecRow> DrawRows();
+// The rows for v1::SampleDatasetRequest::Walk.
+std::vector<SpecRow> WalkRows();
+// The rows for v1::ImportOptions, and the older name of --inverse-edges keep.
+std::vector<SpecRow> ImportRows();
 
 // The names of a row's flag, without those that say the opposite: "--model", "--architecture".
 std::vector<std::string> FlagNames(const SpecRow& row);

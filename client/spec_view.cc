@@ -8,6 +8,7 @@
 #include "client/format.h"
 #include "client/job_view.h"
 #include "permafrost/v1/enum_text.h"
+#include "spec/model.h"
 #include "spec/sampling.h"
 
 namespace permafrost::client {
@@ -128,8 +129,9 @@ std::string ModelText(const v1::Job& job) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::NodeInputs_descriptor(), model.node_inputs()),
                     " node inputs");
   }
-  const bool reads_edges = model.architecture() == v1::ModelSpec::ARCHITECTURE_GATV2 ||
-                           model.architecture() == v1::ModelSpec::ARCHITECTURE_GINE;
+  const auto architecture =
+      spec::kArchitectureNames.Parse(EnumShortName(*v1::ModelSpec::Architecture_descriptor(), model.architecture()));
+  const bool reads_edges = architecture && spec::TraitsOf(*architecture).edges != spec::EdgeUse::kNone;
   if (reads_edges && model.edge_inputs() == v1::ModelSpec::EDGE_INPUTS_WEIGHTS) {
     absl::StrAppend(&text, ", weights of edges");
   } else if (reads_edges && of_nodes && model.edge_inputs() == v1::ModelSpec::EDGE_INPUTS_NONE) {

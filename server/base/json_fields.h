@@ -16,6 +16,7 @@
 
 #include <cmath>
 #include <concepts>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -45,6 +46,7 @@ class JsonWriter {
   }
   void operator()(const char* name, const double& value) { object_[name] = Number(value); }
   void operator()(const char* name, const std::string& value) { object_[name] = value; }
+  void operator()(const char* name, const std::filesystem::path& value) { object_[name] = value.string(); }
   void operator()(const char* name, const absl::Duration& value) { object_[name] = absl::FormatDuration(value); }
   void operator()(const char* name, const absl::Time& value) {
     object_[name] = absl::FormatTime(absl::RFC3339_full, value, absl::UTCTimeZone());
@@ -127,6 +129,9 @@ class JsonReader {
   }
   void operator()(const char* name, std::string& value) {
     if (const nlohmann::json* field = Find(name)) field->get_to(value);
+  }
+  void operator()(const char* name, std::filesystem::path& value) {
+    if (const nlohmann::json* field = Find(name)) value = field->get<std::string>();
   }
   void operator()(const char* name, absl::Duration& value) {
     const nlohmann::json* field = Find(name);

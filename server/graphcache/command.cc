@@ -1,8 +1,13 @@
 #include "graphcache/command.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/json_fields.h"
 #include "base/string_view.h"
+#include "spec/stored_fields.h"
 
 namespace permafrost::graphcache {
 namespace {
@@ -10,14 +15,7 @@ namespace {
 struct CommandSchema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<PolicyUpdate>& u) {
-    a("policy", u.policy, spec::kPolicyNames);
-    a("freeze_at", u.freeze_at);
-    a("on_miss", u.on_miss, spec::kOnMissNames);
-    a("shapes", u.shapes, spec::kShapesNames);
-    a("rungs", u.rungs);
-    a("audit_every", u.audit_every);
-    a("strict", u.strict);
-    a("max_executables", u.max_executables);
+    spec::StoredFields(a, u);
   }
 
   template <class A>
@@ -32,26 +30,19 @@ struct CommandSchema {
 absl::Status CheckUpdate(const PolicyUpdate& update, const spec::PolicyOptions& options) {
   Violations violations;
   if (update == PolicyUpdate()) {
-    violations.Add("policy",
-                   "changes nothing: accepted: at least one of policy, freeze_at, on_miss, shapes, rungs, audit_every, "
-                   "strict and max_executables");
+    std::vector<std::string> fields;
+    VisitFields(spec::Options<PolicyUpdate>(),
+                [&](const spec::Field& field, const auto&...) { fields.emplace_back(field.name); });
+    const std::string last = fields.back();
+    fields.pop_back();
+    violations.Add("policy", absl::StrCat("changes nothing: accepted: at least one of ", absl::StrJoin(fields, ", "),
+                                          " and ", last));
   }
   Validate(Updated(options, update), "policy.", violations);
   return violations.ToStatus();
 }
 
 }  // namespace
-
-spec::PolicyOptions Updated(const spec::PolicyOptions& options, const PolicyUpdate& update) {
-  return {.policy = update.policy.value_or(options.policy),
-          .freeze_at = update.freeze_at.value_or(options.freeze_at),
-          .on_miss = update.on_miss.value_or(options.on_miss),
-          .shapes = update.shapes.value_or(options.shapes),
-          .rungs = update.rungs.value_or(options.rungs),
-          .audit_every = update.audit_every.value_or(options.audit_every),
-          .strict = update.strict.value_or(options.strict),
-          .max_executables = update.max_executables.value_or(options.max_executables)};
-}
 
 absl::Status Check(const Command& command, const spec::PolicyOptions& options) {
   switch (command.kind) {

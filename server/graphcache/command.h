@@ -26,17 +26,7 @@ inline constexpr EnumNames<CommandKind, 4> kCommandNames{{{{CommandKind::kUpdate
 // frozen cache captures it before the next step. Where a new on_miss means that other shapes are sealed with, a
 // frozen cache of exact shapes captures those before the next step. A new audit_every or strict alone changes nothing
 // else.
-struct PolicyUpdate {
-  std::optional<spec::Policy> policy;
-  std::optional<int64_t> freeze_at;  // 0: derived from the dataset
-  std::optional<spec::OnMiss> on_miss;
-  std::optional<spec::Shapes> shapes;
-  std::optional<int64_t> rungs;        // 0: kDefaultRungs
-  std::optional<int64_t> audit_every;  // 0: none
-  std::optional<bool> strict;
-  std::optional<int64_t> max_executables;  // 0: no limit
-  bool operator==(const PolicyUpdate&) const = default;
-};
+using spec::PolicyUpdate;
 
 struct Command {
   int64_t sequence = 0;  // order among the job's commands, from 1
@@ -47,8 +37,7 @@ struct Command {
   bool operator==(const Command&) const = default;
 };
 
-// `options` with the update.
-spec::PolicyOptions Updated(const spec::PolicyOptions& options, const PolicyUpdate& update);
+using spec::Updated;
 
 // Ok if `command` makes sense for a cache under `options`: InvalidArgument with violations (fields "policy.freeze_at")
 // for an update out of range or without any field; FailedPrecondition (reason GRAPH_CACHE_KEEPS_NOTHING) for a freeze

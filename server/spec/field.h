@@ -31,7 +31,8 @@ struct Accepts {
     kBetweenOr0,   // low..high, and 0, which means `zero`
     kNotNegative,  // finite, from 0 on
     kPositive,     // finite, above 0
-    kPart          // from 0 on, below 1
+    kPart,         // from 0 on, below 1
+    kEntries       // of a list: at most `high` entries
   };
   Kind kind = Kind::kAny;
   int64_t low = 0, high = 0;
@@ -39,6 +40,7 @@ struct Accepts {
 };
 constexpr Accepts Between(int64_t low, int64_t high) { return {Accepts::Kind::kBetween, low, high}; }
 constexpr Accepts UpToOr0(int64_t high, const char* zero) { return {Accepts::Kind::kBetweenOr0, 1, high, zero}; }
+constexpr Accepts Entries(int64_t high) { return {Accepts::Kind::kEntries, 0, high}; }
 inline constexpr Accepts kNotNegative{Accepts::Kind::kNotNegative}, kPositive{Accepts::Kind::kPositive},
     kPart{Accepts::Kind::kPart};
 
@@ -78,6 +80,7 @@ struct Field {
   const char* stored = nullptr;  // in the database, where it is not `name`
   Accepts accepts = {};
   std::array<Need, 2> needs = {};
+  uint32_t formats = 0;  // of imports that use it (import_options.h); 0: all
   Inline inlined = Inline::kNo;
   bool not_stored = false;         // the database has no such field
   bool only_stored = false;        // the contract has no such field

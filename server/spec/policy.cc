@@ -6,6 +6,13 @@
 
 namespace permafrost::spec {
 
+PolicyOptions Updated(PolicyOptions options, const PolicyUpdate& update) {
+  VisitPolicy([&](const Field& /*field*/, auto option, auto change, const auto&... /*names*/) {
+    if (update.*change) options.*option = *(update.*change);
+  });
+  return options;
+}
+
 void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations) {
   FieldChecker check(prefix, violations);
   RowCheck(check, nullptr).Visit(options, options);

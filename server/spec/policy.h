@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "base/enum_names.h"
@@ -72,49 +73,78 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   bool operator==(const PolicyOptions&) const = default;
 };
 
+// A change of a policy: what is absent stays as it is.
+struct PolicyUpdate {
+  std::optional<Policy> policy;
+  std::optional<int64_t> freeze_at;
+  std::optional<OnMiss> on_miss;
+  std::optional<Shapes> shapes;
+  std::optional<int64_t> rungs;
+  std::optional<int64_t> audit_every;
+  std::optional<bool> strict;
+  std::optional<int64_t> max_executables;
+  bool operator==(const PolicyUpdate&) const = default;
+};
+
+// Each row serves both structs: f(row, member of the options, member of the update, names...).
 template <class F>
-void VisitFields(Options<PolicyOptions>, F&& f) {
+void VisitPolicy(F&& f) {
   using P = PolicyOptions;
+  using U = PolicyUpdate;
   f({.name = "policy", .flag = "--policy", .help = "When the graph cache keeps an executable ({})"}, &P::policy,
-    kPolicyNames);
+    &U::policy, kPolicyNames);
   f({.name = "freeze_at",
      .accepts = UpToOr0(kMaxFreezeAt, "to derive it"),
      .flag = "--freeze-at",
      .help = "With exact shapes: training shapes kept before policy freeze freezes ({})",
      .value = "N|derived"},
-    &P::freeze_at);
+    &P::freeze_at, &U::freeze_at);
   f({.name = "on_miss",
      .flag = "--on-miss",
      .help = "What a frozen cache does with a shape that it does not hold ({})"},
-    &P::on_miss, kOnMissNames);
+    &P::on_miss, &U::on_miss, kOnMissNames);
   f({.name = "shapes",
      .flag = "--shapes",
      .help = "One executable for every shape, for each of a few planned ones, or for each that comes; auto: dynamic or "
              "else ladder under policy freeze ({})"},
-    &P::shapes, kShapesNames);
+    &P::shapes, &U::shapes, kShapesNames);
   f({.name = "rungs",
      .accepts = UpToOr0(kMaxRungs, "for 8"),
      .flag = "--rungs",
      .help = "Most shapes of a ladder, 1..64; of sampled blocks at most as many as there are planned rungs ({})"},
-    &P::rungs);
+    &P::rungs, &U::rungs);
   f({.name = "audit_every",
      .accepts = UpToOr0(kMaxAuditEvery, "for no audits"),
      .flag = "--audit-every",
      .help = "Training steps from one audited replay to the next; 0: none ({})"},
-    &P::audit_every);
+    &P::audit_every, &U::audit_every);
   f({.name = "strict",
      .flag = "--strict,!--no-strict",
      .help = "Fail the job at a graph break, a failed audit, or, once the cache is frozen, a capture or an eager step "
              "({})"},
-    &P::strict);
+    &P::strict, &U::strict);
   f({.name = "max_executables",
      .accepts = UpToOr0(kMaxExecutables, "for no limit"),
      .flag = "--max-executables",
      .help =
          "Executables of training and evaluation that the cache holds at most: ladders are cut to it, batches padded "
          "into what is held, or run eager; 0: no limit ({})"},
-    &P::max_executables);
+    &P::max_executables, &U::max_executables);
 }
+
+template <class F>
+void VisitFields(Options<PolicyOptions>, F&& f) {
+  VisitPolicy(
+      [&](const Field& field, auto option, auto /*update*/, const auto&... names) { f(field, option, names...); });
+}
+template <class F>
+void VisitFields(Options<PolicyUpdate>, F&& f) {
+  VisitPolicy(
+      [&](const Field& field, auto /*option*/, auto update, const auto&... names) { f(field, update, names...); });
+}
+
+// `options` with the update.
+PolicyOptions Updated(PolicyOptions options, const PolicyUpdate& update);
 
 inline bool KeepsNothing(Policy policy) { return policy == Policy::kNever || policy == Policy::kClearPerStep; }
 

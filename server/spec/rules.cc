@@ -9,11 +9,21 @@
 namespace permafrost::spec {
 namespace {
 
+// Names the models with a trait: "gine and gatv2".
+template <class Has>
+std::string ModelsWith(Has has) {
+  std::string names;
+  for (const ModelTraits& traits : kModels) {
+    if (has(traits)) absl::StrAppend(&names, names.empty() ? "" : " and ", AbslView(traits.name));
+  }
+  return names;
+}
+
 void CheckHeads(const ModelOptions& model, FieldChecker& check) {
   const ModelTraits& traits = TraitsOf(model.architecture);
   if (model.heads > 1 && !traits.has_heads) {
-    check.Add("model.heads",
-              absl::StrCat("is given for ", AbslView(traits.name), ", which has none; accepted: for gatv2"));
+    check.Add("model.heads", absl::StrCat("is given for ", AbslView(traits.name), ", which has none; accepted: for ",
+                                          ModelsWith([](const ModelTraits& m) { return m.has_heads; })));
   } else if (model.heads > 0 && model.hidden_channels % model.heads != 0) {
     check.Add("model.heads", absl::StrCat(model.heads, " heads do not divide ", model.hidden_channels,
                                           " hidden_channels; each takes an equal part"));
@@ -26,7 +36,8 @@ void CheckAggregation(const ModelOptions& model, FieldChecker& check) {
   const std::string_view name = kAggregationNames.Name(model.aggregation);
   if (!traits.has_aggregation) {
     check.Add("model.aggregation",
-              absl::StrCat(AbslView(name), " is given for ", AbslView(traits.name), "; accepted: for sage"));
+              absl::StrCat(AbslView(name), " is given for ", AbslView(traits.name), "; accepted: for ",
+                           ModelsWith([](const ModelTraits& m) { return m.has_aggregation; })));
   } else if (model.lowering == Lowering::kShapeFree) {
     check.Add("model.aggregation",
               absl::StrCat(AbslView(name), " is given with lowering shape-free, which has none; accepted: mean"));
@@ -46,7 +57,8 @@ void CheckInputs(const ModelOptions& model, FieldChecker& check) {
   if (traits.edges == EdgeUse::kNone && !none) {
     check.Add("model.edge_inputs",
               absl::StrCat(AbslView(kEdgeInputsNames.Name(model.edge_inputs)), " is given for ", AbslView(traits.name),
-                           ", which reads no features of edges; accepted: for gine and gatv2"));
+                           ", which reads no features of edges; accepted: for ",
+                           ModelsWith([](const ModelTraits& m) { return m.edges != EdgeUse::kNone; })));
   } else if (traits.edges == EdgeUse::kNeeded && none) {
     check.Add("model.edge_inputs", absl::StrCat("none is given for ", AbslView(traits.name),
                                                 ", which reads features of edges; accepted: features, weights"));

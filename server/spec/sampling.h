@@ -103,6 +103,32 @@ enum class NegativeSampling { kUniform, kDegree };
 inline constexpr EnumNames<NegativeSampling, 2> kNegativeSamplingNames{
     {{{NegativeSampling::kUniform, "uniform"}, {NegativeSampling::kDegree, "degree"}}}};
 
+inline constexpr int64_t kMaxWalkLength = 1'000'000;
+// Nodes that a sample begins at, where none are named.
+inline constexpr int64_t kDefaultStarts = 5;
+
+struct WalkOptions {
+  int64_t length = 10;  // nodes of a walk, the start among them, 1..kMaxWalkLength
+  // Node2Vec's return and in-out parameters (Grover and Leskovec 2016), > 0. Both 1: uniform walks. Candidates are
+  // weighted 1/p (back to the node before), 1 (a neighbour of the node before), 1/q (farther); rejection sampling, so
+  // no alias tables are kept.
+  double p = 1, q = 1;
+  uint64_t seed = 0;
+};
+
+template <class F>
+void VisitFields(Options<WalkOptions>, F&& f) {
+  using W = WalkOptions;
+  f({.name = "length",
+     .accepts = Between(1, kMaxWalkLength),
+     .flag = "--walk",
+     .help = "Random walks of so many nodes instead",
+     .value = "LENGTH"},
+    &W::length);
+  f({.name = "p", .accepts = kPositive, .flag = "--p", .help = "Walks: below 1 they return more ({})"}, &W::p);
+  f({.name = "q", .accepts = kPositive, .flag = "--q", .help = "Walks: below 1 they go farther ({})"}, &W::q);
+}
+
 struct CrossValidation {
   int64_t folds = 0;  // 3..1000; 0: the splits are the set's own
   int64_t fold = 0;   // 0..folds-1: the one that is the test split

@@ -68,13 +68,22 @@ TEST(SampleQueryFromWire, AWalkCarriesEveryField) {
   EXPECT_EQ(walk.seed, 9u);
 }
 
-TEST(SampleQueryFromWire, ZerosAreTheDefaultsOfTheProtosComments) {
+TEST(SampleQueryFromWire, WhatIsNotSetIsAsTheProtosCommentsSay) {
   const auto query = SampleQueryFromWire(Parse("walk {}"));
   ASSERT_TRUE(query.ok()) << query.status();
   EXPECT_EQ(query->count, 5);
   EXPECT_EQ(std::get<data::WalkOptions>(query->kind).length, 10);
   EXPECT_EQ(std::get<data::WalkOptions>(query->kind).p, 1);
   EXPECT_EQ(std::get<data::WalkOptions>(query->kind).q, 1);
+}
+
+TEST(SampleQueryFromWire, AnExplicitZeroIsTheDomainsToRefuse) {
+  const auto query = SampleQueryFromWire(Parse("count: 0 walk { length: 0 p: 0 q: 0 }"));
+  ASSERT_TRUE(query.ok()) << query.status();
+  EXPECT_EQ(query->count, 0);
+  EXPECT_EQ(std::get<data::WalkOptions>(query->kind).length, 0);
+  EXPECT_EQ(std::get<data::WalkOptions>(query->kind).p, 0);
+  EXPECT_EQ(std::get<data::WalkOptions>(query->kind).q, 0);
 }
 
 TEST(SampleQueryFromWire, OneKindMustBeGiven) {

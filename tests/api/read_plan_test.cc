@@ -49,6 +49,8 @@ TEST(ReadPlanQueryFromWire, CarriesEveryField) {
             (data::NeighborSamplingOptions{.fan_outs = {15, -1}, .replace = true, .weighted = true, .seed = 9}));
   EXPECT_EQ(ReadPlanQueryFromWire({})->batch_size, spec::DefaultOptions(spec::ModelLevel::kNode).batch_size)
       << "what a job takes";
+  wire.set_batch_size(0);
+  EXPECT_EQ(ReadPlanQueryFromWire(wire)->batch_size, 0) << "the domain refuses it";
 }
 
 TEST(ReadPlanErrorToWire, NamesFieldsAndTheDataset) {

@@ -64,6 +64,25 @@ TEST(PolicyRows, LeaveWhatIsNotGivenAsItIs) {
   for (const SpecRow& row : PolicyRows()) EXPECT_THAT(row.help, EndsWith("(default: as it is)")) << row.flag;
 }
 
+TEST(ImportRows, AreTheFieldsOfAnImport) {
+  const struct {
+    const char *path, *value, *ends;
+  } kCases[] = {
+      {"format", "auto|ogb-graphs|ogb-nodes|edge-list|npy|tu", "(default auto; auto: from what is there)"},
+      {"train_fraction", "0..1", "(default 0.8)"},
+      {"edge_list.columns", "COLUMN,...", "a weight)"},
+      {"edge_list.comment", "CHAR|none", "(default #)"},
+      {"tu.max_degree", "N", "(default 1000)"},
+      {"memory_bytes", "SIZE", "a quarter of the machine's)"},
+      {"no_out_edges", "", "without random walks"},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_EQ(RowOf(ImportRows(), c.path).value, c.value) << c.path;
+    EXPECT_THAT(RowOf(ImportRows(), c.path).help, EndsWith(c.ends)) << c.path;
+  }
+  for (const SpecRow& row : ImportRows()) EXPECT_EQ(row.flag.empty(), PathName(row.path) == "source_path") << row.flag;
+}
+
 TEST(DrawRows, AreTheFieldsOfASample) {
   std::vector<std::string> flags;
   for (const SpecRow& row : DrawRows()) {

@@ -17,8 +17,6 @@
 namespace permafrost::api {
 namespace {
 
-using Policies = WireEnum<v1::GraphCachePolicy::Policy, spec::kPolicyNames>;
-using OnMisses = WireEnum<v1::GraphCachePolicy::OnMiss, spec::kOnMissNames>;
 using AllShapes = WireEnum<v1::GraphCachePolicy::Shapes, spec::kShapesNames>;
 using Modes = WireEnum<v1::GraphCacheMode, kModeNames>;
 using Causes = WireEnum<v1::GraphCacheCause, graphcache::kCauseNames>;
@@ -64,29 +62,6 @@ void ProfileToWire(const graphcache::StepProfile& profile, v1::StepProfile& wire
     out.set_seconds(time.seconds);
     out.set_product(graphcache::IsProduct(time.op));
   }
-}
-
-// The value named on the wire, nullopt for the unspecified one; a violation of `field` for one that is unknown.
-template <class Table>
-std::optional<typename Table::Domain> ReadOptional(int value, std::string_view field, Violations& violations) {
-  if (value == 0) return std::nullopt;
-  auto any = typename Table::Domain();
-  Table::Read(value, field, any, violations);
-  return any;
-}
-
-graphcache::PolicyUpdate ReadPolicy(const v1::GraphCachePolicy& wire, std::string_view prefix, Violations& violations) {
-  const std::string path(prefix);
-  graphcache::PolicyUpdate update;
-  update.policy = ReadOptional<Policies>(wire.policy(), path + "policy", violations);
-  if (wire.has_freeze_at()) update.freeze_at = wire.freeze_at();
-  update.on_miss = ReadOptional<OnMisses>(wire.on_miss(), path + "on_miss", violations);
-  update.shapes = ReadOptional<AllShapes>(wire.shapes(), path + "shapes", violations);
-  if (wire.has_rungs()) update.rungs = wire.rungs();
-  if (wire.has_audit_every()) update.audit_every = wire.audit_every();
-  if (wire.has_strict()) update.strict = wire.strict();
-  if (wire.has_max_executables()) update.max_executables = wire.max_executables();
-  return update;
 }
 
 }  // namespace
@@ -185,7 +160,9 @@ graphcache::PolicyUpdate PolicyUpdateFromWire(const v1::UpdateGraphCachePolicyRe
   if (!wire.has_policy()) {
     violations.Add("policy", "is missing; accepted: a GraphCachePolicy with at least one field");
   }
-  return ReadPolicy(wire.policy(), "policy.", violations);
+  graphcache::PolicyUpdate update;
+  WireReader(wire.policy(), "policy.", violations).Read(update);
+  return update;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/wire/text.h"
 #include "api/wire/wire_enum.h"
+#include "api/wire/wire_fields.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "permafrost/v1/sampling.pb.h"
@@ -42,17 +43,7 @@ data::NeighborSamplingOptions NeighborsFromWire(const v1::SampleDatasetRequest::
   return options;
 }
 
-data::WalkOptions WalkFromWire(const v1::SampleDatasetRequest::Walk& wire, uint64_t seed) {
-  data::WalkOptions options;
-  if (wire.length() != 0) options.length = wire.length();
-  if (wire.p() != 0) options.p = wire.p();
-  if (wire.q() != 0) options.q = wire.q();
-  options.seed = seed;
-  return options;
-}
-
-// Returns the wire's name for a field that the domain names: a field of the query ("nodes[3]"), of its kind
-// ("fan_outs"), or the kind itself.
+// The wire's name of a field that the domain names: of the query ("nodes[3]"), of its kind ("fan_outs"), or the kind.
 std::string WireField(const data::SampleQuery& query, std::string_view field) {
   if (field.starts_with("nodes") || field.starts_with("names") || field == "count") return std::string(field);
   if (field == "walks") return "walk";
@@ -65,7 +56,7 @@ absl::StatusOr<data::SampleQuery> SampleQueryFromWire(const v1::SampleDatasetReq
   data::SampleQuery query;
   query.nodes.assign(wire.nodes().begin(), wire.nodes().end());
   query.names.assign(wire.names().begin(), wire.names().end());
-  if (wire.count() != 0) query.count = wire.count();
+  if (wire.has_count()) query.count = wire.count();
   Violations violations;
   switch (wire.kind_case()) {
     case v1::SampleDatasetRequest::kNeighbors:
@@ -73,9 +64,12 @@ absl::StatusOr<data::SampleQuery> SampleQueryFromWire(const v1::SampleDatasetReq
       if (wire.neighbors().has_seed_time()) query.seed_time = wire.neighbors().seed_time();
       PF_RETURN_IF_ERROR(violations.ToStatus());
       return query;
-    case v1::SampleDatasetRequest::kWalk:
-      query.kind = WalkFromWire(wire.walk(), wire.seed());
+    case v1::SampleDatasetRequest::kWalk: {
+      data::WalkOptions walk{.seed = wire.seed()};
+      WireReader(wire.walk(), "walk.", violations).Read(walk);
+      query.kind = walk;
       return query;
+    }
     case v1::SampleDatasetRequest::KIND_NOT_SET:
       break;
   }
@@ -155,7 +149,7 @@ absl::StatusOr<data::ReadPlanQuery> ReadPlanQueryFromWire(const v1::PlanDatasetR
   data::ReadPlanQuery query;
   // Below zero stays outside every range.
   query.memory_bytes = static_cast<uint64_t>(wire.memory_bytes());
-  if (wire.batch_size() != 0) query.batch_size = wire.batch_size();
+  if (wire.has_batch_size()) query.batch_size = wire.batch_size();
   query.sampling.fan_outs.assign(wire.neighbors().fan_outs().begin(), wire.neighbors().fan_outs().end());
   ReadDraws(wire.neighbors(), "neighbors.", query.sampling, violations);
   query.sampling.disjoint |= query.sampling.temporal != spec::TemporalSampling::kNone;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "api/wire/convert_job.h"
@@ -45,8 +46,20 @@ int64_t WireReader::Integer(const FieldDescriptor& wire) const {
   }
 }
 
-std::optional<std::string> WireReader::Name(const FieldDescriptor& wire, const std::vector<std::string>& names) const {
-  const int value = from_.GetReflection()->GetEnumValue(from_, &wire);
+bool WireReader::HasRoom(const spec::Field& field, const FieldDescriptor& wire) const {
+  if (field.accepts.kind != spec::Accepts::Kind::kEntries) return true;
+  const int size = from_.GetReflection()->FieldSize(from_, &wire);
+  if (size <= field.accepts.high) return true;
+  violations_.Add(prefix_ + wire.name(),
+                  absl::StrCat("has ", size, " entries; accepted: at most ", field.accepts.high));
+  return false;
+}
+
+std::optional<std::string> WireReader::Name(const FieldDescriptor& wire, const std::vector<std::string>& names,
+                                            std::optional<int> index) const {
+  const Reflection& reflection = *from_.GetReflection();
+  const int value =
+      index ? reflection.GetRepeatedEnumValue(from_, &wire, *index) : reflection.GetEnumValue(from_, &wire);
   std::vector<std::string> accepted;
   for (const std::string& name : names) {
     const std::optional<int> number = ParseEnum(*wire.enum_type(), name);
@@ -54,12 +67,25 @@ std::optional<std::string> WireReader::Name(const FieldDescriptor& wire, const s
     if (*number == value) return name;
     accepted.push_back(wire.enum_type()->FindValueByNumber(*number)->name());
   }
-  violations_.Add(prefix_ + wire.name(), absl::StrCat(value, " is unknown; accepted: ", absl::StrJoin(accepted, ", ")));
+  // Unlike a field that is not set, an entry of a list has no default.
+  violations_.Add(absl::StrCat(prefix_, wire.name(), index ? absl::StrCat("[", *index, "]") : ""),
+                  absl::StrCat(index && value == 0 ? "says nothing" : absl::StrCat(value, " is unknown"),
+                               "; accepted: ", absl::StrJoin(accepted, ", ")));
   return std::nullopt;
 }
 
 void WireReader::Value(const FieldDescriptor& wire, bool& option) const {
   option = from_.GetReflection()->GetBool(from_, &wire);
+}
+
+void WireReader::Value(const FieldDescriptor& wire, char& option) const {
+  const std::string text = from_.GetReflection()->GetString(from_, &wire);
+  option = text.empty() ? '\0' : text.front();
+  const bool in_line = absl::ascii_isascii(static_cast<unsigned char>(option)) && option != '\n' && option != '\r';
+  if (text.empty() || (text.size() == 1 && in_line && option != '\0')) return;
+  option = '\0';
+  violations_.Add(prefix_ + wire.name(),
+                  absl::StrCat("'", Clip(ValidUtf8(text), 32), "' is not one ASCII character within a line"));
 }
 
 void WireReader::Value(const FieldDescriptor& wire, double& option) const {
@@ -70,7 +96,9 @@ void WireReader::Value(const FieldDescriptor& wire, std::string& option) const {
   option = from_.GetReflection()->GetString(from_, &wire);
 }
 
-void WireReader::Value(const FieldDescriptor& wire, std::optional<int64_t>& option) const { option = Integer(wire); }
+void WireReader::Value(const FieldDescriptor& wire, std::filesystem::path& option) const {
+  option = from_.GetReflection()->GetString(from_, &wire);
+}
 
 void WireReader::Value(const FieldDescriptor& wire, std::vector<int64_t>& option) const {
   const auto values = from_.GetReflection()->GetRepeatedFieldRef<int64_t>(from_, &wire);
@@ -147,12 +175,20 @@ void WireWriter::Set(const FieldDescriptor& wire, bool option) const {
   to_.GetReflection()->SetBool(&to_, &wire, option);
 }
 
+void WireWriter::Set(const FieldDescriptor& wire, char option) const {
+  to_.GetReflection()->SetString(&to_, &wire, option == '\0' ? "" : std::string(1, option));
+}
+
 void WireWriter::Set(const FieldDescriptor& wire, double option) const {
   to_.GetReflection()->SetDouble(&to_, &wire, option);
 }
 
 void WireWriter::Set(const FieldDescriptor& wire, const std::string& option) const {
   to_.GetReflection()->SetString(&to_, &wire, ValidUtf8(option));
+}
+
+void WireWriter::Set(const FieldDescriptor& wire, const std::filesystem::path& option) const {
+  Set(wire, option.string());
 }
 
 void WireWriter::Set(const FieldDescriptor& wire, const std::vector<int64_t>& option) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -48,7 +49,7 @@ class WireReader {
       if (field.inlined != spec::Inline::kNo) return Read(option);
       const google::protobuf::FieldDescriptor& wire = Of(field);
       WireReader(from_.GetReflection()->GetMessage(from_, &wire), prefix_ + field.name + ".", violations_).Read(option);
-    } else if (const google::protobuf::FieldDescriptor& wire = Of(field); IsGiven(wire)) {
+    } else if (const google::protobuf::FieldDescriptor& wire = Of(field); IsGiven(wire) && HasRoom(field, wire)) {
       Value(wire, option, names...);
       if constexpr (std::is_same_v<M, bool>) option = option != field.inverted;
     }
@@ -57,19 +58,23 @@ class WireReader {
   const google::protobuf::FieldDescriptor& Of(const spec::Field& field) const;
   bool IsGiven(const google::protobuf::FieldDescriptor& wire) const;
   int64_t Integer(const google::protobuf::FieldDescriptor& wire) const;
-  // Returns the domain's name for the value of an enum's field. For an unknown value it adds a violation and returns
-  // nullopt.
-  std::optional<std::string> Name(const google::protobuf::FieldDescriptor& wire,
-                                  const std::vector<std::string>& names) const;
+  // Returns false, with a violation, for a list with more entries than the row accepts.
+  bool HasRoom(const spec::Field& field, const google::protobuf::FieldDescriptor& wire) const;
+  // Returns the domain's name for the value of an enum's field, or for entry `index` of a list. For an unknown value it
+  // adds a violation and returns nullopt.
+  std::optional<std::string> Name(const google::protobuf::FieldDescriptor& wire, const std::vector<std::string>& names,
+                                  std::optional<int> index = std::nullopt) const;
 
   template <std::integral M>
   void Value(const google::protobuf::FieldDescriptor& wire, M& option) const {
     option = static_cast<M>(Integer(wire));
   }
   void Value(const google::protobuf::FieldDescriptor& wire, bool& option) const;
+  // One ASCII character, or none: '\0'.
+  void Value(const google::protobuf::FieldDescriptor& wire, char& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, double& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, std::string& option) const;
-  void Value(const google::protobuf::FieldDescriptor& wire, std::optional<int64_t>& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, std::filesystem::path& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, std::vector<int64_t>& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, std::vector<double>& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, std::vector<std::string>& option) const;
@@ -81,10 +86,30 @@ class WireReader {
              const EnumNames<spec::Metric, spec::kMetricNames.rows.size()>& names) const;
   template <class E, std::size_t N>
   void Value(const google::protobuf::FieldDescriptor& wire, E& option, const EnumNames<E, N>& names) const {
+    if (const auto name = Name(wire, Known(names))) option = *names.Parse(*name);
+  }
+  template <class E, std::size_t N>
+  void Value(const google::protobuf::FieldDescriptor& wire, std::vector<E>& option,
+             const EnumNames<E, N>& names) const {
+    const int size = from_.GetReflection()->FieldSize(from_, &wire);
+    option.clear();
+    option.reserve(static_cast<std::size_t>(size));
+    for (int i = 0; i < size; ++i) {
+      const auto name = Name(wire, Known(names), i);
+      // The last name stands for an entry that is refused: the list is still one that was given.
+      option.push_back(name ? *names.Parse(*name) : names.rows.back().first);
+    }
+  }
+  template <class M, class... Names>
+  void Value(const google::protobuf::FieldDescriptor& wire, std::optional<M>& option, const Names&... names) const {
+    Value(wire, option.emplace(), names...);
+  }
+  template <class E, std::size_t N>
+  static std::vector<std::string> Known(const EnumNames<E, N>& names) {
     std::vector<std::string> known;
     known.reserve(N);
     for (const auto& [value, name] : names.rows) known.emplace_back(name);
-    if (const auto name = Name(wire, known)) option = *names.Parse(*name);
+    return known;
   }
 
   const google::protobuf::Message& from_;
@@ -134,8 +159,10 @@ class WireWriter {
   void SetInteger(const google::protobuf::FieldDescriptor& wire, int64_t option) const;
   void SetName(const google::protobuf::FieldDescriptor& wire, std::string_view name) const;
   void Set(const google::protobuf::FieldDescriptor& wire, bool option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, char option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, double option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const std::string& option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, const std::filesystem::path& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<int64_t>& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<double>& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<std::string>& option) const;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/json_fields.h"
+#include "spec/stored_fields.h"
 
 namespace permafrost::data {
 namespace {
@@ -17,32 +18,15 @@ namespace {
 struct RecordSchema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<ImportRecord>& r) {
-    auto& options = r.options;
     a("create_time", r.create_time);
     a("uid", r.uid);
-    std::string source = options.source.string();
-    a("source", source);
-    if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) options.source = source;
-    a("format", options.format, kImportFormatNames);
-    // Older versions wrote this field: they always added inverse edges or never did.
-    std::optional<bool> add_inverse_edges;
     if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) {
+      // Older versions wrote this field: they always added inverse edges or never did.
+      std::optional<bool> add_inverse_edges;
       a("add_inverse_edges", add_inverse_edges);
-      if (add_inverse_edges) options.inverse_edges = *add_inverse_edges ? InverseEdges::kAdd : InverseEdges::kKeep;
+      if (add_inverse_edges) r.options.inverse_edges = *add_inverse_edges ? InverseEdges::kAdd : InverseEdges::kKeep;
     }
-    a("inverse_edges", options.inverse_edges, kInverseEdgesNames);
-    a("coalesce", options.coalesce);
-    a("keep_out_edges", options.keep_out_edges);
-    a("split", options.split);
-    a("split_seed", options.split_seed);
-    a("train_fraction", options.train_fraction);
-    a("valid_fraction", options.valid_fraction);
-    a("edge_list", options.edge_list);
-    a("tu", options.tu);
-    a("node_features", options.node_features, kNodeFeatureChoiceNames);
-    a("feature_type", options.feature_type, kFeatureTypeNames);
-    a("order", options.order, kNodeOrderNames);
-    a("memory_bytes", options.memory_bytes);
+    spec::StoredFields(a, r.options);
     a("error", r.error);
     a("starts", r.starts);
     a("wait", r.wait);
@@ -54,23 +38,9 @@ struct RecordSchema {
     a("retry_time", w.retry_time);
     a("delay", w.delay);
   }
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<TuOptions>& tu) {
-    a("node_features", tu.node_features, kTuNodeFeaturesNames);
-    a("one_hot", tu.one_hot);
-    a("max_degree", tu.max_degree);
-  }
-  template <class A>
-  static void Fields(A& a, typename A::template Visited<EdgeListOptions>& e) {
-    a("node_ids", e.node_ids, kNodeIdsNames);
-    a("columns", e.columns, kEdgeColumnNames);
-    a("header", e.header, kHeaderNames);
-    // Characters are stored as numbers, because one by itself may be no UTF-8.
-    a("delimiter", e.delimiter);
-    a("comment", e.comment);
-    a("quote", e.quote);
-    a("num_nodes", e.num_nodes);
-  }
+  template <class A, class T>
+  requires spec::HasFields<std::remove_const_t<T>>
+  static void Fields(A& a, T& options) { spec::StoredFields(a, options); }
 };
 
 // Starts of one import that the process may die in before it is given up.

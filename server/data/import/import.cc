@@ -54,7 +54,7 @@ absl::StatusOr<Importer> FindImporter(const ImportOptions& options) {
 absl::StatusOr<std::unique_ptr<FoundSource>> FindSource(const ImportOptions& options, const ImportLimits& limits) {
   PF_ASSIGN_OR_RETURN(const Importer importer, FindImporter(options));
   Violations unused;
-  CheckFormatOptions(importer.format, options, unused);
+  spec::CheckImportFormat(importer.format, options, unused);
   PF_RETURN_IF_ERROR(unused.ToStatus());
   return importer.find(options, limits);
 }

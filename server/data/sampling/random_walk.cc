@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,11 +9,11 @@
 #include "base/status.h"
 #include "data/sampling/adjacency_reads.h"
 #include "data/sampling/edge_draw.h"
+#include "spec/row_check.h"
 
 namespace permafrost::data {
 namespace {
 
-constexpr int64_t kMaxLength = 1'000'000;
 // Walks of one thread that wait for memory at once.
 constexpr int64_t kWalkLanes = 64;
 constexpr int64_t kWalksInPiece = 512;
@@ -64,15 +63,8 @@ absl::Status Check(const GraphView& view, std::span<const NodeId> starts, const 
   if (!view.out.present()) {
     violations.Add("walks", "the graph keeps no out-edges; import it with keep_out_edges");
   }
-  if (options.length < 1 || options.length > kMaxLength) {
-    violations.Add("length", absl::StrCat(options.length, " is outside 1..", kMaxLength));
-  }
-  if (!(options.p > 0) || !std::isfinite(options.p)) {
-    violations.Add("p", absl::StrCat(options.p, " is not a finite number above 0"));
-  }
-  if (!(options.q > 0) || !std::isfinite(options.q)) {
-    violations.Add("q", absl::StrCat(options.q, " is not a finite number above 0"));
-  }
+  spec::FieldChecker check("", violations);
+  spec::RowCheck(check, nullptr).Visit(options, options);
   for (const NodeId start : starts) {
     if (start < view.nodes) continue;
     violations.Add("starts", absl::StrCat(start, " is none of the graph's ", view.nodes, " rows"));

@@ -9,17 +9,11 @@
 #include "absl/status/status.h"
 #include "data/sampling/adjacency_reads.h"
 #include "data/store/graph.h"
+#include "spec/sampling.h"
 
 namespace permafrost::data {
 
-struct WalkOptions {
-  int64_t length = 10;  // nodes of a walk, the start among them, 1..1,000,000
-  // Node2Vec's return and in-out parameters (Grover and Leskovec 2016), > 0. Both 1: uniform walks. Candidates are
-  // weighted 1/p (back to the node before), 1 (a neighbour of the node before), 1/q (farther); rejection sampling, so
-  // no alias tables are kept.
-  double p = 1, q = 1;
-  uint64_t seed = 0;
-};
+using spec::WalkOptions;
 
 // out: [starts.size() * length], row-major. A walk that comes to a node without out-edges stays there. Errors:
 // InvalidArgument (options, a start that is no row, out's size); DataLoss for a damaged block.

@@ -20,7 +20,7 @@ struct SampleQuery {
   // Seeds or starts, as rows or by the source's names for them; both empty: `count` of them are drawn by the seed.
   std::vector<NodeId> nodes;
   std::vector<std::string> names;
-  int64_t count = 5;  // 1..10,000
+  int64_t count = spec::kDefaultStarts;  // 1..10,000
   // For temporal sampling: only edges with a timestamp below it are drawn; nullopt: all may be.
   std::optional<int64_t> seed_time;
   // The kind of sample to draw around them.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/enum_names.h"
+#include "spec/import_options.h"
 
 namespace permafrost::data {
 
@@ -67,14 +68,8 @@ inline constexpr EnumNames<Split, 3> kSplitNames{
 // Node ids are rows, 0-based, and take 32 bits.
 using NodeId = uint32_t;
 
-// The order in which an import numbered the rows of one large graph.
-enum class NodeOrder : uint32_t {
-  kNone,       // as the source does
-  kDegree,     // by falling number of edges that begin in a node
-  kCommunity,  // communities one after the other
-};
-inline constexpr EnumNames<NodeOrder, 3> kNodeOrderNames{
-    {{{NodeOrder::kNone, "none"}, {NodeOrder::kDegree, "degree"}, {NodeOrder::kCommunity, "community"}}}};
+using spec::kNodeOrderNames;
+using spec::NodeOrder;
 
 // The directions of its edges that a store holds, and why.
 enum class EdgeDirections : uint32_t {

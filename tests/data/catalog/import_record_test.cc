@@ -41,21 +41,7 @@ TEST(ImportRecord, ComesBackWhole) {
   EXPECT_EQ(read->uid, "0f");
   EXPECT_EQ(read->error, record.error);
   EXPECT_EQ(read->starts, 2);
-  EXPECT_EQ(read->options.source, o.source);
-  EXPECT_EQ(read->options.format, o.format);
-  EXPECT_EQ(read->options.inverse_edges, o.inverse_edges);
-  EXPECT_EQ(read->options.coalesce, o.coalesce);
-  EXPECT_EQ(read->options.keep_out_edges, o.keep_out_edges);
-  EXPECT_EQ(read->options.split, o.split);
-  EXPECT_EQ(read->options.split_seed, o.split_seed);
-  EXPECT_EQ(read->options.train_fraction, o.train_fraction);
-  EXPECT_EQ(read->options.valid_fraction, o.valid_fraction);
-  EXPECT_EQ(read->options.edge_list, o.edge_list);
-  EXPECT_EQ(read->options.tu, o.tu);
-  EXPECT_EQ(read->options.node_features, o.node_features);
-  EXPECT_EQ(read->options.feature_type, o.feature_type);
-  EXPECT_EQ(read->options.order, o.order);
-  EXPECT_EQ(read->options.memory_bytes, o.memory_bytes);
+  EXPECT_EQ(read->options, o);
 }
 
 // As datasets of the first release have it.

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 std::string Told(ImportFormat format, const ImportOptions& options) {
   Violations violations;
-  CheckFormatOptions(format, options, violations);
+  spec::CheckImportFormat(format, options, violations);
   return std::string(violations.ToStatus().message());
 }
 

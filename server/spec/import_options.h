@@ -1,0 +1,334 @@
+// The options of an import, one row for each. Threads: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/enum_names.h"
+#include "base/status.h"
+#include "spec/field.h"
+
+namespace permafrost::spec {
+
+enum class ImportFormat {
+  kAuto,       // from what the source holds (data/import/import.h)
+  kOgbGraphs,  // many small graphs: OGB's graph-property CSV layout
+  kOgbNodes,   // one graph: OGB's node-property CSV layout
+  kEdgeList,   // one graph: a file of edges, and what stands beside it
+  kNpy,        // one graph: a directory of NPY and NPZ files
+  kTu,         // many small graphs: TUDataset's text files, in a directory or a ZIP archive
+};
+inline constexpr EnumNames<ImportFormat, 6> kImportFormatNames{{{{ImportFormat::kAuto, "auto"},
+                                                                 {ImportFormat::kOgbGraphs, "ogb-graphs"},
+                                                                 {ImportFormat::kOgbNodes, "ogb-nodes"},
+                                                                 {ImportFormat::kEdgeList, "edge-list"},
+                                                                 {ImportFormat::kNpy, "npy"},
+                                                                 {ImportFormat::kTu, "tu"}}}};
+
+// A bit for each format, as the rows of options say which use them.
+template <class... Format>
+constexpr uint32_t Formats(Format... formats) {
+  return ((uint32_t{1} << static_cast<uint32_t>(formats)) | ...);
+}
+inline constexpr uint32_t kOneGraph = Formats(ImportFormat::kOgbNodes, ImportFormat::kEdgeList, ImportFormat::kNpy),
+                          kOneGraphOrTu = kOneGraph | Formats(ImportFormat::kTu),
+                          kWithSplits = Formats(ImportFormat::kOgbGraphs, ImportFormat::kOgbNodes, ImportFormat::kNpy,
+                                                ImportFormat::kTu);
+
+// Says whether each edge is stored with its inverse.
+enum class InverseEdges {
+  kAuto,  // where the source lists some edges in one direction alone
+  kAdd,   // as OGB's reader does
+  kKeep,  // edges stay as they stand
+};
+inline constexpr EnumNames<InverseEdges, 3> kInverseEdgesNames{
+    {{{InverseEdges::kAuto, "auto"}, {InverseEdges::kAdd, "add"}, {InverseEdges::kKeep, "keep"}}}};
+
+// The way in which the cells of an edge list name nodes.
+enum class NodeIds {
+  kRows,     // 0-based rows; the largest one, or num_nodes, sets the number of nodes
+  kNumbers,  // any whole numbers below 2^64; rows are given in rising order, and the numbers kept
+  kText,     // any text in UTF-8; rows are given in the order of first appearance, and the text kept
+};
+inline constexpr EnumNames<NodeIds, 3> kNodeIdsNames{
+    {{{NodeIds::kRows, "rows"}, {NodeIds::kNumbers, "numbers"}, {NodeIds::kText, "text"}}}};
+
+// Says what a column of an edge list holds.
+enum class EdgeColumn { kSource, kTarget, kWeight, kTimestamp, kIgnore };
+inline constexpr EnumNames<EdgeColumn, 5> kEdgeColumnNames{{{{EdgeColumn::kSource, "source"},
+                                                             {EdgeColumn::kTarget, "target"},
+                                                             {EdgeColumn::kWeight, "weight"},
+                                                             {EdgeColumn::kTimestamp, "timestamp"},
+                                                             {EdgeColumn::kIgnore, "ignore"}}}};
+
+enum class Header { kAuto, kNo, kYes };
+inline constexpr EnumNames<Header, 3> kHeaderNames{
+    {{{Header::kAuto, "auto"}, {Header::kNo, "no"}, {Header::kYes, "yes"}}}};
+
+// The features to take if a source has a dense and a sparse table for its nodes.
+enum class NodeFeatureChoice {
+  kAuto,    // the sparse one, unless the dense one has as many columns and a tenth or more of them is not zero
+  kDense,   // refused where there is none
+  kSparse,  // the same
+};
+inline constexpr EnumNames<NodeFeatureChoice, 3> kNodeFeatureChoiceNames{{{{NodeFeatureChoice::kAuto, "auto"},
+                                                                           {NodeFeatureChoice::kDense, "dense"},
+                                                                           {NodeFeatureChoice::kSparse, "sparse"}}}};
+
+// The type that dense node features of one large graph are stored as.
+enum class FeatureType {
+  kAsIs,  // as the source has them; text: int32 where all cells are integers, else float32
+  kFloat32,
+  kFloat16,   // a value that would become infinite is refused
+  kBfloat16,  // the same
+  kInt8,      // multiples -127..127 of a scale for each column: its largest absolute value / 127
+};
+inline constexpr EnumNames<FeatureType, 5> kFeatureTypeNames{{{{FeatureType::kAsIs, "as-is"},
+                                                               {FeatureType::kFloat32, "float32"},
+                                                               {FeatureType::kFloat16, "float16"},
+                                                               {FeatureType::kBfloat16, "bfloat16"},
+                                                               {FeatureType::kInt8, "int8"}}}};
+
+// The order in which an import numbers the rows of one large graph. Stores keep the number.
+enum class NodeOrder : uint32_t {
+  kNone,       // as the source does
+  kDegree,     // by falling number of edges that begin in a node
+  kCommunity,  // communities one after the other
+};
+inline constexpr EnumNames<NodeOrder, 3> kNodeOrderNames{
+    {{{NodeOrder::kNone, "none"}, {NodeOrder::kDegree, "degree"}, {NodeOrder::kCommunity, "community"}}}};
+
+// Rows of one large graph, at most.
+inline constexpr int64_t kMostRows = 4'294'967'295;
+inline constexpr uint64_t kLeastImportMemory = uint64_t{16} << 20;
+inline constexpr int64_t kMostDegree = 999'999, kMostOneHotDegree = 4'095;
+
+struct EdgeListOptions {
+  NodeIds node_ids = NodeIds::kRows;
+  // All columns in their order, kSource and kTarget among them; or, without these two, those after source and target.
+  // Empty: from the header where there is one, else source, target and, where there is a third, a weight; more are
+  // refused then.
+  std::vector<EdgeColumn> columns;
+  // kAuto: found from names such as source, dst, weight, and from a first line that is text above lines of numbers.
+  Header header = Header::kAuto;
+  // '\0': found from the first line that is no comment: tab, comma, semicolon or spaces. ' ' is any run of spaces/tabs.
+  char delimiter = '\0';
+  // Lines that begin with it are passed over. '\0': none. Empty lines are passed over always.
+  char comment = '#';
+  // Around a cell that may hold the delimiter; within it two stand for one (RFC 4180). A line break within a cell is
+  // refused. '\0': quotes are part of the text.
+  char quote = '"';
+  // For kRows: at least so many nodes. 0: as the edges say.
+  int64_t num_nodes = 0;
+  bool operator==(const EdgeListOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<EdgeListOptions>, F&& f) {
+  using E = EdgeListOptions;
+  constexpr uint32_t kEdgeList = Formats(ImportFormat::kEdgeList);
+  f({.name = "node_ids", .formats = kEdgeList, .flag = "--node-ids", .help = "Edge list: how cells name nodes ({})"},
+    &E::node_ids, kNodeIdsNames);
+  f({.name = "columns",
+     .accepts = Entries(64),
+     .formats = kEdgeList,
+     .flag = "--columns",
+     .help = "Edge list: all columns in their order: source, target, weight, timestamp, ignore; without source and "
+             "target those after them (default: from the header; else source, target and, if there is a third, a "
+             "weight)",
+     .value = "COLUMN,..."},
+    &E::columns, kEdgeColumnNames);
+  f({.name = "header",
+     .formats = kEdgeList,
+     .flag = "--header",
+     .help = "Edge list: whether the first line is a header ({})"},
+    &E::header, kHeaderNames);
+  f({.name = "delimiter",
+     .formats = kEdgeList,
+     .flag = "--delimiter",
+     .help = "Edge list: between cells (default: found from the first line)",
+     .value = "CHAR|tab|space"},
+    &E::delimiter);
+  f({.name = "comment",
+     .formats = kEdgeList,
+     .flag = "--comment",
+     .help = "Edge list: begins lines to be passed over ({})",
+     .value = "CHAR|none"},
+    &E::comment);
+  f({.name = "quote",
+     .formats = kEdgeList,
+     .flag = "--quote",
+     .help = "Edge list: around cells that hold the delimiter ({}; none: quotes are part of the text)",
+     .value = "CHAR|none"},
+    &E::quote);
+  f({.name = "num_nodes",
+     .accepts = Between(0, kMostRows),
+     .formats = Formats(ImportFormat::kEdgeList, ImportFormat::kNpy),
+     .flag = "--num-nodes",
+     .help = "Edge list of rows: at least so many nodes"},
+    &E::num_nodes);
+}
+
+// The node features of a TUDataset that are taken.
+enum class TuNodeFeatures {
+  kAll,     // attributes and labels, whichever there are; where there are neither, degrees
+  kLabels,  // refused where there are none; so are the attributes
+  kAttributes,
+  kDegree,
+};
+inline constexpr EnumNames<TuNodeFeatures, 4> kTuNodeFeaturesNames{{{{TuNodeFeatures::kAll, "all"},
+                                                                     {TuNodeFeatures::kLabels, "labels"},
+                                                                     {TuNodeFeatures::kAttributes, "attributes"},
+                                                                     {TuNodeFeatures::kDegree, "degree"}}}};
+
+struct TuOptions {
+  TuNodeFeatures node_features = TuNodeFeatures::kAll;
+  // Labels and degrees as one-hot float32 columns, as they are beside attributes always; false: an int32 column of
+  // categories each, which models embed.
+  bool one_hot = false;
+  // For kDegree: a larger degree counts as this one. 1..kMostDegree, or 1..kMostOneHotDegree with one_hot, which makes
+  // no more columns than the set needs.
+  int64_t max_degree = 1000;
+  bool operator==(const TuOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<TuOptions>, F&& f) {
+  using T = TuOptions;
+  constexpr uint32_t kTu = Formats(ImportFormat::kTu);
+  f({.name = "node_features",
+     .formats = kTu,
+     .flag = "--tu-features",
+     .help = "TUDataset: node features ({}: attributes and labels, whichever there are, else degrees)"},
+    &T::node_features, kTuNodeFeaturesNames);
+  f({.name = "one_hot",
+     .formats = kTu,
+     .flag = "--one-hot",
+     .help = "TUDataset: labels and degrees as one-hot columns instead of categories to be embedded"},
+    &T::one_hot);
+  f({.name = "max_degree",
+     .accepts = Between(1, kMostDegree),
+     .formats = kTu,
+     .flag = "--max-degree",
+     .help = "TUDataset: larger degrees count as this one ({})"},
+    &T::max_degree);
+}
+
+struct ImportOptions {
+  std::filesystem::path source;
+  ImportFormat format = ImportFormat::kAuto;
+  // A list has both directions where every (u, v), u != v, stands in it as often as (v, u); kAuto then adds nothing. In
+  // one large graph a self-loop is its own inverse. A TUDataset has both directions of its edges, which stay as they
+  // stand.
+  InverseEdges inverse_edges = InverseEdges::kAuto;
+  // One large graph: of several edges with equal ends one is kept, their weights added, the latest timestamp kept. In a
+  // TUDataset the first is kept, with its features.
+  bool coalesce = false;
+  // One large graph, directed: keep the edges in both orders (walks need the second). Symmetric ones have both anyway.
+  bool keep_out_edges = true;
+  // One large graph, of the OGB layout.
+  NodeFeatureChoice node_features = NodeFeatureChoice::kAuto;
+  // One large graph, dense node features: converted to the nearest value of this type, ties to even. Other than kAsIs
+  // it is refused where there are none.
+  FeatureType feature_type = FeatureType::kAsIs;
+  // One large graph: how rows are numbered. Other than kNone costs a second sort of the edges, and of labels and
+  // features a second writing and reading; the source's ids are kept (NodeNames).
+  NodeOrder order = NodeOrder::kNone;
+  // The name of the split/* to read; empty: the only one; if none is there, a seeded random one.
+  std::string split;
+  uint64_t split_seed = 0;
+  // Fractions of the random split; the rest is test.
+  double train_fraction = 0.8;
+  double valid_fraction = 0.1;
+  EdgeListOptions edge_list;
+  TuOptions tu;
+  // Bytes of memory for sorting and buffers of one large graph; 0: ImportLimits::memory_bytes
+  // (data/source/import_options.h). kLeastImportMemory at least.
+  uint64_t memory_bytes = 0;
+  bool operator==(const ImportOptions&) const = default;
+};
+
+template <class F>
+void VisitFields(Options<ImportOptions>, F&& f) {
+  using I = ImportOptions;
+  f({.name = "source_path", .stored = "source"}, &I::source);
+  f({.name = "format", .flag = "--format", .help = "What it is ({}; auto: from what is there)"}, &I::format,
+    kImportFormatNames);
+  f({.name = "split",
+     .formats = Formats(ImportFormat::kOgbGraphs, ImportFormat::kOgbNodes),
+     .flag = "--split",
+     .help = "Which of split/* to read (default: the only one; a random split if there is none)",
+     .value = "NAME"},
+    &I::split);
+  f({.name = "split_seed", .formats = kWithSplits, .flag = "--split-seed", .help = "Seed of the random split ({})"},
+    &I::split_seed);
+  f({.name = "train_fraction",
+     .accepts = Between(0, 1),
+     .formats = kWithSplits,
+     .flag = "--train-fraction",
+     .help = "Part of the random split that trains ({})",
+     .value = "0..1"},
+    &I::train_fraction);
+  f({.name = "valid_fraction",
+     .accepts = Between(0, 1),
+     .formats = kWithSplits,
+     .flag = "--valid-fraction",
+     .help = "Part of the random split that validates ({}); the rest is test",
+     .value = "0..1"},
+    &I::valid_fraction);
+  // A TUDataset uses it too, but for kAdd, which CheckImportFormat refuses.
+  f({.name = "inverse_edges",
+     .flag = "--inverse-edges",
+     .help = "Whether each edge is stored with its inverse ({}: unless the source lists both directions of every edge; "
+             "a TUDataset's stay as they are)"},
+    &I::inverse_edges, kInverseEdgesNames);
+  f({.name = "coalesce",
+     .formats = kOneGraphOrTu,
+     .flag = "--coalesce",
+     .help = "Large graph, TUDataset: keep one of several edges with equal ends, of a large graph with their weights "
+             "added"},
+    &I::coalesce);
+  f({.name = "no_out_edges",
+     .stored = "keep_out_edges",
+     .formats = kOneGraph,
+     .inverted = true,
+     .flag = "--no-out-edges",
+     .help = "Large directed graph: keep edges by target only; smaller, but without random walks"},
+    &I::keep_out_edges);
+  f({.name = "node_features",
+     .formats = Formats(ImportFormat::kOgbNodes),
+     .flag = "--node-features",
+     .help = "Large graph in OGB's layout: which file of node features to read ({})"},
+    &I::node_features, kNodeFeatureChoiceNames);
+  f({.name = "feature_type",
+     .formats = Formats(ImportFormat::kOgbNodes, ImportFormat::kNpy),
+     .flag = "--feature-type",
+     .help = "Large graph: what dense node features are stored as; int8 with a scale for each column ({})"},
+    &I::feature_type, kFeatureTypeNames);
+  f({.name = "order",
+     .formats = kOneGraph,
+     .flag = "--order",
+     .help = "Large graph: number nodes so that what is drawn together lies together; the source's ids are kept ({})"},
+    &I::order, kNodeOrderNames);
+  f({.name = "edge_list"}, &I::edge_list);
+  f({.name = "tu"}, &I::tu);
+  f({.name = "memory_bytes",
+     .accepts = kNotNegative,
+     .formats = kOneGraphOrTu,
+     .flag = "--memory",
+     .help = "Large graph: memory for sorting, as 512MiB (default: a quarter of the machine's)",
+     .value = "SIZE"},
+    &I::memory_bytes);
+}
+
+// Ok, or InvalidArgument with a violation for each option that cannot be, as "options.train_fraction".
+// An option that the format does not use is refused; under kAuto it is once the format is found.
+absl::Status CheckImportOptions(const ImportOptions& options);
+
+// Adds a violation for each option that differs from its default and that `format` does not use; for kAuto none.
+void CheckImportFormat(ImportFormat format, const ImportOptions& options, Violations& violations);
+
+}  // namespace permafrost::spec
