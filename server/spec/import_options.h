@@ -224,18 +224,18 @@ struct ImportOptions {
   // one large graph a self-loop is its own inverse. A TUDataset has both directions of its edges, which stay as they
   // stand.
   InverseEdges inverse_edges = InverseEdges::kAuto;
-  // One large graph: of several edges with equal ends one is kept, their weights added, the latest timestamp kept. In a
-  // TUDataset the first is kept, with its features.
+  // For one large graph: keeps one of several edges with equal ends, with the sum of their weights and the latest
+  // timestamp. In a TUDataset the first one is kept, with its features.
   bool coalesce = false;
   // One large graph, directed: keep the edges in both orders (walks need the second). Symmetric ones have both anyway.
   bool keep_out_edges = true;
-  // One large graph, of the OGB layout.
+  // For one large graph in the OGB layout.
   NodeFeatureChoice node_features = NodeFeatureChoice::kAuto;
   // One large graph, dense node features: converted to the nearest value of this type, ties to even. Other than kAsIs
   // it is refused where there are none.
   FeatureType feature_type = FeatureType::kAsIs;
-  // One large graph: how rows are numbered. Other than kNone costs a second sort of the edges, and of labels and
-  // features a second writing and reading; the source's ids are kept (NodeNames).
+  // For one large graph: how rows are numbered. Any choice but kNone costs a second sort of the edges, and a second
+  // writing and reading of labels and features. The source's ids are kept (NodeNames).
   NodeOrder order = NodeOrder::kNone;
   // The name of the split/* to read; empty: the only one; if none is there, a seeded random one.
   std::string split;

@@ -180,7 +180,7 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
   if (wire.has_options()) {
     WireReader(wire.options(), "options.", violations).Read(request.options);
     ReadNoInverseEdges(wire.options(), request.options, violations);
-    // All of an upload.
+    // Without a source, all of the upload is imported.
     if (!wire.upload().empty() && request.options.source.empty()) request.options.source = ".";
   } else {
     violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");

@@ -43,7 +43,8 @@ data::NeighborSamplingOptions NeighborsFromWire(const v1::SampleDatasetRequest::
   return options;
 }
 
-// The wire's name of a field that the domain names: of the query ("nodes[3]"), of its kind ("fan_outs"), or the kind.
+// Returns the wire's name for a field that the domain names: a field of the query ("nodes[3]"), of its kind
+// ("fan_outs"), or the kind itself.
 std::string WireField(const data::SampleQuery& query, std::string_view field) {
   if (field.starts_with("nodes") || field.starts_with("names") || field == "count") return std::string(field);
   if (field == "walks") return "walk";
