@@ -20,10 +20,10 @@
 
 namespace permafrost::train {
 
-// What a table may take, in bytes.
+// The most that a table may take, in bytes.
 struct FeatureMemory {
   uint64_t device = 0;  // beside the steps
-  // What a step takes of the device besides if a table has two parts.
+  // The memory of the device that a step takes besides if a table has two parts.
   uint64_t gathering = 0;
   // Pinned memory of the host; 0: the device does not read it.
   uint64_t host = 0;
@@ -68,9 +68,9 @@ std::string DescribeFeatures(const FeatureSplit& split, int64_t row_bytes);
 struct FeatureTableOptions {
   c10::Device device;
   FeatureSplit split;
-  // Of a table that the host has a part of: allocates it (Backend::AllocatePinned).
+  // Allocates the part of a table that the host has, if there is one (Backend::AllocatePinned).
   std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
-  // Of a table of two parts: how much each node is wanted; those wanted most lie on the device.
+  // Tells how much each node is wanted: in a table of two parts the nodes wanted most lie on the device.
   std::span<const float> wanted = {};
 };
 

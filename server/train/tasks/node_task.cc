@@ -122,7 +122,7 @@ absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanCo
     PF_ASSIGN_OR_RETURN(wanted, ExpectedDraws(keep_going));
     how.wanted = wanted;
   }
-  // What an earlier job left in memory is in the way.
+  // Memory that an earlier job left is in the way.
   if (how.split.host > 0 && context.rows != nullptr) context.rows->Drop();
   PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, how, keep_going));
   if (table_.defined()) table_line_ = DescribeFeatures(how.split, row_bytes);
