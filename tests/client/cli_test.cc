@@ -26,7 +26,7 @@ TEST(BadValuesTest, AreToldWithWhatWouldBeAccepted) {
       {{"job", "submit", "--lr", "x"}, "--lr: 'x'; accepted: a number", "job submit"},
       {{"job", "submit", "--dropout", "x"}, "--dropout: 'x'; accepted: a number", "job submit"},
       {{"dataset", "import", "d", "d", "--train-fraction", "x"},
-       "--train-fraction: 'x'; accepted: 0..1",
+       "--train-fraction: 'x'; accepted: a number",
        "dataset import"},
       {{"job", "submit", "--class-weights", "1,x"},
        "--class-weights: 'x'; accepted: a number; a list has ',' between its items",
