@@ -89,7 +89,8 @@ void NoteUse(State& state, const char* what) {
 }
 
 void Note(State& state, const char* call) {
-  if (call != std::string_view("op") || state.calls.empty() || state.calls.back() != call) state.calls.emplace_back(call);
+  if (call != std::string_view("op") || state.calls.empty() || state.calls.back() != call)
+    state.calls.emplace_back(call);
 }
 
 // The stand-in's tensors are the host's bytes.
