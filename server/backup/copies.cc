@@ -292,7 +292,7 @@ absl::Status DatasetCopies::Copy(const std::string& name) {
     PF_RETURN_IF_ERROR(copier_.Drop(path));
     std::error_code error;
     if (!fs::is_directory(state_dir_ / path, error)) return absl::OkStatus();
-    const absl::Status copied = copier_.CopyFolder(path);
+    absl::Status copied = copier_.CopyFolder(path);
     if (!copied.ok() && !absl::IsNotFound(copied)) return copied;
     // Deleted meanwhile, or replaced: then some files may be of the one dataset and some of the other.
     const std::string uid = UidIn(backup_ / path);
