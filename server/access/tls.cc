@@ -42,7 +42,7 @@ BioPointer BioOf(const std::string& text) {
 // No terminal is asked for a passphrase.
 int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*data*/) { return -1; }
 
-// The private key of a PEM text; null: there is none that needs no passphrase.
+// Returns the private key of a PEM text; null if there is none, or if it needs a passphrase.
 KeyPointer KeyOf(const std::string& pem) {
   KeyPointer key(PEM_read_bio_PrivateKey(BioOf(pem).get(), nullptr, NoPassphrase, nullptr));
   ERR_clear_error();

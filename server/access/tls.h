@@ -69,8 +69,8 @@ class CertificateFiles {
   std::shared_ptr<const CertificateContent> current_ ABSL_GUARDED_BY(mu_);
 };
 
-// OpenSSL's side of CertificateFiles: the context of connections that begin now: TLS 1.2 or newer, made anew when the
-// files have changed.
+// Makes OpenSSL's context for connections that begin now (TLS 1.2 or newer) from CertificateFiles, and makes it anew
+// when the files have changed.
 class TlsContexts {
  public:
   // Null if OpenSSL refuses what the files hold. If it took earlier files, those are still used.

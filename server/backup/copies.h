@@ -1,7 +1,6 @@
-// Copies what a backup holds, also what changes while it is copied: of jobs their rows of the database, and the newest
-// whole checkpoint of each while its run writes newer ones and removes it; datasets, imports, and the audit log.
-// Threads: each call on the database has connections of its own; the daemon's goes on beside them. A copier has one
-// thread.
+// Copies what a backup holds, even while it changes: each job's row and newest whole checkpoint (while its run writes
+// newer ones and removes it), datasets, imports and the audit log. Threads: each call on the database has connections
+// of its own; the daemon's goes on beside them. A copier has one thread.
 #pragma once
 
 #include <filesystem>
@@ -23,11 +22,10 @@ enum class CheckpointCopy {
   kLost,   // the job had one by its record or its files; all that are there are damaged, or they are gone
 };
 
-// `state_dir` and `backup`: those of the copier. `had_one`: the record knows of a checkpoint.
-// Hard links hold a checkpoint's files until they are copied, so that a removal by the run does no harm. Where the file
-// system makes no links, a checkpoint that is removed while it is copied is given up for a newer one. "None" and "lost"
-// are told only where the folder did not change during the look. Errors: Unavailable where it changes all the time; the
-// copier's.
+// `state_dir` and `backup`: those of the copier. `had_one`: the record knows of a checkpoint. Hard links hold a
+// checkpoint's files until they are copied, so that a removal by the run does no harm. Where the file system makes no
+// links, a checkpoint that is removed while it is copied is given up for a newer one. Returns kNone or kLost only if
+// the folder did not change during the look. Errors: Unavailable where it changes all the time; the copier's.
 absl::StatusOr<CheckpointCopy> CopyNewestCheckpoint(const std::filesystem::path& state_dir,
                                                     const std::filesystem::path& backup, const JobId& id, bool had_one,
                                                     Copier& copier);
@@ -56,8 +54,8 @@ class DatasetCopies {
   DatasetCopies(const std::filesystem::path& state_dir, const std::filesystem::path& backup, Copier& copier)
       : state_dir_(state_dir), backup_(backup), copier_(copier) {}
 
-  // All that are there. Errors, here and below: Unavailable where one is replaced faster than it can be copied; the
-  // copier's.
+  // Copies every dataset that is there. Errors, here and below: Unavailable where one is replaced faster than it can be
+  // copied; the copier's.
   absl::Status CopyAll();
   // Tells whether the copy with this name belongs to the dataset with this uid. If it does not, the dataset is first
   // copied again as it is now. If the uid is empty, or the dataset's record tells none, the name alone pairs them.
@@ -72,13 +70,13 @@ class DatasetCopies {
   std::map<std::string, std::string> uids_;  // of the copies, by name; empty: not known
 };
 
-// The audit log and those before it (audit.jsonl, .1 ...), as far as they go now. Errors: Unavailable where they are
-// rotated faster than they can be copied; the copier's.
+// Copies the audit log and the rotated ones before it (audit.jsonl, .1 ...), as far as they go now. Errors: Unavailable
+// where they are rotated faster than they can be copied; the copier's.
 absl::Status CopyAudit(const std::filesystem::path& state_dir, Copier& copier);
 
-// The records of imports that have not ended well (datasets/.imports): another server begins those that were wanted
-// anew, where it sees their sources. Returns their datasets, sorted. To be called before datasets are copied: one whose
-// import ends meanwhile is then in the backup in one way or the other. Errors: the copier's.
+// Copies the records of imports that have not ended well (datasets/.imports). Another server begins the wanted ones
+// anew if it sees their sources. Returns their datasets, sorted. Call it before datasets are copied: a dataset whose
+// import ends meanwhile is then in the backup as a record or as a dataset. Errors: the copier's.
 absl::StatusOr<std::vector<std::string>> CopyImports(const std::filesystem::path& state_dir, Copier& copier);
 
 }  // namespace permafrost::backup

@@ -268,8 +268,8 @@ FileWriter::~FileWriter() {
 }
 
 absl::Status FileWriter::Append(const void* data, std::size_t bytes) {
-  // Written to the kernel as whole huge pages: a file system that keeps what is written at once in one page of its
-  // cache maps the file by such pages too, which random reads gain by (bench/MEASUREMENTS.md).
+  // Writes whole huge pages at once. A file system that caches each write in one such page also maps the file by huge
+  // pages, which speeds up random reads (bench/MEASUREMENTS.md).
   constexpr std::size_t kPieceBytes = 1 << 21;
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {

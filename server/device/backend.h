@@ -101,8 +101,8 @@ class Backend {
   // Told where all planned shapes are compiled, and where that ends; a device that can then refuses others.
   virtual void SetGraphsFrozen(bool /*frozen*/) const {}
 
-  // Allocates such memory, with any content; nullopt: this device has none of its kind, or the host has no room for it.
-  // Both are to be positive. Freeing it waits for the device.
+  // Allocates such memory, with any content. Returns nullopt if this device has none of its kind or the host has no
+  // room. `rows` and `width` must be positive. Freeing it waits for the device.
   virtual std::optional<PinnedRows> AllocatePinned(int64_t /*rows*/, int64_t /*width*/) const { return std::nullopt; }
 
   virtual StorageUse storage() const = 0;

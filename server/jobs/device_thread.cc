@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "base/device.h"
 #include "base/file.h"
 #include "base/status.h"

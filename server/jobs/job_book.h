@@ -111,7 +111,8 @@ class JobBook {
   size_t watchers() const { return hub_.subscriptions() + log_hub_.subscriptions(); }
   void Notify(const JobId& id) { hub_.Notify(id.value()); }
 
-  // With the first kMostEpochs of its epochs after `after_epoch`: what is new to a caller who has those before.
+  // Returns the job with its first kMostEpochs epochs after `after_epoch`, which are new to a caller who has the
+  // earlier ones.
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
   // Returns the job with all epochs. The lock is free between pieces of them.
   absl::StatusOr<Job> Get(const JobId& id) const ABSL_LOCKS_EXCLUDED(mu_);

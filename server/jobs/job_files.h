@@ -34,9 +34,9 @@ class JobFiles {
 
   // An empty directory for a new job. One that is there already, of no job on record, is quarantined.
   absl::Status Make(const JobId& id) const;
-  // Notes in a job's directory, on disk, that the row of this sequence is about to be deleted, so that
-  // FindUnknownDirectories knows its files as deleted ones should the process die before Discard. If the note cannot be
-  // made, they are unknown files then.
+  // Notes on disk, in the job's directory, that the row of this sequence is about to be deleted. If the process dies
+  // before Discard, FindUnknownDirectories knows the files as deleted. If the note cannot be made, they are unknown
+  // files then.
   void MarkDeleted(const JobId& id, int64_t sequence) const;
   // The row stays. No error where nothing was noted.
   void UnmarkDeleted(const JobId& id) const;

@@ -91,8 +91,9 @@ class JobManager : private JobBook {
 
   // Errors: as proto JobService.CreateJob.
   absl::StatusOr<Job> Create(const CreateRequest& request);
-  // Finds a job by CreateRequest's fields of these names. nullopt: none is known, or there is no id. Errors: NotFound,
-  // reason JOB_NOT_FOUND, if the job is deleted; AlreadyExists, reason REQUEST_ID_REUSED, if another call had the id.
+  // Finds the job that an earlier CreateRequest with this `request_id` and `asked` made. nullopt: none is known, or
+  // there is no id. Errors: NotFound, reason JOB_NOT_FOUND, if the job is deleted; AlreadyExists, reason
+  // REQUEST_ID_REUSED, if another call had the id.
   absl::StatusOr<std::optional<CreatedBefore>> FindCreated(const std::string& request_id,
                                                            const std::string& asked) const;
   // nullopt where they are not known (no such dataset, or not imported yet).

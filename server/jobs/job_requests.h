@@ -21,8 +21,8 @@ namespace permafrost::jobs {
 struct CreateRequest {
   JobId id;  // empty: one is made
   std::string request_id;
-  // A hash of everything that the call asked for, as its client wrote it. If it comes again, the same text is the same
-  // call, whatever it would mean by now. Empty: `spec` alone tells.
+  // A hash of everything that the call asked for, as its client wrote it. A later call with the same text is the same
+  // call, even if defaults have changed what the text means. Empty: `spec` alone tells.
   std::string asked;
   spec::JobSpec spec;
   Labels labels;
@@ -38,7 +38,7 @@ absl::Status CheckRequestId(const std::string& request_id);
 // The job that a CreateJob made when it came before.
 struct CreatedBefore {
   Job job;            // as it is now
-  bool same = false;  // by what was asked for; else its spec tells, which is Create's to compare
+  bool same = false;  // true: `asked` is equal; false: Create compares the specs
 };
 
 // Selects and orders the jobs of a list.

@@ -109,8 +109,8 @@ inline constexpr int64_t kMostDegree = 999'999, kMostOneHotDegree = 4'095;
 struct EdgeListOptions {
   NodeIds node_ids = NodeIds::kRows;
   // All columns in their order, kSource and kTarget among them; or, without these two, those after source and target.
-  // Empty: from the header where there is one, else source, target and, where there is a third, a weight; more are
-  // refused then.
+  // If empty, the header decides. Without a header the columns are source, target and, if there is a third, a weight;
+  // more columns are refused.
   std::vector<EdgeColumn> columns;
   // kAuto: found from names such as source, dst, weight, and from a first line that is text above lines of numbers.
   Header header = Header::kAuto;
@@ -118,8 +118,8 @@ struct EdgeListOptions {
   char delimiter = '\0';
   // Lines that begin with it are passed over. '\0': none. Empty lines are passed over always.
   char comment = '#';
-  // Around a cell that may hold the delimiter; within it two stand for one (RFC 4180). A line break within a cell is
-  // refused. '\0': quotes are part of the text.
+  // Encloses a cell that may hold the delimiter; within the cell two quotes stand for one (RFC 4180). A line break
+  // within a cell is refused. '\0': quotes are part of the text.
   char quote = '"';
   // For kRows: at least so many nodes. 0: as the edges say.
   int64_t num_nodes = 0;
@@ -186,8 +186,8 @@ inline constexpr EnumNames<TuNodeFeatures, 4> kTuNodeFeaturesNames{{{{TuNodeFeat
 
 struct TuOptions {
   TuNodeFeatures node_features = TuNodeFeatures::kAll;
-  // Labels and degrees as one-hot float32 columns, as they are beside attributes always; false: an int32 column of
-  // categories each, which models embed.
+  // True: labels and degrees become one-hot float32 columns, as they always do beside attributes. False: each becomes
+  // an int32 column of categories, which models embed.
   bool one_hot = false;
   // For kDegree: a larger degree counts as this one. 1..kMostDegree, or 1..kMostOneHotDegree with one_hot, which makes
   // no more columns than the set needs.
@@ -324,8 +324,8 @@ void VisitFields(Options<ImportOptions>, F&& f) {
     &I::memory_bytes);
 }
 
-// Ok, or InvalidArgument with a violation for each option that cannot be, as "options.train_fraction".
-// An option that the format does not use is refused; under kAuto it is once the format is found.
+// Returns Ok, or InvalidArgument with a violation for each invalid option, such as "options.train_fraction". An option
+// that the format does not use is refused; under kAuto it is once the format is found.
 absl::Status CheckImportOptions(const ImportOptions& options);
 
 // Adds a violation for each option that differs from its default and that `format` does not use; for kAuto none.

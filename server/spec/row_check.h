@@ -2,12 +2,10 @@
 // Threads: one at a time.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <string>
 #include <string_view>
 
-#include "absl/strings/str_cat.h"
 #include "base/string_view.h"
 #include "spec/field_checker.h"
 #include "spec/needs.h"

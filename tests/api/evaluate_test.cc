@@ -130,11 +130,7 @@ TEST_F(EvaluateTest, WhatIsWrongIsToldFieldByField) {
   request.add_metrics(static_cast<v1::Metric>(99));
   const Answer answer = Evaluate(request);
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  std::vector<std::string> fields;
-  const auto bad = Detail<google::rpc::BadRequest>(answer.status);
-  ASSERT_TRUE(bad);
-  for (const auto& violation : bad->field_violations()) fields.push_back(violation.field());
-  EXPECT_THAT(fields, ElementsAre("name", "dataset", "rows", "weights", "metrics[0]"));
+  EXPECT_THAT(Fields(answer.status), ElementsAre("name", "dataset", "rows", "weights", "metrics[0]"));
 }
 
 TEST_F(EvaluateTest, AnErrorOfThePassIsTheCalls) {

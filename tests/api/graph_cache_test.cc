@@ -36,13 +36,8 @@ class GraphCacheTest : public ServerTest {
   void SetCache(const graphcache::Snapshot& snapshot, std::vector<graphcache::EntryInfo> entries = {}) {
     run_->OnGraphCache(snapshot, std::make_shared<const std::vector<graphcache::EntryInfo>>(std::move(entries)));
   }
-  // The commands after `after` that have come to the job, once there are any.
   std::vector<graphcache::Command> AwaitCommands(int64_t after = 0) {
-    while (true) {
-      auto commands = run_->TakeCacheCommands(after, 312);
-      if (!commands.empty()) return commands;
-      absl::SleepFor(absl::Milliseconds(1));
-    }
+    return jobs::AwaitCommands(*run_, /*step=*/312, after);
   }
   // Answers the commands up to `sequence`, which have taken effect at step 312.
   void Answer(int64_t sequence) {

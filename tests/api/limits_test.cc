@@ -125,13 +125,8 @@ class LimitsTest : public ServerTest {
     EXPECT_GT(retry->retry_delay().seconds(), 0);
   }
 
-  // The commands after `after` that have come to the job, once there are any.
   std::vector<graphcache::Command> AwaitCommands(int64_t after) {
-    while (true) {
-      auto commands = run_->TakeCacheCommands(after, 1);
-      if (!commands.empty()) return commands;
-      absl::SleepFor(absl::Milliseconds(1));
-    }
+    return jobs::AwaitCommands(*run_, /*step=*/1, after);
   }
   // Answers the commands up to `sequence`.
   void Answer(int64_t sequence) {

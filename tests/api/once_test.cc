@@ -201,7 +201,7 @@ TEST(LevelsOfAJob, AreWhatTheyWereWhenItWasMade) {
     job.spec = first->spec;
     job.dataset_uid = c.first.uid;
     job.create_time = made;
-    // In other words.
+    // The second request says the same in other words.
     links.clear_split();
     const auto second = CreateRequestFromWire(request, {}, LevelsOf([&](const DatasetId&) { return c.now; }, job));
     ASSERT_TRUE(second.ok()) << c.why << ": " << second.status();

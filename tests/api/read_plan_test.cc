@@ -151,13 +151,6 @@ class PlanDatasetTest : public ServerTest {
     grpc::ClientContext context;
     return dataset_stub_->PlanDataset(&context, request_, &answer_);
   }
-  static std::vector<std::string> Fields(const grpc::Status& status) {
-    std::vector<std::string> fields;
-    const auto bad = Detail<google::rpc::BadRequest>(status);
-    if (!bad) return fields;
-    for (const auto& v : bad->field_violations()) fields.push_back(v.field());
-    return fields;
-  }
 
   TempDir dir_;
   v1::PlanDatasetRequest request_;

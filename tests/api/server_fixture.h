@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@
 #include "api/server.h"
 #include "base/hash.h"
 #include "base/string_view.h"
+#include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "job_requests.h"
 #include "jobs/manager_fixture.h"
@@ -138,6 +140,14 @@ class ServerTest : public ::testing::Test {
       if (T detail; any.UnpackTo(&detail)) return detail;
     }
     return std::nullopt;
+  }
+  // The fields that a refused request names, in their order; empty: it names none.
+  static std::vector<std::string> Fields(const grpc::Status& status) {
+    std::vector<std::string> fields;
+    const auto bad = Detail<google::rpc::BadRequest>(status);
+    if (!bad) return fields;
+    for (const auto& violation : bad->field_violations()) fields.push_back(violation.field());
+    return fields;
   }
 
   void SetDevice(DeviceState device) {

@@ -46,13 +46,6 @@ class VerifySampleTest : public ServerTest {
     grpc::ClientContext context;
     return dataset_stub_->SampleDataset(&context, sample_, &response);
   }
-  static std::vector<std::string> Fields(const grpc::Status& status) {
-    std::vector<std::string> fields;
-    const auto bad = Detail<google::rpc::BadRequest>(status);
-    if (!bad) return fields;
-    for (const auto& v : bad->field_violations()) fields.push_back(v.field());
-    return fields;
-  }
 
   const std::shared_ptr<jobs::FakeGraph> graph_ = std::make_shared<jobs::FakeGraph>();
   v1::VerifyDatasetRequest verify_;

@@ -21,8 +21,7 @@ from tests.hollow.job import Job, until
 from tests.parity.daemon import Daemon
 
 SKIPPED = 77
-# What a replayed training step of the default job asks of the device: its batch comes by one copy. The host waits only if the device is
-# three batches behind.
+# A replayed training step of the default job brings its batch by one copy. The host waits only if the device is three batches behind.
 MOST_COPIES_A_STEP = 1
 MOST_WAITS_A_STEP = 0
 WAITS_A_STEP_BEHIND = 1
@@ -34,9 +33,9 @@ SHORT = ("--dataset", "zinc", "--batch-size", "256", "--epochs", "1")
 TRIALS = {}
 # Each of these has a daemon of its own.
 OWN_TRIALS = ("kill", "features", "workspaces")
-# What cuBLAS and cuBLASLt take for the streams of steps and of captures: 32 MiB and 1 MiB each, libtorch's default for the hollow card.
+# cuBLAS takes 32 MiB and cuBLASLt 1 MiB for the stream of steps, and as much for that of captures: libtorch's default for the hollow card.
 WORKSPACES = 2 * (33 << 20)
-# Of the device's memory, beside the workspaces: for steps and a part of the features of a job.
+# The memory of the device beside the workspaces: room for steps and for a part of a job's features.
 FEATURES_ROOM = 60_000_000
 
 

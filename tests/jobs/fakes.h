@@ -182,7 +182,7 @@ class FakeRunner : public train::Runner {
   void SetCensus(graphcache::Census census) { census_ = std::move(census); }
   // Every plan and census takes as long as it is wanted.
   void HoldPlans(bool hold) { hold_plans_ = hold; }
-  // Until so many plans and censuses were begun.
+  // Waits until so many plans and censuses have begun.
   void AwaitPlans(size_t count) {
     absl::MutexLock lock(&mu_);
     const auto enough = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return planned_.size() >= count; };

@@ -37,6 +37,15 @@ inline std::vector<std::string_view> StateNames() {
   return names;
 }
 
+// Returns the commands after `after` that have come to a job at `step`, once there are any.
+inline std::vector<graphcache::Command> AwaitCommands(train::RunContext& run, int64_t step, int64_t after = 0) {
+  for (const Stopwatch waited; waited.Elapsed() < absl::Seconds(60); absl::SleepFor(absl::Milliseconds(1))) {
+    if (auto commands = run.TakeCacheCommands(after, step); !commands.empty()) return commands;
+  }
+  ADD_FAILURE() << "no command after " << after << " has come in a minute";
+  return {graphcache::Command()};
+}
+
 // One process's worth: a manager and what it borrows.
 class Server {
  public:

@@ -5,12 +5,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "base/resources.h"
+#include "base/string_view.h"
+#include "data/rows/row_caches.h"
 #include "device/mps/stand_in.h"
 #include "device/staging.h"
 #include "step_cases.h"
@@ -23,7 +29,9 @@
 namespace permafrost::train {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
+using testing::Gt;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -54,6 +62,13 @@ TEST(SplitFeaturesTest, TheDeviceHasAsManyRowsAsFit) {
   for (const auto& c : kCases) EXPECT_EQ(SplitFeatures(1000, 100, c.memory), c.want) << c.why;
 }
 
+TEST(SplitFeaturesTest, HalfOfTheMemoryIsPinnedAtMost) {
+  EXPECT_EQ(PinnableBytes(1000, 0), 500U);
+  EXPECT_EQ(PinnableBytes(1000, 500), 500U);
+  EXPECT_EQ(PinnableBytes(1000, 501), 499U);
+  EXPECT_EQ(PinnableBytes(1000, 1001), 0U);
+}
+
 TEST(SplitFeaturesTest, TheRowsWantedMostAreChosen) {
   const std::vector<float> wanted = {0.5, 2, 0, 2, 1, 2};
   EXPECT_THAT(MostWanted(wanted, 0), ElementsAre(false, false, false, false, false, false));
@@ -71,17 +86,25 @@ std::optional<device::PinnedRows> AllocatePinned(int64_t rows, int64_t width) {
                                 at::TensorOptions().dtype(at::kFloat).device(kDevice), kDevice)};
 }
 
+// The host that pins memory for a device.
+struct Host {
+  std::function<std::optional<device::PinnedRows>(int64_t, int64_t)> allocate_pinned = nullptr;
+  uint64_t process = kNoLimits.process;
+  data::RowCaches* rows = nullptr;
+};
+
 class FeatureTableTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!device::MpsStandIn::present()) GTEST_SKIP() << "MPS is real here";
   }
   std::unique_ptr<Task> Make(const spec::TrainOptions& options, uint64_t device_bytes, bool on_device = true,
-                             bool pinned = false) const {
+                             const Host& host = {}) const {
     auto task = Task::Create(options, graph_, kDevice, 2, [] { return true; },
-                             {.limits = {.process = kNoLimits.process, .device = device_bytes, .records = false},
+                             {.limits = {.process = host.process, .device = device_bytes, .records = false},
+                              .rows = host.rows,
                               .features_on_device = on_device,
-                              .allocate_pinned = pinned ? AllocatePinned : nullptr});
+                              .allocate_pinned = host.allocate_pinned});
     EXPECT_TRUE(task.ok()) << task.status();
     return task.ok() ? *std::move(task) : nullptr;
   }
@@ -92,6 +115,9 @@ class FeatureTableTest : public testing::Test {
 
   const data::Graph& graph() const { return *std::get<std::shared_ptr<const data::Graph>>(graph_); }
   const data::GraphSummary& summary() const { return graph().summary(); }
+  uint64_t TableBytes() const {
+    return static_cast<uint64_t>(FeatureTableRows(summary())) * static_cast<uint64_t>(FeatureRowBytes(summary()));
+  }
   // Returns the bytes of the device that steps take.
   uint64_t StepsOf(const spec::TrainOptions& options) const {
     const MemoryLimits limits{.process = kNoLimits.process, .device = uint64_t{1} << 40, .records = false};
@@ -112,7 +138,7 @@ TEST_F(FeatureTableTest, ItHasARowForEachNodeAndOneOfZeros) {
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->rows.size(0), nodes + 1);
   EXPECT_EQ(table->rows.device(), kDevice);
-  EXPECT_EQ(table->rows.nbytes(), FeatureTableBytes(summary()));
+  EXPECT_EQ(table->rows.nbytes(), TableBytes());
   EXPECT_EQ(table->rows.cpu()[nodes].abs().max().item<float>(), 0);
   EXPECT_FALSE(table->rest.defined());
   EXPECT_EQ(ReadFeatureTable(graph(), {.device = kDevice, .split = {.device = nodes + 1}}, [] { return false; })
@@ -163,16 +189,17 @@ TEST_F(FeatureTableTest, BlocksHaveTheFeaturesThatTheHostWouldGather) {
   EXPECT_THAT(std::string(on_host->reading()), IsEmpty());
   // A tenth of the rows fits on the device.
   const uint64_t places = sizeof(int32_t) * static_cast<uint64_t>(FeatureTableRows(summary()));
-  const uint64_t some =
-      StepsOf(options) + GatheringBytes(options, summary()) + places + FeatureTableBytes(summary()) / 10;
+  const uint64_t some = StepsOf(options) + GatheringBytes(options, summary()) + places + TableBytes() / 10;
   const struct {
     const char* line;
     std::unique_ptr<Task> task;
     std::vector<size_t> resident;
   } placements[] = {
       {"lie on the device, which gathers them", Make(options, uint64_t{1} << 40), {0}},
-      {"MB lie in pinned memory of the host", Make(options, StepsOf(options), true, true), {0}},
-      {"wanted most", Make(options, some, true, true), {0, 1, 2}},
+      {"MB lie in pinned memory of the host",
+       Make(options, StepsOf(options), true, {.allocate_pinned = AllocatePinned}),
+       {0}},
+      {"wanted most", Make(options, some, true, {.allocate_pinned = AllocatePinned}), {0, 1, 2}},
   };
   const auto compare = [](BatchStream& one, BatchStream& other, const BatchShape* shape,
                           const std::vector<size_t>& resident) {
@@ -201,10 +228,41 @@ TEST_F(FeatureTableTest, BlocksHaveTheFeaturesThatTheHostWouldGather) {
 
 TEST_F(FeatureTableTest, WhereTheyDoNotFitTheHostGathers) {
   const spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
-  const uint64_t steps = StepsOf(options), table = FeatureTableBytes(summary());
+  const uint64_t steps = StepsOf(options), table = TableBytes();
   EXPECT_THAT(std::string(Make(options, steps + table)->reading()), HasSubstr("lie on the device"));
   EXPECT_THAT(std::string(Make(options, steps + table - 1)->reading()), IsEmpty());
   EXPECT_THAT(std::string(Make(options, 1)->reading()), IsEmpty());
+}
+
+// The device has no room for a row in these.
+TEST_F(FeatureTableTest, MemoryOfTheHostIsPinnedAsFarAsThereIsSome) {
+  const spec::TrainOptions options = NodeJob(spec::Architecture::kGcn);
+  const auto is_pinned = [&](const Host& host) {
+    const auto task = Make(options, StepsOf(options), true, host);
+    return absl::StrContains(AbslView(task->reading()), "pinned memory of the host");
+  };
+  const auto model = NodeModelFor(options, summary(), kNoLimits, "spec.");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto taken = [&](uint64_t process) {
+    return NodeJobBytes(options, *model, summary(),
+                        {.process = process, .device = StepsOf(options), .records = false}) +
+           summary().adjacency_bytes;
+  };
+  EXPECT_TRUE(is_pinned({.allocate_pinned = AllocatePinned}));
+  EXPECT_FALSE(is_pinned({.allocate_pinned = [](int64_t, int64_t) { return std::nullopt; }}));
+  std::array<int, 2> seen{};
+  for (uint64_t process = TableBytes(); process < 100 * TableBytes() + 10'000'000; process += process / 8) {
+    const bool fits = PinnableBytes(process, taken(process)) >= TableBytes();
+    EXPECT_EQ(is_pinned({.allocate_pinned = AllocatePinned, .process = process}), fits) << process;
+    ++seen[fits ? 1 : 0];
+  }
+  EXPECT_THAT(seen, Each(Gt(3)));
+  // Others may have taken memory since: a twentieth of all stays free.
+  const uint64_t limit = 1'000'000'000, left = limit / 20 + taken(kNoLimits.process) + TableBytes();
+  for (const bool enough : {true, false}) {
+    data::RowCaches rows({.memory_left = [&] { return MemoryLeft{.limit = limit, .left = enough ? left : left - 1}; }});
+    EXPECT_EQ(is_pinned({.allocate_pinned = AllocatePinned, .rows = &rows}), enough);
+  }
 }
 
 // The mean of a row's neighbours is fewer bytes to copy than the neighbours.

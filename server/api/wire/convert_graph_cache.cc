@@ -1,7 +1,5 @@
 #include "api/wire/convert_graph_cache.h"
 
-#include <array>
-#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"

@@ -82,8 +82,8 @@ spec::JobSpec SpecFromWire(const v1::JobSpec& wire, const spec::PolicyOptions& d
   const auto known = dataset.ok() && level_of ? level_of(*dataset) : std::nullopt;
   SetDefaults(wire, known, default_graph_cache, train);
   WireReader(wire, "spec.", violations).Read(spec);
-  // Without features all rows would be alike to batch norm. The job keeps the choice, since jobs of older servers made
-  // none.
+  // Without features batch norm would see equal rows, so nodes begin with degrees. The job stores this choice, since
+  // jobs of older servers made none.
   if (train.model.node_inputs == spec::NodeInputs::kAuto && known && known->bare_nodes) {
     train.model.node_inputs = spec::NodeInputs::kDegree;
   }

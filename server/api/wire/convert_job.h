@@ -31,8 +31,8 @@ inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
   return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
 }
 
-// The same for a job that exists: its dataset is told as the job knew it. If the dataset is gone or replaced, which
-// `now` tells, the options of the job decide.
+// Returns the same for an existing job, whose dataset is described as the job knew it. If the dataset is gone or
+// replaced, which `now` tells, the options of the job decide.
 inline LevelOf LevelsOf(LevelOf now_of, const jobs::Job& of) {
   const spec::TrainOptions& train = of.spec.train;
   const bool bare =

@@ -1,7 +1,6 @@
 #include "api/wire/wire_fields.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -20,7 +19,7 @@ using google::protobuf::Reflection;
 
 namespace {
 
-// Every row names a field of the contract; each test that converts a job finds one that does not.
+// Every row names a field of the contract. A row that names none fails each test that converts a job.
 const FieldDescriptor& FieldOf(const google::protobuf::Message& message, const spec::Field& field) {
   return *message.GetDescriptor()->FindFieldByName(field.name);
 }

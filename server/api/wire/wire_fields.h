@@ -96,7 +96,7 @@ class WireReader {
     option.reserve(static_cast<std::size_t>(size));
     for (int i = 0; i < size; ++i) {
       const auto name = Name(wire, Known(names), i);
-      // The last name stands for an entry that is refused: the list is still one that was given.
+      // A refused entry becomes the last name, so that the list still counts as given.
       option.push_back(name ? *names.Parse(*name) : names.rows.back().first);
     }
   }

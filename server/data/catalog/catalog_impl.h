@@ -126,8 +126,8 @@ class CatalogImpl final : public Catalog {
   struct Entry {
     Dataset dataset;
     int starts = 0;  // of ImportRecord, while kImporting and not running
-    // Tries in a row that the machine ended: of the import, or of opening the imported dataset, which is kFailed
-    // meanwhile.
+    // How many tries in a row the machine ended, to import or to open the imported dataset. A dataset that waits to be
+    // opened is kFailed meanwhile.
     int tries = 0;
     mutable WeakDataset store;
   };

@@ -33,7 +33,7 @@ std::string NotDirect(int error) {
 }
 
 #ifdef O_DIRECT
-// 0, or the errno that direct reads of whole pages fail with.
+// Returns 0 if direct reads of whole pages work, else the errno that rules them out.
 int TryDirect(int fd) {
   const DiskPages page = AllocateDiskPages(kDiskPageBytes);
   if (page == nullptr) return ENOMEM;
@@ -187,8 +187,8 @@ namespace {
 
 constexpr int kMaxReadThreads = 32;
 
-// Reads by threads that call pread: where there is no io_uring.
-// Threads: DiskReader's; its own begin with the reads that need them, kMaxReadThreads at most, and end with it.
+// Reads by threads that call pread: where there is no io_uring. Threads: as DiskReader. It starts a thread of its own
+// when a read needs one, at most kMaxReadThreads, and ends them with itself.
 class PreadReader final : public SlotReader {
  public:
   PreadReader(std::shared_ptr<const DiskFile> opened, const Options& how, std::string why, DiskPages buffer)

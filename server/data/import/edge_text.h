@@ -209,7 +209,7 @@ class LineBlocks {
   int64_t lines_before_ = 0;
 };
 
-// Bytes of text that are read at once if an import may take `memory_bytes` and makes a record of each line.
+// Returns how many bytes of text an import reads at once if it may take `memory_bytes` and makes a record of each line.
 size_t EdgeBlockBytes(uint64_t memory_bytes, size_t record_bytes);
 
 // Finds how the file is to be read from its first lines, and reads them only.

@@ -154,9 +154,9 @@ struct Columns {
   }
 };
 
-// Makes sorted edges the sections of one direction of a graph. `directory`: for temporary files. `transposed`, if any:
-// is given every edge that was kept, ends swapped, in this order. Threads: one at a time. Memory: the offsets (8 bytes
-// a node) and buffers.
+// Makes sorted edges the sections of one direction of a graph. `directory`: for temporary files. If `transposed` is
+// set, it gets every edge that was kept, ends swapped, in this order. Threads: one at a time. Memory: the offsets (8
+// bytes a node) and buffers.
 template <class Record>
 class AdjacencyWriter {
  public:
@@ -211,7 +211,7 @@ class AdjacencyWriter {
     return absl::OkStatus();
   }
 
-  // Into kept_: one edge of each key; the last waits in pending_ for those of its key that the next batch may hold.
+  // Puts one edge of each key into kept_. The last waits in pending_, since the next batch may hold more of its key.
   absl::Status Coalesce(std::span<const Record> edges) {
     kept_.clear();
     for (const Record& edge : edges) {
@@ -269,7 +269,7 @@ class AdjacencyWriter {
     return writer_.Append(std::as_bytes(std::span(columns_.neighbors)));
   }
 
-  // offsets_ from counts to sums.
+  // Turns the counts in offsets_ into running sums.
   void CountDegrees() {
     for (uint64_t node = 0; node < shape_.nodes; ++node) {
       const uint64_t degree = offsets_[node + 1];

@@ -49,12 +49,13 @@ absl::Status CheckSource(const ImportOptions& options, const ImportLimits& limit
 class FoundSource {
  public:
   virtual ~FoundSource() = default;
-  // Bytes that Run reads in all, each reading of a file counted: the end of the progress that the monitor tells.
+  // Returns how many bytes Run reads in all, counting each reading of a file. The monitor's progress ends at this
+  // number.
   virtual int64_t bytes() const = 0;
   // Returns the files that the source has, and those that Run reads. A source that is one file returns nothing.
   virtual SourceContents contents() const { return {}; }
-  // Reads the files once through and writes a complete, synced store into `directory`, which exists and is empty; it
-  // may hold temporary files meanwhile. Errors: as data::Import.
+  // Reads the files and writes a complete, synced store into `directory`, which exists and is empty; it may hold
+  // temporary files meanwhile. Errors: as data::Import.
   virtual absl::StatusOr<ImportedSummary> Run(const std::filesystem::path& directory, ImportMonitor& monitor) = 0;
 };
 
@@ -96,7 +97,8 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindAs(const ImportOptions& options
 
 struct Importer {
   ImportFormat format;
-  // Tells in messages by what kAuto knows a directory of the format: "raw/edge.csv[.gz]". Empty: the source is a file.
+  // Says in messages by which files kAuto recognises a directory of the format: "raw/edge.csv[.gz]". Empty: the source
+  // is a file.
   std::string_view known_by;
   // Returns true if the directory is of the format; nullptr: the source is a file. Errors: as TypeOfSource
   // (data/source/source_file.h).
@@ -131,7 +133,8 @@ Importer EdgeListImporter();
 //   node_feat.npy, or node_feat_bf16.npy (bfloat16 as <u2), or node_feat.npz (CSR)
 //   node_label.npy   [nodes] or [nodes, targets]
 //   {train,valid,test}_idx.npy of rows, or {train,valid,test}_mask.npy [nodes]
-// Nodes are as many as node_feat's or node_label's rows, or adj's; else as edges and edge_list.num_nodes say.
+// The rows of node_feat, node_label or adj give the number of nodes; without them, the edges and edge_list.num_nodes
+// do.
 // Memory: as data::Import; sorts over the threads of the import's limits.
 Importer NpyImporter();
 

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -52,12 +51,14 @@ PageSpan PagesOf(const StoredRows& table, uint64_t row);
 
 // Counts what a feature cache did, for metrics and for people.
 struct RowCounters {
-  // Rows that batches asked for, each once a batch: found in memory or on their way there, and read from the disk.
+  // Rows that batches asked for, each counted once a batch. hits: found in memory or on their way there; misses: read
+  // from the disk.
   int64_t hits = 0, misses = 0;
   int64_t evictions = 0;
   int64_t reads = 0, read_bytes = 0;  // that were done
   int64_t read_errors = 0;
-  // Single reads, timed from their start on: the numbers of those that took at most kReadSeconds[i], the last any.
+  // read_seconds[i] counts single reads, timed from their start, that took at most kReadSeconds[i] and fit no smaller
+  // bound; the last entry counts longer ones.
   static constexpr std::array<double, 11> kReadSeconds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                                        0.01,   0.025,   0.05,   0.1,   1};
   std::array<int64_t, kReadSeconds.size() + 1> read_seconds{};

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,8 +14,8 @@
 namespace permafrost::data {
 namespace {
 
-// Parts of the memory. The first is left alone, for whatever else grows. If less than the second is free, memory is
-// given back. If more than the third is to be had, it is worth taking.
+// These are parts of the memory. kReserve is left alone, for whatever else grows. If less than kShort is free, memory
+// is given back. If more than kWorthTaking is to be had, it is taken.
 constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
 // The part of what is left over that is taken at once.
 constexpr double kTaken = 0.75;
@@ -76,6 +75,18 @@ absl::StatusOr<DiskRates> RowCaches::RatesOf(const StoredRows& table, std::optio
   return rates;
 }
 
+uint64_t RowCaches::LeftBeside(uint64_t job_bytes) {
+  absl::MutexLock lock(&mu_);
+  return Left(options_.memory_left(), job_bytes);
+}
+
+uint64_t RowCaches::Held() const { return kept_ == nullptr ? 0 : kept_->counters().used_bytes; }
+
+uint64_t RowCaches::Left(const std::optional<MemoryLeft>& memory, uint64_t job_bytes) const {
+  const uint64_t reserve = Reserve(memory ? memory->limit : kUnknownLeft);
+  return Less((memory ? memory->left : kUnknownLeft) + Held(), job_bytes + reserve);
+}
+
 absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes) {
   const auto mapped = [](std::string_view why) {
     return Session{.line = absl::StrCat("features: read through the mapping: ", std::string(why))};
@@ -92,13 +103,10 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
   // The cache of another dataset makes room first.
   if (key_ != key) Forget();
   const std::optional<MemoryLeft> memory = options_.memory_left();
-  const uint64_t limit = memory ? memory->limit : kUnknownLeft;
-  const uint64_t held = kept_ == nullptr ? 0 : kept_->counters().used_bytes;
   const uint64_t edges = graph->summary().adjacency_bytes, mapped_now = options_.mapped_bytes(table.path);
   // More than all but the features: some of these are mapped, and nothing is known of the edges.
   const uint64_t edges_to_map = mapped_now > Less(key.bytes, table.bytes) ? edges : Less(edges, mapped_now);
-  const uint64_t others = job_bytes + edges_to_map + Reserve(limit);
-  const uint64_t left = Less((memory ? memory->left : kUnknownLeft) + held, others);
+  const uint64_t left = Left(memory, job_bytes + edges_to_map);
   const bool measured = options_.budget_bytes == 0;
   if (asked || (options_.reader == FeatureReader::kAuto && measured && table.bytes <= left)) {
     Forget();
@@ -117,6 +125,7 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
     }
     return session;
   }
+  const uint64_t held = Held();
   if (kept_ == nullptr) {
     PF_ASSIGN_OR_RETURN(kept_, RowCache::Create(table, 0));
     key_ = key;

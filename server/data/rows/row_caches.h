@@ -61,6 +61,8 @@ class RowCaches {
   // take. Errors: FailedPrecondition for a reader that was asked for and does not
   // work here; an environment's error for a file that cannot be opened.
   absl::StatusOr<Session> Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes);
+  // Returns the bytes that memory leaves beside `job_bytes`, kept rows, which Drop gives back, not counted.
+  uint64_t LeftBeside(uint64_t job_bytes);
   // Gives memory back where it got short, and takes more where there is room, a little at a time: what a job takes is
   // seen rather than known. To be called often while a session is open; looks at the memory ten times a second at most.
   void Adapt(RowCache& cache);
@@ -78,6 +80,10 @@ class RowCaches {
 
   static absl::StatusOr<Key> KeyOf(const StoredRows& table);
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the bytes of the rows that are kept.
+  uint64_t Held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns what `memory`, and the rows that are kept, leave beside `job_bytes` and a reserve.
+  uint64_t Left(const std::optional<MemoryLeft>& memory, uint64_t job_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the reading; rows stay, as far as they leave memory for what comes between jobs.
   void EndSession(RowCache& cache);
   // Bytes that memory leaves where all edges of the session's graph are to stay, which are mapped as they are used.

@@ -23,10 +23,12 @@
 
 namespace permafrost::data {
 
-// Edges as an import sorts them: a 64-bit key of two node rows, and what the edge carries. The narrower, the more fit
-// into memory: the widest one that a graph needs is chosen once, and the sort is compiled for each.
+// Edges as an import sorts them: a 64-bit key of two node rows, and what the edge carries. Narrower records let more
+// edges fit into memory. An import picks once the narrowest record that holds what its graph needs; the sort is
+// compiled for each.
 
-// The row that edges are gathered under above, the other end below: sorted keys are an adjacency.
+// The upper half is the row that edges are gathered under, the lower half the other end. So sorted keys are an
+// adjacency.
 using EdgeKey = uint64_t;
 constexpr EdgeKey MakeEdgeKey(NodeId major, NodeId minor) { return EdgeKey{major} << 32 | minor; }
 constexpr NodeId MajorOf(EdgeKey key) { return static_cast<NodeId>(key >> 32); }

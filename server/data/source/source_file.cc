@@ -155,7 +155,7 @@ class ZstdReader final : public SourceReader {
       }
       const std::size_t result = ZSTD_decompressStream(stream_, &to, &from_);
       if (ZSTD_isError(result) != 0) {
-        // As with gzip, text that was unpacked before goes out first.
+        // Text that was unpacked before goes out first, as for gzip.
         corrupt_ = absl::InvalidArgumentError(absl::StrCat("corrupt zstd: ", ZSTD_getErrorName(result)));
       }
       frame_ended_ = result == 0;

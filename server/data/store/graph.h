@@ -32,7 +32,7 @@ inline constexpr uint64_t kMaxFeatureColumns = uint64_t{1} << 22;
 inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // so that a row and a count of rows both fit
 
 // The neighbours of every node in one direction, as plain ids. Differences in a varint took 2.4 bytes an edge instead
-// of 4 on bench/data's power law, but a fan-out in the order of rows then took over twice the time.
+// of 4 on the graph of bench/power_law.py, but a fan-out in the order of rows took over twice the time.
 struct Adjacency {
   Column<uint64_t> offsets;    // [nodes + 1]
   Column<NodeId> neighbors;    // [edges], rising within a node; parallel edges stand side by side
@@ -209,8 +209,8 @@ struct SparseRows {
 };
 absl::StatusOr<SparseRows> ReadRows(const SparseFeatures& features, uint64_t begin, uint64_t end);
 
-// A graph made of another one, which it keeps alive: what it does not tell otherwise is the other's.
-// Threads: as Graph.
+// A graph made from another one, which it keeps alive. It answers as the other one does, except where it overrides a
+// method. Threads: as Graph.
 class DerivedGraph : public Graph {
  public:
   const GraphSummary& summary() const override { return summary_; }

@@ -60,10 +60,9 @@ absl::StatusOr<RecordedStep> RecordOnCpu(const StepProgram& program, const Probe
 
 // An executable for the shape of `inputs`, in which no size is below 2, of a step that is recorded already. The step is
 // run once and compared with the recording, operator by operator, down to every integer that follows from the sizes;
-// then it is replayed from the arena, and must leave bit-equal state and outputs. Asked for the largest shape first, it
-// runs the step as seldom as that: a larger one than any before is replayed once more, to be laid out. For a smaller
-// one the arena, which it needs, is not given back: what the step allocates lies there, too, as far as it fits. All
-// else as CaptureOnCpu says.
+// then it is replayed from the arena, and must leave bit-equal state and outputs. Ask for the largest shape first: each
+// shape larger than all before it costs one more replay, to be laid out. For a smaller shape the arena is kept, since
+// the executable needs it; what the step allocates goes there too, as far as it fits. All else as CaptureOnCpu says.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const StepProgram& program,
                                                                          const graphcache::StepInputs& inputs,
                                                                          RecordedStep& recorded, Arena& arena);

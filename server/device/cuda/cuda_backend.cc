@@ -4,6 +4,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -39,7 +40,9 @@ class CudaBackend final : public Backend {
       : device_(c10::kCUDA, static_cast<c10::DeviceIndex>(index)), module_(module) {
     const auto [free, total] = Allocator().getMemoryInfo(device_.index());
     total_ = static_cast<int64_t>(total);
-    workspaces_ = kMathStreams * static_cast<int64_t>(module_.workspace_bytes());
+    // The default size of a workspace is that for the current card.
+    const c10::DeviceGuard on_card(device_);
+    for_jobs_ = static_cast<int64_t>(free) - kMathStreams * static_cast<int64_t>(module_.workspace_bytes());
     Publish();
   }
 
@@ -103,7 +106,7 @@ class CudaBackend final : public Backend {
     return state;
   }
   // Not 0, which would say that it is not known.
-  int64_t memory_bytes() const override { return std::max<int64_t>(1, total_ - workspaces_); }
+  int64_t memory_bytes() const override { return std::max<int64_t>(1, for_jobs_); }
   std::optional<PinnedRows> AllocatePinned(int64_t rows, int64_t width) const override {
     void *host = nullptr, *device = nullptr;
     if (!module_.allocate_pinned(sizeof(float) * static_cast<size_t>(rows * width), &host, &device)) {
@@ -157,7 +160,8 @@ class CudaBackend final : public Backend {
 
   const c10::Device device_;
   const CudaModule& module_;
-  int64_t total_ = 0, workspaces_ = 0;
+  int64_t total_ = 0;     // of the card
+  int64_t for_jobs_ = 0;  // free when it was opened, less the workspaces
   mutable OwnerThread owner_;
   // Only the owner uses these.
   mutable std::chrono::steady_clock::time_point next_publication_;

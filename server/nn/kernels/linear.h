@@ -21,17 +21,18 @@ constexpr bool IsBfloat16(Products products) {
   return IsFloat32<T> && products == Products::kBfloat16;
 }
 
-// Values of a packed matrix of [k, n].
+// Returns how many values a packed [k, n] matrix takes.
 template <class T>
 int64_t PackedSize(int64_t k, int64_t n, Products products);
 
-// weight: [out, in]. For the forward product, rows * weight^T, and for that of gradients, rows * weight.
+// weight: [out, in]. PackForward packs the weight for rows * weight^T, PackBackward for the gradients' product rows *
+// weight.
 template <class T>
 void PackForward(const T* weight, int64_t out, int64_t in, Products products, T* packed);
 template <class T>
 void PackBackward(const T* weight, int64_t out, int64_t in, Products products, T* packed);
 
-// Values for a backward's own use.
+// Returns how many scratch values a backward needs.
 template <class T>
 int64_t ProductScratch(int64_t rows, Products products);
 

@@ -17,8 +17,8 @@ void ColumnMoments(const T* z, int64_t rows, int64_t width, T* mean, T* squares)
 template <class T>
 void ScaleShiftRelu(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, T* out);
 
-// Which values dropout drops is a pure function of (seed, step, layer, row, column): their hash is MurmurHash3's
-// finalizer (Appleby), chained over the key, the row and the column.
+// Dropout chooses the values to drop by a pure function of (seed, step, layer, row, column). Their hash is
+// MurmurHash3's finalizer (Appleby), chained over the key, the row and the column.
 inline constexpr uint32_t kDropoutColumnStride = 0x9e3779b9;  // 2^32 / golden ratio
 inline constexpr uint32_t kDropoutMix1 = 0x85ebca6b, kDropoutMix2 = 0xc2b2ae35;
 
@@ -31,7 +31,7 @@ constexpr uint32_t DropoutMix(uint32_t h) {
   return h;
 }
 
-// The part that does not change in a job, mixed.
+// Mixes the part of the key that does not change in a job.
 constexpr uint32_t DropoutSeed(int64_t seed, int64_t layer) {
   const auto bits = static_cast<uint64_t>(seed);
   uint32_t key = DropoutMix(static_cast<uint32_t>(bits) ^ kDropoutColumnStride);

@@ -103,7 +103,7 @@ PERMAFROST_SEGMENTS(float, F32)
 PERMAFROST_SEGMENTS(double, F64)
 #undef PERMAFROST_SEGMENTS
 
-// Vectors at once: of two, of each of which several are needed.
+// The most vectors of columns that a loop handles at once; each loop keeps up to two arrays of them in registers.
 constexpr int kMaxVectors = 4;
 
 template <int kVectors, class D, class T>

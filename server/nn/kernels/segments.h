@@ -41,7 +41,8 @@ struct MaxRows {
   int64_t width;
   const int64_t *offsets, *source;
 };
-// largest[r] = max over e in [offsets[r], offsets[r + 1]) of x[source[e]], 0 where there is none: of rows [begin, end).
+// For rows [begin, end): largest[r] = max over e in [offsets[r], offsets[r + 1]) of x[source[e]], 0 where there is
+// none.
 template <class T>
 void LargestOfSegments(const MaxRows<T>& rows, int64_t begin, int64_t end, T* largest);
 // share[r] = g[r] / how many entries of the segment are as large as largest[r], 0 where there is none.

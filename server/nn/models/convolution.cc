@@ -68,9 +68,9 @@ Tensor Activate(const Tensor& x, const ConvActivation& activation) {
                  keys.defined() ? keys.narrow(0, 0, x.size(0)) : keys);
 }
 
-// Counted from GraphConv. Autograd saves what the layer multiplies, and its output. While it runs back, three gradients
-// are there: of its output, of what was multiplied (with its packed copy), and, twice, of its input; also the weights'
-// gradients by chunk.
+// Counted from GraphConv. Autograd saves what the layer multiplies, and its output. The backward holds three gradients:
+// that of the output, of what was multiplied (with its packed copy), and, twice, of the input. It also holds the
+// weights' gradients by chunk.
 ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights) {
   const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
   // The columns that weights multiply: those of the sums, and with a second weight the rows' own too.

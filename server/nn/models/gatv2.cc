@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -35,8 +34,8 @@ class Gatv2 final : public Convolution {
   Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
-  // The edges' rows and those of the self-loops, where it reads them. rows, code: ConvCall's of edges. weights: of the
-  // edges in the means that stand for self-loops, as NormOf gives them.
+  // If the model reads rows of edges, adds those of the edges and of the self-loops to `edges`. rows, code: ConvCall's
+  // of edges. weights: of the edges in the means that stand for self-loops, as NormOf gives them.
   void AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& weights, GatEdges& edges) const;
   // The heads' mean where they are not joined, and the bias.
   Tensor Finish(const Tensor& attended) const;

@@ -35,7 +35,7 @@ class Gcn final : public Convolution {
   Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
-  // Returns whether Project hands the input on: where that is narrower than the product.
+  // Returns true if Project passes the input on as it is, because the input is no wider than the product.
   bool ProjectsNothing() const { return in_ <= out_; }
 
   int64_t in_, out_;
@@ -59,8 +59,8 @@ struct InEdges {
   Tensor Zero() const { return at::zeros({}, options); }
   Tensor Ones() const { return weights.defined() ? weights : at::ones({sources.size(0)}, options); }
 
-  // Returns [rows]: the factor of the self-loop that every row has or is given. A row that has one counts 1 more, of
-  // which all but the weight is taken away again. Undefined: 1 for each.
+  // Returns [rows]: the factor of the self-loop that every row has or is given. Each row counts 1, and each self-loop
+  // that is there adds its weight less 1: one self-loop counts as its weight. Undefined: 1 for each.
   Tensor SelfLoops() const {
     if (!weights.defined()) return {};
     return Sum(at::where(is_self_loop, weights - 1, Zero())) + 1;

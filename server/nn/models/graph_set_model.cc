@@ -335,7 +335,7 @@ SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
   }
   const EdgeIndex& index = graph.edges.index;
   ConvEdges& conv = graph.conv;
-  // Targets rise.
+  // searchsorted gives the offsets, because targets rise.
   conv.offsets = fused ? index.in_offsets.to(at::kLong)
                        : at::searchsorted(batch.edge_target, at::arange(nodes + 1, batch.edge_target.options()));
   conv.sources = batch.edge_source;
@@ -402,7 +402,7 @@ std::string GraphSetModel::Describe() const {
                       {"num_targets", options_.num_targets},
                       {"node", encoder(options_.node)},
                       {"edge", encoder(options_.edge)}};
-  // Made of the edges: who has the model makes them, too.
+  // These inputs are made from the edges, so whoever loads the exported model must make them too.
   if (model.node_inputs == spec::NodeInputs::kDegree || model.node_inputs == spec::NodeInputs::kConstant) {
     spec["node_inputs"] = spec::kNodeInputsNames.Name(model.node_inputs);
   }

@@ -36,7 +36,8 @@ class Sage final : public Convolution {
   Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
-  // Returns whether Project hands the input on: where that is narrower than both products side by side.
+  // Returns true if Project passes the input on as it is, because the input is no wider than both products side by
+  // side.
   bool ProjectsNothing() const { return in_ <= 2 * out_; }
 
   int64_t in_, out_;

@@ -14,8 +14,8 @@
 
 namespace permafrost::nn {
 
-// Rows in contiguous chunks, whose number and bounds depend on the rows alone: sums by chunk, added up in the order of
-// chunks, have equal bits for any number of threads. A value.
+// Splits rows into contiguous chunks whose bounds depend on the rows and `partial`, never on threads. So sums added in
+// the order of chunks have equal bits for any number of threads. A value.
 class RowChunks {
  public:
   // With 64 floats a row, one array of a chunk fills an L1 cache, all of a layer's fit into an L2 cache.

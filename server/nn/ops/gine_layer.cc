@@ -230,7 +230,7 @@ Tensor EdgeSumCpu(const Tensor& x_in, const Tensor& rows_in, const OptionalTenso
   CheckEdgeSum(x_in, rows_in, code_in, offsets_in, sources_in, first_row);
   const Tensor x = x_in.contiguous(), rows = rows_in.contiguous(), offsets = offsets_in.to(at::kInt).contiguous();
   const OptionalTensor code = code_in ? OptionalTensor(code_in->contiguous()) : std::nullopt;
-  // The kernel's row i begins with its own row i: x from `first_row` on, which the sources are counted from too.
+  // The kernel begins sum i with row i of x, counted from `first_row`, so sources are counted from `first_row` too.
   const Tensor sources = first_row == 0 ? sources_in.contiguous() : sources_in - first_row;
   const int64_t targets = offsets.numel() - 1, width = x.size(1);
   Tensor sum = at::empty({targets, width}, x.options());
@@ -257,14 +257,15 @@ std::tuple<Tensor, Tensor> EdgeSumBackwardCpu(const Tensor& grad_in, const Tenso
   const int64_t nodes = x.size(0), width = x.size(1);
   TORCH_CHECK(out_offsets.numel() > nodes && out_offsets.scalar_type() == at::kInt,
               "edge_sum_backward: the transpose must be of the rows of x or more, ", nodes);
-  // Rows that no sum was asked for have the gradient 0, and the transpose may name them: as many as it has rows.
+  // Rows without a sum have the gradient 0. The transpose may name them, so `grad` has at least as many rows as the
+  // transpose.
   const int64_t named = std::max(nodes, out_offsets.numel() - 1);
   Tensor grad = at::zeros({named, width}, x.options());
   grad.narrow(0, 0, grad_in.size(0)).copy_(grad_in);
   const int64_t partial = code ? rows.numel() : 0;
   const RowChunks chunks(nodes, std::max<int64_t>(1, partial));
   Tensor gx = at::empty({nodes, width}, x.options());
-  // Padding edges are nobody's.
+  // No row owns a padding edge, so its gradient stays 0.
   const Tensor ge = code ? at::zeros({chunks.count(), partial}, x.options()) : at::zeros_like(rows);
   Tensor ge_sum = ge;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "edge_sum_backward", [&] {

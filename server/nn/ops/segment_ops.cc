@@ -406,9 +406,9 @@ Tensor SegmentMax(const Tensor& x, const Tensor& offsets, const Tensor& sources,
   }
   const int64_t rows = offsets.size(0) - 1;
   const Tensor row = SegmentOfEntry(offsets, sources.size(0)).unsqueeze(1).expand({sources.size(0), x.size(1)});
-  // Padding, which may be of rows that x does not have, goes to a row beyond the last. The value that rows begin with
-  // takes a share of the gradient where it is as large as the result, even where it is not included: so no value of a
-  // row equals it.
+  // Padding, which may be of rows that x does not have, goes to a row beyond the last. scatter_reduce gives the initial
+  // value a share of the gradient if it equals the result, even if it is not included. So it is -infinity, which no
+  // finite value equals.
   const Tensor largest = at::full({rows + 1, x.size(1)}, -std::numeric_limits<double>::infinity(), x.options())
                              .scatter_reduce(0, row, SelectRows(x, sources.clamp_max(x.size(0) - 1)), "amax")
                              .narrow(0, 0, rows);

@@ -41,11 +41,11 @@ at::Tensor DenseOfSparse(const at::Tensor& offsets, const at::Tensor& columns, c
                          at::ScalarType type);
 
 // out[r, c] = max over e in [offsets[r], offsets[r + 1]) of x[sources[e], c]; 0 where the segment is empty. Offsets and
-// sources are as in segment_ops.h. x: [N, C] float32 or float64. transpose: of these rows and sources, or of more;
+// sources are as for SegmentSum. x: [N, C] float32 or float64. transpose: of these rows and sources, or of more;
 // undefined: made where it is needed. Returns [R, C]. Differentiable in x: entries that are equally large share the
 // gradient, as in PyTorch's amax (and PyG's MaxAggregation, but for a largest value of 0, half of whose gradient it
-// loses). On the CPU one operator; elsewhere, and of other
-// lowerings, scatter_reduce of the gathered rows.
+// loses). On the CPU this is one operator; on other devices and in other lowerings it is scatter_reduce over the
+// gathered rows.
 at::Tensor SegmentMax(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& sources,
                       const CsrTranspose& transpose = {});
 

@@ -180,7 +180,8 @@ BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int6
     int64_t edges = caps ? graph.edges : targets * drawn;
     if (sampling.max_edges > 0) edges = std::min(edges, sampling.max_edges);
     sizes.edges += edges;
-    // Each hop is bounded by itself, for fewer seeds too, whose blocks leave more nodes to be found.
+    // Bounds each hop by itself, so that the bound also holds for fewer seeds, whose blocks leave more nodes to be
+    // found.
     sizes.nodes.push_back(std::min(graph.nodes, edges));
   }
   sizes.nonzeros = graph.node_feature_nonzeros;

@@ -18,7 +18,7 @@ namespace {
 
 using data::NodeId;
 
-// Reading a table takes this much of the host's memory.
+// A table is read in pieces of this many bytes. A piece of a table in two parts is in memory twice.
 constexpr int64_t kPieceBytes = 64 << 20;
 
 double Megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
@@ -86,6 +86,10 @@ FeatureSplit SplitFeatures(int64_t rows, int64_t row_bytes, const FeatureMemory&
   return {.device = static_cast<int64_t>(on_device), .host = static_cast<int64_t>(count - on_device)};
 }
 
+uint64_t PinnableBytes(uint64_t process, uint64_t taken) {
+  return std::min(process / 2, process - std::min(process, taken));
+}
+
 std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count) {
   std::vector<NodeId> rows(wanted.size());
   std::iota(rows.begin(), rows.end(), NodeId{0});
@@ -98,7 +102,8 @@ std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count) {
 
 at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers) {
   if (!table.rest.defined()) return table.rows.index_select(0, numbers);
-  // Shapes must not depend on data: each part is asked for every row, and for one of its own in place of the other's.
+  // Shapes must not depend on data. So each part gathers as many rows as the block has, with a row of its own in place
+  // of each of the other part's.
   const int64_t on_device = table.rows.size(0);
   const at::Tensor places = table.places.index_select(0, numbers);
   const at::Tensor near = table.rows.index_select(0, places.clamp_max(on_device - 1));
@@ -110,10 +115,6 @@ int64_t FeatureTableRows(const data::GraphSummary& graph) { return graph.nodes +
 
 int64_t FeatureRowBytes(const data::GraphSummary& graph) {
   return static_cast<int64_t>(sizeof(float)) * graph.node_features.width;
-}
-
-uint64_t FeatureTableBytes(const data::GraphSummary& graph) {
-  return static_cast<uint64_t>(FeatureTableRows(graph)) * static_cast<uint64_t>(FeatureRowBytes(graph));
 }
 
 std::string DescribeFeatures(const FeatureSplit& split, int64_t row_bytes) {

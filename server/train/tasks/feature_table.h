@@ -29,7 +29,7 @@ struct FeatureMemory {
   uint64_t host = 0;
 };
 
-// The rows of a table by where they lie; none at all: the host gathers.
+// How many rows of a table lie on the device and on the host. If both are 0, the host gathers.
 struct FeatureSplit {
   int64_t device = 0, host = 0;
   int64_t rows() const { return device + host; }
@@ -40,6 +40,10 @@ struct FeatureSplit {
 // pinned, if the host has room for that. A row's place in a table of two parts takes sizeof(int32_t) on the device.
 FeatureSplit SplitFeatures(int64_t rows, int64_t row_bytes, const FeatureMemory& memory);
 
+// Returns how much of the memory of a process may be pinned beside the `taken` bytes: half of all at most, since the
+// system cannot take pinned memory back.
+uint64_t PinnableBytes(uint64_t process, uint64_t taken);
+
 // Returns for each row whether it is among the `count` that are wanted most; of equally wanted ones the first are.
 std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count);
 
@@ -48,7 +52,7 @@ struct FeatureTable {
   at::Tensor rows;  // [n, width] float32
   // Undefined unless the table has two parts: the rows that are not in `rows`; and [nodes + 1] int32, the place of each
   // row in `rows` or, counted on from its end, in `rest`.
-  at::Tensor rest = {}, places = {};
+  at::Tensor rest, places;
   bool defined() const { return rows.defined(); }
 };
 
@@ -60,7 +64,6 @@ at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers);
 int64_t FeatureTableRows(const data::GraphSummary& graph);
 // Returns the bytes of a row, float32.
 int64_t FeatureRowBytes(const data::GraphSummary& graph);
-uint64_t FeatureTableBytes(const data::GraphSummary& graph);
 
 // Returns the line of a job's log that tells where the features lie.
 std::string DescribeFeatures(const FeatureSplit& split, int64_t row_bytes);

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -191,6 +190,11 @@ int64_t MostGraphs(const spec::TrainOptions& options) {
   return graphcache::MostExecutables(policy, modes * (options.nodes.fan_outs.empty() ? 1 : RungsOf(policy)));
 }
 
+// Returns the most seeds of a batch.
+int64_t SeedsOf(const spec::TrainOptions& options, const data::GraphSummary& graph) {
+  return options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
+}
+
 RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                    const data::GraphSummary& graph, const MemoryLimits& limits) {
   const auto out = static_cast<double>(model.num_outputs);
@@ -200,8 +204,7 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && EvaluatesOutsideCache(options)) continue;
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
-    const int64_t seeds =
-        options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
+    const int64_t seeds = SeedsOf(options, graph);
     const nn::StepRows rows = RowsOf(sampling, seeds, options.model.num_layers, graph);
     nn::ModelCost cost = nn::CostOf(model, rows);
     if (options.links.enabled) AddDecoderCost(options, graph, cost);
@@ -236,13 +239,9 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions
   return memory;
 }
 
-// Rows of a block are gathered from both parts of a table, and chosen from: two tensors more than from one part. A
+// A table of two parts costs two tensors more than one of one part: rows are gathered from both, and then chosen. A
 // graph holds them, and so does the run that proves it.
 constexpr double kGatheredCopies = 4;
-
-int64_t SeedsOf(const spec::TrainOptions& options, const data::GraphSummary& graph) {
-  return options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
-}
 
 }  // namespace
 

@@ -28,10 +28,15 @@ using data::NodeId;
 
 // Part of the memory that open advice may fill.
 constexpr uint64_t kAdviceShare = 4;
-// Part of the memory that may be pinned, which the system cannot take back.
-constexpr uint64_t kPinnedShare = 2;
 
 uint64_t Less(uint64_t from, uint64_t taken) { return from - std::min(from, taken); }
+
+// Returns what the job takes of the host beside its features and the edges between its nodes. Rows of edges are read
+// through the mapping, which wants room for them.
+uint64_t HostBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                   const data::GraphSummary& graph, const MemoryLimits& limits) {
+  return NodeJobBytes(options, model, graph, limits) + EdgeTableBytes(graph, EdgeInputsOf(options.model, graph));
+}
 
 // Returns the memory that the features of such a job may take where the device gathers them.
 FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
@@ -40,12 +45,10 @@ FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const nn::NodeM
   FeatureMemory memory{.device = Less(*limits.device, NodeDeviceBytes(options, model, graph, limits)),
                        .gathering = GatheringBytes(options, graph)};
   if (context.allocate_pinned == nullptr) return memory;
-  // Edges and their rows are read through the mapping, which wants room too.
-  const uint64_t edges = EdgeTableBytes(graph, EdgeInputsOf(options.model, graph)) +
-                         sizeof(NodeId) * static_cast<uint64_t>(graph.edges) +
-                         sizeof(uint64_t) * static_cast<uint64_t>(graph.nodes);
-  memory.host = std::min(limits.process / kPinnedShare,
-                         Less(limits.process, NodeJobBytes(options, model, graph, limits) + edges));
+  const uint64_t taken = HostBytes(options, model, graph, limits) + graph.adjacency_bytes;
+  memory.host = PinnableBytes(limits.process, taken);
+  // Others may have taken some of that by now.
+  if (context.rows != nullptr) memory.host = std::min(memory.host, context.rows->LeftBeside(taken));
   return memory;
 }
 
@@ -140,10 +143,7 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
     return absl::OkStatus();
   }
   const data::GraphSummary& summary = graph_->summary();
-  // Rows of edges are read through the mapping, which wants room for them too.
-  const data::EdgeInputs edges = EdgeInputsOf(options_.model, summary);
-  PF_ASSIGN_OR_RETURN(features_, context.rows->Open(graph_, NodeJobBytes(options_, model, summary, context.limits) +
-                                                                EdgeTableBytes(summary, edges)));
+  PF_ASSIGN_OR_RETURN(features_, context.rows->Open(graph_, HostBytes(options_, model, summary, context.limits)));
   if (features_.cache == nullptr) return absl::OkStatus();
   row_caches_ = context.rows;
   features_before_ = features_.cache->counters();

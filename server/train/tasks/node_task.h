@@ -215,7 +215,7 @@ class NodeTask final : public Task {
   bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
-  // Has the features lie where the device gathers them, if it is to and there is memory for it.
+  // Puts the features where the device gathers them, if it is to gather them and memory allows it.
   absl::Status ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
   // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features.

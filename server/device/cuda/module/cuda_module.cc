@@ -15,7 +15,8 @@
 
 namespace at::cuda {
 
-// As in ATen/cuda/CUDAContextLight.h, which also wants the headers of cuBLAS, cuSPARSE and cuSOLVER.
+// libtorch declares these in ATen/cuda/CUDAContextLight.h, which would need the headers of cuBLAS, cuSPARSE and
+// cuSOLVER.
 size_t getChosenWorkspaceSize();
 size_t getCUDABlasLtWorkspaceSize();
 
