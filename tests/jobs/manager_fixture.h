@@ -121,7 +121,8 @@ class Server {
   // Ends the run that the test speaks for.
   void Succeed() { runner_.End(train::RunOutcome{train::RunEnd::kSucceeded, train::RunResult()}); }
   // Puts a job that has ended on record, as a process before this one left it.
-  void Record(Job job) {
+  void Record(const Job& ended) {
+    Job job = ended;  // the store writes into it
     auto store = JobStore::Open(state_dir_ / "permafrost.db");
     EXPECT_TRUE(store.ok()) << store.status();
     EXPECT_EQ((*store)->Insert(job), absl::OkStatus());

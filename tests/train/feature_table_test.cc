@@ -134,17 +134,18 @@ class FeatureTableTest : public testing::Test {
 TEST_F(FeatureTableTest, ItHasARowForEachNodeAndOneOfZeros) {
   const int64_t nodes = summary().nodes;
   const auto table =
-      ReadFeatureTable(graph(), {.device = kDevice, .split = {.device = nodes + 1}}, [] { return true; });
+      ReadFeatureTable(graph(), {.device = kDevice, .split = {.device = nodes + 1}, .wanted = {}}, [] { return true; });
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->rows.size(0), nodes + 1);
   EXPECT_EQ(table->rows.device(), kDevice);
   EXPECT_EQ(table->rows.nbytes(), TableBytes());
   EXPECT_EQ(table->rows.cpu()[nodes].abs().max().item<float>(), 0);
   EXPECT_FALSE(table->rest.defined());
-  EXPECT_EQ(ReadFeatureTable(graph(), {.device = kDevice, .split = {.device = nodes + 1}}, [] { return false; })
-                .status()
-                .code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(
+      ReadFeatureTable(graph(), {.device = kDevice, .split = {.device = nodes + 1}, .wanted = {}}, [] { return false; })
+          .status()
+          .code(),
+      absl::StatusCode::kCancelled);
 }
 
 TEST_F(FeatureTableTest, TheRowsOfTwoPartsAreThoseOfOne) {
@@ -173,7 +174,8 @@ TEST_F(FeatureTableTest, WithoutPinnedMemoryThereIsNone) {
   const auto table = ReadFeatureTable(graph(),
                                       {.device = kDevice,
                                        .split = {.host = summary().nodes + 1},
-                                       .allocate_pinned = [](int64_t, int64_t) { return std::nullopt; }},
+                                       .allocate_pinned = [](int64_t, int64_t) { return std::nullopt; },
+                                       .wanted = {}},
                                       [] { return true; });
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_FALSE(table->defined());

@@ -74,7 +74,7 @@ struct FeatureTableOptions {
   // Allocates the part of a table that the host has, if there is one (Backend::AllocatePinned).
   std::function<std::optional<device::PinnedRows>(int64_t rows, int64_t width)> allocate_pinned = nullptr;
   // Tells how much each node is wanted: in a table of two parts the nodes wanted most lie on the device.
-  std::span<const float> wanted = {};
+  std::span<const float> wanted;
 };
 
 // Reads the table. Undefined if the device or the host has no room for it now. Errors: DataLoss; Cancelled if

@@ -118,7 +118,8 @@ absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanCo
   const int64_t row_bytes = FeatureRowBytes(summary);
   FeatureTableOptions how{.device = device_,
                           .split = SplitFeatures(FeatureTableRows(summary), row_bytes, memory),
-                          .allocate_pinned = context.allocate_pinned};
+                          .allocate_pinned = context.allocate_pinned,
+                          .wanted = {}};
   if (how.split.rows() == 0) return absl::OkStatus();
   std::vector<float> wanted;
   if (how.split.device > 0 && how.split.host > 0) {
