@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/device.h"
+#include "base/kernel_launcher.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
 
@@ -86,6 +87,11 @@ class Backend {
   // until EmptyCaches.
   virtual bool keeps_graphs() const { return false; }
   virtual std::unique_ptr<Capturer> MakeCapturer() const = 0;
+  // Compiles kernels in the device's own language, CUDA C++. They run on this device. Errors: Unimplemented by a device
+  // that has no such language; FailedPrecondition in one line.
+  virtual absl::StatusOr<std::unique_ptr<KernelLauncher>> CompileKernels(const char* /*source*/) const {
+    return absl::UnimplementedError("this device compiles no kernels");
+  }
 
   // Before all that follows. The first thread that enters is the device's thread from then on. Errors: Internal on any
   // other one.

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "nn/gpu/operators.h"
 #include "nn/kernels/class_loss.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
@@ -67,8 +68,9 @@ LossTerms ComputeLoss(spec::Loss loss, const Tensor& prediction, const Tensor& l
   const bool has_classes = spec::HasClasses(loss);
   TORCH_CHECK(has_classes || !class_weights.defined(), "ComputeLoss: ", spec::kLossNames.Name(loss),
               " has no class weights");
-  return IsFused(prediction) ? MaskedLoss(loss, prediction, labels, class_weights)
-                             : ComputeLossPlain(loss, prediction, labels, class_weights);
+  const bool fused = loss == spec::Loss::kBce ? IsFused(prediction) : HasKernels(prediction);
+  return fused ? MaskedLoss(loss, prediction, labels, class_weights)
+               : ComputeLossPlain(loss, prediction, labels, class_weights);
 }
 
 LossTerms ComputeLossPlain(spec::Loss loss, const Tensor& prediction, const Tensor& labels,
@@ -256,8 +258,8 @@ class MaskedLossFunction : public torch::autograd::Function<MaskedLossFunction> 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  kRegressionLoss.Register(library);
-  kCrossEntropyLoss.Register(library);
+  kRegressionLoss.Register(library, nullptr, gpu::RegressionLoss);
+  kCrossEntropyLoss.Register(library, nullptr, gpu::CrossEntropyLoss);
   kBinaryCrossEntropyLoss.Register(library);
 }
 

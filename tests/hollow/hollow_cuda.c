@@ -237,6 +237,17 @@ cudaError_t __cudaLaunchKernel(void* k, dim3 g, dim3 b, void** a, size_t sh, cud
 cudaError_t __cudaLaunchKernel_ptsz(void* k, dim3 g, dim3 b, void** a, size_t sh, cudaStream_t s) {
   return cudaLaunchKernel(k, g, b, a, sh, s);
 }
+// Kernels that the daemon compiles itself are compiled for real, and do nothing here, as all others.
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* l, const void* code, enum cudaJitOption* jo, void** jv, unsigned jn,
+                                enum cudaLibraryOption* lo, void** lv, unsigned ln) {
+  *l = (cudaLibrary_t)code;
+  return 0;
+}
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* k, cudaLibrary_t l, const char* name) {
+  *k = (cudaKernel_t)name;
+  return 0;
+}
+OK(cudaLibraryUnload, cudaLibrary_t l)
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* f, void** a) {
   return cudaLaunchKernel(f, c->gridDim, c->blockDim, a, 0, c->stream);
 }

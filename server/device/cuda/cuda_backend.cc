@@ -11,6 +11,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -59,6 +60,15 @@ class CudaBackend final : public Backend {
         .new_pool = module_.new_pool,
         .empty_cache = [] { Allocator().emptyCache(); },
         .staging = {.host_memory = at::detail::getCUDAHooks().getPinnedMemoryAllocator(), .own_stream = true}});
+  }
+
+  absl::StatusOr<std::unique_ptr<KernelLauncher>> CompileKernels(const char* source) const override {
+    const c10::DeviceGuard on_card(device_);
+    try {
+      return std::unique_ptr<KernelLauncher>(module_.compile_kernels(source));
+    } catch (const std::runtime_error& error) {
+      return absl::FailedPreconditionError(error.what());
+    }
   }
 
   absl::Status Enter() const override {

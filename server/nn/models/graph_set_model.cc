@@ -322,7 +322,9 @@ SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
       .real_nodes = batch.real_nodes,
       .step = batch.step,
       .mode = mode};
-  const bool fused = IsFused(batch.edge_source);
+  const bool fused = IsGin(options_.model.architecture) && options_.model.norm == spec::Norm::kBatch
+                         ? IsGineLayerFused(tensors_.parameters().front().value, nodes)
+                         : IsFused(batch.edge_source);
   if (fused) graph.edges.index = IndexEdges(batch.edge_source, batch.edge_target, nodes);
   const spec::Architecture architecture = options_.model.architecture;
   if (architecture == spec::Architecture::kGine) edge_encoder_->Encode(batch.edge_features, count, graph.edges);

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "nn/gpu/operators.h"
 #include "nn/ops/operator.h"
 
 namespace permafrost::nn {
@@ -60,7 +61,7 @@ constexpr Operator<EdgeIndexCpu> kEdgeIndex{
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(permafrost, library) { kEdgeIndex.Register(library); }
+TORCH_LIBRARY_FRAGMENT(permafrost, library) { kEdgeIndex.Register(library, nullptr, gpu::EdgeIndex); }
 
 EdgeIndex IndexEdges(const Tensor& source, const Tensor& target, int64_t nodes) {
   auto [in_offsets, out_offsets, out_targets, out_edges] = kEdgeIndex(source, target, nodes);

@@ -16,7 +16,7 @@ struct EdgeIndex {
   at::Tensor out_edges;    // [E] int32: its place among the edges
 };
 
-// source, target: [E] int64 rows in [0, nodes), target rising; nodes and E below 2^31. CPU only.
+// source, target: [E] int64 rows in [0, nodes), target rising; nodes and E below 2^31. On the CPU, and on a GPU.
 // permafrost::edge_index; not differentiable.
 EdgeIndex IndexEdges(const at::Tensor& source, const at::Tensor& target, int64_t nodes);
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "nn/gpu/launch.h"
+#include "nn/gpu/operators.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
 
@@ -127,16 +129,27 @@ class EmbeddingSumFunction : public torch::autograd::Function<EmbeddingSumFuncti
   }
 };
 
+// A GPU's kernel of the gradient reads the column of a table once for each of its rows.
+constexpr int64_t kMostComparisons = 1 << 24;
+
+bool FitsGpu(const Tensor& features, const std::vector<Tensor>& tables) {
+  if (!HasKernels(tables.at(0)) || std::ssize(tables) > gpu::kMostTables) return false;
+  int64_t categories = 0;
+  for (const Tensor& table : tables) categories += table.size(0);
+  return features.size(0) <= kMostComparisons / std::max<int64_t>(1, categories);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  kEmbeddingForward.Register(library);
-  kEmbeddingBackward.Register(library);
-  kCombineCategories.Register(library);
+  kEmbeddingForward.Register(library, nullptr, gpu::EmbeddingForward);
+  kEmbeddingBackward.Register(library, nullptr, gpu::EmbeddingBackward);
+  kCombineCategories.Register(library, nullptr, gpu::CombineCategories);
 }
 
 Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
-  if (IsFused(tables.at(0))) return EmbeddingSumFunction::apply(features, at::TensorList(tables));
+  if (IsFused(tables.at(0)) || FitsGpu(features, tables))
+    return EmbeddingSumFunction::apply(features, at::TensorList(tables));
   // index_select rather than embedding: its backward is an index_add, several times as fast for small tables.
   Tensor sum = SelectRows(tables[0], features.select(1, 0));
   for (size_t c = 1; c < tables.size(); ++c) {
@@ -146,7 +159,9 @@ Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
 }
 
 Tensor CombineCategories(const Tensor& features, const std::vector<int64_t>& categories) {
-  if (IsFused(features)) return kCombineCategories(features, categories);
+  if (IsFused(features) || (HasKernels(features) && std::ssize(categories) <= gpu::kMostTables)) {
+    return kCombineCategories(features, categories);
+  }
   Tensor codes = features.select(1, 0);
   for (size_t c = 1; c < categories.size(); ++c) {
     codes = codes * categories[c] + features.select(1, static_cast<int64_t>(c));

@@ -6,6 +6,8 @@
 
 #include <tuple>
 
+#include "nn/gpu/launch.h"
+#include "nn/gpu/operators.h"
 #include "nn/kernels/gine.h"
 #include "nn/kernels/norm.h"
 #include "nn/ops/chunks.h"
@@ -311,23 +313,27 @@ class EdgeSumFunction : public torch::autograd::Function<EdgeSumFunction> {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  kGineForward.Register(library);
-  kGineBackward.Register(library);
-  kGineEval.Register(library);
+  kGineForward.Register(library, nullptr, gpu::GineForward);
+  kGineBackward.Register(library, nullptr, gpu::GineBackward);
+  kGineEval.Register(library, nullptr, gpu::GineEval);
   kEdgeSum.Register(library);
   kEdgeSumBackward.Register(library);
 }
 
+bool IsGineLayerFused(const Tensor& like, int64_t nodes) {
+  return IsFused(like) || (HasKernels(like) && nodes <= gpu::kMostRows);
+}
+
 Tensor GineLayer(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                  const GineDropout& dropout, const BatchNormOptions& norm) {
-  if (!IsFused(x)) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
+  if (!IsGineLayerFused(x, x.size(0))) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
   return GineLayerFunction::apply(x, IfDefined(edges.rows), w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias,
                                   IfDefined(edges.code), edges, real_rows, w, dropout, norm);
 }
 
 Tensor GineLayerEval(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                      const BatchNormOptions& norm) {
-  if (!IsFused(x)) return GineLayerEvalPlain(x, edges, w, norm);
+  if (!IsGineLayerFused(x, x.size(0))) return GineLayerEvalPlain(x, edges, w, norm);
   const Tensor scale = w.norm_weight * (w.running_var + norm.eps).rsqrt();
   const Tensor shift = w.norm_bias - w.running_mean * scale;
   return kGineEval(x, IfDefined(edges.rows), IfDefined(edges.code), edges.source, edges.index.in_offsets, real_rows,

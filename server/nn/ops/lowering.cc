@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "nn/gpu/launch.h"
 #include "nn/kernels/bfloat16.h"
 #include "nn/ops/graph_conv.h"
 
@@ -55,6 +56,12 @@ LoweringScope::~LoweringScope() {
 }
 
 bool IsFused(const Tensor& x) { return x.is_cpu() && lowering_here == spec::Lowering::kAuto; }
+
+bool HasKernels(const Tensor& x) {
+  if (IsFused(x)) return true;
+  return x.is_cuda() && lowering_here == spec::Lowering::kAuto && gpu::Kernels() != nullptr &&
+         (!x.is_floating_point() || (x.scalar_type() == at::kFloat && !RoundsFactors(x)));
+}
 
 bool IsShapeFree(const Tensor& x) {
   return lowering_here == spec::Lowering::kShapeFree || (lowering_here == spec::Lowering::kAuto && x.is_mps());

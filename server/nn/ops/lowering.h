@@ -25,6 +25,9 @@ class LoweringScope {
 
 // Returns whether operators of `x` are this library's fused ones: on the CPU, unless a lowering is asked for.
 bool IsFused(const at::Tensor& x);
+// Returns whether IsFused(x), or `x` is on a GPU whose kernels were compiled (nn/gpu) and is of a type that they take.
+// Asked by the operators that have such kernels.
+bool HasKernels(const at::Tensor& x);
 // Returns whether the operators of PyTorch are to be shape-free: where that is asked for, and on MPS unless it is not.
 bool IsShapeFree(const at::Tensor& x);
 // Returns whether products of `x`, float32, with weights have factors rounded to bfloat16 (nn/kernels/bfloat16.h).

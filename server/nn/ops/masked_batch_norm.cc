@@ -10,6 +10,9 @@
 #include <cmath>
 #include <tuple>
 
+#include "nn/gpu/launch.h"
+#include "nn/gpu/operators.h"
+#include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
 
 namespace permafrost::nn {
@@ -201,6 +204,22 @@ std::tuple<Tensor, Tensor, Tensor> NormBackwardComposite(const Tensor& grad, con
   return {at::where(mask, gx, zero), dot * invstd, sum};
 }
 
+bool FitsGpu(const Tensor& x) { return HasKernels(x) && x.size(0) <= gpu::kMostRows; }
+
+std::tuple<Tensor, Tensor, Tensor> NormForwardGpu(const Tensor& x, const Tensor& real_rows, const Tensor& weight,
+                                                  const Tensor& bias, Tensor& running_mean, Tensor& running_var,
+                                                  double momentum, double eps) {
+  return FitsGpu(x) ? gpu::NormForward(x, real_rows, weight, bias, running_mean, running_var, momentum, eps)
+                    : NormForwardComposite(x, real_rows, weight, bias, running_mean, running_var, momentum, eps);
+}
+
+std::tuple<Tensor, Tensor, Tensor> NormBackwardGpu(const Tensor& grad, const Tensor& x, const Tensor& y,
+                                                   const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
+                                                   const Tensor& invstd) {
+  return FitsGpu(x) ? gpu::NormBackward(grad, x, y, real_rows, weight, mean, invstd)
+                    : NormBackwardComposite(grad, x, y, real_rows, weight, mean, invstd);
+}
+
 constexpr Operator<NormForwardCpu> kNormForward{
     "masked_batch_norm_relu(Tensor x, Tensor real_rows, Tensor weight, Tensor bias, Tensor(a!) running_mean, "
     "Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"};
@@ -228,8 +247,8 @@ class MaskedBatchNormReluFunction : public torch::autograd::Function<MaskedBatch
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  kNormForward.Register(library, NormForwardComposite);
-  kNormBackward.Register(library, NormBackwardComposite);
+  kNormForward.Register(library, NormForwardComposite, NormForwardGpu);
+  kNormBackward.Register(library, NormBackwardComposite, NormBackwardGpu);
 }
 
 void CountNormBatch(const Tensor& batches, const Tensor& real_rows) {

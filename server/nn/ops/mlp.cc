@@ -6,6 +6,7 @@
 
 #include <tuple>
 
+#include "nn/gpu/operators.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
@@ -86,12 +87,12 @@ class MlpFunction : public torch::autograd::Function<MlpFunction> {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  kMlpForward.Register(library);
-  kMlpBackward.Register(library);
+  kMlpForward.Register(library, nullptr, gpu::MlpForward);
+  kMlpBackward.Register(library, nullptr, gpu::MlpBackward);
 }
 
 Tensor Mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2) {
-  if (IsFused(x)) return MlpFunction::apply(x, w1, b1, w2, b2);
+  if (HasKernels(x)) return MlpFunction::apply(x, w1, b1, w2, b2);
   return LinearRows(ReluRows(LinearRows(x, w1, b1)), w2, b2);
 }
 

@@ -22,11 +22,14 @@ class Operator {
  public:
   explicit constexpr Operator(const char* schema) : schema_(schema) {}
 
-  // composite: what other devices run, of their own operators; null: they have none.
-  void Register(torch::Library& library, decltype(kCpuKernel) composite = nullptr) const {
+  // composite: what other devices run, of their own operators; gpu: what a GPU with compiled kernels runs (nn/gpu);
+  // null: they have none.
+  void Register(torch::Library& library, decltype(kCpuKernel) composite = nullptr,
+                decltype(kCpuKernel) gpu = nullptr) const {
     library.def(schema_);
     const std::string name(Name());
     library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CPU, kCpuKernel));
+    if (gpu != nullptr) library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CUDA, gpu));
     if (composite != nullptr) {
       library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, composite));
     }

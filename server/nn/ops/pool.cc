@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "nn/gpu/operators.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
 
@@ -92,12 +93,12 @@ class PoolFunction : public torch::autograd::Function<PoolFunction> {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  kPoolForward.Register(library);
-  kPoolBackward.Register(library);
+  kPoolForward.Register(library, nullptr, gpu::PoolForward);
+  kPoolBackward.Register(library, nullptr, gpu::PoolBackward);
 }
 
 Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, spec::Pooling pooling) {
-  if (IsFused(x)) return PoolFunction::apply(x, graph_of_row, graphs, pooling == spec::Pooling::kMean);
+  if (HasKernels(x)) return PoolFunction::apply(x, graph_of_row, graphs, pooling == spec::Pooling::kMean);
   const Tensor sums = AddRows(at::zeros({graphs, x.size(1)}, x.options()), graph_of_row, x);
   if (pooling == spec::Pooling::kSum) return sums;
   const Tensor ones = at::ones({x.size(0)}, x.options());

@@ -16,6 +16,7 @@
 #include "base/string_view.h"
 #include "device/backend.h"
 #include "device/fault.h"
+#include "train/loop/device_kernels.h"
 #include "train/loop/evaluation.h"
 #include "train/loop/step_engine.h"
 #include "train/tasks/task.h"
@@ -307,6 +308,7 @@ absl::StatusOr<SelfTestReport> RunSelfTest(const SelfTestOptions& options, const
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Backend> backend,
                       device::OpenBackend(options.device, {.mps_driver_threshold = options.mps_driver_threshold}));
   PF_RETURN_IF_ERROR(backend->CheckCapture());
+  if (const absl::Status compiled = UseKernelsOf(*backend); !compiled.ok()) progress(compiled.message());
   const int threads = device::UseThreads(options.threads);
   SelfTestReport report{.device = std::string(kDeviceNames.Name(backend->kind()))};
   report.entries_are =

@@ -17,6 +17,7 @@
 #include "device/fault.h"
 #include "device/torch_version.h"
 #include "nn/ops/lowering.h"
+#include "train/loop/device_kernels.h"
 #include "train/loop/evaluation.h"
 #include "train/loop/initial_weights.h"
 #include "train/loop/trainer.h"
@@ -223,6 +224,9 @@ absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& opt
     PF_ASSIGN_OR_RETURN(std::unique_ptr<device::Backend> backend,
                         device::OpenBackend(options.device, {.mps_driver_threshold = options.mps_driver_threshold}));
     PF_RETURN_IF_ERROR(backend->CheckCapture());
+    if (const absl::Status compiled = UseKernelsOf(*backend); !compiled.ok()) {
+      options.warn(absl::StrCat("steps use PyTorch's operators alone, which take longer: ", compiled.message()));
+    }
     return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads), options);
   });
 }

@@ -12,6 +12,7 @@
 
 #include "device/cuda/cuda_module_version.h"
 #include "device/cuda/device_graph.h"
+#include "device/cuda/module/kernels.h"
 
 namespace at::cuda {
 
@@ -107,5 +108,6 @@ const permafrost::device::CudaModule permafrost_cuda_module{.version = permafros
                                                             .new_pool = at::cuda::graph_pool_handle,
                                                             .workspace_bytes = permafrost::device::WorkspaceBytes,
                                                             .allocate_pinned = permafrost::device::AllocatePinned,
-                                                            .free_pinned = permafrost::device::FreePinned};
+                                                            .free_pinned = permafrost::device::FreePinned,
+                                                            .compile_kernels = permafrost::device::CompileKernels};
 }

@@ -1,0 +1,57 @@
+// Launches the kernels of kernels.cu. Threads: the device thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "base/kernel_launcher.h"
+
+namespace permafrost::nn::gpu {
+
+// The text of kernels.cu, to be compiled by the device.
+extern const char* const kKernelSource;
+
+// Gives the launcher of the compiled kernels; null: there are none. All steps from then on use it.
+void UseKernels(std::shared_ptr<const KernelLauncher> launcher);
+const std::shared_ptr<const KernelLauncher>& Kernels();
+
+// Rows up to which the kernels that walk whole columns are used: beyond, a device is idle while a few blocks work.
+inline constexpr int64_t kMostRows = 1 << 15;
+
+// kernels.cu defines the same.
+inline constexpr int64_t kColumns = 8, kShares = 128, kLanes = 32, kRows = 8;
+inline constexpr int64_t kMostTables = 16;
+
+constexpr unsigned Blocks(int64_t values, int64_t of_block) {
+  return static_cast<unsigned>((values + of_block - 1) / of_block);
+}
+
+// The arguments must have the types that the kernel declares.
+template <class... Arguments>
+void Launch(const char* kernel, KernelLauncher::Extent blocks, KernelLauncher::Extent threads, Arguments... arguments) {
+  if (blocks.x == 0 || blocks.y == 0) return;
+  void* pointers[] = {static_cast<void*>(&arguments)...};
+  Kernels()->Launch(kernel, blocks, threads, pointers);
+}
+
+// A kernel whose blocks take kColumns columns each.
+template <class... Arguments>
+void LaunchOnColumns(const char* kernel, int64_t columns, int64_t others, Arguments... arguments) {
+  Launch(kernel, {.x = Blocks(columns, kColumns), .y = static_cast<unsigned>(others)},
+         {.x = static_cast<unsigned>(kColumns), .y = static_cast<unsigned>(kShares)}, arguments...);
+}
+
+// A kernel whose blocks take kRows rows each.
+template <class... Arguments>
+void LaunchOnRows(const char* kernel, int64_t rows, Arguments... arguments) {
+  Launch(kernel, {.x = Blocks(rows, kRows)}, {.x = static_cast<unsigned>(kLanes), .y = static_cast<unsigned>(kRows)},
+         arguments...);
+}
+
+// The data of a tensor of float32, as a kernel takes it.
+inline const float* From(const at::Tensor& t) { return t.const_data_ptr<float>(); }
+inline float* To(const at::Tensor& t) { return t.mutable_data_ptr<float>(); }
+
+}  // namespace permafrost::nn::gpu

@@ -1,0 +1,62 @@
+// What operators of nn/ops run on a GPU whose kernels were compiled (launch.h): the kernels of kernels.cu, and products
+// by PyTorch. Each takes and returns what the CPU's does, float32 and int64 or int32 where the CPU's has them. Threads:
+// the device thread. They run on tensors of any device that the launcher's kernels can read.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+namespace permafrost::nn::gpu {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+Tensor EmbeddingForward(const Tensor& features, at::TensorList tables);
+std::vector<Tensor> EmbeddingBackward(const Tensor& grad, const Tensor& features, at::IntArrayRef sizes);
+Tensor CombineCategories(const Tensor& features, at::IntArrayRef categories);
+
+// By PyTorch's operators alone, with a stable sort.
+std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source, const Tensor& target, int64_t nodes);
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineForward(
+    const Tensor& x, const OptionalTensor& edge_rows, const OptionalTensor& code, const Tensor& source,
+    const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1, const Tensor& b1, const Tensor& w2,
+    const Tensor& b2, const Tensor& norm_weight, const Tensor& norm_bias, Tensor& running_mean, Tensor& running_var,
+    Tensor& batches, const Tensor& step, double momentum, double eps, int64_t seed, int64_t layer, double p,
+    bool bfloat16);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineBackward(
+    const Tensor& grad, const Tensor& x, const OptionalTensor& edge_rows, const OptionalTensor& code,
+    const Tensor& out_offsets, const Tensor& out_targets, const Tensor& out_edges, const Tensor& real_rows,
+    const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& norm_weight, const Tensor& y,
+    const Tensor& sum, const Tensor& hidden, const Tensor& product, const Tensor& mean, const Tensor& invstd, double p,
+    bool bfloat16);
+Tensor GineEval(const Tensor& x, const OptionalTensor& edge_rows, const OptionalTensor& code, const Tensor& source,
+                const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1, const Tensor& b1, const Tensor& w2,
+                const Tensor& b2, const Tensor& scale, const Tensor& shift, bool bfloat16);
+
+std::tuple<Tensor, Tensor> MlpForward(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2,
+                                      const Tensor& b2, bool bfloat16);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> MlpBackward(const Tensor& grad, const Tensor& x,
+                                                               const Tensor& hidden, const Tensor& w1, const Tensor& b1,
+                                                               const Tensor& w2, const Tensor& b2, bool bfloat16);
+
+std::tuple<Tensor, Tensor, Tensor> NormForward(const Tensor& x, const Tensor& real_rows, const Tensor& weight,
+                                               const Tensor& bias, Tensor& running_mean, Tensor& running_var,
+                                               double momentum, double eps);
+std::tuple<Tensor, Tensor, Tensor> NormBackward(const Tensor& grad, const Tensor& x, const Tensor& y,
+                                                const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
+                                                const Tensor& invstd);
+
+Tensor PoolForward(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, bool mean);
+Tensor PoolBackward(const Tensor& grad, const Tensor& graph_of_row, bool mean);
+
+// mean, sum, count and the mean's gradient.
+std::tuple<Tensor, Tensor, Tensor, Tensor> RegressionLoss(const Tensor& prediction, const Tensor& labels, bool square);
+std::tuple<Tensor, Tensor, Tensor, Tensor> CrossEntropyLoss(const Tensor& logits, const Tensor& labels,
+                                                            const OptionalTensor& class_weights);
+
+}  // namespace permafrost::nn::gpu

@@ -1,0 +1,123 @@
+// Runs CUDA C++ on the host: a file of kernels that is included after this header is compiled as C++, and HostLauncher
+// runs its kernels block by block. A block's threads are fibers, which change at __syncthreads(). It does what
+// server/nn/gpu/kernels.cu needs: no warp primitives, no atomics, no dynamic shared memory.
+// Threads: one at a time.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/kernel_launcher.h"
+
+namespace cuda_on_host {
+
+struct Index {
+  unsigned x = 0, y = 0;
+};
+inline Index block_index, thread_index;
+
+// The threads of one block. Each runs until it waits or ends, in their order, so that all have come to a barrier when
+// the first goes on.
+class Block {
+ public:
+  explicit Block(permafrost::KernelLauncher::Extent threads) : threads_(threads), fibers_(threads.x * threads.y) {}
+
+  void Run(const std::function<void()>& kernel) {
+    kernel_ = &kernel;
+    running_ = this;
+    for (Fiber& fiber : fibers_) Begin(fiber);
+    bool any = true;
+    while (any) {
+      any = false;
+      for (size_t t = 0; t < fibers_.size(); ++t) {
+        if (fibers_[t].ended) continue;
+        any = true;
+        current_ = t;
+        thread_index = {static_cast<unsigned>(t % threads_.x), static_cast<unsigned>(t / threads_.x)};
+        swapcontext(&home_, &fibers_[t].context);
+      }
+    }
+  }
+  static void Wait() { swapcontext(&running_->fibers_[running_->current_].context, &running_->home_); }
+
+ private:
+  static constexpr size_t kStack = 16 << 10;
+  struct Fiber {
+    ucontext_t context{};
+    std::vector<char> stack = std::vector<char>(kStack);
+    bool ended = false;
+  };
+
+  void Begin(Fiber& fiber) {
+    fiber.ended = false;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.data();
+    fiber.context.uc_stack.ss_size = fiber.stack.size();
+    fiber.context.uc_link = &home_;
+    makecontext(&fiber.context, &Block::Enter, 0);
+  }
+  static void Enter() {
+    (*running_->kernel_)();
+    running_->fibers_[running_->current_].ended = true;
+  }
+
+  static inline Block* running_ = nullptr;
+  const permafrost::KernelLauncher::Extent threads_;
+  std::vector<Fiber> fibers_;
+  const std::function<void()>* kernel_ = nullptr;
+  ucontext_t home_{};
+  size_t current_ = 0;
+};
+
+using Kernel = std::function<void(void** arguments)>;
+
+// A kernel by its function, whose arguments are read from their addresses.
+template <class... Arguments>
+Kernel KernelOf(void (*function)(Arguments...)) {
+  return [function](void** arguments) {
+    [&]<size_t... kPlaces>(std::index_sequence<kPlaces...>) {
+      function(*static_cast<std::remove_cvref_t<Arguments>*>(arguments[kPlaces])...);
+    }
+    (std::index_sequence_for<Arguments...>());
+  };
+}
+
+class HostLauncher final : public permafrost::KernelLauncher {
+ public:
+  explicit HostLauncher(std::map<std::string, Kernel> kernels) : kernels_(std::move(kernels)) {}
+
+  void Launch(const char* kernel, Extent blocks, Extent threads, void** arguments) const override {
+    const auto found = kernels_.find(kernel);
+    if (found == kernels_.end()) throw std::runtime_error(std::string("no kernel ") + kernel);
+    Block block(threads);
+    for (unsigned y = 0; y < blocks.y; ++y) {
+      for (unsigned x = 0; x < blocks.x; ++x) {
+        block_index = {x, y};
+        block.Run([&] { found->second(arguments); });
+      }
+    }
+  }
+
+ private:
+  std::map<std::string, Kernel> kernels_;
+};
+
+}  // namespace cuda_on_host
+
+// NOLINTBEGIN(bugprone-reserved-identifier,cppcoreguidelines-macro-usage): CUDA's names.
+#define __global__
+#define __device__ inline
+// Blocks run one after the other.
+#define __shared__ static
+#define __syncthreads cuda_on_host::Block::Wait
+#define threadIdx cuda_on_host::thread_index
+#define blockIdx cuda_on_host::block_index
+// NOLINTEND(bugprone-reserved-identifier,cppcoreguidelines-macro-usage)
