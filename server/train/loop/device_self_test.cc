@@ -308,7 +308,9 @@ absl::StatusOr<SelfTestReport> RunSelfTest(const SelfTestOptions& options, const
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Backend> backend,
                       device::OpenBackend(options.device, {.mps_driver_threshold = options.mps_driver_threshold}));
   PF_RETURN_IF_ERROR(backend->CheckCapture());
-  if (const absl::Status compiled = UseKernelsOf(*backend); !compiled.ok()) progress(compiled.message());
+  if (const absl::Status compiled = UseKernelsOf(*backend); !compiled.ok()) {
+    progress(absl::StrCat("steps use PyTorch's operators alone: ", compiled.message()));
+  }
   const int threads = device::UseThreads(options.threads);
   SelfTestReport report{.device = std::string(kDeviceNames.Name(backend->kind()))};
   report.entries_are =
