@@ -17,7 +17,7 @@
 namespace permafrost::device {
 namespace {
 
-// libtorch's CUDA half finds NVRTC by this library, which knows where it lies.
+// libtorch's CUDA half finds NVRTC by this library, which knows where it lies, and which needs NVIDIA's driver.
 constexpr char kNvrtcOfTorch[] = "libcaffe2_nvrtc.so";
 
 // The functions of NVRTC that are used. Not linked, since a daemon without it still trains.
@@ -48,7 +48,9 @@ void LoadBuiltins(const void* of_nvrtc) {
 }
 
 Nvrtc LoadNvrtc() {
-  void* const library = dlopen(kNvrtcOfTorch, RTLD_NOW | RTLD_LOCAL);
+  const std::string own = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);
+  void* library = dlopen(own.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) library = dlopen(kNvrtcOfTorch, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw std::runtime_error("NVRTC cannot be loaded: " + LoaderError());
   Nvrtc nvrtc{};
   const auto find = [library]<class Function>(Function*& place, const char* name) {
