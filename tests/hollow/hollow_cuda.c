@@ -267,6 +267,11 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const
   *n = 2;
   return 0;
 }
+// NVRTC asks the driver for tables that are not documented, and does without.
+int cuGetExportTable(const void** table, const void* id) {
+  *table = NULL;
+  return 500;  // CUDA_ERROR_NOT_FOUND
+}
 // The driver: libtorch asks whether there is a context, and Permafrost what is there (device/cuda/cuda_driver.h).
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   *flags = 0;

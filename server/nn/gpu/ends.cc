@@ -90,8 +90,8 @@ Tensor PoolForward(const Tensor& x_in, const Tensor& graph_in, int64_t graphs, b
 Tensor PoolBackward(const Tensor& grad_in, const Tensor& graph_in, bool mean) {
   const Tensor grad = grad_in.contiguous(), graph = graph_in.contiguous();
   Tensor gx = at::empty({graph.size(0), grad.size(1)}, grad.options());
-  LaunchOnRows("pool_gradient", graph.size(0), From(grad), graph.const_data_ptr<int64_t>(), graph.size(0), grad.size(1),
-               static_cast<int>(mean), To(gx));
+  LaunchOnColumns("pool_gradient", grad.size(1), grad.size(0), From(grad), graph.const_data_ptr<int64_t>(),
+                  graph.size(0), grad.size(1), static_cast<int>(mean), To(gx));
   return gx;
 }
 

@@ -1,7 +1,7 @@
 // Kernels for NVIDIA GPUs, compiled when a job first needs them (device/cuda). Each computes what the CPU's operator of
 // the same name does (nn/ops), in float32. All tensors are contiguous. No kernel adds by atomics: sums are in a fixed
-// order, so that a step leaves equal bits each time. There are no warp primitives and no dynamic shared memory, so that
-// tests run this file on the host (tests/nn/cuda_on_host.h).
+// order, so that a step leaves equal bits each time. Tests run this file on the host (tests/nn/gpu/cuda_on_host.h), which
+// bounds what of CUDA it uses.
 
 typedef long long int64;
 typedef unsigned int uint32;
@@ -22,18 +22,56 @@ struct Tables {
   int count;
 };
 
-// Returns, to each thread, the sum of `value` over the threads of its column.
-__device__ float SumOfColumn(float value) {
-  __shared__ float shared[SHARES * COLUMNS];
-  const int own = threadIdx.y * COLUMNS + threadIdx.x;
-  __syncthreads();
-  shared[own] = value;
-  for (int half = SHARES / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.y < half) shared[own] += shared[own + half * COLUMNS];
+#ifdef __CUDACC__
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLL(times) PRAGMA(unroll times)
+#else
+#define UNROLL(times)
+#endif
+#define WARP 32
+#define ALL_LANES 0xffffffffu
+// Warps of a block that sums columns. A warp has all columns, of WARP / COLUMNS shares.
+#define WARPS (SHARES * COLUMNS / WARP)
+
+// Adds up `a`, and `b`, over the threads of each column; every thread gets both sums.
+__device__ void SumOfColumns(float& a, float& b) {
+  __shared__ float of_a[WARPS * COLUMNS], of_b[WARPS * COLUMNS];
+  const int lane = (threadIdx.y * COLUMNS + threadIdx.x) % WARP, warp = threadIdx.y / (WARP / COLUMNS);
+  for (int other = COLUMNS; other < WARP; other *= 2) {
+    a += __shfl_xor_sync(ALL_LANES, a, other);
+    b += __shfl_xor_sync(ALL_LANES, b, other);
+  }
+  __syncthreads();  // what was summed before has been read
+  if (lane < COLUMNS) {
+    of_a[warp * COLUMNS + lane] = a;
+    of_b[warp * COLUMNS + lane] = b;
   }
   __syncthreads();
-  return shared[threadIdx.x];
+  if (warp == 0) {
+    a = 0;
+    b = 0;
+    for (int i = 0; i < WARPS / (WARP / COLUMNS); ++i) {
+      a += of_a[i * WARP + lane];
+      b += of_b[i * WARP + lane];
+    }
+    for (int other = COLUMNS; other < WARP; other *= 2) {
+      a += __shfl_xor_sync(ALL_LANES, a, other);
+      b += __shfl_xor_sync(ALL_LANES, b, other);
+    }
+    if (lane < COLUMNS) {
+      of_a[lane] = a;
+      of_b[lane] = b;
+    }
+  }
+  __syncthreads();
+  a = of_a[threadIdx.x];
+  b = of_b[threadIdx.x];
+}
+
+__device__ float SumOfColumn(float value) {
+  float nothing = 0;
+  SumOfColumns(value, nothing);
+  return value;
 }
 
 // The first place in [0, count) of rising `keys` that is not below `key`, else count.
@@ -46,6 +84,19 @@ __device__ int64 LowerBound(const int64* keys, int64 count, int64 key) {
     } else {
       high = middle;
     }
+  }
+  return low;
+}
+
+// The same, by all threads of a block that sums columns.
+__device__ int64 LowerBoundOfBlock(const int64* keys, int64 count, int64 key) {
+  const int64 own = threadIdx.y * COLUMNS + threadIdx.x, threads = SHARES * COLUMNS;
+  int64 low = 0, high = count;
+  while (low < high) {
+    const int64 stride = (high - low + threads - 1) / threads, place = low + (own + 1) * stride - 1;
+    const int below = __syncthreads_count(place < high && keys[place] < key);
+    low += below * stride;
+    high = low + stride - 1 < high ? low + stride - 1 : high;
   }
   return low;
 }
@@ -125,23 +176,20 @@ extern "C" __global__ void norm_backward(const float* grad, const float* x, cons
     sum_part += g;
     dot_part += g * (x[i] - center);
   }
-  const float sum = SumOfColumn(sum_part), dot = SumOfColumn(dot_part);
+  float sum = sum_part, dot = dot_part;
+  SumOfColumns(sum, dot);
   // Running statistics are constants: nothing of the gradient passes through them.
   const float count = (float)(rows > 0 ? rows : 1), scale = active ? weight[column] * inverse : 0;
   const float mean_grad = follows ? sum / count : 0, mean_dot = follows ? dot * inverse * inverse / count : 0;
-  float total = 0;
   for (int64 r = threadIdx.y; active && r < all_rows; r += SHARES) {
     const int64 i = r * columns + column;
-    float value = 0;
-    if (r < rows) value = scale * ((y[i] > 0 ? grad[i] * kept : 0) - mean_grad - (x[i] - center) * mean_dot);
-    gx[i] = value;
-    total += value;
+    gx[i] = r < rows ? scale * ((y[i] > 0 ? grad[i] * kept : 0) - mean_grad - (x[i] - center) * mean_dot) : 0;
   }
-  if (before_bias != 0) total = SumOfColumn(total);
   if (!active || threadIdx.y > 0) return;
   gweight[column] = dot * inverse;
   gbias[column] = sum;
-  if (before_bias != 0) before_bias[column] = total;
+  // A norm takes away what is added to all rows. Summing gx would only add up its rounding.
+  if (before_bias != 0) before_bias[column] = follows ? 0 : scale * sum;
 }
 
 // grad = grad where out > 0, else 0; gbias: its sums over rows. Blocks: one for each COLUMNS columns.
@@ -167,23 +215,80 @@ extern "C" __global__ void column_sums(const float* x, int64 rows, int64 columns
   if (column < columns && threadIdx.y == 0) sums[column] = sum;
 }
 
-// GINE's and GIN's sums (nn/kernels/gine.h). rows: null for GIN; code: null where each edge has a row of its own.
+// Both orders of a batch's edges: places in_offsets and out_offsets of nodes, and the edges by their sources. The place
+// of an edge is the number of edges before it, which SCANNERS threads count together. Threads: (SCANNERS, ITEMS) for
+// ITEMS edges or offsets.
+#define SCANNERS 8
+#define ITEMS 32
+extern "C" __global__ void edge_index(const int64* source, const int64* target, int64 edges, int64 nodes,
+                                      int* in_offsets, int* out_offsets, int* out_targets, int* out_edges) {
+  const int64 item = (int64)blockIdx.x * ITEMS + threadIdx.y, node = item - edges;
+  // Edges of smaller sources come before, and of the same source those that were before.
+  const int64 key = item < edges ? source[item] : node, same = item < edges ? item : 0;
+  int place = 0;
+  UNROLL(8)
+  for (int64 k = threadIdx.x; k < edges; k += SCANNERS) {
+    const int64 from = source[k];
+    place += from < key || (from == key && k < same);
+  }
+  for (int other = 1; other < SCANNERS; other *= 2) place += __shfl_xor_sync(ALL_LANES, place, other);
+  if (threadIdx.x > 0 || node > nodes) return;
+  if (item < edges) {
+    out_edges[place] = (int)item;
+    out_targets[place] = (int)target[item];
+  } else {
+    out_offsets[node] = place;
+    in_offsets[node] = (int)LowerBound(target, edges, node);
+  }
+}
+
+// A lane works on so many columns at once, and on so many edges.
+#define COLUMNS_OF_LANE 4
+#define EDGES_AT_ONCE 4
+
+// GINE's and GIN's sums (nn/kernels/gine.h). rows: null for GIN; code: null where each edge has a row of its own. The
+// lanes of a warp read the edges of its node together, and hand them around.
 extern "C" __global__ void gine_sum(const float* x, const float* rows, const int* code, const int64* source,
                                     const int* offsets, int64 nodes, int64 columns, float* sum) {
   const int64 i = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (i >= nodes) return;
-  const int begin = offsets[i], end = offsets[i + 1];
-  for (int64 c = threadIdx.x; c < columns; c += LANES) {
-    float total = x[i * columns + c];
-    for (int k = begin; k < end; ++k) {
-      float message = x[source[k] * columns + c];
-      if (rows != 0) {
-        message += rows[(int64)(code != 0 ? code[k] : k) * columns + c];
-        message = message < 0 ? 0 : message;  // keeps NaN
-      }
-      total += message;
+  const int begin = offsets[i], end = offsets[i + 1], lane = threadIdx.x;
+  for (int64 base = lane; base - lane < columns; base += COLUMNS_OF_LANE * LANES) {
+    float total[COLUMNS_OF_LANE];
+    for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
+      total[u] = base + u * LANES < columns ? x[i * columns + base + u * LANES] : 0;
     }
-    sum[i * columns + c] = total;
+    for (int first = begin; first < end; first += LANES) {
+      const int own = first + lane, count = end - first < LANES ? end - first : LANES;
+      const int from = own < end ? (int)source[own] : 0;
+      const int row = own < end && code != 0 ? code[own] : own;
+      for (int e = 0; e < count; e += EDGES_AT_ONCE) {
+        float message[EDGES_AT_ONCE][COLUMNS_OF_LANE];
+        UNROLL(4)
+        for (int v = 0; v < EDGES_AT_ONCE; ++v) {
+          const int64 of_x = __shfl_sync(ALL_LANES, from, (e + v) % LANES);
+          const int64 of_rows = __shfl_sync(ALL_LANES, row, (e + v) % LANES);
+          UNROLL(4)
+          for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
+            const int64 c = base + u * LANES;
+            message[v][u] = 0;
+            if (e + v >= count || c >= columns) continue;
+            message[v][u] = x[of_x * columns + c];
+            if (rows == 0) continue;
+            message[v][u] += rows[of_rows * columns + c];
+            if (message[v][u] < 0) message[v][u] = 0;  // keeps NaN
+          }
+        }
+        UNROLL(4)
+        for (int v = 0; v < EDGES_AT_ONCE; ++v) {
+          UNROLL(4)
+          for (int u = 0; u < COLUMNS_OF_LANE; ++u) total[u] += message[v][u];
+        }
+      }
+    }
+    for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
+      if (base + u * LANES < columns) sum[i * columns + base + u * LANES] = total[u];
+    }
   }
 }
 
@@ -193,20 +298,46 @@ extern "C" __global__ void gine_gradient(const float* x, const float* rows, cons
                                          int64 columns, float* gx, float* ge) {
   const int64 j = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (j >= nodes) return;
-  const int begin = offsets[j], end = offsets[j + 1];
-  for (int64 c = threadIdx.x; c < columns; c += LANES) {
-    const float own = x[j * columns + c];
-    float total = g[j * columns + c];
-    for (int p = begin; p < end; ++p) {
-      const int64 k = edges[p];
-      float passed = g[(int64)targets[p] * columns + c];
-      if (rows != 0) {
-        if (!(own + rows[(code != 0 ? code[k] : k) * columns + c] > 0)) passed = 0;
-        ge[k * columns + c] = passed;
-      }
-      total += passed;
+  const int begin = offsets[j], end = offsets[j + 1], lane = threadIdx.x;
+  for (int64 base = lane; base - lane < columns; base += COLUMNS_OF_LANE * LANES) {
+    float own[COLUMNS_OF_LANE], total[COLUMNS_OF_LANE];
+    for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
+      const int64 c = base + u * LANES;
+      own[u] = c < columns ? x[j * columns + c] : 0;
+      total[u] = c < columns ? g[j * columns + c] : 0;
     }
-    gx[j * columns + c] = total;
+    for (int first = begin; first < end; first += LANES) {
+      const int place = first + lane, count = end - first < LANES ? end - first : LANES;
+      const int target = place < end ? targets[place] : 0, edge = place < end ? edges[place] : 0;
+      const int row = place < end && code != 0 ? code[edge] : edge;
+      for (int e = 0; e < count; e += EDGES_AT_ONCE) {
+        float passed[EDGES_AT_ONCE][COLUMNS_OF_LANE];
+        UNROLL(4)
+        for (int v = 0; v < EDGES_AT_ONCE; ++v) {
+          const int64 of_g = __shfl_sync(ALL_LANES, target, (e + v) % LANES);
+          const int64 of_rows = __shfl_sync(ALL_LANES, row, (e + v) % LANES);
+          const int64 k = __shfl_sync(ALL_LANES, edge, (e + v) % LANES);
+          UNROLL(4)
+          for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
+            const int64 c = base + u * LANES;
+            passed[v][u] = 0;
+            if (e + v >= count || c >= columns) continue;
+            passed[v][u] = g[of_g * columns + c];
+            if (rows == 0) continue;
+            if (!(own[u] + rows[of_rows * columns + c] > 0)) passed[v][u] = 0;
+            ge[k * columns + c] = passed[v][u];
+          }
+        }
+        UNROLL(4)
+        for (int v = 0; v < EDGES_AT_ONCE; ++v) {
+          UNROLL(4)
+          for (int u = 0; u < COLUMNS_OF_LANE; ++u) total[u] += passed[v][u];
+        }
+      }
+    }
+    for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
+      if (base + u * LANES < columns) gx[j * columns + base + u * LANES] = total[u];
+    }
   }
 }
 
@@ -262,7 +393,8 @@ extern "C" __global__ void combine_categories(const int64* features, Tables tabl
 extern "C" __global__ void pool(const float* x, const int64* graph_of_row, int64 rows, int64 columns, int mean,
                                 float* y) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, graph = blockIdx.y;
-  const int64 begin = LowerBound(graph_of_row, rows, graph), end = LowerBound(graph_of_row, rows, graph + 1);
+  const int64 begin = LowerBoundOfBlock(graph_of_row, rows, graph);
+  const int64 end = LowerBoundOfBlock(graph_of_row, rows, graph + 1);
   float part = 0;
   for (int64 r = begin + threadIdx.y; column < columns && r < end; r += SHARES) part += x[r * columns + column];
   const float sum = SumOfColumn(part);
@@ -270,30 +402,26 @@ extern "C" __global__ void pool(const float* x, const int64* graph_of_row, int64
   y[graph * columns + column] = mean != 0 && end > begin ? sum / (float)(end - begin) : sum;
 }
 
+// Its gradient, by the same blocks.
 extern "C" __global__ void pool_gradient(const float* grad, const int64* graph_of_row, int64 rows, int64 columns,
                                          int mean, float* gx) {
-  const int64 r = (int64)blockIdx.x * ROWS + threadIdx.y;
-  if (r >= rows) return;
-  const int64 graph = graph_of_row[r];
-  float factor = 1;
-  if (mean != 0) {
-    factor = 1.0f / (float)(LowerBound(graph_of_row, rows, graph + 1) - LowerBound(graph_of_row, rows, graph));
+  const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, graph = blockIdx.y;
+  const int64 begin = LowerBoundOfBlock(graph_of_row, rows, graph);
+  const int64 end = LowerBoundOfBlock(graph_of_row, rows, graph + 1);
+  if (column >= columns) return;
+  const float factor = mean != 0 ? 1.0f / (float)(end - begin) : 1;
+  for (int64 r = begin + threadIdx.y; r < end; r += SHARES) {
+    gx[r * columns + column] = grad[graph * columns + column] * factor;
   }
-  for (int64 c = threadIdx.x; c < columns; c += LANES) gx[r * columns + c] = grad[graph * columns + c] * factor;
 }
 
-// Returns, to every thread of the block, the sum of `value` over them all.
-__device__ float SumOfBlock(float value) {
-  __shared__ float shared[SHARES * COLUMNS];
-  const int own = threadIdx.y * COLUMNS + threadIdx.x;
-  __syncthreads();
-  shared[own] = value;
-  for (int half = SHARES * COLUMNS / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (own < half) shared[own] += shared[own + half];
+// Adds up `a`, and `b`, over all threads of a block that sums columns; every thread gets both sums.
+__device__ void SumOfBlock(float& a, float& b) {
+  SumOfColumns(a, b);
+  for (int other = 1; other < COLUMNS; other *= 2) {
+    a += __shfl_xor_sync(ALL_LANES, a, other);
+    b += __shfl_xor_sync(ALL_LANES, b, other);
   }
-  __syncthreads();
-  return shared[0];
 }
 
 __device__ bool IsClass(float label, int64 classes) { return label >= 0 && label < (float)classes; }
@@ -310,7 +438,9 @@ extern "C" __global__ void regression_loss(const float* prediction, const float*
     present += label == label ? 1 : 0;
     part += square != 0 ? difference * difference : fabsf(difference);
   }
-  const float counted = SumOfBlock(present), total = SumOfBlock(part), divisor = Divisor(counted);
+  float counted = present, total = part;
+  SumOfBlock(counted, total);
+  const float divisor = Divisor(counted);
   for (int64 i = own; i < values; i += SHARES * COLUMNS) {
     const float label = labels[i], difference = label == label ? prediction[i] - label : 0;
     const float sign = difference > 0 ? 1.0f : difference < 0 ? -1.0f : 0;
@@ -327,35 +457,40 @@ extern "C" __global__ void regression_loss(const float* prediction, const float*
 extern "C" __global__ void cross_entropy_loss(const float* logits, const float* labels, const float* weights,
                                               int64 rows, int64 classes, float* mean, float* sum, float* count,
                                               float* gradient) {
-  const int64 own = threadIdx.y * COLUMNS + threadIdx.x;
-  float present = 0;
-  for (int64 r = own; r < rows; r += SHARES * COLUMNS) {
-    if (IsClass(labels[r], classes)) present += weights != 0 ? weights[(int64)labels[r]] : 1;
+  // COLUMNS threads, which are lanes of one warp, share a row's classes.
+  const int lane = threadIdx.x;
+  const uint32 lanes = ((1u << COLUMNS) - 1) << (threadIdx.y % (WARP / COLUMNS) * COLUMNS);
+  float counted = 0, nothing = 0;
+  for (int64 r = threadIdx.y; lane == 0 && r < rows; r += SHARES) {
+    if (IsClass(labels[r], classes)) counted += weights != 0 ? weights[(int64)labels[r]] : 1;
   }
-  const float counted = SumOfBlock(present), divisor = Divisor(counted);
+  SumOfBlock(counted, nothing);
+  const float divisor = Divisor(counted);
   float part = 0;
-  for (int64 r = own; r < rows; r += SHARES * COLUMNS) {
+  for (int64 r = threadIdx.y; r < rows; r += SHARES) {
     const float* row = logits + r * classes;
     float* to = gradient + r * classes;
-    if (!IsClass(labels[r], classes)) {
-      for (int64 c = 0; c < classes; ++c) to[c] = 0;
-      if (labels[r] == labels[r]) part += nanf("");
-      continue;
+    const bool known = IsClass(labels[r], classes);
+    float top = row[lane < classes ? lane : 0], exponents = 0;
+    for (int64 c = lane; c < classes; c += COLUMNS) top = row[c] > top ? row[c] : top;
+    for (int other = 1; other < COLUMNS; other *= 2) {
+      const float of_other = __shfl_xor_sync(lanes, top, other);
+      top = of_other > top ? of_other : top;
     }
-    const int64 label = (int64)labels[r];
-    const float weight = weights != 0 ? weights[label] : 1;
-    float top = row[0], exponents = 0;
-    for (int64 c = 1; c < classes; ++c) top = row[c] > top ? row[c] : top;
-    for (int64 c = 0; c < classes; ++c) exponents += expf(row[c] - top);
-    part += weight * (logf(exponents) + top - row[label]);
-    const float factor = weight / divisor;
-    for (int64 c = 0; c < classes; ++c) {
-      to[c] = factor * (expf(row[c] - top) / exponents - (c == label ? 1.0f : 0));
+    for (int64 c = lane; c < classes; c += COLUMNS) exponents += expf(row[c] - top);
+    for (int other = 1; other < COLUMNS; other *= 2) exponents += __shfl_xor_sync(lanes, exponents, other);
+    const int64 label = known ? (int64)labels[r] : 0;
+    const float weight = known && weights != 0 ? weights[label] : 1, factor = weight / divisor;
+    for (int64 c = lane; c < classes; c += COLUMNS) {
+      to[c] = known ? factor * (expf(row[c] - top) / exponents - (c == label ? 1.0f : 0)) : 0;
     }
+    if (lane > 0) continue;
+    if (known) part += weight * (logf(exponents) + top - row[label]);
+    if (!known && labels[r] == labels[r]) part += nanf("");
   }
-  const float total = SumOfBlock(part);
-  if (own > 0) return;
-  *mean = total / divisor;
-  *sum = total;
+  SumOfBlock(part, nothing);
+  if (lane > 0 || threadIdx.y > 0) return;
+  *mean = part / divisor;
+  *sum = part;
   *count = counted;
 }

@@ -20,8 +20,12 @@ const std::shared_ptr<const KernelLauncher>& Kernels();
 // Rows up to which the kernels that walk whole columns are used: beyond, a device is idle while a few blocks work.
 inline constexpr int64_t kMostRows = 1 << 15;
 
+// Edges up to which each edge's place is found by looking at all others.
+inline constexpr int64_t kMostCountedEdges = 1 << 14;
+
 // kernels.cu defines the same.
 inline constexpr int64_t kColumns = 8, kShares = 128, kLanes = 32, kRows = 8;
+inline constexpr int64_t kScanners = 8, kItems = 32;
 inline constexpr int64_t kMostTables = 16;
 
 constexpr unsigned Blocks(int64_t values, int64_t of_block) {

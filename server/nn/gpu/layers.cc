@@ -155,11 +155,24 @@ Tensor GineEval(const Tensor& x_in, const OptionalTensor& edge_rows, const Optio
   return at::addcmul(shift, at::addmm(b2, Hidden(sum, w1, b1), w2.t()), scale).relu_();
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source, const Tensor& target, int64_t nodes) {
-  auto [rising, order] = at::sort(source, /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  return {at::_convert_indices_from_coo_to_csr(target, nodes, /*out_int32=*/true),
-          at::_convert_indices_from_coo_to_csr(rising, nodes, /*out_int32=*/true),
-          target.index_select(0, order).to(at::kInt), order.to(at::kInt)};
+std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source_in, const Tensor& target_in, int64_t nodes) {
+  const Tensor source = source_in.contiguous(), target = target_in.contiguous();
+  const int64_t edges = source.size(0);
+  if (edges > kMostCountedEdges) {
+    auto [rising, order] = at::sort(source, /*stable=*/true, /*dim=*/0, /*descending=*/false);
+    return {at::_convert_indices_from_coo_to_csr(target, nodes, /*out_int32=*/true),
+            at::_convert_indices_from_coo_to_csr(rising, nodes, /*out_int32=*/true),
+            target.index_select(0, order).to(at::kInt), order.to(at::kInt)};
+  }
+  const at::TensorOptions ints = source.options().dtype(at::kInt);
+  Tensor in_offsets = at::empty({nodes + 1}, ints), out_offsets = at::empty({nodes + 1}, ints);
+  Tensor out_targets = at::empty({edges}, ints), out_edges = at::empty({edges}, ints);
+  Launch("edge_index", {.x = Blocks(edges + nodes + 1, kItems)},
+         {.x = static_cast<unsigned>(kScanners), .y = static_cast<unsigned>(kItems)}, source.const_data_ptr<int64_t>(),
+         target.const_data_ptr<int64_t>(), edges, nodes, in_offsets.mutable_data_ptr<int32_t>(),
+         out_offsets.mutable_data_ptr<int32_t>(), out_targets.mutable_data_ptr<int32_t>(),
+         out_edges.mutable_data_ptr<int32_t>());
+  return {in_offsets, out_offsets, out_targets, out_edges};
 }
 
 }  // namespace permafrost::nn::gpu

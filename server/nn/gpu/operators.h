@@ -19,7 +19,7 @@ Tensor EmbeddingForward(const Tensor& features, at::TensorList tables);
 std::vector<Tensor> EmbeddingBackward(const Tensor& grad, const Tensor& features, at::IntArrayRef sizes);
 Tensor CombineCategories(const Tensor& features, at::IntArrayRef categories);
 
-// By PyTorch's operators alone, with a stable sort.
+// Of more than kMostCountedEdges edges by PyTorch's operators, with a stable sort.
 std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source, const Tensor& target, int64_t nodes);
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineForward(

@@ -1,6 +1,6 @@
 // Runs CUDA C++ on the host: a file of kernels that is included after this header is compiled as C++, and HostLauncher
-// runs its kernels block by block. A block's threads are fibers, which change at __syncthreads(). It does what
-// server/nn/gpu/kernels.cu needs: no warp primitives, no atomics, no dynamic shared memory.
+// runs its kernels block by block. A block's threads are fibers, which change at barriers and shuffles. It has what
+// server/nn/gpu/kernels.cu needs: no atomics, no dynamic shared memory, no other warp primitives.
 // Threads: one at a time.
 #pragma once
 
@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -24,32 +25,58 @@ struct Index {
 };
 inline Index block_index, thread_index;
 
-// The threads of one block. Each runs until it waits or ends, in their order, so that all have come to a barrier when
-// the first goes on.
+// The threads of one block, in passes: each runs until it yields or ends, in their order. Lanes of a warp that come to
+// a shuffle together write what they give in one pass, and read in the next.
 class Block {
  public:
-  explicit Block(permafrost::KernelLauncher::Extent threads) : threads_(threads), fibers_(threads.x * threads.y) {}
+  explicit Block(permafrost::KernelLauncher::Extent threads)
+      : threads_(threads), fibers_(threads.x * threads.y), given_(fibers_.size()) {}
 
   void Run(const std::function<void()>& kernel) {
     kernel_ = &kernel;
     running_ = this;
+    alive_ = fibers_.size();
     for (Fiber& fiber : fibers_) Begin(fiber);
-    bool any = true;
-    while (any) {
-      any = false;
+    while (alive_ > 0) {
       for (size_t t = 0; t < fibers_.size(); ++t) {
         if (fibers_[t].ended) continue;
-        any = true;
         current_ = t;
         thread_index = {static_cast<unsigned>(t % threads_.x), static_cast<unsigned>(t / threads_.x)};
         swapcontext(&home_, &fibers_[t].context);
       }
+      // All threads that have not ended wait: they go on in the next pass.
+      if (arrived_ != alive_) continue;
+      arrived_ = 0;
+      ++barriers_;
     }
   }
-  static void Wait() { swapcontext(&running_->fibers_[running_->current_].context, &running_->home_); }
+  static void Barrier() {
+    Block& block = *running_;
+    const uint64_t here = block.barriers_;
+    ++block.arrived_;
+    while (block.barriers_ == here) Yield();
+  }
+  static int BarrierCount(bool counted) {
+    int& count = running_->counts_[running_->barriers_];
+    count += counted ? 1 : 0;
+    Barrier();
+    return count;
+  }
+  template <class T>
+  static T Shuffle(unsigned /*lanes*/, T value, size_t lane) {
+    Block& block = *running_;
+    const size_t own = block.current_;
+    std::memcpy(&block.given_[own], &value, sizeof value);
+    Yield();
+    T taken;
+    std::memcpy(&taken, &block.given_[own / kWarp * kWarp + lane], sizeof taken);
+    Yield();
+    return taken;
+  }
+  static size_t Lane() { return running_->current_ % kWarp; }
 
  private:
-  static constexpr size_t kStack = 16 << 10;
+  static constexpr size_t kStack = 16 << 10, kWarp = 32;
   struct Fiber {
     ucontext_t context{};
     std::vector<char> stack = std::vector<char>(kStack);
@@ -67,14 +94,19 @@ class Block {
   static void Enter() {
     (*running_->kernel_)();
     running_->fibers_[running_->current_].ended = true;
+    --running_->alive_;
   }
+  static void Yield() { swapcontext(&running_->fibers_[running_->current_].context, &running_->home_); }
 
   static inline Block* running_ = nullptr;
   const permafrost::KernelLauncher::Extent threads_;
   std::vector<Fiber> fibers_;
+  std::vector<uint64_t> given_;     // to a shuffle, by thread
+  std::map<uint64_t, int> counts_;  // by barrier
   const std::function<void()>* kernel_ = nullptr;
   ucontext_t home_{};
-  size_t current_ = 0;
+  size_t current_ = 0, alive_ = 0, arrived_ = 0;
+  uint64_t barriers_ = 0;  // that all threads have passed
 };
 
 using Kernel = std::function<void(void** arguments)>;
@@ -117,7 +149,11 @@ class HostLauncher final : public permafrost::KernelLauncher {
 #define __device__ inline
 // Blocks run one after the other.
 #define __shared__ static
-#define __syncthreads cuda_on_host::Block::Wait
+#define __syncthreads cuda_on_host::Block::Barrier
+#define __syncthreads_count cuda_on_host::Block::BarrierCount
+#define __shfl_sync(mask, value, lane) cuda_on_host::Block::Shuffle(mask, value, static_cast<size_t>(lane))
+#define __shfl_xor_sync(mask, value, other) \
+  cuda_on_host::Block::Shuffle(mask, value, cuda_on_host::Block::Lane() ^ static_cast<size_t>(other))
 #define threadIdx cuda_on_host::thread_index
 #define blockIdx cuda_on_host::block_index
 // NOLINTEND(bugprone-reserved-identifier,cppcoreguidelines-macro-usage)
