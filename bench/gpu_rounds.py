@@ -10,9 +10,9 @@ import statistics
 import subprocess
 import sys
 
-from bench import tools, workloads
+from bench import kernel_times, tools, workloads
 from bench.compare_sides import Job, Pyg
-from bench.gpu_run import reason
+from bench.gpu_run import LeftOut, reason
 from bench.rounds import interleave, ratio
 
 SIDES = {"permafrost": "Permafrost", "pyg": "PyG, eager", "pyg-graph": "PyG in a CUDA graph", "pyg-reduce-overhead": "PyG, reduce-overhead",
@@ -155,30 +155,33 @@ class Contest:
         return self.run.left() > self._seconds_of_rounds() / (1 + self.arguments.rounds)
 
     def _inside(self):
-        """Looks into a step: the profiler tells PyG's kernels, and the daemon tells its own operators."""
+        """Looks into a step by its kernels."""
         for name in [name for name in self.sides if name not in self.part["sides_failed"]]:
-            ask = self._explained if name == "permafrost" else lambda name=name: self.sides[name].ask(f"kernels {PROFILED_STEPS}")
+            ask = self._own_kernels if name == "permafrost" else lambda name=name: self.sides[name].ask(f"kernels {PROFILED_STEPS}")
             try:
                 with self.run.limit(GRACE_SECONDS, f"the profile of {SIDES[name]}"):
                     self.part["sides"][name]["inside"] = ask()
+            except LeftOut as why:
+                self.part["sides"][name]["inside"] = {"left_out": str(why)}
             except Exception as error:
                 self.part["sides"][name]["inside"] = {"failed": reason(error)}
             self.run.save()
 
-    def _explained(self):
-        job = self.sides["permafrost"]
-        job.go_on()
-        try:
-            return operators(job.daemon.json("job", "explain", "compare"))
-        finally:
-            job.pause()
-
+    def _own_kernels(self):
+        """Trains the job again, in a daemon whose kernels CUPTI tells (kernel_times.py)."""
+        if not self.run.on_gpu:
+            raise LeftOut("not on this device: kernels are a GPU's")
+        times = kernel_times.Times(self.run.tools.bin_dir, self.scratch)
+        with self.run.daemon(self.folder, f"{self.workload.name}/kernels", self.arguments.device, environment=times.environment()) as daemon:
+            with Job(daemon, self.workload.job_flags()) as job:
+                job.warm_up(GRACE_SECONDS, lambda _: None)
+                return times.of_steps(self.arguments.seconds)
 
     def measure(self):
         with contextlib.ExitStack() as stack:
             peers = self._start_peers(stack)
             with self.run.limit(PREPARE_SECONDS, "making the data"):
-                folder = workloads.folder(self.workload, self.arguments, self.run.tools, sys.executable)
+                self.folder = folder = workloads.folder(self.workload, self.arguments, self.run.tools, sys.executable)
                 self._write_data(folder)
                 self._write_weights(folder)
             self._prepare(stack, folder, peers)
@@ -189,16 +192,6 @@ class Contest:
             if not self.milliseconds:
                 raise RuntimeError("no side had a turn")
             self._inside()
-
-
-def operators(explained):
-    """Picks the training step that was audited last from what `job explain` tells: its seconds, and those of its operators."""
-    for profile in explained.get("profiles", []):
-        if profile["mode"].endswith("TRAIN"):
-            return {"replay_seconds": profile.get("replaySeconds"), "eager_seconds": profile.get("eagerSeconds"),
-                    "operator_seconds": sum(operator["seconds"] for operator in profile.get("operators", [])),
-                    "operators": sum(int(operator["calls"]) for operator in profile.get("operators", []))}
-    return {"left_out": "the daemon tells no step of this job apart by operator"}
 
 
 def measure(workload):

@@ -16,6 +16,10 @@ LEAST_SECONDS = 5
 KEPT_LINES = 24
 
 
+class LeftOut(Exception):
+    """Something is not here to be measured; one line."""
+
+
 class OverTime(Exception):
     """Something took longer than it may; one line."""
 
@@ -106,6 +110,6 @@ class Run:
         finally:
             part["lines"] = log.read_text(errors="replace").splitlines()[-KEPT_LINES:]
 
-    def daemon(self, dataset, name, device):
+    def daemon(self, dataset, name, device, **options):
         """Starts a daemon with a state directory of that name in the scratch folder, and imports `dataset` as `set`."""
-        return self.tools.daemon(dataset, self.scratch / name, "--exit-timeout", "10", device=device)
+        return self.tools.daemon(dataset, self.scratch / name, "--exit-timeout", "10", device=device, **options)

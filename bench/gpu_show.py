@@ -24,7 +24,8 @@ def conformance(part):
 
 def losses(part):
     device = part["device"]
-    return (f"{said(part['passed'])}: at most {100 * part['largest']:.3g} % from the CPU's over {len(part['apart'])} epochs; "
+    return (f"{said(part['passed'])}: at most {100 * part['largest']:.3g} % from the CPU's mean over {len(part['apart'])} epochs, whose lowerings are "
+            f"{100 * part['cpu_spread']:.3g} % apart; {'the same' if part['repeats'] else 'other losses'} when trained again; "
             f"{device['captures_before_step_1']} captures before step 1, {device['captures_after_step_1']} after it")
 
 
@@ -38,13 +39,11 @@ CHECKS = {"self-test": self_test, "conformance": conformance, "losses": losses, 
 
 
 def inside(side):
-    """Sums up a step by kernels or operators."""
+    """Sums up a step by its kernels."""
     found = side.get("inside", {})
     if "kernel_seconds" in found:
         kernels = 1e3 * found["kernel_seconds"]
         return f"{found['kernels']:.0f} kernels, {kernels:.3f} ms; the step takes {side['ms_per_step'] / kernels:.2f} times as long"
-    if "replay_seconds" in found:
-        return f"the step audited last took {1e3 * found['replay_seconds']:.3f} ms, its operators {1e3 * found['operator_seconds']:.3f}"
     return found.get("left_out") or found.get("failed") or ""
 
 

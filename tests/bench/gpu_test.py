@@ -12,8 +12,8 @@ import unittest
 
 import torch
 
-from bench import gpu, gpu_parts, gpu_rounds, gpu_show, peer_gpu, tools, workloads
-from bench.gpu_run import OverTime, Run
+from bench import gpu, gpu_parts, gpu_rounds, gpu_show, kernel_times, peer_gpu, tools, workloads
+from bench.gpu_run import LeftOut, OverTime, Run
 from bench.peer_pyg import Batch
 
 BIN_DIR = None
@@ -227,6 +227,34 @@ class Arguments(unittest.TestCase):
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
 
+class Kernels(InFolder):
+    LAUNCHES = [{"graph": 0, "launches": 1, "span_seconds": 9, "kernels": {"FusedOptimizer": {"calls": 1, "seconds": 9}}},
+                {"graph": 3, "launches": 1, "span_seconds": 5, "kernels": {"sum": {"calls": 4, "seconds": 5}}},
+                {"graph": 4, "launches": 2, "span_seconds": 8, "kernels": {"sum": {"calls": 6, "seconds": 4}, "a_FusedOptimizer_b": {"calls": 2, "seconds": 2}}},
+                {"graph": 5, "launches": 2, "span_seconds": 4, "kernels": {"sum": {"calls": 6, "seconds": 1}, "a_FusedOptimizer_b": {"calls": 2, "seconds": 1}}}]
+
+    def test_a_step_is_a_graph_with_the_optimizer(self):
+        found = kernel_times.of_training(self.LAUNCHES)
+        self.assertEqual((found["steps"], found["kernels"], found["kernel_seconds"], found["span_seconds"]), (4, 4, 2, 3))
+        self.assertEqual(found["longest"]["sum"], {"calls": 3, "seconds": 1.25})
+        with self.assertRaisesRegex(RuntimeError, "no graph of the device trained"):
+            kernel_times.of_training(self.LAUNCHES[:2])
+
+    def test_without_the_library_they_are_left_out(self):
+        with self.assertRaisesRegex(LeftOut, "there is no libkernel_times.so in"):
+            kernel_times.Times(self.work / "bin", self.work)
+
+    def test_they_are_told_once_the_switch_is_off(self):
+        (self.work / "bin" / "libkernel_times.so").touch()
+        times = kernel_times.Times(self.work / "bin", self.work)
+        os.environ.setdefault("PERMAFROST_TORCH_LIB", "/torch/lib")
+        environment = times.environment()
+        self.assertEqual(environment["CUDA_INJECTION64_PATH"], str(self.work / "bin" / "libkernel_times.so"))
+        pathlib.Path(environment["KERNEL_TIMES_TO"]).write_text(json.dumps({"launches": self.LAUNCHES}))
+        self.assertEqual(times.of_steps(0.01)["steps"], 4)
+        self.assertFalse(pathlib.Path(environment["KERNEL_TIMES_WHILE"]).exists())
+
+
 class Bundle(InFolder):
     def make(self, *flags):
         return subprocess.run([tools.ROOT / "bench" / "gpu-bundle", *flags, BIN_DIR.parent, self.work / "bundle"], capture_output=True, text=True)
@@ -244,7 +272,8 @@ class Bundle(InFolder):
         self.assertEqual(done.returncode, 0)
         self.assertEqual(json.loads(done.stdout), self.stored())
         losses = self.stored()["parts"]["losses"]
-        self.assertEqual((losses["passed"], losses["largest"]), (True, 0), "both sides are the CPU")
+        self.assertEqual((losses["passed"], losses["repeats"], list(losses["cpu"])), (True, True, list(gpu_parts.LOWERINGS)))
+        self.assertEqual(losses["cpu"]["auto"], losses["device"]["train_loss"], "the device is the CPU")
 
     def test_one_that_is_too_large_is_refused_in_a_line(self):
         done = self.make("--limit", "1000")

@@ -1,0 +1,60 @@
+"""The kernels of a training step of the daemon on an NVIDIA GPU, timed by CUPTI in the daemon's process (programs/kernel_times.cc)."""
+
+import json
+import os
+import time
+
+from bench.gpu_run import LeftOut
+
+LIBRARY = "libkernel_times.so"
+WRITE_SECONDS = 10
+# The kernel that every training step has, and no other: Adam's.
+OF_TRAINING = "FusedOptimizer"
+KEPT_KERNELS = 12
+
+
+class Times:
+    """bin_dir: of the programs; the library lies beside them, or in the folder lib of a bundle. scratch: a folder for its files."""
+
+    def __init__(self, bin_dir, scratch):
+        self.library = next((path for path in (bin_dir / LIBRARY, bin_dir.parent / "lib" / LIBRARY) if path.exists()), None)
+        if self.library is None:
+            raise LeftOut(f"there is no {LIBRARY} in {bin_dir}; the target kernel_times makes it where CUPTI is")
+        self.switch, self.to = scratch / "kernel-times-on", scratch / "kernel-times.json"
+
+    def environment(self):
+        """Returns the environment of a process whose kernels are timed. libtorch brings CUPTI."""
+        torch = os.environ["PERMAFROST_TORCH_LIB"]
+        path = [f"{torch}/../../nvidia/{folder}/lib" for folder in ("cu13", "cuda_cupti")] + [os.environ.get("LD_LIBRARY_PATH", "")]
+        return os.environ | {"CUDA_INJECTION64_PATH": str(self.library), "KERNEL_TIMES_WHILE": str(self.switch), "KERNEL_TIMES_TO": str(self.to),
+                             "LD_LIBRARY_PATH": ":".join(filter(None, path))}
+
+    def of_steps(self, seconds):
+        """Times the kernels for so long; returns the means of a training step, which is one graph of the device."""
+        self.switch.touch()
+        time.sleep(seconds)
+        self.switch.unlink()
+        end = time.monotonic() + WRITE_SECONDS
+        while not self.to.exists():
+            if time.monotonic() > end:
+                raise RuntimeError("the daemon's kernels were not told: CUPTI does not run")
+            time.sleep(0.05)
+        return of_training(json.loads(self.to.read_text())["launches"])
+
+
+def of_training(launches):
+    """Sums up the graphs that train. kernel_seconds: of a step's kernels; span_seconds: from its first kernel to the end of its last."""
+    training = [graph for graph in launches if graph["graph"] and any(OF_TRAINING in name for name in graph["kernels"])]
+    steps = sum(graph["launches"] for graph in training)
+    if steps == 0:
+        raise RuntimeError("no graph of the device trained")
+    total = {}
+    for graph in training:
+        for name, found in graph["kernels"].items():
+            calls, seconds = total.get(name, (0, 0))
+            total[name] = calls + found["calls"], seconds + found["seconds"]
+    longest = sorted(total.items(), key=lambda kernel: -kernel[1][1])[:KEPT_KERNELS]
+    return {"steps": steps, "kernels": sum(calls for calls, _ in total.values()) / steps,
+            "kernel_seconds": sum(seconds for _, seconds in total.values()) / steps,
+            "span_seconds": sum(graph["span_seconds"] for graph in training) / steps,
+            "longest": {name: {"calls": calls / steps, "seconds": seconds / steps} for name, (calls, seconds) in longest}}
