@@ -341,6 +341,45 @@ extern "C" __global__ void gine_gradient(const float* x, const float* rows, cons
   }
 }
 
+// Sums or means of rows of x over segments (nn/ops/segment_ops.h). stride: between rows of x. weights: may be null.
+extern "C" __global__ void segment_reduce(const float* x, int64 stride, const int64* offsets, const int64* sources,
+                                          const float* weights, int64 rows, int64 columns, int mean, float* out) {
+  const int64 r = (int64)blockIdx.x * ROWS + threadIdx.y;
+  if (r >= rows) return;
+  const int64 begin = offsets[r], end = offsets[r + 1];
+  const int lane = threadIdx.x;
+  const float factor = mean != 0 && end > begin ? 1.0f / (float)(end - begin) : 1;
+  for (int64 base = lane; base - lane < columns; base += COLUMNS_OF_LANE * LANES) {
+    float total[COLUMNS_OF_LANE] = {0};
+    for (int64 first = begin; first < end; first += LANES) {
+      const int count = end - first < LANES ? (int)(end - first) : LANES;
+      const int64 source = lane < count ? sources[first + lane] : 0;
+      const float weight = lane < count && weights != 0 ? weights[first + lane] : 1;
+      for (int e = 0; e < count; e += EDGES_AT_ONCE) {
+        float message[EDGES_AT_ONCE][COLUMNS_OF_LANE];
+        UNROLL(4)
+        for (int v = 0; v < EDGES_AT_ONCE; ++v) {
+          const int64 from = __shfl_sync(ALL_LANES, source, (e + v) % LANES);
+          const float times = __shfl_sync(ALL_LANES, weight, (e + v) % LANES);
+          UNROLL(4)
+          for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
+            const int64 c = base + u * LANES;
+            message[v][u] = e + v < count && c < columns ? times * x[from * stride + c] : 0;
+          }
+        }
+        UNROLL(4)
+        for (int v = 0; v < EDGES_AT_ONCE; ++v) {
+          UNROLL(4)
+          for (int u = 0; u < COLUMNS_OF_LANE; ++u) total[u] += message[v][u];
+        }
+      }
+    }
+    for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
+      if (base + u * LANES < columns) out[r * columns + base + u * LANES] = total[u] * factor;
+    }
+  }
+}
+
 // The sums of the edges' rows by their codes. Blocks: (one for each COLUMNS columns, codes).
 extern "C" __global__ void code_gradient(const int* code, const float* of_edges, int64 edges, int64 columns,
                                          float* ge) {

@@ -155,6 +155,19 @@ Tensor GineEval(const Tensor& x_in, const OptionalTensor& edge_rows, const Optio
   return at::addcmul(shift, at::addmm(b2, Hidden(sum, w1, b1), w2.t()), scale).relu_();
 }
 
+Tensor SegmentReduce(const Tensor& x_in, const Tensor& offsets_in, const Tensor& sources_in,
+                     const OptionalTensor& weights_in, bool mean) {
+  const Tensor x = x_in.stride(1) == 1 ? x_in : x_in.contiguous(), offsets = offsets_in.contiguous(),
+               sources = sources_in.contiguous();
+  const OptionalTensor weights = InOrder(weights_in);
+  const int64_t rows = offsets.size(0) - 1, columns = x.size(1);
+  Tensor out = at::empty({rows, columns}, x.options());
+  LaunchOnRows("segment_reduce", rows, From(x), x.stride(0), offsets.const_data_ptr<int64_t>(),
+               sources.const_data_ptr<int64_t>(), FromOrNull<float>(weights), rows, columns, static_cast<int>(mean),
+               To(out));
+  return out;
+}
+
 std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source_in, const Tensor& target_in, int64_t nodes) {
   const Tensor source = source_in.contiguous(), target = target_in.contiguous();
   const int64_t edges = source.size(0);

@@ -38,6 +38,9 @@ Tensor GineEval(const Tensor& x, const OptionalTensor& edge_rows, const Optional
                 const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1, const Tensor& b1, const Tensor& w2,
                 const Tensor& b2, const Tensor& scale, const Tensor& shift, bool bfloat16);
 
+Tensor SegmentReduce(const Tensor& x, const Tensor& offsets, const Tensor& sources, const OptionalTensor& weights,
+                     bool mean);
+
 std::tuple<Tensor, Tensor> MlpForward(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2,
                                       const Tensor& b2, bool bfloat16);
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> MlpBackward(const Tensor& grad, const Tensor& x,

@@ -9,6 +9,7 @@
 #include <limits>
 #include <ranges>
 
+#include "nn/gpu/operators.h"
 #include "nn/kernels/segments.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/edge_index.h"
@@ -164,6 +165,13 @@ Tensor ForwardComposite(const Tensor& x, const Tensor& offsets, const Tensor& so
                        messages);
   if (mean) out = out * ScaleWithPadding(offsets, x);
   return out.narrow(0, 0, rows).contiguous();
+}
+
+Tensor ForwardGpu(const Tensor& x, const Tensor& offsets, const Tensor& sources, const OptionalTensor& weights,
+                  bool mean) {
+  Check(x, offsets, sources, weights);
+  return HasKernels(x) ? gpu::SegmentReduce(x, offsets, sources, weights, mean)
+                       : ForwardComposite(x, offsets, sources, weights, mean);
 }
 
 Tensor BackwardComposite(const Tensor& grad, const Tensor& offsets, const Tensor& sources,
@@ -365,7 +373,7 @@ class SegmentMaxFunction : public torch::autograd::Function<SegmentMaxFunction> 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  kSegmentReduce.Register(library, ForwardComposite);
+  kSegmentReduce.Register(library, ForwardComposite, ForwardGpu);
   kSegmentReduceBackward.Register(library, BackwardComposite);
   kSegmentOfEntry.Register(library, SegmentOfEntryComposite);
   kDense.Register(library, &DenseComposite);

@@ -60,6 +60,7 @@ class GpuKernels : public ::testing::Test {
                                                     {"relu_backward", KernelOf(relu_backward)},
                                                     {"column_sums", KernelOf(column_sums)},
                                                     {"edge_index", KernelOf(edge_index)},
+                                                    {"segment_reduce", KernelOf(segment_reduce)},
                                                     {"gine_sum", KernelOf(gine_sum)},
                                                     {"gine_gradient", KernelOf(gine_gradient)},
                                                     {"code_gradient", KernelOf(code_gradient)},
@@ -196,6 +197,22 @@ TEST_F(GpuKernels, NormIsTheCpus) {
           return OnCpu(&gpu::NormBackward, "masked_batch_norm_relu_backward", std::forward<decltype(a)>(a)...);
         });
     ExpectClose(run(gpu::NormForward, gpu::NormBackward), cpu, kTolerance, std::to_string(real) + " real rows");
+  }
+}
+
+TEST_F(GpuKernels, SegmentsAreTheCpus) {
+  // Segments of none, one and more entries than a warp has lanes; the last three entries are padding.
+  const Tensor offsets = at::tensor({0, 0, 1, 76, 79}, kLongs), wide = at::randn({40, 150}, kFloats),
+               weights = at::randn({82}, kFloats), sources = at::randint(0, 40, {82}, kLongs);
+  sources.narrow(0, 79, 3).fill_(1 << 20);
+  for (const Tensor& x : {wide, wide.narrow(1, 3, 33)}) {
+    for (const bool mean : {false, true}) {
+      for (const OptionalTensor& of : {OptionalTensor(), OptionalTensor(weights)}) {
+        ExpectClose({{"out", gpu::SegmentReduce(x, offsets, sources, of, mean)}},
+                    {{"out", OnCpu(&gpu::SegmentReduce, "segment_reduce", x, offsets, sources, of, mean)}}, kTolerance,
+                    mean ? "mean" : "sum");
+      }
+    }
   }
 }
 
