@@ -178,6 +178,16 @@ TEST(BlockBound, HoldsWhateverIsDrawn) {
        Sizes({1024, 2000, 2000}, 5000, 1024 * 77)},
   };
   for (const auto& c : kCases) EXPECT_EQ(BlockBound(c.sampling, c.seeds, graph), c.want) << c.why;
+  // Means are made of the edges of all hops.
+  const auto bound = [&](data::NeighborSamplingOptions sampling, int64_t seeds) {
+    sampling.last_hop_apart = true;
+    return BlockBound(sampling, seeds, graph, /*means_elsewhere=*/true);
+  };
+  EXPECT_EQ(bound({.fan_outs = {3, 2}}, 10), Sizes({10, 30}, 30, 90));
+  EXPECT_EQ(bound({.fan_outs = {3, -1}}, 10), Sizes({10, 30}, 30, 9030));
+  EXPECT_EQ(bound({.fan_outs = {3, -1}}, 100), Sizes({100, 300}, 300, 50'300)) << "no more edges than there are";
+  EXPECT_EQ(bound({.fan_outs = {3, 2}, .disjoint = true}, 1024), Sizes({1024, 3072}, 3072, 9216));
+  EXPECT_EQ(bound({.fan_outs = {3, 2}, .max_edges = 50}, 10), Sizes({10, 30}, 30, 50));
   graph.nodes = 4'000'000'000;
   graph.edges = int64_t{1} << 40;
   graph.max_degree = 4'000'000'000;

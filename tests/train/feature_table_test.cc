@@ -99,8 +99,8 @@ class FeatureTableTest : public testing::Test {
     if (!device::MpsStandIn::present()) GTEST_SKIP() << "MPS is real here";
   }
   std::unique_ptr<Task> Make(const spec::TrainOptions& options, uint64_t device_bytes, bool on_device = true,
-                             const Host& host = {}) const {
-    auto task = Task::Create(options, graph_, kDevice, 2, [] { return true; },
+                             const Host& host = {}, c10::Device device = kDevice) const {
+    auto task = Task::Create(options, graph_, device, 2, [] { return true; },
                              {.limits = {.process = host.process, .device = device_bytes, .records = false},
                               .rows = host.rows,
                               .features_on_device = on_device,
@@ -267,11 +267,49 @@ TEST_F(FeatureTableTest, MemoryOfTheHostIsPinnedAsFarAsThereIsSome) {
   }
 }
 
-// The mean of a row's neighbours is fewer bytes to copy than the neighbours.
-TEST_F(FeatureTableTest, MeansAreMadeOnTheHost) {
+// The means that GraphSAGE begins with are those that the host would make. The stand-in has no operator for them, so
+// that the CPU is the device here.
+TEST_F(FeatureTableTest, MeansAreMadeWhereTheTableLies) {
   const spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
   ASSERT_TRUE(SamplingOf(options, Mode::kTrain, summary()).last_hop_apart);
-  EXPECT_THAT(std::string(Make(options, uint64_t{1} << 40)->reading()), IsEmpty());
+  const auto on_host = Make(options, uint64_t{1} << 40, false, {}, at::kCPU);
+  const auto task = Make(options, uint64_t{1} << 40, true, {}, at::kCPU);
+  EXPECT_THAT(std::string(on_host->reading()), IsEmpty());
+  EXPECT_THAT(std::string(task->reading()), HasSubstr("lie on the device, which gathers them"));
+  const auto compare = [&](BatchStream& one, BatchStream& other) {
+    int64_t batches = 0;
+    for (;; ++batches) {
+      const auto a = one.Next(), b = other.Next();
+      ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+      ASSERT_EQ(*a == nullptr, *b == nullptr);
+      if (*a == nullptr) break;
+      // Blocks of two plans, padded otherwise: real rows are told by their keys.
+      const nn::NodeBlock got = NodeBlockOf(**(*a)->PadTo((*a)->least_padded(), 0)),
+                          want = NodeBlockOf(**(*b)->PadTo((*b)->least_padded(), 0));
+      const auto real = [](const nn::NodeBlock& block) {
+        return block.features.index_select(0, at::nonzero(block.row_keys.ge(0)).squeeze(1));
+      };
+      EXPECT_TRUE(real(got).allclose(real(want), 1e-6, 1e-6));
+      EXPECT_EQ(
+          got.features.index_select(0, at::nonzero(got.row_keys.lt(0)).squeeze(1)).count_nonzero().item<int64_t>(), 0);
+      EXPECT_FALSE(got.feature_offsets.defined() || got.feature_columns.defined());
+      EXPECT_EQ(got.row_ends.size(), want.row_ends.size());
+    }
+    EXPECT_GT(batches, 0);
+  };
+  compare(*task->TrainBatches(0, 0), *on_host->TrainBatches(0, 0));
+  compare(*task->EvalBatches(data::Split::kValid), *on_host->EvalBatches(data::Split::kValid));
+}
+
+// A mean is fewer bytes to copy than the rows that it is made of, of which the host would hold some.
+TEST_F(FeatureTableTest, MeansAreMadeOnTheHostUnlessAllRowsLieOnTheDevice) {
+  const spec::TrainOptions options = NodeJob(spec::Architecture::kSage);
+  const uint64_t wanted = StepsOf(options) + MeansBytes(options, summary()) + TableBytes();
+  EXPECT_GT(MeansBytes(options, summary()), 0U);
+  EXPECT_THAT(std::string(Make(options, wanted)->reading()), HasSubstr("lie on the device"));
+  const auto task = Make(options, wanted - 1, true, {.allocate_pinned = AllocatePinned});
+  EXPECT_THAT(std::string(task->reading()), IsEmpty());
+  EXPECT_EQ(MeansBytes(NodeJob(spec::Architecture::kGcn), summary()), 0U);
 }
 
 }  // namespace

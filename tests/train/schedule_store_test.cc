@@ -89,6 +89,7 @@ TEST_F(ScheduleStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
   for (data::BlockSizes& sizes : (*kept)[0]) sizes.edges /= 4;
   store_.KeepSizes(key, *kept);
   EXPECT_LT(make()->plan().train_ceiling.edges, sampled->plan().train_ceiling.edges);
+  EXPECT_NE(SampledKey(options, *graph, /*means_elsewhere=*/true), key);
   // Other draws are other sizes; other epochs and other rungs are not.
   for (const auto& [changes, change] : std::vector<std::pair<bool, std::function<void(spec::TrainOptions&)>>>{
            {true, [](spec::TrainOptions& o) { ++o.seed; }},

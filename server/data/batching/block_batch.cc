@@ -66,6 +66,12 @@ class GatheringBatcher final : public BlockBatcher {
 
   const Graph& graph() const override { return *graph_; }
 
+  absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph) const override {
+    return data::SizesOf(subgraph, view_, options_.means_elsewhere());
+  }
+
+  bool has_nonzeros() const override { return options_.means_elsewhere() || features_.sparse(); }
+
   absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor, SampledSubgraph& out,
                       std::span<const int64_t> times) override {
     PF_RETURN_IF_ERROR(sampler_->Sample(seeds, sample, needs_places(), advisor, out, times));
@@ -111,7 +117,11 @@ class GatheringBatcher final : public BlockBatcher {
     PF_RETURN_IF_ERROR(lease->Await());
     PF_RETURN_IF_ERROR(CheckSubgraph(subgraph, options_.sampling.last_hop_apart, needs_places()));
     SetSizes(subgraph, out.real);
-    PF_ASSIGN_OR_RETURN(out.real.nonzeros, features_.CountNonzeros(subgraph.nodes));
+    if (options_.means_elsewhere()) {
+      out.real.nonzeros = subgraph.edges();
+    } else {
+      PF_ASSIGN_OR_RETURN(out.real.nonzeros, features_.CountNonzeros(subgraph.nodes));
+    }
     if (absl::Status fits = CheckHolds(padded, out.real); !fits.ok()) {
       // Sparse rows may have grown since they were counted.
       PF_RETURN_IF_ERROR(graph_->CheckIntact());
@@ -140,7 +150,11 @@ class GatheringBatcher final : public BlockBatcher {
     const std::span<const int64_t> real(batch.real.nodes);
     if (options_.features_elsewhere) {
       MoveRows(batch.feature_rows, from, to, real, /*width=*/1);
-      FillPadding(batch.feature_rows, to, real, /*width=*/1, static_cast<int64_t>(view_.nodes));
+      FillPadding(batch.feature_rows, to, real, /*width=*/1, row_of_zeros());
+      if (means()) {
+        MoveOffsets(batch.feature_offsets, from, to, real);
+        PadNeighbors(padded.nonzeros, batch);
+      }
     } else if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
       MoveRows(batch.features, from, to, real, RowWidth(*dense));
       FillPadding(batch.features, to, real, RowWidth(*dense), 0.0f);
@@ -174,9 +188,13 @@ class GatheringBatcher final : public BlockBatcher {
 
   absl::Status GatherFeatures(const SampledSubgraph& subgraph, BlockBatch& out) {
     const std::span<const int64_t> real(out.real.nodes);
-    if (options_.features_elsewhere) return PlaceFeatures(out);
+    if (options_.features_elsewhere) {
+      PF_RETURN_IF_ERROR(PlaceFeatures(out));
+      return means() ? PlaceNeighbors(subgraph, out) : absl::OkStatus();
+    }
     out.feature_rows.clear();
     if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
+      out.feature_offsets.clear();
       out.features.resize(static_cast<size_t>(padded_.back() * RowWidth(*dense)));
       PF_RETURN_IF_ERROR(means() ? features_.Means(subgraph, real_, padded_, out.features)
                                  : features_.Dense(out.nodes, real_, padded_, out.features));
@@ -194,19 +212,47 @@ class GatheringBatcher final : public BlockBatcher {
   }
 
   absl::Status PlaceFeatures(BlockBatch& out) const {
-    // Who reads the rows by these numbers looks at none of them.
-    if (std::ranges::any_of(out.nodes, [this](NodeId node) { return node >= view_.nodes; })) {
-      return absl::InvalidArgumentError("subgraph: names a node that the graph does not have");
-    }
+    PF_RETURN_IF_ERROR(CheckNodes(out.nodes));
     out.features.clear();
+    out.feature_offsets.clear();
     out.feature_rows.resize(static_cast<size_t>(padded_.back()));
     for (size_t s = 0; s + 1 < real_.size(); ++s) {
       std::copy(out.nodes.begin() + real_[s], out.nodes.begin() + real_[s + 1], out.feature_rows.begin() + padded_[s]);
     }
-    FillPadding(out.feature_rows, padded_, std::span<const int64_t>(out.real.nodes), /*width=*/1,
-                static_cast<int64_t>(view_.nodes));
+    FillPadding(out.feature_rows, padded_, std::span<const int64_t>(out.real.nodes), /*width=*/1, row_of_zeros());
     return absl::OkStatus();
   }
+
+  absl::Status PlaceNeighbors(const SampledSubgraph& subgraph, BlockBatch& out) const {
+    PF_RETURN_IF_ERROR(CheckNodes(subgraph.last_neighbors));
+    out.feature_offsets.resize(static_cast<size_t>(padded_.back()) + 1);
+    for (size_t s = 0; s + 1 < real_.size(); ++s) {
+      std::copy(subgraph.offsets.begin() + real_[s], subgraph.offsets.begin() + real_[s + 1],
+                out.feature_offsets.begin() + padded_[s]);
+    }
+    FillOffsetPadding(out.feature_offsets, padded_, std::span<const int64_t>(out.real.nodes), out.real.nonzeros);
+    out.feature_columns.resize(static_cast<size_t>(out.real.nonzeros));
+    const auto last = std::ranges::transform(subgraph.sources, out.feature_columns.begin(), [&](int64_t row) {
+                        return int64_t{subgraph.nodes[static_cast<size_t>(row)]};
+                      }).out;
+    std::ranges::copy(subgraph.last_neighbors, last);
+    PadNeighbors(out.padded.nonzeros, out);
+    return absl::OkStatus();
+  }
+
+  void PadNeighbors(int64_t nonzeros, BlockBatch& out) const {
+    out.feature_columns.resize(static_cast<size_t>(out.real.nonzeros));
+    out.feature_columns.resize(static_cast<size_t>(nonzeros), row_of_zeros());
+  }
+
+  // Who reads rows by such numbers looks at none of them.
+  absl::Status CheckNodes(std::span<const NodeId> nodes) const {
+    if (std::ranges::none_of(nodes, [this](NodeId node) { return node >= view_.nodes; })) return absl::OkStatus();
+    return absl::InvalidArgumentError("subgraph: names a node that the graph does not have");
+  }
+
+  // The number of it where features are elsewhere.
+  int64_t row_of_zeros() const { return static_cast<int64_t>(view_.nodes); }
 
   void ResizeEntries(int64_t nonzeros, BlockBatch& out) const {
     out.feature_columns.resize(static_cast<size_t>(out.real.nonzeros));
@@ -290,9 +336,13 @@ bool BlockSizes::Holds(const BlockSizes& other) const {
          std::equal(nodes.begin(), nodes.end(), other.nodes.begin(), std::greater_equal<>());
 }
 
-absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphView& view) {
+absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphView& view, bool means_elsewhere) {
   BlockSizes sizes;
   SetSizes(subgraph, sizes);
+  if (means_elsewhere) {
+    sizes.nonzeros = subgraph.edges();
+    return sizes;
+  }
   PF_ASSIGN_OR_RETURN(sizes.nonzeros, FeatureGather(view.node_features, view.nodes, 1).CountNonzeros(subgraph.nodes));
   return sizes;
 }
@@ -316,11 +366,11 @@ absl::StatusOr<std::unique_ptr<BlockBatcher>> BlockBatcher::Create(std::shared_p
                    absl::StrCat("true, ", reads_edges ? "with edge weights or features" : "without dense features",
                                 "; it takes dense features, and neither weights nor features of edges"));
   }
-  if (options.features_elsewhere && (options.sampling.last_hop_apart || options.rows != nullptr ||
-                                     !std::holds_alternative<DenseFeatures>(view.node_features))) {
-    violations.Add("features_elsewhere",
-                   "true, without dense features, with the last hop apart or with a row cache; it takes dense features "
-                   "that nobody gathers here");
+  if (options.features_elsewhere &&
+      (options.rows != nullptr || !std::holds_alternative<DenseFeatures>(view.node_features))) {
+    violations.Add(
+        "features_elsewhere",
+        "true, without dense features or with a row cache; it takes dense features that nobody gathers here");
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   options.threads = std::max(options.threads, 1);

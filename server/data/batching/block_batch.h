@@ -25,7 +25,8 @@ namespace permafrost::data {
 struct BlockSizes {
   std::vector<int64_t> nodes;  // [hops + 1] rows of each segment: the seeds, those first found in hop 1, ...
   int64_t edges = 0;
-  int64_t nonzeros = 0;  // entries of sparse feature rows; 0 for dense ones
+  // Entries of sparse feature rows, or of the lists of neighbours whose means are made elsewhere; else 0.
+  int64_t nonzeros = 0;
   bool operator==(const BlockSizes&) const = default;
   int64_t total_nodes() const;
   // Returns whether a subgraph of `other` fits.
@@ -34,9 +35,11 @@ struct BlockSizes {
   BatchShape shape() const { return {total_nodes(), edges, nodes.front()}; }
 };
 
-// The sizes of `graph` as it was sampled, with the nonzeros of its rows.
+// The sizes of a subgraph as it was sampled, with the nonzeros of its rows. means_elsewhere: with the entries of its
+// lists of neighbours instead.
 // Errors: DataLoss.
-absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphView& view);
+absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphView& view,
+                                   bool means_elsewhere = false);
 
 struct BlockBatch {
   BlockSizes real, padded;
@@ -47,8 +50,10 @@ struct BlockBatch {
   // Where dense features are elsewhere: [padded nodes] the node of each row, and in padding the number of the graph's
   // nodes, where a row of zeros is. `features` is empty then.
   AlignedVector<int64_t> feature_rows;
+  // Of sparse rows. Where dense features are elsewhere and means are made of them there, each row lists its neighbours
+  // here, the last hop's too, by the numbers that feature_rows has.
   AlignedVector<int64_t> feature_offsets;  // [padded nodes + 1]
-  AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding: 0, which no row reaches
+  AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding, which no row reaches, is valid
   AlignedVector<float> feature_values;     // [padded nonzeros], or empty
   // Rows of all segments but the last, + 1: in-edges as CSR; see SampledSubgraph.
   AlignedVector<int64_t> offsets;
@@ -76,13 +81,19 @@ class BlockBatcher {
     // The cache that dense features are read from; nullptr: through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;
     // True: dense features lie elsewhere, with a row for each node and a row of zeros after them, and batches carry the
-    // numbers of their rows. Such a batcher has no `rows`, and the last hop does not stand apart.
+    // numbers of their rows; with the last hop apart also those of each row's neighbours. Such a batcher has no `rows`.
     bool features_elsewhere = false;
+
+    bool means_elsewhere() const { return features_elsewhere && sampling.last_hop_apart; }
   };
   static absl::StatusOr<std::unique_ptr<BlockBatcher>> Create(std::shared_ptr<const Graph> graph, Options options);
   virtual ~BlockBatcher() = default;
 
   virtual const Graph& graph() const = 0;
+  // Returns the sizes at which this gathers a subgraph, without padding. Errors: DataLoss.
+  virtual absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph) const = 0;
+  // Whether sizes have nonzeros.
+  virtual bool has_nonzeros() const = 0;
   // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample, times too) and asks `advisor` (nullptr: nobody)
   // for the pages that Gather will read.
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,

@@ -117,7 +117,7 @@ struct BlockStream::Impl {
     PF_RETURN_IF_ERROR(LeaseAhead());
     Waiting batch = std::move(waiting.front());
     waiting.pop_front();
-    PF_ASSIGN_OR_RETURN(const BlockSizes real, SizesOf(batch.subgraph, batcher.graph().view()));
+    PF_ASSIGN_OR_RETURN(const BlockSizes real, batcher.SizesOf(batch.subgraph));
     PF_RETURN_IF_ERROR(batcher.Gather(batch.subgraph, fit(real), ring.Slot(), options.leases ? &batch.lease : nullptr));
     refused = false;
     sampled_bytes -= BytesOf(batch.subgraph);

@@ -137,30 +137,33 @@ BlockSizes LeastPadded(BlockSizes real) {
   return real;
 }
 
-BlockSizes AtLeastDynamic(BlockSizes sizes, bool sparse) {
+BlockSizes AtLeastDynamic(BlockSizes sizes, bool has_nonzeros) {
   constexpr int64_t kLeast = graphcache::kLeastDynamic;
   for (int64_t& rows : sizes.nodes) rows = std::max(rows, kLeast);
   sizes.edges = std::max(sizes.edges, kLeast);
-  if (sparse) sizes.nonzeros = std::max(sizes.nonzeros, kLeast);
+  if (has_nonzeros) sizes.nonzeros = std::max(sizes.nonzeros, kLeast);
   return sizes;
 }
 
 namespace {
 
 // Cuts a block to the bounds of a sample: each hop by itself, since the hops before may find less.
-BlockSizes Within(const data::NeighborSamplingOptions& sampling, BlockSizes sizes) {
+BlockSizes Within(const data::NeighborSamplingOptions& sampling, bool means_elsewhere, BlockSizes sizes) {
   if (sampling.max_nodes > 0) {
     for (int64_t& rows : sizes.nodes) rows = std::min(rows, sampling.max_nodes);
   }
-  if (sampling.max_edges > 0) sizes.edges = std::min(sizes.edges, sampling.max_edges);
+  if (sampling.max_edges > 0) {
+    sizes.edges = std::min(sizes.edges, sampling.max_edges);
+    if (means_elsewhere) sizes.nonzeros = std::min(sizes.nonzeros, sampling.max_edges);
+  }
   return sizes;
 }
 
 BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
-                             const data::GraphSummary& graph) {
+                             const data::GraphSummary& graph, bool means_elsewhere) {
   if (sampling.disjoint && seeds > 1) {
     // The block is `seeds` blocks of one seed each.
-    BlockSizes sizes = UnboundedAtDegree(sampling, 1, degree, graph);
+    BlockSizes sizes = UnboundedAtDegree(sampling, 1, degree, graph, means_elsewhere);
     for (int64_t& rows : sizes.nodes) rows = Times(rows, seeds);
     sizes.edges = Times(sizes.edges, seeds);
     sizes.nonzeros = Times(sizes.nonzeros, seeds);
@@ -168,37 +171,41 @@ BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int6
   }
   BlockSizes sizes;
   sizes.nodes.push_back(seeds);
-  const size_t hops = sampling.fan_outs.size() - (sampling.last_hop_apart ? 1 : 0);
-  for (const int64_t fan_out : std::span(sampling.fan_outs).first(hops)) {
-    const int64_t targets = sizes.nodes.back();
+  const auto edges_of = [&](int64_t targets, int64_t fan_out) {
     const bool all = fan_out == spec::kAllNeighbors;
     // With replacement, a node that has any neighbour draws as often as it is told to.
     const int64_t drawn = all ? degree : sampling.replace ? (degree > 0 ? fan_out : 0) : std::min(fan_out, degree);
     // A count of nodes times a fan-out does not wrap; the product of two counts of nodes might. With replacement a
     // block may have more edges than the graph.
     const bool caps = !sampling.replace && drawn > 0 && targets > graph.edges / drawn;
-    int64_t edges = caps ? graph.edges : targets * drawn;
-    if (sampling.max_edges > 0) edges = std::min(edges, sampling.max_edges);
+    const int64_t edges = caps ? graph.edges : targets * drawn;
+    return sampling.max_edges > 0 ? std::min(edges, sampling.max_edges) : edges;
+  };
+  const size_t hops = sampling.fan_outs.size() - (sampling.last_hop_apart ? 1 : 0);
+  for (const int64_t fan_out : std::span(sampling.fan_outs).first(hops)) {
+    const int64_t edges = edges_of(sizes.nodes.back(), fan_out);
     sizes.edges += edges;
     // Bounds each hop by itself, so that the bound also holds for fewer seeds, whose blocks leave more nodes to be
     // found.
     sizes.nodes.push_back(std::min(graph.nodes, edges));
   }
-  sizes.nonzeros = graph.node_feature_nonzeros;
+  sizes.nonzeros = means_elsewhere ? sizes.edges + edges_of(sizes.nodes.back(), sampling.fan_outs.back())
+                                   : graph.node_feature_nonzeros;
   return sizes;
 }
 
 }  // namespace
 
 BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
-                         const data::GraphSummary& graph) {
-  return Within(sampling, UnboundedAtDegree(sampling, seeds, degree, graph));
+                         const data::GraphSummary& graph, bool means_elsewhere) {
+  return Within(sampling, means_elsewhere, UnboundedAtDegree(sampling, seeds, degree, graph, means_elsewhere));
 }
 
-BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds, const data::GraphSummary& graph) {
+BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds, const data::GraphSummary& graph,
+                      bool means_elsewhere) {
   data::NeighborSamplingOptions most = sampling;
   if (sampling.sampler == spec::SamplerKind::kLabor) std::ranges::fill(most.fan_outs, spec::kAllNeighbors);
-  return BlockAtDegree(most, seeds, graph.max_degree, graph);
+  return BlockAtDegree(most, seeds, graph.max_degree, graph, means_elsewhere);
 }
 
 std::vector<BlockSizes> BlockRungs::Alike(const std::vector<BlockSizes>& probes, const BlockSizes& bound) {

@@ -64,19 +64,19 @@ class BlockRungs {
 };
 
 // Sizes of a block of so many seeds where every node has `degree` in-edges, within the sample's max_nodes and
-// max_edges; nonzeros are the graph's. A last hop apart is not counted. Rows of all hops together may be more than
-// max_nodes, which bounds each hop here.
+// max_edges; nonzeros are the graph's, or where means are made elsewhere the edges of all hops. Otherwise a last hop
+// apart is not counted. Rows of all hops together may be more than max_nodes, which bounds each hop here.
 data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
-                               const data::GraphSummary& graph);
+                               const data::GraphSummary& graph, bool means_elsewhere = false);
 
 // Returns sizes that no block of at most `seeds` seeds can pass.
 data::BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds,
-                            const data::GraphSummary& graph);
+                            const data::GraphSummary& graph, bool means_elsewhere = false);
 
 // The sizes of a block with the one padding row that every step includes.
 data::BlockSizes LeastPadded(data::BlockSizes real);
 
-// With kLeastDynamic rows, edges and, of sparse features, nonzeros at least: what a dynamic executable takes.
-data::BlockSizes AtLeastDynamic(data::BlockSizes sizes, bool sparse);
+// With kLeastDynamic rows, edges and, if there are any, nonzeros at least: what a dynamic executable takes.
+data::BlockSizes AtLeastDynamic(data::BlockSizes sizes, bool has_nonzeros);
 
 }  // namespace permafrost::train

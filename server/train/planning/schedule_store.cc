@@ -116,7 +116,7 @@ std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet&
                       batching.max_edges, ", rungs ", rungs);
 }
 
-std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph) {
+std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere) {
   if (graph.checksum() == 0) return "";
   const spec::NodeTrainingOptions& nodes = options.nodes;
   std::string key = absl::StrCat(
@@ -129,6 +129,7 @@ std::string SampledKey(const spec::TrainOptions& options, const data::Graph& gra
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     absl::StrAppend(&key, ", ", SamplingOf(options, mode, graph.summary()).last_hop_apart ? "means" : "rows");
   }
+  if (means_elsewhere) absl::StrAppend(&key, ", of means made elsewhere");
   if (const spec::BatchingOptions& bounds = options.batching; bounds.max_nodes > 0 || bounds.max_edges > 0) {
     absl::StrAppend(&key, ", budget ", bounds.max_nodes, " ", bounds.max_edges);
   }

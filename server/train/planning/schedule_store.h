@@ -31,8 +31,9 @@ std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet&
 // By Mode: the sizes of the batches that a job on one large graph samples ahead, in their order.
 using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
 
-// Returns such a key for sampled sizes. Empty: the graph has no checksum to be known by, and nothing is kept.
-std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph);
+// Returns such a key for sampled sizes. means_elsewhere: sizes have the entries of lists of neighbours
+// (data::SizesOf). Empty: the graph has no checksum to be known by, and nothing is kept.
+std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere = false);
 
 class ScheduleStore {
  public:

@@ -111,6 +111,13 @@ at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers) {
   return at::where(places.lt(on_device).unsqueeze(1), near, far);
 }
 
+at::Tensor GatherMeans(const FeatureTable& table, const at::Tensor& numbers, const at::Tensor& offsets,
+                       const at::Tensor& neighbors) {
+  const at::Tensor means = at::segment_reduce(GatherRows(table, neighbors), "mean", {}, {}, offsets, /*axis=*/0,
+                                              /*unsafe=*/true, /*initial=*/0);
+  return at::cat({means, GatherRows(table, numbers)}, 1);
+}
+
 int64_t FeatureTableRows(const data::GraphSummary& graph) { return graph.nodes + 1; }
 
 int64_t FeatureRowBytes(const data::GraphSummary& graph) {

@@ -60,6 +60,12 @@ struct FeatureTable {
 // for a row of zeros.
 at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers);
 
+// Returns for each row of a block the mean of its neighbours and then the row itself, [numbers, 2 * width]. offsets,
+// neighbors: each row's neighbours as CSR, by numbers as those of the rows; what no row reaches is padding. The mean of
+// none is 0. The table has one part.
+at::Tensor GatherMeans(const FeatureTable& table, const at::Tensor& numbers, const at::Tensor& offsets,
+                       const at::Tensor& neighbors);
+
 // Returns the rows that a table of this graph has: one for each node, and one of zeros for what pads a block.
 int64_t FeatureTableRows(const data::GraphSummary& graph);
 // Returns the bytes of a row, float32.

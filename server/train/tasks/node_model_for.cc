@@ -242,6 +242,8 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions
 // A table of two parts costs two tensors more than one of one part: rows are gathered from both, and then chosen. A
 // graph holds them, and so does the run that proves it.
 constexpr double kGatheredCopies = 4;
+// A graph holds the rows that means are made of, and so does the run that proves it.
+constexpr double kMeansCopies = 2;
 
 }  // namespace
 
@@ -253,6 +255,18 @@ uint64_t GatheringBytes(const spec::TrainOptions& options, const data::GraphSumm
     rows = std::max(rows, RowsOf(sampling, SeedsOf(options, graph), options.model.num_layers, graph).nodes.back());
   }
   return static_cast<uint64_t>(kGatheredCopies * rows * RowBytes(graph));
+}
+
+uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary& graph) {
+  double neighbors = 0;
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (mode == Mode::kEval && EvaluatesOutsideCache(options)) continue;
+    const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
+    if (!sampling.last_hop_apart) continue;
+    const nn::StepRows rows = RowsOf(sampling, SeedsOf(options, graph), options.model.num_layers, graph);
+    neighbors = std::max(neighbors, rows.edges + MostApart(sampling, rows.nodes.back() * LastDrawn(sampling, graph)));
+  }
+  return static_cast<uint64_t>(kMeansCopies * neighbors * RowBytes(graph));
 }
 
 uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,

@@ -35,6 +35,10 @@ uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelO
 // (feature_table.h).
 uint64_t GatheringBytes(const spec::TrainOptions& options, const data::GraphSummary& graph);
 
+// Returns the bytes of the device that a step takes besides if it makes the means that its first layer begins with of a
+// table on the device; 0: it begins with none.
+uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary& graph);
+
 // Returns how the batches of a mode are sampled; no fan-outs: each is the whole graph. The last hop stands apart where
 // the model's first layer begins with means that can be made while a batch is gathered.
 data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode mode, const data::GraphSummary& graph);

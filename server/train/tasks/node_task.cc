@@ -42,8 +42,9 @@ uint64_t HostBytes(const spec::TrainOptions& options, const nn::NodeModelOptions
 FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                               const data::GraphSummary& graph, const PlanContext& context) {
   const MemoryLimits& limits = context.limits;
-  FeatureMemory memory{.device = Less(*limits.device, NodeDeviceBytes(options, model, graph, limits)),
-                       .gathering = GatheringBytes(options, graph)};
+  FeatureMemory memory{
+      .device = Less(*limits.device, NodeDeviceBytes(options, model, graph, limits) + MeansBytes(options, graph)),
+      .gathering = GatheringBytes(options, graph)};
   if (context.allocate_pinned == nullptr) return memory;
   const uint64_t taken = HostBytes(options, model, graph, limits) + graph.adjacency_bytes;
   memory.host = PinnableBytes(limits.process, taken);
@@ -59,7 +60,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
                                                            int threads, const std::function<bool()>& keep_going,
                                                            const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
-  const std::string key = context.plans != nullptr ? SampledKey(options, *graph) : "";
+  const std::shared_ptr<const data::Graph> given = graph;
   std::unique_ptr<Links> links;
   if (options.links.enabled) {
     PF_ASSIGN_OR_RETURN(links, Links::Create(options, graph, keep_going));
@@ -71,6 +72,10 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
+  const std::string key =
+      context.plans != nullptr
+          ? SampledKey(options, *given, task->MeansElsewhere(Mode::kTrain) || task->MeansElsewhere(Mode::kEval))
+          : "";
   std::optional<SampledSizes> kept;
   if (!key.empty()) kept = context.plans->FindSizes(key);
   if (kept) {
@@ -111,16 +116,14 @@ absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanCo
                                  const std::function<bool()>& keep_going) {
   const data::GraphSummary& summary = graph_->summary();
   const bool dense = std::holds_alternative<data::DenseFeatures>(graph_->view().node_features);
-  if (!context.features_on_device || !context.limits.device || !dense || !GathersRows(Mode::kTrain)) {
-    return absl::OkStatus();
-  }
+  if (!context.features_on_device || !context.limits.device || !dense) return absl::OkStatus();
   const FeatureMemory memory = FeatureMemoryOf(options_, model, summary, context);
   const int64_t row_bytes = FeatureRowBytes(summary);
   FeatureTableOptions how{.device = device_,
                           .split = SplitFeatures(FeatureTableRows(summary), row_bytes, memory),
                           .allocate_pinned = context.allocate_pinned,
                           .wanted = {}};
-  if (how.split.rows() == 0) return absl::OkStatus();
+  if (how.split.rows() == 0 || (how.split.host > 0 && !GathersRows(Mode::kTrain))) return absl::OkStatus();
   std::vector<float> wanted;
   if (how.split.device > 0 && how.split.host > 0) {
     PF_ASSIGN_OR_RETURN(wanted, ExpectedDraws(keep_going));
@@ -129,7 +132,9 @@ absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanCo
   // Memory that an earlier job left is in the way.
   if (how.split.host > 0 && context.rows != nullptr) context.rows->Drop();
   PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, how, keep_going));
-  if (table_.defined()) table_line_ = DescribeFeatures(how.split, row_bytes);
+  if (!table_.defined()) return absl::OkStatus();
+  table_split_ = how.split;
+  table_line_ = DescribeFeatures(how.split, row_bytes);
   return absl::OkStatus();
 }
 
@@ -254,7 +259,7 @@ absl::StatusOr<Evaluation> NodeTask::EvaluateTimedLinks(data::Split split, bool 
   SampledBatch view(*parts.prober, parts.rungs);
   const auto score = [&](data::LinkBatch& pairs, uint64_t sample) -> absl::StatusOr<at::Tensor> {
     PF_RETURN_IF_ERROR(parts.prober->Sample(pairs.seeds, streams + sample, nullptr, subgraph, pairs.times));
-    PF_ASSIGN_OR_RETURN(const BlockSizes sizes, data::SizesOf(subgraph, graph_->view()));
+    PF_ASSIGN_OR_RETURN(const BlockSizes sizes, parts.prober->SizesOf(subgraph));
     PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, parts.rungs.Fit(sizes), block));
     view.Bind(block, &pairs);
     PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
@@ -314,7 +319,7 @@ BatchShape SampledBatch::real() const {
 BatchShape SampledBatch::least_padded() const { return rungs_->Fit(host_->real).shape(); }
 
 BlockSizes SampledBatch::dynamic_sizes() const {
-  return AtLeastDynamic(LeastPadded(host_->real), HasSparseFeatures(batcher_->graph().summary()));
+  return AtLeastDynamic(LeastPadded(host_->real), batcher_->has_nonzeros());
 }
 
 absl::Status SampledBatch::PadToSizes(const BlockSizes& sizes) {

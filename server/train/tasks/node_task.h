@@ -36,8 +36,6 @@
 
 namespace permafrost::train {
 
-inline bool HasSparseFeatures(const data::GraphSummary& graph) { return graph.node_feature_nonzeros > 0; }
-
 // A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
 class SampledBatch final : public HostBatch {
  public:
@@ -212,14 +210,15 @@ class NodeTask final : public Task {
 
   NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
            std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
-  bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
   // Puts the features where the device gathers them, if it is to gather them and memory allows it.
   absl::Status ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
-  // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features.
-  bool UsesTable(Mode mode) const { return table_.defined() && GathersRows(mode); }
+  // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features. Of a
+  // table that the host has a part of, more neighbours would be read than there are means of them.
+  bool UsesTable(Mode mode) const { return table_.defined() && (GathersRows(mode) || table_split_.host == 0); }
+  bool MeansElsewhere(Mode mode) const { return UsesTable(mode) && !GathersRows(mode); }
   // True: batches of the mode have plain rows of features, and no means.
   bool GathersRows(Mode mode) const;
   FeatureTable TableOf(Mode mode) const { return UsesTable(mode) ? table_ : FeatureTable(); }
@@ -263,6 +262,7 @@ class NodeTask final : public Task {
   const data::EpochOrder epochs_;
   const std::unique_ptr<nn::NodeModel> model_;
   FeatureTable table_;  // undefined: there is none
+  FeatureSplit table_split_;
   std::string table_line_;
   data::RowCaches* row_caches_ = nullptr;
   data::RowCaches::Session features_;  // before what gathers by it

@@ -83,7 +83,8 @@ absl::StatusOr<BlockRungs> NodeTask::PlanChain(ModeParts& parts, const data::Nei
                                                std::span<Probe> batches, const std::function<bool()>& keep_going) {
   std::vector<BlockSizes> sizes;
   data::SampledSubgraph subgraph;
-  const BlockSizes bound = BlockBound(sampling, batches.front().most_seeds, graph_->summary());
+  const bool means_elsewhere = sampling.last_hop_apart && parts.prober->has_nonzeros();
+  const BlockSizes bound = BlockBound(sampling, batches.front().most_seeds, graph_->summary(), means_elsewhere);
   for (Probe& probe : batches) {
     if (!keep_going()) return absl::CancelledError("stopped while batches were sampled to plan their sizes");
     const size_t index = parts.probes.size();
@@ -92,7 +93,7 @@ absl::StatusOr<BlockRungs> NodeTask::PlanChain(ModeParts& parts, const data::Nei
       probe.sizes = parts.kept[index];
     } else {
       PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph, probe.times));
-      PF_ASSIGN_OR_RETURN(probe.sizes, data::SizesOf(subgraph, graph_->view()));
+      PF_ASSIGN_OR_RETURN(probe.sizes, parts.prober->SizesOf(subgraph));
     }
     sizes.push_back(probe.sizes);
     parts.probes.push_back(std::move(probe));
@@ -112,7 +113,7 @@ BlockSizes NodeTask::ReadyAt(Mode mode, const BlockSizes& real) const {
   const ModeParts& parts = part(mode);
   const BlockSizes& own = parts.rungs.Fit(real);
   const absl::MutexLock lock(&parts.mu);
-  if (parts.dynamic) return AtLeastDynamic(LeastPadded(real), sparse());
+  if (parts.dynamic) return AtLeastDynamic(LeastPadded(real), parts.prober->has_nonzeros());
   const BatchShape* const rung = graphcache::FindCheapest(parts.ladder, own.shape());
   return rung == nullptr ? own : *parts.rungs.Find(*rung);
 }
@@ -140,7 +141,8 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
     sums.batches += share;
     sums.rows += share * static_cast<double>(graphcache::Rows(sizes.shape()));
     sums.dynamic_rows +=
-        share * static_cast<double>(graphcache::Rows(AtLeastDynamic(LeastPadded(sizes), sparse()).shape()));
+        share *
+        static_cast<double>(graphcache::Rows(AtLeastDynamic(LeastPadded(sizes), parts.prober->has_nonzeros()).shape()));
   }
   // Whole batches, as many as there are: what is left of a rung goes on to the next one, or is taken from it.
   std::vector<graphcache::PlannedShape> expected;
@@ -232,6 +234,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
   // Other edges, where the block is the same: what a capture must not take for constant.
   if (fitting.size() == 1) {
     std::ranges::fill(probes_[1].sources, 0);
+    if (MeansElsewhere(mode)) std::ranges::fill(probes_[1].feature_columns, 0);
     std::ranges::fill(probes_[1].edge_ints, 0);
     std::ranges::fill(probes_[1].edge_floats, 0);
     std::ranges::fill(probe_pairs_[1].sources, 0);
@@ -248,9 +251,10 @@ absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
   data::SampledSubgraph subgraph;
   PF_RETURN_IF_ERROR(parts.prober->Sample(std::span(from.seeds).first(seeds), from.stream, nullptr, subgraph,
                                           std::span(from.times).first(std::min(seeds, from.times.size()))));
-  PF_ASSIGN_OR_RETURN(BlockSizes sizes, data::SizesOf(subgraph, graph_->view()));
+  PF_ASSIGN_OR_RETURN(BlockSizes sizes, parts.prober->SizesOf(subgraph));
+  const bool has_nonzeros = parts.prober->has_nonzeros();
   if (probe == 0) {
-    sizes = AtLeastDynamic(parts.rungs.rungs()[static_cast<size_t>(parts.rungs.num_planned() - 1)], sparse());
+    sizes = AtLeastDynamic(parts.rungs.rungs()[static_cast<size_t>(parts.rungs.num_planned() - 1)], has_nonzeros);
   } else {
     size_t dimension = 0;
     const auto vary = [&](int64_t& size) {
@@ -258,7 +262,7 @@ absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
     };
     for (int64_t& rows : sizes.nodes) vary(rows);
     vary(sizes.edges);
-    if (sparse()) vary(sizes.nonzeros);
+    if (has_nonzeros) vary(sizes.nonzeros);
   }
   PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, sizes, probes_[0]));
   probe_pairs_[0] = from.pairs;

@@ -73,14 +73,15 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
                                   const int64_t& step, const FeatureTable& features) {
   const data::BlockSizes& sizes = host.padded;
   nn::NodeBlock block;
-  const bool sparse = !host.feature_offsets.empty(), elsewhere = !host.feature_rows.empty();
-  if (elsewhere) {
-    block.features = features.rows;
-  } else if (sparse) {
+  const bool has_entries = !host.feature_offsets.empty(), elsewhere = !host.feature_rows.empty();
+  if (has_entries) {
     block.feature_offsets = ViewAll(host.feature_offsets);
     block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)});
     block.feature_values = ViewAll(host.feature_values);
-  } else {
+  }
+  if (elsewhere) {
+    block.features = features.rows;
+  } else if (!has_entries) {
     const int64_t rows = std::max<int64_t>(1, sizes.total_nodes());
     block.features = View(host.features, {sizes.total_nodes(), std::ssize(host.features) / rows});
   }
@@ -156,22 +157,30 @@ nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs) {
 
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
   const auto& t = inputs.tensors;
-  const at::Tensor& rows = t.at(kFeatureRows);
-  nn::NodeBlock block{
-      .row_ends = {},
-      .features = rows.defined() ? GatherRows({t[kFeatures], t[kMoreFeatures], t[kFeaturePlaces]}, rows) : t[kFeatures],
-      .feature_offsets = t[kFeatureOffsets],
-      .feature_columns = t[kFeatureColumns],
-      .feature_values = t[kFeatureValues],
-      .offsets = t[kOffsets],
-      .sources = t[kSources],
-      .edge_weights = t[kEdgeWeights],
-      .edge_features = t[kBlockEdgeFeatures],
-      .transpose = {t[kOutOffsets], t[kOutRows], t[kOutEdges]},
-      .labels = t[kSeedLabels],
-      .row_keys = t.back(),
-      .step = t[kBlockStep]};
+  nn::NodeBlock block{.row_ends = {},
+                      .features = t.at(kFeatures),
+                      .feature_offsets = t[kFeatureOffsets],
+                      .feature_columns = t[kFeatureColumns],
+                      .feature_values = t[kFeatureValues],
+                      .offsets = t[kOffsets],
+                      .sources = t[kSources],
+                      .edge_weights = t[kEdgeWeights],
+                      .edge_features = t[kBlockEdgeFeatures],
+                      .transpose = {t[kOutOffsets], t[kOutRows], t[kOutEdges]},
+                      .labels = t[kSeedLabels],
+                      .row_keys = t.back(),
+                      .step = t[kBlockStep]};
   for (size_t depth = kRowKeys; depth < t.size(); ++depth) block.row_ends.push_back(t[depth].size(0));
+  const at::Tensor& rows = t[kFeatureRows];
+  if (!rows.defined()) return block;
+  const FeatureTable table{t[kFeatures], t[kMoreFeatures], t[kFeaturePlaces]};
+  if (!block.feature_offsets.defined()) {
+    block.features = GatherRows(table, rows);
+    return block;
+  }
+  const at::Tensor offsets = std::exchange(block.feature_offsets, {}),
+                   neighbors = std::exchange(block.feature_columns, {});
+  block.features = GatherMeans(table, rows, offsets, neighbors);
   return block;
 }
 

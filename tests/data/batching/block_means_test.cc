@@ -69,6 +69,71 @@ TEST(BlockMeans, RowsComeWithTheMeansOfTheirNeighbors) {
   }
 }
 
+// Where features are elsewhere, a batch tells what the means are made of there: the same ones, in the same order, at
+// every size.
+TEST(BlockMeans, WhereFeaturesAreElsewhereABatchSaysWhatTheMeansAreMadeOf) {
+  const auto graph = GraphWith(Kind::kDense);
+  const NeighborSamplingOptions sampling{.fan_outs = {4, 3, 5}, .last_hop_apart = true, .seed = 2};
+  auto makes = BlockBatcher::Create(graph, {.sampling = sampling, .threads = 2});
+  auto tells = BlockBatcher::Create(graph, {.sampling = sampling, .threads = 2, .features_elsewhere = true});
+  ASSERT_TRUE(makes.ok() && tells.ok()) << tells.status();
+  EXPECT_FALSE((*makes)->has_nonzeros());
+  EXPECT_TRUE((*tells)->has_nonzeros());
+  const auto value_of = [](int64_t row, int64_t column) {
+    return row == static_cast<int64_t>(kNodes) ? 0 : ValueOf(static_cast<NodeId>(row), column);
+  };
+  const auto features_of = [&](const BlockBatch& batch) {
+    AlignedVector<float> features;
+    for (size_t row = 0; row < batch.feature_rows.size(); ++row) {
+      const int64_t first = batch.feature_offsets[row], last = batch.feature_offsets[row + 1];
+      for (int64_t c = 0; c < kWidth; ++c) {
+        float sum = 0;
+        for (int64_t e = first; e < last; ++e) sum += value_of(batch.feature_columns[static_cast<size_t>(e)], c);
+        features.push_back(last > first + 1 ? sum * (1.0f / static_cast<float>(last - first)) : sum);
+      }
+      for (int64_t c = 0; c < kWidth; ++c) features.push_back(value_of(batch.feature_rows[row], c));
+    }
+    return features;
+  };
+  SplitMix64 random(3, 4);
+  SampledSubgraph subgraph;
+  BlockBatch want, got;
+  PageAdvisor advisor({});
+  for (uint64_t stream = 0; stream < 8; ++stream) {
+    std::vector<NodeId> seeds(1 + stream * 11);
+    std::iota(seeds.begin(), seeds.end(), static_cast<NodeId>(stream));
+    ASSERT_TRUE((*tells)->Sample(seeds, stream, &advisor, subgraph).ok());
+    const BlockSizes sizes = *(*tells)->SizesOf(subgraph);
+    EXPECT_EQ(sizes.nonzeros, subgraph.edges());
+    EXPECT_EQ((*makes)->SizesOf(subgraph)->nonzeros, 0);
+    BlockSizes padded = Larger(sizes, random);
+    for (int pads = 0; pads < 3; ++pads) {
+      if (pads == 0) {
+        ASSERT_TRUE((*makes)->Gather(subgraph, padded, want).ok() && (*tells)->Gather(subgraph, padded, got).ok());
+      } else {
+        ASSERT_TRUE((*makes)->Pad(padded, want).ok() && (*tells)->Pad(padded, got).ok());
+      }
+      EXPECT_TRUE(got.features.empty());
+      ASSERT_EQ(got.feature_columns.size(), static_cast<size_t>(padded.nonzeros));
+      EXPECT_EQ(features_of(got), want.features);
+      EXPECT_EQ(got.sources, want.sources);
+      EXPECT_EQ(got.offsets, want.offsets);
+      // Also what no row reaches.
+      for (const int64_t row : got.feature_columns) ASSERT_LE(row, static_cast<int64_t>(kNodes));
+      padded = Larger(sizes, random);
+    }
+  }
+  BlockSizes small = got.real;
+  --small.nonzeros;
+  EXPECT_THAT((*tells)->Gather(subgraph, small, got).message(), HasSubstr("do not hold the block"));
+  // A batch that was of one kind becomes one of the other.
+  ASSERT_TRUE((*makes)->Gather(subgraph, want.padded, got).ok());
+  EXPECT_TRUE(got.feature_rows.empty() && got.feature_offsets.empty());
+  EXPECT_EQ(got.features, want.features);
+  subgraph.last_neighbors.back() = kNodes;
+  EXPECT_THAT((*tells)->Gather(subgraph, want.padded, got).message(), HasSubstr("a node that the graph does not have"));
+}
+
 TEST(BlockMeans, MeansTakeDenseFeaturesWithoutEdgeWeights) {
   const NeighborSamplingOptions apart{.fan_outs = {4, 3}, .last_hop_apart = true};
   const auto refusal = [&](Kind kind, bool weights) {

@@ -31,6 +31,10 @@ class EmptyGraph final : public Graph {
 class FakeBatcher final : public BlockBatcher {
  public:
   const Graph& graph() const override { return graph_; }
+  absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph) const override {
+    return data::SizesOf(subgraph, graph_.view());
+  }
+  bool has_nonzeros() const override { return false; }
   absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, PageAdvisor* advisor, SampledSubgraph& out,
                       std::span<const int64_t> /*times*/) override {
     ++sampled;
