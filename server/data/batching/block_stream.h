@@ -60,7 +60,7 @@ class BlockStream {
     uint64_t sampled_bytes = uint64_t{64} << 20;
   };
   struct Request {
-    std::span<const NodeId> seeds;  // valid while the stream lives
+    std::span<const NodeId> seeds;  // valid until the next batch is planned
     uint64_t sample = 0;            // as NeighborSampler::Sample
     // Rows of `seeds`, valid as they are: the edges between the two of each pair are taken out.
     SeedPairs excluded = {};

@@ -32,11 +32,6 @@ uint64_t PageBytes() {
   return bytes;
 }
 
-int64_t MajorFaults() {
-  rusage usage{};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_majflt : 0;
-}
-
 Descriptor OpenSelf() {
 #if defined(__linux__) && defined(SYS_pidfd_open) && defined(SYS_process_madvise)
   return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
@@ -62,14 +57,24 @@ void* AddressOf(uint64_t page) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(page * PageBytes()));  // NOLINT(performance-no-int-to-ptr)
 }
 
+constexpr std::array kPageCounters{&PageCounters::wanted_pages,  &PageCounters::resident_pages,
+                                   &PageCounters::sampled_pages, &PageCounters::advised_bytes,
+                                   &PageCounters::advice_calls,  &PageCounters::major_faults};
+
 }  // namespace
 
+int64_t MajorFaults() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_majflt : 0;
+}
+
+PageCounters& PageCounters::operator-=(const PageCounters& other) {
+  for (int64_t PageCounters::*const counter : kPageCounters) this->*counter -= other.*counter;
+  return *this;
+}
+
 PageCounters& PageCounters::operator+=(const PageCounters& other) {
-  for (int64_t PageCounters::*counter :
-       {&PageCounters::wanted_pages, &PageCounters::resident_pages, &PageCounters::sampled_pages,
-        &PageCounters::advised_bytes, &PageCounters::advice_calls, &PageCounters::major_faults}) {
-    this->*counter += other.*counter;
-  }
+  for (int64_t PageCounters::*const counter : kPageCounters) this->*counter += other.*counter;
   return *this;
 }
 

@@ -23,6 +23,7 @@ struct PageCounters {
   int64_t major_faults = 0;
 
   PageCounters& operator+=(const PageCounters& other);
+  PageCounters& operator-=(const PageCounters& other);
 };
 
 template <class F>
@@ -35,6 +36,9 @@ void VisitFields(spec::Options<PageCounters>, F&& f) {
   f({.name = "advice_calls"}, &P::advice_calls);
   f({.name = "major_faults"}, &P::major_faults);
 }
+
+// Returns the faults of this process so far for which the disk was read.
+int64_t MajorFaults();
 
 class PageAdvisor {
  public:

@@ -195,6 +195,29 @@ int64_t SeedsOf(const spec::TrainOptions& options, const data::GraphSummary& gra
   return options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
 }
 
+// Bytes of one batch of a mode on the host, and of all that are there at once.
+struct HostBatches {
+  double one = 0, all = 0;
+};
+
+HostBatches HostBatchesOf(const spec::TrainOptions& options, const data::NeighborSamplingOptions& sampling,
+                          const nn::StepRows& rows, const data::GraphSummary& graph, const MemoryLimits& limits) {
+  // Rows with means are twice as wide.
+  const double row_bytes = (sampling.last_hop_apart ? 2 : 1) * RowBytes(graph) + sizeof(int64_t);
+  const data::EdgeInputs edges = EdgeInputsOf(options.model, graph);
+  const double edge_bytes = sizeof(int64_t) + sizeof(float) + static_cast<double>(data::EdgeRowBytes(graph, edges));
+  const double batch = rows.nodes.back() * row_bytes + edge_bytes * rows.edges;
+  if (sampling.fan_outs.empty()) return {.one = batch, .all = kWholeGraphCopies * batch};
+  const double apart =
+      sampling.last_hop_apart ? MostApart(sampling, rows.nodes.back() * LastDrawn(sampling, graph)) : 0;
+  const double of_places = edges == data::EdgeInputs::kNone ? 0 : sizeof(uint64_t) * rows.edges;
+  const double sampled = sizeof(data::NodeId) * (rows.nodes.back() + apart) +
+                         2 * sizeof(int64_t) * (rows.edges + rows.nodes.back()) + of_places;
+  const double ahead = std::min(static_cast<double>(options.nodes.look_ahead) * sampled,
+                                static_cast<double>(SampledAheadBytes(limits.process)));
+  return {.one = batch, .all = kHostNodeBatches * batch + ahead};
+}
+
 RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                    const data::GraphSummary& graph, const MemoryLimits& limits) {
   const auto out = static_cast<double>(model.num_outputs);
@@ -210,24 +233,10 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions
     if (options.links.enabled) AddDecoderCost(options, graph, cost);
     memory.cost.parameters = cost.parameters;
     memory.cost.activations = std::max(memory.cost.activations, cost.activations);
-    // Rows with means are twice as wide.
-    const double row_bytes = (sampling.last_hop_apart ? 2 : 1) * RowBytes(graph) + sizeof(int64_t);
-    const data::EdgeInputs edges = EdgeInputsOf(options.model, graph);
-    const double edge_bytes = sizeof(int64_t) + sizeof(float) + static_cast<double>(data::EdgeRowBytes(graph, edges));
-    const double batch = rows.nodes.back() * row_bytes + edge_bytes * rows.edges;
-    const double apart =
-        sampling.last_hop_apart ? MostApart(sampling, rows.nodes.back() * LastDrawn(sampling, graph)) : 0;
-    const double of_places = edges == data::EdgeInputs::kNone ? 0 : sizeof(uint64_t) * rows.edges;
-    const double sampled = sizeof(data::NodeId) * (rows.nodes.back() + apart) +
-                           2 * sizeof(int64_t) * (rows.edges + rows.nodes.back()) + of_places;
-    const double batches =
-        sampling.fan_outs.empty()
-            ? kWholeGraphCopies * batch
-            : kHostNodeBatches * batch + std::min(static_cast<double>(options.nodes.look_ahead) * sampled,
-                                                  static_cast<double>(SampledAheadBytes(limits.process)));
-    memory.batch_bytes = std::max(memory.batch_bytes, batches);
+    const HostBatches batches = HostBatchesOf(options, sampling, rows, graph, limits);
+    memory.batch_bytes = std::max(memory.batch_bytes, batches.all);
     // A whole graph lies on the device.
-    if (!sampling.fan_outs.empty()) memory.input_bytes = std::max(memory.input_bytes, batch);
+    if (!sampling.fan_outs.empty()) memory.input_bytes = std::max(memory.input_bytes, batches.one);
   }
   const LinkMemory links = LinkMemoryOf(options, graph, model.in_channels);
   memory.batch_bytes += links.host;
@@ -272,6 +281,18 @@ uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary&
 uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                       const data::GraphSummary& graph, const MemoryLimits& limits) {
   return ProcessBytes(MemoryOf(options, model, graph, limits), limits);
+}
+
+bool HasRoomForBothModes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                         const data::GraphSummary& graph, const MemoryLimits& limits) {
+  double fewer = std::numeric_limits<double>::infinity();
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
+    const nn::StepRows rows = RowsOf(sampling, SeedsOf(options, graph), options.model.num_layers, graph);
+    fewer = std::min(fewer, HostBatchesOf(options, sampling, rows, graph, limits).all);
+  }
+  const auto process = static_cast<double>(limits.process);
+  return static_cast<double>(NodeJobBytes(options, model, graph, limits)) + fewer <= process;
 }
 
 uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,

@@ -27,6 +27,10 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& opti
 uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                       const data::GraphSummary& graph, const MemoryLimits& limits);
 
+// Returns whether this process has room for batches of training and of evaluation at once.
+bool HasRoomForBothModes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                         const data::GraphSummary& graph, const MemoryLimits& limits);
+
 // Returns the bytes of the device that such a job takes at its worst moment.
 uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                          const data::GraphSummary& graph, const MemoryLimits& limits);

@@ -72,6 +72,9 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
+  // Where rows are leased, those of one stream would be in the way of the other's.
+  task->keeps_passes_ = context.limits.trains && task->features_.cache == nullptr &&
+                        HasRoomForBothModes(options, model, task->graph_->summary(), context.limits);
   const std::string key =
       context.plans != nullptr
           ? SampledKey(options, *given, task->MeansElsewhere(Mode::kTrain) || task->MeansElsewhere(Mode::kEval))
@@ -216,31 +219,58 @@ int64_t NodeTask::size(data::Split split) const {
   return links_ != nullptr ? links_->size(split) : std::ssize(splits_[static_cast<size_t>(split)]);
 }
 
-std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
-                                              uint64_t first_stream) {
+std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan plan, bool keeps) {
   // Captures come before it, and in between seldom; what they were made with is as large as a batch.
   if (features_.cache != nullptr) probes_ = {};
-  return std::make_unique<SampledStream>(
-      *part(mode).stream, part(mode).rungs, TableOf(mode), std::move(epochs), epoch, first, first_stream, links_.get(),
-      times_, [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
+  const int64_t pass = plan.first_pass;
+  std::shared_ptr<SampledPasses>& kept = passes_[static_cast<size_t>(mode)];
+  if (keeps && kept != nullptr && kept->IsAt(pass, plan.first_batch)) return SampledPasses::Rest(kept, pass);
+  // What uses the batcher must be the only one.
+  kept = nullptr;
+  if (!keeps) plan.passes = 1;
+  auto passes = std::make_shared<SampledPasses>(
+      std::move(plan),
+      SampledPasses::Source{.batcher = *part(mode).stream,
+                            .rungs = part(mode).rungs,
+                            .features = TableOf(mode),
+                            .links = links_.get(),
+                            .times = times_,
+                            .fit = [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
+                            .reading = [this] { return Reading(); }},
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
                                  .budget_bytes = MemoryLimit() / kAdviceShare,
                                  .advise = options_.nodes.advise_pages,
                                  .leases = features_.cache != nullptr,
-                                 .sampled_bytes = SampledAheadBytes(MemoryLimit())},
-      [this] { return Reading(); });
+                                 .sampled_bytes = SampledAheadBytes(MemoryLimit())});
+  if (keeps) kept = passes;
+  return SampledPasses::Rest(std::move(passes), pass);
 }
 
 std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return Stream(Mode::kTrain, epochs_, epoch, first_batch, static_cast<uint64_t>(epoch * batches_per_epoch()));
+  const auto sample = [batches = batches_per_epoch()](int64_t pass, int64_t batch) {
+    return static_cast<uint64_t>(pass * batches + batch);
+  };
+  return Batches(Mode::kTrain,
+                 {.order = epochs_,
+                  .first_pass = epoch,
+                  .first_batch = first_batch,
+                  .passes = std::max<int64_t>(1, options_.epochs - epoch),
+                  .sample = sample},
+                 keeps_passes_);
 }
 
 std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
   // The same sample at each evaluation, so that epochs can be compared.
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
-  return Stream(Mode::kEval,
-                {splits_[static_cast<size_t>(split)], {.batch_size = options_.batch_size, .shuffle = false}}, 0, 0,
-                streams);
+  // Others are passed over once or twice.
+  const bool keeps = keeps_passes_ && split == data::Split::kValid;
+  return Batches(Mode::kEval,
+                 {.order = {splits_[static_cast<size_t>(split)], {.batch_size = options_.batch_size, .shuffle = false}},
+                  .first_pass = keeps ? validations_++ : 0,
+                  .first_batch = 0,
+                  .passes = options_.epochs,
+                  .sample = [streams](int64_t, int64_t batch) { return streams + static_cast<uint64_t>(batch); }},
+                 keeps);
 }
 
 std::optional<data::RowReading> NodeTask::Reading() {
@@ -306,47 +336,6 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
     result.predictions = std::vector<float>();
   }
   return result;
-}
-
-using data::BlockSizes;
-
-BatchShape SampledBatch::real() const {
-  BatchShape shape = host_->real_shape();
-  if (pairs_ != nullptr) shape.graphs = static_cast<int64_t>(pairs_->links);
-  return shape;
-}
-
-BatchShape SampledBatch::least_padded() const { return rungs_->Fit(host_->real).shape(); }
-
-BlockSizes SampledBatch::dynamic_sizes() const {
-  return AtLeastDynamic(LeastPadded(host_->real), batcher_->has_nonzeros());
-}
-
-absl::Status SampledBatch::PadToSizes(const BlockSizes& sizes) {
-  return sizes == host_->padded ? absl::OkStatus() : batcher_->Pad(sizes, *host_);
-}
-
-absl::Status SampledBatch::Pad(const BatchShape& shape) {
-  if (const BlockSizes* rung = rungs_->Find(shape)) return PadToSizes(*rung);
-  return absl::InvalidArgumentError(absl::StrCat("a block cannot be padded to ", ToString(shape, kCountedSeeds),
-                                                 ", which is none of the job's sizes"));
-}
-
-graphcache::StepInputs SampledBatch::Inputs(const int64_t& step) const {
-  const data::GraphSummary& graph = batcher_->graph().summary();
-  graphcache::StepInputs inputs =
-      MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.num_targets, step, features_);
-  if (pairs_ != nullptr) SetPairs(*pairs_, inputs);
-  return inputs;
-}
-
-std::span<const uint32_t> SampledBatch::ids() const {
-  return std::span(host_->nodes).first(static_cast<size_t>(host_->real_seeds));
-}
-
-std::span<const float> SampledBatch::labels() const {
-  return std::span(host_->labels)
-      .first(static_cast<size_t>(host_->real_seeds * batcher_->graph().summary().num_targets));
 }
 
 }  // namespace permafrost::train

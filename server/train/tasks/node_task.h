@@ -4,10 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "data/batching/block_batch.h"
-#include "data/batching/block_stream.h"
 #include "data/batching/link_batch.h"
 #include "data/rows/row_cache.h"
 #include "data/rows/row_caches.h"
@@ -31,121 +28,10 @@
 #include "train/planning/job_schedule.h"
 #include "train/tasks/feature_table.h"
 #include "train/tasks/links.h"
-#include "train/tasks/step_inputs.h"
+#include "train/tasks/sampled_passes.h"
 #include "train/tasks/task.h"
 
 namespace permafrost::train {
-
-// A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
-class SampledBatch final : public HostBatch {
- public:
-  // features: of all nodes, if the batcher gathers none.
-  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {})
-      : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)) {}
-  // Makes this the batch `host`, until it is bound to another. pairs: of a job that predicts links, those of its seeds.
-  void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
-    host_ = &host;
-    pairs_ = pairs;
-  }
-
-  BatchShape real() const override;
-  // The shape of its rung.
-  BatchShape least_padded() const override;
-  BatchShape dynamic_shape() const override { return dynamic_sizes().shape(); }
-  BatchShape padded() const override { return host_->padded.shape(); }
-  std::span<const uint32_t> ids() const override;
-  std::span<const float> labels() const override;
-
- private:
-  absl::Status Pad(const BatchShape& shape) override;
-  absl::Status PadToDynamic() override { return PadToSizes(dynamic_sizes()); }
-  absl::Status PadToSizes(const data::BlockSizes& sizes);
-  data::BlockSizes dynamic_sizes() const;
-  graphcache::StepInputs Inputs(const int64_t& step) const override;
-
-  const data::BlockBatcher* batcher_;
-  const BlockRungs* rungs_;
-  FeatureTable features_;
-  data::BlockBatch* host_ = nullptr;
-  const data::LinkBatch* pairs_ = nullptr;
-  mutable RowKeys keys_;
-};
-
-// Batches of a training epoch or a split, sampled and gathered ahead of the step. Borrows `links`, or nullptr, and
-// `times`, which are of nodes. Threads: as BatchStream; the batches are planned on a thread of its own.
-class SampledStream final : public BatchStream {
- public:
-  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features, data::EpochOrder epochs,
-                int64_t epoch, int64_t first, uint64_t first_stream, const Links* links, const data::SeedTimes& times,
-                data::BlockStream::Fit fit, const data::BlockStream::Options& options,
-                std::function<std::optional<data::RowReading>()> reading)
-      : epochs_(std::move(epochs)),
-        epoch_(epoch),
-        order_(epochs_.Of(epoch)),
-        links_(links),
-        times_(times),
-        reading_(std::move(reading)),
-        view_(batcher, rungs, std::move(features)),
-        stream_(
-            batcher, epochs_.batches_per_epoch() - first,
-            [this, first, first_stream](int64_t index) {
-              return RequestOf(first + index, first_stream + static_cast<uint64_t>(first + index));
-            },
-            std::move(fit), options) {}
-
-  absl::StatusOr<HostBatch*> Next() override {
-    PF_ASSIGN_OR_RETURN(data::BlockBatch * host, stream_.Next());
-    if (host == nullptr) return nullptr;
-    const data::LinkBatch* pairs = nullptr;
-    if (links_ != nullptr) {
-      const absl::MutexLock lock(&mu_);
-      // The batch before's pairs go.
-      if (given_) pairs_.pop_front();
-      given_ = true;
-      pairs = &pairs_.front();
-    }
-    view_.Bind(*host, pairs);
-    return &view_;
-  }
-  std::optional<LookAhead> look_ahead() const override {
-    LookAhead state = stream_.state();
-    state.rows = reading_();
-    return state;
-  }
-
- private:
-  // Runs on the stream's thread.
-  absl::StatusOr<data::BlockStream::Request> RequestOf(int64_t batch, uint64_t sample) {
-    const auto ids = epochs_.Batch(order_, batch);
-    if (links_ == nullptr) {
-      PF_RETURN_IF_ERROR(times_.Of(ids, batch_times_));
-      return data::BlockStream::Request{.seeds = ids, .sample = sample, .excluded = {}, .times = batch_times_};
-    }
-    data::LinkBatch made;
-    PF_RETURN_IF_ERROR(links_->MakeBatch(ids, epoch_, made));
-    const absl::MutexLock lock(&mu_);
-    // It stays in its place while others come and go.
-    const data::LinkBatch& pairs = pairs_.emplace_back(std::move(made));
-    // A link with a time is no earlier than itself.
-    return data::BlockStream::Request{.seeds = pairs.seeds,
-                                      .sample = sample,
-                                      .excluded = pairs.times.empty() ? pairs.positives() : data::SeedPairs(),
-                                      .times = pairs.times};
-  }
-
-  const data::EpochOrder epochs_;
-  const int64_t epoch_;
-  const data::EpochBatches order_;
-  const Links* const links_;
-  const data::SeedTimes& times_;
-  std::vector<int64_t> batch_times_;  // of the batch that was planned last
-  absl::Mutex mu_;
-  std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // of batches that were asked for, until they are used
-  bool given_ = false;                                      // whether the first of them is the step's
-  const std::function<std::optional<data::RowReading>()> reading_;
-  SampledBatch view_;
-  data::BlockStream stream_;
-};
 
 // Jobs that sample.
 class NodeTask final : public Task {
@@ -249,8 +135,8 @@ class NodeTask final : public Task {
                                                 const std::function<bool()>& keep_going);
   // Returns what this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.
   std::optional<data::RowReading> Reading();
-  std::unique_ptr<BatchStream> Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
-                                      uint64_t first_stream);
+  // Returns the first pass of the plan, or what is left of it. keeps: the passes after it are made ready ahead, too.
+  std::unique_ptr<BatchStream> Batches(Mode mode, SampledPasses::Plan plan, bool keeps);
 
   const spec::TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;  // where links are predicted, without those held out
@@ -272,6 +158,11 @@ class NodeTask final : public Task {
   std::array<data::BlockBatch, 2> probes_;
   std::array<data::LinkBatch, 2> probe_pairs_;
   std::vector<SampledBatch> probe_views_;
+  // Whether batches of a mode are made ready while the other's are used: unless memory is short.
+  bool keeps_passes_ = false;
+  int64_t validations_ = 0;  // begun so far
+  // By Mode: those that are kept, or nullptr. Before all else these end.
+  std::array<std::shared_ptr<SampledPasses>, 2> passes_;
 };
 
 }  // namespace permafrost::train

@@ -1,0 +1,125 @@
+// Batches of sampled blocks, one pass over a split after the other: of an epoch of training, or of an evaluation.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "data/batching/block_batch.h"
+#include "data/batching/block_stream.h"
+#include "data/batching/link_batch.h"
+#include "data/rows/row_cache.h"
+#include "data/sampling/edge_draw.h"
+#include "data/sampling/epoch_order.h"
+#include "train/planning/block_rungs.h"
+#include "train/tasks/feature_table.h"
+#include "train/tasks/links.h"
+#include "train/tasks/step_inputs.h"
+#include "train/tasks/task.h"
+
+namespace permafrost::train {
+
+// A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
+class SampledBatch final : public HostBatch {
+ public:
+  // features: of all nodes, if the batcher gathers none.
+  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {})
+      : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)) {}
+  // Makes this the batch `host`, until it is bound to another. pairs: of a job that predicts links, those of its seeds.
+  void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
+    host_ = &host;
+    pairs_ = pairs;
+  }
+
+  BatchShape real() const override;
+  // The shape of its rung.
+  BatchShape least_padded() const override;
+  BatchShape dynamic_shape() const override { return dynamic_sizes().shape(); }
+  BatchShape padded() const override { return host_->padded.shape(); }
+  std::span<const uint32_t> ids() const override;
+  std::span<const float> labels() const override;
+
+ private:
+  absl::Status Pad(const BatchShape& shape) override;
+  absl::Status PadToDynamic() override { return PadToSizes(dynamic_sizes()); }
+  absl::Status PadToSizes(const data::BlockSizes& sizes);
+  data::BlockSizes dynamic_sizes() const;
+  graphcache::StepInputs Inputs(const int64_t& step) const override;
+
+  const data::BlockBatcher* batcher_;
+  const BlockRungs* rungs_;
+  FeatureTable features_;
+  data::BlockBatch* host_ = nullptr;
+  const data::LinkBatch* pairs_ = nullptr;
+  mutable RowKeys keys_;
+};
+
+// The batches of several passes, sampled and gathered ahead of the step, across the end of a pass: while an evaluation
+// runs, the first batches of the next epoch are made, and while an epoch runs, those of the next evaluation.
+// Threads: as BatchStream; the batches are planned on a thread of its own.
+class SampledPasses {
+ public:
+  // Which batches there are.
+  struct Plan {
+    data::EpochOrder order;  // its epoch is the pass
+    int64_t first_pass = 0;
+    int64_t first_batch = 0;  // of the first pass
+    int64_t passes = 1;
+    // The sample of a pass's batch (NeighborSampler::Sample).
+    std::function<uint64_t(int64_t pass, int64_t batch)> sample;
+  };
+  // What makes them. It is borrowed: the batcher, the rungs, `links` (nullptr: nodes are predicted for) and `times`,
+  // which are of nodes.
+  struct Source {
+    data::BlockBatcher& batcher;
+    const BlockRungs& rungs;
+    FeatureTable features;
+    const Links* links;
+    const data::SeedTimes& times;
+    data::BlockStream::Fit fit;
+    std::function<std::optional<data::RowReading>()> reading;
+  };
+  SampledPasses(Plan plan, const Source& source, const data::BlockStream::Options& options);
+
+  // Returns whether there is such a batch, and it is the next to be taken.
+  bool IsAt(int64_t pass, int64_t batch) const;
+  // Returns what is left of a pass, which is the one that the next batch belongs to, or the one before if nothing is
+  // left of it. It is the only one as long as it is used.
+  static std::unique_ptr<BatchStream> Rest(std::shared_ptr<SampledPasses> passes, int64_t pass);
+
+ private:
+  class RestStream;
+
+  absl::StatusOr<HostBatch*> Next();
+  void BeginPassIfOver();
+  // Runs on the stream's thread.
+  absl::StatusOr<data::BlockStream::Request> RequestOf(int64_t index);
+
+  const Plan plan_;
+  const int64_t batches_;  // of a pass
+  const Links* const links_;
+  const data::SeedTimes& times_;
+  const std::function<std::optional<data::RowReading>()> reading_;
+  int64_t pass_, batch_;  // of the next batch
+  LookAhead told_;        // of all passes so far
+  // These belong to the stream's thread.
+  int64_t planned_pass_ = -1;
+  data::EpochBatches planned_;        // of that pass
+  std::vector<int64_t> batch_times_;  // of the batch that was planned last
+
+  absl::Mutex mu_;
+  std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // of batches that were asked for, until they are used
+  bool given_ = false;                                      // whether the first of them is the step's
+  SampledBatch view_;
+  data::BlockStream stream_;
+};
+
+}  // namespace permafrost::train
