@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "nn/ops/segment_ops.h"
 #include "train/tasks/layer_wise.h"
 
 namespace permafrost::train {
@@ -113,9 +114,7 @@ at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers) {
 
 at::Tensor GatherMeans(const FeatureTable& table, const at::Tensor& numbers, const at::Tensor& offsets,
                        const at::Tensor& neighbors) {
-  const at::Tensor means = at::segment_reduce(GatherRows(table, neighbors), "mean", {}, {}, offsets, /*axis=*/0,
-                                              /*unsafe=*/true, /*initial=*/0);
-  return at::cat({means, GatherRows(table, numbers)}, 1);
+  return at::cat({nn::SegmentMean(table.rows, offsets, neighbors), GatherRows(table, numbers)}, 1);
 }
 
 int64_t FeatureTableRows(const data::GraphSummary& graph) { return graph.nodes + 1; }
