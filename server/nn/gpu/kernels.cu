@@ -1,7 +1,7 @@
 // Kernels for NVIDIA GPUs, compiled when a job first needs them (device/cuda). Each computes what the CPU's operator of
 // the same name does (nn/ops), in float32. All tensors are contiguous. No kernel adds by atomics: sums are in a fixed
-// order, so that a step leaves equal bits each time. Tests run this file on the host (tests/nn/gpu/cuda_on_host.h), which
-// bounds what of CUDA it uses.
+// order, so that a step leaves equal bits each time. Tests run this file on the host (tests/nn/gpu/cuda_on_host.h),
+// which bounds what of CUDA it uses.
 
 typedef long long int64;
 typedef unsigned int uint32;
@@ -12,6 +12,8 @@ typedef unsigned int uint32;
 // Shape of a block that works on rows: so many threads walk the columns of each of so many rows.
 #define LANES 32
 #define ROWS 8
+// Each kernel bounds its registers by its block, or a launch would fail.
+
 // An operator takes at most so many columns of categories.
 #define MOST_TABLES 16
 
@@ -120,19 +122,35 @@ __device__ int64 RealRows(const int64* real_rows, int64 all_rows) {
   return *real_rows < 0 ? 0 : *real_rows > all_rows ? all_rows : *real_rows;
 }
 
+// A thread that sums a column keeps the values of so many of its rows, which it reads at once.
+#define KEPT 8
+
 // y = dropout(relu(batch_norm(x))) of the real rows, 0 in others. Blocks: one for each COLUMNS columns. batches: may be
 // null; so may step, if threshold is 0.
-extern "C" __global__ void norm_forward(const float* x, const int64* real_rows, const float* weight, const float* bias,
-                                        float* running_mean, float* running_var, int64* batches, const int64* step,
-                                        int64 all_rows, int64 columns, float momentum, float eps, uint32 seed,
-                                        uint32 threshold, float kept, float* y, float* mean, float* invstd) {
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    norm_forward(const float* x, const int64* real_rows, const float* weight, const float* bias, float* running_mean,
+                 float* running_var, int64* batches, const int64* step, int64 all_rows, int64 columns, float momentum,
+                 float eps, uint32 seed, uint32 threshold, float kept, float* y, float* mean, float* invstd) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, rows = RealRows(real_rows, all_rows);
-  const bool active = column < columns, follows = rows > 1;
+  const bool active = column<columns, follows = rows> 1;
+  const int64 readable = active ? rows : 0;
+  float own[KEPT];
+  UNROLL(KEPT)
+  for (int i = 0; i < KEPT; ++i) {
+    const int64 r = threadIdx.y + i * SHARES;
+    own[i] = r < readable ? x[r * columns + column] : 0;
+  }
   float part = 0;
-  for (int64 r = threadIdx.y; active && r < rows; r += SHARES) part += x[r * columns + column];
+  UNROLL(KEPT)
+  for (int i = 0; i < KEPT; ++i) part += own[i];
+  for (int64 r = threadIdx.y + KEPT * SHARES; r < readable; r += SHARES) part += x[r * columns + column];
   const float average = SumOfColumn(part) / (float)(rows > 0 ? rows : 1);
   part = 0;
-  for (int64 r = threadIdx.y; active && r < rows; r += SHARES) {
+  for (int i = 0; i < KEPT; ++i) {
+    const float away = threadIdx.y + i * SHARES < readable ? own[i] - average : 0;
+    part += away * away;
+  }
+  for (int64 r = threadIdx.y + KEPT * SHARES; r < readable; r += SHARES) {
     const float away = x[r * columns + column] - average;
     part += away * away;
   }
@@ -142,13 +160,19 @@ extern "C" __global__ void norm_forward(const float* x, const int64* real_rows, 
   const float inverse = 1.0f / sqrtf((follows ? squares / (float)rows : running_var[column]) + eps);
   const float scale = inverse * weight[column], shift = bias[column] - center * scale;
   const uint32 key = threshold > 0 ? KeyOfStep(seed, *step) : 0;
-  for (int64 r = threadIdx.y; r < all_rows; r += SHARES) {
-    float value = 0;
-    if (r < rows) {
-      value = x[r * columns + column] * scale + shift;
-      value = value < 0 ? 0 : value;  // keeps NaN, as relu does
-      if (threshold > 0) value = IsDropped(key, threshold, r, column) ? 0 : value * kept;
-    }
+  UNROLL(KEPT)
+  for (int i = 0; i < KEPT; ++i) {
+    const int64 r = threadIdx.y + i * SHARES;
+    if (r >= all_rows) continue;
+    float value = r < rows ? own[i] * scale + shift : 0;
+    value = value < 0 ? 0 : value;  // keeps NaN, as relu does
+    if (threshold > 0) value = IsDropped(key, threshold, r, column) ? 0 : value * kept;
+    y[r * columns + column] = value;
+  }
+  for (int64 r = threadIdx.y + KEPT * SHARES; r < all_rows; r += SHARES) {
+    float value = r < rows ? x[r * columns + column] * scale + shift : 0;
+    value = value < 0 ? 0 : value;
+    if (threshold > 0) value = IsDropped(key, threshold, r, column) ? 0 : value * kept;
     y[r * columns + column] = value;
   }
   if (threadIdx.y > 0) return;
@@ -162,30 +186,50 @@ extern "C" __global__ void norm_forward(const float* x, const int64* real_rows, 
 
 // The gradients of norm_forward. before_bias: may be null; else it gets the sums of gx over rows, which is the gradient
 // of a bias that x had.
-extern "C" __global__ void norm_backward(const float* grad, const float* x, const float* y, const int64* real_rows,
-                                         const float* weight, const float* mean, const float* invstd, int64 all_rows,
-                                         int64 columns, float kept, float* gx, float* gweight, float* gbias,
-                                         float* before_bias) {
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    norm_backward(const float* grad, const float* x, const float* y, const int64* real_rows, const float* weight,
+                  const float* mean, const float* invstd, int64 all_rows, int64 columns, float kept, float* gx,
+                  float* gweight, float* gbias, float* before_bias) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, rows = RealRows(real_rows, all_rows);
-  const bool active = column < columns, follows = rows > 1;
+  const bool active = column<columns, follows = rows> 1;
+  const int64 readable = active ? rows : 0;
   const float center = active ? mean[column] : 0, inverse = active ? invstd[column] : 0;
-  float sum_part = 0, dot_part = 0;
-  for (int64 r = threadIdx.y; active && r < rows; r += SHARES) {
-    const int64 i = r * columns + column;
-    const float g = y[i] > 0 ? grad[i] * kept : 0;
-    sum_part += g;
-    dot_part += g * (x[i] - center);
+  float own[KEPT], away[KEPT], out[KEPT];
+  UNROLL(KEPT)
+  for (int i = 0; i < KEPT; ++i) {
+    const int64 r = threadIdx.y + i * SHARES, at = r * columns + column;
+    own[i] = r < readable ? grad[at] : 0;
+    away[i] = r < readable ? x[at] : center;
+    out[i] = r < readable ? y[at] : 0;
   }
-  float sum = sum_part, dot = dot_part;
+  float sum = 0, dot = 0;
+  for (int i = 0; i < KEPT; ++i) {
+    own[i] = out[i] > 0 ? own[i] * kept : 0;
+    away[i] -= center;
+    sum += own[i];
+    dot += own[i] * away[i];
+  }
+  for (int64 r = threadIdx.y + KEPT * SHARES; r < readable; r += SHARES) {
+    const int64 at = r * columns + column;
+    const float g = y[at] > 0 ? grad[at] * kept : 0;
+    sum += g;
+    dot += g * (x[at] - center);
+  }
   SumOfColumns(sum, dot);
+  if (!active) return;
   // Running statistics are constants: nothing of the gradient passes through them.
-  const float count = (float)(rows > 0 ? rows : 1), scale = active ? weight[column] * inverse : 0;
+  const float count = (float)(rows > 0 ? rows : 1), scale = weight[column] * inverse;
   const float mean_grad = follows ? sum / count : 0, mean_dot = follows ? dot * inverse * inverse / count : 0;
-  for (int64 r = threadIdx.y; active && r < all_rows; r += SHARES) {
-    const int64 i = r * columns + column;
-    gx[i] = r < rows ? scale * ((y[i] > 0 ? grad[i] * kept : 0) - mean_grad - (x[i] - center) * mean_dot) : 0;
+  UNROLL(KEPT)
+  for (int i = 0; i < KEPT; ++i) {
+    const int64 r = threadIdx.y + i * SHARES;
+    if (r < all_rows) gx[r * columns + column] = r < rows ? scale * (own[i] - mean_grad - away[i] * mean_dot) : 0;
   }
-  if (!active || threadIdx.y > 0) return;
+  for (int64 r = threadIdx.y + KEPT * SHARES; r < all_rows; r += SHARES) {
+    const int64 at = r * columns + column;
+    gx[at] = r < rows ? scale * ((y[at] > 0 ? grad[at] * kept : 0) - mean_grad - (x[at] - center) * mean_dot) : 0;
+  }
+  if (threadIdx.y > 0) return;
   gweight[column] = dot * inverse;
   gbias[column] = sum;
   // A norm takes away what is added to all rows. Summing gx would only add up its rounding.
@@ -193,21 +237,32 @@ extern "C" __global__ void norm_backward(const float* grad, const float* x, cons
 }
 
 // grad = grad where out > 0, else 0; gbias: its sums over rows. Blocks: one for each COLUMNS columns.
-extern "C" __global__ void relu_backward(const float* out, int64 rows, int64 columns, float* grad, float* gbias) {
-  const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x;
-  float part = 0;
-  for (int64 r = threadIdx.y; column < columns && r < rows; r += SHARES) {
-    const int64 i = r * columns + column;
-    const float value = out[i] > 0 ? grad[i] : 0;
-    grad[i] = value;
-    part += value;
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    relu_backward(const float* out, int64 rows, int64 columns, float* grad, float* gbias) {
+  const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, readable = column < columns ? rows : 0;
+  float own[KEPT], passes[KEPT], part = 0;
+  for (int64 first = threadIdx.y; first < readable; first += KEPT * SHARES) {
+    UNROLL(KEPT)
+    for (int i = 0; i < KEPT; ++i) {
+      const int64 r = first + i * SHARES, at = r * columns + column;
+      own[i] = r < readable ? grad[at] : 0;
+      passes[i] = r < readable ? out[at] : 0;
+    }
+    UNROLL(KEPT)
+    for (int i = 0; i < KEPT; ++i) {
+      const int64 r = first + i * SHARES;
+      const float value = passes[i] > 0 ? own[i] : 0;
+      part += value;
+      if (r < readable) grad[r * columns + column] = value;
+    }
   }
   const float sum = SumOfColumn(part);
   if (column < columns && threadIdx.y == 0) gbias[column] = sum;
 }
 
 // Sums of columns. Blocks: one for each COLUMNS columns.
-extern "C" __global__ void column_sums(const float* x, int64 rows, int64 columns, float* sums) {
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    column_sums(const float* x, int64 rows, int64 columns, float* sums) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x;
   float part = 0;
   for (int64 r = threadIdx.y; column < columns && r < rows; r += SHARES) part += x[r * columns + column];
@@ -216,22 +271,21 @@ extern "C" __global__ void column_sums(const float* x, int64 rows, int64 columns
 }
 
 // Both orders of a batch's edges: places in_offsets and out_offsets of nodes, and the edges by their sources. The place
-// of an edge is the number of edges before it, which SCANNERS threads count together. Threads: (SCANNERS, ITEMS) for
-// ITEMS edges or offsets.
-#define SCANNERS 8
-#define ITEMS 32
-extern "C" __global__ void edge_index(const int64* source, const int64* target, int64 edges, int64 nodes,
-                                      int* in_offsets, int* out_offsets, int* out_targets, int* out_edges) {
-  const int64 item = (int64)blockIdx.x * ITEMS + threadIdx.y, node = item - edges;
+// of an edge is the number of edges before it, which the lanes of a warp count together. Threads: (LANES, ROWS), a warp
+// for each edge and each offset.
+extern "C" __global__ void __launch_bounds__(LANES* ROWS)
+    edge_index(const int64* source, const int64* target, int64 edges, int64 nodes, int* in_offsets, int* out_offsets,
+               int* out_targets, int* out_edges) {
+  const int64 item = (int64)blockIdx.x * ROWS + threadIdx.y, node = item - edges;
   // Edges of smaller sources come before, and of the same source those that were before.
-  const int64 key = item < edges ? source[item] : node, same = item < edges ? item : 0;
+  const int count = (int)edges, key = (int)(item < edges ? source[item] : node), same = item < edges ? (int)item : 0;
   int place = 0;
   UNROLL(8)
-  for (int64 k = threadIdx.x; k < edges; k += SCANNERS) {
-    const int64 from = source[k];
+  for (int k = threadIdx.x; k < count; k += LANES) {
+    const int from = (int)source[k];
     place += from < key || (from == key && k < same);
   }
-  for (int other = 1; other < SCANNERS; other *= 2) place += __shfl_xor_sync(ALL_LANES, place, other);
+  for (int other = 1; other < LANES; other *= 2) place += __shfl_xor_sync(ALL_LANES, place, other);
   if (threadIdx.x > 0 || node > nodes) return;
   if (item < edges) {
     out_edges[place] = (int)item;
@@ -243,13 +297,14 @@ extern "C" __global__ void edge_index(const int64* source, const int64* target, 
 }
 
 // A lane works on so many columns at once, and on so many edges.
-#define COLUMNS_OF_LANE 4
-#define EDGES_AT_ONCE 4
+#define COLUMNS_OF_LANE 2
+#define EDGES_AT_ONCE 2
 
 // GINE's and GIN's sums (nn/kernels/gine.h). rows: null for GIN; code: null where each edge has a row of its own. The
 // lanes of a warp read the edges of its node together, and hand them around.
-extern "C" __global__ void gine_sum(const float* x, const float* rows, const int* code, const int64* source,
-                                    const int* offsets, int64 nodes, int64 columns, float* sum) {
+extern "C" __global__ void __launch_bounds__(LANES* ROWS)
+    gine_sum(const float* x, const float* rows, const int* code, const int64* source, const int* offsets, int64 nodes,
+             int64 columns, float* sum) {
   const int64 i = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (i >= nodes) return;
   const int begin = offsets[i], end = offsets[i + 1], lane = threadIdx.x;
@@ -293,9 +348,9 @@ extern "C" __global__ void gine_sum(const float* x, const float* rows, const int
 }
 
 // The gradient of x, and of the row of each edge: ge, [edges, columns]. rows: null for GIN, whose ge is not written.
-extern "C" __global__ void gine_gradient(const float* x, const float* rows, const int* code, const int* offsets,
-                                         const int* targets, const int* edges, const float* g, int64 nodes,
-                                         int64 columns, float* gx, float* ge) {
+extern "C" __global__ void __launch_bounds__(LANES* ROWS)
+    gine_gradient(const float* x, const float* rows, const int* code, const int* offsets, const int* targets,
+                  const int* edges, const float* g, int64 nodes, int64 columns, float* gx, float* ge) {
   const int64 j = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (j >= nodes) return;
   const int begin = offsets[j], end = offsets[j + 1], lane = threadIdx.x;
@@ -342,8 +397,9 @@ extern "C" __global__ void gine_gradient(const float* x, const float* rows, cons
 }
 
 // Sums or means of rows of x over segments (nn/ops/segment_ops.h). stride: between rows of x. weights: may be null.
-extern "C" __global__ void segment_reduce(const float* x, int64 stride, const int64* offsets, const int64* sources,
-                                          const float* weights, int64 rows, int64 columns, int mean, float* out) {
+extern "C" __global__ void __launch_bounds__(LANES* ROWS)
+    segment_reduce(const float* x, int64 stride, const int64* offsets, const int64* sources, const float* weights,
+                   int64 rows, int64 columns, int mean, float* out) {
   const int64 r = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (r >= rows) return;
   const int64 begin = offsets[r], end = offsets[r + 1];
@@ -381,8 +437,8 @@ extern "C" __global__ void segment_reduce(const float* x, int64 stride, const in
 }
 
 // The sums of the edges' rows by their codes. Blocks: (one for each COLUMNS columns, codes).
-extern "C" __global__ void code_gradient(const int* code, const float* of_edges, int64 edges, int64 columns,
-                                         float* ge) {
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    code_gradient(const int* code, const float* of_edges, int64 edges, int64 columns, float* ge) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x;
   const int own = blockIdx.y;
   float part = 0;
@@ -394,7 +450,8 @@ extern "C" __global__ void code_gradient(const int* code, const float* of_edges,
 }
 
 // y[r] = the sum of row features[r][t] of each table t.
-extern "C" __global__ void embedding_sum(const int64* features, Tables tables, int64 rows, int64 columns, float* y) {
+extern "C" __global__ void __launch_bounds__(LANES* ROWS)
+    embedding_sum(const int64* features, Tables tables, int64 rows, int64 columns, float* y) {
   const int64 r = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (r >= rows) return;
   for (int64 c = threadIdx.x; c < columns; c += LANES) {
@@ -405,8 +462,8 @@ extern "C" __global__ void embedding_sum(const int64* features, Tables tables, i
 }
 
 // The tables' gradients. Blocks: (one for each COLUMNS columns, rows of all tables).
-extern "C" __global__ void embedding_gradient(const float* grad, const int64* features, Tables tables, int64 rows,
-                                              int64 columns) {
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    embedding_gradient(const float* grad, const int64* features, Tables tables, int64 rows, int64 columns) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x;
   int table = 0, own = blockIdx.y;
   while (own >= tables.rows[table]) own -= tables.rows[table++];
@@ -419,7 +476,8 @@ extern "C" __global__ void embedding_gradient(const float* grad, const int64* fe
 }
 
 // codes[r] = the place of a row's categories among all combinations. Threads: one for each row.
-extern "C" __global__ void combine_categories(const int64* features, Tables tables, int64 rows, int* codes) {
+extern "C" __global__ void __launch_bounds__(LANES* ROWS)
+    combine_categories(const int64* features, Tables tables, int64 rows, int* codes) {
   const int64 r = (int64)blockIdx.x * (LANES * ROWS) + threadIdx.y * LANES + threadIdx.x;
   if (r >= rows) return;
   int64 code = 0;
@@ -429,8 +487,8 @@ extern "C" __global__ void combine_categories(const int64* features, Tables tabl
 
 // y[g] = the sum, or the mean, of the rows of graph g. graph_of_row rises. Blocks: (one for each COLUMNS columns,
 // graphs).
-extern "C" __global__ void pool(const float* x, const int64* graph_of_row, int64 rows, int64 columns, int mean,
-                                float* y) {
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    pool(const float* x, const int64* graph_of_row, int64 rows, int64 columns, int mean, float* y) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, graph = blockIdx.y;
   const int64 begin = LowerBoundOfBlock(graph_of_row, rows, graph);
   const int64 end = LowerBoundOfBlock(graph_of_row, rows, graph + 1);
@@ -442,8 +500,8 @@ extern "C" __global__ void pool(const float* x, const int64* graph_of_row, int64
 }
 
 // Its gradient, by the same blocks.
-extern "C" __global__ void pool_gradient(const float* grad, const int64* graph_of_row, int64 rows, int64 columns,
-                                         int mean, float* gx) {
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    pool_gradient(const float* grad, const int64* graph_of_row, int64 rows, int64 columns, int mean, float* gx) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, graph = blockIdx.y;
   const int64 begin = LowerBoundOfBlock(graph_of_row, rows, graph);
   const int64 end = LowerBoundOfBlock(graph_of_row, rows, graph + 1);
@@ -468,8 +526,9 @@ __device__ bool IsClass(float label, int64 classes) { return label >= 0 && label
 __device__ float Divisor(float count) { return count > 1.17549435e-38f ? count : 1.17549435e-38f; }
 
 // The mean of |p - y| or (p - y)^2 over the labels that are not NaN, with its gradient. Blocks: one.
-extern "C" __global__ void regression_loss(const float* prediction, const float* labels, int64 values, int square,
-                                           float* mean, float* sum, float* count, float* gradient) {
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    regression_loss(const float* prediction, const float* labels, int64 values, int square, float* mean, float* sum,
+                    float* count, float* gradient) {
   const int64 own = threadIdx.y * COLUMNS + threadIdx.x;
   float present = 0, part = 0;
   for (int64 i = own; i < values; i += SHARES * COLUMNS) {
@@ -493,9 +552,9 @@ extern "C" __global__ void regression_loss(const float* prediction, const float*
 
 // The mean cross-entropy of the rows whose label is not NaN, with its gradient. weights: of the classes, or null. A
 // label that is no class makes the mean NaN. Blocks: one.
-extern "C" __global__ void cross_entropy_loss(const float* logits, const float* labels, const float* weights,
-                                              int64 rows, int64 classes, float* mean, float* sum, float* count,
-                                              float* gradient) {
+extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+    cross_entropy_loss(const float* logits, const float* labels, const float* weights, int64 rows, int64 classes,
+                       float* mean, float* sum, float* count, float* gradient) {
   // COLUMNS threads, which are lanes of one warp, share a row's classes.
   const int lane = threadIdx.x;
   const uint32 lanes = ((1u << COLUMNS) - 1) << (threadIdx.y % (WARP / COLUMNS) * COLUMNS);

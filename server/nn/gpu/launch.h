@@ -25,7 +25,6 @@ inline constexpr int64_t kMostCountedEdges = 1 << 14;
 
 // kernels.cu defines the same.
 inline constexpr int64_t kColumns = 8, kShares = 128, kLanes = 32, kRows = 8;
-inline constexpr int64_t kScanners = 8, kItems = 32;
 inline constexpr int64_t kMostTables = 16;
 
 constexpr unsigned Blocks(int64_t values, int64_t of_block) {

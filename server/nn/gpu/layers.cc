@@ -180,11 +180,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source_in, co
   const at::TensorOptions ints = source.options().dtype(at::kInt);
   Tensor in_offsets = at::empty({nodes + 1}, ints), out_offsets = at::empty({nodes + 1}, ints);
   Tensor out_targets = at::empty({edges}, ints), out_edges = at::empty({edges}, ints);
-  Launch("edge_index", {.x = Blocks(edges + nodes + 1, kItems)},
-         {.x = static_cast<unsigned>(kScanners), .y = static_cast<unsigned>(kItems)}, source.const_data_ptr<int64_t>(),
-         target.const_data_ptr<int64_t>(), edges, nodes, in_offsets.mutable_data_ptr<int32_t>(),
-         out_offsets.mutable_data_ptr<int32_t>(), out_targets.mutable_data_ptr<int32_t>(),
-         out_edges.mutable_data_ptr<int32_t>());
+  LaunchOnRows("edge_index", edges + nodes + 1, source.const_data_ptr<int64_t>(), target.const_data_ptr<int64_t>(),
+               edges, nodes, in_offsets.mutable_data_ptr<int32_t>(), out_offsets.mutable_data_ptr<int32_t>(),
+               out_targets.mutable_data_ptr<int32_t>(), out_edges.mutable_data_ptr<int32_t>());
   return {in_offsets, out_offsets, out_targets, out_edges};
 }
 

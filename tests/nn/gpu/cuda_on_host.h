@@ -146,6 +146,7 @@ class HostLauncher final : public permafrost::KernelLauncher {
 
 // NOLINTBEGIN(bugprone-reserved-identifier,cppcoreguidelines-macro-usage): CUDA's names.
 #define __global__
+#define __launch_bounds__(threads)
 #define __device__ inline
 // Blocks run one after the other.
 #define __shared__ static
