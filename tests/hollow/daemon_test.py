@@ -225,6 +225,8 @@ def nodes(daemon, gpu, _):
         job.succeed()
         cache, launches = job.cache().whole(), gpu.launches(first)
         expect(cache["eagerSteps"] == 0, f"{name}: {cache.shown['statistics']}")
+        # GraphSAGE, whose means the device makes.
+        expect(("lie on the device, which gathers them" in job.log()) == (name in ("sampled", "links")), f"{name}: {job.log()}")
         print(f"nodes, {name}: {job.step()} steps, {cache['captures']} captures; from one replay to the next {a_step(launches, COPIES)[0]} "
               f"copies to the device, {a_step(launches, WAITS)[0]} waits")
 

@@ -195,6 +195,7 @@ class GatheringBatcher final : public BlockBatcher {
     out.feature_rows.clear();
     if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
       out.feature_offsets.clear();
+      out.neighbors.clear();
       out.features.resize(static_cast<size_t>(padded_.back() * RowWidth(*dense)));
       PF_RETURN_IF_ERROR(means() ? features_.Means(subgraph, real_, padded_, out.features)
                                  : features_.Dense(out.nodes, real_, padded_, out.features));
@@ -231,9 +232,9 @@ class GatheringBatcher final : public BlockBatcher {
                 out.feature_offsets.begin() + padded_[s]);
     }
     FillOffsetPadding(out.feature_offsets, padded_, std::span<const int64_t>(out.real.nodes), out.real.nonzeros);
-    out.feature_columns.resize(static_cast<size_t>(out.real.nonzeros));
-    const auto last = std::ranges::transform(subgraph.sources, out.feature_columns.begin(), [&](int64_t row) {
-                        return int64_t{subgraph.nodes[static_cast<size_t>(row)]};
+    out.neighbors.resize(static_cast<size_t>(out.real.nonzeros));
+    const auto last = std::ranges::transform(subgraph.sources, out.neighbors.begin(), [&](int64_t row) {
+                        return subgraph.nodes[static_cast<size_t>(row)];
                       }).out;
     std::ranges::copy(subgraph.last_neighbors, last);
     PadNeighbors(out.padded.nonzeros, out);
@@ -241,8 +242,8 @@ class GatheringBatcher final : public BlockBatcher {
   }
 
   void PadNeighbors(int64_t nonzeros, BlockBatch& out) const {
-    out.feature_columns.resize(static_cast<size_t>(out.real.nonzeros));
-    out.feature_columns.resize(static_cast<size_t>(nonzeros), row_of_zeros());
+    out.neighbors.resize(static_cast<size_t>(out.real.nonzeros));
+    out.neighbors.resize(static_cast<size_t>(nonzeros), static_cast<NodeId>(view_.nodes));
   }
 
   // Who reads rows by such numbers looks at none of them.

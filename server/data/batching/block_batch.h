@@ -50,10 +50,11 @@ struct BlockBatch {
   // Where dense features are elsewhere: [padded nodes] the node of each row, and in padding the number of the graph's
   // nodes, where a row of zeros is. `features` is empty then.
   AlignedVector<int64_t> feature_rows;
-  // Of sparse rows. Where dense features are elsewhere and means are made of them there, each row lists its neighbours
-  // here, the last hop's too, by the numbers that feature_rows has.
+  // Where means are made of them there: [padded nonzeros] each row's neighbours, the last hop's too, by the numbers
+  // that feature_rows has; feature_offsets are theirs. Padding, which no row reaches, is the row of zeros.
+  AlignedVector<NodeId> neighbors;
   AlignedVector<int64_t> feature_offsets;  // [padded nodes + 1]
-  AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding, which no row reaches, is valid
+  AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding: 0, which no row reaches
   AlignedVector<float> feature_values;     // [padded nonzeros], or empty
   // Rows of all segments but the last, + 1: in-edges as CSR; see SampledSubgraph.
   AlignedVector<int64_t> offsets;

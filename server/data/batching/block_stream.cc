@@ -69,7 +69,7 @@ struct BlockStream::Impl {
     PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph, request.times));
     if (!request.excluded.sources.empty()) ExcludeEdges(request.excluded, subgraph);
     ++sampled;
-    Adapt(subgraph);
+    Adapt(subgraph, asked != nullptr);
     RowCache::Announcement announced = batcher.Announce(subgraph);
     sampled_bytes += BytesOf(subgraph);
     waiting.push_back({.subgraph = std::move(subgraph), .announced = std::move(announced), .lease = {}});
@@ -94,9 +94,10 @@ struct BlockStream::Impl {
     return absl::OkStatus();
   }
 
-  // Called once for each batch sampled. Where nobody was asked for its pages, all are taken to be there.
-  void Adapt(const SampledSubgraph& subgraph) {
-    const PageCounters now = advisor.counters();
+  // Called once for each batch sampled. Where nobody was asked for its pages, all are taken to be there, and nothing is
+  // counted anew: that takes longer than a part of the sampling.
+  void Adapt(const SampledSubgraph& subgraph, bool asked) {
+    const PageCounters now = asked ? advisor.counters() : before;
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;
     const double resident =
         looked_at > 0 ? static_cast<double>(now.resident_pages - before.resident_pages) / static_cast<double>(looked_at)

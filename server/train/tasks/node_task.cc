@@ -126,7 +126,9 @@ absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanCo
                           .split = SplitFeatures(FeatureTableRows(summary), row_bytes, memory),
                           .allocate_pinned = context.allocate_pinned,
                           .wanted = {}};
-  if (how.split.rows() == 0 || (how.split.host > 0 && !GathersRows(Mode::kTrain))) return absl::OkStatus();
+  // Means are made of rows on the device only, whose numbers are 32 bits wide.
+  const bool makes_means = how.split.host == 0 && how.split.device <= std::numeric_limits<int32_t>::max();
+  if (how.split.rows() == 0 || (!makes_means && !GathersRows(Mode::kTrain))) return absl::OkStatus();
   std::vector<float> wanted;
   if (how.split.device > 0 && how.split.host > 0) {
     PF_ASSIGN_OR_RETURN(wanted, ExpectedDraws(keep_going));
@@ -136,7 +138,7 @@ absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanCo
   if (how.split.host > 0 && context.rows != nullptr) context.rows->Drop();
   PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, how, keep_going));
   if (!table_.defined()) return absl::OkStatus();
-  table_split_ = how.split;
+  table_makes_means_ = makes_means;
   table_line_ = DescribeFeatures(how.split, row_bytes);
   return absl::OkStatus();
 }

@@ -103,7 +103,7 @@ class NodeTask final : public Task {
                          const std::function<bool()>& keep_going);
   // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features. Of a
   // table that the host has a part of, more neighbours would be read than there are means of them.
-  bool UsesTable(Mode mode) const { return table_.defined() && (GathersRows(mode) || table_split_.host == 0); }
+  bool UsesTable(Mode mode) const { return table_.defined() && (GathersRows(mode) || table_makes_means_); }
   bool MeansElsewhere(Mode mode) const { return UsesTable(mode) && !GathersRows(mode); }
   // True: batches of the mode have plain rows of features, and no means.
   bool GathersRows(Mode mode) const;
@@ -148,7 +148,7 @@ class NodeTask final : public Task {
   const data::EpochOrder epochs_;
   const std::unique_ptr<nn::NodeModel> model_;
   FeatureTable table_;  // undefined: there is none
-  FeatureSplit table_split_;
+  bool table_makes_means_ = false;
   std::string table_line_;
   data::RowCaches* row_caches_ = nullptr;
   data::RowCaches::Session features_;  // before what gathers by it

@@ -234,7 +234,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
   // Other edges, where the block is the same: what a capture must not take for constant.
   if (fitting.size() == 1) {
     std::ranges::fill(probes_[1].sources, 0);
-    if (MeansElsewhere(mode)) std::ranges::fill(probes_[1].feature_columns, 0);
+    std::ranges::fill(probes_[1].neighbors, 0);
     std::ranges::fill(probes_[1].edge_ints, 0);
     std::ranges::fill(probes_[1].edge_floats, 0);
     std::ranges::fill(probe_pairs_[1].sources, 0);

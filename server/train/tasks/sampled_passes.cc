@@ -1,5 +1,6 @@
 #include "train/tasks/sampled_passes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -65,8 +66,8 @@ class SampledPasses::RestStream final : public BatchStream {
     state.stalls -= before_.stalls;
     state.cut_batches -= before_.cut_batches;
     state.pages -= before_.pages;
-    // Those of the process, which another stream may have told of meanwhile.
-    state.pages.major_faults = data::MajorFaults() - faults_before_;
+    // Those of the process, of which another stream has told until this pass began.
+    state.pages.major_faults = std::max<int64_t>(0, state.pages.major_faults - faults_before_);
     state.rows = passes_->reading_();
     return state;
   }
@@ -76,7 +77,7 @@ class SampledPasses::RestStream final : public BatchStream {
   const int64_t pass_;
   // What was done ahead for this pass counts as its own.
   const LookAhead before_ = passes_->told_;
-  const int64_t faults_before_ = data::MajorFaults();
+  const int64_t faults_before_ = data::MajorFaults() - passes_->first_faults_;
 };
 
 SampledPasses::SampledPasses(Plan plan, const Source& source, const data::BlockStream::Options& options)

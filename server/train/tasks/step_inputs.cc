@@ -22,6 +22,7 @@ enum BlockPlace : size_t {
   kFeatureOffsets,
   kFeatureColumns,
   kFeatureValues,
+  kNeighbors,
   kOffsets,
   kSources,
   kEdgeWeights,
@@ -73,15 +74,14 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
                                   const int64_t& step, const FeatureTable& features) {
   const data::BlockSizes& sizes = host.padded;
   nn::NodeBlock block;
-  const bool has_entries = !host.feature_offsets.empty(), elsewhere = !host.feature_rows.empty();
-  if (has_entries) {
+  const bool elsewhere = !host.feature_rows.empty(), sparse = !elsewhere && !host.feature_offsets.empty();
+  if (elsewhere) {
+    block.features = features.rows;
+  } else if (sparse) {
     block.feature_offsets = ViewAll(host.feature_offsets);
     block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)});
     block.feature_values = ViewAll(host.feature_values);
-  }
-  if (elsewhere) {
-    block.features = features.rows;
-  } else if (!has_entries) {
+  } else {
     const int64_t rows = std::max<int64_t>(1, sizes.total_nodes());
     block.features = View(host.features, {sizes.total_nodes(), std::ssize(host.features) / rows});
   }
@@ -103,6 +103,13 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   if (elsewhere) {
     inputs.tensors[kFeatureRows] = ViewAll(host.feature_rows);
     inputs.resident = {kFeatures};
+    if (!host.feature_offsets.empty()) {
+      // As int32, which PyTorch indexes by: a table with means has no more rows.
+      static_assert(sizeof(data::NodeId) == sizeof(int32_t));
+      inputs.tensors[kFeatureOffsets] = ViewAll(host.feature_offsets);
+      inputs.tensors[kNeighbors] =
+          View(reinterpret_cast<const int32_t*>(host.neighbors.data()), {std::ssize(host.neighbors)});
+    }
     if (features.rest.defined()) {
       inputs.tensors[kMoreFeatures] = features.rest;
       inputs.tensors[kFeaturePlaces] = features.places;
@@ -174,13 +181,9 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
   const at::Tensor& rows = t[kFeatureRows];
   if (!rows.defined()) return block;
   const FeatureTable table{t[kFeatures], t[kMoreFeatures], t[kFeaturePlaces]};
-  if (!block.feature_offsets.defined()) {
-    block.features = GatherRows(table, rows);
-    return block;
-  }
-  const at::Tensor offsets = std::exchange(block.feature_offsets, {}),
-                   neighbors = std::exchange(block.feature_columns, {});
-  block.features = GatherMeans(table, rows, offsets, neighbors);
+  const at::Tensor& neighbors = t[kNeighbors];
+  block.features = neighbors.defined() ? GatherMeans(table, rows, std::exchange(block.feature_offsets, {}), neighbors)
+                                       : GatherRows(table, rows);
   return block;
 }
 

@@ -88,7 +88,7 @@ TEST(BlockMeans, WhereFeaturesAreElsewhereABatchSaysWhatTheMeansAreMadeOf) {
       const int64_t first = batch.feature_offsets[row], last = batch.feature_offsets[row + 1];
       for (int64_t c = 0; c < kWidth; ++c) {
         float sum = 0;
-        for (int64_t e = first; e < last; ++e) sum += value_of(batch.feature_columns[static_cast<size_t>(e)], c);
+        for (int64_t e = first; e < last; ++e) sum += value_of(batch.neighbors[static_cast<size_t>(e)], c);
         features.push_back(last > first + 1 ? sum * (1.0f / static_cast<float>(last - first)) : sum);
       }
       for (int64_t c = 0; c < kWidth; ++c) features.push_back(value_of(batch.feature_rows[row], c));
@@ -114,12 +114,12 @@ TEST(BlockMeans, WhereFeaturesAreElsewhereABatchSaysWhatTheMeansAreMadeOf) {
         ASSERT_TRUE((*makes)->Pad(padded, want).ok() && (*tells)->Pad(padded, got).ok());
       }
       EXPECT_TRUE(got.features.empty());
-      ASSERT_EQ(got.feature_columns.size(), static_cast<size_t>(padded.nonzeros));
+      ASSERT_EQ(got.neighbors.size(), static_cast<size_t>(padded.nonzeros));
       EXPECT_EQ(features_of(got), want.features);
       EXPECT_EQ(got.sources, want.sources);
       EXPECT_EQ(got.offsets, want.offsets);
       // Also what no row reaches.
-      for (const int64_t row : got.feature_columns) ASSERT_LE(row, static_cast<int64_t>(kNodes));
+      for (const NodeId row : got.neighbors) ASSERT_LE(row, kNodes);
       padded = Larger(sizes, random);
     }
   }
@@ -128,7 +128,7 @@ TEST(BlockMeans, WhereFeaturesAreElsewhereABatchSaysWhatTheMeansAreMadeOf) {
   EXPECT_THAT((*tells)->Gather(subgraph, small, got).message(), HasSubstr("do not hold the block"));
   // A batch that was of one kind becomes one of the other.
   ASSERT_TRUE((*makes)->Gather(subgraph, want.padded, got).ok());
-  EXPECT_TRUE(got.feature_rows.empty() && got.feature_offsets.empty());
+  EXPECT_TRUE(got.feature_rows.empty() && got.feature_offsets.empty() && got.neighbors.empty());
   EXPECT_EQ(got.features, want.features);
   subgraph.last_neighbors.back() = kNodes;
   EXPECT_THAT((*tells)->Gather(subgraph, want.padded, got).message(), HasSubstr("a node that the graph does not have"));
