@@ -93,7 +93,7 @@ class BlockBatcher {
   virtual const Graph& graph() const = 0;
   // Returns the sizes at which this gathers a subgraph, without padding. Errors: DataLoss.
   virtual absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph) const = 0;
-  // Whether sizes have nonzeros.
+  // Returns whether sizes have nonzeros.
   virtual bool has_nonzeros() const = 0;
   // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample, times too) and asks `advisor` (nullptr: nobody)
   // for the pages that Gather will read.

@@ -227,7 +227,7 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
   const int64_t pass = plan.first_pass;
   std::shared_ptr<SampledPasses>& kept = passes_[static_cast<size_t>(mode)];
   if (keeps && kept != nullptr && kept->IsAt(pass, plan.first_batch)) return SampledPasses::Rest(kept, pass);
-  // What uses the batcher must be the only one.
+  // Only one stream may use the batcher.
   kept = nullptr;
   if (!keeps) plan.passes = 1;
   auto passes = std::make_shared<SampledPasses>(

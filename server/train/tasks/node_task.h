@@ -101,8 +101,8 @@ class NodeTask final : public Task {
   // Puts the features where the device gathers them, if it is to gather them and memory allows it.
   absl::Status ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
-  // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features. Of a
-  // table that the host has a part of, more neighbours would be read than there are means of them.
+  // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features. Means
+  // are made of a table only if all of it lies on the device: otherwise more rows than means would cross from the host.
   bool UsesTable(Mode mode) const { return table_.defined() && (GathersRows(mode) || table_makes_means_); }
   bool MeansElsewhere(Mode mode) const { return UsesTable(mode) && !GathersRows(mode); }
   // True: batches of the mode have plain rows of features, and no means.
@@ -158,7 +158,7 @@ class NodeTask final : public Task {
   std::array<data::BlockBatch, 2> probes_;
   std::array<data::LinkBatch, 2> probe_pairs_;
   std::vector<SampledBatch> probe_views_;
-  // Whether batches of a mode are made ready while the other's are used: unless memory is short.
+  // True: batches of a mode are made ready while the other's are used. Memory may be too short for that.
   bool keeps_passes_ = false;
   int64_t validations_ = 0;  // begun so far
   // By Mode: those that are kept, or nullptr. Before all else these end.

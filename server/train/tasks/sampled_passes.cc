@@ -66,7 +66,7 @@ class SampledPasses::RestStream final : public BatchStream {
     state.stalls -= before_.stalls;
     state.cut_batches -= before_.cut_batches;
     state.pages -= before_.pages;
-    // Those of the process, of which another stream has told until this pass began.
+    // These are the process's, and another stream has told of those before this pass.
     state.pages.major_faults = std::max<int64_t>(0, state.pages.major_faults - faults_before_);
     state.rows = passes_->reading_();
     return state;
@@ -75,7 +75,7 @@ class SampledPasses::RestStream final : public BatchStream {
  private:
   const std::shared_ptr<SampledPasses> passes_;
   const int64_t pass_;
-  // What was done ahead for this pass counts as its own.
+  // Work that was done ahead for this pass counts as its own.
   const LookAhead before_ = passes_->told_;
   const int64_t faults_before_ = data::MajorFaults() - passes_->first_faults_;
 };

@@ -67,7 +67,7 @@ class SampledBatch final : public HostBatch {
 // Threads: as BatchStream; the batches are planned on a thread of its own.
 class SampledPasses {
  public:
-  // Which batches there are.
+  // Tells which batches there are.
   struct Plan {
     data::EpochOrder order;  // its epoch is the pass
     int64_t first_pass = 0;
@@ -76,8 +76,8 @@ class SampledPasses {
     // The sample of a pass's batch (NeighborSampler::Sample).
     std::function<uint64_t(int64_t pass, int64_t batch)> sample;
   };
-  // What makes them. It is borrowed: the batcher, the rungs, `links` (nullptr: nodes are predicted for) and `times`,
-  // which are of nodes.
+  // The parts that make them. The batcher, the rungs, `links` (nullptr: nodes are predicted for) and `times`, which are
+  // of nodes, are borrowed.
   struct Source {
     data::BlockBatcher& batcher;
     const BlockRungs& rungs;
