@@ -114,7 +114,7 @@ at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers) {
 
 at::Tensor GatherMeans(const FeatureTable& table, const at::Tensor& numbers, const at::Tensor& offsets,
                        const at::Tensor& neighbors) {
-  return at::cat({nn::SegmentMean(table.rows, offsets, neighbors), GatherRows(table, numbers)}, 1);
+  return at::cat({nn::SegmentMean(table.rows, offsets, neighbors.to(at::kLong)), GatherRows(table, numbers)}, 1);
 }
 
 int64_t FeatureTableRows(const data::GraphSummary& graph) { return graph.nodes + 1; }
