@@ -1,4 +1,4 @@
-// What comes before the layers and after them: encoders, pooling, losses.
+// Encoders, pooling and losses: the operators before the layers and after them.
 #include <ATen/ATen.h>
 
 #include <tuple>

@@ -1,6 +1,6 @@
-// What operators of nn/ops run on a GPU whose kernels were compiled (launch.h): the kernels of kernels.cu, and products
-// by PyTorch. Each takes and returns what the CPU's does, float32 and int64 or int32 where the CPU's has them. Threads:
-// the device thread. They run on tensors of any device that the launcher's kernels can read.
+// Operators of nn/ops run these on a GPU whose kernels were compiled (launch.h): the kernels of kernels.cu, and
+// products by PyTorch. Each takes and returns what the CPU's does, float32 and int64 or int32 where the CPU's has them.
+// Threads: the device thread. They run on tensors of any device that the launcher's kernels can read.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ Tensor EmbeddingForward(const Tensor& features, at::TensorList tables);
 std::vector<Tensor> EmbeddingBackward(const Tensor& grad, const Tensor& features, at::IntArrayRef sizes);
 Tensor CombineCategories(const Tensor& features, at::IntArrayRef categories);
 
-// Of more than kMostCountedEdges edges by PyTorch's operators, with a stable sort.
+// More than kMostCountedEdges edges are sorted by PyTorch.
 std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source, const Tensor& target, int64_t nodes);
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineForward(

@@ -43,8 +43,8 @@ struct GineDropout {
 // The sum alone, of PyTorch's operators; differentiable in x and edges.rows.
 at::Tensor SumGineMessages(const at::Tensor& x, const GineEdges& edges);
 
-// Returns whether GineLayer and GineLayerEval are one operator for `nodes` rows of the device and type of `like`, and so
-// read the edges' index.
+// Returns whether GineLayer and GineLayerEval are one operator for `nodes` rows of the device and type of `like`, and
+// so read the edges' index.
 bool IsGineLayerFused(const at::Tensor& like, int64_t nodes);
 
 // Training. x: [N, C]; real_rows: [1] int64 in [0, N]. Edges of real rows come from real rows. Returns [N, D], 0 in

@@ -1,5 +1,5 @@
-// The kernels for GPUs, run on the host, against the CPU's operators of the same names. What a GPU makes of them is
-// shown on one: permafrostd --self-test-device cuda.
+// The kernels for GPUs, run on the host, against the CPU's operators of the same names. On a GPU they are tested by
+// permafrostd --self-test-device cuda.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
@@ -134,7 +134,7 @@ TEST_F(GpuKernels, GineLayersAreTheCpus) {
     const auto theirs = run([](auto&&... arguments) {
       return OnCpu(&gpu::GineForward, "gine_layer", std::forward<decltype(arguments)>(arguments)...);
     });
-    // What the CPU leaves in padding of rows that only it and its backward read is anything.
+    // Rows of padding may hold anything where only the backward reads them.
     const auto real = [&](const Tensor& t) { return t.narrow(0, 0, c.nodes); };
     const auto forward_of = [&](const auto& all) {
       const auto& [y, sum, hidden, product, mean, invstd, running_mean, running_var, batches] = all;

@@ -5,7 +5,7 @@
 
 namespace permafrost::device {
 
-// As CudaModule's.
+// CudaModule says what it does.
 KernelLauncher* CompileKernels(const char* source);
 
 }  // namespace permafrost::device
