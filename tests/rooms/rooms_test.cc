@@ -73,6 +73,10 @@ const Room kRooms[] = {
      .may_include = {"nn/kernels"},
      .torch = true,
      .why = "a model is a function of tensors, wherever they come from"},
+    {.name = "program",
+     .may_include = {},
+     .torch = true,
+     .why = "a program is a function of tensors that a file describes: who trains it and on what it does not know"},
     {.name = "device",
      .may_include = {"graphcache"},
      .torch = true,
@@ -101,7 +105,7 @@ const Room kRooms[] = {
 
 constexpr char kWireWhy[] = "wire types stop in api/, so that the contract can change without the rooms behind it";
 constexpr char kTorchWhy[] =
-    "only nn, device and train need libtorch, which costs seconds a file and hides protobuf 3.13 headers";
+    "only nn, program, device and train need libtorch, which costs seconds a file and hides protobuf 3.13 headers";
 constexpr char kClashWhy[] = "libtorch ships protobuf 3.13 headers, which must never meet a .pb.h in one file";
 
 bool StartsWith(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }

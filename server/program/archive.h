@@ -1,0 +1,49 @@
+// The records of a `.pt2` archive that torch.export wrote. Nothing in it is executed or unpickled.
+// Threads: one thread at a time. An archive of bytes borrows them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "program/limits.h"
+
+namespace caffe2::serialize {
+class PyTorchStreamReader;
+}
+
+namespace permafrost::program {
+
+class Archive {
+ public:
+  // Errors: InvalidArgument for what is no archive of this kind, or is beyond the limits; NotFound where no file is.
+  static absl::StatusOr<Archive> Open(const std::filesystem::path& path, const Limits& limits);
+  static absl::StatusOr<Archive> OfBytes(std::string_view bytes, const Limits& limits);
+  Archive(Archive&&) noexcept;
+  Archive& operator=(Archive&&) noexcept;
+  ~Archive();
+
+  // Names of the forms: "train" and "eval", or "model".
+  const std::vector<std::string>& forms() const { return forms_; }
+  bool Has(const std::string& record) const;
+  // A record of at most Limits::json_bytes.
+  absl::StatusOr<std::string> ReadText(const std::string& record) const;
+  absl::StatusOr<int64_t> SizeOf(const std::string& record) const;
+  // Writes the whole record to `into`, which has room for the `bytes` that SizeOf told.
+  absl::Status Read(const std::string& record, void* into, int64_t bytes) const;
+
+ private:
+  explicit Archive(const Limits& limits);
+  absl::Status Check();
+
+  Limits limits_;
+  std::unique_ptr<caffe2::serialize::PyTorchStreamReader> reader_;
+  std::vector<std::string> forms_;
+};
+
+}  // namespace permafrost::program

@@ -1,0 +1,66 @@
+// A graph bound to libtorch's operators: what Interpreter runs.
+// Threads: plain values.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "program/operators.h"
+#include "program/program.h"
+#include "program/symbolic.h"
+
+namespace permafrost::program {
+
+struct Code;
+
+// An argument of an operator, as it becomes an IValue.
+struct Operand {
+  enum class Kind {
+    kConstant,         // `constant`
+    kValue,            // a value as it is
+    kWrapped,          // a number as a tensor of no dimension, as Python passes it
+    kReal,             // an int or a double as a double
+    kTensors,          // Tensor[]
+    kOptionalTensors,  // Tensor?[]
+    kInts,             // int[]
+  };
+  Kind kind = Kind::kConstant;
+  c10::IValue constant;
+  std::vector<ValueIndex> values;  // kNoValue: left out
+  std::vector<int64_t> numbers;    // kInts: where values[i] is kNoValue
+};
+
+struct Instruction {
+  const Node* node = nullptr;
+  OperatorKind kind = OperatorKind::kTensor;
+  std::optional<c10::OperatorHandle> op;
+  Symbolic symbolic = Symbolic::kSize;
+  int64_t draw = -1;  // place among the program's nodes that draw
+  std::unique_ptr<const Code> region;
+  at::ScalarType autocast_type = at::kBFloat16;
+  bool enabled = false;  // gradients or autocast, in a region
+  std::vector<Operand> operands;
+  std::vector<ValueIndex> dead;  // values that no later instruction uses
+};
+
+struct Code {
+  const Graph* graph = nullptr;
+  std::vector<Instruction> instructions;
+};
+
+struct Bound {
+  std::unique_ptr<const Code> code;
+  std::set<ValueIndex> written;  // inputs of the graph that an operator writes to
+};
+
+// Binds the program's graph; it borrows the program. Errors: InvalidArgument that names the node.
+absl::StatusOr<Bound> Bind(const Program& program, c10::Device device);
+
+}  // namespace permafrost::program

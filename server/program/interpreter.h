@@ -1,0 +1,62 @@
+// Runs a program's nodes through libtorch's dispatcher, so that autograd, autocast and a capture see them as they would
+// see the module's own.
+// Threads: one thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "program/program.h"
+
+namespace permafrost::program {
+
+struct Code;
+
+struct InterpreterOptions {
+  // Where constants that the program makes, and copies "to a device", lie.
+  c10::Device device = c10::kCPU;
+  // Stands in for an operator that draws: takes its arguments off the stack and leaves its outputs there. `place`
+  // counts the program's nodes of that kind, from 0. Empty: libtorch's generator.
+  std::function<void(const Node& node, int64_t place, torch::jit::Stack& stack)> draw;
+};
+
+class Interpreter {
+ public:
+  // state: the tensors of program.state, in its order, which Run reads and writes. Errors: InvalidArgument that names
+  // the node whose operator, arguments or outputs are not what libtorch's schema says.
+  static absl::StatusOr<Interpreter> Make(std::shared_ptr<const Program> program, std::vector<at::Tensor> state,
+                                          InterpreterOptions options = {});
+  Interpreter(Interpreter&&) noexcept;
+  Interpreter& operator=(Interpreter&&) noexcept;
+  ~Interpreter();
+
+  const Program& program() const { return *program_; }
+  // Places in program().state that Run writes to: running statistics and the like. Rising.
+  const std::vector<size_t>& mutated() const { return mutated_; }
+
+  // InvalidArgument that names the input whose kind, type or sizes are not the program's.
+  absl::Status CheckInputs(const std::vector<c10::IValue>& inputs) const;
+  // inputs: those of program().inputs, in their order. Returns what program().outputs lists. Throws c10::Error, with
+  // the node and its line in its text, for what an operator refuses, and for inputs that CheckInputs refuses. Gradients
+  // are recorded where the caller records them. Values are freed after their last use.
+  std::vector<c10::IValue> Run(const std::vector<c10::IValue>& inputs);
+
+ private:
+  Interpreter();
+
+  std::shared_ptr<const Program> program_;
+  std::vector<at::Tensor> state_;
+  std::vector<size_t> mutated_;
+  InterpreterOptions options_;
+  std::unique_ptr<const Code> code_;
+};
+
+}  // namespace permafrost::program

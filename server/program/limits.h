@@ -1,0 +1,23 @@
+// The bounds that a program's archive must keep, so that a file can cost no more memory or time than a job may.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+
+namespace permafrost::program {
+
+struct Limits {
+  // Bytes of the archive, and of all tensors in it.
+  int64_t archive_bytes = int64_t{16} << 30;
+  int64_t tensor_bytes = int64_t{16} << 30;
+  // Bytes of one JSON record. The largest of 15 exported modules has 0.5 MiB.
+  int64_t json_bytes = int64_t{64} << 20;
+  int64_t records = 100'000;
+  // Nodes of a form, those of its regions included.
+  int64_t nodes = 100'000;
+  // Regions (autocast, no_grad) within regions.
+  int64_t nested_regions = 8;
+  int64_t dimensions = 16;
+};
+
+}  // namespace permafrost::program

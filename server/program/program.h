@@ -1,0 +1,154 @@
+// A program: one form (train, eval) of a module that torch.export wrote, as a value. Torch-free.
+// Threads: plain values.
+// Invariant of what DecodeProgram returns: every value is defined once and before its uses, and every index is in
+// range.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/enum_names.h"
+
+namespace permafrost::program {
+
+enum class DType { kUint8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kBool, kBfloat16 };
+inline constexpr EnumNames<DType, 10> kDTypeNames{{{{DType::kUint8, "uint8"},
+                                                    {DType::kInt8, "int8"},
+                                                    {DType::kInt16, "int16"},
+                                                    {DType::kInt32, "int32"},
+                                                    {DType::kInt64, "int64"},
+                                                    {DType::kFloat16, "float16"},
+                                                    {DType::kFloat32, "float32"},
+                                                    {DType::kFloat64, "float64"},
+                                                    {DType::kBool, "bool"},
+                                                    {DType::kBfloat16, "bfloat16"}}}};
+enum class MemoryFormat { kContiguous, kChannelsLast, kChannelsLast3d, kPreserve };
+
+// A size that is known, or the expression that it is of the symbols: "s77", "Mul(2, s77)".
+struct Size {
+  int64_t number = 0;
+  std::string expression;  // empty where the number is known
+  bool operator==(const Size&) const = default;
+};
+
+struct TensorType {
+  DType dtype = DType::kFloat32;
+  std::vector<Size> sizes;
+  bool requires_grad = false;
+};
+
+enum class ValueKind { kTensor, kInt, kFloat, kBool };
+inline constexpr EnumNames<ValueKind, 4> kValueKindNames{{{{ValueKind::kTensor, "tensor"},
+                                                           {ValueKind::kInt, "int"},
+                                                           {ValueKind::kFloat, "float"},
+                                                           {ValueKind::kBool, "bool"}}}};
+
+// A place in Graph::values.
+using ValueIndex = int32_t;
+inline constexpr ValueIndex kNoValue = -1;
+
+struct Graph;
+struct None {};
+struct Ref {
+  ValueIndex value = kNoValue;
+};
+// Tensors; kNoValue where one is left out.
+struct Refs {
+  std::vector<ValueIndex> values;
+};
+struct Ints {
+  std::vector<std::variant<int64_t, Ref>> values;
+};
+struct StridedLayout {};
+struct Device {};  // the one that the program runs on, whatever the file says
+
+using Argument =
+    std::variant<None, Ref, Refs, Ints, bool, int64_t, double, std::string, std::vector<double>, std::vector<bool>,
+                 DType, MemoryFormat, StridedLayout, Device, std::shared_ptr<const Graph>>;
+struct NamedArgument {
+  std::string name;  // that of the operator's schema; empty for operators without one
+  Argument value;
+};
+
+struct Output {
+  std::vector<ValueIndex> values;  // one, unless it is a list
+  bool is_list = false;
+};
+
+struct Node {
+  std::string name;
+  std::string target;  // "torch.ops.aten.add.Tensor", "_operator.mul"
+  std::vector<NamedArgument> inputs;
+  std::vector<Output> outputs;
+  std::string source;  // where the module says it, for people; empty where the file does not tell
+};
+
+struct Graph {
+  struct Value {
+    std::string name;
+    ValueKind kind = ValueKind::kTensor;
+  };
+  std::vector<Value> values;
+  std::vector<ValueIndex> inputs;
+  std::vector<Node> nodes;
+  std::vector<ValueIndex> outputs;  // kNoValue: None
+};
+
+// What a step passes to the program.
+struct Input {
+  std::string name;
+  ValueIndex value = kNoValue;
+  ValueKind kind = ValueKind::kTensor;
+  TensorType type;  // of a tensor
+  Size size;        // of an int
+};
+
+enum class StateKind { kParameter, kBuffer, kConstant };
+inline constexpr EnumNames<StateKind, 3> kStateKindNames{
+    {{{StateKind::kParameter, "parameter"}, {StateKind::kBuffer, "buffer"}, {StateKind::kConstant, "constant"}}}};
+// What the program holds between steps. Its sizes are known.
+struct State {
+  StateKind kind = StateKind::kParameter;
+  std::string name;  // the module's own: "convs.0.nn.0.weight"
+  ValueIndex value = kNoValue;
+  TensorType type;
+  bool persistent = true;  // in the module's state_dict
+};
+
+// An output that becomes a buffer's value, in exports without in-place operators.
+struct BufferUpdate {
+  ValueIndex value = kNoValue;
+  size_t state = 0;
+};
+
+struct Range {
+  std::string symbol;
+  int64_t min = INT64_MIN, max = INT64_MAX;
+};
+
+// Symbols that are the sizes of a batch, found by the names of inputs; empty where none is.
+struct BatchSymbols {
+  std::string nodes, edges, graphs;
+};
+
+struct Program {
+  std::string form;  // "train", "eval" or "model"
+  std::string torch_version;
+  int64_t schema_major = 0, schema_minor = 0;
+  Graph graph;
+  std::vector<Input> inputs;
+  std::vector<State> state;
+  std::vector<BufferUpdate> updates;
+  std::vector<ValueIndex> outputs;  // what the module returns, flattened; kNoValue: None
+  std::vector<Range> ranges;
+  BatchSymbols symbols;
+};
+
+// "node add_3 (torch.ops.aten.add.Tensor; model.py:12: return x + y)", on one line and cut where it is long.
+std::string Describe(const Node& node);
+
+}  // namespace permafrost::program

@@ -1,0 +1,55 @@
+// Arithmetic of sizes: the functions that torch.export leaves between operators, with Python's meaning.
+// Threads: pure functions.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace permafrost::program {
+
+enum class Symbolic {
+  kSize,
+  kNumel,
+  kStride,
+  kAssert,
+  kConstrain,
+  kAdd,
+  kSub,
+  kMul,
+  kFloorDiv,
+  kMod,
+  kTrueDiv,
+  kPow,
+  kNeg,
+  kPos,
+  kMin,
+  kMax,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kAnd,
+  kOr,
+  kNot,
+  kIfElse,
+  kToInt,
+  kToFloat,
+  kTrunc,
+  kSqrt,
+};
+
+// "_operator.mul", "torch.sym_float", "torch.ops.aten.sym_size.int"
+std::optional<Symbolic> FindSymbolic(std::string_view target);
+// Arguments that the function takes: from the first to the second number.
+std::pair<size_t, size_t> ArgumentsOf(Symbolic function);
+
+// Returns an int, a double or a bool; None of an assertion. Throws c10::Error where an argument is of another kind, an
+// assertion does not hold, a divisor is 0, or a number is beyond 64 bits.
+c10::IValue Evaluate(Symbolic function, const std::vector<c10::IValue>& arguments);
+
+}  // namespace permafrost::program

@@ -1,0 +1,44 @@
+// The one place of this room where exceptions become a Status of one line.
+// Threads: pure functions.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "base/text.h"
+
+namespace permafrost::program {
+
+// The first 600 bytes of libtorch's message on one line, without its stack of C++ calls.
+inline std::string MessageOf(const c10::Error& error) {
+  return CutMessage(absl::StrReplaceAll(error.what_without_backtrace(), {{"\n", " "}, {"\r", " "}}), 600);
+}
+
+// Returns what `body`, a function of absl::Status, returns, after "what: ". What it throws becomes InvalidArgument, and
+// want of memory ResourceExhausted.
+template <class Body>
+absl::Status CatchTorch(std::string_view what, const Body& body) {
+  try {
+    const absl::Status status = body();
+    return status.ok() ? status : Annotate(status, what);
+  } catch (const c10::OutOfMemoryError& error) {
+    return absl::ResourceExhaustedError(absl::StrCat(AbslView(what), ": ", MessageOf(error)));
+  } catch (const c10::Error& error) {
+    return absl::InvalidArgumentError(absl::StrCat(AbslView(what), ": ", MessageOf(error)));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(AbslView(what), ": out of memory"));
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(AbslView(what), ": ", Shorten(error.what())));
+  }
+}
+
+}  // namespace permafrost::program

@@ -1,0 +1,80 @@
+"""Exports PyG modules as `.pt2` archives beside what PyTorch computes with them, for tests/program/exported_test.cc.
+
+usage: export_modules.py OUT [NAME...]   (all where none is named)
+
+OUT/NAME.pt2: the forms train and eval. OUT/NAME.json and NAME.bin: tensors, by name their place, type and sizes. They
+are, for a batch of another shape than the export's, the inputs (`in.NAME`), the output of the eval form before the step
+(`eval`), and then of one step of the train form the output (`train`), the gradients of the sum of its squares
+(`grad.PARAMETER`) and the buffers (`buffer.NAME`).
+"""
+
+import inspect
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+try:
+    import torch
+    from modules import MODULES, Batch, batch, specification
+    from torch.export import export
+    from torch.export.pt2_archive._package import package_pt2
+except ModuleNotFoundError as error:  # Torch or PyG is absent.
+    print(f"export_modules: {error}", file=sys.stderr)
+    sys.exit(77)
+
+
+def inputs_of(module: torch.nn.Module, values: Batch) -> Batch:
+    return {name: values[name] for name in inspect.signature(module.forward).parameters}
+
+
+def exported(module: torch.nn.Module) -> torch.export.ExportedProgram:
+    example = inputs_of(module, batch(40, 90, 5, seed=1))
+    return export(module, (), kwargs=example, dynamic_shapes=specification(example), strict=False)
+
+
+def save(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    index: dict[str, dict[str, Any]] = {}
+    with path.with_suffix(".bin").open("wb") as file:
+        for key, tensor in tensors.items():
+            value = tensor.detach().contiguous()
+            index[key] = {
+                "place": file.tell(),
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "sizes": list(value.shape),
+            }
+            file.write(value.view(-1).view(torch.uint8).numpy().tobytes())
+    path.with_suffix(".json").write_text(json.dumps(index))
+
+
+def write(name: str, out: Path) -> None:
+    torch.manual_seed(7)
+    module = MODULES[name]()
+    forms = {"train": exported(module.train()), "eval": exported(module.eval())}
+    package_pt2(str(out / f"{name}.pt2"), exported_programs=forms)
+    values = inputs_of(module, batch(53, 131, 7, seed=2))
+    record = {f"in.{key}": torch.tensor(value) for key, value in values.items() if isinstance(value, int)}
+    record |= {f"in.{key}": value for key, value in values.items() if isinstance(value, torch.Tensor)}
+    record["eval"] = module.eval()(**values)
+    torch.manual_seed(11)
+    record["train"] = module.train()(**values)
+    record["train"].square().sum().backward()
+    record |= {f"grad.{key}": value.grad for key, value in module.named_parameters() if value.grad is not None}
+    record |= {f"buffer.{key}": value for key, value in module.named_buffers()}
+    save(record, out / name)
+
+
+def main(arguments: list[str]) -> None:
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    out = Path(arguments[0])
+    for name in arguments[1:] or MODULES:
+        try:
+            write(name, out)
+        except Exception as error:
+            raise SystemExit(f"export_modules: {name}: {error}") from error
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
