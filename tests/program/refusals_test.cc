@@ -221,5 +221,151 @@ TEST_F(Refusals, WhatIsBeyondTheLimits) {
   EXPECT_THAT(MessageOf(Good(), limits), HasSubstr("regions within each other"));
 }
 
+// Changes one value of a JSON record, or bytes of the packed archive, as a seed says.
+class Mutator {
+ public:
+  explicit Mutator(uint32_t seed) : draw_(seed) {}
+
+  std::string Mutate(Records records) {
+    if (Below(4) == 0) return MutateBytes(Pack(records));
+    std::vector<std::string> names;
+    for (const auto& [name, content] : records)
+      if (name.ends_with(".json")) names.push_back(name);
+    // Mostly a program: it has the most to get wrong.
+    const std::string name =
+        Below(4) != 0 ? (Below(2) != 0 ? "models/train.json" : "models/eval.json") : names[Below(names.size())];
+    json value = json::parse(records.at(name));
+    for (size_t changes = 1 + Below(3); changes > 0; --changes) Change(value);
+    records[name] = value.dump();
+    return Pack(records);
+  }
+
+ private:
+  size_t Below(size_t end) { return std::uniform_int_distribution<size_t>(0, end - 1)(draw_); }
+
+  std::string MutateBytes(std::string bytes) {
+    for (size_t changes = 1 + Below(8); changes > 0; --changes) {
+      const size_t at = Below(bytes.size());
+      switch (Below(4)) {
+        case 0:
+          bytes[at] = static_cast<char>(Below(256));
+          break;
+        case 1:
+          bytes[at] = static_cast<char>(bytes[at] ^ (1 << Below(8)));
+          break;
+        case 2:
+          bytes.erase(at, 1 + Below(64));
+          break;
+        default:
+          bytes.insert(at, 1 + Below(64), static_cast<char>(Below(256)));
+      }
+      if (bytes.empty()) return bytes;
+    }
+    if (Below(8) == 0) bytes.resize(Below(bytes.size()));
+    return bytes;
+  }
+
+  // A value anywhere in the tree.
+  json& Pick(json& root) {
+    json* at = &root;
+    while (at->is_structured() && !at->empty() && Below(12) != 0)
+      at = &*std::next(at->begin(), static_cast<std::ptrdiff_t>(Below(at->size())));
+    return *at;
+  }
+  void Change(json& root) {
+    const json values[] = {nullptr,
+                           true,
+                           0,
+                           1,
+                           -1,
+                           2,
+                           7,
+                           1e308,
+                           INT64_MAX,
+                           INT64_MIN,
+                           UINT64_MAX,
+                           int64_t{1} << 40,
+                           "",
+                           "x",
+                           "Infinity",
+                           json::array(),
+                           json::object(),
+                           {{"as_int", -1}},
+                           {{"as_none", true}},
+                           {{"as_tensor", {{"name", "x"}}}}};
+    json& place = Pick(root);
+    switch (Below(4)) {
+      case 0:
+        place = values[Below(std::size(values))];
+        break;
+      case 1: {
+        const json other = Pick(root);
+        place = other;
+        break;
+      }
+      case 2:
+        if (place.is_structured() && !place.empty()) {
+          place.erase(std::next(place.begin(), static_cast<std::ptrdiff_t>(Below(place.size()))));
+        }
+        break;
+      default:
+        if (place.is_array() && !place.empty()) {
+          place.push_back(place[Below(place.size())]);
+        } else if (place.is_number_integer()) {
+          place = static_cast<int64_t>(place.get<uint64_t>() + (Below(2) == 0 ? uint64_t{1} : UINT64_MAX));
+        } else if (place.is_string()) {
+          std::string text = place.get<std::string>();
+          if (!text.empty()) text[Below(text.size())] = static_cast<char>(32 + Below(95));
+          place = text;
+        }
+    }
+  }
+
+  std::mt19937 draw_;
+};
+
+// Runs what was loaded; an operator may refuse what it is given.
+void RunOnce(const LoadedProgram& loaded, const Tensors& tensors) {
+  for (const Form& form : loaded.forms) {
+    auto interpreter = Interpreter::Make(form.program, form.state);
+    ASSERT_TRUE(interpreter.ok()) << interpreter.status();
+    std::vector<c10::IValue> inputs;
+    for (const Input& input : form.program->inputs) {
+      const auto found = tensors.find("in." + input.name);
+      if (found == tensors.end()) return;
+      inputs.emplace_back(input.kind == ValueKind::kInt ? c10::IValue(int64_t{7}) : c10::IValue(found->second));
+    }
+    try {
+      interpreter->Run(inputs);
+    } catch (const c10::Error&) {  // The step fails, and the process lives.
+    }
+  }
+}
+
+TEST_F(Refusals, AThousandMutatedArchivesAreRefusedInOneLineOrLoaded) {
+  int refused = 0, loaded = 0;
+  for (const char* name : {"gine", "tied"}) {
+    const Records good = Good(name);
+    const Tensors tensors = ReadTensors(dir_->path() / name);
+    for (uint32_t seed = 0; seed < 500; ++seed) {
+      SCOPED_TRACE(testing::Message() << name << ", seed " << seed);
+      const auto program = LoadProgramFromBytes(Mutator(seed).Mutate(good));
+      if (program.ok()) {
+        ++loaded;
+        RunOnce(*program, tensors);
+        continue;
+      }
+      ++refused;
+      const std::string message(program.status().message());
+      EXPECT_FALSE(message.empty());
+      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+      EXPECT_LT(message.size(), 2000u) << message;
+    }
+  }
+  RecordProperty("refused", refused);
+  EXPECT_GT(refused, 300);
+  EXPECT_GT(loaded, 50);
+}
+
 }  // namespace
 }  // namespace permafrost::program
