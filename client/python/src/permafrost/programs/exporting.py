@@ -1,0 +1,109 @@
+"""`permafrost.export`: a module's two forms in one archive."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import os
+import pathlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from permafrost.errors import InputError, needs
+
+# A program's forms: the module in training and in evaluation mode.
+FORMS = {"train": True, "eval": False}
+
+
+def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.Path:
+    """Writes a PyTorch module as a program, which a server can train, and returns the path.
+
+    module: its `forward` takes, by the names of its parameters, `x`, `edge_index`, `edge_attr`, `edge_weight`, `batch`,
+        `batch_size` or `num_graphs`, `num_nodes`, `pos`, `y` and `edge_label_index`; or a PyG `Data`. It returns a
+        prediction, whose rows are graphs, nodes, edges or links; or (prediction, loss) where it takes `y`. It stays as
+        it is: a copy is exported.
+    example: PyG data, a list of it, or a dict of tensors by the names above. It says of which types and columns the
+        inputs are; how many rows it has does not matter, for the program takes any number from two.
+    path: ends in .pt2. `torch.export.pt2_archive.load_pt2` reads the file, which holds `models/train.json` and
+        `models/eval.json` over the same weights, and `extra/permafrost.json`, which describes both.
+
+    Numbers that PyG infers from values are inputs of the program instead: the number of graphs of `global_mean_pool(x,
+    batch)` or GraphNorm, and the largest graph's number of nodes of `to_dense_batch`.
+
+    Threads: exports of one process run one after another. While one runs, sys.stderr is kept quiet, and modules of PyG
+    and those that define the module's classes have an `int` of their own, which other threads may use as Python's.
+
+    Errors: InputError of one line, with the line of the module that cannot be exported.
+    """
+    try:
+        import torch
+        import torch_geometric  # noqa: F401
+    except ImportError as error:
+        raise needs("export", "pyg", error) from error
+    from permafrost.programs import archive, inputs
+    from permafrost.programs.refusals import refused
+    from permafrost.programs.sizes import inferred_sizes
+
+    target = pathlib.Path(path)
+    if target.suffix != ".pt2":
+        raise InputError(f"path: {str(target)!r} does not end in .pt2")
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"module: a torch.nn.Module is needed, not a {type(module).__name__}")
+    if any(torch.nn.parameter.is_lazy(value) for value in (*module.parameters(), *module.buffers())):
+        raise InputError("module: it has parameters without a size yet; run it once on a batch")
+    taken = inputs.read_signature(module)
+    rows = inputs.make_rows(taken, example, module)
+    copied = copy.deepcopy(module).cpu()
+    with _quiet(), inferred_sizes(module), torch.random.fork_rng(devices=[]):
+        try:
+            programs = _programs(copied, taken, rows)
+        except InputError:
+            raise
+        except Exception as error:
+            raise refused(error, module, rows.shown(), lambda: _programs(copied, taken, rows)) from error
+    archive.write(target, module, programs, rows)
+    return target
+
+
+def _programs(module: Any, taken: Any, rows: Any) -> dict[str, Any]:
+    from permafrost.programs import inputs, sizes
+    from permafrost.programs.refusals import check
+
+    # Copies, for a forward changes statistics and caches.
+    for training in FORMS.values():
+        inputs.find_needed(copy.deepcopy(module).train(training), taken, rows)
+    made = {}
+    for form, training in FORMS.items():
+        made[form] = _exported(inputs.wrap(copy.deepcopy(module), taken, rows).train(training), rows)
+        sizes.erase_unused(made[form])
+        check(made[form], rows)
+    return made
+
+
+def _exported(module: Any, rows: Any) -> Any:
+    """Exports one form. A module that needs more than two rows, as SortAggregation does, gets as many as torch says."""
+    import torch
+
+    while True:
+        try:
+            return torch.export.export(module, rows.arguments(), dynamic_shapes=rows.dynamic_shapes(), strict=False)
+        except Exception as error:
+            if not rows.raise_least(str(error)):
+                raise
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps torch from logging and printing what an error of ours says, in one line."""
+    log = logging.getLogger("torch")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
