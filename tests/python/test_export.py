@@ -2,18 +2,17 @@
 
 import copy
 import json
+import zipfile
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-import torch_geometric.nn as gnn  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.export.pt2_archive._package import load_pt2  # noqa: E402
-from torch_geometric.data import Batch, Data  # noqa: E402
+from torch.export.pt2_archive._package import load_pt2
+from torch_geometric.data import Batch, Data
 
-from tests.python.nets import NETS, Net, OfData  # noqa: E402
+from tests.python.nets import NETS
 
 
 @pytest.fixture(autouse=True)
@@ -65,22 +64,33 @@ def call(name, module, batch, values):
     return module(**{key: values[key] for key in module.forward.__code__.co_varnames if key in values})
 
 
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory):
+    """Modules and the files that were made from them: a function of their names, which exports each once."""
+    made, folder = {}, tmp_path_factory.mktemp("programs")
+
+    def export_once(name):
+        from permafrost import export
+
+        if name not in made:
+            torch.manual_seed(3)
+            module, given = NETS[name](), example(floats=name in ("nodes", "links"))
+            if name == "links":
+                given.edge_label_index, given.y = torch.tensor([[0, 1], [2, 3]]), None
+            before = copy.deepcopy(module.state_dict())
+            made[name] = module, export(module, given, folder / f"{name}.pt2")
+            assert module.training and all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+        return made[name]
+
+    return export_once
+
+
 @pytest.mark.parametrize("name", NETS)
-def test_computes_what_the_module_computes(name, tmp_path):
-    from permafrost import export
-
-    torch.manual_seed(3)
-    module = NETS[name]()
-    before = copy.deepcopy(module.state_dict())
-    given = example(floats=name in ("nodes", "links"))
-    if name == "links":
-        given.edge_label_index, given.y = torch.tensor([[0, 1], [2, 3]]), None
-    path = export(module, given, tmp_path / "program.pt2")
-    assert module.training and all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
-
+def test_computes_what_the_module_computes(name, exported):
+    module, path = exported(name)
     programs, described = read_program(path)
     batch, values = another(name)
-    assert set(programs["train"].state_dict) == set(programs["eval"].state_dict) == set(before)
+    assert set(programs["train"].state_dict) == set(programs["eval"].state_dict) == set(module.state_dict())
     for form, training in (("train", True), ("eval", False)):
         own, loaded = copy.deepcopy(module).train(training), programs[form].module()
         want, want_gradients = results(own, call(name, own, batch, values))
@@ -94,3 +104,41 @@ def test_computes_what_the_module_computes(name, tmp_path):
         assert [key for key in gradients if not torch.equal(gradients[key], want_gradients[key])] == [], form
         state = own.state_dict()
         assert [key for key, value in loaded.state_dict().items() if not torch.equal(value, state[key])] == [], form
+
+
+def test_describes_what_the_server_needs(exported):
+    _, described = read_program(exported("of_data")[1])
+    assert described["format"] == 1 and described["torch"] == torch.__version__
+    assert described["module"] == "tests.python.nets.OfData"
+    assert described["inputs"] == [
+        {"name": "x", "dtype": "int64", "shape": ["nodes"]},
+        {"name": "edge_index", "dtype": "int64", "shape": [2, "edges"]},
+        {"name": "batch", "dtype": "int64", "shape": ["nodes"]},
+        {"name": "y", "dtype": "float32", "shape": ["graphs"]},
+        {"name": "num_graphs", "number": "graphs"},
+    ]
+    assert described["outputs"] == [{"name": "prediction", "dtype": "float32", "shape": ["graphs"]},
+                                    {"name": "loss", "dtype": "float32", "shape": []}]
+    assert described["least"] == {"nodes": 2, "edges": 2, "graphs": 2}
+
+    _, described = read_program(exported("links")[1])
+    assert described["outputs"] == [{"name": "prediction", "dtype": "float32", "shape": ["links"]}]
+    assert {one["name"]: one["trained"] for one in described["parameters"]} == {
+        "first.weight": True, "first.bias": True, "second.weight": True, "second.bias": False}
+    assert described["tied"] == [["first.weight", "second.weight"]]
+
+    # Sorts the three largest nodes of each graph, for which a batch must have three.
+    _, described = read_program(exported("sorted")[1])
+    assert described["least"]["nodes of the largest graph"] == 3
+
+
+def test_stores_weights_once(exported):
+    module, path = exported("gine")
+    with zipfile.ZipFile(path) as archive:
+        names = [name.partition("/")[2] for name in archive.namelist()]
+        folder = archive.namelist()[0].partition("/")[0]
+        configs = [json.loads(archive.read(f"{folder}/data/weights/{form}_weights_config.json"))["config"] for form in ("train", "eval")]
+    paths = [{name: weight["path_name"] for name, weight in config.items()} for config in configs]
+    assert paths[0] == paths[1] and set(paths[0]) == set(module.state_dict())
+    assert sum(name.startswith("data/weights/weight_") for name in names) == len(module.state_dict())
+    assert {"models/train.json", "models/eval.json", "extra/permafrost.json"} <= set(names)

@@ -1,21 +1,18 @@
-"""permafrost.export: each refusal is one line, which names what is wrong and where; and what the archive says of a module."""
+"""permafrost.export: each refusal is one line, which names what is wrong and where."""
 
 import builtins
-import json
 import sys
-import zipfile
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-import torch_geometric.nn as gnn  # noqa: E402
-from torch import nn  # noqa: E402
-from torch_geometric.data import Batch, Data  # noqa: E402
+import torch_geometric.nn as gnn
+from torch import nn
 
-from tests.python.nets import NETS, Points  # noqa: E402
-from tests.python.test_export import example, read_program  # noqa: E402
+from tests.python.nets import Links, Points
+from tests.python.test_export import example
 
 
 class Base(nn.Module):
@@ -178,57 +175,27 @@ def test_refuses_other_paths_and_other_modules(tmp_path):
         export(test_refuses_other_paths_and_other_modules, example(), tmp_path / "program.pt2")
 
 
+def test_refuses_a_folder_that_is_not_there(tmp_path):
+    from permafrost import InputError, export
+
+    with pytest.raises(InputError, match=r"^path: .*/none/program.pt2: No such file or directory$"):
+        export(Links(), {"x": torch.randn(6, 5), "edge_index": EDGES, "edge_label_index": EDGES}, tmp_path / "none" / "program.pt2")
+
+
+def test_says_that_torch_is_too_old(monkeypatch, tmp_path):
+    from permafrost import InputError, export
+
+    monkeypatch.setattr(torch, "__version__", "2.10.1+cpu")
+    with pytest.raises(InputError, match=r"export: torch 2.10.1\+cpu is installed; 2.11 or a later one is needed"):
+        export(None, None, tmp_path / "program.pt2")
+
+
 def test_says_that_torch_is_missing(monkeypatch, tmp_path):
     from permafrost import InputError, export
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"export needs the package torch: pip install 'permafrost-client\[pyg\]'"):
         export(None, None, tmp_path / "program.pt2")
-
-
-def test_describes_what_the_server_needs(tmp_path):
-    from permafrost import export
-
-    _, described = read_program(export(NETS["of_data"](), example(), tmp_path / "data.pt2"))
-    assert described["format"] == 1 and described["torch"] == torch.__version__
-    assert described["module"] == "tests.python.nets.OfData"
-    assert described["inputs"] == [
-        {"name": "x", "dtype": "int64", "shape": ["nodes"]},
-        {"name": "edge_index", "dtype": "int64", "shape": [2, "edges"]},
-        {"name": "batch", "dtype": "int64", "shape": ["nodes"]},
-        {"name": "y", "dtype": "float32", "shape": ["graphs"]},
-        {"name": "num_graphs", "number": "graphs"},
-    ]
-    assert described["outputs"] == [{"name": "prediction", "dtype": "float32", "shape": ["graphs"]},
-                                    {"name": "loss", "dtype": "float32", "shape": []}]
-    assert described["least"] == {"nodes": 2, "edges": 2, "graphs": 2}
-
-    given = Data(x=torch.randn(6, 5), edge_index=EDGES, edge_label_index=EDGES[:, :4])
-    _, described = read_program(export(NETS["links"](), given, tmp_path / "links.pt2"))
-    assert described["outputs"] == [{"name": "prediction", "dtype": "float32", "shape": ["links"]}]
-    assert {one["name"]: one["trained"] for one in described["parameters"]} == {
-        "first.weight": True, "first.bias": True, "second.weight": True, "second.bias": False}
-    assert described["tied"] == [["first.weight", "second.weight"]]
-
-    # Sorts the three largest nodes of each graph, for which a batch must have three.
-    _, described = read_program(export(NETS["sorted"](), example(), tmp_path / "sorted.pt2"))
-    assert described["least"]["nodes of the largest graph"] == 3
-
-
-def test_stores_weights_once(tmp_path):
-    from permafrost import export
-
-    module = NETS["gine"]()
-    path = export(module, Batch.from_data_list([example()] * 2), tmp_path / "program.pt2")
-    with zipfile.ZipFile(path) as archive:
-        names = [name.partition("/")[2] for name in archive.namelist()]
-        folder = archive.namelist()[0].partition("/")[0]
-        configs = [json.loads(archive.read(f"{folder}/data/weights/{form}_weights_config.json"))["config"]
-                   for form in ("train", "eval")]
-    paths = [{name: weight["path_name"] for name, weight in config.items()} for config in configs]
-    assert paths[0] == paths[1] and set(paths[0]) == set(module.state_dict())
-    assert sum(name.startswith("data/weights/weight_") for name in names) == len(module.state_dict())
-    assert {"models/train.json", "models/eval.json", "extra/permafrost.json"} <= set(names)
 
 
 def test_leaves_python_and_the_generator_as_they_were(tmp_path):

@@ -16,6 +16,8 @@ from permafrost.errors import InputError, needs
 
 # A program's forms: the module in training and in evaluation mode.
 FORMS = {"train": True, "eval": False}
+# Earlier versions write another schema.
+OLDEST_TORCH = (2, 11)
 
 
 def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.Path:
@@ -43,6 +45,8 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
         import torch_geometric  # noqa: F401
     except ImportError as error:
         raise needs("export", "pyg", error) from error
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST_TORCH:
+        raise InputError(f"export: torch {torch.__version__} is installed; 2.11 or a later one is needed")
     from permafrost.programs import archive, inputs
     from permafrost.programs.refusals import refused
     from permafrost.programs.sizes import inferred_sizes
@@ -64,7 +68,10 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
             raise
         except Exception as error:
             raise refused(error, module, rows.shown(), lambda: _programs(copied, taken, rows)) from error
-    archive.write(target, module, programs, rows)
+    try:
+        archive.write(target, module, programs, rows)
+    except OSError as error:
+        raise InputError(f"path: {target}: {error.strerror}") from error
     return target
 
 

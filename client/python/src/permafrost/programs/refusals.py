@@ -129,7 +129,7 @@ def check(program: Any, rows: Any) -> None:
     """Refuses a program in which a number of rows became a constant, or that has operators that PyTorch has not."""
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
     for name, placeholder in zip(rows.names, program.graph_signature.user_inputs, strict=True):
-        value = values.get(placeholder)
+        value: Any = values.get(placeholder)
         size = value.shape[rows.roles[name][0]] if hasattr(value, "shape") else value
         if size is None or isinstance(size, int):
             raise InputError(f"forward: the number of {rows.roles[name][1]} of {name} became the constant {size}")

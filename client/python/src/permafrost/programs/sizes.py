@@ -82,7 +82,7 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
             for one in value if isinstance(value, (list, tuple)) else (value,):
                 if id(one) in self._names:
                     self.read.add(self._names[id(one)])
-        first = args[0] if args else None
+        first: Any = args[0] if args else None
         if name == "item" and (number := self.number(first)) is not None:
             return number
         if name == "__bool__" and self._is_check_of_order(sys._getframe(1)):
