@@ -47,7 +47,7 @@ absl::Status CheckBytes(uint64_t bytes, const Limits& limits) {
 
 }  // namespace
 
-Archive::Archive(const Limits& limits) : limits_(limits) {}
+Archive::Archive(const Limits& limits, uint64_t bytes) : limits_(limits), bytes_(bytes) {}
 Archive::Archive(Archive&&) noexcept = default;
 Archive& Archive::operator=(Archive&&) noexcept = default;
 Archive::~Archive() = default;
@@ -57,7 +57,7 @@ absl::StatusOr<Archive> Archive::Open(const std::filesystem::path& path, const L
   const uintmax_t bytes = std::filesystem::file_size(path, error);
   if (error) return absl::NotFoundError(absl::StrCat(Quote(path.string()), ": ", error.message()));
   PF_RETURN_IF_ERROR(CheckBytes(bytes, limits));
-  Archive archive(limits);
+  Archive archive(limits, bytes);
   PF_RETURN_IF_ERROR(CatchTorch("archive", [&] {
     archive.reader_ = std::make_unique<PyTorchStreamReader>(path.string());
     return absl::OkStatus();
@@ -68,7 +68,7 @@ absl::StatusOr<Archive> Archive::Open(const std::filesystem::path& path, const L
 
 absl::StatusOr<Archive> Archive::OfBytes(std::string_view bytes, const Limits& limits) {
   PF_RETURN_IF_ERROR(CheckBytes(bytes.size(), limits));
-  Archive archive(limits);
+  Archive archive(limits, bytes.size());
   PF_RETURN_IF_ERROR(CatchTorch("archive", [&] {
     archive.reader_ = std::make_unique<PyTorchStreamReader>(std::make_shared<BytesAdapter>(bytes));
     return absl::OkStatus();
@@ -119,6 +119,10 @@ absl::StatusOr<int64_t> Archive::SizeOf(const std::string& record) const {
     const size_t bytes = reader_->getRecordSize(record);
     if (bytes > static_cast<size_t>(limits_.tensor_bytes)) {
       return absl::InvalidArgumentError(absl::StrCat("its ", bytes, " bytes are more than ", limits_.tensor_bytes));
+    }
+    if (bytes > bytes_) {
+      return absl::InvalidArgumentError(absl::StrCat("its ", bytes, " bytes are more than the archive's ", bytes_,
+                                                     ", and no record may be compressed"));
     }
     size = static_cast<int64_t>(bytes);
     return absl::OkStatus();

@@ -33,15 +33,17 @@ class Archive {
   bool Has(const std::string& record) const;
   // A record of at most Limits::json_bytes.
   absl::StatusOr<std::string> ReadText(const std::string& record) const;
+  // Bytes that the record has, which are no more than the archive's: torch.export compresses nothing.
   absl::StatusOr<int64_t> SizeOf(const std::string& record) const;
   // Writes the whole record to `into`, which has room for the `bytes` that SizeOf told.
   absl::Status Read(const std::string& record, void* into, int64_t bytes) const;
 
  private:
-  explicit Archive(const Limits& limits);
+  Archive(const Limits& limits, uint64_t bytes);
   absl::Status Check();
 
   Limits limits_;
+  uint64_t bytes_;
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> reader_;
   std::vector<std::string> forms_;
 };

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -16,6 +17,30 @@
 
 namespace permafrost::program {
 namespace {
+
+// The JSON library copies and prints by recursion.
+absl::Status CheckDepth(const std::string& what, const std::string& text, const Limits& limits) {
+  int64_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == ']' || c == '}') --depth;
+    if ((c == '[' || c == '{') && ++depth > limits.json_depth) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ": more than ", limits.json_depth, " lists and objects within each other"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 constexpr int64_t kSchemaMajor = 8;
 constexpr int kTorchMajor = 2, kFirstMinor = 11, kLastMinor = 14;
@@ -124,6 +149,8 @@ void ReadInputs(const Json& signature, const DecodedGraph& graph, const Declared
 }
 
 void ReadOutputs(const Json& signature, const DecodedGraph& graph, Program& program) {
+  std::map<std::string, size_t> states;
+  for (size_t i = 0; i < program.state.size(); ++i) states.emplace(program.state[i].name, i);
   for (const Json& spec : ListOf(At(signature, "output_specs"), "output_specs")) {
     const auto [kind, content] = Union(spec, "output_specs");
     if (kind == "user_output") {
@@ -132,10 +159,10 @@ void ReadOutputs(const Json& signature, const DecodedGraph& graph, Program& prog
       program.outputs.push_back(FindValue(graph, {{"as_tensor", At(*content, "arg")}}));
     } else if (kind == "buffer_mutation") {
       const std::string& name = TextOf(At(*content, "buffer_name"), "buffer_name");
-      BufferUpdate update{.value = FindValue(graph, {{"as_tensor", At(*content, "arg")}}), .state = 0};
-      while (update.state < program.state.size() && program.state[update.state].name != name) ++update.state;
-      if (update.state == program.state.size()) Refuse(absl::StrCat("buffer_mutation: no buffer ", Quote(name)));
-      program.updates.push_back(update);
+      const auto state = states.find(name);
+      if (state == states.end()) Refuse(absl::StrCat("buffer_mutation: no buffer ", Quote(name)));
+      program.updates.push_back(
+          {.value = FindValue(graph, {{"as_tensor", At(*content, "arg")}}), .state = state->second});
     } else {
       Refuse(absl::StrCat("output_specs: ", Quote(kind), " is none of user_output, loss_output, buffer_mutation"));
     }
@@ -188,6 +215,7 @@ BatchSymbols FindBatchSymbols(const std::vector<Input>& inputs) {
 
 absl::StatusOr<Program> DecodeProgram(const std::string& form, const std::string& text, const Limits& limits) {
   const std::string what = absl::StrCat("models/", form, ".json");
+  PF_RETURN_IF_ERROR(CheckDepth(what, text, limits));
   absl::Status versions;
   absl::StatusOr<Program> decoded = CatchJsonErrors<Program>(what.c_str(), text, [&](const Json& json) {
     Program program;
@@ -212,6 +240,7 @@ absl::StatusOr<Program> DecodeProgram(const std::string& form, const std::string
 absl::StatusOr<std::map<std::string, StoredTensor>> DecodeTensorTable(const std::string& what, const std::string& text,
                                                                       const Limits& limits) {
   using Table = std::map<std::string, StoredTensor>;
+  PF_RETURN_IF_ERROR(CheckDepth(what, text, limits));
   return CatchJsonErrors<Table>(what.c_str(), text, [&](const Json& json) {
     Table table;
     for (const auto& [name, payload] : ObjectOf(At(json, "config"), "config").items()) {

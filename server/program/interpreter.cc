@@ -182,7 +182,9 @@ std::string ExpectedSizes(const TensorType& type) {
 // Sizes of a batch by their symbols, which must be of one value each.
 class Symbols {
  public:
-  explicit Symbols(const std::vector<Range>& ranges) : ranges_(ranges) {}
+  explicit Symbols(const std::vector<Range>& ranges) {
+    for (const Range& range : ranges) ranges_.emplace(range.symbol, &range);
+  }
   // Sizes that are expressions of several symbols are left to the operators.
   absl::Status Match(const Size& wanted, int64_t size) {
     if (wanted.expression.empty()) {
@@ -196,16 +198,14 @@ class Symbols {
       return absl::InvalidArgumentError(
           absl::StrCat(size, " is not ", known->second, ", as ", symbol, " is elsewhere"));
     }
-    for (const Range& range : ranges_) {
-      if (range.symbol != wanted.expression || (size >= range.min && size <= range.max)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(size, " is outside ", range.min, "..", range.max, ", for which the program was exported"));
-    }
-    return absl::OkStatus();
+    const auto found = ranges_.find(wanted.expression);
+    if (found == ranges_.end() || (size >= found->second->min && size <= found->second->max)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(size, " is outside ", found->second->min, "..", found->second->max,
+                                                   ", for which the program was exported"));
   }
 
  private:
-  const std::vector<Range>& ranges_;
+  std::map<std::string, const Range*> ranges_;
   std::map<std::string, int64_t> sizes_;
 };
 

@@ -39,7 +39,10 @@ inline int64_t IntOf(const Json& value, const char* what) {
   const bool fits = value.is_number_unsigned()
                         ? value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
                         : value.is_number_integer();
-  if (!fits) Refuse(absl::StrCat(what, ": a 64-bit integer was expected, not ", Shorten(value.dump())));
+  if (!fits) {
+    Refuse(absl::StrCat(what, ": a 64-bit integer was expected, not ",
+                        value.is_structured() ? value.type_name() : Shorten(value.dump())));
+  }
   return value.get<int64_t>();
 }
 inline double FloatOf(const Json& value, const char* what) {

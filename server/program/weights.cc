@@ -46,6 +46,16 @@ int64_t BytesUsed(const StoredTensor& stored, int64_t element) {
   return over ? -1 : bytes;
 }
 
+// Bytes of all elements, each told once. -1: beyond 64 bits.
+int64_t BytesOf(const StoredTensor& stored, int64_t element) {
+  int64_t bytes = element;
+  for (const Size& size : stored.type.sizes) {
+    if (size.number == 0) return 0;
+    if (bytes >= 0 && __builtin_mul_overflow(bytes, size.number, &bytes)) bytes = -1;
+  }
+  return bytes;
+}
+
 class WeightReader {
  public:
   WeightReader(const Archive& archive, const Limits& limits) : archive_(archive), limits_(limits) {}
@@ -118,6 +128,11 @@ class WeightReader {
     if (used < 0 || used > bytes || bytes % element != 0) {
       return absl::InvalidArgumentError(absl::StrCat(record, ": its ", bytes, " bytes are not those of ",
                                                      TypeText(stored.type), " at offset ", stored.offset));
+    }
+    // A stride of 0 would let a few bytes be a tensor of any size, which copies and optimizers need in full.
+    if (const int64_t all = BytesOf(stored, element); all < 0 || all > bytes) {
+      return absl::InvalidArgumentError(absl::StrCat(TypeText(stored.type), " repeats the elements of its ", bytes,
+                                                     " bytes; call contiguous() in the module"));
     }
     at::Tensor file;
     PF_RETURN_IF_ERROR(ReadFile(record, bytes, file));

@@ -173,6 +173,20 @@ TEST_F(Refusals, TensorsWhoseBytesDoNotFit) {
   EXPECT_THAT(after([](json& tensor) { tensor["tensor_meta"]["storage_offset"]["as_int"] = -1; }),
               HasSubstr("storage_offset: -1 is negative"));
   EXPECT_THAT(after([](json& tensor) { tensor["path_name"] = "nothing"; }), HasSubstr("no such record"));
+  // Of any size in both tables, over the 64 bytes that there are.
+  const auto set_size = [](json& place) { place["sizes"][0]["as_int"] = int64_t{1} << 40; };
+  Records records = Good();
+  for (const std::string form : {"train", "eval"}) {
+    json table = json::parse(records.at("data/weights/" + form + "_weights_config.json"));
+    json program = json::parse(records.at("models/" + form + ".json"));
+    json& meta = table["config"]["frozen"]["tensor_meta"];
+    set_size(meta);
+    meta["strides"][0]["as_int"] = 0;
+    set_size(program["graph_module"]["graph"]["tensor_values"]["p_frozen"]);
+    records["data/weights/" + form + "_weights_config.json"] = table.dump();
+    records["models/" + form + ".json"] = program.dump();
+  }
+  EXPECT_THAT(MessageOf(records), HasSubstr("float32 [1099511627776] repeats the elements of its 64 bytes"));
   EXPECT_THAT(After(kWeights, [](json& table) { table["config"].erase("frozen"); }),
               HasSubstr("parameter frozen: the archive has no such tensor"));
 }
@@ -217,8 +231,33 @@ TEST_F(Refusals, WhatIsBeyondTheLimits) {
   limits.records = 3;
   EXPECT_THAT(MessageOf(Good(), limits), HasSubstr("records are more than 3"));
   limits = {};
+  limits.json_depth = 5;
+  EXPECT_THAT(MessageOf(Good(), limits), HasSubstr("eval.json: more than 5 lists and objects within each other"));
+  limits = {};
   limits.nested_regions = 0;
   EXPECT_THAT(MessageOf(Good(), limits), HasSubstr("regions within each other"));
+}
+
+TEST_F(Refusals, ListsWithinEachOtherToAnyDepth) {
+  constexpr size_t kDepth = 5'000'000;  // The stack would not do for a call each.
+  Records records = Good();
+  std::string& form = records.at(kTrain);
+  const size_t at = form.find("\"major\":");
+  ASSERT_NE(at, form.npos);
+  form.insert(at, "\"major\":" + std::string(kDepth, '[') + std::string(kDepth, ']') + ",");
+  EXPECT_THAT(MessageOf(records), HasSubstr("train.json: more than 200 lists and objects within each other"));
+}
+
+TEST_F(Refusals, RecordsThatClaimMoreBytesThanTheArchiveHas) {
+  const std::string record = "models/train.json";
+  std::string bytes = Pack(Good());
+  // The last of the record's names is that of its entry in the directory: a deflated record may have any size.
+  const size_t name = bytes.rfind(record), entry = bytes.rfind("PK\1\2", name);
+  ASSERT_NE(entry, bytes.npos);
+  bytes[entry + 10] = 8;
+  for (const size_t byte : {24, 25, 26}) bytes[entry + byte] = '\xff';
+  EXPECT_THAT(std::string(LoadProgramFromBytes(bytes).status().message()),
+              HasSubstr("models/train.json: its 16777215 bytes are more than the archive's"));
 }
 
 // Changes one value of a JSON record, or bytes of the packed archive, as a seed says.
