@@ -1,4 +1,4 @@
-"""permafrost.export: what it writes computes what the module computes, at other sizes; what it refuses."""
+"""export: what it writes computes what the module computes, at other sizes; what it refuses."""
 
 import copy
 import json
@@ -70,7 +70,7 @@ def exported(tmp_path_factory):
     made, folder = {}, tmp_path_factory.mktemp("programs")
 
     def export_once(name):
-        from permafrost import export
+        from permafrost.exporting import export
 
         if name not in made:
             torch.manual_seed(3)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     )
     from permafrost.job import Job
     from permafrost.jobs import Jobs
-    from permafrost.programs import export
     from permafrost.uploads import Upload, Uploads
 
 # Where each public name is defined; it is imported when first asked for, so that `permafrost.models` needs no gRPC.
@@ -51,7 +50,6 @@ _HOMES = {
     "LinkPrediction": "artifacts",
     "Upload": "uploads",
     "Uploads": "uploads",
-    "export": "programs",
     **dict.fromkeys(
         (
             "Aborted",
@@ -107,7 +105,6 @@ __all__ = [
     "Upload",
     "Uploads",
     "Violation",
-    "export",
 ]
 
 

@@ -104,7 +104,7 @@ class _Guards(logging.Handler):
         if "[guard added]" in message and ("Eq(" in message or "Mod(" in message):
             frames = [_frame(frame, number) for frame, number in traceback.walk_stack(sys._getframe(1))]
             # Up to the call of the module's forward.
-            inside = itertools.takewhile(lambda frame: frame[0] != "permafrost.programs.inputs", frames)
+            inside = itertools.takewhile(lambda frame: frame[0] != "permafrost.exporting.inputs", frames)
             self.place = _innermost(reversed(list(inside))) or self.place
 
 

@@ -13,7 +13,7 @@ import torch_geometric
 from torch.export.pt2_archive import _package
 
 from permafrost.errors import InputError
-from permafrost.programs.inputs import NUMBERS, Rows
+from permafrost.exporting.inputs import NUMBERS, Rows
 
 # The version of what extra/permafrost.json holds.
 FORMAT = 1

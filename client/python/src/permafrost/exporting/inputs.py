@@ -12,7 +12,7 @@ import torch
 from torch_geometric.data import Batch, Data
 
 from permafrost.errors import InputError, shown
-from permafrost.programs.sizes import Sizes
+from permafrost.exporting.sizes import Sizes
 
 # Tensors that a forward may take, and the size of each that is a number of rows: its dimension, and what the rows are.
 TENSORS = {

@@ -1,4 +1,4 @@
-"""`permafrost.export`: a module's two forms in one archive."""
+"""`export`: a module's two forms in one archive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OLDEST_TORCH = (2, 11)
 
 
 def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes a PyTorch module as a program, which a server can train, and returns the path.
+    """Writes a PyTorch module as a program, and returns the path.
 
     module: its `forward` takes, by the names of its parameters, `x`, `edge_index`, `edge_attr`, `edge_weight`, `batch`,
         `batch_size` or `num_graphs`, `num_nodes`, `pos`, `y` and `edge_label_index`; or a PyG `Data`. It returns a
@@ -47,9 +47,9 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
         raise needs("export", "pyg", error) from error
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST_TORCH:
         raise InputError(f"export: torch {torch.__version__} is installed; 2.11 or a later one is needed")
-    from permafrost.programs import archive, inputs
-    from permafrost.programs.refusals import refused
-    from permafrost.programs.sizes import inferred_sizes
+    from permafrost.exporting import archive, inputs
+    from permafrost.exporting.refusals import refused
+    from permafrost.exporting.sizes import inferred_sizes
 
     target = pathlib.Path(path)
     if target.suffix != ".pt2":
@@ -76,8 +76,8 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
 
 
 def _programs(module: Any, taken: Any, rows: Any) -> dict[str, Any]:
-    from permafrost.programs import inputs, sizes
-    from permafrost.programs.refusals import check
+    from permafrost.exporting import inputs, sizes
+    from permafrost.exporting.refusals import check
 
     # Copies, for a forward changes statistics and caches.
     for training in FORMS.values():
