@@ -126,7 +126,7 @@ class Binder {
     PF_ASSIGN_OR_RETURN(Bound bound, Binder(inner, device_, draws_).Bind());
     for (size_t i = 0; i < inner.inputs.size(); ++i)
       if (bound.written.contains(inner.inputs[i])) Write(instruction.operands[i]);
-    // What a region returns may be a view of anything that it takes.
+    // A region may return a view of anything that it takes.
     std::vector<const Operand*> all;
     all.reserve(instruction.operands.size());
     for (const Operand& operand : instruction.operands) all.push_back(&operand);

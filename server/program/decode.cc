@@ -65,7 +65,7 @@ absl::Status CheckVersions(const Program& program) {
                                                  kLastMinor, " is accepted"));
 }
 
-// What a graph's tensors and ints are declared as.
+// Types of a graph's tensors, and sizes of its ints.
 class Declared {
  public:
   Declared(const Json& graph, const Limits& limits) : graph_(graph), limits_(limits) {}

@@ -27,7 +27,7 @@ struct NamedKind {
   ValueKind kind = ValueKind::kTensor;
 };
 
-// Of {"as_tensor": {"name": "x"}} and the three kinds of symbols. False where it names no value.
+// Reads {"as_tensor": {"name": "x"}} and the three kinds of symbols. Returns false where it names no value.
 bool ReadNamed(const std::string& kind, const Json& value, NamedKind& named) {
   if (kind == "as_tensor") {
     named = {TextOf(At(value, "name"), "name"), ValueKind::kTensor};

@@ -1,4 +1,5 @@
-// The graph of an exported program's JSON. What does not add up throws BadJsonField, which names the node.
+// The graph of an exported program's JSON. Throws BadJsonField, which names the node, for anything that does
+// not add up.
 // Threads: pure functions.
 #pragma once
 

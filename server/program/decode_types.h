@@ -1,4 +1,4 @@
-// Types, sizes and symbols of an exported program's JSON. What does not add up throws BadJsonField.
+// Types, sizes and symbols of an exported program's JSON. Throws BadJsonField for anything that does not add up.
 // Threads: pure functions.
 #pragma once
 

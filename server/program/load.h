@@ -17,7 +17,7 @@ namespace permafrost::program {
 
 struct Form {
   std::shared_ptr<const Program> program;
-  // Of program->state, in its order, on the CPU. Forms of one archive share parameters and buffers.
+  // The tensors of program->state, in its order, on the CPU. Forms of one archive share parameters and buffers.
   std::vector<at::Tensor> state;
 };
 

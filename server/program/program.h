@@ -98,7 +98,7 @@ struct Graph {
   std::vector<ValueIndex> outputs;  // kNoValue: None
 };
 
-// What a step passes to the program.
+// A value that a step passes to the program.
 struct Input {
   std::string name;
   ValueIndex value = kNoValue;
@@ -110,7 +110,7 @@ struct Input {
 enum class StateKind { kParameter, kBuffer, kConstant };
 inline constexpr EnumNames<StateKind, 3> kStateKindNames{
     {{{StateKind::kParameter, "parameter"}, {StateKind::kBuffer, "buffer"}, {StateKind::kConstant, "constant"}}}};
-// What the program holds between steps. Its sizes are known.
+// A tensor that the program holds between steps. Its sizes are known.
 struct State {
   StateKind kind = StateKind::kParameter;
   std::string name;  // the module's own: "convs.0.nn.0.weight"

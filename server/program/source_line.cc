@@ -46,7 +46,8 @@ bool IsLibrary(const Frame& frame) {
   return absl::StrContains(frame.path, "site-packages/") || absl::StartsWith(frame.path, "torch/");
 }
 
-// Of "L__self__,,__main__.Net;L__self__convs.0,convs.0,torch_geometric.nn.conv.gin_conv.GINEConv" the last.
+// Returns the last of
+// "L__self__,,__main__.Net;L__self__convs.0,convs.0,torch_geometric.nn.conv.gin_conv.GINEConv".
 std::string ModuleOf(absl::string_view stack) {
   const std::vector<std::string> modules = absl::StrSplit(stack, ';');
   const std::vector<std::string> parts = absl::StrSplit(modules.back(), ',');

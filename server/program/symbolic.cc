@@ -105,7 +105,7 @@ bool Less(const IValue& a, const IValue& b) {
   return Compared(a, b, [](auto x, auto y) { return x < y; });
 }
 
-// Of two ints an int, else a double.
+// Returns an int for two ints, else a double.
 IValue Arithmetic(Symbolic function, const IValue& a, const IValue& b) {
   const bool ints = IsInt(a) && IsInt(b);
   switch (function) {

@@ -23,7 +23,7 @@ inline std::string MessageOf(const c10::Error& error) {
   return CutMessage(absl::StrReplaceAll(error.what_without_backtrace(), {{"\n", " "}, {"\r", " "}}), 600);
 }
 
-// Returns what `body`, a function of absl::Status, returns, after "what: ". What it throws becomes InvalidArgument, and
+// Returns what `body`, a function of absl::Status, returns, after "what: ". An exception becomes InvalidArgument, and
 // want of memory ResourceExhausted.
 template <class Body>
 absl::Status CatchTorch(std::string_view what, const Body& body) {

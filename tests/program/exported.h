@@ -21,7 +21,7 @@ std::string ExportModules(const std::filesystem::path& out, const std::string& n
 using Tensors = std::map<std::string, at::Tensor>;
 Tensors ReadTensors(const std::filesystem::path& stem);
 
-// Those that the program takes, of the tensors `in.NAME`.
+// Returns those of the tensors `in.NAME` that the program takes.
 std::vector<c10::IValue> InputsOf(const Program& program, const Tensors& tensors);
 
 bool EqualBits(const at::Tensor& a, const at::Tensor& b);

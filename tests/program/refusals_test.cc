@@ -1,4 +1,4 @@
-// What an archive must be: each that is not is refused in one line that names what is wrong, whatever its bytes are.
+// Archives that are refused, in one line that names what is wrong, whatever their bytes are.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class Refusals : public testing::Test {
   static std::string MessageOf(const Records& records, const Limits& limits = {}) {
     return std::string(LoadProgramFromBytes(Pack(records), limits).status().message());
   }
-  // What is said after `change` of one record's JSON.
+  // Returns what is said after `change` of one record's JSON.
   static std::string After(const std::string& record, const std::function<void(json&)>& change) {
     Records records = Good();
     json value = json::parse(records.at(record));
@@ -173,7 +173,7 @@ TEST_F(Refusals, TensorsWhoseBytesDoNotFit) {
   EXPECT_THAT(after([](json& tensor) { tensor["tensor_meta"]["storage_offset"]["as_int"] = -1; }),
               HasSubstr("storage_offset: -1 is negative"));
   EXPECT_THAT(after([](json& tensor) { tensor["path_name"] = "nothing"; }), HasSubstr("no such record"));
-  // Of any size in both tables, over the 64 bytes that there are.
+  // A tensor of any size over the 64 bytes that there are.
   const auto set_size = [](json& place) { place["sizes"][0]["as_int"] = int64_t{1} << 40; };
   Records records = Good();
   for (const std::string form : {"train", "eval"}) {
