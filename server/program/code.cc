@@ -177,17 +177,18 @@ class Binder {
     }
     for (size_t i = 0; i < node.outputs.size() && !nothing; ++i) {
       const TypeKind returned = schema.returns()[i].type()->kind();
-      if (node.outputs[i].is_list) {
-        if (returned == TypeKind::ListType) continue;
-      } else if (const ValueIndex value = node.outputs[i].values[0]; value == kNoValue) {
-        continue;
-      } else if ((returned == TypeKind::TensorType) == (graph_.values[value].kind == ValueKind::kTensor) &&
-                 returned != TypeKind::ListType) {
-        continue;
-      }
-      return absl::InvalidArgumentError(absl::StrCat("output ", i, ": is not of the operator's type"));
+      if (!IsReturned(node.outputs[i], returned))
+        return absl::InvalidArgumentError(absl::StrCat("output ", i, ": is not of the operator's type"));
     }
     return absl::OkStatus();
+  }
+
+  bool IsReturned(const Output& output, TypeKind returned) const {
+    if (output.is_list) return returned == TypeKind::ListType;
+    const ValueIndex value = output.values[0];
+    if (value == kNoValue) return true;
+    const bool is_tensor = graph_.values[value].kind == ValueKind::kTensor;
+    return returned != TypeKind::ListType && (returned == TypeKind::TensorType) == is_tensor;
   }
 
   // Which inputs of the graph a value may be a view of, and which are written to.

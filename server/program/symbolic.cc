@@ -71,7 +71,8 @@ IValue FloorDiv(const IValue& a, const IValue& b) {
     return std::floor(Real(a) / Real(b));
   }
   TORCH_CHECK(Int(b) != 0, "a division by 0");
-  TORCH_CHECK(!(Int(a) == INT64_MIN && Int(b) == -1), "a size is beyond 64 bits");
+  const bool fits = Int(a) != INT64_MIN || Int(b) != -1;
+  TORCH_CHECK(fits, "a size is beyond 64 bits");
   const int64_t quotient = Int(a) / Int(b);
   return Int(a) % Int(b) != 0 && (Int(a) < 0) != (Int(b) < 0) ? quotient - 1 : quotient;
 }

@@ -376,7 +376,8 @@ void RunOnce(const LoadedProgram& loaded, const Tensors& tensors) {
     }
     try {
       interpreter->Run(inputs);
-    } catch (const c10::Error&) {  // The step fails, and the process lives.
+    } catch (const c10::Error& error) {  // The step fails, and the process lives.
+      EXPECT_STRNE(error.what_without_backtrace(), "");
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <regex>
@@ -146,6 +147,12 @@ bool MayInclude(const Room& room, const std::string& include) {
                      [&](const std::string& allowed) { return allowed == target || allowed == include; });
 }
 
+std::string Joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
+
 // The first chain of includes from `path` to an outside header that `wanted` accepts: "a.h -> b.h -> torch/x.h"; or
 // empty.
 std::string ChainTo(const Tree& tree, const std::string& path, bool (*wanted)(std::string_view),
@@ -154,9 +161,9 @@ std::string ChainTo(const Tree& tree, const std::string& path, bool (*wanted)(st
   const auto file = tree.find(path);
   if (file == tree.end()) return "";
   for (const std::string& include : IncludesOf(file->second)) {
-    if (wanted(include)) return path + " -> " + include;
+    if (wanted(include)) return Joined({path, " -> ", include});
     const std::string rest = ChainTo(tree, include, wanted, seen);
-    if (!rest.empty()) return path + " -> " + rest;
+    if (!rest.empty()) return Joined({path, " -> ", rest});
   }
   return "";
 }
@@ -171,7 +178,7 @@ std::vector<std::string> Breaches(const Tree& tree) {
   for (const auto& [path, content] : tree) {
     const std::string torch = ChainTo(tree, path, IsTorch), wire = ChainTo(tree, path, IsWire);
     if (!torch.empty() && !wire.empty()) {
-      breaches.push_back(path + ": sees torch (" + torch + ") and the wire (" + wire + "): " + kClashWhy);
+      breaches.push_back(Joined({path, ": sees torch (", torch, ") and the wire (", wire, "): ", kClashWhy}));
     }
     const Room* room = FindRoom(path);
     if (room == nullptr) {
@@ -180,12 +187,12 @@ std::vector<std::string> Breaches(const Tree& tree) {
     }
     for (const std::string& include : IncludesOf(content)) {
       if (FindRoom(include) != nullptr && !MayInclude(*room, include)) {
-        breaches.push_back(path + ": includes " + include + ": " + room->why);
+        breaches.push_back(Joined({path, ": includes ", include, ": ", room->why}));
       }
-      if (IsWire(include) && !room->wire) breaches.push_back(path + ": includes " + include + ": " + kWireWhy);
+      if (IsWire(include) && !room->wire) breaches.push_back(Joined({path, ": includes ", include, ": ", kWireWhy}));
     }
     if (!room->torch && !torch.empty() && wire.empty()) {
-      breaches.push_back(path + ": sees torch (" + torch + "): " + kTorchWhy);
+      breaches.push_back(Joined({path, ": sees torch (", torch, "): ", kTorchWhy}));
     }
   }
   return breaches;
