@@ -79,16 +79,16 @@ Tensor CombineCategories(const Tensor& features_in, at::IntArrayRef categories) 
   return codes;
 }
 
-Tensor PoolForward(const Tensor& x_in, const Tensor& graph_in, int64_t graphs, bool mean) {
-  const Tensor x = x_in.contiguous(), graph = graph_in.contiguous();
+Tensor PoolForward(const Tensor& x_in, const Tensor& graph_of_row_in, int64_t graphs, bool mean) {
+  const Tensor x = x_in.contiguous(), graph = graph_of_row_in.contiguous();
   Tensor y = at::empty({graphs, x.size(1)}, x.options());
   LaunchOnColumns("pool", x.size(1), graphs, From(x), graph.const_data_ptr<int64_t>(), x.size(0), x.size(1),
                   static_cast<int>(mean), To(y));
   return y;
 }
 
-Tensor PoolBackward(const Tensor& grad_in, const Tensor& graph_in, bool mean) {
-  const Tensor grad = grad_in.contiguous(), graph = graph_in.contiguous();
+Tensor PoolBackward(const Tensor& grad_in, const Tensor& graph_of_row_in, bool mean) {
+  const Tensor grad = grad_in.contiguous(), graph = graph_of_row_in.contiguous();
   Tensor gx = at::empty({graph.size(0), grad.size(1)}, grad.options());
   LaunchOnColumns("pool_gradient", grad.size(1), grad.size(0), From(grad), graph.const_data_ptr<int64_t>(),
                   graph.size(0), grad.size(1), static_cast<int>(mean), To(gx));
@@ -105,9 +105,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> RegressionLoss(const Tensor& predicti
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> CrossEntropyLoss(const Tensor& logits_in, const Tensor& labels_in,
-                                                            const OptionalTensor& weights_in) {
+                                                            const OptionalTensor& class_weights_in) {
   const Tensor logits = logits_in.contiguous(), labels = labels_in.to(at::kFloat).contiguous();
-  const Tensor weights = weights_in ? weights_in->to(at::kFloat).contiguous() : Tensor();
+  const Tensor weights = class_weights_in ? class_weights_in->to(at::kFloat).contiguous() : Tensor();
   const Loss loss(logits);
   LaunchOnColumns("cross_entropy_loss", 1, 1, From(logits), From(labels), weights.defined() ? From(weights) : nullptr,
                   logits.size(0), logits.size(1), To(loss.mean), To(loss.sum), To(loss.count), To(loss.gradient));

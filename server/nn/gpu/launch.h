@@ -35,7 +35,7 @@ constexpr unsigned Blocks(int64_t values, int64_t of_block) {
 template <class... Arguments>
 void Launch(const char* kernel, KernelLauncher::Extent blocks, KernelLauncher::Extent threads, Arguments... arguments) {
   if (blocks.x == 0 || blocks.y == 0) return;
-  void* pointers[] = {static_cast<void*>(&arguments)...};
+  void* pointers[] = {reinterpret_cast<void*>(&arguments)...};
   Kernels()->Launch(kernel, blocks, threads, pointers);
 }
 

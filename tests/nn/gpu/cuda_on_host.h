@@ -30,7 +30,7 @@ inline Index block_index, thread_index;
 class Block {
  public:
   explicit Block(permafrost::KernelLauncher::Extent threads)
-      : threads_(threads), fibers_(threads.x * threads.y), given_(fibers_.size()) {}
+      : threads_(threads), fibers_(size_t{threads.x} * threads.y), given_(fibers_.size()) {}
 
   void Run(const std::function<void()>& kernel) {
     kernel_ = &kernel;
