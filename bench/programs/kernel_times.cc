@@ -82,8 +82,8 @@ void Write(const char* file, uint64_t begin, uint64_t end) {
   for (const auto& [id, graph] : graphs) {
     double span = 0;
     for (const auto& [launch, times] : graph.launches) span += 1e-9 * static_cast<double>(times.end - times.begin);
-    out << comma << "{\"graph\": " << id << ", \"launches\": " << graph.launches.size() << ", \"span_seconds\": " << span
-        << ", \"kernels\": {";
+    out << comma << "{\"graph\": " << id << ", \"launches\": " << graph.launches.size()
+        << ", \"span_seconds\": " << span << ", \"kernels\": {";
     comma = "";
     for (const auto& [name, calls] : graph.kernels) {
       out << comma << '"' << name << "\": {\"calls\": " << calls.calls << ", \"seconds\": " << calls.seconds << '}';
