@@ -161,11 +161,11 @@ TEST(BlockBound, HoldsWhateverIsDrawn) {
       {"disjoint: so many blocks of one seed",
        {.fan_outs = {3, 2}, .disjoint = true},
        1024,
-       Sizes({1024, 3072, 6144}, 9216, 1024 * 77)},
+       Sizes({1024, 3072, 6144}, 9216, int64_t{1024} * 77)},
       {"disjoint, each up to the whole graph",
        {.fan_outs = {-1, -1}, .disjoint = true},
        1024,
-       Sizes({1024, 1024 * 300, 1024 * 2000}, 1024 * 50'300, 1024 * 77)},
+       Sizes({1024, int64_t{1024} * 300, int64_t{1024} * 2000}, int64_t{1024} * 50'300, int64_t{1024} * 77)},
       {"labor may draw all", {.fan_outs = {3}, .sampler = spec::SamplerKind::kLabor}, 5, Sizes({5, 1500}, 1500, 77)},
       {"no more edges than the budget has", {.fan_outs = {3, 2}, .max_edges = 50}, 10, Sizes({10, 30, 50}, 50, 77)},
       {"no more nodes in a hop than the budget has",
@@ -175,7 +175,7 @@ TEST(BlockBound, HoldsWhateverIsDrawn) {
       {"a budget of all seeds together",
        {.fan_outs = {3, 2}, .disjoint = true, .max_nodes = 2000, .max_edges = 5000},
        1024,
-       Sizes({1024, 2000, 2000}, 5000, 1024 * 77)},
+       Sizes({1024, 2000, 2000}, 5000, int64_t{1024} * 77)},
   };
   for (const auto& c : kCases) EXPECT_EQ(BlockBound(c.sampling, c.seeds, graph), c.want) << c.why;
   // Means are made of the edges of all hops.
@@ -192,7 +192,7 @@ TEST(BlockBound, HoldsWhateverIsDrawn) {
   graph.edges = int64_t{1} << 40;
   graph.max_degree = 4'000'000'000;
   const BlockSizes huge =
-      BlockBound({.fan_outs = std::vector<int64_t>(16, -1), .disjoint = true}, 65'536 * 1'002, graph);
+      BlockBound({.fan_outs = std::vector<int64_t>(16, -1), .disjoint = true}, int64_t{65'536} * 1'002, graph);
   EXPECT_GT(huge.total_nodes(), 0) << "adds up without wrapping";
   EXPECT_GT(huge.edges, 0);
 }

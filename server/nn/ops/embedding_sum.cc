@@ -39,6 +39,7 @@ Tensor EmbeddingForwardCpu(const Tensor& features_in, at::TensorList tables_in) 
   Tensor y = at::empty({rows, width}, tables[0].options());
   AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "embedding_sum", [&] {
     std::vector<const scalar_t*> from;
+    from.reserve(tables.size());
     for (const Tensor& table : tables) from.push_back(table.const_data_ptr<scalar_t>());
     const int64_t* const category = features.const_data_ptr<int64_t>();
     scalar_t* const to = y.mutable_data_ptr<scalar_t>();
@@ -65,6 +66,7 @@ std::vector<Tensor> EmbeddingBackwardCpu(const Tensor& grad_in, const Tensor& fe
   for (const int64_t size : sizes) tables.push_back(at::zeros({size, width}, grad.options()));
   AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "embedding_sum_backward", [&] {
     std::vector<scalar_t*> to;
+    to.reserve(tables.size());
     for (const Tensor& table : tables) to.push_back(table.mutable_data_ptr<scalar_t>());
     const int64_t* const category = features.const_data_ptr<int64_t>();
     const scalar_t* const from = grad.const_data_ptr<scalar_t>();

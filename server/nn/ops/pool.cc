@@ -99,7 +99,7 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 
 Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, spec::Pooling pooling) {
   if (HasKernels(x)) return PoolFunction::apply(x, graph_of_row, graphs, pooling == spec::Pooling::kMean);
-  const Tensor sums = AddRows(at::zeros({graphs, x.size(1)}, x.options()), graph_of_row, x);
+  Tensor sums = AddRows(at::zeros({graphs, x.size(1)}, x.options()), graph_of_row, x);
   if (pooling == spec::Pooling::kSum) return sums;
   const Tensor ones = at::ones({x.size(0)}, x.options());
   return sums / AddRows(at::zeros({graphs}, x.options()), graph_of_row, ones).clamp_min(1).unsqueeze(1);

@@ -126,7 +126,8 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
   for (const data::Split split : SplitsOf(mode)) {
     // All batches of a pass over a split but the last are full.
     const auto passes = static_cast<double>(split == data::Split::kTest ? 2 : options_.epochs);
-    all_full += passes * static_cast<double>(size(split) / options_.batch_size);
+    const int64_t full_batches = size(split) / options_.batch_size;
+    all_full += passes * static_cast<double>(full_batches);
     if (size(split) % options_.batch_size > 0) all_partial += passes;
   }
   struct Sums {
