@@ -2,7 +2,8 @@
 // a process whose environment has CUDA_INJECTION64_PATH=libkernel_times.so. Kernels are counted that begin while the
 // file $KERNEL_TIMES_WHILE is there; once it is gone, and was there, $KERNEL_TIMES_TO gets them as JSON:
 //   {"launches": [{"graph": id, "launches": n, "span_seconds": s, "kernels": {name: {"calls": n, "seconds": s}}}, ...]}
-// for each graph of the device (id 0: kernels outside of graphs). span: from a launch's first kernel to its last.
+// for each graph of the device (id 0: kernels outside of graphs). Calls and seconds are totals. span: from the begin of
+// a launch's first kernel to the end of its last, summed over launches.
 #include <cupti.h>
 
 #include <unistd.h>

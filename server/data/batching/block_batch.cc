@@ -246,13 +246,13 @@ class GatheringBatcher final : public BlockBatcher {
     out.neighbors.resize(static_cast<size_t>(nonzeros), static_cast<NodeId>(view_.nodes));
   }
 
-  // Who reads rows by such numbers looks at none of them.
+  // The numbers are checked here, because the code that gathers rows by them does not check.
   absl::Status CheckNodes(std::span<const NodeId> nodes) const {
     if (std::ranges::none_of(nodes, [this](NodeId node) { return node >= view_.nodes; })) return absl::OkStatus();
     return absl::InvalidArgumentError("subgraph: names a node that the graph does not have");
   }
 
-  // The number of it where features are elsewhere.
+  // Returns the number of the row of zeros, where features lie elsewhere.
   int64_t row_of_zeros() const { return static_cast<int64_t>(view_.nodes); }
 
   void ResizeEntries(int64_t nonzeros, BlockBatch& out) const {

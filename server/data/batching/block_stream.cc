@@ -94,8 +94,8 @@ struct BlockStream::Impl {
     return absl::OkStatus();
   }
 
-  // Called once for each batch sampled. Where nobody was asked for its pages, all are taken to be there, and nothing is
-  // counted anew: that takes longer than a part of the sampling.
+  // Called once for each batch sampled. If no pages were asked for, all count as present, and the counters are not
+  // read: reading them can take longer than a part of the sampling.
   void Adapt(const SampledSubgraph& subgraph, bool asked) {
     const PageCounters now = asked ? advisor.counters() : before;
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;

@@ -15,7 +15,7 @@ namespace permafrost::data {
 namespace {
 
 // These are parts of the memory. kReserve is left alone, for whatever else grows. If less than kShort is free, memory
-// is given back. If more than kWorthTaking is to be had, it is taken.
+// is given back. If more than kWorthTaking is to be had, kTaken of it is taken.
 constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
 // The part of what is left over that is taken at once.
 constexpr double kTaken = 0.75;

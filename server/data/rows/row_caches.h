@@ -61,7 +61,8 @@ class RowCaches {
   // take. Errors: FailedPrecondition for a reader that was asked for and does not
   // work here; an environment's error for a file that cannot be opened.
   absl::StatusOr<Session> Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes);
-  // Returns the bytes that memory leaves beside `job_bytes`, kept rows, which Drop gives back, not counted.
+  // Returns the bytes still free once `job_bytes` and a reserve are taken. Kept rows count as free, since Drop gives
+  // them back.
   uint64_t LeftBeside(uint64_t job_bytes);
   // Gives memory back where it got short, and takes more where there is room, a little at a time: what a job takes is
   // seen rather than known. To be called often while a session is open; looks at the memory ten times a second at most.

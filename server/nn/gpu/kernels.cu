@@ -1,20 +1,22 @@
-// Kernels for NVIDIA GPUs, compiled when a job first needs them (device/cuda). Each computes what the CPU's operator of
-// the same name does (nn/ops), in float32. All tensors are contiguous. No kernel adds by atomics: sums are in a fixed
-// order, so that a step leaves equal bits each time. Tests run this file on the host (tests/nn/gpu/cuda_on_host.h),
-// which bounds what of CUDA it uses.
+// Kernels for NVIDIA GPUs, compiled when the daemon starts (device/cuda/module/kernels.h). Each computes what the CPU's
+// operator of the same name does (nn/ops), in float32. All tensors are contiguous. No kernel adds by atomics: sums are
+// in a fixed order, so that a step leaves equal bits each time. Tests run this file on the host
+// (tests/nn/gpu/cuda_on_host.h), which bounds what of CUDA it uses.
 
 typedef long long int64;
 typedef unsigned int uint32;
 
-// Shape of a block that sums columns: so many columns, whose rows so many threads share.
+// Shape of a block that sums columns: it takes COLUMNS columns, and SHARES threads share the rows of each.
 #define COLUMNS 8
 #define SHARES 128
-// Shape of a block that works on rows: so many threads walk the columns of each of so many rows.
+// Shape of a block that works on rows: it takes ROWS rows, and LANES threads walk the columns of each.
 #define LANES 32
 #define ROWS 8
-// Each kernel bounds its registers by its block, or a launch would fail.
+// Bounds limit a kernel's registers to what its block may use. Otherwise a launch could fail.
+#define COLUMN_KERNEL extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
+#define ROW_KERNEL extern "C" __global__ void __launch_bounds__(LANES* ROWS)
 
-// An operator takes at most so many columns of categories.
+// The most columns of categories that an operator takes.
 #define MOST_TABLES 16
 
 struct Tables {
@@ -122,17 +124,18 @@ __device__ int64 RealRows(const int64* real_rows, int64 all_rows) {
   return *real_rows < 0 ? 0 : *real_rows > all_rows ? all_rows : *real_rows;
 }
 
-// A thread that sums a column keeps the values of so many of its rows, which it reads at once.
+// A thread that sums a column reads KEPT of its rows at once, and keeps their values.
 #define KEPT 8
 
 // y = dropout(relu(batch_norm(x))) of the real rows, 0 in others. Blocks: one for each COLUMNS columns. batches: may be
 // null; so may step, if threshold is 0.
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    norm_forward(const float* x, const int64* real_rows, const float* weight, const float* bias, float* running_mean,
-                 float* running_var, int64* batches, const int64* step, int64 all_rows, int64 columns, float momentum,
-                 float eps, uint32 seed, uint32 threshold, float kept, float* y, float* mean, float* invstd) {
+COLUMN_KERNEL norm_forward(const float* x, const int64* real_rows, const float* weight, const float* bias,
+                           float* running_mean, float* running_var, int64* batches, const int64* step, int64 all_rows,
+                           int64 columns, float momentum, float eps, uint32 seed, uint32 threshold, float kept,
+                           float* y, float* mean, float* invstd) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, rows = RealRows(real_rows, all_rows);
-  const bool active = column<columns, follows = rows> 1;
+  const bool active = column < columns;
+  const bool follows = rows > 1;
   const int64 readable = active ? rows : 0;
   float own[KEPT];
   UNROLL(KEPT)
@@ -186,12 +189,12 @@ extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
 
 // The gradients of norm_forward. before_bias: may be null; else it gets the sums of gx over rows, which is the gradient
 // of a bias that x had.
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    norm_backward(const float* grad, const float* x, const float* y, const int64* real_rows, const float* weight,
-                  const float* mean, const float* invstd, int64 all_rows, int64 columns, float kept, float* gx,
-                  float* gweight, float* gbias, float* before_bias) {
+COLUMN_KERNEL norm_backward(const float* grad, const float* x, const float* y, const int64* real_rows,
+                            const float* weight, const float* mean, const float* invstd, int64 all_rows, int64 columns,
+                            float kept, float* gx, float* gweight, float* gbias, float* before_bias) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, rows = RealRows(real_rows, all_rows);
-  const bool active = column<columns, follows = rows> 1;
+  const bool active = column < columns;
+  const bool follows = rows > 1;
   const int64 readable = active ? rows : 0;
   const float center = active ? mean[column] : 0, inverse = active ? invstd[column] : 0;
   float own[KEPT], away[KEPT], out[KEPT];
@@ -232,13 +235,12 @@ extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
   if (threadIdx.y > 0) return;
   gweight[column] = dot * inverse;
   gbias[column] = sum;
-  // A norm takes away what is added to all rows. Summing gx would only add up its rounding.
+  // A batch norm cancels a bias before it, so that the bias's gradient is 0. Summing gx would add up its rounding.
   if (before_bias != 0) before_bias[column] = follows ? 0 : scale * sum;
 }
 
 // grad = grad where out > 0, else 0; gbias: its sums over rows. Blocks: one for each COLUMNS columns.
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    relu_backward(const float* out, int64 rows, int64 columns, float* grad, float* gbias) {
+COLUMN_KERNEL relu_backward(const float* out, int64 rows, int64 columns, float* grad, float* gbias) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, readable = column < columns ? rows : 0;
   float own[KEPT], passes[KEPT], part = 0;
   for (int64 first = threadIdx.y; first < readable; first += KEPT * SHARES) {
@@ -261,8 +263,7 @@ extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
 }
 
 // Sums of columns. Blocks: one for each COLUMNS columns.
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    column_sums(const float* x, int64 rows, int64 columns, float* sums) {
+COLUMN_KERNEL column_sums(const float* x, int64 rows, int64 columns, float* sums) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x;
   float part = 0;
   for (int64 r = threadIdx.y; column < columns && r < rows; r += SHARES) part += x[r * columns + column];
@@ -270,14 +271,13 @@ extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
   if (column < columns && threadIdx.y == 0) sums[column] = sum;
 }
 
-// Both orders of a batch's edges: places in_offsets and out_offsets of nodes, and the edges by their sources. The place
-// of an edge is the number of edges before it, which the lanes of a warp count together. Threads: (LANES, ROWS), a warp
-// for each edge and each offset.
-extern "C" __global__ void __launch_bounds__(LANES* ROWS)
-    edge_index(const int64* source, const int64* target, int64 edges, int64 nodes, int* in_offsets, int* out_offsets,
-               int* out_targets, int* out_edges) {
+// Indexes a batch's edges in both directions: each node's in_offsets and out_offsets, and the edges sorted by source.
+// The place of an edge is the number of edges before it, which the lanes of a warp count together. Threads: (LANES,
+// ROWS), a warp for each edge and each offset.
+ROW_KERNEL edge_index(const int64* source, const int64* target, int64 edges, int64 nodes, int* in_offsets,
+                      int* out_offsets, int* out_targets, int* out_edges) {
   const int64 item = (int64)blockIdx.x * ROWS + threadIdx.y, node = item - edges;
-  // Edges of smaller sources come before, and of the same source those that were before.
+  // An edge follows all edges of smaller sources, and the earlier edges of its own source.
   const int count = (int)edges, key = (int)(item < edges ? source[item] : node), same = item < edges ? (int)item : 0;
   int place = 0;
   UNROLL(8)
@@ -296,15 +296,14 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
   }
 }
 
-// A lane works on so many columns at once, and on so many edges.
+// A lane works on COLUMNS_OF_LANE columns and EDGES_AT_ONCE edges at once.
 #define COLUMNS_OF_LANE 2
 #define EDGES_AT_ONCE 2
 
 // GINE's and GIN's sums (nn/kernels/gine.h). rows: null for GIN; code: null where each edge has a row of its own. The
 // lanes of a warp read the edges of its node together, and hand them around.
-extern "C" __global__ void __launch_bounds__(LANES* ROWS)
-    gine_sum(const float* x, const float* rows, const int* code, const int64* source, const int* offsets, int64 nodes,
-             int64 columns, float* sum) {
+ROW_KERNEL gine_sum(const float* x, const float* rows, const int* code, const int64* source, const int* offsets,
+                    int64 nodes, int64 columns, float* sum) {
   const int64 i = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (i >= nodes) return;
   const int begin = offsets[i], end = offsets[i + 1], lane = threadIdx.x;
@@ -319,11 +318,11 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
       const int row = own < end && code != 0 ? code[own] : own;
       for (int e = 0; e < count; e += EDGES_AT_ONCE) {
         float message[EDGES_AT_ONCE][COLUMNS_OF_LANE];
-        UNROLL(4)
+        UNROLL(EDGES_AT_ONCE)
         for (int v = 0; v < EDGES_AT_ONCE; ++v) {
           const int64 of_x = __shfl_sync(ALL_LANES, from, (e + v) % LANES);
           const int64 of_rows = __shfl_sync(ALL_LANES, row, (e + v) % LANES);
-          UNROLL(4)
+          UNROLL(COLUMNS_OF_LANE)
           for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
             const int64 c = base + u * LANES;
             message[v][u] = 0;
@@ -334,9 +333,9 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
             if (message[v][u] < 0) message[v][u] = 0;  // keeps NaN
           }
         }
-        UNROLL(4)
+        UNROLL(EDGES_AT_ONCE)
         for (int v = 0; v < EDGES_AT_ONCE; ++v) {
-          UNROLL(4)
+          UNROLL(COLUMNS_OF_LANE)
           for (int u = 0; u < COLUMNS_OF_LANE; ++u) total[u] += message[v][u];
         }
       }
@@ -348,9 +347,8 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
 }
 
 // The gradient of x, and of the row of each edge: ge, [edges, columns]. rows: null for GIN, whose ge is not written.
-extern "C" __global__ void __launch_bounds__(LANES* ROWS)
-    gine_gradient(const float* x, const float* rows, const int* code, const int* offsets, const int* targets,
-                  const int* edges, const float* g, int64 nodes, int64 columns, float* gx, float* ge) {
+ROW_KERNEL gine_gradient(const float* x, const float* rows, const int* code, const int* offsets, const int* targets,
+                         const int* edges, const float* g, int64 nodes, int64 columns, float* gx, float* ge) {
   const int64 j = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (j >= nodes) return;
   const int begin = offsets[j], end = offsets[j + 1], lane = threadIdx.x;
@@ -367,12 +365,12 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
       const int row = place < end && code != 0 ? code[edge] : edge;
       for (int e = 0; e < count; e += EDGES_AT_ONCE) {
         float passed[EDGES_AT_ONCE][COLUMNS_OF_LANE];
-        UNROLL(4)
+        UNROLL(EDGES_AT_ONCE)
         for (int v = 0; v < EDGES_AT_ONCE; ++v) {
           const int64 of_g = __shfl_sync(ALL_LANES, target, (e + v) % LANES);
           const int64 of_rows = __shfl_sync(ALL_LANES, row, (e + v) % LANES);
           const int64 k = __shfl_sync(ALL_LANES, edge, (e + v) % LANES);
-          UNROLL(4)
+          UNROLL(COLUMNS_OF_LANE)
           for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
             const int64 c = base + u * LANES;
             passed[v][u] = 0;
@@ -383,9 +381,9 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
             ge[k * columns + c] = passed[v][u];
           }
         }
-        UNROLL(4)
+        UNROLL(EDGES_AT_ONCE)
         for (int v = 0; v < EDGES_AT_ONCE; ++v) {
-          UNROLL(4)
+          UNROLL(COLUMNS_OF_LANE)
           for (int u = 0; u < COLUMNS_OF_LANE; ++u) total[u] += passed[v][u];
         }
       }
@@ -397,9 +395,8 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
 }
 
 // Sums or means of rows of x over segments (nn/ops/segment_ops.h). stride: between rows of x. weights: may be null.
-extern "C" __global__ void __launch_bounds__(LANES* ROWS)
-    segment_reduce(const float* x, int64 stride, const int64* offsets, const int64* sources, const float* weights,
-                   int64 rows, int64 columns, int mean, float* out) {
+ROW_KERNEL segment_reduce(const float* x, int64 stride, const int64* offsets, const int64* sources,
+                          const float* weights, int64 rows, int64 columns, int mean, float* out) {
   const int64 r = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (r >= rows) return;
   const int64 begin = offsets[r], end = offsets[r + 1];
@@ -413,19 +410,19 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
       const float weight = lane < count && weights != 0 ? weights[first + lane] : 1;
       for (int e = 0; e < count; e += EDGES_AT_ONCE) {
         float message[EDGES_AT_ONCE][COLUMNS_OF_LANE];
-        UNROLL(4)
+        UNROLL(EDGES_AT_ONCE)
         for (int v = 0; v < EDGES_AT_ONCE; ++v) {
           const int64 from = __shfl_sync(ALL_LANES, source, (e + v) % LANES);
           const float times = __shfl_sync(ALL_LANES, weight, (e + v) % LANES);
-          UNROLL(4)
+          UNROLL(COLUMNS_OF_LANE)
           for (int u = 0; u < COLUMNS_OF_LANE; ++u) {
             const int64 c = base + u * LANES;
             message[v][u] = e + v < count && c < columns ? times * x[from * stride + c] : 0;
           }
         }
-        UNROLL(4)
+        UNROLL(EDGES_AT_ONCE)
         for (int v = 0; v < EDGES_AT_ONCE; ++v) {
-          UNROLL(4)
+          UNROLL(COLUMNS_OF_LANE)
           for (int u = 0; u < COLUMNS_OF_LANE; ++u) total[u] += message[v][u];
         }
       }
@@ -437,8 +434,7 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
 }
 
 // The sums of the edges' rows by their codes. Blocks: (one for each COLUMNS columns, codes).
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    code_gradient(const int* code, const float* of_edges, int64 edges, int64 columns, float* ge) {
+COLUMN_KERNEL code_gradient(const int* code, const float* of_edges, int64 edges, int64 columns, float* ge) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x;
   const int own = blockIdx.y;
   float part = 0;
@@ -450,8 +446,7 @@ extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
 }
 
 // y[r] = the sum of row features[r][t] of each table t.
-extern "C" __global__ void __launch_bounds__(LANES* ROWS)
-    embedding_sum(const int64* features, Tables tables, int64 rows, int64 columns, float* y) {
+ROW_KERNEL embedding_sum(const int64* features, Tables tables, int64 rows, int64 columns, float* y) {
   const int64 r = (int64)blockIdx.x * ROWS + threadIdx.y;
   if (r >= rows) return;
   for (int64 c = threadIdx.x; c < columns; c += LANES) {
@@ -462,8 +457,7 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
 }
 
 // The tables' gradients. Blocks: (one for each COLUMNS columns, rows of all tables).
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    embedding_gradient(const float* grad, const int64* features, Tables tables, int64 rows, int64 columns) {
+COLUMN_KERNEL embedding_gradient(const float* grad, const int64* features, Tables tables, int64 rows, int64 columns) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x;
   int table = 0, own = blockIdx.y;
   while (own >= tables.rows[table]) own -= tables.rows[table++];
@@ -476,8 +470,7 @@ extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
 }
 
 // codes[r] = the place of a row's categories among all combinations. Threads: one for each row.
-extern "C" __global__ void __launch_bounds__(LANES* ROWS)
-    combine_categories(const int64* features, Tables tables, int64 rows, int* codes) {
+ROW_KERNEL combine_categories(const int64* features, Tables tables, int64 rows, int* codes) {
   const int64 r = (int64)blockIdx.x * (LANES * ROWS) + threadIdx.y * LANES + threadIdx.x;
   if (r >= rows) return;
   int64 code = 0;
@@ -487,8 +480,7 @@ extern "C" __global__ void __launch_bounds__(LANES* ROWS)
 
 // y[g] = the sum, or the mean, of the rows of graph g. graph_of_row rises. Blocks: (one for each COLUMNS columns,
 // graphs).
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    pool(const float* x, const int64* graph_of_row, int64 rows, int64 columns, int mean, float* y) {
+COLUMN_KERNEL pool(const float* x, const int64* graph_of_row, int64 rows, int64 columns, int mean, float* y) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, graph = blockIdx.y;
   const int64 begin = LowerBoundOfBlock(graph_of_row, rows, graph);
   const int64 end = LowerBoundOfBlock(graph_of_row, rows, graph + 1);
@@ -500,8 +492,8 @@ extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
 }
 
 // Its gradient, by the same blocks.
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    pool_gradient(const float* grad, const int64* graph_of_row, int64 rows, int64 columns, int mean, float* gx) {
+COLUMN_KERNEL pool_gradient(const float* grad, const int64* graph_of_row, int64 rows, int64 columns, int mean,
+                            float* gx) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, graph = blockIdx.y;
   const int64 begin = LowerBoundOfBlock(graph_of_row, rows, graph);
   const int64 end = LowerBoundOfBlock(graph_of_row, rows, graph + 1);
@@ -526,9 +518,8 @@ __device__ bool IsClass(float label, int64 classes) { return label >= 0 && label
 __device__ float Divisor(float count) { return count > 1.17549435e-38f ? count : 1.17549435e-38f; }
 
 // The mean of |p - y| or (p - y)^2 over the labels that are not NaN, with its gradient. Blocks: one.
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    regression_loss(const float* prediction, const float* labels, int64 values, int square, float* mean, float* sum,
-                    float* count, float* gradient) {
+COLUMN_KERNEL regression_loss(const float* prediction, const float* labels, int64 values, int square, float* mean,
+                              float* sum, float* count, float* gradient) {
   const int64 own = threadIdx.y * COLUMNS + threadIdx.x;
   float present = 0, part = 0;
   for (int64 i = own; i < values; i += SHARES * COLUMNS) {
@@ -552,9 +543,8 @@ extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
 
 // The mean cross-entropy of the rows whose label is not NaN, with its gradient. weights: of the classes, or null. A
 // label that is no class makes the mean NaN. Blocks: one.
-extern "C" __global__ void __launch_bounds__(SHARES* COLUMNS)
-    cross_entropy_loss(const float* logits, const float* labels, const float* weights, int64 rows, int64 classes,
-                       float* mean, float* sum, float* count, float* gradient) {
+COLUMN_KERNEL cross_entropy_loss(const float* logits, const float* labels, const float* weights, int64 rows,
+                                 int64 classes, float* mean, float* sum, float* count, float* gradient) {
   // COLUMNS threads, which are lanes of one warp, share a row's classes.
   const int lane = threadIdx.x;
   const uint32 lanes = ((1u << COLUMNS) - 1) << (threadIdx.y % (WARP / COLUMNS) * COLUMNS);

@@ -13,14 +13,17 @@ namespace permafrost::nn::gpu {
 // The text of kernels.cu, to be compiled by the device.
 extern const char* const kKernelSource;
 
-// Gives the launcher of the compiled kernels; null: there are none. All steps from then on use it.
+// Sets the launcher that all later steps use. null: steps run PyTorch's operators alone.
 void UseKernels(std::shared_ptr<const KernelLauncher> launcher);
 const std::shared_ptr<const KernelLauncher>& Kernels();
 
-// Rows up to which the kernels that walk whole columns are used: beyond, a device is idle while a few blocks work.
+// The most rows for kernels whose blocks walk whole columns. With more rows a few blocks would work long while the rest
+// of the device is idle.
 inline constexpr int64_t kMostRows = 1 << 15;
 
-// Edges up to which each edge's place is found by looking at all others.
+// Blocks that a launch may have in its second dimension.
+inline constexpr int64_t kMostBlocks = 65'535;
+// The most edges for the kernel edge_index, which compares each edge with all others. More are sorted by PyTorch.
 inline constexpr int64_t kMostCountedEdges = 1 << 14;
 
 // kernels.cu defines the same.

@@ -19,7 +19,7 @@ Tensor EmbeddingForward(const Tensor& features, at::TensorList tables);
 std::vector<Tensor> EmbeddingBackward(const Tensor& grad, const Tensor& features, at::IntArrayRef sizes);
 Tensor CombineCategories(const Tensor& features, at::IntArrayRef categories);
 
-// More than kMostCountedEdges edges are sorted by PyTorch.
+// PyTorch sorts more than kMostCountedEdges edges.
 std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndex(const Tensor& source, const Tensor& target, int64_t nodes);
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> GineForward(

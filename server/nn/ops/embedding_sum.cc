@@ -131,14 +131,14 @@ class EmbeddingSumFunction : public torch::autograd::Function<EmbeddingSumFuncti
   }
 };
 
-// A GPU's kernel of the gradient reads the column of a table once for each of its rows.
+// The GPU's kernel for the gradient reads a table's column of categories once for each row of the table.
 constexpr int64_t kMostComparisons = 1 << 24;
 
 bool FitsGpu(const Tensor& features, const std::vector<Tensor>& tables) {
   if (!HasKernels(tables.at(0)) || std::ssize(tables) > gpu::kMostTables) return false;
   int64_t categories = 0;
   for (const Tensor& table : tables) categories += table.size(0);
-  return features.size(0) <= kMostComparisons / std::max<int64_t>(1, categories);
+  return categories <= gpu::kMostBlocks && features.size(0) <= kMostComparisons / std::max<int64_t>(1, categories);
 }
 
 }  // namespace

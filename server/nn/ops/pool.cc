@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "nn/gpu/launch.h"
 #include "nn/gpu/operators.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
@@ -98,7 +99,9 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 }
 
 Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, spec::Pooling pooling) {
-  if (HasKernels(x)) return PoolFunction::apply(x, graph_of_row, graphs, pooling == spec::Pooling::kMean);
+  if (IsFused(x) || (HasKernels(x) && graphs <= gpu::kMostBlocks)) {
+    return PoolFunction::apply(x, graph_of_row, graphs, pooling == spec::Pooling::kMean);
+  }
   Tensor sums = AddRows(at::zeros({graphs, x.size(1)}, x.options()), graph_of_row, x);
   if (pooling == spec::Pooling::kSum) return sums;
   const Tensor ones = at::ones({x.size(0)}, x.options());

@@ -6,8 +6,8 @@
 
 namespace permafrost::train {
 
-// Compiles them for the backend's device; a device that compiles none gets none. Before the first step on it. Errors:
-// FailedPrecondition in one line; steps then run by PyTorch's operators.
+// Compiles them for the backend's device; a device that compiles none gets none. It is called before the first step on
+// the device. Errors: FailedPrecondition in one line; steps then run by PyTorch's operators.
 absl::Status UseKernelsOf(const device::Backend& backend);
 
 }  // namespace permafrost::train

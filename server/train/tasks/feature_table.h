@@ -61,8 +61,8 @@ struct FeatureTable {
 at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers);
 
 // Returns for each row of a block the mean of its neighbours and then the row itself, [numbers, 2 * width]. offsets,
-// neighbors: each row's neighbours as CSR, by numbers as those of the rows, but int32; what no row reaches is padding.
-// The mean of none is 0. The table has one part.
+// neighbors: CSR lists of each row's neighbours, numbered as in `numbers` but int32. Entries beyond the last offset are
+// padding. A row without neighbours gets the mean 0. The table has one part.
 at::Tensor GatherMeans(const FeatureTable& table, const at::Tensor& numbers, const at::Tensor& offsets,
                        const at::Tensor& neighbors);
 

@@ -39,8 +39,8 @@ uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelO
 // (feature_table.h).
 uint64_t GatheringBytes(const spec::TrainOptions& options, const data::GraphSummary& graph);
 
-// Returns the bytes of the device that a step takes besides if it makes the means that its first layer begins with of a
-// table on the device; 0: it begins with none.
+// Returns the additional bytes of the device for a step that makes its first layer's means from a table on the device.
+// 0 if that layer begins with no means.
 uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary& graph);
 
 // Returns how the batches of a mode are sampled; no fan-outs: each is the whole graph. The last hop stands apart where

@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
-  // Where rows are leased, those of one stream would be in the way of the other's.
+  // With a row cache, leases of one mode's stream would take the room that the other mode's needs.
   task->keeps_passes_ = context.limits.trains && task->features_.cache == nullptr &&
                         HasRoomForBothModes(options, model, task->graph_->summary(), context.limits);
   const std::string key =
@@ -264,7 +264,7 @@ std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first
 std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
   // The same sample at each evaluation, so that epochs can be compared.
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
-  // Others are passed over once or twice.
+  // Other splits are evaluated once or twice, so making their batches ahead gains nothing.
   const bool keeps = keeps_passes_ && split == data::Split::kValid;
   return Batches(Mode::kEval,
                  {.order = {splits_[static_cast<size_t>(split)], {.batch_size = options_.batch_size, .shuffle = false}},

@@ -66,7 +66,7 @@ class SampledPasses::RestStream final : public BatchStream {
     state.stalls -= before_.stalls;
     state.cut_batches -= before_.cut_batches;
     state.pages -= before_.pages;
-    // These are the process's, and another stream has told of those before this pass.
+    // Page faults are counted for the whole process. The other mode's stream has reported those before this pass.
     state.pages.major_faults = std::max<int64_t>(0, state.pages.major_faults - faults_before_);
     state.rows = passes_->reading_();
     return state;
@@ -75,7 +75,7 @@ class SampledPasses::RestStream final : public BatchStream {
  private:
   const std::shared_ptr<SampledPasses> passes_;
   const int64_t pass_;
-  // Work that was done ahead for this pass counts as its own.
+  // Counters as they were reported last, so that work done ahead for this pass counts as this pass's.
   const LookAhead before_ = passes_->told_;
   const int64_t faults_before_ = data::MajorFaults() - passes_->first_faults_;
 };
@@ -117,7 +117,7 @@ absl::StatusOr<HostBatch*> SampledPasses::Next() {
   const data::LinkBatch* pairs = nullptr;
   if (links_ != nullptr) {
     const absl::MutexLock lock(&mu_);
-    // The batch before's pairs go.
+    // The pairs of the previous batch are dropped.
     if (given_) pairs_.pop_front();
     given_ = true;
     pairs = &pairs_.front();

@@ -1,4 +1,4 @@
-// Batches of sampled blocks, one pass over a split after the other: of an epoch of training, or of an evaluation.
+// Makes batches of sampled blocks, pass after pass. A pass is an epoch of training, or an evaluation.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,8 @@ class SampledBatch final : public HostBatch {
   // features: of all nodes, if the batcher gathers none.
   SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {})
       : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)) {}
-  // Makes this the batch `host`, until it is bound to another. pairs: of a job that predicts links, those of its seeds.
+  // Makes this the batch `host`, until it is bound to another. pairs: the seeds' pairs if the job predicts links, else
+  // nullptr.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
     host_ = &host;
     pairs_ = pairs;
@@ -91,8 +92,8 @@ class SampledPasses {
 
   // Returns whether there is such a batch, and it is the next to be taken.
   bool IsAt(int64_t pass, int64_t batch) const;
-  // Returns what is left of a pass, which is the one that the next batch belongs to, or the one before if nothing is
-  // left of it. It is the only one as long as it is used.
+  // Returns a stream of the batches of `pass` that are not taken yet. `pass` must be the pass of the next batch, or the
+  // one before it, which gives an empty stream. Only one such stream may be used at a time.
   static std::unique_ptr<BatchStream> Rest(std::shared_ptr<SampledPasses> passes, int64_t pass);
 
  private:

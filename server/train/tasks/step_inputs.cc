@@ -104,7 +104,8 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
     inputs.tensors[kFeatureRows] = ViewAll(host.feature_rows);
     inputs.resident = {kFeatures};
     if (!host.feature_offsets.empty()) {
-      // As int32, which PyTorch indexes by: a table with means has no more rows.
+      // PyTorch has no index of uint32. The values fit into int32, since a table that means are made of has no more
+      // rows.
       static_assert(sizeof(data::NodeId) == sizeof(int32_t));
       inputs.tensors[kFeatureOffsets] = ViewAll(host.feature_offsets);
       inputs.tensors[kNeighbors] =

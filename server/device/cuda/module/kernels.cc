@@ -37,7 +37,7 @@ std::string LoaderError() {
   return error == nullptr ? "no reason given" : error;
 }
 
-// NVRTC opens a library of its own by name, which is found if it is loaded already: it lies beside NVRTC.
+// NVRTC opens its library of builtins by name. It finds the file if this has loaded it from NVRTC's folder.
 void LoadBuiltins(const void* of_nvrtc) {
   Dl_info found{};
   if (dladdr(of_nvrtc, &found) == 0 || found.dli_fname == nullptr) return;
