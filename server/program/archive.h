@@ -30,6 +30,8 @@ class Archive {
 
   // Names of the forms: "train" and "eval", or "model".
   const std::vector<std::string>& forms() const { return forms_; }
+  // The size of the whole archive.
+  int64_t bytes() const { return static_cast<int64_t>(bytes_); }
   bool Has(const std::string& record) const;
   // A record of at most Limits::json_bytes.
   absl::StatusOr<std::string> ReadText(const std::string& record) const;

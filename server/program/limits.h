@@ -1,4 +1,4 @@
-// The bounds that a program's archive must keep, so that a file can cost no more memory or time than a job may.
+// Limits for a program's archive. They bound the memory and time that reading a file can cost.
 // Threads: plain values.
 #pragma once
 

@@ -193,8 +193,10 @@ c10::IValue Evaluate(Symbolic function, const std::vector<IValue>& arguments) {
     case Symbolic::kGe:
       return Compared(a, b, [](auto x, auto y) { return x >= y; });
     case Symbolic::kAnd:
+      if (a.isInt() && b.isInt()) return a.toInt() & b.toInt();
       return Truth(a) && Truth(b);
     case Symbolic::kOr:
+      if (a.isInt() && b.isInt()) return a.toInt() | b.toInt();
       return Truth(a) || Truth(b);
     case Symbolic::kNot:
       return !Truth(a);

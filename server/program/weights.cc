@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -139,7 +142,8 @@ class WeightReader {
     at::Tensor tensor;
     PF_RETURN_IF_ERROR(CatchTorch(record, [&] {
       tensor = at::empty({0}, type).set_(file.storage(), stored.offset, SizesOf(stored.type), stored.strides);
-      if (type == at::kBool && used > 0) {
+      // Once for a record, however many tensors are views of it.
+      if (type == at::kBool && used > 0 && checked_bools_.insert(record).second) {
         const auto* values = static_cast<const uint8_t*>(file.const_data_ptr());
         if (std::any_of(values, values + bytes, [](uint8_t value) { return value > 1; })) {
           return absl::InvalidArgumentError("a bool is neither 0 nor 1");
@@ -161,6 +165,10 @@ class WeightReader {
     if (read_ > limits_.tensor_bytes) {
       return absl::InvalidArgumentError(absl::StrCat("the tensors have more than ", limits_.tensor_bytes, " bytes"));
     }
+    if (read_ > archive_.bytes()) {
+      return absl::InvalidArgumentError(absl::StrCat("the tensors have more than the archive's ", archive_.bytes(),
+                                                     " bytes; none may be compressed"));
+    }
     PF_RETURN_IF_ERROR(CatchTorch(record, [&] {
       into = at::empty({bytes}, at::kByte);
       return absl::OkStatus();
@@ -175,6 +183,7 @@ class WeightReader {
   const Limits& limits_;
   int64_t read_ = 0;
   std::map<std::string, at::Tensor> files_;  // bytes by record
+  std::set<std::string> checked_bools_;      // records whose bytes are all 0 or 1
   std::map<Key, at::Tensor> views_;
   std::map<std::string, at::Tensor> shared_;  // parameters and buffers by name
 };

@@ -37,6 +37,13 @@ TEST(Symbolic, IntsStayIntsAndMixedNumbersAreReal) {
   EXPECT_EQ(Of("_operator.neg", {int64_t{3}}).toInt(), -3);
 }
 
+TEST(Symbolic, AndAndOrAreOfBitsForInts) {
+  EXPECT_EQ(Int("_operator.and_", 7, 2), 2);
+  EXPECT_EQ(Int("_operator.or_", 5, 2), 7);
+  EXPECT_FALSE(Of("_operator.and_", {true, false}).toBool());
+  EXPECT_TRUE(Of("_operator.or_", {true, false}).toBool());
+}
+
 TEST(Symbolic, RefusesWhatHasNoResult) {
   EXPECT_THROW(Int("_operator.floordiv", 1, 0), c10::Error);
   EXPECT_THROW(Int("_operator.floordiv", INT64_MIN, -1), c10::Error);

@@ -28,6 +28,17 @@ def pytest_configure(config):
     config.permafrost_installed = installed
 
 
+@pytest.fixture
+def one_thread():
+    """PyTorch has one thread: sums of scattered rows are in one order, and small tensors do not wait on a busy machine."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 class Server:
     """permafrostd on a port that it keeps when it is started again."""
 

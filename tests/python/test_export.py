@@ -14,14 +14,7 @@ from torch_geometric.data import Batch, Data
 
 from tests.python.nets import NETS
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums of scattered rows are in one order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def graph(generator, nodes, edges, floats):
@@ -130,6 +123,41 @@ def test_describes_what_the_server_needs(exported):
     # Sorts the three largest nodes of each graph, for which a batch must have three.
     _, described = read_program(exported("sorted")[1])
     assert described["least"]["nodes of the largest graph"] == 3
+
+
+class EvaluatesFour(torch.nn.Module):
+    """Its eval form takes the fourth node."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(5, 1)
+
+    def forward(self, x):
+        return self.head(x) if self.training else self.head(x) + x[3].sum()
+
+
+def test_the_fewest_rows_are_those_of_both_forms(tmp_path):
+    from permafrost.exporting import export
+
+    path = export(EvaluatesFour(), {"x": torch.randn(6, 5)}, tmp_path / "four.pt2")
+    assert read_program(path)[1]["least"]["nodes"] == 4
+
+
+def test_a_program_is_kept_until_the_new_one_is_whole(tmp_path, monkeypatch):
+    from permafrost import InputError
+    from permafrost.exporting import archive, export
+
+    path = tmp_path / "program.pt2"
+    path.write_bytes(b"kept")
+
+    def full(reader, writer):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(archive, "_share_weights", full)
+    with pytest.raises((InputError, RuntimeError)):
+        export(EvaluatesFour(), {"x": torch.randn(6, 5)}, path)
+    assert path.read_bytes() == b"kept"
+    assert [file.name for file in tmp_path.iterdir()] == ["program.pt2"]
 
 
 def test_stores_weights_once(exported):

@@ -16,13 +16,7 @@ from tests.python.test_jobs import TOLERANCE, difference
 STILL = {"optimizer": "sgd", "learning_rate": 1e-30}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small tensors on several threads wait for each other on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

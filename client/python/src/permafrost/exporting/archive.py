@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pathlib
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,22 +16,29 @@ from torch.export.pt2_archive import _package
 from permafrost.errors import InputError
 from permafrost.exporting.inputs import NUMBERS, Rows
 
-# The version of what extra/permafrost.json holds.
+# The version of extra/permafrost.json's layout.
 FORMAT = 1
 _CONFIG = "data/weights/{}_weights_config.json"
 
 
 def write(path: pathlib.Path, module: Any, programs: Mapping[str, Any], rows: Rows) -> None:
-    described = json.dumps(_describe(module, programs["train"], rows), indent=1)
+    described = json.dumps(_describe(module, programs, rows), indent=1)
     packed = io.BytesIO()
     _package.package_pt2(packed, exported_programs=dict(programs), extra_files={"permafrost.json": described})
     packed.seek(0)
-    with (
-        _package.PT2ArchiveReader(packed) as reader,
-        open(path, "wb") as out,
-        _package.PT2ArchiveWriter(out) as writer,
-    ):
-        _share_weights(reader, writer)
+    # A file that is there is kept until the new one is whole.
+    half = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with (
+            _package.PT2ArchiveReader(packed) as reader,
+            open(half, "xb") as out,
+            _package.PT2ArchiveWriter(out) as writer,
+        ):
+            _share_weights(reader, writer)
+        half.replace(path)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
 
 
 def _share_weights(reader: Any, writer: Any) -> None:
@@ -47,14 +55,25 @@ def _share_weights(reader: Any, writer: Any) -> None:
             writer.write_bytes(name, reader.read_bytes(name))
 
 
-def _describe(module: Any, program: Any, rows: Rows) -> dict[str, Any]:
+def _inputs(program: Any) -> list[Any]:
+    """Returns the example values of a form's inputs, in order."""
     placeholders = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
-    inputs = dict(zip(rows.names, (placeholders[name] for name in program.graph_signature.user_inputs), strict=True))
+    return [placeholders[name] for name in program.graph_signature.user_inputs]
+
+
+def _describe(module: Any, programs: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
+    program = programs["train"]
+    inputs = dict(zip(rows.names, _inputs(program), strict=True))
     roles, least = {}, {}
     for name, value in inputs.items():
         size, role = value if name in NUMBERS else value.shape[rows.roles[name][0]], rows.roles[name][1]
         roles[str(size)] = role
-        least[role] = int(program.range_constraints[size.node.expr].lower)
+        least[role] = rows.least.get(role, 0)
+        for form in programs.values():
+            # The forms may name a size otherwise: the place of the input tells it.
+            value = _inputs(form)[rows.names.index(name)]
+            own = value if name in NUMBERS else value.shape[rows.roles[name][0]]
+            least[role] = max(least[role], int(form.range_constraints[own.node.expr].lower))
     return {
         "format": FORMAT,
         "torch": torch.__version__,
@@ -64,7 +83,7 @@ def _describe(module: Any, program: Any, rows: Rows) -> dict[str, Any]:
             {"name": name, **({"number": rows.roles[name][1]} if name in NUMBERS else _tensor(value, roles))}
             for name, value in inputs.items()
         ],
-        # The fewest rows that a batch may have; padding is for batches with fewer.
+        # The fewest rows that both forms take.
         "least": least,
         "outputs": _outputs(program, roles),
         "parameters": [

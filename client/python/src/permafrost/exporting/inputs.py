@@ -77,7 +77,7 @@ class Rows:
     torch takes sizes that are equal in the example for one size."""
 
     values: dict[str, Any]
-    # What the rows of each value are, and the dimension that counts them (0 for a number).
+    # By input: the dimension that counts its rows (0 for a number), and what those rows are.
     roles: dict[str, tuple[int, str]]
     sizes: dict[str, int]
     # Inputs that the exported programs have, in order.

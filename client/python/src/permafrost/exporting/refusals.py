@@ -18,7 +18,7 @@ from permafrost.errors import InputError
 _OF_LIBRARIES = frozenset(("torch", "torch_geometric", "permafrost", *sys.stdlib_module_names)) - {"__main__"}
 _EDGE_BUILDERS = re.compile(r"\b(knn|knn_graph|radius|radius_graph|RadiusInteractionGraph|fps|approx_knn_graph)\b")
 _BUILDS_EDGES = "edges are built in forward; build them in the dataset, by a transform, and take edge_index"
-# As a node's stack_trace shows a frame.
+# One frame of a node's stack_trace: its file, its line's number and that line's text.
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)')
 _Place = tuple[str, int]
 
