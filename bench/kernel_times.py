@@ -31,6 +31,7 @@ class Times:
 
     def of_steps(self, seconds):
         """Times the kernels for so long; returns the means of a training step, which is one graph of the device."""
+        self.to.unlink(missing_ok=True)
         self.switch.touch()
         time.sleep(seconds)
         self.switch.unlink()
@@ -39,7 +40,10 @@ class Times:
             if time.monotonic() > end:
                 raise RuntimeError("the daemon's kernels were not told: CUPTI does not run")
             time.sleep(0.05)
-        return of_training(json.loads(self.to.read_text())["launches"])
+        told = json.loads(self.to.read_text())
+        if told["dropped"]:
+            raise RuntimeError(f"CUPTI dropped {told['dropped']} records of kernels")
+        return of_training(told["launches"])
 
 
 def of_training(launches):

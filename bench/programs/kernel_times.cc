@@ -1,7 +1,8 @@
 // Times the kernels of a process on an NVIDIA GPU by CUPTI, without a change to it: the driver loads this library into
 // a process whose environment has CUDA_INJECTION64_PATH=libkernel_times.so. Kernels are counted that begin while the
 // file $KERNEL_TIMES_WHILE is there; once it is gone, and was there, $KERNEL_TIMES_TO gets them as JSON:
-//   {"launches": [{"graph": id, "launches": n, "span_seconds": s, "kernels": {name: {"calls": n, "seconds": s}}}, ...]}
+//   {"dropped": records that CUPTI lost, "launches": [{"graph": id, "launches": n, "span_seconds": s, "kernels": {name:
+//   {"calls": n, "seconds": s}}}, ...]}
 // for each graph of the device (id 0: kernels outside of graphs). Calls and seconds are totals. span: from the begin of
 // a launch's first kernel to the end of its last, summed over launches.
 #include <cupti.h>
@@ -78,7 +79,9 @@ void Write(const char* file, uint64_t begin, uint64_t end) {
   }
   const std::string half = std::string(file) + ".half";
   std::ofstream out(half);
-  out << "{\"launches\": [";
+  size_t dropped = 0;
+  cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped);
+  out << "{\"dropped\": " << dropped << ", \"launches\": [";
   const char* comma = "";
   for (const auto& [id, graph] : graphs) {
     double span = 0;

@@ -68,7 +68,7 @@ LossTerms ComputeLoss(spec::Loss loss, const Tensor& prediction, const Tensor& l
   const bool has_classes = spec::HasClasses(loss);
   TORCH_CHECK(has_classes || !class_weights.defined(), "ComputeLoss: ", spec::kLossNames.Name(loss),
               " has no class weights");
-  const bool fused = loss == spec::Loss::kBce ? IsFused(prediction) : HasKernels(prediction);
+  const bool fused = loss == spec::Loss::kBce ? IsFused(prediction) : HasColumnKernels(prediction, prediction.size(0));
   return fused ? MaskedLoss(loss, prediction, labels, class_weights)
                : ComputeLossPlain(loss, prediction, labels, class_weights);
 }

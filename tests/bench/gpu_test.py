@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import types
 import unittest
@@ -80,6 +81,12 @@ class Runs(InFolder):
             gpu_parts.self_test(self.new_run(), part)
             self.assertEqual((part["passed"], part["exit_code"]), (code == 0, code))
             self.assertIn("--self-test-device cpu --self-test-steps 20", part["lines"][0])
+
+    def test_the_self_test_fails_without_the_kernels(self):
+        self.program(self.work / "bin" / "permafrostd", f'echo "self-test: {gpu_parts.WITHOUT_KERNELS}: no NVRTC"')
+        part = {}
+        gpu_parts.self_test(self.new_run(), part)
+        self.assertEqual((part["passed"], part["kernels_compiled"], part["exit_code"]), (False, False, 0))
 
     def test_conformance_that_skips_has_not_passed(self):
         test = lambda name, **more: {"name": f"{name}/cpu", "result": "COMPLETED", **more}
@@ -250,9 +257,27 @@ class Kernels(InFolder):
         os.environ.setdefault("PERMAFROST_TORCH_LIB", "/torch/lib")
         environment = times.environment()
         self.assertEqual(environment["CUDA_INJECTION64_PATH"], str(self.work / "bin" / "libkernel_times.so"))
-        pathlib.Path(environment["KERNEL_TIMES_TO"]).write_text(json.dumps({"launches": self.LAUNCHES}))
-        self.assertEqual(times.of_steps(0.01)["steps"], 4)
-        self.assertFalse(pathlib.Path(environment["KERNEL_TIMES_WHILE"]).exists())
+        switch, to = pathlib.Path(environment["KERNEL_TIMES_WHILE"]), pathlib.Path(environment["KERNEL_TIMES_TO"])
+        to.write_text("of an earlier run")
+
+        def daemon(dropped):
+            while not switch.exists():
+                time.sleep(0.001)
+            while switch.exists():
+                time.sleep(0.001)
+            half = to.with_suffix(".half")
+            half.write_text(json.dumps({"dropped": dropped, "launches": self.LAUNCHES}))
+            half.replace(to)
+
+        for dropped in (0, 3):
+            thread = threading.Thread(target=daemon, args=(dropped,))
+            thread.start()
+            if dropped:
+                with self.assertRaisesRegex(RuntimeError, "CUPTI dropped 3 records of kernels"):
+                    times.of_steps(0.05)
+            else:
+                self.assertEqual(times.of_steps(0.05)["steps"], 4)
+            thread.join()
 
 
 class Bundle(InFolder):

@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import functools
 import math
+import os
 import pathlib
 import statistics
 import subprocess
@@ -341,6 +342,9 @@ def main():
             daemon = Daemon(bin_dir, folder / state, root, "--import-root", arguments.zinc, "--exit-timeout", "0", device="cuda",
                             environment=gpu.environment(**variables))
             daemon.ring = ring
+            # Not by its own position, at which the daemon writes.
+            log = os.pread(daemon.log.fileno(), 1 << 20, 0).decode()
+            expect("PyTorch's operators alone" not in log, f"the kernels of training steps were not compiled: {log}")
             if not daemon.json("dataset", "list").get("datasets"):
                 daemon.client("dataset", "import", "zinc", arguments.zinc)
             return daemon

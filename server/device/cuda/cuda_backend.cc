@@ -9,9 +9,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
-#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/resources.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "device/cuda/cuda_driver.h"
 #include "device/cuda/cuda_module.h"
 #include "device/cuda/graph_capturer.h"
@@ -66,8 +68,9 @@ class CudaBackend final : public Backend {
     const c10::DeviceGuard on_card(device_);
     try {
       return std::unique_ptr<KernelLauncher>(module_.compile_kernels(source));
-    } catch (const std::runtime_error& error) {
-      return absl::FailedPreconditionError(error.what());
+    } catch (const std::exception& error) {
+      const std::string_view what = error.what();
+      return absl::FailedPreconditionError(AbslView(what.substr(0, what.find('\n'))));
     }
   }
 

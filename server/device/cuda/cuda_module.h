@@ -27,7 +27,8 @@ struct CudaModule {
   // none. The memory is given back by free_pinned(host), which waits for the device.
   bool (*allocate_pinned)(size_t bytes, void** host, void** device);
   void (*free_pinned)(void* host);
-  // Compiles CUDA C++ for the current card; the caller owns the result. Throws std::runtime_error in one line.
+  // Compiles CUDA C++ for the current card; the caller owns the result. Throws a std::exception whose first line says
+  // why.
   KernelLauncher* (*compile_kernels)(const char* source);
 };
 inline constexpr char kCudaModuleFile[] = "libpermafrost_cuda.so";

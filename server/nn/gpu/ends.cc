@@ -81,6 +81,8 @@ Tensor CombineCategories(const Tensor& features_in, at::IntArrayRef categories) 
 
 Tensor PoolForward(const Tensor& x_in, const Tensor& graph_of_row_in, int64_t graphs, bool mean) {
   const Tensor x = x_in.contiguous(), graph = graph_of_row_in.contiguous();
+  TORCH_CHECK(x.dim() == 2 && graph_of_row_in.dim() == 1 && graph_of_row_in.size(0) == x.size(0), "pool: x ", x.sizes(),
+              " and graph_of_row ", graph_of_row_in.sizes(), " must be [N, C] and [N]");
   Tensor y = at::empty({graphs, x.size(1)}, x.options());
   LaunchOnColumns("pool", x.size(1), graphs, From(x), graph.const_data_ptr<int64_t>(), x.size(0), x.size(1),
                   static_cast<int>(mean), To(y));
@@ -98,6 +100,8 @@ Tensor PoolBackward(const Tensor& grad_in, const Tensor& graph_of_row_in, bool m
 std::tuple<Tensor, Tensor, Tensor, Tensor> RegressionLoss(const Tensor& prediction_in, const Tensor& labels_in,
                                                           bool square) {
   const Tensor prediction = prediction_in.contiguous(), labels = labels_in.to(at::kFloat).contiguous();
+  TORCH_CHECK(prediction.sizes() == labels.sizes(), "regression_loss: predictions ", prediction.sizes(), " and labels ",
+              labels.sizes());
   const Loss loss(prediction);
   LaunchOnColumns("regression_loss", 1, 1, From(prediction), From(labels), prediction.numel(), static_cast<int>(square),
                   To(loss.mean), To(loss.sum), To(loss.count), To(loss.gradient));
@@ -108,6 +112,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> CrossEntropyLoss(const Tensor& logits
                                                             const OptionalTensor& class_weights_in) {
   const Tensor logits = logits_in.contiguous(), labels = labels_in.to(at::kFloat).contiguous();
   const Tensor weights = class_weights_in ? class_weights_in->to(at::kFloat).contiguous() : Tensor();
+  TORCH_CHECK(logits.dim() == 2 && logits.size(1) > 0 && labels.numel() == logits.size(0),
+              "cross_entropy_loss: logits ", logits.sizes(), " and labels ", labels.sizes(),
+              " must be [G, classes] and [G, 1]");
+  TORCH_CHECK(!weights.defined() || weights.numel() == logits.size(1), "cross_entropy_loss: ", weights.numel(),
+              " class weights for ", logits.size(1), " classes");
   const Loss loss(logits);
   LaunchOnColumns("cross_entropy_loss", 1, 1, From(logits), From(labels), weights.defined() ? From(weights) : nullptr,
                   logits.size(0), logits.size(1), To(loss.mean), To(loss.sum), To(loss.count), To(loss.gradient));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <cstdint>
 #include <memory>
@@ -45,6 +46,7 @@ void Launch(const char* kernel, KernelLauncher::Extent blocks, KernelLauncher::E
 // A kernel whose blocks take kColumns columns each.
 template <class... Arguments>
 void LaunchOnColumns(const char* kernel, int64_t columns, int64_t others, Arguments... arguments) {
+  TORCH_CHECK(others <= kMostBlocks, kernel, ": ", others, " blocks; at most ", kMostBlocks);
   Launch(kernel, {.x = Blocks(columns, kColumns), .y = static_cast<unsigned>(others)},
          {.x = static_cast<unsigned>(kColumns), .y = static_cast<unsigned>(kShares)}, arguments...);
 }

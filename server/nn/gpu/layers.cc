@@ -50,8 +50,8 @@ NormGradients NormalizeBackward(const Tensor& grad_in, const Tensor& x, const Te
   return to;
 }
 
-// relu(x * w1^T + b1).
-Tensor Hidden(const Tensor& x, const Tensor& w1, const Tensor& b1) { return at::_addmm_activation(b1, x, w1.t()); }
+// relu(x * w1^T + b1). ReLU is no part of the product: cuBLAS's own would make 0 of NaN.
+Tensor Hidden(const Tensor& x, const Tensor& w1, const Tensor& b1) { return at::addmm(b1, x, w1.t()).relu_(); }
 
 struct MlpGradients {
   Tensor x, w1, b1, w2;

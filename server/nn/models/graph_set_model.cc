@@ -323,7 +323,7 @@ SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
       .step = batch.step,
       .mode = mode};
   const bool fused = IsGin(options_.model.architecture) && options_.model.norm == spec::Norm::kBatch
-                         ? IsGineLayerFused(tensors_.parameters().front().value, nodes)
+                         ? HasColumnKernels(tensors_.parameters().front().value, nodes)
                          : IsFused(batch.edge_source);
   if (fused) graph.edges.index = IndexEdges(batch.edge_source, batch.edge_target, nodes);
   const spec::Architecture architecture = options_.model.architecture;

@@ -6,7 +6,6 @@
 
 #include <tuple>
 
-#include "nn/gpu/launch.h"
 #include "nn/gpu/operators.h"
 #include "nn/kernels/gine.h"
 #include "nn/kernels/norm.h"
@@ -320,20 +319,20 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   kEdgeSumBackward.Register(library);
 }
 
-bool IsGineLayerFused(const Tensor& like, int64_t nodes) {
-  return IsFused(like) || (HasKernels(like) && nodes <= gpu::kMostRows);
-}
-
 Tensor GineLayer(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                  const GineDropout& dropout, const BatchNormOptions& norm) {
-  if (!IsGineLayerFused(x, x.size(0))) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
+  if (!HasColumnKernels(x, x.size(0))) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
+  if (!IsFused(x)) {
+    CheckGine(x, IfDefined(edges.rows), IfDefined(edges.code), edges.source.numel(),
+              {w.w1, w.b1, w.w2, w.b2, ProductsOf(x, /*bfloat16=*/false)});
+  }
   return GineLayerFunction::apply(x, IfDefined(edges.rows), w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias,
                                   IfDefined(edges.code), edges, real_rows, w, dropout, norm);
 }
 
 Tensor GineLayerEval(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                      const BatchNormOptions& norm) {
-  if (!IsGineLayerFused(x, x.size(0))) return GineLayerEvalPlain(x, edges, w, norm);
+  if (!HasColumnKernels(x, x.size(0))) return GineLayerEvalPlain(x, edges, w, norm);
   const Tensor scale = w.norm_weight * (w.running_var + norm.eps).rsqrt();
   const Tensor shift = w.norm_bias - w.running_mean * scale;
   return kGineEval(x, IfDefined(edges.rows), IfDefined(edges.code), edges.source, edges.index.in_offsets, real_rows,

@@ -21,7 +21,7 @@ namespace permafrost::nn {
 // Floating tensors are float32 or float64, all of one type.
 struct GineEdges {
   at::Tensor source, target;  // [E] int64, as EdgeIndex takes them
-  EdgeIndex index;            // of both; read by fused layers
+  EdgeIndex index;            // of both; read where HasColumnKernels (lowering.h)
   // e of edge k is rows[code[k]], rows: [codes, C]; or rows[k], rows: [E, C], where code is undefined. Undefined: GIN.
   at::Tensor rows;
   at::Tensor code;  // [E] int32
@@ -42,10 +42,6 @@ struct GineDropout {
 
 // The sum alone, of PyTorch's operators; differentiable in x and edges.rows.
 at::Tensor SumGineMessages(const at::Tensor& x, const GineEdges& edges);
-
-// Returns whether GineLayer and GineLayerEval are one operator for `nodes` rows of the device and type of `like`, and
-// so read the edges' index.
-bool IsGineLayerFused(const at::Tensor& like, int64_t nodes);
 
 // Training. x: [N, C]; real_rows: [1] int64 in [0, N]. Edges of real rows come from real rows. Returns [N, D], 0 in
 // padding rows; updates the running statistics as MaskedBatchNormRelu, and counts the batch where they follow it.

@@ -63,6 +63,8 @@ bool HasKernels(const Tensor& x) {
          (!x.is_floating_point() || (x.scalar_type() == at::kFloat && !RoundsFactors(x)));
 }
 
+bool HasColumnKernels(const Tensor& x, int64_t rows) { return IsFused(x) || (HasKernels(x) && rows <= gpu::kMostRows); }
+
 bool IsShapeFree(const Tensor& x) {
   return lowering_here == spec::Lowering::kShapeFree || (lowering_here == spec::Lowering::kAuto && x.is_mps());
 }

@@ -28,6 +28,8 @@ bool IsFused(const at::Tensor& x);
 // Returns whether IsFused(x), or `x` is on a GPU whose kernels were compiled (nn/gpu) and is of a type that they take.
 // Asked by the operators that have such kernels.
 bool HasKernels(const at::Tensor& x);
+// The same for operators whose kernels walk whole columns of [N, C]: on a GPU, for at most gpu::kMostRows rows.
+bool HasColumnKernels(const at::Tensor& x, int64_t rows);
 // Returns whether the operators of PyTorch are to be shape-free: where that is asked for, and on MPS unless it is not.
 bool IsShapeFree(const at::Tensor& x);
 // Returns whether products of `x`, float32, with weights have factors rounded to bfloat16 (nn/kernels/bfloat16.h).

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "nn/gpu/launch.h"
 #include "nn/gpu/operators.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
@@ -204,20 +203,19 @@ std::tuple<Tensor, Tensor, Tensor> NormBackwardComposite(const Tensor& grad, con
   return {at::where(mask, gx, zero), dot * invstd, sum};
 }
 
-bool FitsGpu(const Tensor& x) { return HasKernels(x) && x.size(0) <= gpu::kMostRows; }
-
 std::tuple<Tensor, Tensor, Tensor> NormForwardGpu(const Tensor& x, const Tensor& real_rows, const Tensor& weight,
                                                   const Tensor& bias, Tensor& running_mean, Tensor& running_var,
                                                   double momentum, double eps) {
-  return FitsGpu(x) ? gpu::NormForward(x, real_rows, weight, bias, running_mean, running_var, momentum, eps)
-                    : NormForwardComposite(x, real_rows, weight, bias, running_mean, running_var, momentum, eps);
+  return HasColumnKernels(x, x.size(0))
+             ? gpu::NormForward(x, real_rows, weight, bias, running_mean, running_var, momentum, eps)
+             : NormForwardComposite(x, real_rows, weight, bias, running_mean, running_var, momentum, eps);
 }
 
 std::tuple<Tensor, Tensor, Tensor> NormBackwardGpu(const Tensor& grad, const Tensor& x, const Tensor& y,
                                                    const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
                                                    const Tensor& invstd) {
-  return FitsGpu(x) ? gpu::NormBackward(grad, x, y, real_rows, weight, mean, invstd)
-                    : NormBackwardComposite(grad, x, y, real_rows, weight, mean, invstd);
+  return HasColumnKernels(x, x.size(0)) ? gpu::NormBackward(grad, x, y, real_rows, weight, mean, invstd)
+                                        : NormBackwardComposite(grad, x, y, real_rows, weight, mean, invstd);
 }
 
 constexpr Operator<NormForwardCpu> kNormForward{

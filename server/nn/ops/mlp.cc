@@ -92,7 +92,7 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 }
 
 Tensor Mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2) {
-  if (HasKernels(x)) return MlpFunction::apply(x, w1, b1, w2, b2);
+  if (HasColumnKernels(x, x.size(0))) return MlpFunction::apply(x, w1, b1, w2, b2);
   return LinearRows(ReluRows(LinearRows(x, w1, b1)), w2, b2);
 }
 

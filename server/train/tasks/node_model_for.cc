@@ -251,7 +251,8 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions
 // A table of two parts costs two tensors more than one of one part: rows are gathered from both, and then chosen. A
 // graph holds them, and so does the run that proves it.
 constexpr double kGatheredCopies = 4;
-// A graph holds the rows that means are made of, and so does the run that proves it.
+// PyTorch's operators gather the rows that means are made of. A graph holds them, and so does the run that proves it. A
+// kernel (nn/gpu) gathers none; the plan does not know which it will be.
 constexpr double kMeansCopies = 2;
 
 }  // namespace

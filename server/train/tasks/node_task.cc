@@ -240,7 +240,8 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
                             .fit = [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
                             .reading = [this] { return Reading(); }},
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
-                                 .budget_bytes = MemoryLimit() / kAdviceShare,
+                                 // The streams of both modes live at once.
+                                 .budget_bytes = MemoryLimit() / kAdviceShare / (keeps_passes_ ? 2 : 1),
                                  .advise = options_.nodes.advise_pages,
                                  .leases = features_.cache != nullptr,
                                  .sampled_bytes = SampledAheadBytes(MemoryLimit())});
@@ -249,6 +250,7 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
 }
 
 std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first_batch) {
+  epoch_ = epoch;
   const auto sample = [batches = batches_per_epoch()](int64_t pass, int64_t batch) {
     return static_cast<uint64_t>(pass * batches + batch);
   };
@@ -270,7 +272,7 @@ std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
                  {.order = {splits_[static_cast<size_t>(split)], {.batch_size = options_.batch_size, .shuffle = false}},
                   .first_pass = keeps ? validations_++ : 0,
                   .first_batch = 0,
-                  .passes = options_.epochs,
+                  .passes = std::max<int64_t>(1, options_.epochs - epoch_),
                   .sample = [streams](int64_t, int64_t batch) { return streams + static_cast<uint64_t>(batch); }},
                  keeps);
 }

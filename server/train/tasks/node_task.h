@@ -161,6 +161,7 @@ class NodeTask final : public Task {
   // True: batches of a mode are made ready while the other's are used. Memory may be too short for that.
   bool keeps_passes_ = false;
   int64_t validations_ = 0;  // begun so far
+  int64_t epoch_ = 0;        // that training is at
   // By Mode: those that are kept, or nullptr. Before all else these end.
   std::array<std::shared_ptr<SampledPasses>, 2> passes_;
 };

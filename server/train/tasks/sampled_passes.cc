@@ -1,6 +1,5 @@
 #include "train/tasks/sampled_passes.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -67,7 +66,7 @@ class SampledPasses::RestStream final : public BatchStream {
     state.cut_batches -= before_.cut_batches;
     state.pages -= before_.pages;
     // Page faults are counted for the whole process. The other mode's stream has reported those before this pass.
-    state.pages.major_faults = std::max<int64_t>(0, state.pages.major_faults - faults_before_);
+    state.pages.major_faults = data::MajorFaults() - faults_before_;
     state.rows = passes_->reading_();
     return state;
   }
@@ -75,9 +74,9 @@ class SampledPasses::RestStream final : public BatchStream {
  private:
   const std::shared_ptr<SampledPasses> passes_;
   const int64_t pass_;
-  // Counters as they were reported last, so that work done ahead for this pass counts as this pass's.
+  // Counters as they were told last: work counts to the pass during which it is told.
   const LookAhead before_ = passes_->told_;
-  const int64_t faults_before_ = data::MajorFaults() - passes_->first_faults_;
+  const int64_t faults_before_ = data::MajorFaults();
 };
 
 SampledPasses::SampledPasses(Plan plan, const Source& source, const data::BlockStream::Options& options)

@@ -109,9 +109,8 @@ class SampledPasses {
   const Links* const links_;
   const data::SeedTimes& times_;
   const std::function<std::optional<data::RowReading>()> reading_;
-  int64_t pass_, batch_;                              // of the next batch
-  LookAhead told_;                                    // of all passes so far
-  const int64_t first_faults_ = data::MajorFaults();  // about as the stream finds them
+  int64_t pass_, batch_;  // of the next batch
+  LookAhead told_;        // of all passes so far
   // These belong to the stream's thread.
   int64_t planned_pass_ = -1;
   data::EpochBatches planned_;        // of that pass

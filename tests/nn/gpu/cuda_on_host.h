@@ -8,6 +8,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -25,12 +27,19 @@ struct Index {
 };
 inline Index block_index, thread_index;
 
-// The threads of one block, in passes: each runs until it yields or ends, in their order. Lanes of a warp that come to
-// a shuffle together write what they give in one pass, and read in the next.
+// The order in which the threads of a block run. A kernel that lacks a barrier may be right in one of them.
+enum class Order { kForward, kReverse };
+
+// The threads of one block, in passes: each runs until it yields or ends. Lanes of a warp that come to a shuffle
+// together write what they give in one pass, and read in the next.
 class Block {
  public:
-  explicit Block(permafrost::KernelLauncher::Extent threads)
-      : threads_(threads), fibers_(size_t{threads.x} * threads.y), given_(fibers_.size()) {}
+  Block(permafrost::KernelLauncher::Extent threads, Order order)
+      : threads_(threads),
+        order_(order),
+        fibers_(size_t{threads.x} * threads.y),
+        given_(fibers_.size()),
+        given_in_(fibers_.size()) {}
 
   void Run(const std::function<void()>& kernel) {
     kernel_ = &kernel;
@@ -38,7 +47,9 @@ class Block {
     alive_ = fibers_.size();
     for (Fiber& fiber : fibers_) Begin(fiber);
     while (alive_ > 0) {
-      for (size_t t = 0; t < fibers_.size(); ++t) {
+      ++pass_;
+      for (size_t n = 0; n < fibers_.size(); ++n) {
+        const size_t t = order_ == Order::kForward ? n : fibers_.size() - 1 - n;
         if (fibers_[t].ended) continue;
         current_ = t;
         thread_index = {static_cast<unsigned>(t % threads_.x), static_cast<unsigned>(t / threads_.x)};
@@ -62,14 +73,22 @@ class Block {
     Barrier();
     return count;
   }
+  // Ends the program if the lane that is read takes no part: on a GPU that would read anything.
   template <class T>
-  static T Shuffle(unsigned /*lanes*/, T value, size_t lane) {
+  static T Shuffle(unsigned lanes, T value, size_t lane) {
     Block& block = *running_;
-    const size_t own = block.current_;
+    const size_t own = block.current_, other = own / kWarp * kWarp + lane;
+    const uint64_t pass = block.pass_;
     std::memcpy(&block.given_[own], &value, sizeof value);
+    block.given_in_[own] = pass;
     Yield();
+    const bool takes_part = (lanes >> own % kWarp & 1) != 0 && (lanes >> lane & 1) != 0;
+    if (!takes_part || block.given_in_.at(other) != pass) {
+      std::fputs("a shuffle reads a lane that takes no part in it\n", stderr);
+      std::abort();
+    }
     T taken;
-    std::memcpy(&taken, &block.given_[own / kWarp * kWarp + lane], sizeof taken);
+    std::memcpy(&taken, &block.given_[other], sizeof taken);
     Yield();
     return taken;
   }
@@ -100,13 +119,16 @@ class Block {
 
   static inline Block* running_ = nullptr;
   const permafrost::KernelLauncher::Extent threads_;
+  const Order order_;
   std::vector<Fiber> fibers_;
   std::vector<uint64_t> given_;     // to a shuffle, by thread
+  std::vector<uint64_t> given_in_;  // the pass in which each thread gave last
   std::map<uint64_t, int> counts_;  // by barrier
   const std::function<void()>* kernel_ = nullptr;
   ucontext_t home_{};
   size_t current_ = 0, alive_ = 0, arrived_ = 0;
   uint64_t barriers_ = 0;  // that all threads have passed
+  uint64_t pass_ = 0;
 };
 
 using Kernel = std::function<void(void** arguments)>;
@@ -124,12 +146,12 @@ Kernel KernelOf(void (*function)(Arguments...)) {
 
 class HostLauncher final : public permafrost::KernelLauncher {
  public:
-  explicit HostLauncher(std::map<std::string, Kernel> kernels) : kernels_(std::move(kernels)) {}
+  HostLauncher(std::map<std::string, Kernel> kernels, Order order) : kernels_(std::move(kernels)), order_(order) {}
 
   void Launch(const char* kernel, Extent blocks, Extent threads, void** arguments) const override {
     const auto found = kernels_.find(kernel);
     if (found == kernels_.end()) throw std::runtime_error(std::string("no kernel ") + kernel);
-    Block block(threads);
+    Block block(threads, order_);
     for (unsigned y = 0; y < blocks.y; ++y) {
       for (unsigned x = 0; x < blocks.x; ++x) {
         block_index = {x, y};
@@ -140,6 +162,7 @@ class HostLauncher final : public permafrost::KernelLauncher {
 
  private:
   std::map<std::string, Kernel> kernels_;
+  const Order order_;
 };
 
 }  // namespace cuda_on_host

@@ -50,7 +50,11 @@ OpOutcome Named(const std::vector<std::string>& names, const Tuple& values) {
   return outcome;
 }
 
-class GpuKernels : public ::testing::Test {
+// launch.h says the same numbers as kernels.cu.
+static_assert(gpu::kColumns == COLUMNS && gpu::kShares == SHARES && gpu::kLanes == LANES && gpu::kRows == ROWS &&
+              gpu::kMostTables == MOST_TABLES);
+
+class GpuKernels : public ::testing::TestWithParam<cuda_on_host::Order> {
  protected:
   void SetUp() override {
     using cuda_on_host::KernelOf;
@@ -70,7 +74,8 @@ class GpuKernels : public ::testing::Test {
                                                     {"pool", KernelOf(pool)},
                                                     {"pool_gradient", KernelOf(pool_gradient)},
                                                     {"regression_loss", KernelOf(regression_loss)},
-                                                    {"cross_entropy_loss", KernelOf(cross_entropy_loss)}}));
+                                                    {"cross_entropy_loss", KernelOf(cross_entropy_loss)}},
+        GetParam()));
     at::manual_seed(7);
   }
   void TearDown() override { gpu::UseKernels(nullptr); }
@@ -103,7 +108,7 @@ const GineCase kGineCases[] = {{"a common layer", 60, 130, 16, 16, 16},
                                {"padding beside one row, which no norm follows", 1, 2, 8, 8, 8, 4, 0, 9},
                                {"padding alone", 0, 0, 8, 8, 8, 4, 0, 9}};
 
-TEST_F(GpuKernels, GineLayersAreTheCpus) {
+TEST_P(GpuKernels, GineLayersAreTheCpus) {
   for (const GineCase& c : kGineCases) {
     const int64_t rows = c.nodes + c.padding, edges = c.edges + c.padding;
     const auto ends = [&] {
@@ -178,7 +183,7 @@ TEST_F(GpuKernels, GineLayersAreTheCpus) {
   }
 }
 
-TEST_F(GpuKernels, NormIsTheCpus) {
+TEST_P(GpuKernels, NormIsTheCpus) {
   for (const auto& [rows, real, columns] :
        {std::tuple<int64_t, int64_t, int64_t>{300, 300, 20}, {300, 130, 8}, {5, 1, 9}, {4, 0, 3}}) {
     const Tensor x = at::randn({rows, columns}, kFloats), real_rows = at::full({1}, real, kLongs),
@@ -201,7 +206,7 @@ TEST_F(GpuKernels, NormIsTheCpus) {
   }
 }
 
-TEST_F(GpuKernels, SegmentsAreTheCpus) {
+TEST_P(GpuKernels, SegmentsAreTheCpus) {
   // Segments of none, one and more entries than a warp has lanes; the last three entries are padding.
   const Tensor offsets = at::tensor({0, 0, 1, 76, 79}, kLongs), wide = at::randn({40, 150}, kFloats),
                weights = at::randn({82}, kFloats), sources = at::randint(0, 40, {82}, kLongs);
@@ -217,7 +222,7 @@ TEST_F(GpuKernels, SegmentsAreTheCpus) {
   }
 }
 
-TEST_F(GpuKernels, MlpIsTheCpus) {
+TEST_P(GpuKernels, MlpIsTheCpus) {
   const Tensor x = at::randn({150, 20}, kFloats), w1 = at::randn({11, 20}, kFloats), b1 = at::randn({11}, kFloats),
                w2 = at::randn({3, 11}, kFloats), b2 = at::randn({3}, kFloats), grad = at::randn({150, 3}, kFloats);
   const auto ours = gpu::MlpForward(x, w1, b1, w2, b2, false);
@@ -230,7 +235,7 @@ TEST_F(GpuKernels, MlpIsTheCpus) {
               kTolerance, "backward");
 }
 
-TEST_F(GpuKernels, EncodersAreTheCpus) {
+TEST_P(GpuKernels, EncodersAreTheCpus) {
   const std::vector<int64_t> categories{3, 1, 12};
   const int64_t rows = 150;
   std::vector<Tensor> columns, tables;
@@ -253,7 +258,7 @@ TEST_F(GpuKernels, EncodersAreTheCpus) {
                         OnCpu(&gpu::CombineCategories, "combine_categories", features, at::IntArrayRef(categories))));
 }
 
-TEST_F(GpuKernels, PoolingIsTheCpus) {
+TEST_P(GpuKernels, PoolingIsTheCpus) {
   // Graphs of 0, 1 and more rows than a block shares; graph 4 has none.
   const Tensor graph = at::repeat_interleave(at::tensor({0, 2, 1, 200, 0, 7}, kLongs));
   const Tensor x = at::randn({graph.numel(), 11}, kFloats), grad = at::randn({6, 11}, kFloats);
@@ -265,7 +270,7 @@ TEST_F(GpuKernels, PoolingIsTheCpus) {
   }
 }
 
-TEST_F(GpuKernels, LossesAreTheCpus) {
+TEST_P(GpuKernels, LossesAreTheCpus) {
   constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
   const std::vector<std::string> names{"mean", "sum", "count", "gradient"};
   const Tensor prediction = at::randn({1500, 1}, kFloats), labels = at::randn({1500, 1}, kFloats);
@@ -293,7 +298,7 @@ TEST_F(GpuKernels, LossesAreTheCpus) {
   EXPECT_TRUE(std::isnan(std::get<0>(gpu::CrossEntropyLoss(logits, classes, std::nullopt)).item<float>()));
 }
 
-TEST_F(GpuKernels, NanPassesThroughReluAndNorm) {
+TEST_P(GpuKernels, NanPassesThroughReluAndNorm) {
   Tensor x = at::randn({10, 4}, kFloats), mean = at::zeros({4}, kFloats), var = at::ones({4}, kFloats);
   x[2][1] = std::numeric_limits<float>::quiet_NaN();
   const Tensor y = std::get<0>(gpu::NormForward(x, at::full({1}, 10, kLongs), at::ones({4}, kFloats),
@@ -301,6 +306,38 @@ TEST_F(GpuKernels, NanPassesThroughReluAndNorm) {
   EXPECT_TRUE(y.select(1, 1).isnan().all().item<bool>());
   EXPECT_FALSE(y.select(1, 0).isnan().any().item<bool>());
 }
+
+TEST_P(GpuKernels, ManyEdgesAreSorted) {
+  const int64_t edges = gpu::kMostCountedEdges + 3'000, nodes = 50;
+  const Tensor source = at::randint(0, nodes, {edges}, kLongs),
+               target = std::get<0>(at::sort(at::randint(0, nodes, {edges}, kLongs)));
+  const std::vector<std::string> names{"in_offsets", "out_offsets", "out_targets", "out_edges"};
+  ExpectClose(Named(names, gpu::EdgeIndex(source, target, nodes)),
+              Named(names, OnCpu(&gpu::EdgeIndex, "edge_index", source, target, nodes)), 0, "sorted");
+}
+
+TEST_P(GpuKernels, TensorsThatDoNotFitAreRefused) {
+  const Tensor x = at::randn({4, 3}, kFloats), graph = at::zeros({4}, kLongs);
+  EXPECT_THROW(gpu::RegressionLoss(x, at::zeros({4, 2}, kFloats), false), c10::Error);
+  EXPECT_THROW(gpu::CrossEntropyLoss(x, at::zeros({3, 1}, kFloats), std::nullopt), c10::Error);
+  EXPECT_THROW(gpu::CrossEntropyLoss(x, at::zeros({4, 1}, kFloats), at::ones({2}, kFloats)), c10::Error);
+  EXPECT_THROW(gpu::PoolForward(x, at::zeros({3}, kLongs), 1, false), c10::Error);
+  EXPECT_THROW(gpu::PoolForward(x, graph, gpu::kMostBlocks + 1, false), c10::Error);
+}
+
+TEST_P(GpuKernels, NanPassesThroughTheMlp) {
+  Tensor w1 = at::ones({2, 3}, kFloats);
+  w1[0][0] = std::numeric_limits<float>::quiet_NaN();
+  const auto y = std::get<0>(gpu::MlpForward(at::ones({4, 3}, kFloats), w1, at::zeros({2}, kFloats),
+                                             at::ones({1, 2}, kFloats), at::zeros({1}, kFloats), false));
+  EXPECT_TRUE(y.isnan().all().item<bool>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, GpuKernels,
+                         ::testing::Values(cuda_on_host::Order::kForward, cuda_on_host::Order::kReverse),
+                         [](const auto& order) {
+                           return order.param == cuda_on_host::Order::kForward ? "Forward" : "Reverse";
+                         });
 
 }  // namespace
 }  // namespace permafrost::nn
