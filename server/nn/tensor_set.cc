@@ -62,6 +62,13 @@ at::Tensor TensorSet::AddBuffer(std::string name, at::Tensor value) {
   return value;
 }
 
+at::Tensor TensorSet::AddFixedParameter(std::string name, at::Tensor value) {
+  value.set_requires_grad(false);
+  ++fixed_;
+  fixed_values_ += value.numel();
+  return AddBuffer(std::move(name), std::move(value));
+}
+
 absl::Status TensorSet::Fix(const std::vector<std::string>& prefixes) {
   std::set<std::string> used, stems;
   std::vector<NamedTensor> trained, fixed;
@@ -82,10 +89,7 @@ absl::Status TensorSet::Fix(const std::vector<std::string>& prefixes) {
   }
   if (trained.empty()) return absl::InvalidArgumentError("all parameters are fixed; at least one is to be trained");
   for (const NamedTensor& p : fixed) {
-    p.value.set_requires_grad(false);
-    ++fixed_;
-    fixed_values_ += p.value.numel();
-    buffers_.push_back(p);
+    AddFixedParameter(p.name, p.value);
   }
   parameters_ = std::move(trained);
   return absl::OkStatus();

@@ -24,6 +24,8 @@ class TensorSet {
   // Returns the tensor stored. Parameters require gradients, buffers do not.
   at::Tensor AddParameter(std::string name, at::Tensor value);
   at::Tensor AddBuffer(std::string name, at::Tensor value);
+  // A parameter that counts as one, and is fixed from the beginning.
+  at::Tensor AddFixedParameter(std::string name, at::Tensor value);
 
   // Parameters whose names begin with one of `prefixes`, up to a dot or their end, are buffers from now on: they get no
   // gradient, and are saved and loaded by name as before. Errors: InvalidArgument for a prefix of no parameter, naming
@@ -34,7 +36,7 @@ class TensorSet {
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
   // Parameters, then buffers.
   std::vector<NamedTensor> All() const;
-  // The number of parameters that Fix has fixed.
+  // The number of parameters that are fixed.
   int64_t fixed_parameters() const { return fixed_; }
   // Counts the fixed ones too.
   int64_t num_parameter_values() const;
