@@ -1,0 +1,278 @@
+#include "train/tasks/program_model.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/step.h"
+#include "base/string_view.h"
+#include "base/text.h"
+#include "nn/ops/dropout.h"
+#include "program/check.h"
+#include "program/interpreter.h"
+#include "program/operators.h"
+
+namespace permafrost::train {
+namespace {
+
+using at::Tensor;
+using program::ValueKind;
+
+// The rows of a batch that are real.
+struct RealRows {
+  int64_t nodes = 0, edges = 0, graphs = 0;
+};
+
+RealRows CountRows(const nn::GraphSetBatch& batch) {
+  RealRows rows{.nodes = batch.real_nodes.item<int64_t>(), .edges = 0, .graphs = batch.real_graphs.item<int64_t>()};
+  // Targets rise, and the edges of padding end at the last node of padding.
+  rows.edges = at::searchsorted(batch.edge_target, batch.real_nodes).item<int64_t>();
+  return rows;
+}
+
+using SetFeatures = nn::EncoderInput ProgramModelOptions::*;
+Tensor NodeFeatures(const nn::GraphSetBatch& batch, const RealRows& rows) {
+  return batch.node_features.narrow(0, 0, rows.nodes);
+}
+Tensor EdgeFeatures(const nn::GraphSetBatch& batch, const RealRows& rows) {
+  return batch.edge_features.narrow(0, 0, rows.edges);
+}
+Tensor EdgeIndex(const nn::GraphSetBatch& batch, const RealRows& rows) {
+  return at::stack({batch.edge_source.narrow(0, 0, rows.edges), batch.edge_target.narrow(0, 0, rows.edges)});
+}
+Tensor GraphOfNode(const nn::GraphSetBatch& batch, const RealRows& rows) {
+  return batch.graph_of_node.narrow(0, 0, rows.nodes);
+}
+
+// Tensors that a program may read. `features`: the columns of the set; null for indices.
+constexpr struct {
+  std::string_view name;
+  Tensor (*of)(const nn::GraphSetBatch& batch, const RealRows& rows);
+  SetFeatures features;
+} kTensors[] = {{"x", NodeFeatures, &ProgramModelOptions::node},
+                {"edge_attr", EdgeFeatures, &ProgramModelOptions::edge},
+                {"edge_index", EdgeIndex, nullptr},
+                {"batch", GraphOfNode, nullptr}};
+constexpr struct {
+  std::string_view name;
+  int64_t RealRows::*count;
+} kNumbers[] = {{"num_graphs", &RealRows::graphs}, {"batch_size", &RealRows::graphs}, {"num_nodes", &RealRows::nodes}};
+
+template <class Table>
+auto RowNamed(const Table& table, std::string_view name) {
+  return std::ranges::find_if(table, [&](const auto& row) { return row.name == name; });
+}
+
+std::string TypeText(program::DType dtype, size_t dimensions) {
+  return absl::StrCat(AbslView(program::kDTypeNames.Name(dtype)), " of ", dimensions, " dimensions");
+}
+
+// That a program's features are those of the set.
+absl::Status CheckFeatures(const program::Input& input, const nn::EncoderInput& features) {
+  if (!features.has_features()) return absl::InvalidArgumentError("the dataset has no such features");
+  const bool floats = features.categories.empty();
+  const int64_t columns = floats ? features.float_columns : std::ssize(features.categories);
+  const program::DType wanted = floats ? program::DType::kFloat32 : program::DType::kInt64;
+  const std::vector<program::Size>& sizes = input.type.sizes;
+  const bool squeezed = sizes.size() == 1 && columns == 1;
+  const bool fits = squeezed || (sizes.size() == 2 && (!sizes[1].expression.empty() || sizes[1].number == columns));
+  if (fits && input.type.dtype == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the program takes ", TypeText(input.type.dtype, sizes.size()),
+      sizes.size() == 2 && sizes[1].expression.empty() ? absl::StrCat(", with ", sizes[1].number, " columns") : "",
+      "; the dataset has ", columns, columns == 1 ? " column" : " columns", " of ",
+      AbslView(program::kDTypeNames.Name(wanted))));
+}
+
+absl::Status CheckInput(const program::Input& input, const ProgramModelOptions& options) {
+  if (input.kind == ValueKind::kInt && RowNamed(kNumbers, input.name) != std::end(kNumbers)) return absl::OkStatus();
+  const auto* const row = RowNamed(kTensors, input.name);
+  if (input.kind != ValueKind::kTensor || row == std::end(kTensors)) {
+    return absl::InvalidArgumentError(
+        "sets of graphs have nothing for it; x, edge_attr, edge_index, batch, num_graphs, batch_size and num_nodes are "
+        "accepted");
+  }
+  return row->features == nullptr ? absl::OkStatus() : CheckFeatures(input, options.*row->features);
+}
+
+constexpr std::string_view kDropouts[] = {"torch.ops.aten.dropout.default", "torch.ops.aten.dropout_.default"};
+
+absl::Status CheckForm(const program::Program& form, const ProgramModelOptions& options) {
+  for (const program::Input& input : form.inputs) {
+    if (absl::Status status = CheckInput(input, options); !status.ok())
+      return Annotate(status, absl::StrCat("input ", Quote(input.name)));
+  }
+  if (form.outputs.size() != 1 || form.outputs[0] == program::kNoValue ||
+      form.graph.values[form.outputs[0]].kind != ValueKind::kTensor) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the module returns ", form.outputs.size(), " values; one tensor, the prediction, is accepted"));
+  }
+  for (const program::Node* node : program::RandomNodes(form)) {
+    if (std::ranges::find(kDropouts, node->target) != std::end(kDropouts)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(program::Describe(*node), ": draws numbers; of those that do, dropout alone is accepted"));
+  }
+  return absl::OkStatus();
+}
+
+bool WritesInPlace(const program::Node& node) {
+  const auto op = program::ParseOperator(node.target);
+  return op && op->name.ends_with('_');
+}
+
+// Values by which the graph's outputs are made, or others are written to. Exports keep nodes that nothing reads.
+std::set<program::ValueIndex> UsedValues(const program::Graph& graph) {
+  std::set<program::ValueIndex> used(graph.outputs.begin(), graph.outputs.end());
+  const auto is_used = [&](const program::Output& output) {
+    return std::ranges::any_of(output.values, [&](program::ValueIndex value) { return used.contains(value); });
+  };
+  for (auto at = graph.nodes.rbegin(); at != graph.nodes.rend(); ++at) {
+    const program::Node& node = *at;
+    if (!WritesInPlace(node) && !std::ranges::any_of(node.outputs, is_used)) continue;
+    for (const program::NamedArgument& input : node.inputs) {
+      if (const auto* ref = std::get_if<program::Ref>(&input.value)) used.insert(ref->value);
+      if (const auto* refs = std::get_if<program::Refs>(&input.value))
+        used.insert(refs->values.begin(), refs->values.end());
+    }
+  }
+  return used;
+}
+
+// Threads: the device thread. Owns its tensors.
+class ProgramModel final : public nn::GraphModel {
+ public:
+  ProgramModel(ProgramModelOptions options, c10::Device device) : options_(std::move(options)), device_(device) {}
+
+  absl::Status Bind(const program::LoadedProgram& loaded) {
+    for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+      const program::Form& form = mode == Mode::kTrain ? loaded.train() : loaded.eval();
+      PF_RETURN_IF_ERROR(CheckForm(*form.program, options_));
+      std::vector<Tensor> state;
+      state.reserve(form.state.size());
+      for (const Tensor& tensor : form.state) state.push_back(OnDevice(tensor));
+      program::InterpreterOptions how{.device = device_, .draw = {}};
+      how.draw = [this](const program::Node& node, int64_t place, torch::jit::Stack& stack) {
+        Drop(node, place, stack);
+      };
+      PF_ASSIGN_OR_RETURN(auto made, program::Interpreter::Make(form.program, state, std::move(how)));
+      PF_RETURN_IF_ERROR(AddState(made, state));
+      interpreters_[static_cast<size_t>(mode)].emplace(std::move(made));
+    }
+    if (!tensors_.parameters().empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("it has no parameters to train");
+  }
+
+  Tensor Forward(const nn::GraphSetBatch& batch, Mode mode) override {
+    program::Interpreter& interpreter = *interpreters_[static_cast<size_t>(mode)];
+    const RealRows rows = CountRows(batch);
+    std::vector<c10::IValue> inputs;
+    for (const program::Input& input : interpreter.program().inputs) inputs.push_back(ValueOf(input, batch, rows));
+    step_ = batch.step;
+    const Tensor prediction = interpreter.Run(inputs)[0].toTensor();
+    step_.reset();
+    TORCH_CHECK_VALUE(prediction.dim() >= 1 && prediction.dim() <= 2 && prediction.size(0) == rows.graphs &&
+                          prediction.numel() == rows.graphs * options_.num_targets,
+                      "the module predicts ", prediction.sizes(), ", where [", rows.graphs, ", ", options_.num_targets,
+                      "] is accepted: a row for each graph, and a column for each target or class");
+    const Tensor real = prediction.to(at::kFloat).reshape({rows.graphs, options_.num_targets});
+    return at::constant_pad_nd(real, {0, 0, 0, batch.padded_graphs - rows.graphs});
+  }
+
+  nn::TensorSet& tensors() override { return tensors_; }
+  std::string Describe() const override {
+    return nlohmann::json{{"program", options_.name},
+                          {"level", spec::kModelLevelNames.Name(spec::ModelLevel::kGraph)},
+                          {"num_targets", options_.num_targets}}
+        .dump();
+  }
+
+ private:
+  // A tensor of the file as one of the model's, the same for all of its names. The program that was loaded stays as it
+  // is.
+  Tensor OnDevice(const Tensor& tensor) {
+    Tensor& own = own_[tensor.unsafeGetTensorImpl()];
+    if (!own.defined()) own = tensor.detach().to(device_, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+    own.set_requires_grad(tensor.requires_grad());
+    return own;
+  }
+
+  // Adds the form's tensors that no other form has.
+  absl::Status AddState(const program::Interpreter& interpreter, const std::vector<Tensor>& state) {
+    const program::Program& form = interpreter.program();
+    const std::set<program::ValueIndex> used = UsedValues(form.graph);
+    const std::vector<size_t>& mutated = interpreter.mutated();
+    for (size_t i = 0; i < state.size(); ++i) {
+      const program::State& row = form.state[i];
+      const bool is_parameter = row.kind == program::StateKind::kParameter;
+      if (!is_parameter && !row.persistent && !std::ranges::binary_search(mutated, i)) continue;
+      if (!added_.insert(state[i].unsafeGetTensorImpl()).second) continue;
+      const bool trained = is_parameter && state[i].requires_grad();
+      if (trained && state[i].scalar_type() != at::kFloat) {
+        return absl::InvalidArgumentError(absl::StrCat("parameter ", Shorten(row.name), ": is ",
+                                                       c10::toString(state[i].scalar_type()),
+                                                       ", where Float is trained; call float() on the module"));
+      }
+      if (!is_parameter) {
+        tensors_.AddBuffer(row.name, state[i]);
+      } else if (trained && used.contains(row.value)) {
+        tensors_.AddParameter(row.name, state[i]);
+      } else {
+        tensors_.AddFixedParameter(row.name, state[i]);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static c10::IValue ValueOf(const program::Input& input, const nn::GraphSetBatch& batch, const RealRows& rows) {
+    if (input.kind == ValueKind::kInt) return rows.*RowNamed(kNumbers, input.name)->count;
+    const auto& row = *RowNamed(kTensors, input.name);
+    const Tensor value = row.of(batch, rows);
+    const bool squeezed = row.features != nullptr && input.type.sizes.size() == 1;
+    return squeezed ? value.squeeze(1) : value;
+  }
+
+  // Dropout of rows: the first dimension.
+  void Drop(const program::Node& node, int64_t place, torch::jit::Stack& stack) const {
+    const Tensor x = stack[0].toTensor();
+    const double p = stack[1].toDouble();
+    // A mask of its own: x may be of any type and rank.
+    const int64_t rows = x.dim() == 0 ? 1 : x.size(0);
+    const Tensor ones =
+        at::ones({rows, x.numel() / std::max<int64_t>(rows, 1)}, at::TensorOptions(at::kFloat).device(x.device()));
+    const Tensor kept =
+        p >= 1 ? at::zeros_like(ones) : nn::Dropout(ones, step_, {.seed = options_.seed, .layer = place}, p);
+    const Tensor mask = kept.view(x.sizes()).to(x.scalar_type());
+    stack.clear();
+    stack.emplace_back(node.target == kDropouts[1] ? x.mul_(mask) : x * mask);
+  }
+
+  const ProgramModelOptions options_;
+  const c10::Device device_;
+  nn::TensorSet tensors_;
+  std::map<const c10::TensorImpl*, Tensor> own_;  // by the tensor that was loaded
+  std::set<const c10::TensorImpl*> added_;
+  std::optional<program::Interpreter> interpreters_[2];  // by Mode
+  Tensor step_;                                          // [1] int64, of the batch that Forward runs
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeProgramModel(const program::LoadedProgram& loaded,
+                                                                 const ProgramModelOptions& options,
+                                                                 c10::Device device) {
+  auto model = std::make_unique<ProgramModel>(options, device);
+  if (absl::Status status = model->Bind(loaded); !status.ok())
+    return Annotate(status, absl::StrCat("program ", Quote(options.name)));
+  return model;
+}
+
+}  // namespace permafrost::train
