@@ -30,6 +30,7 @@ class Id {
 using JobId = Id<struct JobTag>;
 using DatasetId = Id<struct DatasetTag>;
 using UploadId = Id<struct UploadTag>;
+using ProgramId = Id<struct ProgramTag>;
 
 // Ok for 1..63 characters of [a-z0-9-] beginning with a letter; else InvalidArgument with a violation of `field`.
 absl::Status CheckIdSyntax(std::string_view field, std::string_view value);
