@@ -103,9 +103,10 @@ class ProgramStore {
   // theirs to .quarantine/. Errors: those of SystemError.
   static absl::StatusOr<std::unique_ptr<ProgramStore>> Open(ProgramStoreOptions options);
 
-  // NotFound, reason PROGRAM_NOT_FOUND, metadata `program`.
+  // Errors: NotFound, reason PROGRAM_NOT_FOUND, metadata `program`; DataLoss where its files were changed; those of
+  // SystemError.
   absl::StatusOr<StoredProgram> Get(const ProgramId& id) const;
-  // At most `most` of them, by id, after `after`.
+  // At most `most` of them, by id, after `after`, without forms and tensors. Waits for no disk.
   std::vector<StoredProgram> List(const ProgramId& after, size_t most) const;
   // Durable when Ok. Copies that CopyTo made stay. Bytes that cannot be removed are told to `warn`; the next start
   // tries again. `etag` not empty: Aborted (reason ETAG_MISMATCH) where it is not the program's. NotFound, as Get.
@@ -137,11 +138,19 @@ class ProgramStore {
  private:
   friend class ProgramUpload;
   explicit ProgramStore(ProgramStoreOptions options) : options_(std::move(options)) {}
+  // Takes up what an earlier process left under this name.
+  absl::Status TakeUp(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Quarantine(const std::filesystem::path& path, std::string_view why) const;
+  // Without forms and tensors, as in programs_.
+  absl::StatusOr<StoredProgram> Find(const ProgramId& id) const;
+  // A path that nothing has.
+  std::filesystem::path NewFolder(absl::string_view prefix, const ProgramId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<StoredProgram> Publish(const std::filesystem::path& folder, StoredProgram program);
   void EndUpload(const ProgramArchive& archive);
 
   const ProgramStoreOptions options_;
   mutable absl::Mutex mu_;
+  // Without forms and tensors, which are read where they are asked for.
   std::map<ProgramId, StoredProgram> programs_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;            // of programs_
   uint64_t uploading_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // declared by uploads under way

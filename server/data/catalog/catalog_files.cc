@@ -9,9 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "base/file.h"
+#include "base/quarantine.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/store/graph.h"
@@ -23,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kImports[] = ".imports";
-constexpr char kQuarantine[] = ".quarantine";
 constexpr absl::string_view kTemporaryPrefix = ".tmp-";
 constexpr absl::string_view kDeletedPrefix = ".deleted-";
 // Older versions gave deleted datasets this name, which could also be that of an import.
@@ -119,17 +117,7 @@ bool CatalogFiles::IsLeaving(const std::string& name) const {
 }
 
 absl::Status CatalogFiles::Quarantine(const fs::path& path, std::string_view why) const {
-  const fs::path quarantine = directory_ / kQuarantine;
-  PF_RETURN_IF_ERROR(CreateDirectories(quarantine));
-  const std::string name =
-      absl::StrCat(absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()), "-", path.filename().string());
-  fs::path to = quarantine / name;
-  std::error_code error;
-  for (int n = 2; fs::exists(fs::symlink_status(to, error)); ++n) to = quarantine / absl::StrCat(name, "-", n);
-  fs::rename(path, to, error);
-  if (error) return SystemError(error.value(), path, absl::StrCat("move to ", to.string()));
-  PF_RETURN_IF_ERROR(SyncDirectory(quarantine));
-  PF_RETURN_IF_ERROR(SyncDirectory(path.parent_path()));
+  PF_ASSIGN_OR_RETURN(const fs::path to, MoveToQuarantine(directory_, path));
   if (warn_) warn_(absl::StrCat(path.string(), ": ", AbslView(why), "; moved to ", to.string()));
   return absl::OkStatus();
 }

@@ -1,0 +1,305 @@
+#include "jobs/program_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "base/quarantine.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "jobs/program_files.h"
+
+namespace permafrost::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::string_view kUploadPrefix = ".upload-", kDeletedPrefix = ".deleted-";
+// A client's messages have room for 4 MiB, and JSON is longer than they are.
+constexpr size_t kMostRecordBytes = size_t{3} << 20;
+
+std::string NewEtag() {
+  std::random_device random;
+  std::uniform_int_distribution<uint64_t> bits;
+  return HashHex(bits(random));
+}
+
+std::string NameOf(const ProgramId& id) { return absl::StrCat("programs/", id.value()); }
+
+absl::Status NotFoundError(const ProgramId& id) {
+  return WithReason(absl::NotFoundError(absl::StrCat(NameOf(id), ": not found")), "PROGRAM_NOT_FOUND",
+                    {{"program", id.value()}});
+}
+
+// "12-NAME", as the store makes it.
+bool IsNumberedId(absl::string_view name) {
+  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  if (digits == 0 || !absl::ConsumePrefix(&(name = name.substr(digits)), "-")) return false;
+  return CheckIdSyntax("name", StdView(name)).ok();
+}
+
+// As lists tell of it.
+StoredProgram Summary(StoredProgram program) {
+  program.description.forms.clear();
+  program.description.tensors.clear();
+  return program;
+}
+
+absl::StatusOr<StoredProgram> CheckEqual(StoredProgram program, const ProgramArchive& archive) {
+  if (program.bytes == archive.bytes && program.xxh3 == archive.xxh3) return program;
+  return WithReason(
+      absl::AlreadyExistsError(absl::StrCat(NameOf(program.id), ": is another archive, of ", program.bytes,
+                                            " bytes and XXH3 ", program.xxh3, "; take another name, or delete it")),
+      "PROGRAM_ALREADY_EXISTS", {{"program", program.id.value()}});
+}
+
+}  // namespace
+
+absl::Status CheckProgramArchive(const ProgramArchive& archive) {
+  Violations violations;
+  if (archive.bytes < 1) violations.Add("start.bytes", absl::StrCat(archive.bytes, " is not 1 or more"));
+  if (!IsHash(archive.xxh3)) violations.Add("start.xxh3", "is not 16 lower-case hex digits");
+  return violations.ToStatus();
+}
+
+ProgramUpload::~ProgramUpload() {
+  file_.reset();
+  // Published, it lies there no more.
+  if (IsFolder(folder_)) {
+    if (const absl::Status removed = RemoveProgram(folder_); !removed.ok()) {
+      store_.options_.warn(absl::StrCat("what is left of an upload cannot be removed: ", removed.message()));
+    }
+  }
+  store_.EndUpload(archive_);
+}
+
+absl::Status ProgramUpload::Append(std::string_view data) {
+  const int64_t end = static_cast<int64_t>(file_->size() + data.size());
+  if (end > archive_.bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(id_), ": data: ", end, " bytes came, and start.bytes told ", archive_.bytes));
+  }
+  PF_RETURN_IF_ERROR(store_.options_.reserve.Check(data.size()));
+  hash_.Update(data.data(), data.size());
+  return file_->Append(data.data(), data.size());
+}
+
+absl::StatusOr<StoredProgram> ProgramUpload::Finish() {
+  if (static_cast<int64_t>(file_->size()) != archive_.bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(id_), ": data: ", file_->size(), " bytes came, and start.bytes told ", archive_.bytes));
+  }
+  if (const std::string found = HashHex(hash_.Digest()); found != archive_.xxh3) {
+    return absl::DataLossError(absl::StrCat(NameOf(id_), ": the bytes that came have XXH3 ", found,
+                                            ", and start.xxh3 told ", archive_.xxh3, "; send them again"));
+  }
+  PF_RETURN_IF_ERROR(file_->SyncAndClose());
+  StoredProgram program{.id = id_,
+                        .create_time = absl::Now(),
+                        .bytes = archive_.bytes,
+                        .xxh3 = archive_.xxh3,
+                        .etag = NewEtag(),
+                        .description = {}};
+  absl::StatusOr<spec::ProgramDescription> description = store_.options_.describe(folder_ / kProgramArchive);
+  if (!description.ok()) return Annotate(description.status(), NameOf(id_));
+  program.description = *std::move(description);
+  const std::string record = ProgramToJson(program);
+  if (record.size() > kMostRecordBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(NameOf(id_), ": the names and types of its ",
+                                                   program.description.tensors.size(), " tensors take ", record.size(),
+                                                   " bytes; accepted: at most ", kMostRecordBytes));
+  }
+  PF_RETURN_IF_ERROR(WriteFileSynced(folder_ / kProgramRecord, record));
+  return store_.Publish(folder_, std::move(program));
+}
+
+absl::StatusOr<std::unique_ptr<ProgramStore>> ProgramStore::Open(ProgramStoreOptions options) {
+  std::unique_ptr<ProgramStore> store(new ProgramStore(std::move(options)));
+  const fs::path& directory = store->options_.directory;
+  PF_RETURN_IF_ERROR(CreateDirectories(directory));
+  PF_ASSIGN_OR_RETURN(const auto names, ListDirectory(directory));
+  const absl::MutexLock lock(&store->mu_);
+  for (const std::string& name : names.value_or(std::vector<std::string>())) PF_RETURN_IF_ERROR(store->TakeUp(name));
+  return store;
+}
+
+absl::Status ProgramStore::TakeUp(const std::string& name) {
+  const fs::path path = options_.directory / name;
+  absl::string_view rest = name;
+  if (absl::ConsumePrefix(&rest, kUploadPrefix) || absl::ConsumePrefix(&rest, kDeletedPrefix)) {
+    if (!IsNumberedId(rest) || !HoldsOnlyAProgram(path)) {
+      return Quarantine(path, "has a name of the server's own, which did not make it");
+    }
+    const absl::Status removed = RemoveProgram(path);
+    // It is in nobody's way.
+    if (!removed.ok()) options_.warn(absl::StrCat("what is left of a program cannot be removed: ", removed.message()));
+    return absl::OkStatus();
+  }
+  if (!CheckIdSyntax("name", name).ok()) return absl::OkStatus();  // not ours
+  const ProgramId id(name);
+  const absl::StatusOr<StoredProgram> program =
+      IsFolder(path) ? ReadProgram(id, path) : absl::DataLossError("is no folder");
+  if (IsTransient(program.status())) {
+    options_.warn(absl::StrCat(NameOf(id), ": cannot be read, and is not served: ", program.status().message()));
+    return absl::OkStatus();
+  }
+  if (!program.ok()) return Quarantine(path, absl::StrCat("is not a whole program: ", program.status().message()));
+  bytes_ += static_cast<uint64_t>(program->bytes);
+  programs_.emplace(id, Summary(*program));
+  return absl::OkStatus();
+}
+
+absl::Status ProgramStore::Quarantine(const fs::path& path, std::string_view why) const {
+  PF_ASSIGN_OR_RETURN(const fs::path to, MoveToQuarantine(options_.directory, path));
+  options_.warn(absl::StrCat(path.string(), ": ", AbslView(why), "; moved to ", to.string()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StoredProgram> ProgramStore::Find(const ProgramId& id) const {
+  const absl::MutexLock lock(&mu_);
+  const auto found = programs_.find(id);
+  if (found == programs_.end()) return NotFoundError(id);
+  return found->second;
+}
+
+absl::StatusOr<StoredProgram> ProgramStore::Get(const ProgramId& id) const {
+  PF_RETURN_IF_ERROR(Find(id).status());
+  absl::StatusOr<StoredProgram> program = ReadProgram(id, options_.directory / id.value());
+  // Deleted meanwhile.
+  if (!program.ok() && !Find(id).ok()) return NotFoundError(id);
+  return program;
+}
+
+std::vector<StoredProgram> ProgramStore::List(const ProgramId& after, size_t most) const {
+  const absl::MutexLock lock(&mu_);
+  std::vector<StoredProgram> list;
+  list.reserve(std::min(most, programs_.size()));
+  for (auto it = programs_.upper_bound(after); it != programs_.end() && list.size() < most; ++it) {
+    list.push_back(it->second);
+  }
+  return list;
+}
+
+absl::StatusOr<StoredProgram> ProgramStore::FindEqual(const ProgramId& id, const ProgramArchive& archive) const {
+  absl::StatusOr<StoredProgram> program = Get(id);
+  return program.ok() ? CheckEqual(*std::move(program), archive) : program;
+}
+
+fs::path ProgramStore::NewFolder(absl::string_view prefix, const ProgramId& id) {
+  fs::path folder;
+  std::error_code ignored;
+  do {
+    folder = options_.directory / absl::StrCat(prefix, ++last_number_, "-", id.value());
+  } while (fs::exists(fs::symlink_status(folder, ignored)));
+  return folder;
+}
+
+absl::StatusOr<std::unique_ptr<ProgramUpload>> ProgramStore::BeginUpload(const ProgramId& id,
+                                                                         const ProgramArchive& archive) {
+  PF_RETURN_IF_ERROR(CheckProgramArchive(archive));
+  if (const auto equal = FindEqual(id, archive); absl::IsAlreadyExists(equal.status())) return equal.status();
+  std::unique_ptr<ProgramUpload> upload;
+  {
+    const absl::MutexLock lock(&mu_);
+    const uint64_t taken = bytes_ + uploading_bytes_;
+    if (taken > options_.max_bytes || static_cast<uint64_t>(archive.bytes) > options_.max_bytes - taken) {
+      return WithReason(
+          absl::ResourceExhaustedError(absl::StrCat(
+              NameOf(id), ": has ", archive.bytes, " bytes, and all programs may take ", options_.max_bytes,
+              ", of which ", taken, " are taken; delete programs, or let the server keep more")),
+          "PROGRAMS_TOO_LARGE", {{"limit", absl::StrCat(options_.max_bytes)}});
+    }
+    PF_RETURN_IF_ERROR(options_.reserve.Check(static_cast<uint64_t>(archive.bytes)));
+    upload.reset(new ProgramUpload(*this, id, archive, NewFolder(kUploadPrefix, id)));
+    uploading_bytes_ += static_cast<uint64_t>(archive.bytes);
+  }
+  PF_RETURN_IF_ERROR(CreateDirectories(upload->folder_));
+  PF_ASSIGN_OR_RETURN(FileWriter file, FileWriter::Create(upload->folder_ / kProgramArchive));
+  upload->file_ = std::make_unique<FileWriter>(std::move(file));
+  return upload;
+}
+
+void ProgramStore::EndUpload(const ProgramArchive& archive) {
+  const absl::MutexLock lock(&mu_);
+  uploading_bytes_ -= static_cast<uint64_t>(archive.bytes);
+}
+
+absl::StatusOr<StoredProgram> ProgramStore::Publish(const fs::path& folder, StoredProgram program) {
+  const fs::path path = options_.directory / program.id.value();
+  const absl::MutexLock lock(&mu_);
+  if (programs_.contains(program.id)) {
+    PF_ASSIGN_OR_RETURN(StoredProgram earlier, ReadProgram(program.id, path));
+    return CheckEqual(std::move(earlier), {.bytes = program.bytes, .xxh3 = program.xxh3});
+  }
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(path, ignored))) {
+    return AsTransient(absl::InternalError(
+        absl::StrCat(path.string(), ": is there, and is not a program that can be read; take another name")));
+  }
+  if (absl::Status published = PublishDirectory(folder, path); !published.ok()) {
+    // It must not come about at the next start.
+    fs::rename(path, folder, ignored);
+    return published;
+  }
+  bytes_ += static_cast<uint64_t>(program.bytes);
+  programs_.emplace(program.id, Summary(program));
+  return program;
+}
+
+absl::Status ProgramStore::Delete(const ProgramId& id, const std::string& etag) {
+  fs::path deleted;
+  {
+    const absl::MutexLock lock(&mu_);
+    const auto found = programs_.find(id);
+    if (found == programs_.end()) return NotFoundError(id);
+    const StoredProgram& program = found->second;
+    if (!etag.empty() && etag != program.etag) {
+      return WithReason(absl::AbortedError(absl::StrCat(NameOf(id), ": has the etag ", program.etag, ", not ", etag)),
+                        "ETAG_MISMATCH", {{"program", id.value()}});
+    }
+    const fs::path path = options_.directory / id.value();
+    deleted = NewFolder(kDeletedPrefix, id);
+    if (absl::Status moved = PublishDirectory(path, deleted); !moved.ok()) {
+      // A deletion that failed must not come about at the next start.
+      std::error_code ignored;
+      fs::rename(deleted, path, ignored);
+      return moved;
+    }
+    bytes_ -= static_cast<uint64_t>(program.bytes);
+    programs_.erase(found);
+  }
+  if (const absl::Status removed = RemoveProgram(deleted); !removed.ok()) {
+    options_.warn(absl::StrCat(NameOf(id), " is deleted, but its files cannot be removed: ", removed.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramStore::CopyTo(const ProgramId& id, const fs::path& to) const {
+  PF_ASSIGN_OR_RETURN(const StoredProgram program, Find(id));
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(to, ignored))) return SystemError(EEXIST, to, "make");
+  absl::Status made = LinkOrCopy(options_.directory / id.value(), to, program, options_.reserve);
+  if (made.ok()) made = SyncDirectory(to.parent_path());
+  if (made.ok()) return made;
+  fs::remove(to, ignored);
+  // Deleted meanwhile.
+  const auto now = Find(id);
+  return now.ok() && now->etag == program.etag ? made : NotFoundError(id);
+}
+
+absl::StatusOr<fs::path> ProgramStore::PathOf(const ProgramId& id) const {
+  PF_RETURN_IF_ERROR(Find(id).status());
+  return options_.directory / id.value() / kProgramArchive;
+}
+
+ProgramStore::Usage ProgramStore::usage() const {
+  const absl::MutexLock lock(&mu_);
+  return {.programs = std::ssize(programs_), .bytes = bytes_, .uploading_bytes = uploading_bytes_};
+}
+
+}  // namespace permafrost::jobs
