@@ -20,7 +20,7 @@ BatchShape CeilingOf(const std::vector<BatchShape>& rungs) {
 
 GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler)
     : setup_(std::move(setup)), compiler_(compiler), no_dynamic_reason_(compiler.NoDynamicReason()) {
-  state_.options = setup_.options;
+  state_.options = Allowed(setup_.options);
   ChooseKinds();
   state_.freeze_point = FindPoint();
   state_.train_ceiling = setup_.plan.train_ceiling;
@@ -30,6 +30,13 @@ GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler)
   state_.of_seeds = setup_.of_seeds;
   AnnounceFreezePoint();
   AnnounceStrict();
+}
+
+spec::PolicyOptions GraphCache::Allowed(spec::PolicyOptions options) const {
+  if (setup_.pads) return options;
+  if (options.on_miss == spec::OnMiss::kPad) options.on_miss = spec::OnMiss::kEager;
+  if (options.shapes == spec::Shapes::kLadder) options.shapes = spec::Shapes::kExact;
+  return options;
 }
 
 absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step) {
@@ -43,6 +50,10 @@ absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step
 
 absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {
   if (of(mode).dynamic) {
+    if (!setup_.pads && batch.dynamic_shape() != batch.least_padded()) {
+      const BatchShape own = batch.least_padded();
+      return RunEager(mode, WhyMissed(mode, batch, own, /*dynamic=*/false), {.shape = own}, batch, step);
+    }
     if (Entry* const held = entries_.FindDynamic(mode)) return Serve(*held, batch, step);
     if (!state_.frozen && !IsAtLimit()) {
       const Cause cause = WhyMissed(mode, batch, batch.least_padded(), /*dynamic=*/true);
@@ -55,7 +66,7 @@ absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t 
   Entry* held = entries_.Find(mode, own);
   if (held == nullptr) held = entries_.Find(mode, capture_shape);
   const bool full = held == nullptr && IsFull(mode, capture_shape), closed = state_.frozen || full;
-  Entry* const larger = held == nullptr && closed ? entries_.FindCheapest(mode, own) : nullptr;
+  Entry* const larger = held == nullptr && closed && setup_.pads ? entries_.FindCheapest(mode, own) : nullptr;
   Lookup lookup{.exact = held != nullptr, .larger = larger != nullptr, .broken = broken(mode)};
   if (closed && Admit(state_.options, /*frozen=*/false, lookup) == Action::kCaptureKeep) {
     ++stats(mode).rejected_inserts;
@@ -225,7 +236,7 @@ absl::StatusOr<Entry*> GraphCache::InsertDynamic(Mode mode, Cause cause, int64_t
   if (made.executable == nullptr) {
     if (state_.options.shapes == spec::Shapes::kDynamic) PF_RETURN_IF_ERROR(StrictBreak(mode, made.broken));
     std::array<Form, 2> forms = Forms();
-    forms[static_cast<size_t>(mode)] = WantsLadder(state_.options) ? Form::kLadder : Form::kExact;
+    forms[static_cast<size_t>(mode)] = WantsLadder() ? Form::kLadder : Form::kExact;
     SetForms(forms);
     state_.freeze_point = FindPoint();
     resistance_[static_cast<size_t>(mode)] = made.broken;

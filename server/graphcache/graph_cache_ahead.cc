@@ -18,7 +18,7 @@ void GraphCache::ChooseKinds() {
   if (wanted && !dynamic && state_.options.shapes == spec::Shapes::kDynamic) {
     Report(absl::StrCat("there are no dynamic executables for this job: ", no_dynamic_reason_), /*warning=*/false);
   }
-  const Form form = dynamic ? Form::kDynamic : WantsLadder(state_.options) ? Form::kLadder : Form::kExact;
+  const Form form = dynamic ? Form::kDynamic : WantsLadder() ? Form::kLadder : Form::kExact;
   SetForms({form, form});
 }
 
@@ -29,7 +29,8 @@ std::array<Form, 2> GraphCache::Forms() const {
     const ModeStats& s = of(mode);
     const bool dynamic = s.dynamic && no_dynamic_reason_.empty();
     // The limit may have left no rung of it.
-    const bool ladder = s.dynamic || s.rungs > 0 || (WantsLadder(state_.options) && s.cut_executables > 0);
+    const bool ladder =
+        setup_.pads && (s.dynamic || s.rungs > 0 || (WantsLadder() && s.cut_executables > 0));
     forms[static_cast<size_t>(mode)] = dynamic ? Form::kDynamic : ladder ? Form::kLadder : Form::kExact;
   }
   return forms;

@@ -95,7 +95,7 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
 }
 
 absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
-  state_.options = Updated(state_.options, update);
+  state_.options = Allowed(Updated(state_.options, update));
   // A change of what a miss means is no reason to thaw.
   if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) {
     if (!update.on_miss && !update.max_executables) return absl::OkStatus();
