@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/random.h"
 #include "base/status.h"
 
 namespace permafrost::data {
@@ -126,6 +127,94 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
     node += nodes;
     ++row;
   }
+  return extents_.set().CheckIntact();
+}
+
+namespace {
+
+// Rows of a set, graph by graph, begun anew after the last.
+class RowCycle {
+ public:
+  using Extent = GraphExtents::Extent;
+  RowCycle(const GraphExtents& extents, std::span<const uint32_t> graphs, uint64_t Extent::*first,
+           uint64_t Extent::*last, size_t begin)
+      : extents_(extents), graphs_(graphs), first_(first), last_(last), at_(begin % graphs.size()) {
+    const auto has_rows = [&](uint32_t graph) { return extents.Of(graph).*first < extents.Of(graph).*last; };
+    any_ = std::ranges::any_of(graphs, has_rows);
+  }
+  bool any() const { return any_; }
+  // The next row; `any` must be true.
+  uint64_t Next() {
+    while (true) {
+      const Extent extent = extents_.Of(graphs_[at_]);
+      const uint64_t row = extent.*first_ + done_;
+      if (row < extent.*last_) {
+        ++done_;
+        return row;
+      }
+      done_ = 0;
+      at_ = (at_ + 1) % graphs_.size();
+    }
+  }
+
+ private:
+  const GraphExtents& extents_;
+  std::span<const uint32_t> graphs_;
+  uint64_t Extent::*first_;
+  uint64_t Extent::*last_;
+  size_t at_;
+  uint64_t done_ = 0;  // rows of the present graph
+  bool any_ = false;
+};
+
+}  // namespace
+
+absl::Status Batcher::Compose(std::span<const uint32_t> graphs, const BatchShape& padded, uint64_t seed,
+                              PaddedBatch& out) const {
+  out.real = {padded.nodes - 1, padded.edges, padded.graphs - 1};
+  out.graph_ids.clear();
+  const BatchShape& real = out.real;
+  if (graphs.empty() || real.nodes < 1 || real.graphs < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(graphs.size(), " graphs fill no batch of ", ToString(padded)));
+  }
+  SplitMix64 random(seed, /*stream=*/0);
+  const size_t begin = random.Below(graphs.size());
+  using Extent = GraphExtents::Extent;
+  RowCycle nodes(extents_, graphs, &Extent::first_node, &Extent::last_node, begin);
+  RowCycle edges(extents_, graphs, &Extent::first_edge, &Extent::last_edge, begin);
+  const bool reads_edges = edge_features_.type != DataType::kNone && real.edges > 0;
+  if (!nodes.any() || (reads_edges && !edges.any())) {
+    return absl::InvalidArgumentError("the graphs have no rows to fill a batch with");
+  }
+  PF_RETURN_IF_ERROR(Pad(padded, out));
+  for (int64_t node = 0; node < real.nodes; ++node) {
+    const uint64_t row = nodes.Next();
+    CopyFeatures(node_features_, row, row + 1, node, out.node_ints, out.node_floats);
+    out.graph_of_node[static_cast<size_t>(node)] = node * real.graphs / real.nodes;
+  }
+  for (int64_t edge = 0; edge < real.edges; ++edge) {
+    const int64_t target = edge * real.nodes / real.edges, graph = out.graph_of_node[static_cast<size_t>(target)];
+    // The graph's nodes: those whose number times graphs / nodes rounds down to it.
+    const int64_t first = (graph * real.nodes + real.graphs - 1) / real.graphs;
+    const int64_t end = ((graph + 1) * real.nodes + real.graphs - 1) / real.graphs;
+    const auto others = static_cast<uint64_t>(end - first - 1);
+    const int64_t step = others == 0 ? 0 : 1 + static_cast<int64_t>(random.Below(others));
+    out.edge_source[static_cast<size_t>(edge)] = first + (target - first + step) % (end - first);
+    out.edge_target[static_cast<size_t>(edge)] = target;
+    if (!reads_edges) continue;
+    const uint64_t row = edges.Next();
+    CopyFeatures(edge_features_, row, row + 1, edge, out.edge_ints, out.edge_floats);
+  }
+  const int64_t targets = summary().num_targets;
+  const auto labelled = [&](uint32_t graph) { return HasLabel(graph); };
+  const bool any_label = std::ranges::any_of(graphs, labelled);
+  size_t at = begin;
+  for (int64_t row = 0; row < real.graphs && any_label; ++row) {
+    while (!HasLabel(graphs[at % graphs.size()])) ++at;
+    const uint32_t graph = graphs[at++ % graphs.size()];
+    CopyRows(labels_, targets, graph, graph + uint64_t{1}, row, out.labels);
+  }
+  if (!any_label) std::ranges::fill(out.labels, std::numeric_limits<float>::quiet_NaN());
   return extents_.set().CheckIntact();
 }
 
