@@ -28,12 +28,27 @@ struct StoredType {
   at::ScalarType scalar;
   std::string_view name;
 };
-constexpr std::array<StoredType, 3> kTypes{{{at::kFloat, "F32"}, {at::kDouble, "F64"}, {at::kLong, "I64"}}};
+constexpr std::array<StoredType, 10> kTypes{{{at::kFloat, "F32"},
+                                             {at::kDouble, "F64"},
+                                             {at::kHalf, "F16"},
+                                             {at::kBFloat16, "BF16"},
+                                             {at::kLong, "I64"},
+                                             {at::kInt, "I32"},
+                                             {at::kShort, "I16"},
+                                             {at::kChar, "I8"},
+                                             {at::kByte, "U8"},
+                                             {at::kBool, "BOOL"}}};
+
+std::string TypeNames() {
+  std::string names;
+  for (const StoredType& t : kTypes) absl::StrAppend(&names, names.empty() ? "" : ", ", AbslView(t.name));
+  return names;
+}
 
 std::string_view TypeName(at::ScalarType scalar) {
   for (const StoredType& t : kTypes)
     if (t.scalar == scalar) return t.name;
-  TORCH_CHECK(false, "safetensors: a tensor of type ", scalar, " cannot be written: F32, F64 or I64");
+  TORCH_CHECK(false, "safetensors: a tensor of type ", scalar, " cannot be written; accepted: ", TypeNames());
 }
 
 std::optional<at::ScalarType> ParseType(std::string_view name) {
@@ -76,8 +91,8 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size
   }
   const auto type = ParseType(entry["dtype"].get<std::string>());
   if (!type) {
-    return Lost(
-        absl::StrCat(shown, ": dtype \"", ShownText(entry["dtype"].get<std::string>()), "\": F32, F64 or I64 is read"));
+    return Lost(absl::StrCat(shown, ": dtype \"", ShownText(entry["dtype"].get<std::string>()),
+                             "\"; accepted: ", TypeNames()));
   }
   Entry tensor{.name = name, .type = *type, .shape = {}};
   // Strides are products of sizes, with 1 in place of 0.

@@ -26,6 +26,8 @@ class TensorSet {
   at::Tensor AddBuffer(std::string name, at::Tensor value);
   // A parameter that counts as one, and is fixed from the beginning.
   at::Tensor AddFixedParameter(std::string name, at::Tensor value);
+  // A tensor that a step reads and that never changes: it is neither saved nor loaded, nor among All().
+  void AddConstant(std::string name, at::Tensor value) { constants_.push_back({std::move(name), std::move(value)}); }
 
   // Parameters whose names begin with one of `prefixes`, up to a dot or their end, are buffers from now on: they get no
   // gradient, and are saved and loaded by name as before. Errors: InvalidArgument for a prefix of no parameter, naming
@@ -34,6 +36,7 @@ class TensorSet {
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
+  const std::vector<NamedTensor>& constants() const { return constants_; }
   // Parameters, then buffers.
   std::vector<NamedTensor> All() const;
   // The number of parameters that are fixed.
@@ -46,7 +49,7 @@ class TensorSet {
   absl::Status CopyFrom(const std::vector<NamedTensor>& values);
 
  private:
-  std::vector<NamedTensor> parameters_, buffers_;
+  std::vector<NamedTensor> parameters_, buffers_, constants_;
   int64_t fixed_ = 0, fixed_values_ = 0;
 };
 

@@ -134,6 +134,7 @@ struct GraphModelOptions {
   spec::ModelOptions model;
   EncoderInput node, edge;
   int64_t num_targets = 1;  // outputs a graph: targets, or classes of cross-entropy
+  int64_t max_graph_nodes = 0;  // of the dataset's largest graph
 };
 
 // Graph-level models: one prediction for each graph of a batch of small graphs.
