@@ -94,6 +94,7 @@ std::string LossText(const v1::JobSpec& spec) {
 
 std::string ModelText(const v1::Job& job) {
   const v1::ModelSpec& model = job.spec().model();
+  if (model.architecture() == v1::ModelSpec::ARCHITECTURE_PROGRAM) return model.program();
   std::string text = absl::StrCat(EnumShortName(*v1::ModelSpec::Architecture_descriptor(), model.architecture()), ", ",
                                   model.hidden_channels(), " channels");
   if (model.architecture() == v1::ModelSpec::ARCHITECTURE_NODE2VEC) return text;

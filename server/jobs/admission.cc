@@ -74,21 +74,32 @@ absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::St
   // Its dataset must not go meanwhile.
   book_.Reserve(job);
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
-  PF_ASSIGN_OR_RETURN(job.notes, CheckDataset(job.spec));
+  PF_ASSIGN_OR_RETURN(const spec::JobSpec found, FindProgram(job.spec));
+  PF_ASSIGN_OR_RETURN(job.notes, CheckDataset(found));
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(job.spec.train.dataset));
   job.dataset_uid = dataset.uid;
-  PF_ASSIGN_OR_RETURN(const std::string initial_weights, TakeInitialWeights(job.spec, std::move(beginning)));
+  PF_ASSIGN_OR_RETURN(const std::string initial_weights, TakeInitialWeights(found, std::move(beginning)));
   if (request.validate_only) return job;
   Move(job, JobState::kQueued, why::kSubmitted);
   return Admit(std::move(job), request.asked, initial_weights);
 }
 
-absl::Status Admission::Check(const spec::JobSpec& spec) const {
+absl::StatusOr<spec::JobSpec> Admission::FindProgram(spec::JobSpec spec) const {
+  spec::ModelOptions& model = spec.train.model;
+  if (!spec::IsProgram(spec.train)) return spec;
+  if (programs_ == nullptr) return absl::UnimplementedError("this server has no programs");
+  PF_ASSIGN_OR_RETURN(model.program_file, programs_->PathOf(model.program));
+  return spec;
+}
+
+absl::StatusOr<spec::TrainOptions> Admission::Check(const spec::JobSpec& spec) const {
   if (book_.draining()) return DrainingError();
   Violations violations;
   Validate(spec, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  return CheckDataset(spec).status();
+  PF_ASSIGN_OR_RETURN(const spec::JobSpec found, FindProgram(spec));
+  PF_RETURN_IF_ERROR(CheckDataset(found).status());
+  return found.train;
 }
 
 absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request) {
@@ -104,7 +115,8 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request)
     return book_.Get(id);
   }
   PF_RETURN_IF_ERROR(CheckCount());
-  const spec::JobSpec spec = ended->spec;
+  spec::JobSpec spec = ended->spec;
+  spec.train = RunnerOptions(*ended, book_.files());
   // Its dataset must not go meanwhile.
   book_.Reserve(std::move(ended));
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
@@ -322,6 +334,10 @@ absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const st
   absl::Cleanup remove_directory = [this, id = job.id] { RemoveAll(book_.files().Directory(id)).IgnoreError(); };
   if (!initial_weights.empty()) {
     PF_RETURN_IF_ERROR(WriteFileAtomic(book_.files().Directory(job.id) / train::kInitialWeightsFile, initial_weights));
+  }
+  if (spec::IsProgram(job.spec.train)) {
+    PF_RETURN_IF_ERROR(programs_->CopyTo(job.spec.train.model.program,
+                                         book_.files().Directory(job.id) / train::kProgramFile));
   }
   {
     PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log, book_.OpenLog(job.id));

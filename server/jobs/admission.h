@@ -18,16 +18,23 @@
 #include "data/catalog/catalog.h"
 #include "jobs/job_book.h"
 #include "jobs/job_requests.h"
+#include "jobs/program_store.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {
 
 class Admission {
  public:
-  // Borrows everything. `max_jobs`: that have not ended; 0: any number. `first_retry`: wait before the removal of files
+  // Borrows everything. `programs` may be null: there are none. `max_jobs`: that have not ended; 0: any number. `first_retry`: wait before the removal of files
   // that failed is tried again; it doubles each time.
-  Admission(JobBook& book, data::Catalog& catalog, train::Runner& runner, int64_t max_jobs, absl::Duration first_retry)
-      : book_(book), catalog_(catalog), runner_(runner), max_jobs_(max_jobs), first_retry_(first_retry) {}
+  Admission(JobBook& book, data::Catalog& catalog, train::Runner& runner, const ProgramStore* programs,
+            int64_t max_jobs, absl::Duration first_retry)
+      : book_(book),
+        catalog_(catalog),
+        runner_(runner),
+        programs_(programs),
+        max_jobs_(max_jobs),
+        first_retry_(first_retry) {}
 
   // As JobManager's methods.
   absl::StatusOr<Job> Create(const CreateRequest& request);
@@ -40,10 +47,13 @@ class Admission {
   // Tries again to remove the files of deleted jobs that could not be removed, where it is time. Called now and then.
   void RemoveLeavings();
   std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const;
-  // Refuses what Create refuses for the spec alone and for its dataset.
-  absl::Status Check(const spec::JobSpec& spec) const;
+  // Refuses what Create refuses for the spec alone, for its program and for its dataset. Returns the options as the
+  // runner takes them.
+  absl::StatusOr<spec::TrainOptions> Check(const spec::JobSpec& spec) const;
 
  private:
+  // The spec with the place of its program's archive, if it trains one. Errors: those of ProgramStore::PathOf.
+  absl::StatusOr<spec::JobSpec> FindProgram(spec::JobSpec spec) const;
   // A deleted job whose files are there still.
   struct Leaving {
     JobId id;
@@ -95,6 +105,7 @@ class Admission {
   JobBook& book_;
   data::Catalog& catalog_;
   train::Runner& runner_;
+  const ProgramStore* const programs_;
   const int64_t max_jobs_;
   const absl::Duration first_retry_;
   // Held while a job is made that does not begin with drawn weights, from their reading on: memory has room for one

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "jobs/job_inputs.h"
 #include "jobs/job_log_text.h"
 #include "jobs/limits.h"
 #include "jobs/run_context.h"
@@ -267,7 +268,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   hooks.now = [clock = Stopwatch()] { return clock.Elapsed(); };
   JobRunContext context(options, job.resumes > 0, book_.drain_flag(), *run.started.live, *run.log, metrics_,
                         std::move(hooks));
-  return runner_.Run({options, *std::move(dataset), files.Directory(id)}, context);
+  return runner_.Run({RunnerOptions(job, files), *std::move(dataset), files.Directory(id)}, context);
 }
 
 void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome) {

@@ -81,7 +81,7 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   if (request.rows) evaluation.rows = *request.rows;
   // Links are divided anew in whatever graph they are of.
   if (!request.rows && job.spec.train.links.enabled) evaluation.rows = train::EvaluatedRows::kTest;
-  train::EvaluateRequest pass{.options = job.spec.train,
+  train::EvaluateRequest pass{.options = RunnerOptions(job, book_.files()),
                               .dataset = {},
                               .trained_on = std::nullopt,
                               .other_dataset = !own,

@@ -83,6 +83,12 @@ absl::StatusOr<fs::path> FindWeightsFile(const std::string& file, const data::Ca
   return violations.ToStatus();
 }
 
+spec::TrainOptions RunnerOptions(const Job& job, const JobFiles& files) {
+  spec::TrainOptions options = job.spec.train;
+  if (spec::IsProgram(options)) options.model.program_file = files.Directory(job.id) / train::kProgramFile;
+  return options;
+}
+
 bool IsOfSameData(const Job& job, const data::Dataset& dataset, const data::Catalog& catalog, const JobFiles& files) {
   // Jobs of older versions do not tell.
   if (job.dataset_uid.empty() || dataset.uid == job.dataset_uid) return true;

@@ -27,6 +27,9 @@ absl::StatusOr<std::filesystem::path> FindWeightsFile(const std::string& file, c
 // owner mends.
 absl::StatusOr<std::string> ReadWeightsFile(const std::filesystem::path& path, const std::string& file);
 
+// The options as the runner takes them: with the place of its program's archive, if the job trains one.
+spec::TrainOptions RunnerOptions(const Job& job, const JobFiles& files);
+
 // True if `dataset` has the data that the job was made of. The name alone is not enough: another dataset may have taken
 // it since.
 bool IsOfSameData(const Job& job, const data::Dataset& dataset, const data::Catalog& catalog, const JobFiles& files);

@@ -111,17 +111,24 @@ std::string BatchText(const spec::TrainOptions& t) {
   return text;
 }
 
+std::string ModelText(const spec::ModelOptions& model) {
+  const std::string_view name = spec::kArchitectureNames.Name(model.architecture);
+  if (spec::TraitsOf(model.architecture).is_program) return absl::StrCat(AbslView(name), " ", model.program.value());
+  return absl::StrCat(AbslView(name), " ", model.num_layers, " x ", model.hidden_channels);
+}
+
 }  // namespace
 
 std::string SubmittedLine(const Job& job) {
   const spec::TrainOptions& t = job.spec.train;
   const bool node_level = t.model.level == spec::ModelLevel::kNode;
   return absl::StrCat("submitted ", job.id.value(), ": dataset ", t.dataset.value(), ", ",
-                      AbslView(spec::kArchitectureNames.Name(t.model.architecture)), " ", t.model.num_layers, " x ",
-                      t.model.hidden_channels,
-                      spec::Walks(t) ? WalkText(t.node2vec)
-                      : node_level   ? SamplingText(t.nodes)
-                                   : absl::StrCat(" ", AbslView(spec::kPoolingNames.Name(t.model.pooling)), " pooling"),
+                      ModelText(t.model),
+                      spec::Walks(t)       ? WalkText(t.node2vec)
+                      : node_level         ? SamplingText(t.nodes)
+                      : spec::IsProgram(t) ? ""
+                                           : absl::StrCat(" ", AbslView(spec::kPoolingNames.Name(t.model.pooling)),
+                                                          " pooling"),
                       LinkText(t.links), ", loss ", AbslView(spec::kLossNames.Name(t.loss)), ", ",
                       AbslView(spec::kOptimizerNames.Name(t.optimizer.algorithm)), " lr ", t.optimizer.learning_rate,
                       " weight decay ", t.optimizer.weight_decay, ", ", t.epochs, " epochs of ", BatchText(t),

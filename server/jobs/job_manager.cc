@@ -97,7 +97,7 @@ struct JobManager::Parts {
   Parts(JobBook& book, const JobManagerOptions& options, data::Catalog& catalog, train::Runner& runner,
         const RunMetrics& metrics)
       : requests(book.store()),
-        admission(book, catalog, runner, options.max_jobs, options.first_retry),
+        admission(book, catalog, runner, options.programs, options.max_jobs, options.first_retry),
         caches(book),
         device(book, catalog, runner, metrics, options.on_device_fault),
         planner(book, admission, device, catalog, runner),

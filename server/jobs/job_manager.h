@@ -36,6 +36,7 @@
 
 namespace permafrost::jobs {
 
+class ProgramStore;
 class RequestLog;
 
 struct JobManagerOptions {
@@ -47,6 +48,7 @@ struct JobManagerOptions {
   absl::Duration first_retry = absl::Seconds(1);
   // True: a queued job takes the device from one of lower priority.
   bool preempt = true;
+  const ProgramStore* programs = nullptr;  // for jobs that train one; it outlives the manager
   KeepFinished keep_finished;
   int64_t max_log_bytes = 0;  // kept of each job's log; 0: all
   // Interval between two looks at deadlines of waiting jobs and at waits that end.

@@ -23,8 +23,8 @@ absl::Status Planner::StoppedError() const {
   return book_.draining() ? DrainingError() : absl::CancelledError("the caller waits for it no more");
 }
 
-absl::StatusOr<data::OpenedDataset> Planner::Open(const spec::JobSpec& spec) {
-  PF_RETURN_IF_ERROR(admission_.Check(spec));
+absl::StatusOr<data::OpenedDataset> Planner::Open(const spec::JobSpec& spec, spec::TrainOptions& options) {
+  PF_ASSIGN_OR_RETURN(options, admission_.Check(spec));
   absl::StatusOr<data::OpenedDataset> dataset = catalog_.Open(spec.train.dataset);
   if (dataset.ok()) return dataset;
   return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", spec.train.dataset.value()));
@@ -32,8 +32,8 @@ absl::StatusOr<data::OpenedDataset> Planner::Open(const spec::JobSpec& spec) {
 
 absl::StatusOr<graphcache::Census> Planner::TakeCensus(const spec::JobSpec& spec, graphcache::TorchRelease release,
                                                        const std::function<bool()>& wanted) {
-  train::CensusRequest request{.options = spec.train, .dataset = {}, .release = release};
-  PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
+  train::CensusRequest request{.options = {}, .dataset = {}, .release = release};
+  PF_ASSIGN_OR_RETURN(request.dataset, Open(spec, request.options));
   std::optional<absl::StatusOr<graphcache::Census>> census;
   const bool on_device = runner_.device() == DeviceKind::kMps;
   const auto take = [&] {
@@ -54,8 +54,8 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const spec::JobSpec& spec
 
 absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const spec::JobSpec& spec, bool measure,
                                                        const std::function<bool()>& wanted) {
-  train::PlanRequest request{.options = spec.train, .dataset = {}, .measure = measure};
-  PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
+  train::PlanRequest request{.options = {}, .dataset = {}, .measure = measure};
+  PF_ASSIGN_OR_RETURN(request.dataset, Open(spec, request.options));
   if (measure) {
     std::optional<absl::StatusOr<graphcache::CachePlan>> plan;
     const auto keep_going = [&] { return KeepGoing(/*on_device=*/true, wanted); };

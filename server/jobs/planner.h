@@ -30,7 +30,8 @@ class Planner {
 
  private:
   // Opens the dataset of a spec that could become a job.
-  absl::StatusOr<data::OpenedDataset> Open(const spec::JobSpec& spec);
+  // `options`: set to the spec's, as the runner takes them.
+  absl::StatusOr<data::OpenedDataset> Open(const spec::JobSpec& spec, spec::TrainOptions& options);
   // False once the book drains or the caller has gone. `on_device`: asked by the device thread, which gets on then.
   bool KeepGoing(bool on_device, const std::function<bool()>& wanted);
   // The error of work that KeepGoing stopped.

@@ -50,6 +50,7 @@ enum class Need : uint8_t {
   kNothing,  // it means something for every job
   kSet,
   kLargeGraph,
+  kOwnModel,  // not a program
   kLayers,
   kFeatures,
   kLabels,

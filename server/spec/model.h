@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <string_view>
 
 #include "base/enum_names.h"
+#include "base/id.h"
 #include "spec/field.h"
 #include "spec/loss.h"
 
@@ -21,7 +23,7 @@ enum class EdgeUse {
   kNeeded  // of one large graph; in sets a learned vector stands for features that are not there
 };
 
-enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2, kNode2Vec };
+enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2, kNode2Vec, kProgram };
 
 // The things that a model predicts for: each graph of a set of many, or each node of one large graph. The dataset
 // decides.
@@ -43,6 +45,8 @@ struct ModelTraits {
   bool has_aggregation = false;  // whether ModelOptions::aggregation has a meaning
   // True: it has no layers, but a row of weights for each node, which are learned from random walks.
   bool walks = false;
+  // True: a module of the user's own (server/program), which has all of its own options.
+  bool is_program = false;
   constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };
 inline constexpr std::array kModels{
@@ -73,7 +77,12 @@ inline constexpr std::array kModels{
                 .name = "node2vec",
                 .of_graphs = false,
                 .of_nodes = true,
-                .walks = true}};
+                .walks = true},
+    ModelTraits{.architecture = Architecture::kProgram,
+                .name = "program",
+                .of_graphs = true,
+                .of_nodes = false,
+                .is_program = true}};
 
 constexpr const ModelTraits& TraitsOf(Architecture architecture) {
   return RowOf(kModels, &ModelTraits::architecture, architecture);
@@ -149,6 +158,9 @@ constexpr LevelDefaults DefaultsOf(ModelLevel level) {
 
 struct ModelOptions {
   Architecture architecture = Architecture::kGine;
+  ProgramId program;  // of kProgram
+  // Its archive, as whoever runs or checks the job finds it; no field of the job.
+  std::filesystem::path program_file;
   ModelLevel level = ModelLevel::kGraph;
   int64_t hidden_channels = 64;  // 1..4096, a multiple of heads
   int64_t num_layers = 4;        // 1..64; of kNode2Vec, which has none, 1
@@ -177,9 +189,15 @@ void VisitFields(Options<ModelOptions>, F&& f) {
   using M = ModelOptions;
   f({.name = "architecture", .flag = "--model,--architecture", .help = "Model ({})"}, &M::architecture,
     kArchitectureNames);
+  f({.name = "program",
+     .flag = "--program",
+     .help = "Train a module of your own, a program, in place of a model of the server's (program import)",
+     .value = "NAME"},
+    &M::program);
   f({.name = "level", .only_stored = true}, &M::level, kModelLevelNames);
   f({.name = "hidden_channels",
      .accepts = Between(1, 4096),
+     .needs = {Need::kOwnModel},
      .flag = "--hidden",
      .help = "Channels of a node, 1..4096 ({})"},
     &M::hidden_channels);
@@ -189,9 +207,10 @@ void VisitFields(Options<ModelOptions>, F&& f) {
      .flag = "--layers",
      .help = "Message-passing layers, 1..64 ({}; with --fan-out one for each hop)"},
     &M::num_layers);
-  f({.name = "pooling", .needs = {Need::kSet}, .flag = "--pooling", .help = "How nodes become a graph ({})"},
+  f({.name = "pooling", .needs = {Need::kSet, Need::kOwnModel}, .flag = "--pooling", .help = "How nodes become a graph ({})"},
     &M::pooling, kPoolingNames);
   f({.name = "lowering",
+     .needs = {Need::kOwnModel},
      .flag = "--lowering",
      .help = "Operators of a step: shape-free ones add nothing to the graph cache of MPS ({})"},
     &M::lowering, kLoweringNames);
@@ -214,10 +233,14 @@ void VisitFields(Options<ModelOptions>, F&& f) {
     &M::input_dropout);
   f({.name = "heads",
      .accepts = Between(1, 64),
+     .needs = {Need::kOwnModel},
      .flag = "--heads",
      .help = "Heads of gatv2's attention, 1..64, which share the channels ({})"},
     &M::heads);
-  f({.name = "aggregation", .flag = "--aggregation", .help = "What sage makes of its neighbours' rows ({})"},
+  f({.name = "aggregation",
+     .needs = {Need::kOwnModel},
+     .flag = "--aggregation",
+     .help = "What sage makes of its neighbours' rows ({})"},
     &M::aggregation, kAggregationNames);
   f({.name = "norm", .needs = {Need::kLayers}, .flag = "--norm", .help = "Norm after each convolution ({})"}, &M::norm,
     kNormNames);
@@ -232,7 +255,7 @@ void VisitFields(Options<ModelOptions>, F&& f) {
      .help = "A layer's input is added to its output"},
     &M::residual);
   f({.name = "virtual_node",
-     .needs = {Need::kSet},
+     .needs = {Need::kSet, Need::kOwnModel},
      .flag = "--virtual-node",
      .help = "Each graph of a set has a node that sees all of its nodes"},
     &M::virtual_node);
@@ -249,7 +272,7 @@ void VisitFields(Options<ModelOptions>, F&& f) {
     &M::node_inputs, kNodeInputsNames);
   f({.name = "own_degree_columns", .only_stored = true}, &M::own_degree_columns);
   f({.name = "edge_inputs",
-     .needs = {Need::kLargeGraph},
+     .needs = {Need::kLargeGraph, Need::kOwnModel},
      .flag = "--edge-inputs",
      .help = "What gine and gatv2 read of the edges of one large graph (default features where there are some)"},
     &M::edge_inputs, kEdgeInputsNames);

@@ -15,6 +15,10 @@ std::string ForWalks(const char* why) {
   return absl::StrCat("is given for node2vec, which ", why, "; accepted: without");
 }
 
+std::string ForProgram(const char* why) {
+  return absl::StrCat("is given for a program, which ", why, "; accepted: without");
+}
+
 std::string ForAlgorithm(const TrainOptions& options, const char* accepted) {
   return absl::StrCat("is given for ", AbslView(kOptimizerNames.Name(options.optimizer.algorithm)), "; accepted: for ",
                       accepted);
@@ -33,11 +37,14 @@ bool Holds(Need need, const TrainOptions& options) {
       return options.model.level == ModelLevel::kGraph;
     case Need::kLargeGraph:
       return options.model.level == ModelLevel::kNode;
+    case Need::kOwnModel:
+      return !IsProgram(options);
     case Need::kLayers:
+    case Need::kProducts:
+      return !walks && !IsProgram(options);
     case Need::kFeatures:
     case Need::kLabels:
     case Need::kLinks:
-    case Need::kProducts:
     case Need::kNeighbors:
       return !walks;
     case Need::kSampling:
@@ -68,8 +75,10 @@ std::string RefusalOf(Need need, const TrainOptions& options) {
       return "is given for one large graph; accepted: for a set of graphs";
     case Need::kLargeGraph:
       return "is given for a set of graphs; accepted: for one large graph";
+    case Need::kOwnModel:
+      return ForProgram("has its own");
     case Need::kLayers:
-      return ForWalks("has no layers");
+      return IsProgram(options) ? ForProgram("has its own layers") : ForWalks("has no layers");
     case Need::kFeatures:
       return ForWalks("reads no features");
     case Need::kLabels:
@@ -77,7 +86,7 @@ std::string RefusalOf(Need need, const TrainOptions& options) {
     case Need::kLinks:
       return ForWalks("learns from walks alone");
     case Need::kProducts:
-      return ForWalks("has no products with weights");
+      return IsProgram(options) ? ForProgram("computes in its own types") : ForWalks("has no products with weights");
     case Need::kNeighbors:
       return ForWalks("walks in place of drawing neighbours");
     case Need::kSampling:

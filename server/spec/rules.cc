@@ -65,7 +65,18 @@ void CheckInputs(const ModelOptions& model, FieldChecker& check) {
   }
 }
 
+void CheckProgram(const ModelOptions& model, FieldChecker& check) {
+  const ModelTraits& traits = TraitsOf(model.architecture);
+  if (!traits.is_program) {
+    if (model.program.empty()) return;
+    check.Add("model.program", absl::StrCat("is given for ", AbslView(traits.name), "; accepted: for program"));
+  } else if (model.program.empty()) {
+    check.Add("model.program", "is required for program: the name of an imported one");
+  }
+}
+
 void CheckModel(const ModelOptions& model, FieldChecker& check) {
+  CheckProgram(model, check);
   const ModelTraits& traits = TraitsOf(model.architecture);
   if (!traits.Serves(model.level)) {
     const bool of_nodes = model.level == ModelLevel::kNode;

@@ -274,6 +274,8 @@ inline constexpr std::string_view kTestPredictionsFile = "test_predictions.csv";
 // In job_directory, there before the run where its options say init_from: the weights that it begins with
 // (safetensors).
 inline constexpr std::string_view kInitialWeightsFile = "initial.safetensors";
+// Its neighbour, of a job that trains a program: the program's archive.
+inline constexpr std::string_view kProgramFile = "program.pt2";
 
 // Runs one job at a time on the device. Threads: Run from the device's one thread only; the rest is safe anywhere.
 class Runner {

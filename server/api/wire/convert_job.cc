@@ -46,6 +46,7 @@ void SetDefaults(const v1::JobSpec& wire, const std::optional<jobs::DatasetTrait
   const int hops = wire.neighbor_sampling().fan_outs_size();
   if (train.model.level == spec::ModelLevel::kNode && hops > 0) train.model.num_layers = hops;
   if (wire.model().architecture() == v1::ModelSpec::ARCHITECTURE_NODE2VEC) spec::SetNode2VecDefaults(train);
+  if (!wire.model().program().empty()) train.model.architecture = spec::Architecture::kProgram;
   if (wire.has_link_prediction()) {
     train.links.enabled = true;
     train.links.given = dataset && dataset->gives_links;

@@ -120,6 +120,12 @@ void WireReader::Value(const FieldDescriptor& wire, DatasetId& option) const {
   option = *std::move(id);
 }
 
+void WireReader::Value(const FieldDescriptor& wire, ProgramId& option) const {
+  auto id = ParseProgramName(prefix_ + wire.name(), from_.GetReflection()->GetString(from_, &wire));
+  if (!id.ok()) return violations_.AddMissing(id.status());
+  option = *std::move(id);
+}
+
 void WireReader::Value(const FieldDescriptor& wire, JobId& option) const {
   auto id = ParseJobName(prefix_ + wire.name(), from_.GetReflection()->GetString(from_, &wire));
   if (!id.ok()) return violations_.AddMissing(id.status());
@@ -204,6 +210,10 @@ void WireWriter::Set(const FieldDescriptor& wire, const std::vector<std::string>
 
 void WireWriter::Set(const FieldDescriptor& wire, const DatasetId& option) const {
   to_.GetReflection()->SetString(&to_, &wire, FormatDatasetName(option));
+}
+
+void WireWriter::Set(const FieldDescriptor& wire, const ProgramId& option) const {
+  if (!option.empty()) to_.GetReflection()->SetString(&to_, &wire, FormatProgramName(option));
 }
 
 void WireWriter::Set(const FieldDescriptor& wire, const JobId& option) const {

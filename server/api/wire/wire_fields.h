@@ -79,6 +79,7 @@ class WireReader {
   void Value(const google::protobuf::FieldDescriptor& wire, std::vector<double>& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, std::vector<std::string>& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, DatasetId& option) const;
+  void Value(const google::protobuf::FieldDescriptor& wire, ProgramId& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, JobId& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, absl::Duration& option) const;
   void Value(const google::protobuf::FieldDescriptor& wire, absl::Time& option) const;
@@ -167,6 +168,7 @@ class WireWriter {
   void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<double>& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const std::vector<std::string>& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const DatasetId& option) const;
+  void Set(const google::protobuf::FieldDescriptor& wire, const ProgramId& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, const JobId& option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, absl::Duration option) const;
   void Set(const google::protobuf::FieldDescriptor& wire, absl::Time option) const;

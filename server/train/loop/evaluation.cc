@@ -94,7 +94,7 @@ absl::Status CheckSaidOrder(const EvaluateRequest& request) {
 // Padded as little as it can be, or to a shape that the device has met where each costs it a compilation.
 absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const Task& task, bool any_shape) {
   BatchShape shape = batch.least_padded();
-  if (!any_shape) {
+  if (!any_shape && task.pads()) {
     for (const BatchShape& rung : task.plan().eval_rungs) {
       if (!rung.Holds(batch.least_padded())) continue;
       shape = rung;

@@ -23,6 +23,7 @@
 #include "train/tasks/graph_model_for.h"
 #include "train/tasks/node2vec_task.h"
 #include "train/tasks/node_model_for.h"
+#include "train/tasks/program_model.h"
 #include "train/tasks/node_rows.h"
 
 namespace permafrost::train {
@@ -115,7 +116,8 @@ absl::Status WithModel(const spec::TrainOptions& options, const data::ImportedSu
                        const std::function<absl::Status(nn::TensorSet&)>& use) {
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
     PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, *set, prefix));
-    return use(nn::MakeGraphModel(model, options.seed, at::kMeta)->tensors());
+    PF_ASSIGN_OR_RETURN(const auto made, MakeModel(options, model, at::kMeta, prefix));
+    return use(made->tensors());
   }
   if (Walks(options)) {
     nn::TensorSet tensors;

@@ -30,6 +30,7 @@ graphcache::GraphCacheSetup SetupOf(const spec::TrainOptions& options, const Tas
           .sizes = task.sizes(),
           .plan = task.plan(),
           .of_seeds = options.model.level == spec::ModelLevel::kNode,
+          .pads = task.pads(),
           .now = [] { return absl::Now(); },
           .elapsed = [clock = Stopwatch()] { return clock.Elapsed(); },
           .log = [&context](std::string_view line,

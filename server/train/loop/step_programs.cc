@@ -24,6 +24,7 @@ namespace {
 void Declare(const nn::TensorSet& tensors, std::vector<device::StateTensor>& state) {
   for (const nn::NamedTensor& t : tensors.parameters()) state.push_back({t.name, t.value, "parameter"});
   for (const nn::NamedTensor& t : tensors.buffers()) state.push_back({t.name, t.value, "buffer"});
+  for (const nn::NamedTensor& t : tensors.constants()) state.push_back({t.name, t.value, "constant"});
 }
 
 // Declares other tensors, whose names begin with their kind: "exp_avg.NAME".

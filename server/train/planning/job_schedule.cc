@@ -16,6 +16,7 @@
 #include "train/planning/batch_schedule.h"
 #include "train/planning/run_size.h"
 #include "train/tasks/node_features.h"
+#include "train/tasks/program_model.h"
 
 namespace permafrost::train {
 namespace {
@@ -48,7 +49,8 @@ absl::StatusOr<graphcache::ShapeSchedule> FindOrWalk(const spec::TrainOptions& o
                                                      const std::function<bool()>& keep_going) {
   const spec::PolicyOptions& policy = options.graph_cache;
   // A dynamic step that resists makes its ladder when that is known.
-  const bool ladder = WantsLadder(policy) && !(context.limits.records && WantsDynamic(policy));
+  const bool ladder =
+      WantsLadder(policy) && !spec::IsProgram(options) && !(context.limits.records && WantsDynamic(policy));
   const int64_t rungs = ladder ? RungsOf(policy) : 0;
   const std::string key = ScheduleKey(options, graphs.set(), rungs);
   if (context.plans != nullptr) {
@@ -82,19 +84,18 @@ void TellKept(const PlanContext& context, const std::string& key) {
   if (context.log) context.log(absl::StrCat("plan taken from ", context.plans->NameOf(key)));
 }
 
-RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                   const data::GraphSetSummary& summary, const graphcache::ShapeSchedule& plan,
-                   const MemoryLimits& limits) {
+absl::StatusOr<RunMemory> MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                   const data::GraphSetSummary& summary, const graphcache::ShapeSchedule& plan,
+                                   const MemoryLimits& limits, std::string_view prefix) {
   const BatchShape largest = LargestBatch(plan);
   const auto nodes = static_cast<double>(largest.nodes), edges = static_cast<double>(largest.edges);
   const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
   const data::FeatureSummary read = WithNodeInputs(options.model.node_inputs, summary).node_features;
   const double inputs = nodes * (HostBytesPerRow(read) + sizeof(int64_t)) +
                         edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t));
+  PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, largest, prefix));
   RunMemory memory{
-      .cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
-                                 .edges = edges,
-                                 .graphs = static_cast<double>(largest.graphs)}),
+      .cost = cost.model,
       .batch_bytes = kHostGraphSetBatches * inputs,
       .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float),
       .input_bytes = inputs};
@@ -111,8 +112,7 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOption
         graphcache::MostExecutables(options.graph_cache, plan, /*dynamic=*/limits.records, freeze.freeze_at);
   }
   if (limits.records) {
-    memory.executable_bytes =
-        device::ExecutableBytes(model.model.num_layers, model.model.lowering == spec::Lowering::kAuto);
+    memory.executable_bytes = cost.executable_bytes;
   }
   return memory;
 }
@@ -121,7 +121,8 @@ absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& opti
                                                   const data::GraphExtents& graphs, const PlanContext& context,
                                                   std::string_view prefix, const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, FindOrWalk(options, graphs, context, keep_going));
-  const RunMemory memory = MemoryOf(options, model, graphs.set().summary(), plan, context.limits);
+  PF_ASSIGN_OR_RETURN(const RunMemory memory,
+                      MemoryOf(options, model, graphs.set().summary(), plan, context.limits, prefix));
   const BatchShape largest = LargestBatch(plan);
   Violations violations;
   CheckFits(memory, context.limits,

@@ -46,9 +46,9 @@ absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& opti
 // Logs where the plan of this key was taken from, once a run.
 void TellKept(const PlanContext& context, const std::string& key);
 
-// Estimates the memory that a run with this plan takes.
-RunMemory MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                   const data::GraphSetSummary& summary, const graphcache::ShapeSchedule& plan,
-                   const MemoryLimits& limits);
+// Estimates the memory that a run with this plan takes. Errors: as CostOfStep (train/tasks/program_model.h).
+absl::StatusOr<RunMemory> MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                   const data::GraphSetSummary& summary, const graphcache::ShapeSchedule& plan,
+                                   const MemoryLimits& limits, std::string_view prefix);
 
 }  // namespace permafrost::train

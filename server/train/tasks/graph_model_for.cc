@@ -65,7 +65,7 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& op
                                 summary.all.graphs, " graphs; use ", ModelsOf(spec::ModelLevel::kGraph, " or ")));
     return violations.ToStatus();
   }
-  nn::GraphModelOptions model{.model = options.model, .node = {}, .edge = {}, .num_targets = summary.num_targets};
+  nn::GraphModelOptions model{.model = options.model, .node = {}, .edge = {}, .num_targets = summary.num_targets, .max_graph_nodes = summary.all.max_nodes};
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   model.num_targets = OutputsFor(options, summary, prefix, violations);
   const data::SizeStatistics& train = TrainSizes(options, summary, prefix, violations);

@@ -13,6 +13,7 @@
 #include "train/planning/batch_schedule.h"
 #include "train/tasks/graph_model_for.h"
 #include "train/tasks/node_features.h"
+#include "train/tasks/program_model.h"
 #include "train/tasks/step_inputs.h"
 #include "train/tasks/task.h"
 
@@ -64,10 +65,10 @@ bool HaveLabels(const data::Batcher& batcher, Mode mode) {
 // Batches first.. of an order of graphs.
 class GraphSetStream final : public BatchStream {
  public:
-  GraphSetStream(const data::Batcher& batcher, data::EpochOrder epochs, int64_t epoch, int64_t first, int64_t depth)
+  GraphSetStream(const data::Batcher& batcher, bool pads, data::EpochOrder epochs, int64_t epoch, int64_t first, int64_t depth)
       : epochs_(std::move(epochs)),
         order_(epochs_.Of(epoch)),
-        view_(batcher),
+        view_(batcher, pads),
         prefetcher_(epochs_.batches_per_epoch() - first, depth,
                     [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
                       const auto graphs = epochs_.Batch(order_, first + index);
@@ -91,7 +92,12 @@ class GraphSetStream final : public BatchStream {
 }  // namespace
 
 absl::Status GraphSetHostBatch::Pad(const BatchShape& shape) {
-  return shape == host_->padded ? absl::OkStatus() : batcher_->Pad(shape, *host_);
+  if (shape == host_->padded) return absl::OkStatus();
+  if (!pads_ && shape != least_padded()) {
+    return absl::InternalError(
+        absl::StrCat("a batch whose step knows its sizes by the shape was to be padded to ", ToString(shape)));
+  }
+  return batcher_->Pad(shape, *host_);
 }
 
 graphcache::StepInputs GraphSetHostBatch::Inputs(const int64_t& step) const {
@@ -117,24 +123,27 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
-  std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));
+  PF_ASSIGN_OR_RETURN(auto made, MakeModel(options, model, device, "spec."));
+  std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), std::move(made)));
   task->plan_ = std::move(plan);
   task->reading_ = std::move(reading);
   return task;
 }
 
 GraphSetTask::GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                           std::unique_ptr<data::Batcher> batcher, c10::Device device)
+                           std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made)
     : num_epochs_(options.epochs),
       loss_(options.loss),
       num_outputs_(model.num_targets),
+      pads_(!spec::IsProgram(options)),
       batcher_(std::move(batcher)),
       order_options_{.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching},
       typical_batch_(GraphsPerBatch(options, sizes())),
       epochs_(TrainingOrder(batcher_->extents(), order_options_)),
       has_labels_{HaveLabels(*batcher_, Mode::kTrain), HaveLabels(*batcher_, Mode::kEval)},
-      model_(nn::MakeGraphModel(model, options.seed, device)),
-      probe_views_{GraphSetHostBatch(*batcher_, probes_.data()), GraphSetHostBatch(*batcher_, probes_.data() + 1)} {}
+      model_(std::move(made)),
+      probe_views_{GraphSetHostBatch(*batcher_, pads_, probes_.data()),
+                   GraphSetHostBatch(*batcher_, pads_, probes_.data() + 1)} {}
 
 absl::StatusOr<NamedRows> GraphSetTask::NameRows(data::Split /*split*/, std::span<const uint32_t> ids) const {
   NamedRows rows{.columns = {"graph"}, .names = {}, .values = PredictionColumns(num_outputs_)};
@@ -298,7 +307,23 @@ absl::Status GraphSetTask::AssembleOther(Mode mode, const BatchShape& shape, dat
   return absl::OkStatus();
 }
 
+absl::StatusOr<HostBatch*> GraphSetTask::ExactProbe(Mode mode, size_t probe, const BatchShape& shape) {
+  std::vector<uint32_t> graphs;
+  for (const data::Split split : SplitsOf(mode)) {
+    const auto of_split = batcher_->split(split);
+    graphs.insert(graphs.end(), of_split.begin(), of_split.end());
+  }
+  data::PaddedBatch& batch = probes_[probe % probes_.size()];
+  PF_RETURN_IF_ERROR(batcher_->Compose(graphs, shape, probe, batch));
+  return &probe_views_[probe % probes_.size()];
+}
+
 absl::StatusOr<std::array<HostBatch*, 2>> GraphSetTask::Probes(Mode mode, const BatchShape& shape) {
+  if (!pads_) {
+    PF_ASSIGN_OR_RETURN(HostBatch * first, ExactProbe(mode, 0, shape));
+    PF_ASSIGN_OR_RETURN(HostBatch * second, ExactProbe(mode, 1, shape));
+    return std::array<HostBatch*, 2>{first, second};
+  }
   PF_RETURN_IF_ERROR(AssembleOne(mode, shape, probes_[0]));
   PF_RETURN_IF_ERROR(AssembleOther(mode, shape, probes_[1]));
   return std::array<HostBatch*, 2>{&probe_views_[0], &probe_views_[1]};
@@ -322,16 +347,19 @@ absl::StatusOr<HostBatch*> GraphSetTask::ProbeBelow(Mode mode, size_t probe, con
 }
 
 absl::StatusOr<HostBatch*> GraphSetTask::DynamicProbe(Mode mode, size_t probe) {
+  if (!pads_) return ExactProbe(mode, probe, ProbeShapes(CeilingOf(mode), /*below=*/true)[probe]);
   return ProbeBelow(mode, probe, CeilingOf(mode));
 }
 
 absl::StatusOr<HostBatch*> GraphSetTask::SmallProbe(Mode mode, size_t probe) {
   const BatchShape all = CeilingOf(mode);
+  if (!pads_) return DynamicProbe(mode, probe);
   const BatchShape few{std::min(all.nodes, kSmallProbe), std::min(all.edges, 2 * kSmallProbe), all.graphs};
   return ProbeBelow(mode, probe, HoldsAGraph(mode, few) ? few : all);
 }
 
 absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& shape) {
+  if (!pads_) return ExactProbe(mode, 0, shape);
   // A step costs by its real rows. So the largest rung is filled, and the others only to a part: the recording says
   // everything about them except that it holds at their shape.
   PF_RETURN_IF_ERROR(AssembleOne(mode, shape, probes_[0], shape == CeilingOf(mode) ? 1 : kRungPart));
@@ -339,12 +367,12 @@ absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& 
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return std::make_unique<GraphSetStream>(*batcher_, epochs_, epoch, first_batch, kPrefetchDepth);
+  return std::make_unique<GraphSetStream>(*batcher_, pads_, epochs_, epoch, first_batch, kPrefetchDepth);
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
   return std::make_unique<GraphSetStream>(
-      *batcher_, EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching),
+      *batcher_, pads_, EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching),
       /*epoch=*/0, /*first=*/0, kEvalPrefetchDepth);
 }
 

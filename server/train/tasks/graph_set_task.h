@@ -14,9 +14,9 @@ namespace permafrost::train {
 // A batch of small graphs on the host. Threads: one at a time. Borrows the batcher and what it is bound to.
 class GraphSetHostBatch final : public HostBatch {
  public:
-  // `host`: the batch to begin with.
-  explicit GraphSetHostBatch(const data::Batcher& batcher, data::PaddedBatch* host = nullptr)
-      : batcher_(&batcher), host_(host) {}
+  // `host`: the batch to begin with. Without `pads` it is padded to least_padded() alone.
+  GraphSetHostBatch(const data::Batcher& batcher, bool pads, data::PaddedBatch* host = nullptr)
+      : batcher_(&batcher), pads_(pads), host_(host) {}
 
   BatchShape real() const override { return host_->real; }
   BatchShape least_padded() const override { return data::Batcher::LeastPadded(host_->real); }
@@ -28,10 +28,12 @@ class GraphSetHostBatch final : public HostBatch {
   void Bind(data::PaddedBatch& host) { host_ = &host; }
 
  private:
+  // Errors: Internal for a shape to which it is not padded.
   absl::Status Pad(const BatchShape& shape) override;
   graphcache::StepInputs Inputs(const int64_t& step) const override;
 
   const data::Batcher* batcher_;
+  bool pads_;
   data::PaddedBatch* host_ = nullptr;
 };
 
@@ -51,6 +53,7 @@ class GraphSetTask final : public Task {
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override;
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapeSchedule& plan() const override { return plan_; }
+  bool pads() const override { return pads_; }
   graphcache::GraphSizes sizes() const override;
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
@@ -66,7 +69,10 @@ class GraphSetTask final : public Task {
 
  private:
   GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-               std::unique_ptr<data::Batcher> batcher, c10::Device device);
+               std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made);
+  // Probe `probe` of a step that knows its sizes by the shape, so that nothing may be padded: rows of the mode's splits,
+  // put together to exactly this shape.
+  absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
   // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does. One of them has a
   // label, where any graph that fits has one.
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
@@ -90,6 +96,7 @@ class GraphSetTask final : public Task {
   const int64_t num_epochs_;
   const spec::Loss loss_;
   const int64_t num_outputs_;
+  const bool pads_;  // whether batches may have more padding than the least
   const std::unique_ptr<data::Batcher> batcher_;
   const data::EpochOrderOptions order_options_;
   const int64_t typical_batch_;  // graphs of a full training batch

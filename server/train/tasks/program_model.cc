@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,6 +18,8 @@
 #include "base/step.h"
 #include "base/string_view.h"
 #include "base/text.h"
+#include "device/backend.h"
+#include "device/cpu/tape.h"
 #include "nn/ops/dropout.h"
 #include "program/check.h"
 #include "program/interpreter.h"
@@ -30,24 +34,24 @@ using program::ValueKind;
 // The rows of a batch that are real.
 struct RealRows {
   int64_t nodes = 0, edges = 0, graphs = 0;
+  int64_t largest = 0;  // nodes of the set's largest graph
 };
 
-RealRows CountRows(const nn::GraphSetBatch& batch) {
-  RealRows rows{.nodes = batch.real_nodes.item<int64_t>(), .edges = 0, .graphs = batch.real_graphs.item<int64_t>()};
-  // Targets rise, and the edges of padding end at the last node of padding.
-  rows.edges = at::searchsorted(batch.edge_target, batch.real_nodes).item<int64_t>();
-  return rows;
+// Of a batch that is padded as little as it can be: by a node and a graph.
+RealRows CountRows(const nn::GraphSetBatch& batch, int64_t largest) {
+  return {.nodes = batch.graph_of_node.size(0) - 1,
+          .edges = batch.edge_source.size(0),
+          .graphs = batch.padded_graphs - 1,
+          .largest = largest};
 }
 
 using SetFeatures = nn::EncoderInput ProgramModelOptions::*;
 Tensor NodeFeatures(const nn::GraphSetBatch& batch, const RealRows& rows) {
   return batch.node_features.narrow(0, 0, rows.nodes);
 }
-Tensor EdgeFeatures(const nn::GraphSetBatch& batch, const RealRows& rows) {
-  return batch.edge_features.narrow(0, 0, rows.edges);
-}
-Tensor EdgeIndex(const nn::GraphSetBatch& batch, const RealRows& rows) {
-  return at::stack({batch.edge_source.narrow(0, 0, rows.edges), batch.edge_target.narrow(0, 0, rows.edges)});
+Tensor EdgeFeatures(const nn::GraphSetBatch& batch, const RealRows& /*rows*/) { return batch.edge_features; }
+Tensor EdgeIndex(const nn::GraphSetBatch& batch, const RealRows& /*rows*/) {
+  return at::stack({batch.edge_source, batch.edge_target});
 }
 Tensor GraphOfNode(const nn::GraphSetBatch& batch, const RealRows& rows) {
   return batch.graph_of_node.narrow(0, 0, rows.nodes);
@@ -65,7 +69,10 @@ constexpr struct {
 constexpr struct {
   std::string_view name;
   int64_t RealRows::*count;
-} kNumbers[] = {{"num_graphs", &RealRows::graphs}, {"batch_size", &RealRows::graphs}, {"num_nodes", &RealRows::nodes}};
+} kNumbers[] = {{"num_graphs", &RealRows::graphs},
+                {"batch_size", &RealRows::graphs},
+                {"num_nodes", &RealRows::nodes},
+                {"max_num_nodes", &RealRows::largest}};
 
 template <class Table>
 auto RowNamed(const Table& table, std::string_view name) {
@@ -98,8 +105,8 @@ absl::Status CheckInput(const program::Input& input, const ProgramModelOptions& 
   const auto* const row = RowNamed(kTensors, input.name);
   if (input.kind != ValueKind::kTensor || row == std::end(kTensors)) {
     return absl::InvalidArgumentError(
-        "sets of graphs have nothing for it; x, edge_attr, edge_index, batch, num_graphs, batch_size and num_nodes are "
-        "accepted");
+        "sets of graphs have nothing for it; x, edge_attr, edge_index, batch, num_graphs, batch_size, num_nodes and "
+        "max_num_nodes are accepted");
   }
   return row->features == nullptr ? absl::OkStatus() : CheckFeatures(input, options.*row->features);
 }
@@ -173,7 +180,7 @@ class ProgramModel final : public nn::GraphModel {
 
   Tensor Forward(const nn::GraphSetBatch& batch, Mode mode) override {
     program::Interpreter& interpreter = *interpreters_[static_cast<size_t>(mode)];
-    const RealRows rows = CountRows(batch);
+    const RealRows rows = CountRows(batch, options_.max_graph_nodes);
     std::vector<c10::IValue> inputs;
     for (const program::Input& input : interpreter.program().inputs) inputs.push_back(ValueOf(input, batch, rows));
     step_ = batch.step;
@@ -213,8 +220,11 @@ class ProgramModel final : public nn::GraphModel {
     for (size_t i = 0; i < state.size(); ++i) {
       const program::State& row = form.state[i];
       const bool is_parameter = row.kind == program::StateKind::kParameter;
-      if (!is_parameter && !row.persistent && !std::ranges::binary_search(mutated, i)) continue;
       if (!added_.insert(state[i].unsafeGetTensorImpl()).second) continue;
+      if (!is_parameter && !row.persistent && !std::ranges::binary_search(mutated, i)) {
+        tensors_.AddConstant(absl::StrCat(form.form, ".", row.name), state[i]);
+        continue;
+      }
       const bool trained = is_parameter && state[i].requires_grad();
       if (trained && state[i].scalar_type() != at::kFloat) {
         return absl::InvalidArgumentError(absl::StrCat("parameter ", Shorten(row.name), ": is ",
@@ -244,6 +254,7 @@ class ProgramModel final : public nn::GraphModel {
   void Drop(const program::Node& node, int64_t place, torch::jit::Stack& stack) const {
     const Tensor x = stack[0].toTensor();
     const double p = stack[1].toDouble();
+    if (device_.is_meta()) return stack.assign({x.clone()});  // there, sizes are all that matters
     // A mask of its own: x may be of any type and rank.
     const int64_t rows = x.dim() == 0 ? 1 : x.size(0);
     const Tensor ones =
@@ -273,6 +284,118 @@ absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeProgramModel(const program::
   if (absl::Status status = model->Bind(loaded); !status.ok())
     return Annotate(status, absl::StrCat("program ", Quote(options.name)));
   return model;
+}
+
+namespace {
+
+absl::Status AsViolation(const absl::Status& status, std::string_view prefix) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  Violations violations;
+  violations.Add(absl::StrCat(AbslView(prefix), "model.program"), StdView(status.message()));
+  return violations.ToStatus();
+}
+
+Tensor OnMeta(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(type));
+}
+Tensor OnMeta(const nn::EncoderInput& features, int64_t rows) {
+  if (!features.has_features()) return {};
+  return features.categories.empty() ? OnMeta({rows, features.float_columns}, at::kFloat)
+                                     : OnMeta({rows, std::ssize(features.categories)}, at::kLong);
+}
+
+// The sizes of such a batch, without values.
+nn::GraphSetBatch BatchOnMeta(const nn::GraphModelOptions& model, const BatchShape& shape) {
+  return {.padded_graphs = shape.graphs,
+          .node_features = OnMeta(model.node, shape.nodes),
+          .edge_features = OnMeta(model.edge, shape.edges),
+          .edge_source = OnMeta({shape.edges}, at::kLong),
+          .edge_target = OnMeta({shape.edges}, at::kLong),
+          .graph_of_node = OnMeta({shape.nodes}, at::kLong),
+          .labels = {},
+          .real_nodes = {},
+          .real_graphs = {},
+          .step = {}};
+}
+
+// What the operators of a forward pass read, and how many there are.
+struct Read {
+  double bytes = 0;  // of all tensors, each once
+  int64_t operators = 0;
+};
+
+// The tensors of `beside` count nothing.
+void Listen(const nn::TensorSet& beside, const std::function<void()>& run, Read& read) {
+  std::set<const c10::StorageImpl*> seen;
+  for (const nn::NamedTensor& t : beside.All()) seen.insert(t.value.storage().unsafeGetStorageImpl());
+  std::vector<Tensor> held;  // so that no address is given twice
+  const auto add = [&](const Tensor& tensor) {
+    if (!tensor.defined() || !seen.insert(tensor.storage().unsafeGetStorageImpl()).second) return;
+    held.push_back(tensor);
+    read.bytes += static_cast<double>(tensor.storage().nbytes());
+  };
+  device::Tape::Listen(
+      [&](const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+        ++read.operators;
+        const size_t arguments = op.schema().arguments().size();
+        for (const c10::IValue& value : std::span(stack).last(arguments)) {
+          if (value.isTensor()) add(value.toTensor());
+          if (!value.isTensorList()) continue;
+          for (const c10::IValue& tensor : value.toListRef()) add(tensor.toTensor());
+        }
+        return false;
+      },
+      run);
+}
+
+// A training step has so many operators for each of the forward pass, and keeps so many bytes of a recorded one.
+constexpr int64_t kOperatorsOfStep = 4, kBytesOfOperator = 600;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeModel(const spec::TrainOptions& options,
+                                                          const nn::GraphModelOptions& model, c10::Device device,
+                                                          std::string_view prefix) {
+  if (!spec::IsProgram(options)) return nn::MakeGraphModel(model, options.seed, device);
+  PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
+  auto made = MakeProgramModel(loaded,
+                               {.name = options.model.program.value(),
+                                .node = model.node,
+                                .edge = model.edge,
+                                .num_targets = model.num_targets,
+                                .max_graph_nodes = model.max_graph_nodes,
+                                .seed = options.seed},
+                               device);
+  if (!made.ok()) return AsViolation(made.status(), prefix);
+  return made;
+}
+
+absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                    const BatchShape& largest, std::string_view prefix) {
+  if (!spec::IsProgram(options)) {
+    const spec::ModelOptions& own = model.model;
+    const auto nodes = static_cast<double>(largest.nodes);
+    return StepCost{.model = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(own.num_layers) + 1, nodes),
+                                                .edges = static_cast<double>(largest.edges),
+                                                .graphs = static_cast<double>(largest.graphs)}),
+                    .executable_bytes = device::ExecutableBytes(own.num_layers, own.lowering == spec::Lowering::kAuto)};
+  }
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<nn::GraphModel> made, MakeModel(options, model, at::kMeta, prefix));
+  const nn::GraphSetBatch batch = BatchOnMeta(model, largest);
+  Read read;
+  double forward = 0;
+  try {
+    Listen(made->tensors(), [&] { made->Forward(batch, Mode::kTrain); }, read);
+    forward = read.bytes;
+  } catch (const c10::NotImplementedError&) {  // a size depends on values
+  } catch (const c10::Error& error) {
+    return AsViolation(absl::InvalidArgumentError(absl::StrCat("a batch of ", ToString(largest), ", padding included: ",
+                                                               error.what_without_backtrace())),
+                       prefix);
+  }
+  return StepCost{.model = {.parameters = static_cast<double>(made->tensors().num_parameter_values()),
+                            .activations = 2 * forward / sizeof(float)},
+                  .executable_bytes = kOperatorsOfStep * kBytesOfOperator * read.operators};
 }
 
 }  // namespace permafrost::train

@@ -166,6 +166,8 @@ class Task {
     PF_ASSIGN_OR_RETURN(const auto probes, Probes(mode, shape));
     return probes[0];
   }
+  // False: its steps know their sizes by the shape of a batch, which is padded to least_padded() alone.
+  virtual bool pads() const { return true; }
   // Why there is no capture for every shape; empty: there is.
   virtual std::string NoDynamicReason() const { return {}; }
   // Tells, as a hint to the threads that make batches ready, whether the mode's batches are padded to their
