@@ -148,7 +148,7 @@ void ReadInputs(const Json& signature, const DecodedGraph& graph, const Declared
   }
 }
 
-void ReadOutputs(const Json& signature, const DecodedGraph& graph, Program& program) {
+void ReadOutputs(const Json& signature, const DecodedGraph& graph, const Declared& declared, Program& program) {
   std::map<std::string, size_t> states;
   for (size_t i = 0; i < program.state.size(); ++i) states.emplace(program.state[i].name, i);
   for (const Json& spec : ListOf(At(signature, "output_specs"), "output_specs")) {
@@ -168,6 +168,12 @@ void ReadOutputs(const Json& signature, const DecodedGraph& graph, Program& prog
     }
   }
   if (program.outputs.empty()) Refuse("output_specs: the module returns nothing");
+  for (const ValueIndex output : program.outputs) {
+    TensorType& type = program.output_types.emplace_back();
+    if (output == kNoValue) continue;
+    const Graph::Value& value = graph.graph.values[output];
+    if (value.kind == ValueKind::kTensor) type = declared.Tensor(value.name);
+  }
   std::set<ValueIndex> returned(graph.graph.outputs.begin(), graph.graph.outputs.end());
   returned.insert(kNoValue);
   for (const ValueIndex output : program.outputs)
@@ -227,7 +233,7 @@ absl::StatusOr<Program> DecodeProgram(const std::string& form, const std::string
     const Json& graph = At(module, "graph");
     DecodedGraph nodes = DecodeGraph(graph, limits);
     ReadInputs(At(module, "signature"), nodes, Declared(graph, limits), program);
-    ReadOutputs(At(module, "signature"), nodes, program);
+    ReadOutputs(At(module, "signature"), nodes, Declared(graph, limits), program);
     ReadRanges(json, program);
     program.symbols = FindBatchSymbols(program.inputs);
     program.graph = std::move(nodes.graph);

@@ -143,7 +143,8 @@ struct Program {
   std::vector<Input> inputs;
   std::vector<State> state;
   std::vector<BufferUpdate> updates;
-  std::vector<ValueIndex> outputs;  // what the module returns, flattened; kNoValue: None
+  std::vector<ValueIndex> outputs;       // what the module returns, flattened; kNoValue: None
+  std::vector<TensorType> output_types;  // of `outputs`, where they are tensors
   std::vector<Range> ranges;
   BatchSymbols symbols;
 };

@@ -22,6 +22,7 @@
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "spec/field.h"
+#include "spec/program_description.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {
@@ -323,6 +324,10 @@ class Runner {
   // and then, says so; DataLoss.
   virtual absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
                                                              const std::function<bool()>& keep_going) = 0;
+  // Reads the archive of a program and checks it whole, as a run of it would, and tells what it is. The device is not
+  // used. Errors: as program::LoadProgram (server/program/load.h), in one line; ResourceExhausted where its tensors
+  // have more bytes than this process may use, which is transient if only other work takes them now.
+  virtual absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive) const = 0;
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;
   virtual std::string_view torch_version() const = 0;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
@@ -195,6 +196,26 @@ class FakeRunner : public train::Runner {
   }
   // Does what Run does without a script.
   absl::StatusOr<train::RunOutcome> Train(const train::RunRequest& request, train::RunContext& context);
+  // An archive is a program if it begins with "program".
+  absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive) const override {
+    PF_ASSIGN_OR_RETURN(const std::string text, ReadFile(archive));
+    if (!text.starts_with("program")) return absl::InvalidArgumentError("is no archive of torch.export");
+    return spec::ProgramDescription{
+        .torch_version = "2.13.0",
+        .forms = {{.name = "model",
+                   .inputs = {{.name = "x", .type = "float32[N, 9]"}, {.name = "num_graphs", .type = "int"}},
+                   .outputs = {{.name = "add", .type = "float32[G, 1]"}},
+                   .num_nodes = 2,
+                   .operators = {"aten.add.Tensor", "aten.linear.default"}}},
+        .tensors =
+            {{.name = "lin.weight",
+              .kind = spec::ProgramTensorKind::kParameter,
+              .type = "float32[1, 9]",
+              .trained = true,
+              .persistent = true},
+             {.name = "mean", .kind = spec::ProgramTensorKind::kBuffer, .type = "float32[9]", .persistent = true}},
+        .num_parameters = 9};
+  }
   DeviceKind device() const override { return device_; }
   void SetDevice(DeviceKind device) { device_ = device; }
   int threads() const override { return 2; }

@@ -23,6 +23,7 @@
 #include "train/loop/trainer.h"
 #include "train/planning/cache_planner.h"
 #include "train/planning/census.h"
+#include "train/planning/program_description.h"
 #include "train/planning/schedule_store.h"
 #include "train/tasks/node_rows.h"
 
@@ -144,6 +145,10 @@ class TorchRunner final : public Runner {
   absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
                                                      const std::function<bool()>& keep_going) override {
     return Task::CheckFits(request.options, request.dataset, Context(), prefix, keep_going);
+  }
+
+  absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive) const override {
+    return device::CatchTorch([&] { return train::DescribeProgram(archive, MemoryLimit(), GetMemoryLeft()); });
   }
 
   DeviceKind device() const override { return backend_->kind(); }

@@ -1,0 +1,23 @@
+// What is told of a program's archive, from the program itself.
+// Threads: pure functions of the file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "base/resources.h"
+#include "program/load.h"
+#include "spec/program_description.h"
+
+namespace permafrost::train {
+
+// Loads the archive and describes it: Runner::DescribeProgram, with its contract. No tensor of an archive is larger
+// than its file, so a file is refused before it is read if it has more bytes than `limit`, or than are left.
+absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive, uint64_t limit,
+                                                         const std::optional<MemoryLeft>& memory);
+
+spec::ProgramDescription Describe(const program::LoadedProgram& loaded);
+
+}  // namespace permafrost::train
