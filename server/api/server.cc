@@ -33,6 +33,7 @@
 #include "api/services/dataset_service.h"
 #include "api/services/graph_cache_service.h"
 #include "api/services/job_service.h"
+#include "api/services/program_service.h"
 #include "api/services/server_service.h"
 #include "api/streams/server_stream.h"
 #include "base/host_port.h"
@@ -107,6 +108,7 @@ class GrpcServer final : public Server {
         plan_service_(options.default_graph_cache, jobs, limits_),
         census_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, options.uploads, jobs, streams_, limits_, options.limits.unread),
+        program_service_(options.programs, jobs.requests(), streams_, limits_, options.limits.unread),
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
                         jobs, catalog, access_.tokens, std::move(options.make_backup), std::move(options.clock),
                         streams_, limits_),
@@ -137,6 +139,7 @@ class GrpcServer final : public Server {
     builder.RegisterService(&plan_service_);
     builder.RegisterService(&census_service_);
     builder.RegisterService(&dataset_service_);
+    builder.RegisterService(&program_service_);
     builder.RegisterService(&server_service_);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
     grpc::ResourceQuota quota;
@@ -215,7 +218,8 @@ class GrpcServer final : public Server {
     grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
     for (const char* service : {"", v1::JobService::service_full_name(), v1::GraphCacheService::service_full_name(),
                                 v1::PlanService::service_full_name(), v1::CensusService::service_full_name(),
-                                v1::DatasetService::service_full_name(), v1::ServerService::service_full_name()}) {
+                                v1::DatasetService::service_full_name(), v1::ProgramService::service_full_name(),
+                                v1::ServerService::service_full_name()}) {
       health->SetServingStatus(service, serving);
     }
   }
@@ -232,6 +236,7 @@ class GrpcServer final : public Server {
   PlanService plan_service_;
   CensusService census_service_;
   DatasetService dataset_service_;
+  ProgramService program_service_;
   ServerService server_service_;
   std::string address_;
   const RequestObserver observer_;

@@ -22,6 +22,7 @@
 #include "data/catalog/catalog.h"
 #include "data/catalog/upload_store.h"
 #include "jobs/job_manager.h"
+#include "jobs/program_store.h"
 #include "spec/policy.h"
 
 namespace permafrost::api {
@@ -58,6 +59,8 @@ struct ServerOptions {
   AccessOptions access;
   // Borrowed as the catalog is. Null: uploads are refused.
   data::UploadStore* uploads = nullptr;
+  // Borrowed as the catalog is. Null: ProgramService is UNIMPLEMENTED.
+  jobs::ProgramStore* programs = nullptr;
 };
 
 class Server {

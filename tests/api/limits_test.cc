@@ -33,7 +33,7 @@ class LimitsTest : public ServerTest {
                .cache_commands = 2,
                .dataset_reads = 2,
                .plans = 2,
-               .dataset_deletions = 2,
+               .deletions = 2,
                .unread = absl::InfiniteDuration()};
   }
   void SetUp() override {
@@ -344,11 +344,11 @@ TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
     return dataset_stub_->DeleteDataset(&context, request, &empty);
   };
   std::vector<std::thread> clients;
-  std::vector<grpc::Status> outcomes(static_cast<size_t>(limits_.dataset_deletions) + 8);
+  std::vector<grpc::Status> outcomes(static_cast<size_t>(limits_.deletions) + 8);
   clients.reserve(outcomes.size());
   for (grpc::Status& outcome : outcomes) clients.emplace_back([&outcome, &remove] { outcome = remove(); });
   ASSERT_TRUE(counts_.Await("DatasetService/DeleteDataset RESOURCE_EXHAUSTED", 8));
-  ExpectTooMany(remove(), "dataset deletions", limits_.dataset_deletions);
+  ExpectTooMany(remove(), "deletions", limits_.deletions);
   grpc::ClientContext context;
   v1::ListDatasetsResponse list;
   EXPECT_TRUE(dataset_stub_->ListDatasets(&context, {}, &list).ok());

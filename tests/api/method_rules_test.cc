@@ -14,6 +14,7 @@
 #include "permafrost/v1/graph_cache.pb.h"
 #include "permafrost/v1/job.pb.h"
 #include "permafrost/v1/plan.pb.h"
+#include "permafrost/v1/program.pb.h"
 #include "permafrost/v1/server.pb.h"
 
 namespace permafrost::api {
@@ -27,6 +28,7 @@ std::set<std::string> MethodsOfTheContract() {
   v1::PlanGraphCacheResponse::descriptor();
   v1::CensusGraphCacheResponse::descriptor();
   v1::Dataset::descriptor();
+  v1::Program::descriptor();
   v1::ServerInfo::descriptor();
   std::set<std::string> methods;
   const auto folder = std::filesystem::path(PERMAFROST_SOURCE_DIR) / "proto/permafrost/v1";

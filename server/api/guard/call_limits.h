@@ -44,12 +44,12 @@ struct CallLimitOptions {
   int evaluations = 2;
   // Health/Watch. Each holds gRPC's state of a call; its refusal says no more than the code.
   int health_watches = 256;
-  // UploadDataset. Each takes a thread and a message of 1 MiB at most.
+  // UploadDataset and UploadProgram. Each takes a thread and a message of 1 MiB at most.
   int uploads = 16;
   // ListCheckpoints. Each takes a thread while it reads files, which may be large.
   int checkpoint_lists = 8;
-  // DeleteDataset and DeleteUpload. Each takes a thread while it removes files, which may be large.
-  int dataset_deletions = 16;
+  // DeleteDataset, DeleteUpload and DeleteProgram. Each takes a thread while it removes files, which may be large.
+  int deletions = 16;
   // CreateToken and RevokeToken. Each takes a thread while it waits for the disk.
   int token_changes = 8;
   // Backup. It takes a thread and the disk. One at a time makes anything; a repeat is told to wait for it.
@@ -136,7 +136,7 @@ struct CallLimits {
         health_watches("health watches", options.health_watches),
         uploads("uploads", options.uploads, client_of),
         checkpoint_lists("lists of checkpoints", options.checkpoint_lists, client_of),
-        dataset_deletions("dataset deletions", options.dataset_deletions, client_of),
+        deletions("deletions", options.deletions, client_of),
         token_changes("changes of tokens", options.token_changes, client_of),
         backups("backups", options.backups, client_of),
         workers(options.threads, options.waiting, connections),
@@ -146,7 +146,7 @@ struct CallLimits {
   ConnectionLimit connections;
   const ClientNamer client_of;
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
-      checkpoint_lists, dataset_deletions, token_changes, backups;
+      checkpoint_lists, deletions, token_changes, backups;
   CallPool workers;
   // The threads of CreateJob, RetryJob and DeleteJob, which take their time one after the other (a plan of a whole set,
   // a tree of files): apart, so that they keep nobody else waiting.

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/services/unary.h"
+#include "api/streams/client_stream.h"
 #include "api/streams/server_stream.h"
 #include "api/streams/upload_call.h"
 #include "api/streams/watch_sources.h"
@@ -21,7 +22,6 @@
 #include "api/wire/paging.h"
 #include "api/wire/request_key.h"
 #include "api/wire/resource_name.h"
-#include "api/wire/status.h"
 #include "api/wire/text.h"
 #include "base/string_view.h"
 #include "jobs/request_log.h"
@@ -61,13 +61,6 @@ absl::StatusOr<v1::PlanDatasetResponse> MakePlan(const data::Catalog& catalog, c
 
 absl::Status NoUploads() { return absl::UnimplementedError("this server takes no uploads"); }
 
-// A call that ends with `status` at once.
-class FailedUpload final : public grpc::ServerReadReactor<v1::UploadDatasetRequest> {
- public:
-  explicit FailedUpload(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
-  void OnDone() override { delete this; }
-};
-
 }  // namespace
 
 using grpc::CallbackServerContext;
@@ -102,7 +95,7 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
                                                   google::protobuf::Empty* /*response*/) {
   absl::StatusOr<DatasetId> id = ParseDatasetName("name", request->name());
   if (!id.ok()) return Reply(context, id.status());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take(*context);
+  absl::StatusOr<CallLimit::Slot> slot = limits_.deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   // The call has a thread of its own, since it waits for the disk.
   return StartThreadedCall(
@@ -112,9 +105,9 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
 
 grpc::ServerReadReactor<v1::UploadDatasetRequest>* DatasetService::UploadDataset(CallbackServerContext* context,
                                                                                  v1::Upload* response) {
-  if (uploads_ == nullptr) return new FailedUpload(NoUploads());
+  if (uploads_ == nullptr) return new RefusedStream<v1::UploadDatasetRequest>(NoUploads());
   absl::StatusOr<CallLimit::Slot> slot = limits_.uploads.Take(*context);
-  if (!slot.ok()) return new FailedUpload(slot.status());
+  if (!slot.ok()) return new RefusedStream<v1::UploadDatasetRequest>(slot.status());
   return UploadCall::Start(*context, *std::move(slot), *uploads_, jobs_.requests(), streams_, unread_, *response);
 }
 
@@ -123,7 +116,7 @@ ServerUnaryReactor* DatasetService::DeleteUpload(CallbackServerContext* context,
   absl::StatusOr<UploadId> id = ParseUploadName("name", request->name());
   if (!id.ok()) return Reply(context, id.status());
   if (uploads_ == nullptr) return Reply(context, NoUploads());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take(*context);
+  absl::StatusOr<CallLimit::Slot> slot = limits_.deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(context, "the deletion", *std::move(slot),
                            [this, id = *std::move(id), key = KeyOf(*request)] { return DeleteUploadOnce(id, key); });

@@ -5,20 +5,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "api/services/unary.h"
 #include "api/wire/convert_time.h"
 #include "api/wire/paging.h"
 #include "api/wire/request_key.h"
 #include "api/wire/resource_name.h"
-#include "api/wire/status.h"
 #include "api/wire/text.h"
 #include "base/status.h"
 #include "base/string_view.h"
 
 namespace permafrost::api {
 namespace {
-
-constexpr char kUpload[] = "the upload";
 
 std::vector<data::UploadFile> FilesFromWire(const v1::UploadStart& wire) {
   std::vector<data::UploadFile> files;
@@ -49,75 +45,14 @@ void UploadToWire(const data::UploadWriter& writer, v1::Upload& wire) {
   wire.set_complete(writer.complete());
 }
 
-// The machine may have again later what it lacks now: the client waits and goes on.
-absl::Status AskAgainLater(const absl::Status& status) {
-  return IsTransient(status) ? absl::UnavailableError(status.message()) : status;
-}
-
 }  // namespace
 
 grpc::ServerReadReactor<v1::UploadDatasetRequest>* UploadCall::Start(grpc::CallbackServerContext& context,
                                                                      CallLimit::Slot slot, data::UploadStore& store,
                                                                      jobs::RequestLog& requests, StreamSet& streams,
                                                                      absl::Duration unread, v1::Upload& response) {
-  auto* call = new UploadCall(context, std::move(slot), store, requests, streams, unread, response);
-  streams.Add(call);
-  // OnDone, which joins it, cannot come before gRPC has the reactor, so it finds `thread_` set.
-  absl::StatusOr<std::thread> thread = StartThread(kUpload, [call] {
-    call->Finish(ToGrpcStatus(AskAgainLater(WithoutThrowing(kUpload, [call] { return call->Receive(); }))));
-  });
-  if (thread.ok()) {
-    call->thread_ = *std::move(thread);
-  } else {
-    call->Finish(ToGrpcStatus(thread.status()));
-  }
-  return call;
-}
-
-void UploadCall::OnReadDone(bool ok) {
-  const absl::MutexLock lock(&mu_);
-  read_ = ok;
-}
-
-void UploadCall::OnCancel() {
-  const absl::MutexLock lock(&mu_);
-  read_ = false;
-}
-
-void UploadCall::Stop() {
-  const absl::MutexLock lock(&mu_);
-  stopping_ = true;
-}
-
-void UploadCall::EndIfRefused() {
-  absl::Status now = admitted_();
-  if (now.ok()) return;
-  const absl::MutexLock lock(&mu_);
-  refused_ = std::move(now);
-}
-
-void UploadCall::OnDone() {
-  if (thread_.joinable()) thread_.join();
-  streams_.Remove(this);
-  delete this;
-}
-
-absl::StatusOr<bool> UploadCall::NextRequest() {
-  {
-    const absl::MutexLock lock(&mu_);
-    if (read_ == false) return false;  // cancelled
-    read_.reset();
-  }
-  StartRead(&request_);
-  const absl::MutexLock lock(&mu_);
-  const auto told = [this]()
-                        ABSL_SHARED_LOCKS_REQUIRED(mu_) { return read_.has_value() || stopping_ || !refused_.ok(); };
-  if (!mu_.AwaitWithTimeout(absl::Condition(&told), unread_)) {
-    return absl::AbortedError(absl::StrCat("nothing came for ", absl::FormatDuration(unread_)));
-  }
-  PF_RETURN_IF_ERROR(refused_);
-  if (!read_) return ServerStops();
-  return *read_;
+  return ClientStream::Start(new UploadCall(context, std::move(slot), store, requests, streams, unread, response),
+                             "the upload");
 }
 
 absl::Status UploadCall::Receive() {
@@ -125,11 +60,11 @@ absl::Status UploadCall::Receive() {
   for (;;) {
     PF_ASSIGN_OR_RETURN(const bool more, NextRequest());
     if (!more) break;
-    PF_RETURN_IF_ERROR(Take(request_, writer));
-    if (response_.name().empty()) response_.set_name(request_.start().name());
+    PF_RETURN_IF_ERROR(Take(request(), writer));
+    if (response_.name().empty()) response_.set_name(request().start().name());
     if (response_.complete()) return absl::OkStatus();  // it had come, all of it, before
   }
-  if (context_.IsCancelled()) return absl::CancelledError("the client went away");
+  PF_RETURN_IF_ERROR(CheckClient());
   if (!writer) return absl::InvalidArgumentError("start: is missing; it comes before the chunks");
   PF_RETURN_IF_ERROR(writer->Finish());
   UploadToWire(*writer, response_);

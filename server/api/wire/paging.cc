@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kDefaultPageSize = 50;
 constexpr int64_t kMaxPageSize = 1000;
 // Tokens are opaque to clients; the prefix tells ours from any other base64.
-constexpr std::string_view kDatasetPrefix = "datasets>", kUploadPrefix = "uploads>";
+constexpr std::string_view kDatasetPrefix = "datasets>", kUploadPrefix = "uploads>", kProgramPrefix = "programs>";
 
 void AddTokenViolation(const std::string& token, std::string_view accepted, Violations& violations) {
   violations.Add("page_token", absl::StrCat("\"", absl::CHexEscape(token.substr(0, 96)), "\" is no next_page_token of ",
@@ -57,6 +57,12 @@ std::string MakeUploadPageToken(const UploadId& last) { return PageToken(kUpload
 
 UploadId ReadUploadPageToken(const std::string& token, Violations& violations) {
   return UploadId(ReadPageToken(token, kUploadPrefix, "ListUploads", violations));
+}
+
+std::string MakeProgramPageToken(const ProgramId& last) { return PageToken(kProgramPrefix, last.value()); }
+
+ProgramId ReadProgramPageToken(const std::string& token, Violations& violations) {
+  return ProgramId(ReadPageToken(token, kProgramPrefix, "ListPrograms", violations));
 }
 
 std::string MakeEntryPageToken(const JobId& job, int64_t position) {

@@ -19,9 +19,11 @@ std::string MakeDatasetPageToken(const DatasetId& last);
 // An empty id for an empty token. Adds a violation of `page_token` for a token that no server made.
 DatasetId ReadDatasetPageToken(const std::string& token, Violations& violations);
 
-// The same for uploads.
+// The same for uploads and programs.
 std::string MakeUploadPageToken(const UploadId& last);
 UploadId ReadUploadPageToken(const std::string& token, Violations& violations);
+std::string MakeProgramPageToken(const ProgramId& last);
+ProgramId ReadProgramPageToken(const std::string& token, Violations& violations);
 
 // Token of the page of a graph cache's entries that begins at `position`, counted in the order of insertion.
 std::string MakeEntryPageToken(const JobId& job, int64_t position);

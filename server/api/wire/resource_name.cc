@@ -19,6 +19,7 @@ constexpr Form kJob{"jobs/", "ID", ""};
 constexpr Form kGraphCache{"jobs/", "ID", "/graphCache"};
 constexpr Form kDataset{"datasets/", "NAME", ""};
 constexpr Form kUploadForm{"uploads/", "ID", ""};
+constexpr Form kProgram{"programs/", "NAME", ""};
 
 absl::StatusOr<std::string> Parse(const Form& form, std::string_view field, std::string_view name) {
   const absl::string_view text = AbslView(name);
@@ -60,9 +61,16 @@ absl::StatusOr<UploadId> ParseUploadName(std::string_view field, std::string_vie
   return UploadId(std::move(id));
 }
 
+absl::StatusOr<ProgramId> ParseProgramName(std::string_view field, std::string_view name) {
+  PF_ASSIGN_OR_RETURN(std::string id, Parse(kProgram, field, name));
+  return ProgramId(std::move(id));
+}
+
 std::string FormatJobName(const JobId& id) { return Format(kJob, id.value()); }
 std::string FormatGraphCacheName(const JobId& job) { return Format(kGraphCache, job.value()); }
 std::string FormatUploadName(const UploadId& id) { return Format(kUploadForm, id.value()); }
 std::string FormatDatasetName(const DatasetId& id) { return Format(kDataset, id.value()); }
+
+std::string FormatProgramName(const ProgramId& id) { return Format(kProgram, id.value()); }
 
 }  // namespace permafrost::api

@@ -1,5 +1,5 @@
-// Resource names: `jobs/ID`, `jobs/ID/graphCache`, `datasets/NAME` and `uploads/ID`. The only place that takes them
-// apart or puts them together. Threads: pure functions.
+// Resource names: `jobs/ID`, `jobs/ID/graphCache`, `datasets/NAME`, `uploads/ID` and `programs/NAME`. The only place
+// that takes them apart or puts them together. Threads: pure functions.
 #pragma once
 
 #include <string>
@@ -16,10 +16,12 @@ absl::StatusOr<JobId> ParseJobName(std::string_view field, std::string_view name
 absl::StatusOr<JobId> ParseGraphCacheName(std::string_view field, std::string_view name);
 absl::StatusOr<DatasetId> ParseDatasetName(std::string_view field, std::string_view name);
 absl::StatusOr<UploadId> ParseUploadName(std::string_view field, std::string_view name);
+absl::StatusOr<ProgramId> ParseProgramName(std::string_view field, std::string_view name);
 
 std::string FormatJobName(const JobId& id);
 std::string FormatGraphCacheName(const JobId& job);
 std::string FormatDatasetName(const DatasetId& id);
 std::string FormatUploadName(const UploadId& id);
+std::string FormatProgramName(const ProgramId& id);
 
 }  // namespace permafrost::api

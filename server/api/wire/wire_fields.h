@@ -26,6 +26,11 @@ template <class T>
 inline constexpr bool kIsOptional = false;
 template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
+// True for a list of structs with rows.
+template <class T>
+inline constexpr bool kIsListOfFields = false;
+template <class T>
+inline constexpr bool kIsListOfFields<std::vector<T>> = spec::HasFields<T>;
 
 class WireReader {
  public:
@@ -140,6 +145,10 @@ class WireWriter {
     if constexpr (spec::HasFields<M>) {
       if (field.inlined != spec::Inline::kNo) return Write(option);
       WireWriter(*to_.GetReflection()->MutableMessage(&to_, &Of(field)), job_).Write(option);
+    } else if constexpr (kIsListOfFields<M>) {
+      for (const auto& each : option) {
+        WireWriter(*to_.GetReflection()->AddMessage(&to_, &Of(field)), job_).Write(each);
+      }
     } else if constexpr (kIsOptional<M>) {
       if (option) Row(field, *option, names...);
     } else if constexpr (std::is_same_v<M, bool> && sizeof...(Names) == 0) {

@@ -1,0 +1,136 @@
+// A client's stream of requests, of which a call takes one after the other.
+// Threads: a call has one of its own, which alone waits for the disk; gRPC's only tell it that a message has come.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "api/guard/call_limits.h"
+#include "api/services/unary.h"
+#include "api/streams/server_stream.h"
+#include "api/wire/status.h"
+#include "base/status.h"
+
+namespace permafrost::api {
+
+// A call that ends with `status` at once. Owns itself.
+template <class Request>
+class RefusedStream final : public grpc::ServerReadReactor<Request> {
+ public:
+  explicit RefusedStream(const absl::Status& status) { this->Finish(ToGrpcStatus(status)); }
+  void OnDone() override { delete this; }
+};
+
+// A client that sends nothing for `unread` loses its call, with ABORTED. An error of the machine ends it with
+// UNAVAILABLE: the client waits and sends again. Owns itself: deleted in OnDone. Borrows the context and the stream
+// set.
+template <class Request>
+class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet::Member {
+ public:
+  // For a service's handler to return. `what`: "the upload".
+  static grpc::ServerReadReactor<Request>* Start(ClientStream* call, const char* what) {
+    call->streams_.Add(call);
+    // OnDone, which joins it, cannot come before gRPC has the reactor, so it finds `thread_` set.
+    absl::StatusOr<std::thread> thread = StartThread(what, [call, what] {
+      call->Finish(ToGrpcStatus(AskAgainLater(WithoutThrowing(what, [call] { return call->Receive(); }))));
+    });
+    if (thread.ok()) {
+      call->thread_ = *std::move(thread);
+    } else {
+      call->Finish(ToGrpcStatus(thread.status()));
+    }
+    return call;
+  }
+
+  void OnReadDone(bool ok) final {
+    const absl::MutexLock lock(&mu_);
+    read_ = ok;
+  }
+  void OnCancel() final {
+    const absl::MutexLock lock(&mu_);
+    read_ = false;
+  }
+  void OnDone() final {
+    if (thread_.joinable()) thread_.join();
+    streams_.Remove(this);
+    delete this;
+  }
+
+ protected:
+  ClientStream(grpc::CallbackServerContext& context, CallLimit::Slot slot, StreamSet& streams, absl::Duration unread)
+      : context_(context),
+        slot_(std::move(slot)),
+        streams_(streams),
+        unread_(unread),
+        admitted_(streams.AdmissionOf(context)) {}
+  ~ClientStream() override = default;
+
+  // Takes the requests, on the call's own thread. Its status is the call's.
+  virtual absl::Status Receive() = 0;
+
+  // Returns whether there is another request, which is then in request().
+  absl::StatusOr<bool> NextRequest() {
+    {
+      const absl::MutexLock lock(&mu_);
+      if (read_ == false) return false;  // cancelled
+      read_.reset();
+    }
+    this->StartRead(&request_);
+    const absl::MutexLock lock(&mu_);
+    const auto told = [this]()
+                          ABSL_SHARED_LOCKS_REQUIRED(mu_) { return read_.has_value() || stopping_ || !refused_.ok(); };
+    if (!mu_.AwaitWithTimeout(absl::Condition(&told), unread_)) {
+      return absl::AbortedError(absl::StrCat("nothing came for ", absl::FormatDuration(unread_)));
+    }
+    PF_RETURN_IF_ERROR(refused_);
+    if (!read_) return ServerStops();
+    return *read_;
+  }
+  const Request& request() const { return request_; }
+  // Ok, or Cancelled where no request comes because the client went away.
+  absl::Status CheckClient() const {
+    return context_.IsCancelled() ? absl::CancelledError("the client went away") : absl::OkStatus();
+  }
+
+ private:
+  static absl::Status AskAgainLater(const absl::Status& status) {
+    return IsTransient(status) ? absl::UnavailableError(status.message()) : status;
+  }
+  void Stop() final {
+    const absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  // Its thread waits with a limit of its own.
+  void EndIfUnread(absl::Duration /*limit*/) final {}
+  void EndIfRefused() final {
+    absl::Status now = admitted_();
+    if (now.ok()) return;
+    const absl::MutexLock lock(&mu_);
+    refused_ = std::move(now);
+  }
+
+  grpc::CallbackServerContext& context_;
+  const CallLimit::Slot slot_;
+  StreamSet& streams_;
+  const absl::Duration unread_;
+  const std::function<absl::Status()> admitted_;
+  Request request_;
+  std::thread thread_;
+
+  absl::Mutex mu_;
+  std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // how the read that was asked for ended
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status refused_ ABSL_GUARDED_BY(mu_);  // of its caller, by now
+};
+
+}  // namespace permafrost::api
