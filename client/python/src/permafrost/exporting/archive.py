@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pathlib
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -104,6 +105,10 @@ def _outputs(program: Any, roles: Mapping[str, str]) -> list[dict[str, Any]]:
     values = [nodes[name] for name in program.graph_signature.user_outputs]
     names = ("prediction", "loss")[: len(values)]
     outputs = [{"name": name, **_tensor(value, roles)} for name, value in zip(names, values, strict=True)]
+    if re.search(r"\bu\d", str(outputs[0]["shape"][0])):
+        raise InputError(
+            "forward: the number of rows of its prediction depends on the values of a tensor; take batch_size"
+        )
     if outputs[0]["shape"][0] not in roles.values():
         raise InputError(
             f"forward: its prediction has {outputs[0]['shape'][0]} rows; accepted is one for each of "

@@ -35,8 +35,12 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
     Numbers that PyG infers from values are inputs of the program instead: the number of graphs of `global_mean_pool(x,
     batch)` or GraphNorm, and the largest graph's number of nodes of `to_dense_batch`.
 
-    Threads: exports of one process run one after another. While one runs, sys.stderr is kept quiet, and modules of PyG
-    and those that define the module's classes have an `int` of their own, which other threads may use as Python's.
+    `int(batch.max())` and `batch.max().item()` count as such numbers where they are called in these words, in a
+    function whose source can be read; `map(int, ...)` does not. A part of `batch` or `edge_index`, as `batch[:3]`, has a
+    largest value of its own, which is refused.
+
+    Threads: exports of one process run one after another. While one runs, sys.stderr is kept quiet, and functions that
+    infer such numbers have other code, which computes the same in other threads.
 
     Errors: InputError of one line, with the line of the module that cannot be exported.
     """
@@ -47,9 +51,9 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
         raise needs("export", "pyg", error) from error
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST_TORCH:
         raise InputError(f"export: torch {torch.__version__} is installed; 2.11 or a later one is needed")
-    from permafrost.exporting import archive, inputs
+    from permafrost.exporting import archive, inputs, ints
     from permafrost.exporting.refusals import refused
-    from permafrost.exporting.sizes import inferred_sizes
+    from permafrost.exporting.sizes import as_int
 
     target = pathlib.Path(path)
     if target.suffix != ".pt2":
@@ -61,13 +65,13 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
     taken = inputs.read_signature(module)
     rows = inputs.make_rows(taken, example, module)
     copied = copy.deepcopy(module).cpu()
-    with _quiet(), inferred_sizes(module), torch.random.fork_rng(devices=[]):
+    with _quiet(), ints.followed(as_int) as calls, torch.random.fork_rng(devices=[]):
         try:
-            programs = _programs(copied, taken, rows)
+            programs = _programs(copied, taken, rows, calls)
         except InputError:
             raise
         except Exception as error:
-            raise refused(error, module, rows.shown(), lambda: _programs(copied, taken, rows)) from error
+            raise refused(error, module, rows.shown(), lambda: _programs(copied, taken, rows, calls)) from error
     try:
         archive.write(target, module, programs, rows)
     except OSError as error:
@@ -75,22 +79,23 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
     return target
 
 
-def _programs(module: Any, taken: Any, rows: Any) -> dict[str, Any]:
+def _programs(module: Any, taken: Any, rows: Any, calls: Any) -> dict[str, Any]:
     from permafrost.exporting import inputs, sizes
     from permafrost.exporting.refusals import check
 
     # Copies, for a forward changes statistics and caches.
     for training in FORMS.values():
-        inputs.find_needed(copy.deepcopy(module).train(training), taken, rows)
+        inputs.find_needed(copy.deepcopy(module).train(training), taken, rows, calls)
+    calls.follow()
     made = {}
     for form, training in FORMS.items():
-        made[form] = _exported(inputs.wrap(copy.deepcopy(module), taken, rows).train(training), rows)
+        made[form] = _exported(inputs.wrap(copy.deepcopy(module), taken, rows, calls).train(training), rows, calls)
         sizes.erase_unused(made[form])
         check(made[form], rows)
     return made
 
 
-def _exported(module: Any, rows: Any) -> Any:
+def _exported(module: Any, rows: Any, calls: Any) -> Any:
     """Exports one form. A module that needs more than two rows, as SortAggregation does, gets as many as torch says."""
     import torch
 
@@ -98,7 +103,8 @@ def _exported(module: Any, rows: Any) -> Any:
         try:
             return torch.export.export(module, rows.arguments(), dynamic_shapes=rows.dynamic_shapes(), strict=False)
         except Exception as error:
-            if not rows.raise_least(str(error)):
+            # A branch that is taken only here may infer a number too.
+            if not rows.raise_least(str(error)) and not calls.follow():
                 raise
 
 

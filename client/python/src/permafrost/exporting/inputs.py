@@ -12,6 +12,7 @@ import torch
 from torch_geometric.data import Batch, Data
 
 from permafrost.errors import InputError, shown
+from permafrost.exporting.ints import Calls
 from permafrost.exporting.sizes import Sizes
 
 # Tensors that a forward may take, and the size of each that is a number of rows: its dimension, and what the rows are.
@@ -243,13 +244,13 @@ def call(forward: Any, taken: Signature, values: Mapping[str, Any], sizes: Sizes
         return forward(**arguments)
 
 
-def find_needed(module: Any, taken: Signature, rows: Rows) -> None:
+def find_needed(module: Any, taken: Signature, rows: Rows, calls: Calls) -> None:
     """Runs the module once, and adds to the program's inputs what it takes, reads or infers."""
     tensors = {name: value for name, value in rows.values.items() if name in TENSORS}
     direct = [n for n in (*taken.required, *taken.optional) if n in rows.values]
     if "batch" not in tensors:
         direct = [n for n in direct if n in taken.required or n not in ("batch_size", "num_graphs")]
-    sizes = Sizes(tensors, rows.sizes)
+    sizes = Sizes(tensors, rows.sizes, calls)
     values = {**tensors, **{name: rows.values[name] for name in direct}}
     result = call(module.forward, taken, values, sizes)
     _check_outputs(result, taken)
@@ -278,7 +279,7 @@ def _kind(value: Any) -> str:
     return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
 
 
-def wrap(module: Any, taken: Signature, rows: Rows) -> Any:
+def wrap(module: Any, taken: Signature, rows: Rows, calls: Calls) -> Any:
     """The module, of a class whose forward takes the program's inputs one by one; all names of weights stay."""
     own = type(module).forward
     names = list(rows.names)
@@ -290,7 +291,7 @@ def wrap(module: Any, taken: Signature, rows: Rows) -> Any:
         for name, value in tensors.items():
             if rows.roles[name][1] == "nodes":
                 known.setdefault("nodes", value.shape[0])
-        return call(own.__get__(self), taken, values, Sizes(tensors, known))
+        return call(own.__get__(self), taken, values, Sizes(tensors, known, calls))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name, kind) for name in ("self", *names)]

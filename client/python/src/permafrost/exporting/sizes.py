@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
-import contextlib
 import inspect
 import operator
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,18 +14,21 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import to_dense_batch
 
-# Functions whose result holds no values but their first argument's.
+from permafrost.exporting.ints import Calls
+
+# Functions whose result holds all values of their first argument, and no others.
 # fmt: off
 _SAME_VALUES = frozenset((
-    "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as", "clone", "contiguous", "to", "long",
-    "detach", "index_select", "__getitem__", "select", "narrow", "unbind", "repeat", "repeat_interleave",
-    "masked_select",
+    "view", "view_as", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as", "clone", "contiguous",
+    "long", "detach", "t", "transpose", "permute",
 ))
 # fmt: on
-_ADDITIONS = frozenset(("add", "__add__", "__radd__"))
-_DENSE_BATCH = inspect.unwrap(to_dense_batch).__code__
-_CHECK_OF_ORDER = inspect.unwrap(Aggregation.assert_sorted_index).__code__
-_EXPORTS = threading.Lock()
+_ADDITIONS = frozenset(("add", "__add__", "__radd__", "add_", "__iadd__"))
+# By name: what the values of a new tensor are.
+_FILLED = {name: value for value in ("ones", "zeros") for name in (f"new_{value}", value, f"{value}_like")}
+# Their code may be replaced while an export runs.
+_DENSE_BATCH = inspect.unwrap(to_dense_batch)
+_CHECK_OF_ORDER = inspect.unwrap(Aggregation.assert_sorted_index)
 _active = threading.local()
 
 
@@ -37,15 +38,16 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
     `batch` is sorted, and the last graph may be empty. Threads: a mode is its thread's own.
     """
 
-    def __init__(self, inputs: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    def __init__(self, inputs: Mapping[str, Any], known: Mapping[str, Any], calls: Calls) -> None:
         super().__init__()
+        self._calls = calls
         # Names of inputs that were read, and numbers that were inferred.
         self.read: set[str] = set()
         self.inferred: set[str] = set()
         self._known = known
         self._names = {id(value): name for name, value in inputs.items()}
-        # By id, with the tensor, which must live for as long as its id counts: what its values index, its one value,
-        # and the nodes that a mask of a dense batch lets through.
+        # By id, with the tensor, which must live for as long as its id counts: what its values index or are, its one
+        # value, and the nodes that a mask of a dense batch lets through.
         self._indexes: dict[int, tuple[Any, str]] = {}
         self._numbers: dict[int, tuple[Any, str, int]] = {}
         self._masks: dict[int, tuple[Any, Any]] = {}
@@ -83,44 +85,51 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
                 if id(one) in self._names:
                     self.read.add(self._names[id(one)])
         first: Any = args[0] if args else None
-        if name == "item" and (number := self.number(first)) is not None:
-            return number
+        if name in ("item", "__int__") and (number := self.number(first)) is not None:
+            # An `int` around an item makes a constant of its size.
+            self._calls.found(sys._getframe(1))
+            if name == "item" or isinstance(number, int):
+                return number
         if name == "__bool__" and self._is_check_of_order(sys._getframe(1)):
             return True
         if name == "__getitem__" and isinstance(args[1], torch.Tensor) and id(args[1]) in self._masks:
             mask, nodes = self._masks[id(args[1])]
             return first.flatten(0, mask.dim() - 1).index_select(0, nodes)
         result = func(*args, **kwargs)
-        if isinstance(first, torch.Tensor) or name in ("ones", "ones_like"):
+        if isinstance(first, torch.Tensor) or name in _FILLED:
             self._follow(name, first, args, kwargs, result)
             self._follow_mask(name, first, args, result, sys._getframe(1))
         return result
 
     def _follow(self, name: str, first: Any, args: Any, kwargs: Any, result: Any) -> None:
-        index = self._indexes.get(id(first))
+        values = self._values(first)
         number = self._numbers.get(id(first))
-        if name in ("new_ones", "ones", "ones_like"):
-            self._indexes[id(result)] = (result, "ones")
+        if _changes_first(name):
+            self._indexes.pop(id(first), None)
+            self._numbers.pop(id(first), None)
+        if name in _FILLED:
+            self._indexes[id(result)] = (result, _FILLED[name])
         elif name in ("scatter_add", "scatter_add_") and len(args) == 4:
-            of = self._indexes.get(id(args[2]), (None, ""))[1]
-            if of == "graphs" and self._indexes.get(id(args[3]), (None, ""))[1] == "ones":
+            if (values, self._values(args[2]), self._values(args[3])) == ("zeros", "graphs", "ones"):
                 self._indexes[id(result)] = (result, "counts")
-        elif index and index[1] == "counts":
-            if name == "max" and len(args) == 1 and not kwargs and "nodes of the largest graph" in self._known:
+        elif name in ("max", "amax") and len(args) == 1 and not kwargs:
+            if values == "counts" and name == "max" and "nodes of the largest graph" in self._known:
                 self._numbers[id(result)] = (result, "nodes of the largest graph", 0)
-        elif index and name in ("max", "amax") and len(args) == 1 and not kwargs and index[1] != "ones":
-            self._numbers[id(result)] = (result, index[1], -1)
-        elif index and index[1] == "graphs" and name == "__getitem__" and type(args[1]) is int and args[1] == -1:
+            elif values in ("graphs", "nodes"):
+                self._numbers[id(result)] = (result, values, -1)
+        elif values == "graphs" and name == "__getitem__" and type(args[1]) is int and args[1] == -1:
             self._numbers[id(result)] = (result, "graphs", -1)
-        elif index and name in _SAME_VALUES:
-            for one in result if isinstance(result, (list, tuple)) else (result,):
-                self._indexes[id(one)] = (one, index[1])
-        elif number and name in _ADDITIONS and type(args[1]) is int:
+        elif values and _keeps_all_values(name, first, args, result):
+            self._indexes[id(result)] = (result, values)
+        elif number and name in _ADDITIONS and type(args[1]) is int and not kwargs:
             self._numbers[id(result)] = (result, number[1], number[2] + args[1])
+
+    def _values(self, tensor: Any) -> str:
+        return self._indexes.get(id(tensor), (None, ""))[1]
 
     def _follow_mask(self, name: str, first: Any, args: Any, result: Any, caller: Any) -> None:
         """A dense batch's mask lets exactly its nodes through, in their order, if the largest graph gave its width."""
-        if name == "__setitem__" and caller.f_code is _DENSE_BATCH and first.dtype is torch.bool:
+        if name == "__setitem__" and caller.f_code is _DENSE_BATCH.__code__ and first.dtype is torch.bool:
             width = caller.f_locals.get("max_num_nodes")
             if width is not None and width is self._known.get("nodes of the largest graph"):
                 self._masks[id(first)] = (first, args[1])
@@ -128,47 +137,36 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
             self._masks[id(result)] = (result, self._masks[id(first)][1])
 
     def _is_check_of_order(self, caller: Any) -> bool:
-        if caller.f_code is not _CHECK_OF_ORDER:
+        if caller.f_code is not _CHECK_OF_ORDER.__code__:
             return False
-        return self._indexes.get(id(caller.f_locals.get("index")), (None, ""))[1] == "graphs"
+        return self._values(caller.f_locals.get("index")) == "graphs"
 
 
-class _IntType(type):
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, builtins.int)
+def _changes_first(name: str) -> bool:
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in ("__index__", "__int__", "__invert__"))
+    return name.endswith("_")
 
-    def __subclasscheck__(cls, other: Any) -> bool:
-        return issubclass(other, builtins.int)
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        sizes = getattr(_active, "sizes", None)
-        if sizes is not None and len(args) == 1 and (number := sizes.number(args[0])) is not None:
+def _keeps_all_values(name: str, first: Any, args: Any, result: Any) -> bool:
+    """A part of an index does not count, for it need not have the largest value."""
+    if name == "__getitem__":
+        parts = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return all(part is None or part is Ellipsis or part == slice(None) for part in parts)
+    if name == "to":
+        return isinstance(result, torch.Tensor) and result.dtype in (first.dtype, torch.int64)
+    return name in _SAME_VALUES
+
+
+def as_int(value: Any) -> Any:
+    """Python's `int`, but for tensors whose number is a size, and for sizes."""
+    sizes: Sizes | None = getattr(_active, "sizes", None)
+    if sizes is not None:
+        if isinstance(value, torch.SymInt):
+            return value
+        if (number := sizes.number(value)) is not None:
             return number
-        return builtins.int(*args, **kwargs)
-
-
-class _Int(metaclass=_IntType):
-    """Python's `int`, but for tensors whose number is a size: Python's own can return no symbolic size."""
-
-
-@contextlib.contextmanager
-def inferred_sizes(module: Any) -> Iterator[None]:
-    """While this is entered, `int(batch.max())` is a size of the program where `Sizes` are entered too."""
-    names = {cls.__module__ for part in module.modules() for cls in type(part).__mro__}
-    roots = ("torch_geometric", *(name for name in names if name.partition(".")[0] not in ("torch", "builtins")))
-    with _EXPORTS:
-        changed = []
-        try:
-            for name, loaded in list(sys.modules.items()):
-                if loaded is not None and (name in roots or name.startswith("torch_geometric.")):
-                    space = vars(loaded)
-                    if "int" not in space:
-                        space["int"] = _Int
-                        changed.append(space)
-            yield
-        finally:
-            for space in changed:
-                del space["int"]
+    return int(value)
 
 
 def erase_unused(program: Any) -> None:
