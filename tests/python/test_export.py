@@ -2,6 +2,9 @@
 
 import copy
 import json
+import os
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -12,6 +15,7 @@ pytest.importorskip("torch_geometric")
 from torch.export.pt2_archive._package import load_pt2
 from torch_geometric.data import Batch, Data
 
+from tests.python.conftest import ROOT
 from tests.python.nets import NETS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -63,7 +67,7 @@ def exported(tmp_path_factory):
     made, folder = {}, tmp_path_factory.mktemp("programs")
 
     def export_once(name):
-        from permafrost.exporting import export
+        from permafrost import export
 
         if name not in made:
             torch.manual_seed(3)
@@ -137,7 +141,7 @@ class EvaluatesFour(torch.nn.Module):
 
 
 def test_the_fewest_rows_are_those_of_both_forms(tmp_path):
-    from permafrost.exporting import export
+    from permafrost import export
 
     path = export(EvaluatesFour(), {"x": torch.randn(6, 5)}, tmp_path / "four.pt2")
     assert read_program(path)[1]["least"]["nodes"] == 4
@@ -158,6 +162,25 @@ def test_a_program_is_kept_until_the_new_one_is_whole(tmp_path, monkeypatch):
         export(EvaluatesFour(), {"x": torch.randn(6, 5)}, path)
     assert path.read_bytes() == b"kept"
     assert [file.name for file in tmp_path.iterdir()] == ["program.pt2"]
+
+
+_ALONE = """
+import sys, torch
+from permafrost import export
+from tests.python.nets import NETS
+from tests.python.test_export import example
+
+torch.manual_seed(3)
+export(NETS["inferred"](), example(), sys.argv[1])
+"""
+
+
+def test_equal_modules_give_equal_files(exported, pytestconfig, tmp_path):
+    """In another process too, whose sets have another order, and under another name."""
+    path = tmp_path / "other.pt2"
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": f"{pytestconfig.permafrost_installed}:{ROOT}"}
+    subprocess.run([sys.executable, "-c", _ALONE, path], env=environment, check=True)
+    assert path.read_bytes() == exported("inferred")[1].read_bytes()
 
 
 def test_stores_weights_once(exported):

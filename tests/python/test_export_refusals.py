@@ -128,8 +128,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("cls", "says"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
 def test_names_the_line(cls, says, tmp_path, capfd):
-    from permafrost import InputError
-    from permafrost.exporting import export
+    from permafrost import InputError, export
 
     with pytest.raises(InputError) as caught:
         export(cls(), example(), tmp_path / "program.pt2")
@@ -153,8 +152,7 @@ X, EDGES = torch.zeros(6, dtype=torch.long), torch.zeros(2, 10, dtype=torch.long
     (X, "example: a Data, a list of Data or a dict of tensors is needed, not "),
 ])
 def test_refuses_an_example_that_does_not_fit(given, says, tmp_path):
-    from permafrost import InputError
-    from permafrost.exporting import export
+    from permafrost import InputError, export
 
     with pytest.raises(InputError) as caught:
         export(Branches(), given, tmp_path / "program.pt2")
@@ -162,16 +160,14 @@ def test_refuses_an_example_that_does_not_fit(given, says, tmp_path):
 
 
 def test_refuses_a_y_whose_rows_are_nothing(tmp_path):
-    from permafrost import InputError
-    from permafrost.exporting import export
+    from permafrost import InputError, export
 
     with pytest.raises(InputError, match=r"example: y has 4 rows; accepted are 1 \(graphs\), 6 \(nodes\), 10 \(edges\)"):
         export(LossOfRows(), {"x": X, "edge_index": EDGES, "y": torch.zeros(4)}, tmp_path / "program.pt2")
 
 
 def test_refuses_other_paths_and_other_modules(tmp_path):
-    from permafrost import InputError
-    from permafrost.exporting import export
+    from permafrost import InputError, export
 
     with pytest.raises(InputError, match="does not end in .pt2"):
         export(Branches(), example(), tmp_path / "program.zip")
@@ -180,16 +176,14 @@ def test_refuses_other_paths_and_other_modules(tmp_path):
 
 
 def test_refuses_a_folder_that_is_not_there(tmp_path):
-    from permafrost import InputError
-    from permafrost.exporting import export
+    from permafrost import InputError, export
 
     with pytest.raises(InputError, match=r"^path: .*/none/program.pt2: No such file or directory$"):
         export(Links(), {"x": torch.randn(6, 5), "edge_index": EDGES, "edge_label_index": EDGES}, tmp_path / "none" / "program.pt2")
 
 
 def test_says_that_torch_is_too_old(monkeypatch, tmp_path):
-    from permafrost import InputError
-    from permafrost.exporting import export
+    from permafrost import InputError, export
 
     monkeypatch.setattr(torch, "__version__", "2.10.1+cpu")
     with pytest.raises(InputError, match=r"export: torch 2.10.1\+cpu is installed; 2.11 or a later one is needed"):
@@ -197,8 +191,7 @@ def test_says_that_torch_is_too_old(monkeypatch, tmp_path):
 
 
 def test_says_that_torch_is_missing(monkeypatch, tmp_path):
-    from permafrost import InputError
-    from permafrost.exporting import export
+    from permafrost import InputError, export
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"export needs the package torch: pip install 'permafrost-client\[pyg\]'"):
@@ -206,7 +199,7 @@ def test_says_that_torch_is_missing(monkeypatch, tmp_path):
 
 
 def test_leaves_python_and_the_generator_as_they_were(tmp_path):
-    from permafrost.exporting import export
+    from permafrost import export
 
     module, state = Points(), torch.get_rng_state()
     export(module, [example()] * 3, tmp_path / "program.pt2")

@@ -68,7 +68,7 @@ class NamesItsOwn(Base):
 
 @pytest.mark.parametrize("cls", [PythonsInt, OfItem, AddsInPlace, NamesItsOwn])
 def test_infers_sizes_and_leaves_int_alone(cls, tmp_path):
-    from permafrost.exporting import export
+    from permafrost import export
 
     forward = cls.forward.__code__
     path = export(cls(), [example()] * 3, tmp_path / "program.pt2")
@@ -127,8 +127,7 @@ class CountsFromOne(Base):
 
 @pytest.mark.parametrize("cls", [OfFirst, OfEdges, OfSources, OfMasked, OfNarrow, OfShifted, AddsTwice, CountsFromOne])
 def test_refuses_a_largest_value_that_is_no_size(cls, tmp_path):
-    from permafrost import InputError
-    from permafrost.exporting import export
+    from permafrost import InputError, export
 
     with pytest.raises(InputError, match=r"depends on the values of a tensor") as caught:
         export(cls(), [example()] * 3, tmp_path / "program.pt2")
@@ -136,7 +135,7 @@ def test_refuses_a_largest_value_that_is_no_size(cls, tmp_path):
 
 
 def test_pyg_has_its_own_code_again(tmp_path):
-    from permafrost.exporting import export
+    from permafrost import export
 
     functions = (maybe_num_nodes, to_dense_batch)
     before = [function.__code__ for function in functions]

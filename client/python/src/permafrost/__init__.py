@@ -1,7 +1,8 @@
 """Trains graph neural networks on a Permafrost server.
 
 `Client` is where everything begins; `PermafrostError` is what everything raises. `permafrost.models` holds the PyG
-modules that equal the server's models, and needs neither a server nor gRPC.
+modules that equal the server's models, and needs neither a server nor gRPC. `export` writes a module of one's own as a
+program, which a server trains.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         Unimplemented,
         Violation,
     )
+    from permafrost.exporting import export
     from permafrost.job import Job
     from permafrost.jobs import Jobs
     from permafrost.uploads import Upload, Uploads
@@ -50,6 +52,7 @@ _HOMES = {
     "LinkPrediction": "artifacts",
     "Upload": "uploads",
     "Uploads": "uploads",
+    "export": "exporting",
     **dict.fromkeys(
         (
             "Aborted",
@@ -105,6 +108,7 @@ __all__ = [
     "Upload",
     "Uploads",
     "Violation",
+    "export",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Modules of the user's own as files: `export`. Needs PyTorch and PyG, but no server; no server reads the files yet."""
+"""Modules of the user's own as programs, files that a server trains: `export`. Needs PyTorch and PyG, but no server."""
 
 from permafrost.exporting.export import export
 

@@ -21,7 +21,11 @@ OLDEST_TORCH = (2, 11)
 
 
 def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes a PyTorch module as a program, and returns the path.
+    """Writes a PyTorch module as a program, a file that a server trains, and returns the path.
+
+    `client.programs.import_file(name, path)` and `permafrost program import` give it to a server;
+    `client.jobs.submit(dataset, module)` exports by itself. Equal modules give equal files, byte for byte, with the same
+    PyTorch, PyG and source.
 
     module: its `forward` takes, by the names of its parameters, `x`, `edge_index`, `edge_attr`, `edge_weight`, `batch`,
         `batch_size` or `num_graphs`, `num_nodes`, `pos`, `y` and `edge_label_index`; or a PyG `Data`. It returns a
@@ -36,8 +40,8 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
     batch)` or GraphNorm, and the largest graph's number of nodes of `to_dense_batch`.
 
     `int(batch.max())` and `batch.max().item()` count as such numbers where they are called in these words, in a
-    function whose source can be read; `map(int, ...)` does not. A part of `batch` or `edge_index`, as `batch[:3]`, has a
-    largest value of its own, which is refused.
+    function whose source can be read; `map(int, ...)` does not. A part of `batch` or `edge_index`, as `batch[:3]`, has
+    a largest value of its own, which is refused.
 
     Threads: exports of one process run one after another. While one runs, sys.stderr is kept quiet, and functions that
     infer such numbers have other code, which computes the same in other threads.
