@@ -24,8 +24,8 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
     """Writes a PyTorch module as a program, a file that a server trains, and returns the path.
 
     `client.programs.import_file(name, path)` and `permafrost program import` give it to a server;
-    `client.jobs.submit(dataset, module)` exports by itself. Equal modules give equal files, byte for byte, with the same
-    PyTorch, PyG and source.
+    `client.jobs.submit(dataset, module)` exports by itself. Equal modules give equal files, byte for byte, with the
+    same PyTorch, PyG and source.
 
     module: its `forward` takes, by the names of its parameters, `x`, `edge_index`, `edge_attr`, `edge_weight`, `batch`,
         `batch_size` or `num_graphs`, `num_nodes`, `pos`, `y` and `edge_label_index`; or a PyG `Data`. It returns a
