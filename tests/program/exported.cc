@@ -1,15 +1,21 @@
 #include "program/exported.h"
 
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <caffe2/serialize/inline_container.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "program/dtypes.h"
 
@@ -21,18 +27,29 @@ std::string ReadFile(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace
-
-std::string ExportModules(const std::filesystem::path& out, const std::string& names) {
-  constexpr int kPartsAreAbsent = 77;
-  const std::string python = PERMAFROST_TEST_PYTHON;
-  if (python.empty()) return "PERMAFROST_TEST_PYTHON is not set";
-  const std::string script = PERMAFROST_SOURCE_DIR "/tests/program/export_modules.py";
-  const int status = std::system((python + " " + script + " " + out.string() + " " + names).c_str());
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kPartsAreAbsent) return "this Python has no torch_geometric";
-  EXPECT_EQ(status, 0) << script;
-  return "";
+void ExpectEqualState(const Form& form, const Tensors& expected) {
+  std::set<std::string> gradients;
+  for (size_t i = 0; i < form.state.size(); ++i) {
+    const State& state = form.program->state[i];
+    const at::Tensor& tensor = form.state[i];
+    if (state.kind == StateKind::kBuffer) {
+      EXPECT_TRUE(EqualBits(tensor, expected.at("buffer." + state.name))) << state.name;
+    }
+    if (state.kind != StateKind::kParameter || !tensor.grad().defined()) continue;
+    gradients.insert("grad." + state.name);
+    const auto found = expected.find("grad." + state.name);
+    // PyTorch lists a tied parameter by its first name.
+    if (found != expected.end()) {
+      EXPECT_TRUE(EqualBits(tensor.grad(), found->second)) << state.name;
+    }
+  }
+  for (const auto& [name, tensor] : expected)
+    if (name.rfind("grad.", 0) == 0) {
+      EXPECT_TRUE(gradients.contains(name)) << name << " is missing";
+    }
 }
+
+}  // namespace
 
 Tensors ReadTensors(const std::filesystem::path& stem) {
   const auto index = nlohmann::json::parse(ReadFile(stem.string() + ".json"));
@@ -87,6 +104,75 @@ std::string Pack(const Records& records) {
     writer.writeEndOfFile();
   }
   return bytes;
+}
+
+Interpreter MakeInterpreter(const Form& form, InterpreterOptions options) {
+  auto made = Interpreter::Make(form.program, form.state, std::move(options));
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
+}
+
+void ExpectEqualsPyTorch(const LoadedProgram& loaded, const Tensors& expected) {
+  ASSERT_EQ(loaded.forms.size(), 2u);
+  Interpreter eval = MakeInterpreter(loaded.eval()), train = MakeInterpreter(loaded.train());
+  EXPECT_TRUE(EqualBits(eval.Run(InputsOf(eval.program(), expected))[0].toTensor(), expected.at("eval")));
+  EXPECT_TRUE(eval.mutated().empty());
+  at::manual_seed(11);
+  const std::vector<c10::IValue> outputs = train.Run(InputsOf(train.program(), expected));
+  EXPECT_TRUE(EqualBits(outputs[0].toTensor(), expected.at("train")));
+  const auto loss = expected.find("loss");
+  ASSERT_EQ(outputs.size(), loss == expected.end() ? 1u : 2u);
+  if (loss != expected.end()) {
+    EXPECT_TRUE(EqualBits(outputs[1].toTensor(), loss->second));
+  }
+  torch::autograd::backward({outputs.size() > 1 ? outputs[1].toTensor() : outputs[0].toTensor().square().sum()}, {});
+  ExpectEqualState(loaded.train(), expected);
+}
+
+std::unique_ptr<TempDir> WithExports::dir_;
+std::string WithExports::absent_;
+
+void WithExports::Export(const std::string& script, const std::string& names) {
+  constexpr int kPartsAreAbsent = 77;
+  dir_ = std::make_unique<TempDir>();
+  absent_.clear();
+  const std::string python = PERMAFROST_TEST_PYTHON;
+  if (python.empty()) {
+    absent_ = "PERMAFROST_TEST_PYTHON is not set";
+    return;
+  }
+  const std::string command = python + " " PERMAFROST_SOURCE_DIR "/tests/program/" + script;
+  const int status = std::system((command + " " + dir_->path().string() + " " + names).c_str());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kPartsAreAbsent) {
+    absent_ = "this Python has no torch_geometric";
+    return;
+  }
+  EXPECT_EQ(status, 0) << script;
+}
+
+void WithExports::TearDownTestSuite() { dir_.reset(); }
+
+void WithExports::SetUp() {
+  if (!absent_.empty()) GTEST_SKIP() << absent_;
+  at::set_num_threads(1);
+}
+
+std::filesystem::path WithExports::Archive(const std::string& name) { return dir_->path() / (name + ".pt2"); }
+
+LoadedProgram WithExports::Load(const std::string& name) {
+  auto loaded = LoadProgram(Archive(name));
+  EXPECT_TRUE(loaded.ok()) << name << ": " << loaded.status();
+  return loaded.ok() ? *std::move(loaded) : LoadedProgram();
+}
+
+Tensors WithExports::Expected(const std::string& name) { return ReadTensors(dir_->path() / name); }
+
+std::vector<std::string> WithExports::Names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_->path()))
+    if (entry.path().extension() == ".pt2") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace permafrost::program

@@ -1,12 +1,7 @@
 // Programs compute what PyTorch computes with the module that they were exported from, to the last bit.
-#include <ATen/Context.h>
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,16 +10,9 @@
 #include "program/exported.h"
 #include "program/interpreter.h"
 #include "program/load.h"
-#include "temp_dir.h"
 
 namespace permafrost::program {
 namespace {
-
-Interpreter MakeInterpreter(const Form& form, InterpreterOptions options = {}) {
-  auto made = Interpreter::Make(form.program, form.state, std::move(options));
-  EXPECT_TRUE(made.ok()) << made.status();
-  return *std::move(made);
-}
 
 std::set<std::string> MutatedNames(const Interpreter& interpreter) {
   std::set<std::string> names;
@@ -32,76 +20,17 @@ std::set<std::string> MutatedNames(const Interpreter& interpreter) {
   return names;
 }
 
-// A suite is one ctest test, so that Python exports once.
-class Exported : public testing::Test {
+class Exported : public WithExports {
  protected:
-  static void SetUpTestSuite() {
-    dir_ = std::make_unique<TempDir>();
-    absent_ = ExportModules(dir_->path(), "");
-  }
-  static void TearDownTestSuite() { dir_.reset(); }
-  void SetUp() override {
-    if (!absent_.empty()) GTEST_SKIP() << absent_;
-    at::set_num_threads(1);
-  }
-  static LoadedProgram Load(const std::string& name) {
-    auto loaded = LoadProgram(dir_->path() / (name + ".pt2"));
-    EXPECT_TRUE(loaded.ok()) << name << ": " << loaded.status();
-    return loaded.ok() ? *std::move(loaded) : LoadedProgram();
-  }
-  static Tensors Expected(const std::string& name) { return ReadTensors(dir_->path() / name); }
-  static std::vector<std::string> Names() {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(dir_->path()))
-      if (entry.path().extension() == ".pt2") names.push_back(entry.path().stem().string());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
-  static std::unique_ptr<TempDir> dir_;
-  static std::string absent_;
+  static void SetUpTestSuite() { Export("export_modules.py", ""); }
 };
-std::unique_ptr<TempDir> Exported::dir_;
-std::string Exported::absent_;
-
-void CompareState(const Form& form, const Tensors& expected) {
-  std::set<std::string> gradients;
-  for (size_t i = 0; i < form.state.size(); ++i) {
-    const State& state = form.program->state[i];
-    const at::Tensor& tensor = form.state[i];
-    if (state.kind == StateKind::kBuffer) {
-      EXPECT_TRUE(EqualBits(tensor, expected.at("buffer." + state.name))) << state.name;
-    }
-    if (state.kind != StateKind::kParameter || !tensor.grad().defined()) continue;
-    gradients.insert("grad." + state.name);
-    const auto found = expected.find("grad." + state.name);
-    // PyTorch lists a tied parameter by its first name.
-    if (found != expected.end()) {
-      EXPECT_TRUE(EqualBits(tensor.grad(), found->second)) << state.name;
-    }
-  }
-  for (const auto& [name, tensor] : expected)
-    if (name.rfind("grad.", 0) == 0) {
-      EXPECT_TRUE(gradients.contains(name)) << name << " is missing";
-    }
-}
 
 TEST_F(Exported, EqualPyTorchInOutputsGradientsAndBuffers) {
   const std::vector<std::string> names = Names();
   ASSERT_GE(names.size(), 20u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
-    const LoadedProgram loaded = Load(name);
-    ASSERT_EQ(loaded.forms.size(), 2u);
-    const Tensors expected = Expected(name);
-    Interpreter eval = MakeInterpreter(loaded.eval()), train = MakeInterpreter(loaded.train());
-    EXPECT_TRUE(EqualBits(eval.Run(InputsOf(eval.program(), expected))[0].toTensor(), expected.at("eval")));
-    EXPECT_TRUE(eval.mutated().empty());
-    at::manual_seed(11);
-    const at::Tensor output = train.Run(InputsOf(train.program(), expected))[0].toTensor();
-    EXPECT_TRUE(EqualBits(output, expected.at("train")));
-    torch::autograd::backward({output.square().sum()}, {});
-    CompareState(loaded.train(), expected);
+    ExpectEqualsPyTorch(Load(name), Expected(name));
   }
 }
 

@@ -1,10 +1,8 @@
 // Archives that are refused, in one line that names what is wrong, whatever their bytes are.
-#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -13,7 +11,6 @@
 #include "program/exported.h"
 #include "program/interpreter.h"
 #include "program/load.h"
-#include "temp_dir.h"
 
 namespace permafrost::program {
 namespace {
@@ -21,18 +18,10 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-class Refusals : public testing::Test {
+class Refusals : public WithExports {
  protected:
-  static void SetUpTestSuite() {
-    dir_ = std::make_unique<TempDir>();
-    absent_ = ExportModules(dir_->path(), "gine tied");
-  }
-  static void TearDownTestSuite() { dir_.reset(); }
-  void SetUp() override {
-    if (!absent_.empty()) GTEST_SKIP() << absent_;
-    at::set_num_threads(1);
-  }
-  static Records Good(const std::string& name = "tied") { return ReadRecords(dir_->path() / (name + ".pt2")); }
+  static void SetUpTestSuite() { Export("export_modules.py", "gine tied"); }
+  static Records Good(const std::string& name = "tied") { return ReadRecords(Archive(name)); }
   static std::string MessageOf(const Records& records, const Limits& limits = {}) {
     return std::string(LoadProgramFromBytes(Pack(records), limits).status().message());
   }
@@ -56,12 +45,7 @@ class Refusals : public testing::Test {
     ADD_FAILURE() << name;
     return node;
   }
-
-  static std::unique_ptr<TempDir> dir_;
-  static std::string absent_;
 };
-std::unique_ptr<TempDir> Refusals::dir_;
-std::string Refusals::absent_;
 
 constexpr char kTrain[] = "models/train.json";
 constexpr char kWeights[] = "data/weights/train_weights_config.json";
@@ -203,7 +187,7 @@ TEST_F(Refusals, FormsThatDiffer) {
 TEST_F(Refusals, ArchivesOfAnotherKind) {
   EXPECT_FALSE(LoadProgramFromBytes("").ok());
   EXPECT_FALSE(LoadProgramFromBytes("PK").ok());
-  EXPECT_FALSE(LoadProgram(dir_->path() / "none.pt2").ok());
+  EXPECT_FALSE(LoadProgram(Archive("none")).ok());
   EXPECT_THAT(MessageOf({{"data/x", "x"}}), HasSubstr("where train.json and eval.json are accepted"));
   Records records = Good();
   records["models/third.json"] = "{}";
@@ -386,7 +370,7 @@ TEST_F(Refusals, AThousandMutatedArchivesAreRefusedInOneLineOrLoaded) {
   int refused = 0, loaded = 0;
   for (const char* name : {"gine", "tied"}) {
     const Records good = Good(name);
-    const Tensors tensors = ReadTensors(dir_->path() / name);
+    const Tensors tensors = Expected(name);
     for (uint32_t seed = 0; seed < 500; ++seed) {
       SCOPED_TRACE(testing::Message() << name << ", seed " << seed);
       const auto program = LoadProgramFromBytes(Mutator(seed).Mutate(good));

@@ -13,35 +13,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 from torch.export.pt2_archive._package import load_pt2
-from torch_geometric.data import Batch, Data
 
 from tests.python.conftest import ROOT
+from tests.python.net_data import another, call, example, example_for
 from tests.python.nets import NETS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def graph(generator, nodes, edges, floats):
-    def draw(*size, to=9):
-        return torch.randint(0, to, size, generator=generator)
-
-    x = torch.randn(nodes, 5, generator=generator) if floats else draw(nodes)
-    return Data(x=x, edge_index=draw(2, edges, to=nodes), edge_attr=draw(edges, to=4), pos=torch.randn(nodes, 3, generator=generator),
-                y=torch.randn(1, generator=generator))
-
-
-def example(floats=False):
-    return graph(torch.Generator().manual_seed(1), 6, 10, floats)
-
-
-def another(name):
-    """Values for a module, of sizes that it was not exported with; and the number of graphs and the largest graph's nodes."""
-    generator = torch.Generator().manual_seed(2)
-    sizes = [(4, 9)] if name in ("nodes", "links") else [(4, 9), (9, 17), (3, 4), (12, 31)]
-    batch = Batch.from_data_list([graph(generator, *size, name in ("nodes", "links")) for size in sizes])
-    values = {key: batch[key] for key in ("x", "edge_index", "edge_attr", "pos", "y", "batch")}
-    values["edge_label_index"] = torch.randint(0, 4, (2, 6), generator=generator)
-    return batch, {**values, "batch_size": len(sizes), "num_graphs": len(sizes), "max_num_nodes": 12}
 
 
 def read_program(path):
@@ -55,12 +32,6 @@ def results(module, output):
     return prediction, {key: value.grad for key, value in module.named_parameters() if value.grad is not None}
 
 
-def call(name, module, batch, values):
-    if name == "of_data":
-        return module(batch)
-    return module(**{key: values[key] for key in module.forward.__code__.co_varnames if key in values})
-
-
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
     """Modules and the files that were made from them: a function of their names, which exports each once."""
@@ -71,9 +42,7 @@ def exported(tmp_path_factory):
 
         if name not in made:
             torch.manual_seed(3)
-            module, given = NETS[name](), example(floats=name in ("nodes", "links"))
-            if name == "links":
-                given.edge_label_index, given.y = torch.tensor([[0, 1], [2, 3]]), None
+            module, given = NETS[name](), example_for(name)
             before = copy.deepcopy(module.state_dict())
             made[name] = module, export(module, given, folder / f"{name}.pt2")
             assert module.training and all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
@@ -168,7 +137,7 @@ _ALONE = """
 import sys, torch
 from permafrost import export
 from tests.python.nets import NETS
-from tests.python.test_export import example
+from tests.python.net_data import example
 
 torch.manual_seed(3)
 export(NETS["inferred"](), example(), sys.argv[1])

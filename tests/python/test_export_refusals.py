@@ -11,8 +11,8 @@ pytest.importorskip("torch_geometric")
 import torch_geometric.nn as gnn
 from torch import nn
 
+from tests.python.net_data import example
 from tests.python.nets import Links, Points
-from tests.python.test_export import example
 
 
 class Base(nn.Module):

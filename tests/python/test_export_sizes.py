@@ -11,7 +11,8 @@ from torch import nn
 from torch_geometric.utils import to_dense_batch
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
-from tests.python.test_export import another, example, read_program
+from tests.python.net_data import another, example
+from tests.python.test_export import read_program
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -95,7 +95,7 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
         if name == "__getitem__" and isinstance(args[1], torch.Tensor) and id(args[1]) in self._masks:
             mask, nodes = self._masks[id(args[1])]
             return first.flatten(0, mask.dim() - 1).index_select(0, nodes)
-        result = func(*args, **kwargs)
+        result = _call(func, args, kwargs)
         if isinstance(first, torch.Tensor) or name in _FILLED:
             self._follow(name, first, args, kwargs, result)
             self._follow_mask(name, first, args, result, sys._getframe(1))
@@ -140,6 +140,17 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
         if caller.f_code is not _CHECK_OF_ORDER.__code__:
             return False
         return self._values(caller.f_locals.get("index")) == "graphs"
+
+
+def _call(func: Any, args: Any, kwargs: Any) -> Any:
+    """Programs have no operators that write their result to `out`, so it is copied there."""
+    out = kwargs.get("out")
+    if not isinstance(out, torch.Tensor):
+        return func(*args, **kwargs)
+    result = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
+    if not isinstance(result, torch.Tensor) or (result.shape, result.dtype) != (out.shape, out.dtype):
+        return func(*args, **kwargs)
+    return out.copy_(result)
 
 
 def _changes_first(name: str) -> bool:
