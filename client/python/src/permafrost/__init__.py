@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from permafrost.exporting import export
     from permafrost.job import Job
     from permafrost.jobs import Jobs
+    from permafrost.programs import Program, Programs
     from permafrost.uploads import Upload, Uploads
 
 # Where each public name is defined; it is imported when first asked for, so that `permafrost.models` needs no gRPC.
@@ -50,6 +51,8 @@ _HOMES = {
     "Job": "job",
     "Jobs": "jobs",
     "LinkPrediction": "artifacts",
+    "Program": "programs",
+    "Programs": "programs",
     "Upload": "uploads",
     "Uploads": "uploads",
     "export": "exporting",
@@ -101,6 +104,8 @@ __all__ = [
     "NotFound",
     "PermafrostError",
     "PermissionDenied",
+    "Program",
+    "Programs",
     "ResourceExhausted",
     "Unauthenticated",
     "Unavailable",

@@ -13,6 +13,7 @@ from permafrost.datasets import Datasets
 from permafrost.html import table
 from permafrost.job import Job
 from permafrost.jobs import Jobs
+from permafrost.programs import Programs
 from permafrost.public import own_errors
 from permafrost.uploads import Uploads
 from permafrost.v1 import server_pb2
@@ -54,6 +55,7 @@ class Client:
         self._connection = Connection(found, timeout, patience, credentials)
         self.datasets = Datasets(self._connection)
         self.jobs = Jobs(self._connection)
+        self.programs = Programs(self._connection)
         self.uploads = Uploads(self._connection)
 
     @property

@@ -17,7 +17,7 @@ import grpc
 
 from permafrost import fields
 from permafrost.errors import Aborted, Cancelled, InputError, PermafrostError, ResourceExhausted, Unavailable, from_rpc
-from permafrost.v1 import dataset_pb2_grpc, graph_cache_pb2_grpc, job_pb2_grpc, server_pb2_grpc
+from permafrost.v1 import dataset_pb2_grpc, graph_cache_pb2_grpc, job_pb2_grpc, program_pb2_grpc, server_pb2_grpc
 
 _LOG = logging.getLogger("permafrost")
 DEFAULT_TARGET = "127.0.0.1:7433"
@@ -173,6 +173,7 @@ class Connection:
         self.datasets = dataset_pb2_grpc.DatasetServiceStub(calls)
         self.jobs = job_pb2_grpc.JobServiceStub(calls)
         self.caches = graph_cache_pb2_grpc.GraphCacheServiceStub(calls)
+        self.programs = program_pb2_grpc.ProgramServiceStub(calls)
         self.server = server_pb2_grpc.ServerServiceStub(calls)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from permafrost.datasets import Dataset
+    from permafrost.programs import Program
 
 
 def job_name(id: str) -> str:
@@ -15,3 +16,8 @@ def job_name(id: str) -> str:
 def dataset_name(dataset: Dataset | str) -> str:
     id = dataset if isinstance(dataset, str) else dataset.id
     return f"datasets/{id.removeprefix('datasets/')}"
+
+
+def program_name(program: Program | str) -> str:
+    id = program if isinstance(program, str) else program.id
+    return f"programs/{id.removeprefix('programs/')}"

@@ -1,0 +1,178 @@
+"""Programs of a server: modules of the user's own, exported to files."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import pathlib
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import xxhash
+
+from permafrost.connection import Connection
+from permafrost.errors import InputError, from_rpc
+from permafrost.html import table
+from permafrost.names import program_name
+from permafrost.public import own_errors
+from permafrost.v1 import program_pb2
+
+# The server takes messages of 1 MiB at most.
+_CHUNK = 1 << 19
+_Tensor = program_pb2.Program.Tensor
+
+
+class Program:
+    """A program as it was when asked for; it never changes. proto: all that is known, as permafrost.v1.Program."""
+
+    def __init__(self, proto: Any) -> None:
+        self.proto = proto
+
+    @property
+    def id(self) -> str:
+        return str(self.proto.name.removeprefix("programs/"))
+
+    @property
+    def etag(self) -> str:
+        """Another one for each program that ever had the name. For `Programs.delete`."""
+        return str(self.proto.etag)
+
+    @property
+    def bytes(self) -> int:
+        """Of its file."""
+        return int(self.proto.bytes)
+
+    @property
+    def xxh3(self) -> str:
+        """XXH3-64 of its file, 16 hex digits."""
+        return str(self.proto.xxh3)
+
+    @property
+    def torch_version(self) -> str:
+        """Of the PyTorch that exported it."""
+        return str(self.proto.torch_version)
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of all parameters."""
+        return int(self.proto.num_parameters)
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """What its forward takes, by name: {"x": "int64[N, 9]", "num_graphs": "int"}. Empty in a list of programs, as
+        are `outputs`, `operators` and `parameters`."""
+        return {value.name: value.type for form in self.proto.forms[:1] for value in form.inputs}
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """What it returns; the first is the prediction."""
+        return {value.name: value.type for form in self.proto.forms[:1] for value in form.outputs}
+
+    @property
+    def operators(self) -> list[str]:
+        """Names of all operators that it calls, sorted."""
+        return sorted({name for form in self.proto.forms for name in form.operators})
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Types of its parameters, by the module's own names: {"head.weight": "float32[1, 64]"}."""
+        return {t.name: t.type for t in self.proto.tensors if t.kind == _Tensor.KIND_PARAMETER}
+
+    def __repr__(self) -> str:
+        takes = f": {', '.join(f'{name} {of}' for name, of in self.inputs.items())}" if self.inputs else ""
+        return f"<Program {self.id}{takes}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, Any]] = [
+            ("parameters", f"{self.num_parameters:,}"),
+            ("bytes", f"{self.bytes:,}"),
+            ("torch", self.torch_version),
+            *((f"takes {name}", of) for name, of in self.inputs.items()),
+            *((f"returns {name}", of) for name, of in self.outputs.items()),
+        ]
+        return table(f"Program {self.id}", rows)
+
+
+@own_errors
+class Programs:
+    """The programs of a server: `client.programs`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def import_file(self, name: str, path: str | os.PathLike[str], *, progress: bool = True) -> Program:
+        """Sends a file that `permafrost.export` or `torch.export` wrote. A lost connection is waited for.
+
+        If the program of that name has an equal file, it is returned as it is. Errors: AlreadyExists where it has
+        another one; InvalidArgument, with the line of the module, for what no program may do; ResourceExhausted beyond
+        what the server keeps of all programs together."""
+        source = pathlib.Path(path)
+        if not source.is_file():
+            raise InputError(f"{source}: {'is no file' if source.exists() else 'not found'}")
+        start = program_pb2.ProgramStart(name=program_name(name), request_id=str(uuid.uuid4()))
+        hashed = xxhash.xxh3_64()
+        for piece in _pieces(source):
+            hashed.update(piece)
+            start.bytes += len(piece)
+        start.xxh3 = hashed.hexdigest()
+        with _bar(source, start.bytes, progress) as bar:
+            return Program(self._connection.patiently(lambda: self._send(start, source, bar)))
+
+    def _send(self, start: Any, source: pathlib.Path, bar: Any) -> Any:
+        def requests() -> Iterator[Any]:
+            yield program_pb2.UploadProgramRequest(start=start)
+            for piece in _pieces(source):
+                yield program_pb2.UploadProgramRequest(data=piece)
+                bar.update(len(piece))
+
+        bar.reset()
+        try:
+            return self._connection.programs.UploadProgram(requests())
+        except grpc.RpcError as error:
+            raise from_rpc(error, self._connection.target) from None
+
+    def get(self, name: str) -> Program:
+        """Errors: NotFound."""
+        request = program_pb2.GetProgramRequest(name=program_name(name))
+        return Program(self._connection.call(self._connection.programs.GetProgram, request))
+
+    def list(self) -> list[Program]:
+        """By name, without what they take, return and call."""
+        request = program_pb2.ListProgramsRequest(page_size=1000)
+        found: builtins.list[Program] = []
+        while True:
+            page = self._connection.call(self._connection.programs.ListPrograms, request)
+            found += [Program(proto) for proto in page.programs]
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    def delete(self, name: str, *, etag: str = "") -> None:
+        """Jobs that train it keep copies of their own. etag: `Program.etag`, which the program must still have. Errors:
+        NotFound; Aborted where it has another etag."""
+        request = program_pb2.DeleteProgramRequest(name=program_name(name), etag=etag)
+        self._connection.change(self._connection.programs.DeleteProgram, request)
+
+    def __iter__(self) -> Iterator[Program]:
+        return iter(self.list())
+
+    def __repr__(self) -> str:
+        return f"Programs({self._connection.target!r})"
+
+    def _repr_html_(self) -> str:
+        rows = [(p.id, f"{p.num_parameters:,}", f"{p.bytes:,}") for p in self.list()]
+        return table("Programs", rows, ("program", "parameters", "bytes"))
+
+
+def _pieces(source: pathlib.Path) -> Iterator[bytes]:
+    with source.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            yield piece
+
+
+def _bar(source: pathlib.Path, size: int, shown: bool) -> Any:
+    from tqdm.auto import tqdm
+
+    return tqdm(desc=f"upload {source.name}", total=size, unit="B", unit_scale=True, disable=not shown, leave=False)
