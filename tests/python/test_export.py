@@ -140,12 +140,12 @@ from tests.python.nets import NETS
 from tests.python.net_data import example
 
 torch.manual_seed(3)
-export(NETS["inferred"](), example(), sys.argv[1])
+export(NETS["inferred"](), [example()] * 2, sys.argv[1])
 """
 
 
 def test_equal_modules_give_equal_files(exported, pytestconfig, tmp_path):
-    """In another process too, whose sets have another order, and under another name."""
+    """With another example of the same columns, and in another process, whose sets have another order."""
     path = tmp_path / "other.pt2"
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": f"{pytestconfig.permafrost_installed}:{ROOT}"}
     subprocess.run([sys.executable, "-c", _ALONE, path], env=environment, check=True)

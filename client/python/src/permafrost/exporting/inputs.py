@@ -179,7 +179,10 @@ def _rows_of_y(y: torch.Tensor, counts: Mapping[str, int], graphs: bool) -> str:
 
 
 def _sizes(module: Any, given: Mapping[str, torch.Tensor]) -> dict[str, int]:
-    taken = {size for value in (*module.parameters(), *module.buffers(), *given.values()) for size in value.shape}
+    taken = {size for value in (*module.parameters(), *module.buffers()) for size in value.shape}
+    for name, value in given.items():
+        # Not its number of rows, so that examples with the same columns give equal programs.
+        taken.update(size for dim, size in enumerate(value.shape) if dim != TENSORS[name][0])
 
     def next_free(least: int, times: int = 1) -> int:
         prime = least
