@@ -318,6 +318,8 @@ class Job:
         module takes (`permafrost.models`). weights: "best" (of the best validation epoch) or "last"."""
         if weights not in ("best", "last"):
             raise InputError(f"to_pyg: weights: {weights!r} is none of best, last")
+        if self._program():
+            raise InputError(f"to_pyg: job {self.id} trains a program; accepted: job.load_into(module)")
         try:
             from permafrost import models
 
@@ -331,6 +333,20 @@ class Job:
         inputs = fields.enum_name(model.DESCRIPTOR.fields_by_name["node_inputs"].enum_type, model.node_inputs)
         if inputs in models.MADE_INPUTS:
             module.spec.setdefault("node_inputs", inputs)
+        return module
+
+    def load_into(self, module: torch.nn.Module, weights: str = "best") -> torch.nn.Module:
+        """Copies the trained weights into a module by its own names, all or none, and returns it; it stays in its mode.
+
+        module: as the one that was submitted: what it has in parameters and buffers must be what the job has.
+        weights: "best" (of the best validation epoch) or "last". Errors: InputError for a tensor that only one of both
+        has; FailedPrecondition while the job has no weights.
+        """
+        if weights not in ("best", "last"):
+            raise InputError(f"load_into: weights: {weights!r} is none of best, last")
+        from permafrost import modules
+
+        self._exported(f"{weights}_weights", lambda path: modules.load(module, path))
         return module
 
     def predict(self, data: Any = None, pairs: Any = None) -> Any:
@@ -350,6 +366,10 @@ class Job:
         except ValueError as error:
             raise InputError(f"predict: {error}") from None
 
+    def _program(self) -> str:
+        """The program that it trains; empty: an architecture of the server's."""
+        return str(getattr(self.proto.spec.model, "program", "")).removeprefix("programs/")
+
     def _where(self) -> str:
         progress = self.proto.progress
         parts = [f"epoch {progress.epoch}/{self.proto.spec.epochs}"]
@@ -368,18 +388,17 @@ class Job:
         rows = [
             ("state", self.state),
             ("dataset", spec.dataset.removeprefix("datasets/")),
-            (
-                "model",
-                fields.enum_name(
-                    spec.model.DESCRIPTOR.fields_by_name["architecture"].enum_type, spec.model.architecture
-                ),
-            ),
+            ("model", self._program() or _architecture(spec.model)),
             ("progress", self._where()),
             *((name, f"{value:.6g}" if isinstance(value, float) else value) for name, value in self.result.items()),
         ]
         if self.error:
             rows.append(("error", self.error))
         return table(f"Job {self.id}", rows)
+
+
+def _architecture(model: Any) -> str:
+    return fields.enum_name(model.DESCRIPTOR.fields_by_name["architecture"].enum_type, model.architecture)
 
 
 def _ended_as(state: str) -> str:

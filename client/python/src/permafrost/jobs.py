@@ -11,10 +11,11 @@ from google.protobuf.json_format import MessageToDict
 
 from permafrost import fields
 from permafrost.connection import Connection
-from permafrost.errors import needs
+from permafrost.errors import InputError, needs
 from permafrost.html import table
 from permafrost.job import Job
-from permafrost.names import dataset_name, job_name
+from permafrost.modules import is_module, named_program, send
+from permafrost.names import dataset_name, job_name, program_name
 from permafrost.public import own_errors
 from permafrost.v1 import job_pb2
 
@@ -39,6 +40,7 @@ class Jobs:
         dataset: Dataset | str,
         model: Any = None,
         *,
+        example: Any = None,
         id: str | None = None,
         labels: Mapping[str, str] | None = None,
         **spec: Any,
@@ -46,7 +48,12 @@ class Jobs:
         """Queues a job; it is on disk when this returns.
 
         dataset: its name.
-        model: an architecture ("gine", "sage", "gcn" ...), or a dict of the fields of ModelSpec.
+        model: an architecture ("gine", "sage", "gcn" ...), a dict of the fields of ModelSpec, a `Program`, or a
+            torch.nn.Module. A module is exported as it is (`permafrost.export`), its weights with it, and sent; equal
+            modules share a program. `Job.load_into(module)` gives it the weights of the job.
+        example: for a module, what `permafrost.export` takes as one. Without it the dataset tells the columns: x is
+            [nodes, columns], int64 of categories and else float32, and edge_attr is alike. A single column becomes
+            [nodes] or [edges] if the module does not run on [nodes, 1] or [edges, 1].
         id: of the job; the server makes one where it is not given.
         labels: to find it by, {"team": "gnn"}: `client.jobs.list(filter='labels.team = "gnn"')`.
         spec: fields of permafrost.v1.JobSpec, or of the messages in it: epochs=20, batch_size=32, learning_rate=1e-3,
@@ -55,16 +62,24 @@ class Jobs:
             max_runtime=timedelta(hours=2), deadline=timedelta(days=1) from now on, or a datetime ...
 
         What its user should know of it (`Job.notes`), as that it has no rows to validate on, is a warning.
-        Errors: InputError for a field that there is not, naming the nearest; InvalidArgument with a violation for each
-        value that the server refuses; NotFound, FailedPrecondition for the dataset.
+        Errors: InputError for a field that there is not, naming the nearest, and for a module that cannot be exported,
+        with its line; InvalidArgument with a violation for each value that the server refuses; NotFound,
+        FailedPrecondition for the dataset.
         """
+        if is_module(model):
+            model = send(self._connection, dataset, model, example)
+        elif example is not None:
+            raise InputError("submit: example: it is for a torch.nn.Module, which is not given")
         job = Job(self._connection, self._create(dataset, model, id, spec, labels, validate_only=False))
         for note in job.notes:
             warnings.warn(f"job {job.id}: {note}", stacklevel=2)
         return job
 
     def validate(self, dataset: Dataset | str, model: Any = None, **spec: Any) -> None:
-        """Checks what `submit` checks, and creates nothing."""
+        """Checks what `submit` checks, and creates nothing. model: as there, but no torch.nn.Module, which would need a
+        program on the server."""
+        if is_module(model):
+            raise InputError("validate: model: a module; accepted: a program, from client.programs.import_file")
         self._create(dataset, model, None, spec, None, validate_only=True)
 
     def get(self, id: str) -> Job:
@@ -128,7 +143,9 @@ class Jobs:
             origin = spec["init_from"]["job"]
             id_of = origin.id if isinstance(origin, Job) else str(origin)
             spec["init_from"] = {**spec["init_from"], "job": job_name(id_of)}
-        fields.fill(request.spec, {"model": model, **spec}, "submit")
+        if spec.get("program") is not None:
+            spec["program"] = program_name(spec["program"])
+        fields.fill(request.spec, {"model": named_program(model), **spec}, "submit")
         connection = self._connection
         return connection.patiently(lambda: connection.call(connection.jobs.CreateJob, request))
 

@@ -26,7 +26,7 @@ _CONFIG = "data/weights/{}_weights_config.json"
 def write(path: pathlib.Path, module: Any, programs: Mapping[str, Any], rows: Rows) -> None:
     described = json.dumps(_describe(module, programs, rows), indent=1)
     for program in programs.values():
-        # Of the example the file keeps types and columns alone: its values are the user's, and make equal programs differ.
+        # The file keeps the example's types and columns alone: its values would make equal programs differ.
         program._example_inputs = _pytree.tree_map_only(torch.Tensor, torch.zeros_like, program.example_inputs)
     packed = io.BytesIO()
     _package.package_pt2(packed, exported_programs=dict(programs), extra_files={"permafrost.json": described})

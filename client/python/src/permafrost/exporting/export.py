@@ -48,24 +48,14 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
 
     Errors: InputError of one line, with the line of the module that cannot be exported.
     """
-    try:
-        import torch
-        import torch_geometric  # noqa: F401
-    except ImportError as error:
-        raise needs("export", "pyg", error) from error
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST_TORCH:
-        raise InputError(f"export: torch {torch.__version__} is installed; 2.11 or a later one is needed")
+    target = pathlib.Path(path)
+    _check(module, target)
+    import torch
+
     from permafrost.exporting import archive, inputs, ints
     from permafrost.exporting.refusals import refused
     from permafrost.exporting.sizes import as_int
 
-    target = pathlib.Path(path)
-    if target.suffix != ".pt2":
-        raise InputError(f"path: {str(target)!r} does not end in .pt2")
-    if not isinstance(module, torch.nn.Module):
-        raise InputError(f"module: a torch.nn.Module is needed, not a {type(module).__name__}")
-    if any(torch.nn.parameter.is_lazy(value) for value in (*module.parameters(), *module.buffers())):
-        raise InputError("module: it has parameters without a size yet; run it once on a batch")
     taken = inputs.read_signature(module)
     rows = inputs.make_rows(taken, example, module)
     copied = copy.deepcopy(module).cpu()
@@ -81,6 +71,33 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
     except OSError as error:
         raise InputError(f"path: {target}: {error.strerror}") from error
     return target
+
+
+def export_for(module: Any, dataset: Any, path: str | os.PathLike[str]) -> pathlib.Path:
+    """As `export`, with an example made of the columns of a permafrost.v1.Dataset, in those forms that PyG has.
+
+    Errors: InputError, which tells for each form why the module does not run on it.
+    """
+    _check(module, pathlib.Path(path))
+    from permafrost.exporting.examples import fitting
+
+    return export(module, fitting(module, dataset), path)
+
+
+def _check(module: Any, target: pathlib.Path) -> None:
+    try:
+        import torch
+        import torch_geometric  # noqa: F401
+    except ImportError as error:
+        raise needs("export", "pyg", error) from error
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST_TORCH:
+        raise InputError(f"export: torch {torch.__version__} is installed; 2.11 or a later one is needed")
+    if target.suffix != ".pt2":
+        raise InputError(f"path: {str(target)!r} does not end in .pt2")
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"module: a torch.nn.Module is needed, not a {type(module).__name__}")
+    if any(torch.nn.parameter.is_lazy(value) for value in (*module.parameters(), *module.buffers())):
+        raise InputError("module: it has parameters without a size yet; run it once on a batch")
 
 
 def _programs(module: Any, taken: Any, rows: Any, calls: Any) -> dict[str, Any]:

@@ -247,8 +247,9 @@ def call(forward: Any, taken: Signature, values: Mapping[str, Any], sizes: Sizes
         return forward(**arguments)
 
 
-def find_needed(module: Any, taken: Signature, rows: Rows, calls: Calls) -> None:
-    """Runs the module once, and adds to the program's inputs what it takes, reads or infers."""
+def find_needed(module: Any, taken: Signature, rows: Rows, calls: Calls) -> torch.Size:
+    """Runs the module once, and adds to the program's inputs what it takes, reads or infers. Returns the prediction's
+    shape."""
     tensors = {name: value for name, value in rows.values.items() if name in TENSORS}
     direct = [n for n in (*taken.required, *taken.optional) if n in rows.values]
     if "batch" not in tensors:
@@ -262,6 +263,7 @@ def find_needed(module: Any, taken: Signature, rows: Rows, calls: Calls) -> None
         if role in sizes.inferred and not (role == "graphs" and {"batch_size", "num_graphs"} & needed):
             needed.add(name)
     rows.names = [name for name in (*TENSORS, *NUMBERS) if name in needed or name in rows.names]
+    return (result[0] if isinstance(result, tuple) else result).shape
 
 
 def _check_outputs(result: Any, taken: Signature) -> None:

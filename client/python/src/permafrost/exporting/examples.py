@@ -1,0 +1,95 @@
+"""Examples made of what a dataset holds: its columns in the forms that PyG has, of which one fits a module."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from permafrost.errors import InputError
+from permafrost.exporting import inputs, ints
+from permafrost.exporting.refusals import refused
+from permafrost.exporting.sizes import as_int
+from permafrost.v1 import dataset_pb2
+
+_Features = dataset_pb2.FeatureSummary
+_INTEGERS = (_Features.DATA_TYPE_INT32, _Features.DATA_TYPE_INT64, _Features.DATA_TYPE_UINT8)
+_Example = dict[str, torch.Tensor]
+
+
+def fitting(module: Any, dataset: Any) -> _Example:
+    """The first of a dataset's forms on which the module runs and predicts what the dataset has targets for.
+
+    dataset: a permafrost.v1.Dataset. x and edge_attr are [rows, columns]; a single column may lack its dimension.
+    Errors: InputError with a line for what each form makes of it.
+    """
+    taken = inputs.read_signature(module)
+    names = (*taken.required, *taken.optional)
+    errors: dict[str, str] = {}
+    for example in _forms(dataset):
+        read = {name: value for name, value in example.items() if taken.data or name in names}
+        form = ", ".join(_shown(name, value) for name, value in read.items() if name in ("x", "edge_attr"))
+        if form in errors:
+            continue
+        try:
+            _run(module, taken, example, ("graphs",) if "batch" in example else ("nodes", "links", "edges"))
+        except InputError as error:
+            errors[form] = str(error)
+            continue
+        return example
+    told = "; ".join(f"with {form}: {error}" if form else error for form, error in errors.items())
+    raise InputError(f"{type(module).__name__}: it does not fit {dataset.name}: {told} (example= gives other data)")
+
+
+def _forms(dataset: Any) -> Iterator[_Example]:
+    summary = dataset.graph_set if dataset.HasField("graph_set") else dataset.graph
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    base = {"edge_index": edge_index}
+    if dataset.HasField("graph_set"):
+        base["batch"] = torch.zeros(2, dtype=torch.long)
+    elif summary.weighted:
+        base["edge_weight"] = torch.ones(2)
+    if dataset.HasField("graph") and summary.HasField("links"):
+        base["edge_label_index"] = edge_index
+    for x in _ranks(summary.node_features):
+        for edge_attr in _ranks(summary.edge_features):
+            features = {"x": x, "edge_attr": edge_attr}
+            yield base | {name: value for name, value in features.items() if value is not None}
+
+
+def _ranks(features: Any) -> list[torch.Tensor | None]:
+    """The smallest and the largest values of all columns as two rows, [2, columns]; then [2] of a single column."""
+    if features.width == 0:
+        return [None]
+    kind = torch.int64 if features.data_type in _INTEGERS else torch.float32
+    known = len(features.min) == len(features.max) == features.width
+    rows = [features.min, features.max] if known else [[0.0] * features.width] * 2
+    table = torch.tensor([list(row) for row in rows]).to(kind)
+    return [table, table.squeeze(1)] if features.width == 1 else [table]
+
+
+def _run(module: Any, taken: inputs.Signature, example: Mapping[str, Any], accepted: tuple[str, ...]) -> None:
+    rows = inputs.make_rows(taken, example, module)
+    copied = copy.deepcopy(module).cpu()
+    with ints.followed(as_int) as calls, torch.random.fork_rng(devices=[]):
+        try:
+            for training in (True, False):
+                shape = inputs.find_needed(copy.deepcopy(copied).train(training), taken, rows, calls)
+        except InputError:
+            raise
+        except Exception as error:
+            raise refused(error, module, rows.shown(), lambda: None) from error
+    counts = {rows.sizes[role]: role for role in rows.least}
+    if len(shape) > 2 or counts.get(shape[0]) not in accepted:
+        told = [counts.get(shape[0], shape[0]), *shape[1:]]
+        raise InputError(
+            f"forward: its prediction is [{', '.join(map(str, told))}]; "
+            f"accepted are one or two dimensions, and a row for each of {', '.join(accepted)}"
+        )
+
+
+def _shown(name: str, value: torch.Tensor) -> str:
+    sizes = ("N" if name == "x" else "E", *value.shape[1:])
+    return f"{name} {str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, sizes))}]"
