@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string_view>
 
 #include "base/enum_names.h"
@@ -83,6 +84,10 @@ inline constexpr std::array kModels{
                 .of_graphs = true,
                 .of_nodes = false,
                 .is_program = true}};
+
+// The server's own.
+inline constexpr std::span<const ModelTraits> kOwnModels = std::span(kModels).first<kModels.size() - 1>();
+static_assert(kModels.back().is_program);
 
 constexpr const ModelTraits& TraitsOf(Architecture architecture) {
   return RowOf(kModels, &ModelTraits::architecture, architecture);

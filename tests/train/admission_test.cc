@@ -74,7 +74,7 @@ absl::Status Judge(const spec::TrainOptions& options, const MemoryLimits& limits
   const graphcache::ShapeSchedule plan{
       .train_ceiling = largest, .known_train_shapes = 5000, .train_schedule = {{largest, 1}}};
   Violations violations;
-  CheckFits(MemoryOf(options, *model, Set(), plan, limits), limits, "its batches", "spec.", violations);
+  CheckFits(*MemoryOf(options, *model, Set(), plan, limits, "spec."), limits, "its batches", "spec.", violations);
   return violations.ToStatus();
 }
 
@@ -285,7 +285,7 @@ TEST(Admission, AnAdmittedJobFits) {
          if (spec::TraitsOf(m.architecture).has_heads) m.heads = 4;
        }}};
   const auto set = ImportTinyGraphs(dir.path() / "set", 3000);
-  for (const spec::ModelTraits& traits : spec::kModels) {
+  for (const spec::ModelTraits& traits : spec::kOwnModels) {
     for (const int64_t layers : {1, 3}) {
       for (const auto& [kind, change] : kinds) {
         for (const spec::ModelLevel level : {spec::ModelLevel::kGraph, spec::ModelLevel::kNode}) {

@@ -176,7 +176,7 @@ TEST_F(CensusTest, OfEveryModelByBothReleasesAndLowerings) {
   };
   const std::string reference = ReadReference();
   std::vector<std::string> names;
-  for (const spec::ModelTraits& model : spec::kModels) {
+  for (const spec::ModelTraits& model : spec::kOwnModels) {
     if (model.of_graphs) names.emplace_back(model.name);
     if (model.of_nodes && !model.walks) names.push_back(std::string(model.name) + " of nodes");
   }

@@ -170,7 +170,7 @@ constexpr Parts kParts[] = {{"residual", true, spec::JumpingKnowledge::kLast},
 
 // Residuals and jumping knowledge, of nodes and of links, whose evaluation is layer by layer where they are sampled.
 TEST_F(EdgeInputsRunTest, LayerByLayerIsTheWholeGraphWithResidualsAndJumpingKnowledge) {
-  for (const spec::ModelTraits& model : spec::kModels) {
+  for (const spec::ModelTraits& model : spec::kOwnModels) {
     if (model.walks) continue;
     const auto graph = Graph(GraphFor(model));
     for (const Parts& parts : kParts) {

@@ -200,7 +200,7 @@ TEST_F(ScheduleStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
     const auto fits = [&] {
       Violations violations;
       const MemoryLimits limits{.process = limit};
-      CheckFits(MemoryOf(options, model, set_->summary(), of, limits), limits, "", "", violations);
+      CheckFits(*MemoryOf(options, model, set_->summary(), of, limits, ""), limits, "", "", violations);
       return violations.ToStatus().ok();
     };
     while (!fits()) limit += limit / 256 + 1;

@@ -307,7 +307,7 @@ inline void AddWalkCases(std::vector<StepCase>& cases) {
 
 inline std::vector<StepCase> StepCases() {
   std::vector<StepCase> cases;
-  for (const spec::ModelTraits& model : spec::kModels) {
+  for (const spec::ModelTraits& model : spec::kOwnModels) {
     if (model.of_graphs) AddSetCases(model, cases);
     if (model.walks) AddWalkCases(cases);
     if (model.of_nodes && !model.walks) AddNodeCases(model, cases);

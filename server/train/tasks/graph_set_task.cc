@@ -68,7 +68,7 @@ class GraphSetStream final : public BatchStream {
   GraphSetStream(const data::Batcher& batcher, bool pads, data::EpochOrder epochs, int64_t epoch, int64_t first, int64_t depth)
       : epochs_(std::move(epochs)),
         order_(epochs_.Of(epoch)),
-        view_(batcher, pads),
+        view_(batcher, nullptr, pads),
         prefetcher_(epochs_.batches_per_epoch() - first, depth,
                     [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
                       const auto graphs = epochs_.Batch(order_, first + index);
@@ -142,8 +142,8 @@ GraphSetTask::GraphSetTask(const spec::TrainOptions& options, const nn::GraphMod
       epochs_(TrainingOrder(batcher_->extents(), order_options_)),
       has_labels_{HaveLabels(*batcher_, Mode::kTrain), HaveLabels(*batcher_, Mode::kEval)},
       model_(std::move(made)),
-      probe_views_{GraphSetHostBatch(*batcher_, pads_, probes_.data()),
-                   GraphSetHostBatch(*batcher_, pads_, probes_.data() + 1)} {}
+      probe_views_{GraphSetHostBatch(*batcher_, probes_.data(), pads_),
+                   GraphSetHostBatch(*batcher_, probes_.data() + 1, pads_)} {}
 
 absl::StatusOr<NamedRows> GraphSetTask::NameRows(data::Split /*split*/, std::span<const uint32_t> ids) const {
   NamedRows rows{.columns = {"graph"}, .names = {}, .values = PredictionColumns(num_outputs_)};

@@ -15,8 +15,8 @@ namespace permafrost::train {
 class GraphSetHostBatch final : public HostBatch {
  public:
   // `host`: the batch to begin with. Without `pads` it is padded to least_padded() alone.
-  GraphSetHostBatch(const data::Batcher& batcher, bool pads, data::PaddedBatch* host = nullptr)
-      : batcher_(&batcher), pads_(pads), host_(host) {}
+  explicit GraphSetHostBatch(const data::Batcher& batcher, data::PaddedBatch* host = nullptr, bool pads = true)
+      : batcher_(&batcher), host_(host), pads_(pads) {}
 
   BatchShape real() const override { return host_->real; }
   BatchShape least_padded() const override { return data::Batcher::LeastPadded(host_->real); }
@@ -33,8 +33,8 @@ class GraphSetHostBatch final : public HostBatch {
   graphcache::StepInputs Inputs(const int64_t& step) const override;
 
   const data::Batcher* batcher_;
-  bool pads_;
   data::PaddedBatch* host_ = nullptr;
+  bool pads_ = true;
 };
 
 class GraphSetTask final : public Task {

@@ -76,7 +76,7 @@ void ToDouble(GraphModel& model) {
 // Every architecture, with parts of every kind.
 std::vector<std::pair<std::string, GraphModelOptions>> AllOptions() {
   std::vector<std::pair<std::string, GraphModelOptions>> all;
-  for (const spec::ModelTraits& traits : spec::kModels) {
+  for (const spec::ModelTraits& traits : spec::kOwnModels) {
     if (!traits.of_graphs) continue;
     GraphModelOptions plain = Options();
     plain.model.architecture = traits.architecture;
