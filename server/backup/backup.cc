@@ -91,11 +91,13 @@ class Maker {
 
 int64_t Maker::Expected(const Request& request) {
   int64_t bytes = BytesBelow(request.state_dir / kDatabaseFile) + BytesBelow(request.state_dir / "plans");
+  bytes += BytesBelow(request.state_dir / "programs");
   if (request.with_datasets) bytes += BytesBelow(request.state_dir / "datasets");
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(request.state_dir / "jobs", error)) {
     if (entry.path().filename().string().starts_with('.')) continue;
-    for (const char* part : {"initial.safetensors", "artifacts"}) bytes += BytesBelow(entry.path() / part);
+    for (const char* part : {"initial.safetensors", "program.pt2", "artifacts"})
+      bytes += BytesBelow(entry.path() / part);
     for (const std::string& name : LogNames(entry.path()).value_or(std::vector<std::string>())) {
       bytes += BytesBelow(entry.path() / name);
     }
@@ -146,6 +148,7 @@ absl::Status Maker::CopyJob(const JobRow& row) {
                       CopyNewestCheckpoint(request_.state_dir, temporary_, id, row.had_checkpoint, copier_));
   PF_RETURN_IF_ERROR(CopyIfThere(absl::StrCat(folder, "/artifacts"), /*folder=*/true));
   PF_RETURN_IF_ERROR(CopyIfThere(absl::StrCat(folder, "/initial.safetensors"), /*folder=*/false));
+  PF_RETURN_IF_ERROR(CopyIfThere(absl::StrCat(folder, "/program.pt2"), /*folder=*/false));
   return CopyLogs(id);
 }
 
@@ -229,6 +232,7 @@ absl::StatusOr<Summary> Maker::Make() {
   PF_RETURN_IF_ERROR(CopyJobs(rows));
   PF_RETURN_IF_ERROR(CopyIfThere("tokens.json", /*folder=*/false));
   PF_RETURN_IF_ERROR(CopyIfThere("plans", /*folder=*/true));
+  PF_RETURN_IF_ERROR(CopyIfThere("programs", /*folder=*/true));
   PF_RETURN_IF_ERROR(CopyAudit(request_.state_dir, copier_));
   // A server that goes on from an old backup asks before it deletes anything for its age.
   PF_RETURN_IF_ERROR(CopyIfThere("clock.json", /*folder=*/false));

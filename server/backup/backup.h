@@ -1,9 +1,9 @@
 // Makes a copy of the state directory of a running daemon, and begins the work of another daemon that goes on from it.
 //
-// A backup is a folder: permafrost.db, tokens.json, audit.jsonl, plans/, jobs/ID/ (logs, initial weights, artifacts,
-// the newest whole checkpoint), the records of imports that have not ended, datasets/ where that was asked for, and
-// backup.json with size and XXH3 of each file. It is made under the name .tmp-NAME, synced, and renamed: a folder of
-// its name is a whole backup.
+// A backup is a folder: permafrost.db, tokens.json, audit.jsonl, plans/, programs/, jobs/ID/ (logs, initial weights,
+// program, artifacts, the newest whole checkpoint), the records of imports that have not ended, datasets/ where that
+// was asked for, and backup.json with size and XXH3 of each file. It is made under the name .tmp-NAME, synced, and
+// renamed: a folder of its name is a whole backup.
 //
 // The order makes it consistent, as a crash leaves the state: the checkpoint of a job that has not ended is copied
 // before the database, so that every epoch and command that the checkpoint knows is on record; files of a job that has

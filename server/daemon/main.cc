@@ -42,6 +42,7 @@
 #include "data/catalog/upload_store.h"
 #include "graphcache/cause.h"
 #include "jobs/job_manager.h"
+#include "jobs/program_store.h"
 #include "jobs/run_counters.h"
 #include "spec/policy.h"
 #include "telemetry/graph_cache_metrics.h"
@@ -182,6 +183,13 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                                  .warn = warn,
                                                  .reserve = reserve,
                                                  .in_use = in_use}));
+  PF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<jobs::ProgramStore> programs,
+      jobs::ProgramStore::Open({.directory = state_dir / "programs",
+                                .describe = [&runner](const fs::path& path) { return runner->DescribeProgram(path); },
+                                .reserve = reserve,
+                                .max_bytes = options.max_program_bytes,
+                                .warn = warn}));
   // The job of a device that failed is back in the queue: a new process goes on with it.
   DeviceFault device_fault;
   const auto on_device_fault = [&](const absl::Status& fault) {
@@ -252,6 +260,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   };
   server_options.default_graph_cache = options.graph_cache;
   server_options.uploads = uploads.get();
+  server_options.programs = programs.get();
   server_options.limits.connections_of_a_client = options.max_connections_per_client;
   server_options.device_state = [&runner] { return runner->device_state(); };
   server_options.request_drain = [&drain] { drain.Request("the Drain call"); };

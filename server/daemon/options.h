@@ -37,6 +37,8 @@ struct Options {
   std::filesystem::path backup_root;
   // Most bytes of all uploads together. 0: uploads are refused.
   uint64_t max_upload_bytes = uint64_t{16} << 30;
+  // Most bytes of all programs' archives together. 0: uploads of programs are refused.
+  uint64_t max_program_bytes = uint64_t{16} << 30;
   // Kept free on the disk of the state directory: imports, uploads and checkpoints wait while less is. 0: nothing.
   uint64_t min_free_disk_bytes = uint64_t{256} << 20;
   // Most bytes on disk of all datasets together. 0: any number.

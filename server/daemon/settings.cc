@@ -207,6 +207,13 @@ void AddLimitSettings(std::vector<Setting>& settings) {
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadSize(v, o.max_upload_bytes); },
                       .show = [](const Options& o) { return absl::StrCat(o.max_upload_bytes); }});
+  settings.push_back({.name = "max-program-bytes",
+                      .metavar = "SIZE",
+                      .help = "Most bytes of all programs' archives together, as 500MB, 2GiB or bytes. 0: uploads of\n"
+                              "programs are refused.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadSize(v, o.max_program_bytes); },
+                      .show = [](const Options& o) { return absl::StrCat(o.max_program_bytes); }});
   settings.push_back({.name = "max-dataset-bytes",
                       .metavar = "SIZE",
                       .help = "Most bytes on disk of all datasets together, as 500MB, 2GiB or bytes: an import that\n"
