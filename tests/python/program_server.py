@@ -1,4 +1,5 @@
-"""A server that keeps programs in memory, as permafrost.v1.ProgramService promises it: for tests of what a client sends."""
+"""A server that keeps programs in memory, as permafrost.v1.ProgramService promises it, and takes jobs that it does not run: for tests of
+what a client sends."""
 
 import concurrent.futures
 import hashlib
@@ -7,16 +8,18 @@ import grpc
 import xxhash
 from google.rpc import error_details_pb2, status_pb2
 
-from permafrost.v1 import program_pb2, program_pb2_grpc
+from permafrost.v1 import dataset_pb2_grpc, job_pb2, job_pb2_grpc, program_pb2, program_pb2_grpc
 
 
-class ProgramServer(program_pb2_grpc.ProgramServiceServicer):
-    """lose: answers that are lost still, the work having been done."""
+class ProgramServer(program_pb2_grpc.ProgramServiceServicer, job_pb2_grpc.JobServiceServicer, dataset_pb2_grpc.DatasetServiceServicer):
+    """dataset: the answer for every dataset. lose: answers of uploads that are lost still, the work having been done."""
 
-    def __init__(self):
-        self.files, self.programs, self.requests, self.lose = {}, {}, [], 0
+    def __init__(self, dataset=None):
+        self.files, self.programs, self.requests, self.lose, self.dataset, self.created = {}, {}, [], 0, dataset, []
         self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
         program_pb2_grpc.add_ProgramServiceServicer_to_server(self, self.server)
+        job_pb2_grpc.add_JobServiceServicer_to_server(self, self.server)
+        dataset_pb2_grpc.add_DatasetServiceServicer_to_server(self, self.server)
         self.target = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         self.server.start()
 
@@ -63,6 +66,13 @@ class ProgramServer(program_pb2_grpc.ProgramServiceServicer):
             fail(context, grpc.StatusCode.ABORTED, "ETAG_MISMATCH", f"{request.name}: has another etag")
         del self.programs[request.name]
         return program_pb2.google_dot_protobuf_dot_empty__pb2.Empty()
+
+    def GetDataset(self, request, context):
+        return self.dataset
+
+    def CreateJob(self, request, context):
+        self.created.append(request)
+        return job_pb2.Job(name="jobs/made", spec=request.spec)
 
     def find(self, name, context):
         if name not in self.programs:

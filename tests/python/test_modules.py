@@ -95,49 +95,68 @@ def test_says_what_each_form_makes_of_a_module(module, says, tmp_path):
 
 
 @pytest.fixture
-def submitted(monkeypatch):
-    """A client whose jobs get no further than what they would be created with: a list of datasets and models."""
-    server, created = ProgramServer(), []
-
-    def create(self, dataset, model, *_, **__):
-        created.append((dataset, model))
-        return job_pb2.Job(name="jobs/made")
-
-    monkeypatch.setattr(permafrost.Jobs, "_create", create)
-    monkeypatch.setattr(permafrost.Datasets, "get", lambda self, name: permafrost.Dataset(dataset(ZINC)))
+def served():
+    """A client of a server with ZINC that runs no job, and that server."""
+    server = ProgramServer(dataset(ZINC))
     with permafrost.Client(server.target) as client:
-        yield client, server, created
+        yield client, server
     server.server.stop(0)
 
 
-def test_equal_modules_share_a_program(submitted):
-    client, server, created = submitted
+def programs_of(server):
+    return [request.spec.model.program for request in server.created]
+
+
+def test_equal_modules_share_a_program(served):
+    client, server = served
     torch.manual_seed(1)
     module = Molecules()
     other = Molecules()
     for one in (module, copy.deepcopy(module), other):
-        client.jobs.submit("zinc", one, loss="l1", epochs=2)
-    programs = [model for _, model in created]
-    assert programs[0].proto == programs[1].proto
-    assert [program.id for program in client.programs] == sorted({programs[0].id, programs[2].id})
-    assert re.fullmatch(r"molecules-[0-9a-f]{8}", programs[0].id)
-    assert programs[0].xxh3.startswith(programs[0].id[-8:])
-    assert created[0][0] == "zinc"
+        job = client.jobs.submit("zinc", one, loss="l1", epochs=2)
+    names = programs_of(server)
+    assert names[0] == names[1] and names == [f"programs/{client.programs.get(name).id}" for name in names]
+    assert [program.proto.name for program in client.programs] == sorted({names[0], names[2]})
+    assert re.fullmatch(r"programs/molecules-[0-9a-f]{8}", names[0])
+    assert client.programs.get(names[0]).xxh3.startswith(names[0][-8:])
+    assert (server.created[0].spec.dataset, server.created[0].spec.epochs) == ("datasets/zinc", 2)
+    assert names[2].removeprefix("programs/") in job._repr_html_()
+    with pytest.raises(permafrost.InputError, match=r"to_pyg: job made trains a program; accepted: job.load_into\(module\)"):
+        job.to_pyg()
 
 
-def test_an_example_stands_for_the_dataset(submitted):
-    client, _, created = submitted
+def test_a_program_is_named_in_three_ways(served, tmp_path):
+    client, server = served
+    path = tmp_path / "net.pt2"
+    path.write_bytes(b"program")
+    program = client.programs.import_file("net", path, progress=False)
+    client.jobs.submit("zinc", program)
+    client.jobs.submit("zinc", {"program": "net"})
+    client.jobs.submit("zinc", program="net")
+    client.jobs.validate("zinc", program)
+    assert programs_of(server) == ["programs/net"] * 4
+
+
+def test_an_example_stands_for_the_dataset(served):
+    client, server = served
     client.jobs.submit("unknown", NETS["links"](), example=example_for("links"))
-    assert created[0][1].id.startswith("links-")
+    assert programs_of(server)[0].startswith("programs/links-")
     with pytest.raises(permafrost.InputError, match=r"submit: example: it is for a torch.nn.Module, which is not given"):
         client.jobs.submit("zinc", "gine", example=example_for("links"))
 
 
-def test_a_check_alone_takes_no_module(submitted):
-    client, server, created = submitted
+def test_a_dataset_that_is_not_ready_has_no_columns(served):
+    client, server = served
+    server.dataset = dataset_pb2.Dataset(name="datasets/zinc")
+    with pytest.raises(permafrost.InputError, match=r"submit: datasets/zinc is not ready, so that its columns are unknown; give example="):
+        client.jobs.submit("zinc", Molecules())
+
+
+def test_a_check_alone_takes_no_module(served):
+    client, server = served
     with pytest.raises(permafrost.InputError, match=r"validate: model: a module; accepted: a program"):
         client.jobs.validate("zinc", Molecules())
-    assert created == [] and server.requests == []
+    assert server.created == [] and server.requests == []
 
 
 @pytest.mark.parametrize(("name", "wanted"), [

@@ -368,7 +368,7 @@ class Job:
 
     def _program(self) -> str:
         """The program that it trains; empty: an architecture of the server's."""
-        return str(getattr(self.proto.spec.model, "program", "")).removeprefix("programs/")
+        return str(self.proto.spec.model.program).removeprefix("programs/")
 
     def _where(self) -> str:
         progress = self.proto.progress
