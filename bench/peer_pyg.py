@@ -151,7 +151,7 @@ class Peer:
         make = data.loader if self.side == "pyg-loader" else data.collated
         self.train_batches, self.valid_batches = make("train"), make("valid")
         del data
-        self.module = models.load(settings["weights"])
+        self.module = self.load_module(settings)
         if settings["kind"] == "whole":
             for conv in self.module.convs:
                 conv.cached = True
@@ -162,6 +162,9 @@ class Peer:
             self.clock = CompileClock()
             self.call = torch.compile(self.module, dynamic=True, backend=settings["compiler"])
         self.stream = self._forever()
+
+    def load_module(self, settings):
+        return models.load(settings["weights"])
 
     def commands(self):
         """What `serve` calls, by its name; words after the name are numbers."""

@@ -33,6 +33,8 @@ SMOKES = {
     "parallel": ([["--rounds", "2", "--gap", "0", "--smallest", "10", "--largest", "11"]], ["regions"]),
     "compare": ([["--workloads", "zinc-gine-64,sage,gcn", "--sides", "permafrost,pyg-loader,pyg-compile", "--sample", SMALL, *GRAPH,
                   "--pairs", "1", "--seconds", "0.1", "--compiler", "aot_eager"]], ["rows"]),
+    "programs": ([["--modules", "gine", "--dataset", SMALL, "--rounds", "1", "--seconds", "0.1", "--hidden", "8", "--layers", "1", "--batch-size", "16",
+                   "--compiler", "aot_eager"]], ["rows", "median_ratios"]),
     "folds": ([["--folds", "3", "--epochs", "2", "--hidden", "8", "--layers", "2", *peer] for peer in ([], ["--peer", "none"])], ["sides"]),
     "sets": ([["--dataset", CLASSES, "--seeds", "2", "--epochs", "2", "--hidden", "8", "--layers", "2", *peer] for peer in ([], ["--peer", "none"])],
              ["sides"]),
