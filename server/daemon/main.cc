@@ -199,6 +199,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   auto opened = jobs::JobManager::Open({.state_dir = state_dir,
                                         .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
                                         .preempt = !options.no_preemption,
+                                        .programs = programs.get(),
                                         .keep_finished = options.keep_finished,
                                         .max_log_bytes = static_cast<int64_t>(options.max_job_log_bytes),
                                         .max_jobs = options.max_jobs,
