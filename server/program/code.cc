@@ -4,14 +4,15 @@
 #include <ATen/core/function_schema.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "program/aliases.h"
 #include "program/dtypes.h"
 #include "program/operand.h"
 
@@ -30,10 +31,8 @@ constexpr struct {
 
 class Binder {
  public:
-  Binder(const Graph& graph, c10::Device device, int64_t& draws) : graph_(graph), device_(device), draws_(draws) {
-    for (const ValueIndex input : graph.inputs)
-      roots_[input] = std::make_shared<const std::set<ValueIndex>>(std::set{input});
-  }
+  Binder(const Graph& graph, c10::Device device, int64_t& draws)
+      : graph_(graph), device_(device), draws_(draws), aliases_(graph) {}
 
   absl::StatusOr<Bound> Bind() {
     auto code = std::make_unique<Code>();
@@ -46,7 +45,7 @@ class Binder {
       code->instructions.push_back(std::move(instruction));
     }
     FindLastUses(*code);
-    return Bound{std::move(code), std::move(written_)};
+    return Bound{std::move(code), aliases_.WrittenInputs()};
   }
 
  private:
@@ -73,13 +72,27 @@ class Binder {
           absl::StrCat(node.inputs.size(), " arguments, where ", least, " to ", most, " are accepted"));
     }
     for (const NamedArgument& input : node.inputs) {
-      PF_ASSIGN_OR_RETURN(Operand operand, BindPlain(input.value));
-      instruction.operands.push_back(std::move(operand));
+      PF_ASSIGN_OR_RETURN(const size_t place, PlaceOf(input, instruction));
+      PF_ASSIGN_OR_RETURN(instruction.operands[place], BindPlain(input.value));
     }
     if (node.outputs.size() > 1 || (node.outputs.size() == 1 && !IsNumber(node.outputs[0]))) {
       return absl::InvalidArgumentError("its output must be one number");
     }
     return absl::OkStatus();
+  }
+  // Makes room for the argument: those that are left out are None.
+  static absl::StatusOr<size_t> PlaceOf(const NamedArgument& input, Instruction& instruction) {
+    const std::vector<std::string_view> names = NamesOf(instruction.symbolic);
+    size_t place = instruction.operands.size();
+    if (!names.empty()) {
+      const auto found = std::find(names.begin(), names.end(), input.name);
+      if (found == names.end()) {
+        return absl::InvalidArgumentError(absl::StrCat(Quote(input.name), " is none of its arguments"));
+      }
+      place = static_cast<size_t>(found - names.begin());
+    }
+    if (place >= instruction.operands.size()) instruction.operands.resize(place + 1);
+    return place;
   }
   bool IsNumber(const Output& output) const {
     if (output.is_list) return false;
@@ -127,10 +140,10 @@ class Binder {
     for (size_t i = 0; i < inner.inputs.size(); ++i)
       if (bound.written.contains(inner.inputs[i])) Write(instruction.operands[i]);
     // A region may return a view of anything that it takes.
-    std::vector<const Operand*> all;
-    all.reserve(instruction.operands.size());
-    for (const Operand& operand : instruction.operands) all.push_back(&operand);
-    SetRoots(node, UnionOf(all));
+    std::vector<ValueIndex> all;
+    for (const Operand& operand : instruction.operands)
+      all.insert(all.end(), operand.values.begin(), operand.values.end());
+    aliases_.Follow(node, std::move(all));
     instruction.region = std::move(bound.code);
     return absl::OkStatus();
   }
@@ -140,6 +153,8 @@ class Binder {
     if (!name) return absl::InvalidArgumentError("no operator has such a name");
     instruction.op = c10::Dispatcher::singleton().findSchema({name->name, name->overload});
     if (!instruction.op) return absl::InvalidArgumentError("this libtorch has no such operator");
+    instruction.guard = FindGuard(name->name);
+    instruction.estimate = FindEstimate(name->name);
     if (Draws(node)) instruction.draw = draws_++;
     const c10::FunctionSchema& schema = instruction.op->schema();
     PF_RETURN_IF_ERROR(BindArguments(node, schema, instruction));
@@ -154,6 +169,7 @@ class Binder {
                                       [&](const NamedArgument& input) { return input.name == wanted.name(); });
       if (found != node.inputs.end()) {
         ++given;
+        PF_RETURN_IF_ERROR(CheckDense(*found));
         PF_ASSIGN_OR_RETURN(Operand operand, BindArgument(found->value, wanted, graph_, device_));
         instruction.operands.push_back(std::move(operand));
       } else if (wanted.default_value()) {
@@ -165,6 +181,15 @@ class Binder {
     if (given == node.inputs.size()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat(node.inputs.size() - given, " of its arguments are none of the operator's"));
+  }
+
+  // A gradient would have another layout than its parameter.
+  static absl::Status CheckDense(const NamedArgument& argument) {
+    const auto* flag = std::get_if<bool>(&argument.value);
+    if ((argument.name != "sparse" && argument.name != "sparse_grad") || (flag != nullptr && !*flag)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(argument.name, ": only false is accepted"));
   }
 
   absl::Status CheckOutputs(const Node& node, const c10::FunctionSchema& schema) const {
@@ -191,55 +216,37 @@ class Binder {
     return returned != TypeKind::ListType && (returned == TypeKind::TensorType) == is_tensor;
   }
 
-  // Which inputs of the graph a value may be a view of, and which are written to.
+  // Tells aliases_ what the outputs may be views of, and what is written to.
   absl::Status FollowAliases(const Node& node, const c10::FunctionSchema& schema, const std::string& name,
                              const Instruction& instruction) {
-    std::vector<const Operand*> aliased;
+    const bool any = ReturnsArguments(node);
+    std::vector<ValueIndex> sources;
     for (size_t i = 0; i < schema.arguments().size(); ++i) {
       const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
-      if (alias == nullptr) continue;
+      if (alias == nullptr && !any) continue;
       const Operand& operand = instruction.operands[i];
-      aliased.push_back(&operand);  // NOLINT(performance-inefficient-vector-operation): one or two of many arguments
-      if (!alias->isWrite()) continue;
+      sources.insert(sources.end(), operand.values.begin(), operand.values.end());
+      if (alias == nullptr || !alias->isWrite()) continue;
       if (operand.kind != Operand::Kind::kValue) {
         return absl::InvalidArgumentError(
             absl::StrCat(schema.arguments()[i].name(), ": is written to, and is a number"));
       }
       Write(operand);
     }
-    if (!aliased.empty()) SetRoots(node, UnionOf(aliased));
+    aliases_.Follow(node, std::move(sources));
     for (const auto& row : kRunningStatistics) {
       if (name != row.name || schema.arguments().size() <= row.flag) continue;
-      const c10::IValue& training = instruction.operands[row.flag].constant;
-      if (!training.isBool() || !training.toBool()) continue;
+      const Operand& training = instruction.operands[row.flag];
+      if (training.kind == Operand::Kind::kConstant && training.constant.isBool() && !training.constant.toBool()) {
+        continue;
+      }
       Write(instruction.operands[row.mean]);
       Write(instruction.operands[row.variance]);
     }
     return absl::OkStatus();
   }
-  // The graph's inputs that a value may be a view of. Shared, since most values have those of another.
-  using Roots = std::shared_ptr<const std::set<ValueIndex>>;
-
   void Write(const Operand& operand) {
-    for (const ValueIndex value : operand.values)
-      if (const auto found = roots_.find(value); found != roots_.end())
-        written_.insert(found->second->begin(), found->second->end());
-  }
-  Roots UnionOf(const std::vector<const Operand*>& operands) const {
-    std::set<Roots> distinct;
-    for (const Operand* operand : operands)
-      for (const ValueIndex value : operand->values)
-        if (const auto found = roots_.find(value); found != roots_.end()) distinct.insert(found->second);
-    if (distinct.size() <= 1) return distinct.empty() ? nullptr : *distinct.begin();
-    std::set<ValueIndex> all;
-    for (const Roots& roots : distinct) all.insert(roots->begin(), roots->end());
-    return std::make_shared<const std::set<ValueIndex>>(std::move(all));
-  }
-  void SetRoots(const Node& node, const Roots& roots) {
-    if (roots == nullptr) return;
-    for (const Output& output : node.outputs)
-      for (const ValueIndex value : output.values)
-        if (value != kNoValue) roots_[value] = roots;
+    for (const ValueIndex value : operand.values) aliases_.Write(value);
   }
 
   void FindLastUses(Code& code) const {
@@ -263,8 +270,7 @@ class Binder {
   const Graph& graph_;
   const c10::Device device_;
   int64_t& draws_;
-  std::map<ValueIndex, Roots> roots_;
-  std::set<ValueIndex> written_;
+  Aliases aliases_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "program/guards.h"
 #include "program/operators.h"
 #include "program/program.h"
 #include "program/symbolic.h"
@@ -41,6 +42,8 @@ struct Instruction {
   const Node* node = nullptr;
   OperatorKind kind = OperatorKind::kTensor;
   std::optional<c10::OperatorHandle> op;
+  Guard guard = nullptr;        // called before `op`
+  Estimate estimate = nullptr;  // of the bytes that `op` will take
   Symbolic symbolic = Symbolic::kSize;
   int64_t draw = -1;  // place among the program's nodes that draw
   std::unique_ptr<const Code> region;

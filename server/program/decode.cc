@@ -110,7 +110,7 @@ void ReadState(const Json& spec, const char* name_of, StateKind kind, const Deco
 void ReadUserInput(const Json& spec, const DecodedGraph& graph, const Declared& declared, Program& program) {
   Input input;
   input.value = FindValue(graph, At(spec, "arg"));
-  if (input.value == kNoValue) return;  // An argument that is None: no node can use it.
+  if (input.value == kNoValue) Refuse("input_specs: an input that is None is not accepted");
   const Graph::Value& value = graph.graph.values[input.value];
   input.name = value.name;
   input.kind = value.kind;
@@ -120,6 +120,18 @@ void ReadUserInput(const Json& spec, const DecodedGraph& graph, const Declared& 
     Refuse(absl::StrCat("input ", Quote(input.name), ": only tensors and ints are accepted"));
   }
   program.inputs.push_back(std::move(input));
+}
+
+// An argument that was None, a number or text when the module was exported: the graph holds for that value alone.
+void RefuseConstantInputs(const Json& signature) {
+  for (const Json& spec : ListOf(At(signature, "input_specs"), "input_specs")) {
+    const auto [kind, content] = Union(spec, "input_specs");
+    if (kind != "constant_input") continue;
+    const std::string value = Union(At(*content, "value"), "constant_input").first;
+    Refuse(absl::StrCat("input ", Quote(TextOf(At(*content, "name"), "name")), ": is ",
+                        value == "as_none" ? "None" : "a constant",
+                        " in the export; only tensors and sizes are accepted, so leave it to forward's default"));
+  }
 }
 
 void ReadInputs(const Json& signature, const DecodedGraph& graph, const Declared& declared, Program& program) {
@@ -150,7 +162,8 @@ void ReadInputs(const Json& signature, const DecodedGraph& graph, const Declared
 
 void ReadOutputs(const Json& signature, const DecodedGraph& graph, const Declared& declared, Program& program) {
   std::map<std::string, size_t> states;
-  for (size_t i = 0; i < program.state.size(); ++i) states.emplace(program.state[i].name, i);
+  for (size_t i = 0; i < program.state.size(); ++i)
+    if (program.state[i].kind == StateKind::kBuffer) states.emplace(program.state[i].name, i);
   for (const Json& spec : ListOf(At(signature, "output_specs"), "output_specs")) {
     const auto [kind, content] = Union(spec, "output_specs");
     if (kind == "user_output") {
@@ -183,11 +196,16 @@ void ReadOutputs(const Json& signature, const DecodedGraph& graph, const Declare
       Refuse("buffer_mutation: the graph does not return it");
 }
 
+// torch.export gives every dynamic size at least 2, since it does not tell graphs for 0 and 1 apart. The operators are
+// those that a module calls at such sizes, too. A larger minimum is the module's own.
+constexpr int64_t kLeastExported = 2;
+
 void ReadRanges(const Json& json, Program& program) {
   for (const auto& [symbol, range] : ObjectOf(At(json, "range_constraints"), "range_constraints").items()) {
     Range& read = program.ranges.emplace_back();
     read.symbol = symbol;
     if (const Json* min = Find(range, "min_val")) read.min = IntOf(*min, "min_val");
+    if (read.min == kLeastExported) read.min = 0;
     if (const Json* max = Find(range, "max_val")) read.max = IntOf(*max, "max_val");
   }
 }
@@ -231,6 +249,7 @@ absl::StatusOr<Program> DecodeProgram(const std::string& form, const std::string
     if (!versions.ok()) return program;
     const Json& module = At(json, "graph_module");
     const Json& graph = At(module, "graph");
+    RefuseConstantInputs(At(module, "signature"));
     DecodedGraph nodes = DecodeGraph(graph, limits);
     ReadInputs(At(module, "signature"), nodes, Declared(graph, limits), program);
     ReadOutputs(At(module, "signature"), nodes, Declared(graph, limits), program);

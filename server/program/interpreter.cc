@@ -1,12 +1,12 @@
 #include "program/interpreter.h"
 
-#include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -14,7 +14,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "program/code.h"
-#include "program/dtypes.h"
+#include "program/inputs.h"
+#include "program/operand.h"
 
 namespace permafrost::program {
 namespace {
@@ -52,13 +53,6 @@ class AutocastRegion {
   bool was_cached_;
 };
 
-at::Tensor Wrapped(const IValue& number) {
-  const at::ScalarType type = number.isBool() ? at::kBool : number.isInt() ? at::kLong : at::kDouble;
-  at::Tensor tensor = at::scalar_tensor(number.toScalar(), type);
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return tensor;
-}
-
 IValue ValueOf(const Operand& operand, const Values& values) {
   switch (operand.kind) {
     case Operand::Kind::kConstant:
@@ -66,7 +60,7 @@ IValue ValueOf(const Operand& operand, const Values& values) {
     case Operand::Kind::kValue:
       return values[operand.values[0]];
     case Operand::Kind::kWrapped:
-      return Wrapped(values[operand.values[0]]);
+      return WrappedNumber(values[operand.values[0]]);
     case Operand::Kind::kReal: {
       const IValue& number = values[operand.values[0]];
       return number.isInt() ? static_cast<double>(number.toInt()) : number.toDouble();
@@ -95,29 +89,20 @@ IValue ValueOf(const Operand& operand, const Values& values) {
   return {};
 }
 
-void Keep(const Output& output, IValue result, Values& values) {
-  if (!output.is_list) {
-    if (output.values[0] != kNoValue) values[output.values[0]] = std::move(result);
-    return;
-  }
-  const std::vector<at::Tensor> tensors = result.toTensorVector();
-  TORCH_CHECK(tensors.size() == output.values.size(), "the operator returned ", tensors.size(), " tensors, where ",
-              output.values.size(), " are used");
-  for (size_t i = 0; i < tensors.size(); ++i) values[output.values[i]] = tensors[i];
-}
-
 class Runner {
  public:
   explicit Runner(const InterpreterOptions& options) : options_(options) {}
 
   // inputs: those of the graph, in its order. Returns its outputs.
-  Values Run(const Code& code, Values inputs) {
+  Values Run(const Code& code, Values inputs) const {
     const Graph& graph = *code.graph;
     Values values(graph.values.size());
     for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = std::move(inputs[i]);
+    torch::jit::Stack stack;  // kept, since each instruction needs one
     for (const Instruction& instruction : code.instructions) {
       try {
-        Step(instruction, values);
+        stack.clear();
+        Step(instruction, values, stack);
       } catch (c10::Error& error) {
         error.add_context(Describe(*instruction.node));
         throw;
@@ -131,9 +116,7 @@ class Runner {
   }
 
  private:
-  void Step(const Instruction& instruction, Values& values) {
-    torch::jit::Stack stack;
-    stack.reserve(std::max(instruction.operands.size(), instruction.node->outputs.size()));
+  void Step(const Instruction& instruction, Values& values, torch::jit::Stack& stack) const {
     for (const Operand& operand : instruction.operands) stack.push_back(ValueOf(operand, values));
     const std::vector<Output>& outputs = instruction.node->outputs;
     switch (instruction.kind) {
@@ -151,6 +134,7 @@ class Runner {
         break;
       }
       default:
+        CheckBefore(instruction, stack);
         if (instruction.draw >= 0 && options_.draw) {
           options_.draw(*instruction.node, instruction.draw, stack);
         } else {
@@ -163,65 +147,46 @@ class Runner {
     for (size_t i = 0; i < std::min(outputs.size(), stack.size()); ++i) Keep(outputs[i], std::move(stack[i]), values);
   }
 
+  void CheckBefore(const Instruction& instruction, const torch::jit::Stack& stack) const {
+    if (instruction.guard == nullptr && instruction.estimate == nullptr) return;
+    const c10::FunctionSchema& schema = instruction.op->schema();
+    if (instruction.guard != nullptr) instruction.guard(schema, stack);
+    if (instruction.estimate != nullptr) CheckBytes(instruction.estimate(schema, stack));
+  }
+  void CheckBytes(double bytes) const {
+    TORCH_CHECK(bytes <= static_cast<double>(options_.max_tensor_bytes), "its output of about ", bytes,
+                " bytes is more than the ", options_.max_tensor_bytes, " that a tensor may have");
+  }
+  void CheckSize(const at::Tensor& tensor) const {
+    CheckBytes(static_cast<double>(tensor.numel()) * static_cast<double>(tensor.element_size()));
+  }
+
+  void Keep(const Output& output, IValue result, Values& values) const {
+    if (!output.is_list) {
+      if (result.isTensor() && result.toTensor().defined()) CheckSize(result.toTensor());
+      if (output.values[0] != kNoValue) values[output.values[0]] = std::move(result);
+      return;
+    }
+    const std::vector<at::Tensor> tensors = result.toTensorVector();
+    TORCH_CHECK(tensors.size() == output.values.size(), "the operator returned ", tensors.size(), " tensors, where ",
+                output.values.size(), " are used");
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      CheckSize(tensors[i]);
+      values[output.values[i]] = tensors[i];
+    }
+  }
+
   const InterpreterOptions& options_;
 };
 
-std::string ExpectedSizes(const TensorType& type) {
-  std::string text = absl::StrCat(AbslView(kDTypeNames.Name(type.dtype)), " [");
-  for (size_t i = 0; i < type.sizes.size(); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ", ");
-    if (type.sizes[i].expression.empty()) {
-      absl::StrAppend(&text, type.sizes[i].number);
-    } else {
-      absl::StrAppend(&text, Shorten(type.sizes[i].expression));
-    }
-  }
-  return text + "]";
+// Places of values in a list of them.
+std::map<ValueIndex, size_t> PlacesOf(const std::vector<ValueIndex>& values) {
+  std::map<ValueIndex, size_t> places;
+  for (size_t i = 0; i < values.size(); ++i) places.emplace(values[i], i);
+  return places;
 }
 
-// Sizes of a batch by their symbols, which must be of one value each.
-class Symbols {
- public:
-  explicit Symbols(const std::vector<Range>& ranges) {
-    for (const Range& range : ranges) ranges_.emplace(range.symbol, &range);
-  }
-  // Sizes that are expressions of several symbols are left to the operators.
-  absl::Status Match(const Size& wanted, int64_t size) {
-    if (wanted.expression.empty()) {
-      if (size == wanted.number) return absl::OkStatus();
-      return absl::InvalidArgumentError(absl::StrCat(size, " is not ", wanted.number));
-    }
-    if (wanted.expression.find('(') != std::string::npos) return absl::OkStatus();
-    const std::string symbol = Shorten(wanted.expression);
-    const auto [known, added] = sizes_.emplace(wanted.expression, size);
-    if (!added && known->second != size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(size, " is not ", known->second, ", as ", symbol, " is elsewhere"));
-    }
-    const auto found = ranges_.find(wanted.expression);
-    if (found == ranges_.end() || (size >= found->second->min && size <= found->second->max)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(size, " is outside ", found->second->min, "..", found->second->max,
-                                                   ", for which the program was exported"));
-  }
-
- private:
-  std::map<std::string, const Range*> ranges_;
-  std::map<std::string, int64_t> sizes_;
-};
-
-absl::Status CheckTensor(const TensorType& wanted, const IValue& value, Symbols& symbols) {
-  if (!value.isTensor() || !value.toTensor().defined()) return absl::InvalidArgumentError("must be a tensor");
-  const at::Tensor& tensor = value.toTensor();
-  if (tensor.scalar_type() != ScalarTypeOf(wanted.dtype) || tensor.dim() != static_cast<int64_t>(wanted.sizes.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("is ", c10::toString(tensor.scalar_type()), " of ", tensor.dim(),
-                                                   " dimensions, where ", ExpectedSizes(wanted), " is accepted"));
-  }
-  for (size_t i = 0; i < wanted.sizes.size(); ++i) {
-    const absl::Status status = symbols.Match(wanted.sizes[i], tensor.size(static_cast<int64_t>(i)));
-    if (!status.ok()) return Annotate(status, absl::StrCat("size of dimension ", i));
-  }
-  return absl::OkStatus();
-}
+const void* StorageOf(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
 }  // namespace
 
@@ -244,62 +209,59 @@ absl::StatusOr<Interpreter> Interpreter::Make(std::shared_ptr<const Program> pro
   }
   Interpreter made;
   for (const BufferUpdate& update : program->updates) bound.written.insert(program->state[update.state].value);
+  // Tensors over the same bytes are written to together.
+  std::set<const void*> storages;
   for (size_t i = 0; i < program->state.size(); ++i)
-    if (bound.written.contains(program->state[i].value)) made.mutated_.push_back(i);
+    if (bound.written.contains(program->state[i].value)) storages.insert(StorageOf(state[i]));
+  for (size_t i = 0; i < program->state.size(); ++i)
+    if (storages.contains(StorageOf(state[i]))) made.mutated_.push_back(i);
   made.program_ = std::move(program);
   made.state_ = std::move(state);
   made.options_ = std::move(options);
   made.code_ = std::move(bound.code);
+  made.checker_ = std::make_unique<const InputChecker>(*made.program_);
+  made.Connect();
   return made;
 }
 
-absl::Status Interpreter::CheckInputs(const Values& inputs) const {
-  if (inputs.size() != program_->inputs.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("inputs: ", inputs.size(), " of them, where the program takes ", program_->inputs.size()));
-  }
-  Symbols symbols(program_->ranges);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Input& wanted = program_->inputs[i];
-    absl::Status status;
-    if (wanted.kind == ValueKind::kTensor) {
-      status = CheckTensor(wanted.type, inputs[i], symbols);
-    } else if (!inputs[i].isInt()) {
-      status = absl::InvalidArgumentError("must be an int");
-    } else {
-      status = symbols.Match(wanted.size, inputs[i].toInt());
-    }
-    if (!status.ok()) return Annotate(status, absl::StrCat("input ", Quote(wanted.name)));
-  }
-  return absl::OkStatus();
+void Interpreter::Connect() {
+  const Graph& graph = program_->graph;
+  const std::map<ValueIndex, size_t> inputs = PlacesOf(graph.inputs), outputs = PlacesOf(graph.outputs);
+  sources_.resize(graph.inputs.size());
+  for (size_t i = 0; i < program_->state.size(); ++i)
+    sources_[inputs.at(program_->state[i].value)] = {.is_state = true, .place = i};
+  for (size_t i = 0; i < program_->inputs.size(); ++i)
+    sources_[inputs.at(program_->inputs[i].value)] = {.is_state = false, .place = i};
+  updates_.reserve(program_->updates.size());
+  for (const BufferUpdate& update : program_->updates)
+    updates_.push_back({.output = outputs.at(update.value), .state = update.state});
+  outputs_.reserve(program_->outputs.size());
+  for (const ValueIndex output : program_->outputs)
+    outputs_.push_back(output == kNoValue ? kNothing : outputs.at(output));
 }
+
+absl::Status Interpreter::CheckInputs(const Values& inputs) const { return checker_->Check(inputs); }
 
 Values Interpreter::Run(const Values& inputs) {
   const absl::Status checked = CheckInputs(inputs);
   TORCH_CHECK_VALUE(checked.ok(), std::string(checked.message()));
-  const Graph& graph = program_->graph;
-  // The graph's inputs are state and what the step passes, in the order of the file.
-  std::map<ValueIndex, IValue> given;
-  for (size_t i = 0; i < state_.size(); ++i) given[program_->state[i].value] = state_[i];
-  for (size_t i = 0; i < inputs.size(); ++i) given[program_->inputs[i].value] = inputs[i];
   Values arguments;
-  arguments.reserve(graph.inputs.size());
-  for (const ValueIndex input : graph.inputs) arguments.push_back(given[input]);
-  given.clear();
+  arguments.reserve(sources_.size());
+  for (const Source& source : sources_) {
+    if (source.is_state) {
+      arguments.emplace_back(state_[source.place]);
+    } else {
+      arguments.push_back(inputs[source.place]);
+    }
+  }
   const Values results = Runner(options_).Run(*code_, std::move(arguments));
-
-  std::map<ValueIndex, IValue> by_value;
-  for (size_t i = 0; i < results.size(); ++i)
-    if (graph.outputs[i] != kNoValue) by_value[graph.outputs[i]] = results[i];
   {
     const c10::NoGradGuard no_grad;
-    for (const BufferUpdate& update : program_->updates)
-      state_[update.state].copy_(by_value.at(update.value).toTensor());
+    for (const Update& update : updates_) state_[update.state].copy_(results[update.output].toTensor());
   }
   Values outputs;
-  outputs.reserve(program_->outputs.size());
-  for (const ValueIndex output : program_->outputs)
-    outputs.push_back(output == kNoValue ? IValue() : by_value.at(output));
+  outputs.reserve(outputs_.size());
+  for (const size_t output : outputs_) outputs.push_back(output == kNothing ? IValue() : results[output]);
   return outputs;
 }
 

@@ -8,6 +8,7 @@
 #include <ATen/core/stack.h>
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -19,6 +20,7 @@
 namespace permafrost::program {
 
 struct Code;
+class InputChecker;
 
 struct InterpreterOptions {
   // Where constants that the program makes, and copies "to a device", lie.
@@ -26,6 +28,11 @@ struct InterpreterOptions {
   // Stands in for an operator that draws: takes its arguments off the stack and leaves its outputs there. `place`
   // counts the program's nodes of that kind, from 0. Empty: libtorch's generator.
   std::function<void(const Node& node, int64_t place, torch::jit::Stack& stack)> draw;
+  // Bytes that one tensor may have; a view counts as if it were copied. Operators whose output the arguments' shapes
+  // and numbers tell (estimates.cc) are refused before they take the memory. einsum, tensordot, pooling and convolution
+  // are refused after it. The bytes of all tensors together have no bound. By default more than machines have, so that
+  // no product of sizes is beyond 64 bits.
+  int64_t max_tensor_bytes = int64_t{1} << 50;
 };
 
 class Interpreter {
@@ -50,13 +57,28 @@ class Interpreter {
   std::vector<c10::IValue> Run(const std::vector<c10::IValue>& inputs);
 
  private:
+  // Where the graph's inputs come from, and where its outputs go.
+  struct Source {
+    bool is_state = false;
+    size_t place = 0;
+  };
+  struct Update {
+    size_t output = 0, state = 0;
+  };
+  static constexpr size_t kNothing = SIZE_MAX;
+
   Interpreter();
+  void Connect();
 
   std::shared_ptr<const Program> program_;
   std::vector<at::Tensor> state_;
   std::vector<size_t> mutated_;
   InterpreterOptions options_;
   std::unique_ptr<const Code> code_;
+  std::unique_ptr<const InputChecker> checker_;
+  std::vector<Source> sources_;  // by input of the graph
+  std::vector<Update> updates_;
+  std::vector<size_t> outputs_;  // by output of the program: one of the graph, or kNothing
 };
 
 }  // namespace permafrost::program

@@ -17,13 +17,17 @@
 namespace permafrost::program {
 namespace {
 
+std::string TypeOf(const Input& input) {
+  if (input.kind != ValueKind::kTensor) return std::string(kValueKindNames.Name(input.kind));
+  return absl::StrCat(AbslView(kDTypeNames.Name(input.type.dtype)), " of ", input.type.sizes.size(), " dimensions");
+}
+
 // One batch serves both forms.
 absl::Status CheckEqualInputs(const Program& a, const Program& b) {
   const auto text = [](const Program& program) {
     std::string names;
     for (const Input& input : program.inputs)
-      absl::StrAppend(&names, names.empty() ? "" : ", ", AbslView(kValueKindNames.Name(input.kind)), " ",
-                      Shorten(input.name));
+      absl::StrAppend(&names, names.empty() ? "" : ", ", TypeOf(input), " ", Shorten(input.name));
     return names;
   };
   if (text(a) == text(b)) return absl::OkStatus();

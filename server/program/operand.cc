@@ -36,28 +36,22 @@ std::optional<IValue> NumberOf(const Argument& argument) {
   return std::nullopt;
 }
 
-at::Tensor WrappedNumber(const IValue& number) {
-  const at::ScalarType type = number.isBool() ? at::kBool : number.isInt() ? at::kLong : at::kDouble;
-  at::Tensor tensor = at::scalar_tensor(number.toScalar(), type);
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return tensor;
-}
-
 std::optional<Operand> BindInts(const Argument& argument, const c10::Argument& wanted) {
   Operand operand;
   operand.kind = Operand::Kind::kInts;
   if (const auto* number = std::get_if<int64_t>(&argument); number != nullptr && wanted.N()) {
-    operand.numbers.assign(static_cast<size_t>(*wanted.N()), *number);
-    operand.values.assign(operand.numbers.size(), kNoValue);
-    return operand;
+    return Constant(c10::List<int64_t>(std::vector<int64_t>(static_cast<size_t>(*wanted.N()), *number)));
   }
   const auto* ints = std::get_if<Ints>(&argument);
   if (ints == nullptr) return std::nullopt;
+  bool known = true;
   for (const auto& element : ints->values) {
     const auto* ref = std::get_if<Ref>(&element);
+    known = known && ref == nullptr;
     operand.values.push_back(ref == nullptr ? kNoValue : ref->value);
     operand.numbers.push_back(ref == nullptr ? std::get<int64_t>(element) : 0);
   }
+  if (known) return Constant(c10::List<int64_t>(operand.numbers));
   return operand;
 }
 
@@ -149,21 +143,30 @@ c10::MemoryFormat MemoryFormatOf(MemoryFormat format) {
   return c10::MemoryFormat::Contiguous;
 }
 
-// Types, layouts and formats are ints in a schema's stack.
-std::optional<Operand> BindEnum(const Argument& argument, TypeKind wanted, c10::Device device) {
+std::optional<Operand> BindDeviceOrText(const Argument& argument, TypeKind wanted, c10::Device device) {
   if (std::holds_alternative<Device>(argument)) {
     return wanted == TypeKind::DeviceObjType ? std::optional(Constant(device)) : std::nullopt;
   }
-  if (const auto* text = std::get_if<std::string>(&argument)) {
-    return wanted == TypeKind::StringType ? std::optional(Constant(*text)) : std::nullopt;
+  const auto* text = std::get_if<std::string>(&argument);
+  return text != nullptr && wanted == TypeKind::StringType ? std::optional(Constant(*text)) : std::nullopt;
+}
+
+// Types, layouts and formats are ints on an operator's stack, but no int of a file is one: it might be none of them.
+std::optional<Operand> BindEnum(const Argument& argument, TypeKind wanted) {
+  if (const auto* dtype = std::get_if<DType>(&argument); dtype != nullptr && wanted == TypeKind::ScalarTypeType) {
+    return Constant(static_cast<int64_t>(ScalarTypeOf(*dtype)));
   }
-  if (wanted != TypeKind::IntType) return std::nullopt;
-  if (const auto* dtype = std::get_if<DType>(&argument)) return Constant(static_cast<int64_t>(ScalarTypeOf(*dtype)));
-  if (std::holds_alternative<StridedLayout>(argument)) return Constant(static_cast<int64_t>(c10::Layout::Strided));
-  if (const auto* format = std::get_if<MemoryFormat>(&argument)) {
+  if (std::holds_alternative<StridedLayout>(argument) && wanted == TypeKind::LayoutType) {
+    return Constant(static_cast<int64_t>(c10::Layout::Strided));
+  }
+  if (const auto* format = std::get_if<MemoryFormat>(&argument);
+      format != nullptr && wanted == TypeKind::MemoryFormatType) {
     return Constant(static_cast<int64_t>(MemoryFormatOf(*format)));
   }
   return std::nullopt;
+}
+bool IsEnum(TypeKind kind) {
+  return kind == TypeKind::ScalarTypeType || kind == TypeKind::LayoutType || kind == TypeKind::MemoryFormatType;
 }
 
 std::optional<Operand> BindAs(const Argument& argument, const c10::Argument& wanted, const c10::TypePtr& type,
@@ -177,17 +180,33 @@ std::optional<Operand> BindAs(const Argument& argument, const c10::Argument& wan
   }
   if (const auto* ref = std::get_if<Ref>(&argument)) return BindRef(*ref, type->kind(), graph);
   if (const auto number = NumberOf(argument)) return BindNumber(*number, type->kind());
-  return BindEnum(argument, type->kind(), device);
+  return BindDeviceOrText(argument, type->kind(), device);
 }
 
 }  // namespace
 
+at::Tensor WrappedNumber(const IValue& number) {
+  const at::ScalarType type = number.isBool() ? at::kBool : number.isInt() ? at::kLong : at::kDouble;
+  at::Tensor tensor = at::scalar_tensor(number.toScalar(), type);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
 absl::StatusOr<Operand> BindArgument(const Argument& argument, const c10::Argument& wanted, const Graph& graph,
                                      c10::Device device) {
-  std::optional<Operand> bound = BindAs(argument, wanted, wanted.type(), graph, device);
+  // The type that the schema says, where wanted.type() is how the stack holds it.
+  c10::TypePtr real = wanted.real_type();
+  const bool optional = real->kind() == TypeKind::OptionalType;
+  if (optional) real = real->castRaw<c10::OptionalType>()->getElementType();
+  std::optional<Operand> bound;
+  if (IsEnum(real->kind()) && !(optional && std::holds_alternative<None>(argument))) {
+    bound = BindEnum(argument, real->kind());
+  } else {
+    bound = BindAs(argument, wanted, wanted.type(), graph, device);
+  }
   if (!bound) {
     return absl::InvalidArgumentError(
-        absl::StrCat(wanted.name(), ": is no ", wanted.type()->str(), ", which the operator takes"));
+        absl::StrCat(wanted.name(), ": is no ", wanted.real_type()->str(), ", which the operator takes"));
   }
   return *std::move(bound);
 }

@@ -2,6 +2,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
 #include <c10/core/Device.h>
 
@@ -16,5 +17,8 @@ absl::StatusOr<Operand> BindArgument(const Argument& argument, const c10::Argume
                                      c10::Device device);
 // An argument of a function without a schema: numbers, values and text.
 absl::StatusOr<Operand> BindPlain(const Argument& argument);
+
+// A number as Python passes it where a tensor is taken: of no dimension, and of a type that gives way to others.
+at::Tensor WrappedNumber(const c10::IValue& number);
 
 }  // namespace permafrost::program

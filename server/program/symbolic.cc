@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/text.h"
+
 namespace permafrost::program {
 namespace {
 
@@ -137,6 +139,22 @@ std::optional<Symbolic> FindSymbolic(std::string_view target) {
   return std::nullopt;
 }
 
+std::vector<std::string_view> NamesOf(Symbolic function) {
+  switch (function) {
+    case Symbolic::kSize:
+    case Symbolic::kStride:
+      return {"self", "dim"};
+    case Symbolic::kNumel:
+      return {"self"};
+    case Symbolic::kAssert:
+      return {"self", "assert_msg"};
+    case Symbolic::kConstrain:
+      return {"size", "min", "max"};
+    default:
+      return {};
+  }
+}
+
 std::pair<size_t, size_t> ArgumentsOf(Symbolic function) {
   for (const auto& row : kFunctions)
     if (row.function == function) return {row.least, row.most};
@@ -155,7 +173,7 @@ c10::IValue Evaluate(Symbolic function, const std::vector<IValue>& arguments) {
       return a.toTensor().numel();
     case Symbolic::kAssert:
       TORCH_CHECK(Truth(a), "an assertion of the program does not hold: ",
-                  arguments.size() > 1 && b.isString() ? b.toStringRef() : std::string());
+                  arguments.size() > 1 && b.isString() ? Shorten(b.toStringRef()) : std::string());
       return {};
     case Symbolic::kConstrain:
       return AssertRange(arguments);

@@ -10,17 +10,20 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
 
 namespace permafrost::program {
 
-// The first 600 bytes of libtorch's message on one line, without its stack of C++ calls.
+// The first 600 bytes of libtorch's message on one line, without its stack of C++ calls. It may cite a file's text.
 inline std::string MessageOf(const c10::Error& error) {
-  return CutMessage(absl::StrReplaceAll(error.what_without_backtrace(), {{"\n", " "}, {"\r", " "}}), 600);
+  std::string message = error.what_without_backtrace();
+  for (char& c : message)
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = ' ';
+  return CutMessage(message, 600);
 }
 
 // Returns what `body`, a function of absl::Status, returns, after "what: ". An exception becomes InvalidArgument, and

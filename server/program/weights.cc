@@ -129,7 +129,7 @@ class WeightReader {
     PF_ASSIGN_OR_RETURN(const int64_t bytes, archive_.SizeOf(record));
     const int64_t used = BytesUsed(stored, element);
     if (used < 0 || used > bytes || bytes % element != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(record, ": its ", bytes, " bytes are not those of ",
+      return absl::InvalidArgumentError(absl::StrCat(Shorten(record), ": its ", bytes, " bytes are not those of ",
                                                      TypeText(stored.type), " at offset ", stored.offset));
     }
     // A stride of 0 would let a few bytes be a tensor of any size, which copies and optimizers need in full.
@@ -140,7 +140,7 @@ class WeightReader {
     at::Tensor file;
     PF_RETURN_IF_ERROR(ReadFile(record, bytes, file));
     at::Tensor tensor;
-    PF_RETURN_IF_ERROR(CatchTorch(record, [&] {
+    PF_RETURN_IF_ERROR(CatchTorch(Shorten(record), [&] {
       tensor = at::empty({0}, type).set_(file.storage(), stored.offset, SizesOf(stored.type), stored.strides);
       // Once for a record, however many tensors are views of it.
       if (type == at::kBool && used > 0 && checked_bools_.insert(record).second) {
@@ -169,7 +169,7 @@ class WeightReader {
       return absl::InvalidArgumentError(absl::StrCat("the tensors have more than the archive's ", archive_.bytes(),
                                                      " bytes; none may be compressed"));
     }
-    PF_RETURN_IF_ERROR(CatchTorch(record, [&] {
+    PF_RETURN_IF_ERROR(CatchTorch(Shorten(record), [&] {
       into = at::empty({bytes}, at::kByte);
       return absl::OkStatus();
     }));
