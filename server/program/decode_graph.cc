@@ -30,7 +30,7 @@ struct NamedKind {
 // Reads {"as_tensor": {"name": "x"}} and the three kinds of symbols. Returns false where it names no value.
 bool ReadNamed(const std::string& kind, const Json& value, NamedKind& named) {
   if (kind == "as_tensor") {
-    named = {TextOf(At(value, "name"), "name"), ValueKind::kTensor};
+    named = {NameOf(value, "as_tensor"), ValueKind::kTensor};
     return true;
   }
   constexpr std::pair<const char*, ValueKind> kSymbols[] = {
@@ -110,7 +110,7 @@ class GraphDecoder {
     if (kind != "as_tensors") return {.values = {Define(json, "outputs")}, .is_list = false};
     Output output{.values = {}, .is_list = true};
     for (const Json& tensor : ListOf(*value, "as_tensors"))
-      output.values.push_back(Define({TextOf(At(tensor, "name"), "name"), ValueKind::kTensor}));
+      output.values.push_back(Define({NameOf(tensor, "as_tensors"), ValueKind::kTensor}));
     return output;
   }
 
@@ -123,7 +123,7 @@ class GraphDecoder {
     }
     return {found->second};
   }
-  Ref UseTensor(const Json& tensor) const { return Use({TextOf(At(tensor, "name"), "name"), ValueKind::kTensor}); }
+  Ref UseTensor(const Json& tensor) const { return Use({NameOf(tensor, "as_tensors"), ValueKind::kTensor}); }
 
   Argument DecodeArgument(const Json& json) {
     const auto [kind, content] = Union(json, "arg");

@@ -70,4 +70,11 @@ inline std::pair<std::string, const Json*> Union(const Json& value, const char* 
   return {value.begin().key(), &value.begin().value()};
 }
 
+// The name of {"name": "x"}. Other members may change what is meant, so that they are refused.
+inline const std::string& NameOf(const Json& value, const char* what) {
+  const std::string& name = TextOf(At(value, "name"), "name");
+  if (value.size() != 1) Refuse(absl::StrCat(what, ": ", Quote(name), ": has members other than its name"));
+  return name;
+}
+
 }  // namespace permafrost::program

@@ -5,9 +5,11 @@ usage: export_modules.py OUT [NAME...]   (all where none is named)
 OUT/NAME.pt2: the forms train and eval. OUT/NAME.json and NAME.bin: tensors, by name their place, type and sizes. They
 are, for a batch of another shape than the export's, the inputs (`in.NAME`), the output of the eval form before the step
 (`eval`), and then of one step of the train form the output (`train`), the gradients of the sum of its squares
-(`grad.PARAMETER`) and the buffers (`buffer.NAME`).
+(`grad.PARAMETER`) and the buffers (`buffer.NAME`). OUT/NAME.N-E-G.json and .bin: the same for a small batch of N nodes,
+E edges and G graphs, computed by the module as it was exported. They have no `train` where PyTorch refuses the step.
 """
 
+import copy
 import inspect
 import json
 import sys
@@ -36,7 +38,7 @@ def exported(module: torch.nn.Module) -> torch.export.ExportedProgram:
 
 def save(tensors: dict[str, torch.Tensor], path: Path) -> None:
     index: dict[str, dict[str, Any]] = {}
-    with path.with_suffix(".bin").open("wb") as file:
+    with Path(f"{path}.bin").open("wb") as file:
         for key, tensor in tensors.items():
             value = tensor.detach().contiguous()
             index[key] = {
@@ -45,7 +47,25 @@ def save(tensors: dict[str, torch.Tensor], path: Path) -> None:
                 "sizes": list(value.shape),
             }
             file.write(value.view(-1).view(torch.uint8).numpy().tobytes())
-    path.with_suffix(".json").write_text(json.dumps(index))
+    Path(f"{path}.json").write_text(json.dumps(index))
+
+
+# Below what torch.export has a program say: one node without an edge, one graph, one edge.
+SMALL = [(1, 0, 1), (5, 7, 1), (6, 1, 3)]
+
+
+def computed(module: torch.nn.Module, values: Batch) -> dict[str, torch.Tensor]:
+    record = {f"in.{key}": torch.tensor(value) for key, value in values.items() if isinstance(value, int)}
+    record |= {f"in.{key}": value for key, value in values.items() if isinstance(value, torch.Tensor)}
+    record["eval"] = module.eval()(**values)
+    torch.manual_seed(11)
+    try:
+        record["train"] = module.train()(**values)
+    except ValueError:  # Batch statistics of one row.
+        return record
+    record["train"].square().sum().backward()
+    record |= {f"grad.{key}": value.grad for key, value in module.named_parameters() if value.grad is not None}
+    return record | {f"buffer.{key}": value for key, value in module.named_buffers()}
 
 
 def write(name: str, out: Path) -> None:
@@ -53,16 +73,10 @@ def write(name: str, out: Path) -> None:
     module = MODULES[name]()
     forms = {"train": exported(module.train()), "eval": exported(module.eval())}
     package_pt2(str(out / f"{name}.pt2"), exported_programs=forms)
-    values = inputs_of(module, batch(53, 131, 7, seed=2))
-    record = {f"in.{key}": torch.tensor(value) for key, value in values.items() if isinstance(value, int)}
-    record |= {f"in.{key}": value for key, value in values.items() if isinstance(value, torch.Tensor)}
-    record["eval"] = module.eval()(**values)
-    torch.manual_seed(11)
-    record["train"] = module.train()(**values)
-    record["train"].square().sum().backward()
-    record |= {f"grad.{key}": value.grad for key, value in module.named_parameters() if value.grad is not None}
-    record |= {f"buffer.{key}": value for key, value in module.named_buffers()}
-    save(record, out / name)
+    for nodes, edges, graphs in SMALL:
+        values = inputs_of(module, batch(nodes, edges, graphs, seed=3))
+        save(computed(copy.deepcopy(module), values), out / f"{name}.{nodes}-{edges}-{graphs}")
+    save(computed(module, inputs_of(module, batch(53, 131, 7, seed=2))), out / name)
 
 
 def main(arguments: list[str]) -> None:

@@ -34,6 +34,31 @@ TEST_F(Exported, EqualPyTorchInOutputsGradientsAndBuffers) {
   }
 }
 
+// torch.export says that every size is 2 or more.
+TEST_F(Exported, EqualPyTorchOnBatchesOfOneGraphOneNodeOrOneEdge) {
+  int refused = 0;
+  for (const std::string& name : Names()) {
+    for (const char* batch : {"1-0-1", "5-7-1", "6-1-3"}) {
+      SCOPED_TRACE(testing::Message() << name << ", " << batch);
+      const LoadedProgram loaded = Load(name);
+      const Tensors expected = Expected(name + "." + batch);
+      Interpreter eval = MakeInterpreter(loaded.eval()), train = MakeInterpreter(loaded.train());
+      EXPECT_TRUE(EqualBits(eval.Run(InputsOf(eval.program(), expected))[0].toTensor(), expected.at("eval")));
+      at::manual_seed(11);
+      if (!expected.contains("train")) {
+        ++refused;
+        EXPECT_THROW(train.Run(InputsOf(train.program(), expected)), c10::Error);
+        continue;
+      }
+      const at::Tensor output = train.Run(InputsOf(train.program(), expected))[0].toTensor();
+      EXPECT_TRUE(EqualBits(output, expected.at("train")));
+      torch::autograd::backward({output.square().sum()}, {});
+      CompareState(loaded.train(), expected);
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+
 TEST_F(Exported, TellsSizesOfABatchAndWhatAStepWritesTo) {
   const LoadedProgram loaded = Load("gine");
   const Program& program = *loaded.train().program;
