@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "absl/container/flat_hash_map.h"

@@ -60,6 +60,7 @@ InputChecker::InputChecker(const Program& program) : program_(program) {
   wanted_.reserve(program.inputs.size());
   for (const Input& input : program.inputs) {
     std::vector<Wanted>& wanted = wanted_.emplace_back();
+    wanted.reserve(input.type.sizes.size() + 1);
     if (input.kind != ValueKind::kTensor) wanted.push_back(WantedOf(input.size));
     for (const Size& size : input.type.sizes) wanted.push_back(WantedOf(size));
   }
