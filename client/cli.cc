@@ -213,6 +213,7 @@ int Main(int argc, char** argv) {
   AddJobCommands(app, chosen);
   AddCacheCommands(app, chosen);
   AddUploadCommands(app, chosen);
+  AddProgramCommands(app, chosen);
   AddServerCommands(app, chosen);
   AddContextCommands(app, chosen);
   AddCompletionCommands(app, chosen);

@@ -22,6 +22,7 @@ void AddDatasetCommands(CLI::App& app, Command& chosen);
 void AddJobCommands(CLI::App& app, Command& chosen);
 void AddCacheCommands(CLI::App& app, Command& chosen);
 void AddUploadCommands(CLI::App& app, Command& chosen);
+void AddProgramCommands(CLI::App& app, Command& chosen);
 void AddServerCommands(CLI::App& app, Command& chosen);
 // These two need no server.
 void AddContextCommands(CLI::App& app, Command& chosen);

@@ -21,7 +21,7 @@ struct CompletionOption {
   std::string help;
   bool takes_value = false, takes_file = false;
   std::vector<std::string> choices;
-  std::string group;  // "job", "dataset" or "context", whose `list` names its values; else empty
+  std::string group;  // "job", "dataset", "program" or "context", whose `list` names its values; else empty
 };
 
 struct CompletionCommand {
@@ -47,6 +47,7 @@ CompletionOption OptionOf(const CLI::Option& option) {
   if (out.takes_value) out.choices = ChoicesOf(option);
   out.group = option.get_type_name() == "JOB" ? "job"
               : option.check_lname("dataset") ? "dataset"
+              : option.check_lname("program") ? "program"
               : option.check_lname("context") ? "context"
                                               : "";
   return out;
@@ -58,7 +59,8 @@ std::string GroupOf(const CLI::Option& option, const std::string& path) {
   if (name == "ID" || name == "JOB") return "job";
   // The name that `context set` gives may be a new one, and an import's is.
   if (name == "NAME" && (path == "context use" || path == "context remove")) return "context";
-  return name == "NAME" && path.starts_with("dataset ") && path != "dataset import" ? "dataset" : "";
+  if (name != "NAME" || path.ends_with(" import")) return "";
+  return path.starts_with("dataset ") ? "dataset" : path.starts_with("program ") ? "program" : "";
 }
 
 void AddCompletions(const CLI::App& app, const std::string& path, std::vector<CompletionCommand>& commands) {
@@ -152,8 +154,8 @@ constexpr char kFindServer[] =
     "      before=$word\n"
     "    done\n";
 
-// For bash and zsh: adds the names of jobs, datasets or contexts to `offers` where they may stand. `program`: what was
-// typed first.
+// For bash and zsh: adds the names of jobs, datasets, programs or contexts to `offers` where they may stand. `program`:
+// what was typed first.
 std::string NamesBody(const CLI::App& app, const std::string& program) {
   std::map<std::string, std::vector<std::string>> options, commands;
   for (const CompletionCommand& command : CompletionsOf(app)) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +18,7 @@
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "client/commands.h"
+#include "client/file_pieces.h"
 #include "client/follow.h"
 #include "client/format.h"
 #include "client/job_create.h"
@@ -52,27 +52,6 @@ class UploadFiles {
 };
 
 namespace fs = std::filesystem;
-
-// The server takes messages of 1 MiB at most.
-constexpr size_t kChunkBytes = size_t{1} << 19;
-
-absl::Status CannotRead(const fs::path& path) {
-  return absl::UnavailableError(absl::StrCat(path.string(), ": cannot be read"));
-}
-
-// Calls `take` with each piece from `offset` on, until it returns false.
-absl::Status ReadPieces(const fs::path& path, int64_t offset, const std::function<bool(std::string_view)>& take) {
-  std::ifstream in(path, std::ios::binary);
-  in.seekg(offset);
-  if (!in) return CannotRead(path);
-  std::string piece(kChunkBytes, '\0');
-  while (in) {
-    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    const auto got = static_cast<size_t>(in.gcount());
-    if (got > 0 && !take(std::string_view(piece).substr(0, got))) return absl::OkStatus();
-  }
-  return in.eof() ? absl::OkStatus() : CannotRead(path);
-}
 
 // Path in the upload, and on this machine.
 using Named = std::vector<std::pair<std::string, fs::path>>;

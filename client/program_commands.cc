@@ -1,0 +1,202 @@
+// `permafrost program`: modules of the user's own, exported by torch.export.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/hash.h"
+#include "base/monotonic.h"
+#include "base/status.h"
+#include "client/commands.h"
+#include "client/file_pieces.h"
+#include "client/follow.h"
+#include "client/format.h"
+#include "client/job_create.h"
+#include "client/job_view.h"
+#include "client/program_view.h"
+#include "client/progress.h"
+#include "permafrost/v1/program.grpc.pb.h"
+
+namespace permafrost::client {
+namespace {
+
+constexpr char kPrograms[] = "programs";
+
+struct ImportFlags {
+  std::string name, path;
+  double reconnect_seconds = kDefaultReconnectSeconds;
+};
+
+// Reads the file once, for its size and checksum.
+absl::StatusOr<v1::ProgramStart> StartOf(const ImportFlags& flags) {
+  v1::ProgramStart start;
+  StreamHash hash;
+  int64_t bytes = 0;
+  PF_RETURN_IF_ERROR(ReadPieces(flags.path, 0, [&](std::string_view piece) {
+    hash.Update(piece.data(), piece.size());
+    bytes += static_cast<int64_t>(piece.size());
+    return true;
+  }));
+  if (bytes == 0) return absl::InvalidArgumentError(absl::StrCat(flags.path, ": is empty"));
+  start.set_name(WithCollection(kPrograms, flags.name));
+  start.set_bytes(bytes);
+  start.set_xxh3(HashHex(hash.Digest()));
+  start.set_request_id(MakeUuid());
+  return start;
+}
+
+// One call: the start and the whole file. `program` is then what the server answered, where the status is OK.
+grpc::Status SendOnce(Session& session, v1::ProgramService::Stub& stub, const v1::ProgramStart& start,
+                      const std::string& path, v1::Program& program, absl::Status& local) {
+  grpc::ClientContext context;
+  const Interrupt::Scope cancel(session.interrupt(), &context);
+  const auto writer = stub.UploadProgram(&context, &program);
+  v1::UploadProgramRequest request;
+  *request.mutable_start() = start;
+  // False where the server has answered: it has the archive, or refuses it.
+  bool goes_on = writer->Write(request);
+  const Stopwatch watch;
+  int64_t sent = 0;
+  const auto send = [&](std::string_view piece) {
+    request.set_data(piece.data(), piece.size());
+    goes_on = goes_on && writer->Write(request);
+    sent += static_cast<int64_t>(piece.size());
+    if (!session.json()) {
+      session.terminal().Live(RenderUploadProgress(
+          sent, start.bytes(), EstimateRemaining(sent, start.bytes(), watch.Elapsed()), session.terminal().style()));
+    }
+    return goes_on;
+  };
+  if (goes_on) local = ReadPieces(path, 0, send);
+  if (!local.ok()) context.TryCancel();
+  writer->WritesDone();
+  return writer->Finish();
+}
+
+void Show(Session& session, const v1::Program& program) {
+  if (session.json()) {
+    session.PrintJson(program);
+  } else {
+    session.Print(RenderProgram(program, ViewTime::Now(), session.terminal().style()));
+  }
+}
+
+ExitCode Import(Session& session, const ImportFlags& flags) {
+  const Interrupt::Scope keep_running(session.interrupt(), nullptr);
+  const absl::StatusOr<v1::ProgramStart> start = StartOf(flags);
+  if (!start.ok()) return session.Fail(FileFailure(start.status()));
+  if (!session.Connect()) {
+    if (session.interrupt().requested()) return session.Interrupted("");
+    return session.Fail(UnreachableFailure(session.options().server, session.options().credentials.tls));
+  }
+  const auto stub = v1::ProgramService::NewStub(session.channel());
+  Reconnect reconnect(session, absl::Seconds(flags.reconnect_seconds));
+  while (true) {
+    v1::Program program;
+    absl::Status local;
+    const grpc::Status status = SendOnce(session, *stub, *start, flags.path, program, local);
+    session.terminal().ClearLive();
+    if (!local.ok()) return session.Fail(FileFailure(local));
+    if (status.ok()) {
+      Show(session, program);
+      return ExitCode::kOk;
+    }
+    const auto result = reconnect.Ended(status);
+    if (!result) continue;
+    if (result->end == FollowEnd::kInterrupted) return session.Interrupted("nothing of the program was kept");
+    return session.Fail(result->failure);
+  }
+}
+
+ExitCode ListPrograms(Session& session) {
+  const auto stub = v1::ProgramService::NewStub(session.channel());
+  v1::ListProgramsRequest request;
+  v1::ListProgramsResponse all;
+  do {
+    v1::ListProgramsResponse page;
+    const grpc::Status status =
+        session.Unary([&](grpc::ClientContext* context) { return stub->ListPrograms(context, request, &page); });
+    if (!status.ok()) return session.Fail(status);
+    all.mutable_programs()->MergeFrom(page.programs());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  if (session.json()) {
+    session.PrintJson(all);
+  } else if (all.programs().empty()) {
+    session.Print(
+        absl::StrCat("no programs; import one with: ", session.CommandLine("program import NAME FILE.pt2"), "\n"));
+  } else {
+    session.Print(
+        RenderProgramList({all.programs().begin(), all.programs().end()}, ViewTime::Now(), session.terminal().style()));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode ShowOne(Session& session, const std::string& name) {
+  const auto stub = v1::ProgramService::NewStub(session.channel());
+  v1::GetProgramRequest request;
+  request.set_name(WithCollection(kPrograms, name));
+  v1::Program program;
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return stub->GetProgram(context, request, &program); });
+  if (!status.ok()) return session.Fail(status);
+  Show(session, program);
+  return ExitCode::kOk;
+}
+
+ExitCode DeleteProgram(Session& session, const std::string& name, const std::string& etag) {
+  const auto stub = v1::ProgramService::NewStub(session.channel());
+  v1::DeleteProgramRequest request;
+  request.set_name(WithCollection(kPrograms, name));
+  request.set_etag(etag);
+  request.set_request_id(MakeUuid());
+  google::protobuf::Empty empty;
+  const grpc::Status status = CallPatiently(
+      session, [&](grpc::ClientContext* context) { return stub->DeleteProgram(context, request, &empty); });
+  if (!status.ok()) return session.Fail(status);
+  if (session.json()) {
+    session.PrintJson(empty);
+  } else {
+    session.Print(absl::StrCat("deleted program ", OneLine(StripCollection(kPrograms, name)), "\n"));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddProgramCommands(CLI::App& app, Command& chosen) {
+  CLI::App* program =
+      app.add_subcommand("program", "Modules of your own, exported by torch.export")->require_subcommand(1);
+  CLI::App* import = program->add_subcommand("import", "Send an archive; an equal one under its name is left as it is");
+  const auto flags = std::make_shared<ImportFlags>();
+  import->add_option("NAME", flags->name, "Name of the program: 1..63 characters of [a-z0-9-], a letter first")
+      ->type_name("")
+      ->required();
+  import->add_option("FILE", flags->path, "Archive of torch.export (.pt2), on this machine")->type_name("")->required();
+  AddReconnectOption(*import, flags->reconnect_seconds);
+  import->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags);
+};
+}  // namespace permafrost::client
+);
+program->add_subcommand("list", "All programs")->callback([&chosen] { chosen = ListPrograms; });
+CLI::App* show = program->add_subcommand("show", "One program: inputs, outputs, tensors, operators");
+const auto shown = std::make_shared<std::string>();
+show->add_option("NAME", *shown, "Name of the program")->type_name("")->required();
+show->callback([shown, &chosen] { chosen = [shown](Session& session) { return ShowOne(session, *shown); }; });
+CLI::App* remove = program->add_subcommand("delete", "Delete a program; jobs keep copies of their own");
+const auto name = std::make_shared<std::string>(), etag = std::make_shared<std::string>();
+remove->add_option("NAME", *name, "Name of the program")->type_name("")->required();
+remove->add_option("--etag", *etag, "Delete only where this is its etag still, as `program show` tells it")
+    ->type_name("ETAG");
+remove->callback([name, etag, &chosen] {
+  chosen = [name, etag](Session& session) { return DeleteProgram(session, *name, *etag); };
+});
+}
+
+}  // namespace permafrost::client
