@@ -211,7 +211,7 @@ absl::StatusOr<std::unique_ptr<ProgramUpload>> ProgramStore::BeginUpload(const P
       return WithReason(
           absl::ResourceExhaustedError(absl::StrCat(
               NameOf(id), ": has ", archive.bytes, " bytes, and all programs may take ", options_.max_bytes,
-              ", of which ", taken, " are taken; delete programs, or let the server keep more")),
+              ", of which ", taken, " are taken; delete programs, or raise the server's --max-program-bytes")),
           "PROGRAMS_TOO_LARGE", {{"limit", absl::StrCat(options_.max_bytes)}});
     }
     PF_RETURN_IF_ERROR(options_.reserve.Check(static_cast<uint64_t>(archive.bytes)));

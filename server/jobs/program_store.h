@@ -133,7 +133,6 @@ class ProgramStore {
     uint64_t uploading_bytes = 0;  // declared by uploads under way
   };
   Usage usage() const;
-  uint64_t max_bytes() const { return options_.max_bytes; }
 
  private:
   friend class ProgramUpload;

@@ -99,6 +99,7 @@ class ServerTest : public ::testing::Test {
     options.default_graph_cache = default_graph_cache_;
     options.limits = limits_;
     options.uploads = uploads_;
+    options.programs = programs_;
     options.access.tokens = store_of_tokens_;
     options.access.gate = gate_;
     options.observe_request = [this](std::string_view method, std::string_view code, absl::Duration duration) {
@@ -177,6 +178,7 @@ class ServerTest : public ::testing::Test {
   // Called before a call's status is sent, which waits for it.
   std::function<void(std::string_view method)> before_status_;
   data::UploadStore* uploads_ = nullptr;
+  jobs::ProgramStore* programs_ = nullptr;  // as that
   access::TokenStore* store_of_tokens_ = nullptr;
   const access::Gate* gate_ = nullptr;
   MakeBackup make_backup_;

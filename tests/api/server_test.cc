@@ -87,8 +87,12 @@ constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/Server
 constexpr char kListServices[] = "\x3a\x01*";  // request field 7
 
 TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
-  const std::vector<std::string> services = {"", "permafrost.v1.JobService", "permafrost.v1.GraphCacheService",
-                                             "permafrost.v1.DatasetService", "permafrost.v1.ServerService"};
+  const std::vector<std::string> services = {"",
+                                             "permafrost.v1.JobService",
+                                             "permafrost.v1.GraphCacheService",
+                                             "permafrost.v1.DatasetService",
+                                             "permafrost.v1.ProgramService",
+                                             "permafrost.v1.ServerService"};
   const auto check = [&](const std::string& service) {
     RawCall call(*channel_, "/grpc.health.v1.Health/Check", HealthRequest(service));
     const auto response = call.Read();
@@ -243,7 +247,7 @@ TEST_F(ServerTest, AMethodThatDoesNotExistMakesNoSeries) {
 
 TEST(RequestMethods, AreEveryMethodOfTheContractAndHealth) {
   const std::vector<std::string> methods = RequestMethods();
-  EXPECT_EQ(methods.size(), 45u);
+  EXPECT_EQ(methods.size(), 49u);
   for (const char* method :
        {"JobService/CreateJob", "JobService/ExportJob", "GraphCacheService/GetGraphCache",
         "GraphCacheService/WatchGraphCache", "PlanService/PlanGraphCache", "CensusService/CensusGraphCache",

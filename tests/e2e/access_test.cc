@@ -21,6 +21,7 @@
 #include "e2e/daemon.h"
 #include "permafrost/v1/census.pb.h"
 #include "permafrost/v1/plan.pb.h"
+#include "permafrost/v1/program.pb.h"
 #include "temp_dir.h"
 
 namespace permafrost::e2e {
@@ -51,7 +52,7 @@ std::vector<Method> AllMethods() {
   for (const auto* file :
        {v1::Job::descriptor()->file(), v1::GraphCache::descriptor()->file(),
         v1::PlanGraphCacheResponse::descriptor()->file(), v1::CensusGraphCacheResponse::descriptor()->file(),
-        v1::Dataset::descriptor()->file(), v1::ServerInfo::descriptor()->file()}) {
+        v1::Dataset::descriptor()->file(), v1::Program::descriptor()->file(), v1::ServerInfo::descriptor()->file()}) {
     for (int s = 0; s < file->service_count(); ++s) {
       for (int m = 0; m < file->service(s)->method_count(); ++m) {
         const std::string name = file->service(s)->method(m)->name();
