@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/format.h"
+#include "client/time_text.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
@@ -33,7 +34,6 @@ bool AreEqual(const Values& a, const Values& b) {
 // Told once where all forms have the same.
 std::string RenderValues(const v1::Program& program, const char* header,
                          const Values& (v1::Program::Form::*values)() const, const RenderStyle& style) {
-  std::string text;
   const bool same = std::ranges::all_of(program.forms(), [&](const v1::Program::Form& form) {
     return AreEqual((form.*values)(), (program.forms(0).*values)());
   });

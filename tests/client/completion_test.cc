@@ -109,7 +109,7 @@ TEST(BashCompletionTest, ValuesMayFollowAnEqualsSign) {
   EXPECT_TRUE(Offers("permafrost job sweep --vary optimizer = ad").empty()) << "no flag's value";
 }
 
-// A server with two jobs and a dataset.
+// A server with two jobs, a dataset and a program.
 class CompletionOfNamesTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -119,6 +119,10 @@ class CompletionOfNamesTest : public testing::Test {
         job.set_name(name);
         job.mutable_spec()->set_dataset("datasets/zinc");
       }
+      return grpc::Status::OK;
+    };
+    fake_.programs.list = [](const v1::ListProgramsRequest&, v1::ListProgramsResponse& response) {
+      response.add_programs()->set_name("programs/net");
       return grpc::Status::OK;
     };
     fake_.datasets.list = [](const v1::ListDatasetsRequest&, v1::ListDatasetsResponse& response) {
@@ -163,6 +167,8 @@ TEST_F(CompletionOfNamesTest, Bash) {
   EXPECT_EQ(offers("job submit --init-from s"), (std::set<std::string>{"second"}));
   EXPECT_THAT(offers("dataset show "), Contains("zinc"));
   EXPECT_THAT(offers("dataset import "), Not(Contains("zinc"))) << "a new name";
+  EXPECT_THAT(offers("program show "), Contains("net"));
+  EXPECT_THAT(offers("program import "), Not(Contains("net"))) << "a new name";
   EXPECT_THAT(offers("job list "), Not(Contains("first")));
   // Nobody listens there: silence.
   EXPECT_TRUE(Offers("permafrost --server 127.0.0.1:1 job submit --dataset ", PERMAFROST_PROGRAM).empty());

@@ -20,6 +20,7 @@
 #include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
 #include "permafrost/v1/plan.grpc.pb.h"
+#include "permafrost/v1/program.grpc.pb.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
 namespace permafrost::client {
@@ -206,6 +207,31 @@ class FakeDatasets final : public v1::DatasetService::Service {
   }
 };
 
+class FakePrograms final : public v1::ProgramService::Service {
+ public:
+  std::function<grpc::Status(grpc::ServerReader<v1::UploadProgramRequest>&, v1::Program&)> upload;
+  UnaryScript<v1::GetProgramRequest, v1::Program> get;
+  UnaryScript<v1::ListProgramsRequest, v1::ListProgramsResponse> list;
+  UnaryScript<v1::DeleteProgramRequest, google::protobuf::Empty> remove;
+
+ private:
+  grpc::Status UploadProgram(grpc::ServerContext*, grpc::ServerReader<v1::UploadProgramRequest>* reader,
+                             v1::Program* response) override {
+    return upload ? upload(*reader, *response) : NotScripted();
+  }
+  grpc::Status GetProgram(grpc::ServerContext*, const v1::GetProgramRequest* request, v1::Program* response) override {
+    return get ? get(*request, *response) : NotScripted();
+  }
+  grpc::Status ListPrograms(grpc::ServerContext*, const v1::ListProgramsRequest* request,
+                            v1::ListProgramsResponse* response) override {
+    return list ? list(*request, *response) : NotScripted();
+  }
+  grpc::Status DeleteProgram(grpc::ServerContext*, const v1::DeleteProgramRequest* request,
+                             google::protobuf::Empty* response) override {
+    return remove ? remove(*request, *response) : NotScripted();
+  }
+};
+
 class FakeInfo final : public v1::ServerService::Service {
  public:
   UnaryScript<v1::GetServerInfoRequest, v1::ServerInfo> info;
@@ -255,6 +281,7 @@ class FakeServer {
   FakePlans plans;
   FakeCensuses censuses;
   FakeDatasets datasets;
+  FakePrograms programs;
   FakeInfo server;
 
   FakeServer() = default;
@@ -269,6 +296,7 @@ class FakeServer {
     builder.RegisterService(&plans);
     builder.RegisterService(&censuses);
     builder.RegisterService(&datasets);
+    builder.RegisterService(&programs);
     builder.RegisterService(&server);
     running_ = builder.BuildAndStart();
   }
