@@ -61,8 +61,7 @@ absl::Status CheckHash(const fs::path& path, const StreamHash& hash, const std::
 
 // A file system without hard links, or one with as many as it can, or another one.
 bool CannotLink(int error) {
-  return error == EXDEV || error == EPERM || error == EMLINK || error == ENOTSUP || error == EOPNOTSUPP ||
-         error == ENOSYS || error == EACCES;
+  return error == EXDEV || error == EPERM || error == EMLINK || error == ENOTSUP || error == ENOSYS || error == EACCES;
 }
 
 }  // namespace

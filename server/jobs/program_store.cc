@@ -39,7 +39,9 @@ absl::Status NotFoundError(const ProgramId& id) {
 // "12-NAME", as the store makes it.
 bool IsNumberedId(absl::string_view name) {
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  if (digits == 0 || !absl::ConsumePrefix(&(name = name.substr(digits)), "-")) return false;
+  if (digits == 0) return false;
+  name.remove_prefix(digits);
+  if (!absl::ConsumePrefix(&name, "-")) return false;
   return CheckIdSyntax("name", StdView(name)).ok();
 }
 

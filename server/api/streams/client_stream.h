@@ -73,7 +73,6 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
         streams_(streams),
         unread_(unread),
         admitted_(streams.AdmissionOf(context)) {}
-  ~ClientStream() override = default;
 
   // Takes the requests, on the call's own thread. Its status is the call's.
   virtual absl::Status Receive() = 0;
