@@ -48,6 +48,18 @@ class SideFilesTest : public testing::Test {
   const fs::path state_ = dir_.path() / "state", root_ = dir_.path() / "root";
 };
 
+TEST_F(SideFilesTest, ProgramsAreInItWhole) {
+  WriteText(state_ / "programs/net/program.pt2", "archive");
+  WriteText(state_ / "programs/net/program.json", "{}");
+  WriteText(state_ / "programs/.upload-1-other/program.pt2", "half");
+  WriteText(state_ / "programs/.quarantine/x", "not ours");
+  ASSERT_TRUE(Make(Of("one"), GoOn).ok());
+  EXPECT_EQ(*ReadFile(root_ / "one/programs/net/program.pt2"), "archive");
+  EXPECT_EQ(*ReadFile(root_ / "one/programs/net/program.json"), "{}");
+  EXPECT_FALSE(fs::exists(root_ / "one/programs/.upload-1-other"));
+  EXPECT_FALSE(fs::exists(root_ / "one/programs/.quarantine"));
+}
+
 TEST_F(SideFilesTest, TheAuditLogAndWantedImportsAreInIt) {
   for (const char* name : {"audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"})
     WriteText(state_ / name, std::string(name) + "\n");
