@@ -139,6 +139,8 @@ bool Draws(const Node& node) {
     const Argument* p = InputOf(node, "dropout_p");
     return p != nullptr && !IsZero(p);
   }
+  // Exports leave out what has its default.
+  if (node.target.starts_with("torch.ops.aten.rrelu") && InputOf(node, "training") == nullptr) return false;
   return !IsFalse(InputOf(node, "train")) && !IsFalse(InputOf(node, "training")) && !IsZero(InputOf(node, "p"));
 }
 

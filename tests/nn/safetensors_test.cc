@@ -46,7 +46,7 @@ TEST(Safetensors, WhatDoesNotAddUpIsNamed) {
       {"a JSON list", File("[]", 0), "not a JSON object"},
       {"unknown type", File(R"({"w":{"dtype":"F8","shape":[1],"data_offsets":[0,1]}})", 1), "w: dtype \"F8\""},
       {"a name of two lines", File(R"({"w\n\u0007":{"dtype":"F8\n","shape":[1],"data_offsets":[0,1]}})", 1),
-       R"(w\n\x07: dtype "F8\n": F32)"},
+       R"(w\n\x07: dtype "F8\n"; accepted: F32)"},
       {"a long name", File("{\"" + std::string(5000, 'w') + R"(":{"dtype":"F32","shape":[1]}})", 4),
        "www...: needs dtype"},
       {"missing field", File(R"({"w":{"dtype":"F32","shape":[1]}})", 4), "w: needs dtype, shape and data_offsets"},

@@ -28,8 +28,11 @@ constexpr char kDatasetField[] = "dataset";
 bool ReadsNodeTables(const spec::TrainOptions& options, const data::ImportedSummary& summary) {
   const spec::NodeInputs inputs = options.model.node_inputs;
   // Integers of one large graph's nodes are numbers.
-  return std::holds_alternative<GraphSetSummary>(summary) && inputs != spec::NodeInputs::kDegree &&
-         inputs != spec::NodeInputs::kConstant;
+  const auto* set = std::get_if<GraphSetSummary>(&summary);
+  if (set == nullptr) return false;
+  // A program has weights for numbers, whatever occurred when it was trained.
+  if (spec::IsProgram(options) && data::IsCategorical(set->node_features.type)) return false;
+  return inputs != spec::NodeInputs::kDegree && inputs != spec::NodeInputs::kConstant;
 }
 
 bool ReadsEdgeTables(const spec::TrainOptions& options, const data::ImportedSummary& summary) {

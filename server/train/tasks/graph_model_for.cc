@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -74,8 +75,16 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& op
     violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
                    "features, and the dataset's nodes have none; accepted: degree, constant");
   }
-  AddEncoderInput("node feature", summary.node_features, dataset_field, violations, model.node);
-  AddEncoderInput("edge feature", summary.edge_features, dataset_field, violations, model.edge);
+  for (const auto& [table, features, input] :
+       {std::tuple("node feature", &summary.node_features, &model.node),
+        std::tuple("edge feature", &summary.edge_features, &model.edge)}) {
+    if (spec::IsProgram(options) && data::IsCategorical(features->type)) {
+      // It reads the numbers as they stand, and knows by itself what they are.
+      input->categories.assign(static_cast<size_t>(features->width), 1);
+    } else {
+      AddEncoderInput(table, *features, dataset_field, violations, *input);
+    }
+  }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   CheckBudget(options.batching, train, prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "base/step.h"
 #include "base/string_view.h"
@@ -166,7 +167,8 @@ class ProgramModel final : public nn::GraphModel {
       std::vector<Tensor> state;
       state.reserve(form.state.size());
       for (const Tensor& tensor : form.state) state.push_back(OnDevice(tensor));
-      program::InterpreterOptions how{.device = device_, .draw = {}};
+      program::InterpreterOptions how{
+          .device = device_, .draw = {}, .max_tensor_bytes = static_cast<int64_t>(MemoryLimit())};
       how.draw = [this](const program::Node& node, int64_t place, torch::jit::Stack& stack) {
         Drop(node, place, stack);
       };
