@@ -96,7 +96,8 @@ inline std::vector<std::string> JsonValuesOf(const google::protobuf::FieldDescri
       return values;
     }
     case FieldDescriptor::CPPTYPE_STRING:
-      return {"\"datasets/other\"", "\"jobs/other\"", "\"programs/other\"", "\"/data/other.safetensors\"", "\"convs.1\""};
+      return {"\"datasets/other\"", "\"jobs/other\"", "\"programs/other\"", "\"/data/other.safetensors\"",
+              "\"convs.1\""};
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return {"\"7.000000005s\"", "\"2033-05-18T03:33:20.000000007Z\""};
     default:

@@ -34,7 +34,7 @@ struct GraphCacheSetup {
   std::array<bool, 2> has_partial = {true, true};
   GraphSizes sizes;  // for the freeze point, also after a policy command
   ShapeSchedule plan;
-  bool of_seeds = false;            // graphs of its shapes are the seed nodes of a batch
+  bool of_seeds = false;  // graphs of its shapes are the seed nodes of a batch
   // False: a step reads the sizes of its batch from its shape, so that a batch is served at its least_padded() shape or
   // not at all. There is no ladder, a miss is not padded, and a batch that a dynamic executable would pad runs eager.
   bool pads = true;

@@ -29,8 +29,7 @@ std::array<Form, 2> GraphCache::Forms() const {
     const ModeStats& s = of(mode);
     const bool dynamic = s.dynamic && no_dynamic_reason_.empty();
     // The limit may have left no rung of it.
-    const bool ladder =
-        setup_.pads && (s.dynamic || s.rungs > 0 || (WantsLadder() && s.cut_executables > 0));
+    const bool ladder = setup_.pads && (s.dynamic || s.rungs > 0 || (WantsLadder() && s.cut_executables > 0));
     forms[static_cast<size_t>(mode)] = dynamic ? Form::kDynamic : ladder ? Form::kLadder : Form::kExact;
   }
   return forms;

@@ -74,22 +74,34 @@ absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::St
   // Its dataset must not go meanwhile.
   book_.Reserve(job);
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
-  PF_ASSIGN_OR_RETURN(const spec::JobSpec found, FindProgram(job.spec));
-  PF_ASSIGN_OR_RETURN(job.notes, CheckDataset(found));
+  PF_ASSIGN_OR_RETURN(const WithProgram found, FindProgram(job.spec));
+  PF_ASSIGN_OR_RETURN(job.notes, CheckDataset(found.spec));
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(job.spec.train.dataset));
   job.dataset_uid = dataset.uid;
-  PF_ASSIGN_OR_RETURN(const std::string initial_weights, TakeInitialWeights(found, std::move(beginning)));
+  PF_ASSIGN_OR_RETURN(const std::string initial_weights, TakeInitialWeights(found.spec, std::move(beginning)));
   if (request.validate_only) return job;
   Move(job, JobState::kQueued, why::kSubmitted);
-  return Admit(std::move(job), request.asked, initial_weights);
+  return Admit(std::move(job), request.asked, initial_weights, found.etag);
 }
 
-absl::StatusOr<spec::JobSpec> Admission::FindProgram(spec::JobSpec spec) const {
-  spec::ModelOptions& model = spec.train.model;
-  if (!spec::IsProgram(spec.train)) return spec;
+absl::StatusOr<Admission::WithProgram> Admission::FindProgram(const spec::JobSpec& spec) const {
+  WithProgram found{.spec = spec, .etag = ""};
+  if (!spec::IsProgram(spec.train)) return found;
   if (programs_ == nullptr) return absl::UnimplementedError("this server has no programs");
+  spec::ModelOptions& model = found.spec.train.model;
+  PF_ASSIGN_OR_RETURN(const StoredProgram program, programs_->Get(model.program));
+  found.etag = program.etag;
   PF_ASSIGN_OR_RETURN(model.program_file, programs_->PathOf(model.program));
-  return spec;
+  return found;
+}
+
+absl::Status Admission::CopyProgram(const Job& job, const std::string& etag) const {
+  const ProgramId& id = job.spec.train.model.program;
+  PF_RETURN_IF_ERROR(programs_->CopyTo(id, book_.files().Directory(job.id) / train::kProgramFile));
+  const absl::StatusOr<StoredProgram> copied = programs_->Get(id);
+  if (copied.ok() && copied->etag == etag) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("program ", id.value(), " was deleted while the job was made of it; ask again"));
 }
 
 absl::StatusOr<spec::TrainOptions> Admission::Check(const spec::JobSpec& spec) const {
@@ -97,9 +109,9 @@ absl::StatusOr<spec::TrainOptions> Admission::Check(const spec::JobSpec& spec) c
   Violations violations;
   Validate(spec, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  PF_ASSIGN_OR_RETURN(const spec::JobSpec found, FindProgram(spec));
-  PF_RETURN_IF_ERROR(CheckDataset(found).status());
-  return found.train;
+  PF_ASSIGN_OR_RETURN(const WithProgram found, FindProgram(spec));
+  PF_RETURN_IF_ERROR(CheckDataset(found.spec).status());
+  return found.spec.train;
 }
 
 absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request) {
@@ -327,7 +339,8 @@ absl::StatusOr<std::string> Admission::TakeInitialWeights(const spec::JobSpec& s
   return std::move(beginning->weights);
 }
 
-absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const std::string& initial_weights) {
+absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const std::string& initial_weights,
+                                     const std::string& program_etag) {
   // Directory and first log line before the row: a crash in between leaves a stray directory, which the next start sets
   // aside, and never a job on record without its files.
   PF_RETURN_IF_ERROR(book_.files().Make(job.id));
@@ -335,10 +348,7 @@ absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const st
   if (!initial_weights.empty()) {
     PF_RETURN_IF_ERROR(WriteFileAtomic(book_.files().Directory(job.id) / train::kInitialWeightsFile, initial_weights));
   }
-  if (spec::IsProgram(job.spec.train)) {
-    PF_RETURN_IF_ERROR(programs_->CopyTo(job.spec.train.model.program,
-                                         book_.files().Directory(job.id) / train::kProgramFile));
-  }
+  if (spec::IsProgram(job.spec.train)) PF_RETURN_IF_ERROR(CopyProgram(job, program_etag));
   {
     PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log, book_.OpenLog(job.id));
     log->Write(telemetry::Severity::kInfo, SubmittedLine(job));

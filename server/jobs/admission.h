@@ -25,8 +25,8 @@ namespace permafrost::jobs {
 
 class Admission {
  public:
-  // Borrows everything. `programs` may be null: there are none. `max_jobs`: that have not ended; 0: any number. `first_retry`: wait before the removal of files
-  // that failed is tried again; it doubles each time.
+  // Borrows everything. `programs` may be null: there are none. `max_jobs`: that have not ended; 0: any number.
+  // `first_retry`: wait before the removal of files that failed is tried again; it doubles each time.
   Admission(JobBook& book, data::Catalog& catalog, train::Runner& runner, const ProgramStore* programs,
             int64_t max_jobs, absl::Duration first_retry)
       : book_(book),
@@ -52,8 +52,16 @@ class Admission {
   absl::StatusOr<spec::TrainOptions> Check(const spec::JobSpec& spec) const;
 
  private:
-  // The spec with the place of its program's archive, if it trains one. Errors: those of ProgramStore::PathOf.
-  absl::StatusOr<spec::JobSpec> FindProgram(spec::JobSpec spec) const;
+  // A spec with the place of its program's archive, and that program's etag, if it trains one.
+  struct WithProgram {
+    spec::JobSpec spec;
+    std::string etag;
+  };
+  // Errors: those of ProgramStore::Get.
+  absl::StatusOr<WithProgram> FindProgram(const spec::JobSpec& spec) const;
+  // Gives the job an archive of its own. Errors: Aborted where the program is not the one of this etag any more; those
+  // of ProgramStore::CopyTo.
+  absl::Status CopyProgram(const Job& job, const std::string& etag) const;
   // A deleted job whose files are there still.
   struct Leaving {
     JobId id;
@@ -98,9 +106,9 @@ class Admission {
   // read: the job that they are of must still be there, and they must fit the dataset if it is another one by now.
   absl::StatusOr<std::string> TakeInitialWeights(const spec::JobSpec& spec, absl::StatusOr<Beginning> beginning) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // `asked`: of CreateRequest.
-  absl::StatusOr<Job> Admit(Job job, const std::string& asked, const std::string& initial_weights)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `asked`: of CreateRequest. `program_etag`: of FindProgram.
+  absl::StatusOr<Job> Admit(Job job, const std::string& asked, const std::string& initial_weights,
+                            const std::string& program_etag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   JobBook& book_;
   data::Catalog& catalog_;

@@ -122,13 +122,12 @@ std::string ModelText(const spec::ModelOptions& model) {
 std::string SubmittedLine(const Job& job) {
   const spec::TrainOptions& t = job.spec.train;
   const bool node_level = t.model.level == spec::ModelLevel::kNode;
-  return absl::StrCat("submitted ", job.id.value(), ": dataset ", t.dataset.value(), ", ",
-                      ModelText(t.model),
-                      spec::Walks(t)       ? WalkText(t.node2vec)
-                      : node_level         ? SamplingText(t.nodes)
-                      : spec::IsProgram(t) ? ""
-                                           : absl::StrCat(" ", AbslView(spec::kPoolingNames.Name(t.model.pooling)),
-                                                          " pooling"),
+  return absl::StrCat("submitted ", job.id.value(), ": dataset ", t.dataset.value(), ", ", ModelText(t.model),
+                      spec::Walks(t) ? WalkText(t.node2vec)
+                      : node_level   ? SamplingText(t.nodes)
+                      : spec::IsProgram(t)
+                          ? ""
+                          : absl::StrCat(" ", AbslView(spec::kPoolingNames.Name(t.model.pooling)), " pooling"),
                       LinkText(t.links), ", loss ", AbslView(spec::kLossNames.Name(t.loss)), ", ",
                       AbslView(spec::kOptimizerNames.Name(t.optimizer.algorithm)), " lr ", t.optimizer.learning_rate,
                       " weight decay ", t.optimizer.weight_decay, ", ", t.epochs, " epochs of ", BatchText(t),

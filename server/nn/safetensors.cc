@@ -91,8 +91,8 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size
   }
   const auto type = ParseType(entry["dtype"].get<std::string>());
   if (!type) {
-    return Lost(absl::StrCat(shown, ": dtype \"", ShownText(entry["dtype"].get<std::string>()),
-                             "\"; accepted: ", TypeNames()));
+    return Lost(
+        absl::StrCat(shown, ": dtype \"", ShownText(entry["dtype"].get<std::string>()), "\"; accepted: ", TypeNames()));
   }
   Entry tensor{.name = name, .type = *type, .shape = {}};
   // Strides are products of sizes, with 1 in place of 0.

@@ -212,7 +212,10 @@ void VisitFields(Options<ModelOptions>, F&& f) {
      .flag = "--layers",
      .help = "Message-passing layers, 1..64 ({}; with --fan-out one for each hop)"},
     &M::num_layers);
-  f({.name = "pooling", .needs = {Need::kSet, Need::kOwnModel}, .flag = "--pooling", .help = "How nodes become a graph ({})"},
+  f({.name = "pooling",
+     .needs = {Need::kSet, Need::kOwnModel},
+     .flag = "--pooling",
+     .help = "How nodes become a graph ({})"},
     &M::pooling, kPoolingNames);
   f({.name = "lowering",
      .needs = {Need::kOwnModel},

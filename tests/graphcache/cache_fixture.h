@@ -31,6 +31,7 @@ class CacheFixture : public testing::Test {
     setup.sizes = sizes_;
     setup.plan = plan_;
     setup.of_seeds = of_seeds_;
+    setup.pads = pads_;
     setup.now = [this] { return compiler_.now; };
     setup.elapsed = [this] { return compiler_.elapsed; };
     setup.log = [this](std::string_view line, bool warning) { (warning ? warnings_ : infos_).emplace_back(line); };
@@ -70,6 +71,7 @@ class CacheFixture : public testing::Test {
   FakeCompiler compiler_;
   spec::Shapes auto_shapes_ = spec::Shapes::kExact;  // what Make takes kAuto for
   bool of_seeds_ = false;
+  bool pads_ = true;
   GraphSizes sizes_{.graphs = 100, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
   ShapeSchedule plan_{.train_ceiling = Padded(90),
                       .train_shapes = 40,

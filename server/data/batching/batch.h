@@ -83,10 +83,11 @@ class Batcher {
   absl::Status Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const;
   // Makes a batch of exactly this shape, least padding included, that is none of the set's: its rows are those of
   // `graphs` one after the other, as often as it takes, and its edges run within a graph. Equal seeds make equal ones.
-  // Every graph has a node, if there are as many, and labels are of graphs that have some, if any has. For the recording
-  // of steps. Errors: InvalidArgument for a shape that has no room for a node and a graph, and without graphs that have
-  // nodes and, where the shape has edges, edges; DataLoss as Assemble.
-  absl::Status Compose(std::span<const uint32_t> graphs, const BatchShape& padded, uint64_t seed, PaddedBatch& out) const;
+  // Every graph has a node, if there are as many, and labels are of graphs that have some, if any has. For the
+  // recording of steps. Errors: InvalidArgument for a shape that has no room for a node and a graph, and without graphs
+  // that have nodes and, where the shape has edges, edges; DataLoss as Assemble.
+  absl::Status Compose(std::span<const uint32_t> graphs, const BatchShape& padded, uint64_t seed,
+                       PaddedBatch& out) const;
   // Gives an assembled batch another padded shape: only padding rows are touched. InvalidArgument if it does not fit.
   absl::Status Pad(const BatchShape& padded, PaddedBatch& batch) const;
 

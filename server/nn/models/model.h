@@ -133,7 +133,7 @@ struct GraphSetBatch {
 struct GraphModelOptions {
   spec::ModelOptions model;
   EncoderInput node, edge;
-  int64_t num_targets = 1;  // outputs a graph: targets, or classes of cross-entropy
+  int64_t num_targets = 1;      // outputs a graph: targets, or classes of cross-entropy
   int64_t max_graph_nodes = 0;  // of the dataset's largest graph
 };
 

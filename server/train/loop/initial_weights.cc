@@ -23,8 +23,8 @@
 #include "train/tasks/graph_model_for.h"
 #include "train/tasks/node2vec_task.h"
 #include "train/tasks/node_model_for.h"
-#include "train/tasks/program_model.h"
 #include "train/tasks/node_rows.h"
+#include "train/tasks/program_model.h"
 
 namespace permafrost::train {
 namespace {

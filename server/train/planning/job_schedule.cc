@@ -94,11 +94,10 @@ absl::StatusOr<RunMemory> MemoryOf(const spec::TrainOptions& options, const nn::
   const double inputs = nodes * (HostBytesPerRow(read) + sizeof(int64_t)) +
                         edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t));
   PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, largest, prefix));
-  RunMemory memory{
-      .cost = cost.model,
-      .batch_bytes = kHostGraphSetBatches * inputs,
-      .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float),
-      .input_bytes = inputs};
+  RunMemory memory{.cost = cost.model,
+                   .batch_bytes = kHostGraphSetBatches * inputs,
+                   .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float),
+                   .input_bytes = inputs};
   // Features that are made: 4 bytes a node of the set.
   if (read.width != summary.node_features.width) {
     memory.batch_bytes += sizeof(float) * static_cast<double>(summary.all.nodes);

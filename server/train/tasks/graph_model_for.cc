@@ -66,7 +66,11 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& op
                                 summary.all.graphs, " graphs; use ", ModelsOf(spec::ModelLevel::kGraph, " or ")));
     return violations.ToStatus();
   }
-  nn::GraphModelOptions model{.model = options.model, .node = {}, .edge = {}, .num_targets = summary.num_targets, .max_graph_nodes = summary.all.max_nodes};
+  nn::GraphModelOptions model{.model = options.model,
+                              .node = {},
+                              .edge = {},
+                              .num_targets = summary.num_targets,
+                              .max_graph_nodes = summary.all.max_nodes};
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   model.num_targets = OutputsFor(options, summary, prefix, violations);
   const data::SizeStatistics& train = TrainSizes(options, summary, prefix, violations);
@@ -75,9 +79,8 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& op
     violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
                    "features, and the dataset's nodes have none; accepted: degree, constant");
   }
-  for (const auto& [table, features, input] :
-       {std::tuple("node feature", &summary.node_features, &model.node),
-        std::tuple("edge feature", &summary.edge_features, &model.edge)}) {
+  for (const auto& [table, features, input] : {std::tuple("node feature", &summary.node_features, &model.node),
+                                               std::tuple("edge feature", &summary.edge_features, &model.edge)}) {
     if (spec::IsProgram(options) && data::IsCategorical(features->type)) {
       // It reads the numbers as they stand, and knows by itself what they are.
       input->categories.assign(static_cast<size_t>(features->width), 1);

@@ -65,7 +65,8 @@ bool HaveLabels(const data::Batcher& batcher, Mode mode) {
 // Batches first.. of an order of graphs.
 class GraphSetStream final : public BatchStream {
  public:
-  GraphSetStream(const data::Batcher& batcher, bool pads, data::EpochOrder epochs, int64_t epoch, int64_t first, int64_t depth)
+  GraphSetStream(const data::Batcher& batcher, bool pads, data::EpochOrder epochs, int64_t epoch, int64_t first,
+                 int64_t depth)
       : epochs_(std::move(epochs)),
         order_(epochs_.Of(epoch)),
         view_(batcher, nullptr, pads),

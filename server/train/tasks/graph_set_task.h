@@ -70,8 +70,8 @@ class GraphSetTask final : public Task {
  private:
   GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made);
-  // Probe `probe` of a step that knows its sizes by the shape, so that nothing may be padded: rows of the mode's splits,
-  // put together to exactly this shape.
+  // Probe `probe` of a step that knows its sizes by the shape, so that nothing may be padded: rows of the mode's
+  // splits, put together to exactly this shape.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
   // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does. One of them has a
   // label, where any graph that fits has one.

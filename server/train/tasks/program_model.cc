@@ -387,12 +387,13 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
   Read read;
   double forward = 0;
   try {
-    Listen(made->tensors(), [&] { made->Forward(batch, Mode::kTrain); }, read);
+    Listen(
+        made->tensors(), [&] { made->Forward(batch, Mode::kTrain); }, read);
     forward = read.bytes;
   } catch (const c10::NotImplementedError&) {  // a size depends on values
   } catch (const c10::Error& error) {
-    return AsViolation(absl::InvalidArgumentError(absl::StrCat("a batch of ", ToString(largest), ", padding included: ",
-                                                               error.what_without_backtrace())),
+    return AsViolation(absl::InvalidArgumentError(absl::StrCat("a batch of ", ToString(largest),
+                                                               ", padding included: ", error.what_without_backtrace())),
                        prefix);
   }
   return StepCost{.model = {.parameters = static_cast<double>(made->tensors().num_parameter_values()),

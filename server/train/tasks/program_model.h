@@ -51,16 +51,15 @@ absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeModel(const spec::TrainOptio
                                                           const nn::GraphModelOptions& model, c10::Device device,
                                                           std::string_view prefix);
 
-// What that model, and the recording of its steps, cost in a training step of `largest`, a batch that is padded. For a program: its operators are run
-// on sizes alone, and each tensor that they make counts twice, for the backward pass. 0 activations where a size
-// depends on values. Errors: as MakeModel; InvalidArgument for a program that refuses such a batch, or predicts
-// something else than is wanted.
+// What that model, and the recording of its steps, cost in a training step of `largest`, a batch that is padded. For a
+// program: its operators are run on sizes alone, and each tensor that they make counts twice, for the backward pass. 0
+// activations where a size depends on values. Errors: as MakeModel; InvalidArgument for a program that refuses such a
+// batch, or predicts something else than is wanted.
 struct StepCost {
   nn::ModelCost model;
   int64_t executable_bytes = 0;  // as device::ExecutableBytes
 };
 absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                                          const BatchShape& largest, std::string_view prefix);
-
+                                    const BatchShape& largest, std::string_view prefix);
 
 }  // namespace permafrost::train

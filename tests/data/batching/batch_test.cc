@@ -115,6 +115,43 @@ TEST_F(BatcherTest, WhatDoesNotFitIsRefused) {
   EXPECT_TRUE(batcher_->Assemble({}, {1, 0, 1}, batch).ok()) << "an empty batch is all padding";
 }
 
+// A shape that no graphs of the set have together.
+TEST_F(BatcherTest, ComposesABatchOfAnyShape) {
+  const std::vector<uint32_t> graphs = {0, 2};
+  for (const BatchShape padded : {BatchShape{12, 17, 5}, BatchShape{2, 0, 2}, BatchShape{9, 3, 9}}) {
+    SCOPED_TRACE(ToString(padded));
+    PaddedBatch batch, other;
+    ASSERT_TRUE(batcher_->Compose(graphs, padded, /*seed=*/1, batch).ok());
+    EXPECT_EQ(batch.padded, padded);
+    EXPECT_EQ(Batcher::LeastPadded(batch.real), padded);
+    ASSERT_EQ(std::ssize(batch.edge_source), padded.edges);
+    ASSERT_EQ(std::ssize(batch.graph_of_node), padded.nodes);
+    EXPECT_TRUE(std::ranges::is_sorted(batch.edge_target));
+    EXPECT_TRUE(std::ranges::is_sorted(batch.graph_of_node));
+    EXPECT_EQ(batch.graph_of_node.back(), padded.graphs - 1) << "padding";
+    for (int64_t edge = 0; edge < padded.edges; ++edge) {
+      const auto e = static_cast<size_t>(edge);
+      ASSERT_LT(batch.edge_source[e], padded.nodes - 1);
+      const auto graph_of = [&](int64_t node) { return batch.graph_of_node[static_cast<size_t>(node)]; };
+      EXPECT_EQ(graph_of(batch.edge_source[e]), graph_of(batch.edge_target[e])) << "an edge leaves its graph";
+    }
+    for (int64_t graph = 0; graph < padded.graphs; ++graph) {
+      EXPECT_TRUE(std::ranges::find(batch.graph_of_node, graph) != batch.graph_of_node.end()) << graph;
+      EXPECT_EQ(std::isnan(batch.labels[static_cast<size_t>(graph)]), graph == padded.graphs - 1) << graph;
+    }
+    for (int64_t node = 0; node + 1 < padded.nodes; ++node) {
+      const int64_t x = batch.node_ints[static_cast<size_t>(2 * node)];
+      EXPECT_EQ(batch.node_ints[static_cast<size_t>(2 * node + 1)], 10 * x) << "a row is one of the set's";
+    }
+    ASSERT_TRUE(batcher_->Compose(graphs, padded, /*seed=*/1, other).ok());
+    EXPECT_EQ(batch.edge_source, other.edge_source);
+    EXPECT_EQ(batch.node_ints, other.node_ints);
+  }
+  PaddedBatch batch;
+  EXPECT_FALSE(batcher_->Compose({}, {5, 5, 3}, 1, batch).ok());
+  EXPECT_FALSE(batcher_->Compose(graphs, {1, 5, 3}, 1, batch).ok());
+}
+
 TEST_F(BatcherTest, DamageIsToldAtCreation) {
   const auto path = temp_.path() / "store" / GraphSet::kFileName;
   std::string bytes = *ReadFile(path);
