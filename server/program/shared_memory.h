@@ -1,0 +1,31 @@
+// Which values of a graph may lie in memory that an operator writes to.
+// Threads: plain values.
+#pragma once
+
+#include <vector>
+
+#include "program/program.h"
+
+namespace permafrost::program {
+
+class SharedMemory {
+ public:
+  explicit SharedMemory(const Graph& graph);
+  // True if an operator may write to the value, or to another that shares its memory, at any time. An operator that is
+  // not known to return memory of its own counts as one that returns views of all that it takes.
+  bool IsWritten(ValueIndex value) const;
+
+ private:
+  ValueIndex Find(ValueIndex value);
+  void Join(const std::vector<ValueIndex>& values);
+
+  std::vector<ValueIndex> roots_;  // values that share memory have one
+  std::vector<bool> written_;      // by root
+};
+
+// "scatter_add_"
+bool WritesInPlace(const Node& node);
+// Values that a node takes, kNoValue left out.
+std::vector<ValueIndex> InputsOf(const Node& node);
+
+}  // namespace permafrost::program
