@@ -58,7 +58,7 @@ std::string RenderTensors(const v1::Program& program, const RenderStyle& style) 
   return absl::StrCat("\n", RenderTable({{"TENSOR"}, {"KIND"}, {"TYPE"}, {"TRAINED"}, {"SAVED"}}, rows, style));
 }
 
-// Of all forms, in lines no wider than the terminal.
+// The operators of all forms, in lines no wider than the terminal.
 std::string RenderOperators(const v1::Program& program, const RenderStyle& style) {
   std::set<std::string> operators;
   for (const v1::Program::Form& form : program.forms()) {

@@ -13,7 +13,7 @@ namespace permafrost::client {
 
 std::string RenderProgramList(const std::vector<v1::Program>& programs, const ViewTime& time, const RenderStyle& style);
 
-// What it takes and returns, its tensors with their types, its operators.
+// It shows what the program takes and returns, its tensors with their types, and its operators.
 std::string RenderProgram(const v1::Program& program, const ViewTime& time, const RenderStyle& style);
 
 }  // namespace permafrost::client

@@ -143,7 +143,7 @@ class GraphCache {
 
   // `options` as they stand where batches are not padded.
   spec::PolicyOptions Allowed(spec::PolicyOptions options) const;
-  // Whether a mode without a dynamic executable has a ladder.
+  // True if a mode without a dynamic executable has a ladder.
   bool WantsLadder() const { return setup_.pads && spec::WantsLadder(state_.options); }
 
   // The shape that a batch is padded to.

@@ -58,7 +58,7 @@ struct ProgramStoreOptions {
   std::function<void(std::string_view)> warn = [](std::string_view) {};
 };
 
-// What an upload declares.
+// An upload declares this.
 struct ProgramArchive {
   int64_t bytes = 0;
   std::string xxh3;  // 16 lower-case hex digits

@@ -62,7 +62,7 @@ void CheckWindows(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Those of other modes leave memory unset where they are negative.
+// Paddings of other modes leave memory unset where they are negative.
 void CheckPadding(const FunctionSchema& schema, const Stack& stack) {
   const IValue* mode = ArgumentNamed(schema, stack, "mode");
   if (mode == nullptr || mode->toStringRef() == "constant") return;

@@ -1,4 +1,4 @@
-// What is told of a program's archive: what it takes and returns, its tensors, its operators. Made by
+// A program's archive as people are told of it: what it takes and returns, its tensors, its operators. Made by
 // train::Runner::DescribeProgram; the wire and the record on disk follow the rows.
 // Threads: values.
 #pragma once
@@ -71,7 +71,7 @@ void VisitFields(Options<ProgramTensor>, F&& f) {
 struct ProgramDescription {
   std::string torch_version;  // that exported it
   std::vector<ProgramForm> forms;
-  // Those of all forms, each once: parameters, then buffers, then constants.
+  // The tensors of all forms, each once: parameters, then buffers, then constants.
   std::vector<ProgramTensor> tensors;
   int64_t num_parameters = 0;  // elements; those of tied parameters once
   bool operator==(const ProgramDescription&) const = default;

@@ -1,5 +1,5 @@
 // A module that Python exports, as a resource of the real daemon: imported, shown, kept over a restart and in a backup,
-// deleted. What it refuses leaves it as it was.
+// deleted. A refused upload leaves it as it was.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using Inputs = std::vector<c10::IValue>;
 
-// What Run says, or "" where it returns.
+// Returns what Run says, or "" where it returns.
 std::string Said(const std::shared_ptr<const Program>& program, const Inputs& inputs,
                  const InterpreterOptions& options = {}) {
   auto made = Interpreter::Make(program, {}, options);
@@ -231,8 +231,8 @@ TEST(Safety, BuffersOverTheSameBytesAreWrittenTogether) {
   EXPECT_EQ(made->mutated(), (std::vector<size_t>{0, 1}));
 }
 
-// Each region's output may be a view of its own buffer and of all those before. What is written to is found by a walk
-// over the nodes, where a list for each of them would take hours and all memory.
+// Each region's output may be a view of its own buffer and of all those before. The values that are written to are
+// found by a walk over the nodes, where a list for each of them would take hours and all memory.
 TEST(Safety, TheLargestProgramIsBoundInSeconds) {
   constexpr size_t kRegions = 50'000;  // of one node each
   auto region = std::make_shared<Graph>();

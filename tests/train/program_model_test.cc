@@ -280,6 +280,45 @@ TEST(ProgramModel, RefusesWhatASetOfGraphsHasNothingFor) {
   EXPECT_THAT(RefusalOf(MakeProgram(fixed)), HasSubstr("it has no parameters to train"));
 }
 
+// Adds to a prediction how many of its edges are no self-loops, as a mask leaves them.
+ValueIndex AddEdgesLeft(FormBuilder& form, ValueIndex prediction) {
+  constexpr ValueIndex kEdgeIndex = 7;  // of MakeForm, after six tensors and x
+  const auto end = [&](const std::string& node, int64_t of) {
+    return form.Node(node, "select.int", {{"self", Ref{kEdgeIndex}}, {"dim", int64_t{0}}, {"index", of}});
+  };
+  const ValueIndex from = end("from", 0), to = end("to", 1),
+                   mask = form.Node("others", "ne.Tensor", {{"self", Ref{from}}, {"other", Ref{to}}}),
+                   left = form.Node("left", "index.Tensor", {{"self", Ref{from}}, {"indices", program::Refs{{mask}}}}),
+                   ones = form.Node("each", "ones_like.default", {{"self", Ref{left}}}),
+                   count = form.Node("count", "sum.default", {{"self", Ref{ones}}});
+  return form.Node("more", "add.Tensor", {{"self", Ref{prediction}}, {"other", Ref{count}}});
+}
+
+TEST(ProgramModel, LeavesOutWhatRemovesSelfLoopsWhereToldThatThereAreNone) {
+  const Weights weights;
+  const program::LoadedProgram loaded = MakeProgram(weights, AddEdgesLeft);
+  ProgramModelOptions none = Options();
+  none.no_self_loops = true;
+  const auto removes = Made(loaded), without = Made(loaded, none);
+  EXPECT_TRUE(at::equal(removes->Forward(Least(), Mode::kEval), without->Forward(Least(), Mode::kEval)));
+  EXPECT_EQ(Names(without->tensors().parameters()), Names(removes->tensors().parameters()));
+
+  nn::GraphSetBatch loop = Least();
+  loop.edge_source = at::tensor({1, 1, 1, 4}, at::kLong);  // The second edge ends at node 1, too.
+  const Tensor fewer = removes->Forward(loop, Mode::kEval) - without->Forward(loop, Mode::kEval);
+  EXPECT_TRUE(at::allclose(fewer.narrow(0, 0, 2), at::full({2, 1}, -1.0)));
+
+  // Sizes alone say what the step does.
+  auto on_meta = MakeProgramModel(loaded, none, c10::kMeta);
+  ASSERT_TRUE(on_meta.ok()) << on_meta.status();
+  nn::GraphSetBatch sizes = Least();
+  for (Tensor* tensor : {&sizes.node_features, &sizes.edge_source, &sizes.edge_target, &sizes.graph_of_node})
+    *tensor = tensor->to(at::kMeta);
+  EXPECT_NO_THROW((*on_meta)->Forward(sizes, Mode::kTrain));
+  EXPECT_THROW((*MakeProgramModel(loaded, Options(), c10::kMeta))->Forward(sizes, Mode::kTrain),
+               c10::NotImplementedError);
+}
+
 TEST(ProgramModel, SaysWhatAPredictionMustBe) {
   ProgramModelOptions two = Options();
   two.num_targets = 2;

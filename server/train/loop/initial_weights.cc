@@ -116,8 +116,8 @@ absl::Status WithModel(const spec::TrainOptions& options, const data::ImportedSu
                        const std::function<absl::Status(nn::TensorSet&)>& use) {
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
     PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, *set, prefix));
-    PF_ASSIGN_OR_RETURN(const auto made, MakeModel(options, model, at::kMeta, prefix));
-    return use(made->tensors());
+    PF_ASSIGN_OR_RETURN(const MadeModel made, MakeModel(options, model, /*self_loops=*/0, at::kMeta, prefix));
+    return use(made.model->tensors());
   }
   if (Walks(options)) {
     nn::TensorSet tensors;

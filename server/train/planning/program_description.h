@@ -1,4 +1,4 @@
-// What is told of a program's archive, from the program itself.
+// Describes a program's archive for people, from the program itself.
 // Threads: pure functions of the file.
 #pragma once
 

@@ -56,6 +56,16 @@ int RankOf(const BatchShape& graph) { return graph.edges > 0 ? 2 : graph.nodes >
 // A loss exercises most: without one no gradient is made, whatever messages pass.
 constexpr int kLossRank = 3;
 
+// Edges that begin and end at one node. Errors: DataLoss.
+absl::StatusOr<int64_t> CountSelfLoops(const data::GraphSet& set) {
+  PF_ASSIGN_OR_RETURN(const auto sources, set.edge_source());
+  PF_ASSIGN_OR_RETURN(const auto targets, set.edge_target());
+  int64_t count = 0;
+  for (size_t edge = 0; edge < sources.size(); ++edge) count += sources[edge] == targets[edge] ? 1 : 0;
+  PF_RETURN_IF_ERROR(set.CheckIntact());
+  return count;
+}
+
 bool HaveLabels(const data::Batcher& batcher, Mode mode) {
   const auto has = [&](uint32_t graph) { return batcher.HasLabel(graph); };
   return std::ranges::any_of(SplitsOf(mode),
@@ -123,10 +133,12 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, PlanJob(options, model, extents, context, "spec.", keep_going));
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
+  PF_ASSIGN_OR_RETURN(const int64_t self_loops, spec::IsProgram(options) ? CountSelfLoops(*set) : 0);
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
-  PF_ASSIGN_OR_RETURN(auto made, MakeModel(options, model, device, "spec."));
-  std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), std::move(made)));
+  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec."));
+  std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), std::move(made.model)));
   task->plan_ = std::move(plan);
+  if (!made.note.empty()) task->notes_.push_back(std::move(made.note));
   task->reading_ = std::move(reading);
   return task;
 }

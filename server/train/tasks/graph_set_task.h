@@ -49,6 +49,7 @@ class GraphSetTask final : public Task {
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
   std::string_view reading() const override { return reading_; }
+  std::vector<std::string> notes() const override { return notes_; }
   int64_t num_outputs() const override { return num_outputs_; }
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override;
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
@@ -105,6 +106,7 @@ class GraphSetTask final : public Task {
   const std::unique_ptr<nn::GraphModel> model_;
   graphcache::ShapeSchedule plan_;
   std::string reading_;
+  std::vector<std::string> notes_;
   std::array<data::PaddedBatch, 2> probes_;
   std::array<GraphSetHostBatch, 2> probe_views_;
 };

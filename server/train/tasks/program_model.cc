@@ -24,7 +24,8 @@
 #include "nn/ops/dropout.h"
 #include "program/check.h"
 #include "program/interpreter.h"
-#include "program/operators.h"
+#include "program/self_loops.h"
+#include "program/shared_memory.h"
 
 namespace permafrost::train {
 namespace {
@@ -38,7 +39,7 @@ struct RealRows {
   int64_t largest = 0;  // nodes of the set's largest graph
 };
 
-// Of a batch that is padded as little as it can be: by a node and a graph.
+// The batch is padded as little as it can be: by a node and a graph.
 RealRows CountRows(const nn::GraphSetBatch& batch, int64_t largest) {
   return {.nodes = batch.graph_of_node.size(0) - 1,
           .edges = batch.edge_source.size(0),
@@ -132,11 +133,6 @@ absl::Status CheckForm(const program::Program& form, const ProgramModelOptions& 
   return absl::OkStatus();
 }
 
-bool WritesInPlace(const program::Node& node) {
-  const auto op = program::ParseOperator(node.target);
-  return op && op->name.ends_with('_');
-}
-
 // Values by which the graph's outputs are made, or others are written to. Exports keep nodes that nothing reads.
 std::set<program::ValueIndex> UsedValues(const program::Graph& graph) {
   std::set<program::ValueIndex> used(graph.outputs.begin(), graph.outputs.end());
@@ -145,12 +141,9 @@ std::set<program::ValueIndex> UsedValues(const program::Graph& graph) {
   };
   for (auto at = graph.nodes.rbegin(); at != graph.nodes.rend(); ++at) {
     const program::Node& node = *at;
-    if (!WritesInPlace(node) && !std::ranges::any_of(node.outputs, is_used)) continue;
-    for (const program::NamedArgument& input : node.inputs) {
-      if (const auto* ref = std::get_if<program::Ref>(&input.value)) used.insert(ref->value);
-      if (const auto* refs = std::get_if<program::Refs>(&input.value))
-        used.insert(refs->values.begin(), refs->values.end());
-    }
+    if (!program::WritesInPlace(node) && !std::ranges::any_of(node.outputs, is_used)) continue;
+    const std::vector<program::ValueIndex> inputs = program::InputsOf(node);
+    used.insert(inputs.begin(), inputs.end());
   }
   return used;
 }
@@ -162,7 +155,11 @@ class ProgramModel final : public nn::GraphModel {
 
   absl::Status Bind(const program::LoadedProgram& loaded) {
     for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-      const program::Form& form = mode == Mode::kTrain ? loaded.train() : loaded.eval();
+      program::Form form = mode == Mode::kTrain ? loaded.train() : loaded.eval();
+      if (options_.no_self_loops) {
+        if (auto without = program::WithoutSelfLoops(*form.program))
+          form.program = std::make_shared<const program::Program>(*std::move(without));
+      }
       PF_RETURN_IF_ERROR(CheckForm(*form.program, options_));
       std::vector<Tensor> state;
       state.reserve(form.state.size());
@@ -320,7 +317,7 @@ nn::GraphSetBatch BatchOnMeta(const nn::GraphModelOptions& model, const BatchSha
           .step = {}};
 }
 
-// What the operators of a forward pass read, and how many there are.
+// The operators of a forward pass, and the bytes that they read.
 struct Read {
   double bytes = 0;  // of all tensors, each once
   int64_t operators = 0;
@@ -350,15 +347,22 @@ void Listen(const nn::TensorSet& beside, const std::function<void()>& run, Read&
       run);
 }
 
+std::string NoteOfSelfLoops(const program::LoadedProgram& loaded, int64_t self_loops) {
+  if (self_loops == 0 || !program::WithoutSelfLoops(*loaded.train().program)) return {};
+  return absl::StrCat("the program removes self-loops, and ", self_loops,
+                      self_loops == 1 ? " edge of the dataset is one" : " edges of the dataset are such",
+                      ": how many a batch has depends on values, so that no step of the program is captured; remove "
+                      "self-loops before the import to have them captured");
+}
+
 // A training step has so many operators for each of the forward pass, and keeps so many bytes of a recorded one.
 constexpr int64_t kOperatorsOfStep = 4, kBytesOfOperator = 600;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeModel(const spec::TrainOptions& options,
-                                                          const nn::GraphModelOptions& model, c10::Device device,
-                                                          std::string_view prefix) {
-  if (!spec::IsProgram(options)) return nn::MakeGraphModel(model, options.seed, device);
+absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                    int64_t self_loops, c10::Device device, std::string_view prefix) {
+  if (!spec::IsProgram(options)) return MadeModel{.model = nn::MakeGraphModel(model, options.seed, device), .note = {}};
   PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
   auto made = MakeProgramModel(loaded,
                                {.name = options.model.program.value(),
@@ -366,10 +370,11 @@ absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeModel(const spec::TrainOptio
                                 .edge = model.edge,
                                 .num_targets = model.num_targets,
                                 .max_graph_nodes = model.max_graph_nodes,
-                                .seed = options.seed},
+                                .seed = options.seed,
+                                .no_self_loops = self_loops == 0},
                                device);
   if (!made.ok()) return AsViolation(made.status(), prefix);
-  return made;
+  return MadeModel{.model = *std::move(made), .note = NoteOfSelfLoops(loaded, self_loops)};
 }
 
 absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
@@ -382,13 +387,13 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
                                                 .graphs = static_cast<double>(largest.graphs)}),
                     .executable_bytes = device::ExecutableBytes(own.num_layers, own.lowering == spec::Lowering::kAuto)};
   }
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<nn::GraphModel> made, MakeModel(options, model, at::kMeta, prefix));
+  PF_ASSIGN_OR_RETURN(const MadeModel made, MakeModel(options, model, /*self_loops=*/0, at::kMeta, prefix));
   const nn::GraphSetBatch batch = BatchOnMeta(model, largest);
   Read read;
   double forward = 0;
   try {
     Listen(
-        made->tensors(), [&] { made->Forward(batch, Mode::kTrain); }, read);
+        made.model->tensors(), [&] { made.model->Forward(batch, Mode::kTrain); }, read);
     forward = read.bytes;
   } catch (const c10::NotImplementedError&) {  // a size depends on values
   } catch (const c10::Error& error) {
@@ -396,7 +401,7 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
                                                                ", padding included: ", error.what_without_backtrace())),
                        prefix);
   }
-  return StepCost{.model = {.parameters = static_cast<double>(made->tensors().num_parameter_values()),
+  return StepCost{.model = {.parameters = static_cast<double>(made.model->tensors().num_parameter_values()),
                             .activations = 2 * forward / sizeof(float)},
                   .executable_bytes = kOperatorsOfStep * kBytesOfOperator * read.operators};
 }

@@ -25,6 +25,7 @@ struct ProgramModelOptions {
   int64_t num_targets = 1;      // outputs a graph
   int64_t max_graph_nodes = 0;  // of the dataset's largest graph
   uint64_t seed = 0;            // of dropout's masks
+  bool no_self_loops = false;   // the dataset has none: what removes them is left out (program/self_loops.h)
 };
 
 // The program reads, by the names of its inputs: x and edge_attr (the columns of the set; one column may lack its
@@ -45,16 +46,19 @@ absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeProgramModel(const program::
                                                                  const ProgramModelOptions& options,
                                                                  c10::Device device);
 
-// The model of a job: its program, or one of our own. Errors: InvalidArgument with a violation of PREFIXmodel.program;
-// those of reading the program's archive.
-absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeModel(const spec::TrainOptions& options,
-                                                          const nn::GraphModelOptions& model, c10::Device device,
-                                                          std::string_view prefix);
+// The model of a job: its program, or one of our own. self_loops: edges of the dataset that begin and end at one node.
+// Errors: InvalidArgument with a violation of PREFIXmodel.program; those of reading the program's archive.
+struct MadeModel {
+  std::unique_ptr<nn::GraphModel> model;
+  std::string note;  // what the job's user should know, in one line; empty: nothing
+};
+absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                    int64_t self_loops, c10::Device device, std::string_view prefix);
 
-// What that model, and the recording of its steps, cost in a training step of `largest`, a batch that is padded. For a
-// program: its operators are run on sizes alone, and each tensor that they make counts twice, for the backward pass. 0
-// activations where a size depends on values. Errors: as MakeModel; InvalidArgument for a program that refuses such a
-// batch, or predicts something else than is wanted.
+// The cost of that model and of recording its steps, for a training step of `largest`, a batch that is padded. For a
+// program: its operators are run on sizes alone, as for a dataset without self-loops, and each tensor that they make
+// counts twice, for the backward pass. 0 activations where a size depends on values. Errors: as MakeModel;
+// InvalidArgument for a program that refuses such a batch, or predicts something else than is wanted.
 struct StepCost {
   nn::ModelCost model;
   int64_t executable_bytes = 0;  // as device::ExecutableBytes
