@@ -254,7 +254,12 @@ class Rewriter {
     // The node's result is a copy; of memory that nothing writes to, a view is as good.
     const bool copies = IsWritten(self) || IsWritten(result);
     if (range->all() && !copies) {
-      renamed_[result] = self;
+      // Gradients are summed where the mask's were: those of its uses first.
+      if (!facts_.contains(self)) {
+        Add(node, "torch.ops.aten.alias.default", {{"self", Ref{self}}}, result);
+      } else {
+        renamed_[result] = self;  // indices have none
+      }
       return true;
     }
     const std::string copy = "torch.ops.aten.clone.default";
