@@ -1,38 +1,121 @@
-"""Jobs of programs that the server refuses."""
+"""Jobs that train programs: killed, refused, and without the program that they began with."""
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-import permafrost
 import torch_geometric.nn as gnn
+from safetensors.torch import load_file
 from torch import nn
 
+import permafrost
+from bench import module_nets
 from tests.python import zinc
 from tests.python.nets import WIDTH
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-class Plain(nn.Module):
-    """Takes no features of edges."""
+class Dropping(module_nets.Net):
+    """Drops features of nodes, beside batch norm."""
 
-    def __init__(self):
+    def forward(self, x, edge_index, edge_attr, batch, batch_size: int):
+        h = nn.functional.dropout(self.atoms(x.squeeze(-1)), 0.3, self.training)
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            h = nn.functional.dropout(norm(conv(h, edge_index, self.bonds(edge_attr.view(-1)))).relu(), 0.2, self.training)
+        return self.head(gnn.global_mean_pool(h, batch, batch_size))
+
+
+class Plain(nn.Module):
+    """Takes no features of edges. columns: of its prediction. rows: "graphs" or "nodes" has it for each of."""
+
+    def __init__(self, columns=1, rows="graphs"):
         super().__init__()
-        self.atoms, self.head = nn.Embedding(28, WIDTH), nn.Linear(WIDTH, 1)
+        self.atoms, self.head, self.rows = nn.Embedding(28, WIDTH), nn.Linear(WIDTH, columns), rows
 
     def forward(self, x, edge_index, batch, batch_size: int):
         h = self.atoms(x.view(-1))
         h = h + h.new_zeros(h.shape).index_add(0, edge_index[1], h[edge_index[0]])
-        return self.head(gnn.global_mean_pool(h, batch, batch_size))
+        return self.head(h if self.rows == "nodes" else gnn.global_mean_pool(h, batch, batch_size))
+
+
+def import_zinc(client, name):
+    client.datasets.import_pyg(zinc.molecules(), name, splits=zinc.PARTS, progress=False)
 
 
 @pytest.fixture(scope="module")
 def zinc_set(client):
     """A dataset "zinc-jobs" that the server has."""
-    client.datasets.import_pyg(zinc.molecules(), "zinc-jobs", splits=zinc.PARTS, progress=False)
+    import_zinc(client, "zinc-jobs")
     return "zinc-jobs"
+
+
+RESUMED = {
+    "dropout": lambda: Dropping(lambda h: gnn.GINEConv(module_nets.mlp(h, h)), True, WIDTH, 2),
+    "batch-norm": lambda: module_nets.make("gin", WIDTH, 2),
+    "gcn": lambda: module_nets.make("gcn", WIDTH, 2),
+    "transformer": lambda: module_nets.make("transformer", WIDTH, 2),
+    "deeper-gcn": lambda: module_nets.make("deeper-gcn", WIDTH, 2),
+}
+
+
+def test_a_killed_daemon_goes_on_to_the_same_bits(make_server, tmp_path):
+    server = make_server()
+    client = server.connect()
+    import_zinc(client, "zinc")
+
+    def submit(name, module):
+        return client.jobs.submit("zinc", module, id=name, epochs=60, batch_size=8, learning_rate=0.003, loss="mse", seed=5, every_steps=7)
+
+    def weights(job):
+        return load_file(job.export(tmp_path / "weights", "last_weights"))
+
+    for name, make in RESUMED.items():
+        torch.manual_seed(4)
+        module = make()
+        wanted = weights(submit(f"{name}-undisturbed", module).wait())
+        job = submit(f"{name}-killed", module)
+        next(state for state in job.states() if state.proto.progress.step > 20)
+        server.kill()
+        server.start()
+        made = weights(job.wait())
+        assert job.proto.resumes == 1, name
+        assert made.keys() == wanted.keys()
+        assert all(torch.equal(made[key], wanted[key]) for key in wanted), name
+        trained = dict(module.named_parameters())
+        assert any(not torch.equal(made[key], trained[key]) for key in trained if key in made)
+
+
+def test_deleting_a_program_harms_no_job_of_it(make_server):
+    server = make_server()
+    client = server.connect()
+    import_zinc(client, "zinc")
+    module = module_nets.make("gine", WIDTH, 2)
+    ended = client.jobs.submit("zinc", module, epochs=2).wait()
+    running = client.jobs.submit("zinc", module, epochs=100_000)
+    next(state for state in running.states() if state.proto.progress.step > 0)
+    queued = client.jobs.submit("zinc", module, epochs=2)
+    assert queued.refresh().state == "queued"
+    name = ended.proto.spec.model.program
+    before = ended.evaluate()
+    client.programs.delete(name)
+    with pytest.raises(permafrost.NotFound):
+        client.programs.get(name)
+    # Another program under its name.
+    path = permafrost.export(Plain(), zinc.molecules()[0], server.state_dir.parent / "plain.pt2")
+    client.programs.import_file(name, path, progress=False)
+
+    assert ended.evaluate() == before
+    step = running.refresh().proto.progress.step
+    next(state for state in running.states() if state.proto.progress.step > step)
+    server.kill()
+    server.start()
+    next(state for state in running.states() if state.state == "running" and state.proto.progress.step > step)
+    running.cancel().wait(check=False)
+    assert queued.wait().result["best_epoch"] > 0
+    ended.load_into(module)
+    assert client.jobs.submit("zinc", program=name, epochs=1).wait().state == "succeeded"
 
 
 class Positions(nn.Module):
@@ -60,11 +143,16 @@ def refused(client, *submitted, **spec):
 
 def test_a_program_that_does_not_fit_is_refused(client, zinc_set, tmp_path):
     graph = zinc.molecules()[0]
-    graph.pos = torch.rand(graph.num_nodes, 3)
+    graph.pos, graph.floats = torch.rand(graph.num_nodes, 3), graph.x.float().repeat(1, 2)
     as_program(client, "positions", Positions(), graph, tmp_path)
     told = refused(client, zinc_set, program="positions")
     assert 'input "pos"' in told["spec.model.program"]
 
+    as_program(client, "three-columns", Plain(3), graph, tmp_path)
+    told = refused(client, zinc_set, program="three-columns", loss="mse")["spec.model.program"]
+    assert ", 3]" in told and ", 1]" in told
+    as_program(client, "of-nodes", Plain(rows="nodes"), {"x": graph.x, "edge_index": graph.edge_index, "batch": torch.zeros(len(graph.x)).long()}, tmp_path)
+    assert "a row for each graph" in refused(client, zinc_set, program="of-nodes", loss="mse")["spec.model.program"]
 
 
 def test_a_field_of_our_own_models_is_refused(client, zinc_set, tmp_path):

@@ -29,6 +29,13 @@ bool IndexesByNumber(const Tape::Op& op) {
   });
 }
 
+// Attention is tagged for the sake of its dropout.
+bool DropsNothing(const Tape::Op& op) {
+  const auto index = op.handle.schema().argumentIndexWithName("dropout_p");
+  return index && op.args[static_cast<size_t>(*index)].isDouble() &&
+         op.args[static_cast<size_t>(*index)].toDouble() == 0;
+}
+
 // The form of an argument on a tape: the same without its tensors.
 c10::IValue WithoutTensors(const c10::IValue& value) {
   if (value.isTensor()) return at::Tensor();
@@ -222,7 +229,7 @@ void Tape::Pass::CheckTags(const Op& op) {
     Break(op.name(), "reads a value back to the host: what follows could depend on it");
   } else if (op.handle.hasTag(at::Tag::dynamic_output_shape) && !IndexesByNumber(op)) {
     Break(op.name(), "the shape of its output depends on values");
-  } else if (op.handle.hasTag(at::Tag::nondeterministic_seeded)) {
+  } else if (op.handle.hasTag(at::Tag::nondeterministic_seeded) && !DropsNothing(op)) {
     Break(op.name(), "draws from a generator: a replay would draw other numbers than the step");
   }
 }

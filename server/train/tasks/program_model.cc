@@ -216,6 +216,10 @@ class ProgramModel final : public nn::GraphModel {
     const program::Program& form = interpreter.program();
     const std::set<program::ValueIndex> used = UsedValues(form.graph);
     const std::vector<size_t>& mutated = interpreter.mutated();
+    std::set<const c10::TensorImpl*> read;  // under any of their names
+    for (size_t i = 0; i < state.size(); ++i) {
+      if (used.contains(form.state[i].value)) read.insert(state[i].unsafeGetTensorImpl());
+    }
     for (size_t i = 0; i < state.size(); ++i) {
       const program::State& row = form.state[i];
       const bool is_parameter = row.kind == program::StateKind::kParameter;
@@ -232,7 +236,7 @@ class ProgramModel final : public nn::GraphModel {
       }
       if (!is_parameter) {
         tensors_.AddBuffer(row.name, state[i]);
-      } else if (trained && used.contains(row.value)) {
+      } else if (trained && read.contains(state[i].unsafeGetTensorImpl())) {
         tensors_.AddParameter(row.name, state[i]);
       } else {
         tensors_.AddFixedParameter(row.name, state[i]);
@@ -253,7 +257,6 @@ class ProgramModel final : public nn::GraphModel {
   void Drop(const program::Node& node, int64_t place, torch::jit::Stack& stack) const {
     const Tensor x = stack[0].toTensor();
     const double p = stack[1].toDouble();
-    if (device_.is_meta()) return stack.assign({x.clone()});  // there, sizes are all that matters
     // A mask of its own: x may be of any type and rank.
     const int64_t rows = x.dim() == 0 ? 1 : x.size(0);
     const Tensor ones =
@@ -294,27 +297,29 @@ absl::Status AsViolation(const absl::Status& status, std::string_view prefix) {
   return violations.ToStatus();
 }
 
-Tensor OnMeta(at::IntArrayRef sizes, at::ScalarType type) {
-  return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(type));
-}
-Tensor OnMeta(const nn::EncoderInput& features, int64_t rows) {
+// The most rows of a batch that stands for larger ones.
+constexpr BatchShape kSmall{.nodes = 65, .edges = 128, .graphs = 9};
+
+Tensor Zeros(const nn::EncoderInput& features, int64_t rows) {
   if (!features.has_features()) return {};
-  return features.categories.empty() ? OnMeta({rows, features.float_columns}, at::kFloat)
-                                     : OnMeta({rows, std::ssize(features.categories)}, at::kLong);
+  return features.categories.empty() ? at::zeros({rows, features.float_columns}, at::kFloat)
+                                     : at::zeros({rows, std::ssize(features.categories)}, at::kLong);
 }
 
-// The sizes of such a batch, without values.
-nn::GraphSetBatch BatchOnMeta(const nn::GraphModelOptions& model, const BatchShape& shape) {
+// A batch of this shape, padding included: a ring of nodes with features of 0.
+nn::GraphSetBatch MakeBatch(const nn::GraphModelOptions& model, const BatchShape& shape) {
+  const int64_t nodes = shape.nodes - 1, graphs = shape.graphs - 1;
+  const Tensor targets = at::arange(shape.edges, at::kLong).mul(nodes).floor_divide(std::max<int64_t>(shape.edges, 1));
   return {.padded_graphs = shape.graphs,
-          .node_features = OnMeta(model.node, shape.nodes),
-          .edge_features = OnMeta(model.edge, shape.edges),
-          .edge_source = OnMeta({shape.edges}, at::kLong),
-          .edge_target = OnMeta({shape.edges}, at::kLong),
-          .graph_of_node = OnMeta({shape.nodes}, at::kLong),
+          .node_features = Zeros(model.node, shape.nodes),
+          .edge_features = Zeros(model.edge, shape.edges),
+          .edge_source = targets.add(1).remainder(nodes),
+          .edge_target = targets,
+          .graph_of_node = at::arange(shape.nodes, at::kLong).mul(graphs).floor_divide(nodes),
           .labels = {},
           .real_nodes = {},
           .real_graphs = {},
-          .step = {}};
+          .step = at::zeros({1}, at::kLong)};
 }
 
 // The operators of a forward pass, and the bytes that they read.
@@ -387,19 +392,23 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
                                                 .graphs = static_cast<double>(largest.graphs)}),
                     .executable_bytes = device::ExecutableBytes(own.num_layers, own.lowering == spec::Lowering::kAuto)};
   }
-  PF_ASSIGN_OR_RETURN(const MadeModel made, MakeModel(options, model, /*self_loops=*/0, at::kMeta, prefix));
-  const nn::GraphSetBatch batch = BatchOnMeta(model, largest);
+  PF_ASSIGN_OR_RETURN(const MadeModel made, MakeModel(options, model, /*self_loops=*/0, at::kCPU, prefix));
+  const BatchShape small{.nodes = std::min(largest.nodes, kSmall.nodes),
+                         .edges = std::min(largest.edges, kSmall.edges),
+                         .graphs = std::min(largest.graphs, kSmall.graphs)};
   Read read;
   double forward = 0;
   try {
+    const nn::GraphSetBatch batch = MakeBatch(model, small);
     Listen(
         made.model->tensors(), [&] { made.model->Forward(batch, Mode::kTrain); }, read);
-    forward = read.bytes;
-  } catch (const c10::NotImplementedError&) {  // a size depends on values
-  } catch (const c10::Error& error) {
-    return AsViolation(absl::InvalidArgumentError(absl::StrCat("a batch of ", ToString(largest),
-                                                               ", padding included: ", error.what_without_backtrace())),
-                       prefix);
+    const auto part = [](int64_t all, int64_t rows) {
+      return static_cast<double>(all) / static_cast<double>(std::max<int64_t>(rows, 1));
+    };
+    forward = read.bytes * std::max(part(largest.nodes, small.nodes), part(largest.edges, small.edges));
+  } catch (const c10::ValueError& error) {
+    return AsViolation(absl::InvalidArgumentError(error.what_without_backtrace()), prefix);
+  } catch (const c10::Error&) {  // the program may need other values, or more rows
   }
   return StepCost{.model = {.parameters = static_cast<double>(made.model->tensors().num_parameter_values()),
                             .activations = 2 * forward / sizeof(float)},

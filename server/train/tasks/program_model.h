@@ -55,10 +55,10 @@ struct MadeModel {
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     int64_t self_loops, c10::Device device, std::string_view prefix);
 
-// The cost of that model and of recording its steps, for a training step of `largest`, a batch that is padded. For a
-// program: its operators are run on sizes alone, as for a dataset without self-loops, and each tensor that they make
-// counts twice, for the backward pass. 0 activations where a size depends on values. Errors: as MakeModel;
-// InvalidArgument for a program that refuses such a batch, or predicts something else than is wanted.
+// The cost of that model and of recording its steps, for a training step of `largest`, a batch that is padded. A
+// program is run forward on the CPU, on a small batch without self-loops; each tensor that its operators read counts
+// twice, for the backward pass, and as many times as `largest` is larger. 0 activations where it refuses that batch.
+// Errors: as MakeModel; InvalidArgument for a program that predicts something else than is wanted.
 struct StepCost {
   nn::ModelCost model;
   int64_t executable_bytes = 0;  // as device::ExecutableBytes
