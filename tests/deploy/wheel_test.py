@@ -49,7 +49,7 @@ class Wheel(unittest.TestCase):
         cls.bin = venv / "bin"
         cls.share = venv / "share"
         cls.site = next(venv.glob("lib/python3.*/site-packages"))
-        cls.programs = cls.site / "permafrost" / "programs"
+        cls.programs = cls.site / "permafrost" / "launchers"
         cls.torch = torch_of_build()
         cls.version = (cls.programs / "torch-version").read_text().strip()
 
