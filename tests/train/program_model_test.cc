@@ -307,16 +307,6 @@ TEST(ProgramModel, LeavesOutWhatRemovesSelfLoopsWhereToldThatThereAreNone) {
   loop.edge_source = at::tensor({1, 1, 1, 4}, at::kLong);  // The second edge ends at node 1, too.
   const Tensor fewer = removes->Forward(loop, Mode::kEval) - without->Forward(loop, Mode::kEval);
   EXPECT_TRUE(at::allclose(fewer.narrow(0, 0, 2), at::full({2, 1}, -1.0)));
-
-  // Sizes alone say what the step does.
-  auto on_meta = MakeProgramModel(loaded, none, c10::kMeta);
-  ASSERT_TRUE(on_meta.ok()) << on_meta.status();
-  nn::GraphSetBatch sizes = Least();
-  for (Tensor* tensor : {&sizes.node_features, &sizes.edge_source, &sizes.edge_target, &sizes.graph_of_node})
-    *tensor = tensor->to(at::kMeta);
-  EXPECT_NO_THROW((*on_meta)->Forward(sizes, Mode::kTrain));
-  EXPECT_THROW((*MakeProgramModel(loaded, Options(), c10::kMeta))->Forward(sizes, Mode::kTrain),
-               c10::NotImplementedError);
 }
 
 TEST(ProgramModel, SaysWhatAPredictionMustBe) {

@@ -155,6 +155,7 @@ void ErrorSums::Add(size_t place, const at::Tensor& term) {
 std::array<double, 2> ErrorSums::Read() const {
   // One tensor is read: each reading waits for the device.
   std::vector<at::Tensor> values;
+  values.reserve(tensors_.size());
   for (const nn::NamedTensor& t : tensors_) values.push_back(t.value);
   const at::Tensor host = at::stack(values).to(at::kCPU).to(at::kDouble);
   const double* const v = host.const_data_ptr<double>();

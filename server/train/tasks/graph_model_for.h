@@ -25,7 +25,7 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
 
 // Errors: InvalidArgument with violations under `prefix` ("spec.").
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& options,
-                                                    const data::GraphSetSummary& summary, std::string_view prefix);
+                                                    const data::GraphSetSummary& stored, std::string_view prefix);
 
 // Outputs of the model a graph: the classes of cross-entropy, else the targets. Adds a violation under `prefix` for
 // labels that do not go with the loss and class weights that do not go with the labels.

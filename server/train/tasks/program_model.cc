@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <span>
 #include <string_view>
@@ -139,8 +140,7 @@ std::set<program::ValueIndex> UsedValues(const program::Graph& graph) {
   const auto is_used = [&](const program::Output& output) {
     return std::ranges::any_of(output.values, [&](program::ValueIndex value) { return used.contains(value); });
   };
-  for (auto at = graph.nodes.rbegin(); at != graph.nodes.rend(); ++at) {
-    const program::Node& node = *at;
+  for (const program::Node& node : graph.nodes | std::views::reverse) {
     if (!program::WritesInPlace(node) && !std::ranges::any_of(node.outputs, is_used)) continue;
     const std::vector<program::ValueIndex> inputs = program::InputsOf(node);
     used.insert(inputs.begin(), inputs.end());
@@ -408,7 +408,8 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
     forward = read.bytes * std::max(part(largest.nodes, small.nodes), part(largest.edges, small.edges));
   } catch (const c10::ValueError& error) {
     return AsViolation(absl::InvalidArgumentError(error.what_without_backtrace()), prefix);
-  } catch (const c10::Error&) {  // the program may need other values, or more rows
+  } catch (const c10::Error&) {
+    forward = 0;  // the program may need other values, or more rows
   }
   return StepCost{.model = {.parameters = static_cast<double>(made.model->tensors().num_parameter_values()),
                             .activations = 2 * forward / sizeof(float)},
