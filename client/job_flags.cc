@@ -16,13 +16,20 @@ void Override(const SpecFlags& flags, v1::JobSpec& spec) {
     if (Walks(spec) && PathName(setting.path) == kLinkNegatives) setting.path = *FindSpecField(kWalkNegatives);
     setting.Apply(spec);
   }
+  CompleteNames(spec);
+}
+
+}  // namespace
+
+void CompleteNames(v1::JobSpec& spec) {
   if (!spec.dataset().empty()) spec.set_dataset(WithCollection("datasets", spec.dataset()));
+  if (!spec.model().program().empty()) {
+    spec.mutable_model()->set_program(WithCollection("programs", spec.model().program()));
+  }
   if (!spec.init_from().job().empty()) {
     spec.mutable_init_from()->set_job(WithCollection("jobs", spec.init_from().job()));
   }
 }
-
-}  // namespace
 
 void AddJobFlags(CLI::App& command, JobFlags& flags) {
   command.add_option("--file", flags.file, "Job in YAML, or in JSON (*.json); flags override it")->type_name("FILE");

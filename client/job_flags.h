@@ -21,6 +21,9 @@ struct JobFlags {
 
 void AddJobFlags(CLI::App& command, JobFlags& flags);
 
+// Gives names of resources their collection: the dataset "zinc" becomes "datasets/zinc".
+void CompleteNames(v1::JobSpec& spec);
+
 // Tells whether the file and the flags must name the dataset, or it comes later.
 enum class DatasetNeed { kHere, kLater };
 

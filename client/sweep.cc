@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "client/format.h"
+#include "client/job_flags.h"
 #include "client/job_view.h"
 #include "client/spec_rows.h"
 #include "client/style.h"
@@ -145,7 +146,7 @@ absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const s
   for (uint64_t index = 0; index < count; ++index) {
     SweepJob job{.values = ValuesAt(axes, side_by_side, index), .spec = base};
     for (size_t a = 0; a < axes.size(); ++a) PF_RETURN_IF_ERROR(SetFromText(axes[a].path, job.values[a], job.spec));
-    job.spec.set_dataset(WithCollection("datasets", job.spec.dataset()));
+    CompleteNames(job.spec);
     jobs.push_back(std::move(job));
   }
   return jobs;

@@ -287,7 +287,7 @@ class Rewriter {
     const auto range = RangeOf(node);
     const Argument* accumulate = ArgumentOf(node, "accumulate");
     const bool adds =
-        accumulate != nullptr && !(std::holds_alternative<bool>(*accumulate) && !std::get<bool>(*accumulate));
+        accumulate != nullptr && (!std::holds_alternative<bool>(*accumulate) || std::get<bool>(*accumulate));
     if (!range || adds || self == kNoValue || values == kNoValue || result == kNoValue) return false;
     if (op == "aten::index_put") {
       Add(node, "torch.ops.aten.clone.default", {{"self", Ref{self}}}, result);
