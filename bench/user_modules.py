@@ -9,7 +9,7 @@ by round.
   pyg           PyG over batches that were made before the clock starts
   pyg-compile   as pyg, under torch.compile(dynamic=True)
 
-Evaluations, captures and compilation are in no millisecond of a step. `export` is Python's export of the module, once; `first step` is from
+A step's milliseconds leave out evaluations, captures and compilation. `export` is Python's export of the module, once; `first step` is from
 the client's return, after the daemon acknowledged the job, to the first step; `compile` is what torch.compile took in all.
 """
 
@@ -33,10 +33,10 @@ NEEDS = "Linux; PyG and gRPC, as deploy/install-deps --tests installs them"
 PROGRAMS = ["permafrostd", "permafrost"]
 PACKAGES = ["torch", "torch_geometric", "grpc"]
 SIDES = {"permafrost": "Permafrost", "pyg": "PyG", "pyg-compile": "torch.compile"}
-# Those of bench/module_nets.py, which needs PyG.
+# The modules of bench/module_nets.py, which needs PyG.
 MODULES = ("gine", "gat", "gatv2", "transformer", "pna", "resgated", "gen", "gen-softmax", "nnconv", "general", "gin", "gcn", "sage", "edgeconv",
            "tag", "cheb", "graphconv", "deeper-gcn", "own", "gps")
-# Of the first step after a submit.
+# Seconds that the first step after a submit may take.
 PATIENCE = 600
 
 
@@ -86,7 +86,7 @@ def export(settings, path):
 
 
 def prepared(peers, parameters, say):
-    """Those peers that can run here, warm."""
+    """The peers that can run here, warm."""
     ready = {}
     for name, peer in peers.items():
         say(f"{SIDES[name]} warms up")

@@ -173,30 +173,27 @@ ExitCode DeleteProgram(Session& session, const std::string& name, const std::str
 void AddProgramCommands(CLI::App& app, Command& chosen) {
   CLI::App* program =
       app.add_subcommand("program", "Modules of your own, exported by torch.export")->require_subcommand(1);
-  CLI::App* import = program->add_subcommand("import", "Send an archive; an equal one under its name is left as it is");
+  CLI::App* upload = program->add_subcommand("import", "Send an archive; an equal one under its name is left as it is");
   const auto flags = std::make_shared<ImportFlags>();
-  import->add_option("NAME", flags->name, "Name of the program: 1..63 characters of [a-z0-9-], a letter first")
+  upload->add_option("NAME", flags->name, "Name of the program: 1..63 characters of [a-z0-9-], a letter first")
       ->type_name("")
       ->required();
-  import->add_option("FILE", flags->path, "Archive of torch.export (.pt2), on this machine")->type_name("")->required();
-  AddReconnectOption(*import, flags->reconnect_seconds);
-  import->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags);
-};
-}  // namespace permafrost::client
-);
-program->add_subcommand("list", "All programs")->callback([&chosen] { chosen = ListPrograms; });
-CLI::App* show = program->add_subcommand("show", "One program: inputs, outputs, tensors, operators");
-const auto shown = std::make_shared<std::string>();
-show->add_option("NAME", *shown, "Name of the program")->type_name("")->required();
-show->callback([shown, &chosen] { chosen = [shown](Session& session) { return ShowOne(session, *shown); }; });
-CLI::App* remove = program->add_subcommand("delete", "Delete a program; jobs keep copies of their own");
-const auto name = std::make_shared<std::string>(), etag = std::make_shared<std::string>();
-remove->add_option("NAME", *name, "Name of the program")->type_name("")->required();
-remove->add_option("--etag", *etag, "Delete only where this is its etag still, as `program show` tells it")
-    ->type_name("ETAG");
-remove->callback([name, etag, &chosen] {
-  chosen = [name, etag](Session& session) { return DeleteProgram(session, *name, *etag); };
-});
+  upload->add_option("FILE", flags->path, "Archive of torch.export (.pt2), on this machine")->type_name("")->required();
+  AddReconnectOption(*upload, flags->reconnect_seconds);
+  upload->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags); }; });
+  program->add_subcommand("list", "All programs")->callback([&chosen] { chosen = ListPrograms; });
+  CLI::App* show = program->add_subcommand("show", "One program: inputs, outputs, tensors, operators");
+  const auto shown = std::make_shared<std::string>();
+  show->add_option("NAME", *shown, "Name of the program")->type_name("")->required();
+  show->callback([shown, &chosen] { chosen = [shown](Session& session) { return ShowOne(session, *shown); }; });
+  CLI::App* remove = program->add_subcommand("delete", "Delete a program; jobs keep copies of their own");
+  const auto name = std::make_shared<std::string>(), etag = std::make_shared<std::string>();
+  remove->add_option("NAME", *name, "Name of the program")->type_name("")->required();
+  remove->add_option("--etag", *etag, "Delete only where this is its etag still, as `program show` tells it")
+      ->type_name("ETAG");
+  remove->callback([name, etag, &chosen] {
+    chosen = [name, etag](Session& session) { return DeleteProgram(session, *name, *etag); };
+  });
 }
 
 }  // namespace permafrost::client

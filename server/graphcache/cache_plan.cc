@@ -303,7 +303,11 @@ PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& sc
 }
 
 void FillRows(CachePlan& plan) {
-  const auto add = [&](const spec::PolicyOptions& options, size_t schedule) {
+  const auto add = [&](spec::PolicyOptions options, size_t schedule) {
+    if (!plan.pads) {
+      options = WithoutPadding(options);
+      if (!plan.no_dynamic_reason.empty() && WantsDynamic(options)) options.shapes = spec::Shapes::kExact;
+    }
     PlanRow row =
         PlanPolicy(options, plan.schedules[schedule], plan.freeze_point.freeze_at, plan.no_dynamic_reason, plan.costs);
     row.schedule = static_cast<int64_t>(schedule);
@@ -330,7 +334,8 @@ void FillRows(CachePlan& plan) {
     // One shape needs no ladder, and no ladder has more rungs than there are shapes.
     const auto shapes = std::ssize(CountsOf(plan.schedules[s]));
     for (int64_t fewer = 1; const int64_t k : kLadderRungs) {
-      if (shapes > fewer) add(with(spec::Policy::kFreeze, spec::Shapes::kLadder, spec::OnMiss::kPad, k), s);
+      if (plan.pads && shapes > fewer)
+        add(with(spec::Policy::kFreeze, spec::Shapes::kLadder, spec::OnMiss::kPad, k), s);
       fewer = k;
     }
     if (plan.no_dynamic_reason.empty())

@@ -96,6 +96,7 @@ struct CachePlan {
   spec::PolicyOptions options;  // the job's
   FreezePoint freeze_point;     // of #10689 for exact shapes
   std::string no_dynamic_reason;
+  bool pads = true;                        // as GraphCacheSetup::pads
   std::vector<PlannedSchedule> schedules;  // the job's own batching first
   std::vector<PlanRow> rows;
   std::optional<StepCosts> costs;

@@ -20,7 +20,7 @@ BatchShape CeilingOf(const std::vector<BatchShape>& rungs) {
 
 GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler)
     : setup_(std::move(setup)), compiler_(compiler), no_dynamic_reason_(compiler.NoDynamicReason()) {
-  state_.options = Allowed(setup_.options);
+  state_.options = setup_.pads ? setup_.options : WithoutPadding(setup_.options);
   ChooseKinds();
   state_.freeze_point = FindPoint();
   state_.train_ceiling = setup_.plan.train_ceiling;
@@ -30,13 +30,6 @@ GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler)
   state_.of_seeds = setup_.of_seeds;
   AnnounceFreezePoint();
   AnnounceStrict();
-}
-
-spec::PolicyOptions GraphCache::Allowed(spec::PolicyOptions options) const {
-  if (setup_.pads) return options;
-  if (options.on_miss == spec::OnMiss::kPad) options.on_miss = spec::OnMiss::kEager;
-  if (options.shapes == spec::Shapes::kLadder) options.shapes = spec::Shapes::kExact;
-  return options;
 }
 
 absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step) {

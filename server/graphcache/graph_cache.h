@@ -35,8 +35,8 @@ struct GraphCacheSetup {
   GraphSizes sizes;  // for the freeze point, also after a policy command
   ShapeSchedule plan;
   bool of_seeds = false;  // graphs of its shapes are the seed nodes of a batch
-  // False: a step reads the sizes of its batch from its shape, so that a batch is served at its least_padded() shape or
-  // not at all. There is no ladder, a miss is not padded, and a batch that a dynamic executable would pad runs eager.
+  // False: a step reads its batch's sizes from the shape, so a batch runs only at its least_padded() shape. There is no
+  // ladder, a miss is not padded, and a batch that a dynamic executable would pad runs eager.
   bool pads = true;
   std::function<absl::Time()> now;  // for show
   // Since any moment, by a clock that nobody sets.
@@ -141,8 +141,6 @@ class GraphCache {
     bool differs = false;  // the audit found a difference
   };
 
-  // `options` as they stand where batches are not padded.
-  spec::PolicyOptions Allowed(spec::PolicyOptions options) const;
   // True if a mode without a dynamic executable has a ladder.
   bool WantsLadder() const { return setup_.pads && spec::WantsLadder(state_.options); }
 

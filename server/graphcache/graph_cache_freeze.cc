@@ -95,7 +95,8 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
 }
 
 absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
-  state_.options = Allowed(Updated(state_.options, update));
+  state_.options = Updated(state_.options, update);
+  if (!setup_.pads) state_.options = WithoutPadding(state_.options);
   // A change of what a miss means is no reason to thaw.
   if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) {
     if (!update.on_miss && !update.max_executables) return absl::OkStatus();

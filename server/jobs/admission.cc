@@ -58,7 +58,8 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   if (repeated) return *std::move(repeated);
   // Since it waited: a stop is not to wait for the disk.
   if (book_.draining()) return DrainingError();
-  return CreateWith(request, ReadBeginning(request.spec));
+  PF_ASSIGN_OR_RETURN(const WithProgram found, FindProgram(request.spec));
+  return CreateWith(request, ReadBeginning(found.spec));
 }
 
 absl::StatusOr<Job> Admission::CreateWith(const CreateRequest& request, absl::StatusOr<Beginning> beginning) {

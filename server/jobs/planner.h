@@ -29,8 +29,7 @@ class Planner {
                                                 const std::function<bool()>& wanted);
 
  private:
-  // Opens the dataset of a spec that could become a job.
-  // `options`: set to the spec's, as the runner takes them.
+  // Opens the dataset of a spec that could become a job, and sets `options` to the spec's, as the runner takes them.
   absl::StatusOr<data::OpenedDataset> Open(const spec::JobSpec& spec, spec::TrainOptions& options);
   // False once the book drains or the caller has gone. `on_device`: asked by the device thread, which gets on then.
   bool KeepGoing(bool on_device, const std::function<bool()>& wanted);

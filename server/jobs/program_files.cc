@@ -59,7 +59,7 @@ absl::Status CheckHash(const fs::path& path, const StreamHash& hash, const std::
   return absl::DataLossError(absl::StrCat(path.string(), ": has XXH3 ", found, ", not ", wanted));
 }
 
-// A file system without hard links, or one with as many as it can, or another one.
+// True for errors after which a copy may work: no hard links here, too many of them, or another file system.
 bool CannotLink(int error) {
   return error == EXDEV || error == EPERM || error == EMLINK || error == ENOTSUP || error == ENOSYS || error == EACCES;
 }

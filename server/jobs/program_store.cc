@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kUploadPrefix = ".upload-", kDeletedPrefix = ".deleted-";
-// A client's messages have room for 4 MiB, and JSON is longer than they are.
+// A client takes messages of at most 4 MiB. JSON is longer than the message, so a record of this size fits.
 constexpr size_t kMostRecordBytes = size_t{3} << 20;
 
 std::string NewEtag() {
@@ -45,7 +45,7 @@ bool IsNumberedId(absl::string_view name) {
   return CheckIdSyntax("name", StdView(name)).ok();
 }
 
-// As lists tell of it.
+// Returns the program as List does, without forms and tensors.
 StoredProgram Summary(StoredProgram program) {
   program.description.forms.clear();
   program.description.tensors.clear();
@@ -71,7 +71,7 @@ absl::Status CheckProgramArchive(const ProgramArchive& archive) {
 
 ProgramUpload::~ProgramUpload() {
   file_.reset();
-  // Published, it lies there no more.
+  // Once published, the folder has its final name, and nothing is left to remove.
   if (IsFolder(folder_)) {
     if (const absl::Status removed = RemoveProgram(folder_); !removed.ok()) {
       store_.options_.warn(absl::StrCat("what is left of an upload cannot be removed: ", removed.message()));
@@ -138,7 +138,7 @@ absl::Status ProgramStore::TakeUp(const std::string& name) {
       return Quarantine(path, "has a name of the server's own, which did not make it");
     }
     const absl::Status removed = RemoveProgram(path);
-    // It is in nobody's way.
+    // New folders avoid its name, so the failure is only a warning.
     if (!removed.ok()) options_.warn(absl::StrCat("what is left of a program cannot be removed: ", removed.message()));
     return absl::OkStatus();
   }
@@ -244,7 +244,7 @@ absl::StatusOr<StoredProgram> ProgramStore::Publish(const fs::path& folder, Stor
         absl::StrCat(path.string(), ": is there, and is not a program that can be read; take another name")));
   }
   if (absl::Status published = PublishDirectory(folder, path); !published.ok()) {
-    // It must not come about at the next start.
+    // Undone, so that a failed upload does not appear at the next start.
     fs::rename(path, folder, ignored);
     return published;
   }

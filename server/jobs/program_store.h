@@ -5,7 +5,8 @@
 //   .deleted-N-NAME/       a deleted program whose bytes are being removed
 //   .quarantine/           what stood under one of these names and cannot be proven to be the store's own; nothing is
 //                          ever removed from it
-// Threads: all methods are safe anywhere, and wait for the disk; an upload's one at a time.
+// Threads: all methods are safe anywhere, and wait for the disk unless they say otherwise. One ProgramUpload is used by
+// one thread at a time.
 // Invariant: NAME/ exists only whole, and never changes until it is deleted. Each step on disk is one rename, so that a
 // crash leaves a whole program or what the next start removes.
 // The checksum is compared with the bytes at upload, and again by CopyTo, which reads them all: so a job begins with
@@ -49,11 +50,11 @@ struct ProgramStoreOptions {
   std::filesystem::path directory;  // state_dir/programs
   // Reads and checks an archive whole: train::Runner::DescribeProgram, with its contract.
   std::function<absl::StatusOr<spec::ProgramDescription>(const std::filesystem::path&)> describe;
-  // Kept free on the disk of the directory: an upload, and each piece of one, is refused where less would be.
+  // Space kept free on the directory's disk. An upload, or a piece of one, that would leave less is refused.
   DiskReserve reserve;
   // Most bytes of all archives together, those of uploads under way included. 0: uploads are refused.
   uint64_t max_bytes = uint64_t{16} << 30;
-  // Told in one line of each thing that was moved to .quarantine/, and of what a deletion could not remove. Called on
+  // Receives one line for each path moved to .quarantine/, and for files that a deletion could not remove. Called on
   // any thread; it must not call back.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
 };
@@ -106,10 +107,11 @@ class ProgramStore {
   // Errors: NotFound, reason PROGRAM_NOT_FOUND, metadata `program`; DataLoss where its files were changed; those of
   // SystemError.
   absl::StatusOr<StoredProgram> Get(const ProgramId& id) const;
-  // At most `most` of them, by id, after `after`, without forms and tensors. Waits for no disk.
+  // Returns at most `most` programs after `after`, by id, without forms and tensors. Reads no file, but waits while
+  // another call publishes or deletes a program.
   std::vector<StoredProgram> List(const ProgramId& after, size_t most) const;
-  // Durable when Ok. Copies that CopyTo made stay. Bytes that cannot be removed are told to `warn`; the next start
-  // tries again. `etag` not empty: Aborted (reason ETAG_MISMATCH) where it is not the program's. NotFound, as Get.
+  // Durable when Ok. Copies that CopyTo made stay. Files that cannot be removed are reported to `warn`; the next start
+  // tries again. Errors: Aborted (reason ETAG_MISMATCH) if `etag` is not empty and not the program's; NotFound, as Get.
   absl::Status Delete(const ProgramId& id, const std::string& etag);
 
   // The program of this name if its archive is the declared one; NotFound (as Get) where there is none. Errors:

@@ -22,7 +22,7 @@ bool Contains(const absl::flat_hash_set<std::string>& names, const Node& node) {
   return parsed && names.contains(parsed->name.substr(parsed->name.find(':') + 2));
 }
 
-// The file does not say whether it drops, where a value of the graph tells.
+// True if a value of the graph decides whether the node drops, so that the file does not say.
 bool FlagIsComputed(const Node& node) {
   for (const NamedArgument& input : node.inputs)
     if (input.name == "train" && std::holds_alternative<Ref>(input.value)) return true;

@@ -1,5 +1,4 @@
-// Which inputs of a graph its operators write to, through views too.
-// Threads: one thread at a time.
+// Finds the inputs of a graph that its operators write to, also through views. Threads: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ class Aliases {
   // The node's outputs may be any of `sources`, or views of them.
   void Follow(const Node& node, std::vector<ValueIndex> sources);
   void Write(ValueIndex value) { written_.push_back(value); }
-  // Takes time in proportion to what was followed: each value and each list of sources is visited once.
+  // Returns the graph's inputs that Write reaches. Visits each value and each list of sources once, so time is linear.
   std::set<ValueIndex> WrittenInputs() const;
 
  private:

@@ -196,8 +196,8 @@ void ReadOutputs(const Json& signature, const DecodedGraph& graph, const Declare
       Refuse("buffer_mutation: the graph does not return it");
 }
 
-// torch.export gives every dynamic size at least 2, since it does not tell graphs for 0 and 1 apart. The operators are
-// those that a module calls at such sizes, too. A larger minimum is the module's own.
+// torch.export sets the minimum of every dynamic size to 2, since it specializes 0 and 1. The same operators run at 0
+// and 1, so 2 is read as 0. A larger minimum is the module's own and holds.
 constexpr int64_t kLeastExported = 2;
 
 void ReadRanges(const Json& json, Program& program) {

@@ -137,7 +137,7 @@ double OfOuter(const FunctionSchema& schema, const Stack& stack) {
     if (IsTensor(value)) product *= Product(value.toTensor().sizes());
   return product * ElementBytes(schema, stack);
 }
-// Sizes that libtorch refuses give any number.
+// If libtorch would refuse the sizes, the result has no meaning.
 double Broadcast(const Stack& stack, size_t first, int64_t without) {
   double product = 1;
   for (int64_t i = without, more = 1; more != 0; ++i) {

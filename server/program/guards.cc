@@ -52,7 +52,7 @@ void CheckRepeats(const FunctionSchema& schema, const Stack& stack) {
   }
 }
 
-// Larger ones wrap around in 32 bits, or keep a loop busy for ever.
+// Limits windows, strides and paddings: on huge ones kernels overflow 32 bits or loop for ever.
 void CheckWindows(const FunctionSchema& schema, const Stack& stack) {
   constexpr int64_t kMost = 4096;
   for (size_t i = 0; i < stack.size(); ++i) {
@@ -93,7 +93,8 @@ void CheckPieces(const FunctionSchema& schema, const Stack& stack) {
   if (piece != nullptr && piece->isInt() && piece->toInt() > 0) check(rows / piece->toInt());
 }
 
-// Their variance has no meaning. PyTorch's Python refuses this before the operator is called.
+// Refuses batch statistics of one value, whose variance is undefined. PyTorch's Python does so before it calls the
+// operator.
 void CheckStatistics(const FunctionSchema& schema, const Stack& stack) {
   const bool batch = schema.name() == "aten::batch_norm";
   const IValue* flag = ArgumentNamed(schema, stack, batch ? "training" : "use_input_stats");

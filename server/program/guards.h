@@ -15,10 +15,11 @@ using Guard = void (*)(const c10::FunctionSchema& schema, const torch::jit::Stac
 // name: "aten::div". Null for operators that libtorch checks.
 Guard FindGuard(const std::string& name);
 
-// Bytes of the largest output that the arguments ask for, told before memory is taken for it. A double, since it may be
-// beyond 64 bits.
+// Returns the bytes of the largest output that the arguments ask for, before it is allocated. A double, since they may
+// exceed 64 bits.
 using Estimate = double (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
-// Null for operators whose outputs are no larger than their largest argument, or views; and for einsum and tensordot.
+// Null for views, for operators whose output is no larger than their largest argument, and for einsum, tensordot,
+// pooling and convolution.
 Estimate FindEstimate(const std::string& name);
 
 // The argument of that name; null where the operator has none.

@@ -28,7 +28,7 @@ std::string ExpectedSizes(const TensorType& type) {
 
 }  // namespace
 
-// The sizes of one batch by their symbols, which must be of one value each.
+// Collects the sizes of one batch by symbol. A symbol must have the same value everywhere.
 class InputChecker::Sizes {
  public:
   explicit Sizes(const std::vector<Symbol>& symbols) : symbols_(symbols), known_(symbols.size()) {}

@@ -17,8 +17,8 @@ class InputChecker {
  public:
   // Borrows the program.
   explicit InputChecker(const Program& program);
-  // InvalidArgument that names the input whose kind, type or sizes are not the program's. Sizes that are expressions of
-  // several symbols are left to the operators.
+  // InvalidArgument that names the input whose kind, type or sizes are not the program's. Computed sizes, such as 2 *
+  // N, are left to the operators.
   absl::Status Check(const std::vector<c10::IValue>& inputs) const;
 
  private:

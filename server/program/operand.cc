@@ -151,7 +151,8 @@ std::optional<Operand> BindDeviceOrText(const Argument& argument, TypeKind wante
   return text != nullptr && wanted == TypeKind::StringType ? std::optional(Constant(*text)) : std::nullopt;
 }
 
-// Types, layouts and formats are ints on an operator's stack, but no int of a file is one: it might be none of them.
+// Types, layouts and formats are ints on the stack. An int of a file is not accepted for one: it may be outside the
+// enum.
 std::optional<Operand> BindEnum(const Argument& argument, TypeKind wanted) {
   if (const auto* dtype = std::get_if<DType>(&argument); dtype != nullptr && wanted == TypeKind::ScalarTypeType) {
     return Constant(static_cast<int64_t>(ScalarTypeOf(*dtype)));

@@ -125,7 +125,7 @@ std::optional<OperatorKind> FindOperator(std::string_view target) {
   if (FindSymbolic(target)) return OperatorKind::kSymbolic;
   if (target == "torch.ops.higher_order.wrap_with_set_grad_enabled") return OperatorKind::kNoGrad;
   if (target == "torch.ops.higher_order.wrap_with_autocast") return OperatorKind::kAutocast;
-  // Its bools may be neither true nor false, which kernels rely on.
+  // A view as bool may hold bytes other than 0 and 1; kernels rely on these two.
   if (target == "torch.ops.aten.view.dtype") return std::nullopt;
   const auto parsed = ParseOperator(target);
   if (!parsed || absl::StrContains(parsed->overload, "out")) return std::nullopt;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kEnd = INT64_MAX;
 
-// What is known of a value.
+// Facts about a value.
 struct Fact {
   enum class Kind {
     kEdges,     // [2, edges]
@@ -27,8 +27,8 @@ struct Fact {
     kAllLoops,  // [2, n], whose rows are equal
   };
   Kind kind = Kind::kEdges;
-  // Edges: all of one origin are equal. They are as many as `others` has columns and no self-loop, and then, with
-  // `loops`, self-loops alone.
+  // Edges with the same origin are equal. First come as many edges as `others` has columns, none a self-loop; with
+  // `loops`, only self-loops follow.
   ValueIndex origin = kNoValue, others = kNoValue;
   bool loops = false;
   int64_t row = 0;        // of kEnds
@@ -117,7 +117,8 @@ class Rewriter {
   using Kind = Fact::Kind;
   struct RowRange {
     int64_t dim = 0;
-    // Edges as many as which come before the first row, and as many as which come before its end; kNoValue: none, all.
+    // The range begins after as many rows as `begin_of` has edges (kNoValue: at 0), and ends after as many as `end_of`
+    // has (kNoValue: at the end).
     ValueIndex begin_of = kNoValue, end_of = kNoValue;
     bool none = false;  // it has no rows
     bool all() const { return !none && begin_of == kNoValue && end_of == kNoValue; }
@@ -231,7 +232,8 @@ class Rewriter {
            IsNumber(node, "step", 1, 1);
   }
 
-  // The rows that a node's mask leaves, where it is its only index and tells self-loops.
+  // Returns the rows that the node's mask keeps, if the mask is its only index and separates self-loops from other
+  // edges.
   std::optional<RowRange> RangeOf(const Node& node) const {
     const std::vector<ValueIndex> indices = ListOf(node, "indices");
     std::optional<RowRange> range;
@@ -254,7 +256,7 @@ class Rewriter {
     // The node's result is a copy; of memory that nothing writes to, a view is as good.
     const bool copies = IsWritten(self) || IsWritten(result);
     if (range->all() && !copies) {
-      // Gradients are summed where the mask's were: those of its uses first.
+      // An alias keeps the order in which gradients are added: the uses of the masked rows first, as with the mask.
       if (!facts_.contains(self)) {
         Add(node, "torch.ops.aten.alias.default", {{"self", Ref{self}}}, result);
       } else {

@@ -1,5 +1,4 @@
-// Which values of a graph may lie in memory that an operator writes to.
-// Threads: plain values.
+// Finds the values of a graph whose memory an operator may write to. Threads: plain values.
 #pragma once
 
 #include <vector>
@@ -11,8 +10,8 @@ namespace permafrost::program {
 class SharedMemory {
  public:
   explicit SharedMemory(const Graph& graph);
-  // True if an operator may write to the value, or to another that shares its memory, at any time. An operator that is
-  // not known to return memory of its own counts as one that returns views of all that it takes.
+  // True if an operator may write to the value, or to another that shares its memory, at any time. An operator not
+  // listed as returning fresh memory is assumed to return views of all its arguments.
   bool IsWritten(ValueIndex value) const;
 
  private:

@@ -47,7 +47,8 @@ enum class Symbolic {
 std::optional<Symbolic> FindSymbolic(std::string_view target);
 // Arguments that the function takes: from the first to the second number.
 std::pair<size_t, size_t> ArgumentsOf(Symbolic function);
-// Their names, in the order that Evaluate takes them; none where a file has them in that order.
+// Returns the arguments' names in Evaluate's order. Empty for functions whose arguments a file already gives in that
+// order.
 std::vector<std::string_view> NamesOf(Symbolic function);
 
 // Returns an int, a double or a bool; None of an assertion. Throws c10::Error where an argument is of another kind, an

@@ -13,6 +13,12 @@ PolicyOptions Updated(PolicyOptions options, const PolicyUpdate& update) {
   return options;
 }
 
+PolicyOptions WithoutPadding(PolicyOptions options) {
+  if (options.on_miss == OnMiss::kPad) options.on_miss = OnMiss::kEager;
+  if (options.shapes == Shapes::kLadder) options.shapes = Shapes::kExact;
+  return options;
+}
+
 void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations) {
   FieldChecker check(prefix, violations);
   RowCheck(check, nullptr).Visit(options, options);

@@ -146,6 +146,9 @@ void VisitFields(Options<PolicyUpdate>, F&& f) {
 // `options` with the update.
 PolicyOptions Updated(PolicyOptions options, const PolicyUpdate& update);
 
+// `options` as they stand for batches that are never padded: there is no ladder, and a miss runs eager.
+PolicyOptions WithoutPadding(PolicyOptions options);
+
 inline bool KeepsNothing(Policy policy) { return policy == Policy::kNever || policy == Policy::kClearPerStep; }
 
 // Returns whether a cache under `options` is to serve every shape of a mode by one executable. Policies that keep

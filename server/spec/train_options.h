@@ -375,8 +375,9 @@ TrainOptions DefaultOptions(ModelLevel level);
 // Returns the defaults for a job of the same level and model.
 TrainOptions UsualOptions(const TrainOptions& options);
 
-// True if a job learns a row for each node from random walks, in place of a model's layers: node2vec.
+// True if a job trains a module of the user's own.
 inline bool IsProgram(const TrainOptions& options) { return TraitsOf(options.model.architecture).is_program; }
+// True if a job learns a row for each node from random walks, in place of a model's layers: node2vec.
 inline bool Walks(const TrainOptions& options) { return TraitsOf(options.model.architecture).walks; }
 // Turns options for one large graph into the defaults of node2vec, which are the values of PyG's example.
 void SetNode2VecDefaults(TrainOptions& options);

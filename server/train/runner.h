@@ -275,7 +275,7 @@ inline constexpr std::string_view kTestPredictionsFile = "test_predictions.csv";
 // In job_directory, there before the run where its options say init_from: the weights that it begins with
 // (safetensors).
 inline constexpr std::string_view kInitialWeightsFile = "initial.safetensors";
-// Its neighbour, of a job that trains a program: the program's archive.
+// The program's archive, in the same folder, if the job trains a program.
 inline constexpr std::string_view kProgramFile = "program.pt2";
 
 // Runs one job at a time on the device. Threads: Run from the device's one thread only; the rest is safe anywhere.
@@ -325,8 +325,8 @@ class Runner {
   virtual absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
                                                              const std::function<bool()>& keep_going) = 0;
   // Reads the archive of a program and checks it whole, as a run of it would, and tells what it is. The device is not
-  // used. Errors: as program::LoadProgram (server/program/load.h), in one line; ResourceExhausted where its tensors
-  // have more bytes than this process may use, which is transient if only other work takes them now.
+  // used. Errors: as program::LoadProgram (server/program/load.h), in one line; ResourceExhausted if the archive is
+  // larger than the memory this process may use, transient if other work holds that memory.
   virtual absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive) const = 0;
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;

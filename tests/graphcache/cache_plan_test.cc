@@ -269,5 +269,24 @@ TEST(CachePlanRecommendationTest, IsTheFastestSealedOneWhereCostsWereMeasured) {
       << "eager is faster here, and keeps nothing";
 }
 
+// A step that knows its sizes by the shape has no rows of padding in its plan.
+TEST_F(CachePlanTest, WithoutPaddingNoLadderIsPlannedAndNoMissIsPadded) {
+  for (const char* no_dynamic_reason : {"", "this device has none"}) {
+    CachePlan plan{.options = {.shapes = spec::Shapes::kLadder},
+                   .freeze_point = {.freeze_at = 5, .source = FreezeSource::kSchedule},
+                   .no_dynamic_reason = no_dynamic_reason,
+                   .pads = false,
+                   .schedules = {ScheduleOf(RandomBatches(1, 60))}};
+    FillRows(plan);
+    ASSERT_FALSE(plan.rows.empty());
+    for (const PlanRow& row : plan.rows) {
+      EXPECT_NE(row.shapes, spec::Shapes::kLadder);
+      EXPECT_NE(row.options.on_miss, spec::OnMiss::kPad);
+    }
+    EXPECT_EQ(plan.rows[static_cast<size_t>(plan.recommended)].shapes == spec::Shapes::kDynamic,
+              plan.no_dynamic_reason.empty());
+  }
+}
+
 }  // namespace
 }  // namespace permafrost::graphcache

@@ -1,5 +1,7 @@
 """Jobs that train programs: killed, refused, and without the program that they began with."""
 
+import subprocess
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -134,7 +136,7 @@ def as_program(client, name, module, example, folder):
 
 
 def refused(client, *submitted, **spec):
-    """What the server says, by field."""
+    """Returns what the server says, by field."""
     with pytest.raises(permafrost.InvalidArgument) as caught:
         client.jobs.submit(*submitted, **spec)
     assert "\n" not in str(caught.value)
@@ -163,3 +165,61 @@ def test_a_field_of_our_own_models_is_refused(client, zinc_set, tmp_path):
         client.jobs.submit(zinc_set, program="unknown")
     assert caught.value.reason == "PROGRAM_NOT_FOUND"
     assert "programs/unknown" in str(caught.value)
+
+
+class Linked(nn.Module):
+    """Removes self-loops, as GCNConv does."""
+
+    def __init__(self):
+        super().__init__()
+        self.atoms, self.conv, self.head = nn.Embedding(28, WIDTH), gnn.GCNConv(WIDTH, WIDTH), nn.Linear(WIDTH, 1)
+
+    def forward(self, x, edge_index, batch, batch_size: int):
+        return self.head(gnn.global_mean_pool(self.conv(self.atoms(x.view(-1)), edge_index).relu(), batch, batch_size))
+
+
+def test_weights_are_taken_over_and_fixed(client, zinc_set):
+    module = Plain()
+    first = client.jobs.submit(zinc_set, module, epochs=2).wait()
+    fixed = client.jobs.submit(zinc_set, Plain(), epochs=2, init_from={"job": f"jobs/{first.id}"}, fixed_parameters=["atoms"]).wait()
+    trained, continued = first.load_into(Plain()), fixed.load_into(Plain())
+    assert torch.equal(trained.atoms.weight, continued.atoms.weight)
+    assert not torch.equal(trained.head.weight, continued.head.weight)
+    # Without fixed parameters, too.
+    assert client.jobs.submit(zinc_set, Plain(), epochs=1, init_from={"job": f"jobs/{first.id}"}).wait().state == "succeeded"
+
+
+def test_another_dataset_may_have_numbers_that_training_did_not_see(client, zinc_set):
+    low = [graph.clone() for graph in zinc.molecules()]
+    for graph in low:
+        graph.x = graph.x.clamp(max=2)
+    client.datasets.import_pyg(low, "zinc-low", splits=zinc.PARTS, progress=False)
+    job = client.jobs.submit("zinc-low", Plain(), epochs=2).wait()
+    module = job.load_into(Plain()).eval()
+    graph = zinc.molecules()[0]
+    assert graph.x.max() > 2
+    predicted = job.predictions(zinc_set)["0"][0]
+    with torch.no_grad():
+        own = module(graph.x, graph.edge_index, torch.zeros(len(graph.x)).long(), 1).item()
+    assert abs(predicted - own) < 1e-4 * abs(own)
+
+
+def test_self_loops_are_told_at_submit_and_train_eagerly(client):
+    looped = [graph.clone() for graph in zinc.molecules()]
+    for graph in looped:
+        graph.edge_index = torch.cat([graph.edge_index, torch.tensor([[0], [0]])], dim=1)
+        graph.edge_attr = torch.cat([graph.edge_attr, graph.edge_attr[:1]])
+    client.datasets.import_pyg(looped, "zinc-loops", splits=zinc.PARTS, progress=False)
+    with pytest.warns(UserWarning, match="the program removes self-loops"):
+        job = client.jobs.submit("zinc-loops", Linked(), epochs=2)
+    assert any("the program removes self-loops" in note for note in job.notes)
+    assert job.wait().state == "succeeded"
+    assert client.cache(job).stats()["train"]["captures"] == 0
+
+
+def test_no_ladder_is_planned(client, server, zinc_set, tmp_path):
+    as_program(client, "planned", Plain(), zinc.molecules()[0], tmp_path)
+    told = subprocess.run([server.program.parent / "permafrost", "--server", server.target, "--output", "json", "cache", "plan", "--dataset",
+                           zinc_set, "--program", "planned", "--epochs", "2"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert "SHAPES_DYNAMIC" in told
+    assert "LADDER" not in told

@@ -1,6 +1,6 @@
-// ProgramService: what the wire asks, converted and handed to the ProgramStore.
-// Threads: gRPC's, of which none waits for a disk: uploads and deletions have threads of their own.
-// Borrows the store, the log of requests, the stream set and the limits.
+// ProgramService: what the wire asks, converted and handed to the ProgramStore. Threads: gRPC's threads never wait for
+// a disk. Uploads and deletions have threads of their own; Get and List run on workers. Borrows the store, the log of
+// requests, the stream set and the limits.
 #pragma once
 
 #include <string>

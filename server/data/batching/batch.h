@@ -81,11 +81,11 @@ class Batcher {
   // Fills `out`, reusing its memory. Errors: InvalidArgument if the graphs do not fit `padded`; DataLoss if the set's
   // file changed (GraphSet::CheckIntact).
   absl::Status Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const;
-  // Makes a batch of exactly this shape, least padding included, that is none of the set's: its rows are those of
-  // `graphs` one after the other, as often as it takes, and its edges run within a graph. Equal seeds make equal ones.
-  // Every graph has a node, if there are as many, and labels are of graphs that have some, if any has. For the
-  // recording of steps. Errors: InvalidArgument for a shape that has no room for a node and a graph, and without graphs
-  // that have nodes and, where the shape has edges, edges; DataLoss as Assemble.
+  // Makes an artificial batch of exactly this shape, least padding included. It repeats the rows of `graphs` until the
+  // shape is full; each edge stays within a graph. Equal seeds give equal batches. Each graph gets a node if there are
+  // enough, and labels come from labelled graphs if any are. Steps are recorded on such batches. Errors:
+  // InvalidArgument if the shape has no room for one node and one graph, or if `graphs` have no nodes, or no edges
+  // where the shape needs them; DataLoss as Assemble.
   absl::Status Compose(std::span<const uint32_t> graphs, const BatchShape& padded, uint64_t seed,
                        PaddedBatch& out) const;
   // Gives an assembled batch another padded shape: only padding rows are touched. InvalidArgument if it does not fit.

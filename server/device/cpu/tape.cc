@@ -29,7 +29,7 @@ bool IndexesByNumber(const Tape::Op& op) {
   });
 }
 
-// Attention is tagged for the sake of its dropout.
+// Attention is tagged as random because it may drop; without dropout it draws nothing.
 bool DropsNothing(const Tape::Op& op) {
   const auto index = op.handle.schema().argumentIndexWithName("dropout_p");
   return index && op.args[static_cast<size_t>(*index)].isDouble() &&

@@ -144,7 +144,8 @@ class TorchRunner final : public Runner {
 
   absl::StatusOr<std::vector<std::string>> CheckFits(const PlanRequest& request, std::string_view prefix,
                                                      const std::function<bool()>& keep_going) override {
-    return Task::CheckFits(request.options, request.dataset, Context(), prefix, keep_going);
+    return device::CatchTorch(
+        [&] { return Task::CheckFits(request.options, request.dataset, Context(), prefix, keep_going); });
   }
 
   absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive) const override {

@@ -38,7 +38,8 @@ absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, 
                                              std::string no_dynamic_reason, const std::function<bool()>& keep_going) {
   graphcache::CachePlan plan{.options = options.graph_cache,
                              .freeze_point = FreezePointOf(options, task),
-                             .no_dynamic_reason = std::move(no_dynamic_reason)};
+                             .no_dynamic_reason = std::move(no_dynamic_reason),
+                             .pads = task.pads()};
   PF_ASSIGN_OR_RETURN(plan.schedules, task.Schedules(keep_going));
   return plan;
 }
@@ -50,6 +51,7 @@ absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, cons
       const std::unique_ptr<Task> task,
       Task::Create(options, request.dataset, request.measure ? backend.device() : c10::Device(c10::kCPU), threads,
                    keep_going, context));
+  if (request.measure) device::UseThreads(task->threads(threads));
   PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, PlanOf(options, *task, NoDynamicReason(backend, *task), keep_going));
   if (request.measure) {
     absl::StatusOr<MeasuredCosts> measured = MeasureCosts(options, *task, backend, plan.schedules.front(), keep_going);

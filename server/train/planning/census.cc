@@ -190,6 +190,9 @@ absl::StatusOr<graphcache::LoweringCensus> CensusTaker::Take(const graphcache::C
 
 absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request, int threads, const PlanContext& context,
                                               const std::function<bool()>& keep_going) {
+  if (spec::IsProgram(request.options)) {
+    return absl::FailedPreconditionError("a census is taken of the server's own models; a program has none");
+  }
   const device::MpsStandIn within;
   // Autograd asks the one accelerator that it knows for its stream.
   if (const auto accelerator = at::accelerator::getAccelerator(); accelerator != c10::kMPS) {

@@ -13,8 +13,8 @@
 
 namespace permafrost::train {
 
-// Loads the archive and describes it: Runner::DescribeProgram, with its contract. No tensor of an archive is larger
-// than its file, so a file is refused before it is read if it has more bytes than `limit`, or than are left.
+// Loads the archive and describes it: Runner::DescribeProgram, with its contract. Tensors take no more memory than
+// their file has bytes. So a file larger than `limit`, or than the memory left, is refused unread.
 absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive, uint64_t limit,
                                                          const std::optional<MemoryLeft>& memory);
 

@@ -30,7 +30,7 @@ bool ReadsNodeTables(const spec::TrainOptions& options, const data::ImportedSumm
   // Integers of one large graph's nodes are numbers.
   const auto* set = std::get_if<GraphSetSummary>(&summary);
   if (set == nullptr) return false;
-  // A program has weights for numbers, whatever occurred when it was trained.
+  // A program looks up the source's own numbers, so categories are not renumbered for it.
   if (spec::IsProgram(options) && data::IsCategorical(set->node_features.type)) return false;
   return inputs != spec::NodeInputs::kDegree && inputs != spec::NodeInputs::kConstant;
 }

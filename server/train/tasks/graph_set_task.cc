@@ -20,6 +20,10 @@
 namespace permafrost::train {
 namespace {
 
+// Values of an operator from which several threads share it. With fewer they wait for each other longer than one works
+// (bench/MEASUREMENTS.md, "From which size two threads pay"). PyTorch's operators begin at 32,768.
+constexpr double kSharedValues = 524'288;
+
 // Batches made ready ahead of the step.
 constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
@@ -55,16 +59,6 @@ void MakeOther(spec::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
 int RankOf(const BatchShape& graph) { return graph.edges > 0 ? 2 : graph.nodes > 0 ? 1 : 0; }
 // A loss exercises most: without one no gradient is made, whatever messages pass.
 constexpr int kLossRank = 3;
-
-// Edges that begin and end at one node. Errors: DataLoss.
-absl::StatusOr<int64_t> CountSelfLoops(const data::GraphSet& set) {
-  PF_ASSIGN_OR_RETURN(const auto sources, set.edge_source());
-  PF_ASSIGN_OR_RETURN(const auto targets, set.edge_target());
-  int64_t count = 0;
-  for (size_t edge = 0; edge < sources.size(); ++edge) count += sources[edge] == targets[edge] ? 1 : 0;
-  PF_RETURN_IF_ERROR(set.CheckIntact());
-  return count;
-}
 
 bool HaveLabels(const data::Batcher& batcher, Mode mode) {
   const auto has = [&](uint32_t graph) { return batcher.HasLabel(graph); };
@@ -102,6 +96,15 @@ class GraphSetStream final : public BatchStream {
 
 }  // namespace
 
+absl::StatusOr<int64_t> CountSelfLoops(const data::GraphSet& set) {
+  PF_ASSIGN_OR_RETURN(const auto sources, set.edge_source());
+  PF_ASSIGN_OR_RETURN(const auto targets, set.edge_target());
+  int64_t count = 0;
+  for (size_t edge = 0; edge < sources.size(); ++edge) count += sources[edge] == targets[edge] ? 1 : 0;
+  PF_RETURN_IF_ERROR(set.CheckIntact());
+  return count;
+}
+
 absl::Status GraphSetHostBatch::Pad(const BatchShape& shape) {
   if (shape == host_->padded) return absl::OkStatus();
   if (!pads_ && shape != least_padded()) {
@@ -137,6 +140,10 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
   PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec."));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), std::move(made.model)));
+  if (spec::IsProgram(options) && device.is_cpu()) {
+    PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
+    task->one_thread_ = cost.operator_values < kSharedValues;
+  }
   task->plan_ = std::move(plan);
   if (!made.note.empty()) task->notes_.push_back(std::move(made.note));
   task->reading_ = std::move(reading);

@@ -11,6 +11,9 @@
 
 namespace permafrost::train {
 
+// The edges of a set that begin and end at one node. Errors: DataLoss.
+absl::StatusOr<int64_t> CountSelfLoops(const data::GraphSet& set);
+
 // A batch of small graphs on the host. Threads: one at a time. Borrows the batcher and what it is bound to.
 class GraphSetHostBatch final : public HostBatch {
  public:
@@ -55,6 +58,7 @@ class GraphSetTask final : public Task {
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapeSchedule& plan() const override { return plan_; }
   bool pads() const override { return pads_; }
+  int threads(int most) const override { return one_thread_ ? 1 : most; }
   graphcache::GraphSizes sizes() const override;
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
@@ -71,8 +75,8 @@ class GraphSetTask final : public Task {
  private:
   GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made);
-  // Probe `probe` of a step that knows its sizes by the shape, so that nothing may be padded: rows of the mode's
-  // splits, put together to exactly this shape.
+  // Composes probe number `probe` from rows of the mode's splits, at exactly this shape. It serves steps that read
+  // their sizes from the shape and allow no other padding.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
   // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does. One of them has a
   // label, where any graph that fits has one.
@@ -105,6 +109,7 @@ class GraphSetTask final : public Task {
   const std::array<bool, 2> has_labels_;  // by Mode: of its splits any graph
   const std::unique_ptr<nn::GraphModel> model_;
   graphcache::ShapeSchedule plan_;
+  bool one_thread_ = false;
   std::string reading_;
   std::vector<std::string> notes_;
   std::array<data::PaddedBatch, 2> probes_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -86,7 +87,7 @@ std::string TypeText(program::DType dtype, size_t dimensions) {
   return absl::StrCat(AbslView(program::kDTypeNames.Name(dtype)), " of ", dimensions, " dimensions");
 }
 
-// That a program's features are those of the set.
+// Checks that a program's features have the set's type and columns.
 absl::Status CheckFeatures(const program::Input& input, const nn::EncoderInput& features) {
   if (!features.has_features()) return absl::InvalidArgumentError("the dataset has no such features");
   const bool floats = features.categories.empty();
@@ -134,7 +135,7 @@ absl::Status CheckForm(const program::Program& form, const ProgramModelOptions& 
   return absl::OkStatus();
 }
 
-// Values by which the graph's outputs are made, or others are written to. Exports keep nodes that nothing reads.
+// Returns the values that outputs or writes depend on. The rest is skipped: exports keep nodes that nothing reads.
 std::set<program::ValueIndex> UsedValues(const program::Graph& graph) {
   std::set<program::ValueIndex> used(graph.outputs.begin(), graph.outputs.end());
   const auto is_used = [&](const program::Output& output) {
@@ -206,9 +207,9 @@ class ProgramModel final : public nn::GraphModel {
   // is.
   Tensor OnDevice(const Tensor& tensor) {
     Tensor& own = own_[tensor.unsafeGetTensorImpl()];
-    if (!own.defined()) own = tensor.detach().to(device_, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
-    own.set_requires_grad(tensor.requires_grad());
-    return own;
+    if (own.defined()) return own;
+    own = tensor.detach().to(device_, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+    return own.set_requires_grad(tensor.requires_grad());
   }
 
   // Adds the form's tensors that no other form has.
@@ -257,15 +258,18 @@ class ProgramModel final : public nn::GraphModel {
   void Drop(const program::Node& node, int64_t place, torch::jit::Stack& stack) const {
     const Tensor x = stack[0].toTensor();
     const double p = stack[1].toDouble();
+    const nn::DropoutKey key{.seed = options_.seed, .layer = place};
+    const bool in_place = node.target == kDropouts[1];
+    if (!in_place && p < 1 && x.dim() == 2 && x.scalar_type() == at::kFloat) {
+      return stack.assign({nn::Dropout(x, step_, key, p)});
+    }
     // A mask of its own: x may be of any type and rank.
     const int64_t rows = x.dim() == 0 ? 1 : x.size(0);
     const Tensor ones =
         at::ones({rows, x.numel() / std::max<int64_t>(rows, 1)}, at::TensorOptions(at::kFloat).device(x.device()));
-    const Tensor kept =
-        p >= 1 ? at::zeros_like(ones) : nn::Dropout(ones, step_, {.seed = options_.seed, .layer = place}, p);
+    const Tensor kept = p >= 1 ? at::zeros_like(ones) : nn::Dropout(ones, step_, key, p);
     const Tensor mask = kept.view(x.sizes()).to(x.scalar_type());
-    stack.clear();
-    stack.emplace_back(node.target == kDropouts[1] ? x.mul_(mask) : x * mask);
+    stack.assign({in_place ? x.mul_(mask) : x * mask});
   }
 
   const ProgramModelOptions options_;
@@ -297,8 +301,8 @@ absl::Status AsViolation(const absl::Status& status, std::string_view prefix) {
   return violations.ToStatus();
 }
 
-// The most rows of a batch that stands for larger ones.
-constexpr BatchShape kSmall{.nodes = 65, .edges = 128, .graphs = 9};
+// Two batches that stand for larger ones. All sizes of the second are twice those of the first, padding apart.
+constexpr BatchShape kSmall{.nodes = 33, .edges = 64, .graphs = 5}, kTwice{.nodes = 65, .edges = 128, .graphs = 9};
 
 Tensor Zeros(const nn::EncoderInput& features, int64_t rows) {
   if (!features.has_features()) return {};
@@ -322,34 +326,47 @@ nn::GraphSetBatch MakeBatch(const nn::GraphModelOptions& model, const BatchShape
           .step = at::zeros({1}, at::kLong)};
 }
 
-// The operators of a forward pass, and the bytes that they read.
+// A forward pass that is only counted reads no more than this. A program of many large products would keep whoever
+// asks waiting.
+constexpr double kMostRead = 1 << 30;
+struct ReadsTooMuch {};
+
+// The operators of a forward pass; the bytes that they read, each time they do; and those of the tensors among them,
+// each once.
 struct Read {
-  double bytes = 0;  // of all tensors, each once
   int64_t operators = 0;
+  double read = 0, made = 0;
 };
 
-// The tensors of `beside` count nothing.
-void Listen(const nn::TensorSet& beside, const std::function<void()>& run, Read& read) {
+// The tensors of `beside` are made by nobody. Throws ReadsTooMuch.
+Read Listen(const nn::TensorSet& beside, const std::function<void()>& run) {
+  Read counted;
   std::set<const c10::StorageImpl*> seen;
   for (const nn::NamedTensor& t : beside.All()) seen.insert(t.value.storage().unsafeGetStorageImpl());
-  std::vector<Tensor> held;  // so that no address is given twice
+  // Keeps addresses from being given twice, and no bytes.
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held;
   const auto add = [&](const Tensor& tensor) {
-    if (!tensor.defined() || !seen.insert(tensor.storage().unsafeGetStorageImpl()).second) return;
-    held.push_back(tensor);
-    read.bytes += static_cast<double>(tensor.storage().nbytes());
+    if (!tensor.defined()) return;
+    const auto bytes = static_cast<double>(tensor.storage().nbytes());
+    counted.read += bytes;
+    if (!seen.insert(tensor.storage().unsafeGetStorageImpl()).second) return;
+    held.push_back(tensor.storage().getWeakStorageImpl());
+    counted.made += bytes;
   };
   device::Tape::Listen(
       [&](const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-        ++read.operators;
+        ++counted.operators;
         const size_t arguments = op.schema().arguments().size();
         for (const c10::IValue& value : std::span(stack).last(arguments)) {
           if (value.isTensor()) add(value.toTensor());
           if (!value.isTensorList()) continue;
           for (const c10::IValue& tensor : value.toListRef()) add(tensor.toTensor());
         }
+        if (counted.read > kMostRead) throw ReadsTooMuch();
         return false;
       },
       run);
+  return counted;
 }
 
 std::string NoteOfSelfLoops(const program::LoadedProgram& loaded, int64_t self_loops) {
@@ -360,7 +377,8 @@ std::string NoteOfSelfLoops(const program::LoadedProgram& loaded, int64_t self_l
                       "self-loops before the import to have them captured");
 }
 
-// A training step has so many operators for each of the forward pass, and keeps so many bytes of a recorded one.
+// A training step has about this many operators for each one of the forward pass; recording keeps about this many bytes
+// for each.
 constexpr int64_t kOperatorsOfStep = 4, kBytesOfOperator = 600;
 
 }  // namespace
@@ -393,27 +411,31 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
                     .executable_bytes = device::ExecutableBytes(own.num_layers, own.lowering == spec::Lowering::kAuto)};
   }
   PF_ASSIGN_OR_RETURN(const MadeModel made, MakeModel(options, model, /*self_loops=*/0, at::kCPU, prefix));
-  const BatchShape small{.nodes = std::min(largest.nodes, kSmall.nodes),
-                         .edges = std::min(largest.edges, kSmall.edges),
-                         .graphs = std::min(largest.graphs, kSmall.graphs)};
-  Read read;
-  double forward = 0;
+  const auto run = [&](const BatchShape& shape) {
+    const nn::GraphSetBatch batch = MakeBatch(model, shape);
+    return Listen(made.model->tensors(), [&] { made.model->Forward(batch, Mode::kTrain); });
+  };
+  int64_t operators = 0;
+  double forward = 0, values = 0;
   try {
-    const nn::GraphSetBatch batch = MakeBatch(model, small);
-    Listen(
-        made.model->tensors(), [&] { made.model->Forward(batch, Mode::kTrain); }, read);
-    const auto part = [](int64_t all, int64_t rows) {
-      return static_cast<double>(all) / static_cast<double>(std::max<int64_t>(rows, 1));
-    };
-    forward = read.bytes * std::max(part(largest.nodes, small.nodes), part(largest.edges, small.edges));
+    const Read one = run(kSmall), two = run(kTwice);
+    const auto times = [](int64_t all, int64_t rows) { return static_cast<double>(all) / static_cast<double>(rows); };
+    const double larger = std::max(
+        {times(largest.nodes, kSmall.nodes), times(largest.edges, kSmall.edges), times(largest.graphs, kSmall.graphs)});
+    forward = one.made + std::max(two.made - one.made, 0.0) * (larger - 1);
+    operators = two.operators;
+    values = forward / sizeof(float) / static_cast<double>(std::max<int64_t>(operators, 1));
+  } catch (const ReadsTooMuch&) {
+    values = std::numeric_limits<double>::infinity();
   } catch (const c10::ValueError& error) {
     return AsViolation(absl::InvalidArgumentError(error.what_without_backtrace()), prefix);
-  } catch (const c10::Error&) {
+  } catch (const std::exception&) {
     forward = 0;  // the program may need other values, or more rows
   }
   return StepCost{.model = {.parameters = static_cast<double>(made.model->tensors().num_parameter_values()),
                             .activations = 2 * forward / sizeof(float)},
-                  .executable_bytes = kOperatorsOfStep * kBytesOfOperator * read.operators};
+                  .executable_bytes = kOperatorsOfStep * kBytesOfOperator * operators,
+                  .operator_values = values};
 }
 
 }  // namespace permafrost::train

@@ -32,16 +32,16 @@ struct ProgramModelOptions {
 // dimension), edge_index, batch, num_graphs or batch_size, num_nodes, and max_num_nodes, which is that of the set. It
 // returns one prediction a graph, [G] or [G, num_targets].
 //
-// A batch is padded as little as it can be (data::Batcher::LeastPadded): by that Forward knows its real rows from its
-// shape, hands on these alone, and can be captured for every shape. Predictions of padding graphs are 0. Dropout draws
+// A batch has only the least padding (data::Batcher::LeastPadded). So Forward computes the real rows from the shape,
+// passes only those on, and can be captured for every shape. Predictions of padding graphs are 0. Dropout draws
 // by (seed, step, place among the nodes that draw, row, column), as that of our own models. Forward throws c10::Error,
 // with the node and its line, for what an operator refuses, and for batches below the fewest rows that the program was
 // exported for.
 //
-// Parameters that the module froze, or does not use, are fixed. Buffers are saved where they are part of the module's
-// state_dict or a step writes to them. Tensors of several names have the first.
+// Parameters that the module froze, or does not use, are fixed. A buffer is saved if it is in the module's state_dict
+// or a step writes to it. A tensor with several names is saved under the first.
 //
-// Errors: InvalidArgument that names an input, output, parameter or node that a set of graphs has nothing for.
+// Errors: InvalidArgument that names the input, output, parameter or node that a set of graphs cannot serve.
 absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeProgramModel(const program::LoadedProgram& loaded,
                                                                  const ProgramModelOptions& options,
                                                                  c10::Device device);
@@ -55,13 +55,16 @@ struct MadeModel {
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     int64_t self_loops, c10::Device device, std::string_view prefix);
 
-// The cost of that model and of recording its steps, for a training step of `largest`, a batch that is padded. A
-// program is run forward on the CPU, on a small batch without self-loops; each tensor that its operators read counts
-// twice, for the backward pass, and as many times as `largest` is larger. 0 activations where it refuses that batch.
-// Errors: as MakeModel; InvalidArgument for a program that predicts something else than is wanted.
+// Estimates the memory for a training step of `largest`, padding included, and for its recording. A program runs
+// forward on the CPU, on two small batches without self-loops: the bytes of the tensors that it makes, and how they
+// grow with the batch, tell those for `largest`, twice for the backward pass. If it refuses such a batch, or reads more
+// than a bound, activations are 0. Errors: as MakeModel; InvalidArgument for a program that predicts something else
+// than is wanted.
 struct StepCost {
   nn::ModelCost model;
   int64_t executable_bytes = 0;  // as device::ExecutableBytes
+  // Mean values for each operator of a program; 0: not known, or no program; infinite: beyond that bound.
+  double operator_values = 0;
 };
 absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     const BatchShape& largest, std::string_view prefix);

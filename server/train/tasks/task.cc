@@ -21,6 +21,7 @@
 #include "train/tasks/node_features.h"
 #include "train/tasks/node_model_for.h"
 #include "train/tasks/node_task.h"
+#include "train/tasks/program_model.h"
 #include "train/tasks/whole_graph_task.h"
 
 namespace permafrost::train {
@@ -183,10 +184,17 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary && !folded->summary().labels_known) {
     PF_RETURN_IF_ERROR(CheckBinary(*folded, prefix));
   }
+  std::vector<std::string> notes;
+  if (spec::IsProgram(options)) {
+    PF_ASSIGN_OR_RETURN(const int64_t self_loops, CountSelfLoops(*folded));
+    PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, at::kMeta, prefix));
+    if (!made.note.empty()) notes.push_back(std::move(made.note));
+  }
   const int64_t validate = folded->summary().splits[static_cast<size_t>(data::Split::kValid)].graphs;
   PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(std::move(folded)));
   PF_RETURN_IF_ERROR(PlanJob(options, model, graphs, context, prefix, keep_going).status());
-  return NotesOfValidation("graphs", validate);
+  for (std::string& note : NotesOfValidation("graphs", validate)) notes.push_back(std::move(note));
+  return notes;
 }
 
 namespace {

@@ -166,8 +166,11 @@ class Task {
     PF_ASSIGN_OR_RETURN(const auto probes, Probes(mode, shape));
     return probes[0];
   }
-  // False: its steps know their sizes by the shape of a batch, which is padded to least_padded() alone.
+  // False: steps read their sizes from the batch's shape, so a batch gets no padding beyond least_padded().
   virtual bool pads() const { return true; }
+  // Threads of the math library, at most `most`, that its steps on a CPU are worth. The job decides it, so that a
+  // resumed run has as many.
+  virtual int threads(int most) const { return most; }
   // Why there is no capture for every shape; empty: there is.
   virtual std::string NoDynamicReason() const { return {}; }
   // Tells, as a hint to the threads that make batches ready, whether the mode's batches are padded to their

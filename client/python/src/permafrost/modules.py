@@ -58,7 +58,7 @@ def _name_of(cls: type) -> str:
 
 
 def named_program(model: Any) -> Any:
-    """A model as the server's messages have it, where it is a program or names one; else as it is."""
+    """Turns a `Program`, or a dict that names one, into the server's fields; returns other models unchanged."""
     if isinstance(model, Program):
         return {"program": program_name(model)}
     if isinstance(model, Mapping) and model.get("program"):
@@ -78,7 +78,7 @@ def load(module: torch.nn.Module, path: pathlib.Path) -> None:
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),
     }
-    # A tensor of several names is saved by one of them; a buffer outside the state_dict only where steps write to it.
+    # A tensor with several names is saved under one of them. A buffer outside the state_dict is saved only if steps write to it.
     saved = {id(own[name]) for name in weights if name in own}
     missing = [name for name in module.state_dict() if name in own and id(own[name]) not in saved]
     unknown = [name for name in weights if name not in own]

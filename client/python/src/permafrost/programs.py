@@ -41,7 +41,7 @@ class Program:
 
     @property
     def bytes(self) -> int:
-        """Of its file."""
+        """The size of its file."""
         return int(self.proto.bytes)
 
     @property
@@ -51,7 +51,7 @@ class Program:
 
     @property
     def torch_version(self) -> str:
-        """Of the PyTorch that exported it."""
+        """The version of the PyTorch that exported it."""
         return str(self.proto.torch_version)
 
     @property
@@ -61,13 +61,13 @@ class Program:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """What its forward takes, by name: {"x": "int64[N, 9]", "num_graphs": "int"}. Empty in a list of programs, as
+        """The inputs of its forward, by name: {"x": "int64[N, 9]", "num_graphs": "int"}. Empty in a list of programs, as
         are `outputs`, `operators` and `parameters`."""
         return {value.name: value.type for form in self.proto.forms[:1] for value in form.inputs}
 
     @property
     def outputs(self) -> dict[str, str]:
-        """What it returns; the first is the prediction."""
+        """The outputs of its forward; the first is the prediction."""
         return {value.name: value.type for form in self.proto.forms[:1] for value in form.outputs}
 
     @property

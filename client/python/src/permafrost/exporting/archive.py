@@ -47,7 +47,7 @@ def write(path: pathlib.Path, module: Any, programs: Mapping[str, Any], rows: Ro
 
 
 def _share_weights(reader: Any, writer: Any) -> None:
-    """Copies an archive, in which every form has weights of its own, with the first form's weights for both."""
+    """Copies an archive whose forms each have their own weights, and lets both forms use the first's."""
     train, evaluated = (json.loads(reader.read_string(_CONFIG.format(form))) for form in ("train", "eval"))
     dropped = set()
     for name, weight in evaluated["config"].items():

@@ -1,4 +1,4 @@
-"""Examples made of what a dataset holds: its columns in the forms that PyG has, of which one fits a module."""
+"""Makes an example from a dataset's columns, in the first of PyG's forms that fits a module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fitting(module: Any, dataset: Any) -> _Example:
     """The first of a dataset's forms on which the module runs and predicts what the dataset has targets for.
 
     dataset: a permafrost.v1.Dataset. x and edge_attr are [rows, columns]; a single column may lack its dimension.
-    Errors: InputError with a line for what each form makes of it.
+    Errors: InputError of one line, with the module's error for each form.
     """
     taken = inputs.read_signature(module)
     names = (*taken.required, *taken.optional)

@@ -31,8 +31,8 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
         `batch_size` or `num_graphs`, `num_nodes`, `pos`, `y` and `edge_label_index`; or a PyG `Data`. It returns a
         prediction, whose rows are graphs, nodes, edges or links; or (prediction, loss) where it takes `y`. It stays as
         it is: a copy is exported.
-    example: PyG data, a list of it, or a dict of tensors by the names above. It says of which types and columns the
-        inputs are; how many rows it has does not matter, for the program takes any number from two.
+    example: PyG data, a list of it, or a dict of tensors by the names above. It gives the inputs'
+        types and columns. Its number of rows does not matter: the program takes any, unless the module itself needs more.
     path: ends in .pt2. `torch.export.pt2_archive.load_pt2` reads the file, which holds `models/train.json` and
         `models/eval.json` over the same weights, and `extra/permafrost.json`, which describes both.
 
@@ -74,7 +74,7 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
 
 
 def export_for(module: Any, dataset: Any, path: str | os.PathLike[str]) -> pathlib.Path:
-    """As `export`, with an example made of the columns of a permafrost.v1.Dataset, in those forms that PyG has.
+    """Exports a module with an example made from a permafrost.v1.Dataset's columns, in the first of PyG's forms that fits.
 
     Errors: InputError, which tells for each form why the module does not run on it.
     """

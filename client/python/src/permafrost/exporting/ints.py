@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-# What a followed call looks up in place of `int`, in the module of its function.
+# A followed call looks this name up in place of `int`, in the module of its function.
 _NAME = "__permafrost_int__"
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 _EXPORTS = threading.Lock()
 
 
 class Calls:
-    """The functions in which `int(batch.max())` was called, and which call `convert` there once they are followed.
+    """Collects the functions that called `int(batch.max())`. follow() makes them call `convert` instead.
 
     Only calls `int(VALUE)` are replaced, in these functions alone: the name `int` stays Python's type everywhere.
     """
@@ -72,7 +72,7 @@ def followed(convert: Callable[[Any], Any]) -> Iterator[Calls]:
 
 
 def _functions_with(code: CodeType) -> list[FunctionType]:
-    """Functions of this code, or in which it is that of a comprehension or a function."""
+    """Functions with this code, or with a nested function or comprehension that has it."""
     return [one for one in gc.get_objects() if type(one) is FunctionType and _holds(one.__code__, code)]
 
 
@@ -96,7 +96,8 @@ class _Replacer(ast.NodeTransformer):
 
 
 def _with_calls_replaced(code: CodeType) -> CodeType | None:
-    """Returns the code that its source has with calls replaced; None where it is not the source's."""
+    """Compiles the code's source with calls of `int` replaced. None if the source cannot be read, is not this code's, or
+    has nothing to replace."""
     if _has_own_int(code) or not _names_int(code):
         return None
     source = "".join(linecache.getlines(code.co_filename))

@@ -46,8 +46,8 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
         self.inferred: set[str] = set()
         self._known = known
         self._names = {id(value): name for name, value in inputs.items()}
-        # By id, with the tensor, which must live for as long as its id counts: what its values index or are, its one
-        # value, and the nodes that a mask of a dense batch lets through.
+        # Three tables by a tensor's id; each keeps the tensor, so that its id stays valid. They hold what its values
+        # index or are, the one number that it holds, and the nodes that a dense batch's mask selects.
         self._indexes: dict[int, tuple[Any, str]] = {}
         self._numbers: dict[int, tuple[Any, str, int]] = {}
         self._masks: dict[int, tuple[Any, Any]] = {}
@@ -86,7 +86,7 @@ class Sizes(TorchFunctionMode):  # type: ignore[misc]
                     self.read.add(self._names[id(one)])
         first: Any = args[0] if args else None
         if name in ("item", "__int__") and (number := self.number(first)) is not None:
-            # An `int` around an item makes a constant of its size.
+            # Python's `int` around `.item()` would turn the size into a constant, so the caller is remembered.
             self._calls.found(sys._getframe(1))
             if name == "item" or isinstance(number, int):
                 return number
@@ -181,7 +181,7 @@ def as_int(value: Any) -> Any:
 
 
 def erase_unused(program: Any) -> None:
-    """Erases the largest values that nothing reads, for sizes took their place."""
+    """Erases maxima and sums of them that nothing reads, since sizes replaced them."""
     targets = (torch.ops.aten.max.default, torch.ops.aten.amax.default, torch.ops.aten.add.Tensor, operator.add)
     for node in reversed(list(program.graph.nodes)):
         if node.target in targets and not node.users:
