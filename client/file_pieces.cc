@@ -1,5 +1,7 @@
 #include "client/file_pieces.h"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <ios>
 #include <string>
@@ -12,13 +14,15 @@ namespace {
 constexpr size_t kPieceBytes = size_t{1} << 19;
 
 absl::Status CannotRead(const std::filesystem::path& path) {
-  return absl::UnavailableError(absl::StrCat(path.string(), ": cannot be read"));
+  return absl::UnavailableError(
+      absl::StrCat(path.string(), ": cannot be read", errno == 0 ? "" : ": ", errno == 0 ? "" : std::strerror(errno)));
 }
 
 }  // namespace
 
 absl::Status ReadPieces(const std::filesystem::path& path, int64_t offset,
                         const std::function<bool(std::string_view)>& take) {
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
   in.seekg(offset);
   if (!in) return CannotRead(path);

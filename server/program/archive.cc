@@ -52,16 +52,25 @@ Archive::Archive(Archive&&) noexcept = default;
 Archive& Archive::operator=(Archive&&) noexcept = default;
 Archive::~Archive() = default;
 
+template <class MakeReader>
+absl::Status Archive::Begin(const MakeReader& make) {
+  const absl::Status begun = CatchTorch("archive", [&] {
+    reader_ = make();
+    return absl::OkStatus();
+  });
+  // libtorch speaks of checkpoints and of its zip library.
+  if (!absl::IsInvalidArgument(begun)) return begun;
+  return absl::InvalidArgumentError(
+      "archive: is no whole zip file; accepted: a .pt2 file of permafrost.export or torch.export");
+}
+
 absl::StatusOr<Archive> Archive::Open(const std::filesystem::path& path, const Limits& limits) {
   std::error_code error;
   const uintmax_t bytes = std::filesystem::file_size(path, error);
   if (error) return absl::NotFoundError(absl::StrCat(Quote(path.string()), ": ", error.message()));
   PF_RETURN_IF_ERROR(CheckBytes(bytes, limits));
   Archive archive(limits, bytes);
-  PF_RETURN_IF_ERROR(CatchTorch("archive", [&] {
-    archive.reader_ = std::make_unique<PyTorchStreamReader>(path.string());
-    return absl::OkStatus();
-  }));
+  PF_RETURN_IF_ERROR(archive.Begin([&] { return std::make_unique<PyTorchStreamReader>(path.string()); }));
   PF_RETURN_IF_ERROR(archive.Check());
   return archive;
 }
@@ -69,10 +78,8 @@ absl::StatusOr<Archive> Archive::Open(const std::filesystem::path& path, const L
 absl::StatusOr<Archive> Archive::OfBytes(std::string_view bytes, const Limits& limits) {
   PF_RETURN_IF_ERROR(CheckBytes(bytes.size(), limits));
   Archive archive(limits, bytes.size());
-  PF_RETURN_IF_ERROR(CatchTorch("archive", [&] {
-    archive.reader_ = std::make_unique<PyTorchStreamReader>(std::make_shared<BytesAdapter>(bytes));
-    return absl::OkStatus();
-  }));
+  PF_RETURN_IF_ERROR(
+      archive.Begin([&] { return std::make_unique<PyTorchStreamReader>(std::make_shared<BytesAdapter>(bytes)); }));
   PF_RETURN_IF_ERROR(archive.Check());
   return archive;
 }

@@ -42,6 +42,9 @@ class Archive {
 
  private:
   Archive(const Limits& limits, uint64_t bytes);
+  // Makes the reader; the error says in our words that it cannot be made.
+  template <class MakeReader>
+  absl::Status Begin(const MakeReader& make);
   absl::Status Check();
 
   Limits limits_;

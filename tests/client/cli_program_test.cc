@@ -113,7 +113,7 @@ TEST_F(ProgramCommandTest, ImportSaysWhyAnArchiveIsRefused) {
   EXPECT_THAT(result.err, HasSubstr("INVALID_ARGUMENT: programs/net: node add_3 is not accepted"));
   const ProgramResult missing = Run({"program", "import", "net", (dir_.path() / "none.pt2").string()});
   EXPECT_NE(missing.exit_code, 0);
-  EXPECT_THAT(missing.err, HasSubstr("none.pt2: cannot be read"));
+  EXPECT_THAT(missing.err, HasSubstr("none.pt2: cannot be read: No such file or directory"));
 }
 
 TEST_F(ProgramCommandTest, ImportShowsHowFarItIsOnATerminal) {
