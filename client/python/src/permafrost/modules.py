@@ -78,7 +78,8 @@ def load(module: torch.nn.Module, path: pathlib.Path) -> None:
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),
     }
-    # A tensor with several names is saved under one of them. A buffer outside the state_dict is saved only if steps write to it.
+    # A tensor with several names is saved under one of them. A buffer outside the state_dict is saved only if steps
+    # write to it.
     saved = {id(own[name]) for name in weights if name in own}
     missing = [name for name in module.state_dict() if name in own and id(own[name]) not in saved]
     unknown = [name for name in weights if name not in own]

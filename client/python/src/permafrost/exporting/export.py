@@ -32,7 +32,8 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
         prediction, whose rows are graphs, nodes, edges or links; or (prediction, loss) where it takes `y`. It stays as
         it is: a copy is exported.
     example: PyG data, a list of it, or a dict of tensors by the names above. It gives the inputs'
-        types and columns. Its number of rows does not matter: the program takes any, unless the module itself needs more.
+        types and columns. Its number of rows does not matter: the program takes any, unless the module itself needs
+        more.
     path: ends in .pt2. `torch.export.pt2_archive.load_pt2` reads the file, which holds `models/train.json` and
         `models/eval.json` over the same weights, and `extra/permafrost.json`, which describes both.
 
@@ -74,7 +75,7 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
 
 
 def export_for(module: Any, dataset: Any, path: str | os.PathLike[str]) -> pathlib.Path:
-    """Exports a module with an example made from a permafrost.v1.Dataset's columns, in the first of PyG's forms that fits.
+    """Exports a module with an example made from a permafrost.v1.Dataset's columns, in PyG's first form that fits.
 
     Errors: InputError, which tells for each form why the module does not run on it.
     """

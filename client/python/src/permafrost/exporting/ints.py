@@ -96,8 +96,8 @@ class _Replacer(ast.NodeTransformer):
 
 
 def _with_calls_replaced(code: CodeType) -> CodeType | None:
-    """Compiles the code's source with calls of `int` replaced. None if the source cannot be read, is not this code's, or
-    has nothing to replace."""
+    """Compiles the code's source with calls of `int` replaced. None if the source cannot be read, is not this code's,
+    or has nothing to replace."""
     if _has_own_int(code) or not _names_int(code):
         return None
     source = "".join(linecache.getlines(code.co_filename))
