@@ -61,8 +61,8 @@ class Program:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """The inputs of its forward, by name: {"x": "int64[N, 9]", "num_graphs": "int"}. Empty in a list of programs, as
-        are `outputs`, `operators` and `parameters`."""
+        """The inputs of its forward, by name: {"x": "int64[N, 9]", "num_graphs": "int"}. Empty in a list of programs,
+        as are `outputs`, `operators` and `parameters`."""
         return {value.name: value.type for form in self.proto.forms[:1] for value in form.inputs}
 
     @property
