@@ -65,8 +65,8 @@ class Writer:
             else:
                 setattr(message, field.name, self.value(field, depth))
 
-    def messages(self, make):
-        """Those of an UploadDataset: files in pieces, as a client sends them, but for one here and there that nobody would send."""
+    def dataset(self, make):
+        """Messages of an UploadDataset: files in pieces."""
         draw = self.draw
         files = [draw.randbytes(draw.choice((0, 1, 100, 5000))) for _ in range(draw.choice((1, 1, 2, 5)))]
         start = make()
@@ -80,14 +80,32 @@ class Writer:
                 piece.chunk.file, piece.chunk.offset, piece.chunk.data = i, at, data[at:at + 2048]
                 piece.chunk.xxh3 = xxhash.xxh3_64_intdigest(piece.chunk.data)
                 sent.append(piece)
+        return sent
+
+    def program(self, make):
+        """Messages of an UploadProgram: an archive in pieces; what they hold is no archive that a server takes."""
+        draw = self.draw
+        data = draw.choice((b"", b"PK\x03\x04", b"PK\x05\x06" + bytes(18))) + draw.randbytes(draw.choice((0, 1, 100, 5000)))
+        start = make()
+        start.start.name, start.start.bytes, start.start.xxh3 = f"programs/p{draw.getrandbits(60)}", len(data), xxhash.xxh3_64(data).hexdigest()
+        sent = [start]
+        for at in range(0, len(data), 2048):
+            sent.append(make())
+            sent[-1].data = data[at:at + 2048]
+        return sent
+
+    def messages(self, make, method):
+        """Messages as a client sends them, but for one here and there that nobody would send."""
+        draw = self.draw
+        sent = {"UploadDataset": self.dataset, "UploadProgram": self.program}[method](make)
         for _ in range(draw.choice((0, 0, 1, 3))):
             at = draw.randrange(len(sent))
             kind = draw.choice(("fill", "field", "again", "gone", "empty"))
             if kind == "fill":
                 self.fill(sent[at], 0.5)
             elif kind == "field":
-                part = getattr(sent[at], sent[at].WhichOneof("content") or "chunk")
-                self.fill(part, 0.3)
+                part = getattr(sent[at], sent[at].WhichOneof("content") or "start")
+                self.fill(part if hasattr(part, "DESCRIPTOR") else sent[at], 0.3)
             elif kind == "again":
                 sent.insert(at, sent[draw.randrange(len(sent))])
             elif kind == "empty":
@@ -149,7 +167,7 @@ def requests(bin_dir, seed, count):
         all_methods = list(methods(server))
         for i in range(count):
             name, call, make, client_streams, streams = all_methods[i % len(all_methods)]
-            request = writer.messages(make) if client_streams else writer.message(make, name)
+            request = writer.messages(make, name) if client_streams else writer.message(make, name)
             try:
                 # What would go on for ever, or compute for long, has been taken in. Of 100,000 requests thousands watch what never ends.
                 answer = call(iter(request) if client_streams else request, timeout=0.2 if streams else 1)
@@ -157,7 +175,7 @@ def requests(bin_dir, seed, count):
                     for _ in answer:
                         pass
                 code = grpc.StatusCode.OK
-                uploaded += client_streams and answer.complete
+                uploaded += name == "UploadDataset" and answer.complete
             except grpc.RpcError as error:
                 code = error.code()
                 assert code not in NEVER, f"{name}: {code.name}: {error.details()}\n{request}"
