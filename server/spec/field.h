@@ -80,7 +80,7 @@ struct Field {
   const char* name = "";         // in the contract
   const char* stored = nullptr;  // in the database, where it is not `name`
   Accepts accepts = {};
-  std::array<Need, 2> needs = {};
+  std::array<Need, 3> needs = {};
   uint32_t formats = 0;  // of imports that use it (import_options.h); 0: all
   Inline inlined = Inline::kNo;
   bool not_stored = false;         // the database has no such field

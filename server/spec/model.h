@@ -46,7 +46,8 @@ struct ModelTraits {
   bool has_aggregation = false;  // whether ModelOptions::aggregation has a meaning
   // True: it has no layers, but a row of weights for each node, which are learned from random walks.
   bool walks = false;
-  // True: a module of the user's own (server/program), which has all of its own options.
+  // True: a module of the user's own (server/program), which has all of its own options, and reads what its inputs
+  // name.
   bool is_program = false;
   constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };
@@ -82,7 +83,9 @@ inline constexpr std::array kModels{
     ModelTraits{.architecture = Architecture::kProgram,
                 .name = "program",
                 .of_graphs = true,
-                .of_nodes = false,
+                .of_nodes = true,
+                .weighs_messages = true,
+                .edges = EdgeUse::kWhereGiven,
                 .is_program = true}};
 
 // The server's own.
@@ -235,7 +238,7 @@ void VisitFields(Options<ModelOptions>, F&& f) {
     &M::dropout);
   f({.name = "input_dropout",
      .accepts = kPart,
-     .needs = {Need::kLargeGraph, Need::kFeatures},
+     .needs = {Need::kLargeGraph, Need::kFeatures, Need::kOwnModel},
      .flag = "--input-dropout",
      .help = "Part of the node features of one large graph zeroed in training ({})"},
     &M::input_dropout);
@@ -268,7 +271,7 @@ void VisitFields(Options<ModelOptions>, F&& f) {
      .help = "Each graph of a set has a node that sees all of its nodes"},
     &M::virtual_node);
   f({.name = "normalize_features",
-     .needs = {Need::kLargeGraph, Need::kFeatures},
+     .needs = {Need::kLargeGraph, Need::kFeatures, Need::kOwnModel},
      .flag = "--normalize-features",
      .help = "Node features of one large graph are divided by their row's sum of magnitudes"},
     &M::normalize_features);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
+#include "spec/needs.h"
 
 namespace permafrost::spec {
 namespace {
@@ -51,8 +52,12 @@ void CheckInputs(const ModelOptions& model, FieldChecker& check) {
     }
     return;
   }
-  if (model.edge_inputs == EdgeInputs::kAuto) return;
   const ModelTraits& traits = TraitsOf(model.architecture);
+  if (model.node_inputs == NodeInputs::kLearned && traits.is_program) {
+    check.Add("model.node_inputs",
+              "learned is given for a program, whose weights are its own; accepted: features, degree, constant");
+  }
+  if (model.edge_inputs == EdgeInputs::kAuto) return;
   const bool none = model.edge_inputs == EdgeInputs::kNone;
   if (traits.edges == EdgeUse::kNone && !none) {
     check.Add("model.edge_inputs",
@@ -112,11 +117,10 @@ void CheckOptimizer(const TrainOptions& options, FieldChecker& check) {
     check.Add("optimizer.nesterov", "is given without momentum; accepted: for sgd with momentum");
   }
   CheckSchedule(o, check);
-  if (Walks(options)) {
-    if (o.weight_decay_of == WeightDecayOf::kFirstLayer) {
-      check.Add("optimizer.weight_decay_of", "is given for node2vec, which has no layers; accepted: without");
-    }
-  } else if (o.algorithm == OptimizerAlgorithm::kSparseAdam) {
+  if (o.weight_decay_of == WeightDecayOf::kFirstLayer && !Holds(Need::kLayers, options)) {
+    check.Add("optimizer.weight_decay_of", RefusalOf(Need::kLayers, options));
+  }
+  if (!Walks(options) && o.algorithm == OptimizerAlgorithm::kSparseAdam) {
     check.Add("optimizer.algorithm",
               absl::StrCat("sparse_adam is given for ", AbslView(kArchitectureNames.Name(options.model.architecture)),
                            ", whose gradients are not of few rows; accepted: adam, adamw, sgd"));
@@ -205,6 +209,7 @@ void CheckBatching(const TrainOptions& options, FieldChecker& check) {
 void CheckLinks(const TrainOptions& options, FieldChecker& check) {
   const LinkOptions& links = options.links;
   if (!links.enabled || options.model.level != ModelLevel::kNode) return;
+  if (IsProgram(options)) check.Add("link_prediction", "is given for a program; accepted: for the server's own models");
   if (options.loss != Loss::kBce && !Walks(options)) {
     check.Add("loss", absl::StrCat(AbslView(kLossNames.Name(options.loss)), " is no loss of links; accepted: bce"));
   }

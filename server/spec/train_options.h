@@ -122,7 +122,7 @@ void VisitFields(Options<NodeTrainingOptions>, F&& f) {
      .help = "How neighbours are drawn: labor shares draws between the nodes of a hop, and finds fewer nodes ({})"},
     &N::sampler, kSamplerKindNames);
   f({.name = "layer_wise_evaluation",
-     .needs = {Need::kSampling},
+     .needs = {Need::kSampling, Need::kLayers},
      .flag = "--layer-wise-eval",
      .help = "Evaluate layer by layer over the whole graph, not by samples"},
     &N::layer_wise_evaluation);

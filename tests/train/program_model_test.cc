@@ -154,7 +154,7 @@ ProgramModelOptions Options() {
   return {.name = "mine",
           .node = {.categories = {kCategories}, .float_columns = 0},
           .edge = {},
-          .num_targets = 1,
+          .num_outputs = 1,
           .max_graph_nodes = 3,
           .seed = 7};
 }
@@ -311,7 +311,7 @@ TEST(ProgramModel, LeavesOutWhatRemovesSelfLoopsWhereToldThatThereAreNone) {
 
 TEST(ProgramModel, SaysWhatAPredictionMustBe) {
   ProgramModelOptions two = Options();
-  two.num_targets = 2;
+  two.num_outputs = 2;
   const auto model = Made(MakeProgram(Weights()), two);
   try {
     model->Forward(Least(), Mode::kEval);

@@ -12,7 +12,7 @@
 namespace permafrost::nn {
 
 using at::Tensor;
-using InputRows = NodeModel::InputRows;
+using InputRows = LayerWiseModel::InputRows;
 
 namespace {
 

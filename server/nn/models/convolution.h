@@ -52,11 +52,11 @@ class Convolution {
  public:
   virtual ~Convolution() = default;
   // [targets, out], with the activation. targets: rows of `edges`, or, where its offsets are undefined, of `in`.
-  virtual at::Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const = 0;
+  virtual at::Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const = 0;
   // Layer by layer, as NodeModel: Combine is without ReLU, and the chunk's edge_features are ConvCall's edge_rows.
-  virtual at::Tensor Project(const NodeModel::InputRows& rows) const = 0;
+  virtual at::Tensor Project(const LayerWiseModel::InputRows& rows) const = 0;
   virtual int64_t projected_width() const = 0;
-  virtual at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const = 0;
+  virtual at::Tensor Combine(const at::Tensor& projected, const LayerWiseModel::Chunk& chunk) const = 0;
 };
 
 // Values (4 bytes each) of one layer in training: its parameters, what is kept for the backward pass, and what the
@@ -77,7 +77,7 @@ struct ConvolutionKind {
   MessageNorm (*norm)(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
                       int64_t rows, at::ScalarType type, bool edge_rows);
   // As NodeModel's; null: it has no use for them.
-  at::Tensor (*inverse_sqrt_degrees)(const NodeModel::Chunk& chunk, at::ScalarType type);
+  at::Tensor (*inverse_sqrt_degrees)(const LayerWiseModel::Chunk& chunk, at::ScalarType type);
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
 };
 // Each stands in the file of its name.
@@ -94,13 +94,13 @@ const ConvolutionKind& ConvolutionOf(spec::Architecture architecture);
 void CheckLevel(spec::Architecture architecture, spec::ModelLevel level);
 
 // rows * weight^T. weight: [out, in].
-at::Tensor MultiplyRows(const NodeModel::InputRows& rows, const at::Tensor& weight);
+at::Tensor MultiplyRows(const LayerWiseModel::InputRows& rows, const at::Tensor& weight);
 // The same rows, dense, in the weight's type.
-at::Tensor DenseRows(const NodeModel::InputRows& rows, const at::Tensor& weight);
-NodeModel::InputRows FirstRows(const NodeModel::InputRows& rows, int64_t count);
+at::Tensor DenseRows(const LayerWiseModel::InputRows& rows, const at::Tensor& weight);
+LayerWiseModel::InputRows FirstRows(const LayerWiseModel::InputRows& rows, int64_t count);
 // Returns whether rows are aggregated before they are multiplied by the weight. They are where that leaves fewer rows
 // to multiply, or narrower rows to gather; sparse rows are always multiplied first.
-bool AggregatesFirst(const NodeModel::InputRows& in, const ConvEdges& edges, const at::Tensor& weight);
+bool AggregatesFirst(const LayerWiseModel::InputRows& in, const ConvEdges& edges, const at::Tensor& weight);
 // Does what GraphConv does after its sum.
 at::Tensor Activate(const at::Tensor& x, const ConvActivation& activation);
 // Returns the cost of a convolution that multiplies with `weights` matrices [out, in] as GraphConv does.

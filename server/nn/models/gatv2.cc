@@ -27,11 +27,11 @@ class Gatv2 final : public Convolution {
                             at::ScalarType type, bool edge_rows);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
-  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
   // [rows of both linear maps, side by side].
-  Tensor Project(const NodeModel::InputRows& rows) const override;
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override;
   int64_t projected_width() const override { return 2 * width_; }
-  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
   // If the model reads rows of edges, adds those of the edges and of the self-loops to `edges`. rows, code: ConvCall's
@@ -118,10 +118,10 @@ void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& we
   edges.self_rows = MeansOfEdges(edges.rows, edges.offsets, weights);
 }
 
-Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
+Tensor Gatv2::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
   const int64_t targets = call.edges.offsets.size(0) - 1;
   // Dense rows take one operator, which computes the bias's gradient in the same pass over the rows as the weight's.
-  const auto linear = [](const NodeModel::InputRows& rows, const Linear& map) {
+  const auto linear = [](const LayerWiseModel::InputRows& rows, const Linear& map) {
     const ConvActivation without{.relu = false, .step = {}, .key = {}, .p = 0, .row_keys = {}};
     return rows.dense.defined() ? GraphConv(rows.dense, {}, map.weight, map.bias, {}, without)
                                 : MultiplyRows(rows, map.weight) + map.bias;
@@ -145,11 +145,11 @@ Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const 
   return Activate(Finish(attended), a);
 }
 
-Tensor Gatv2::Project(const NodeModel::InputRows& rows) const {
+Tensor Gatv2::Project(const LayerWiseModel::InputRows& rows) const {
   return MultiplyRows(rows, at::cat({left_.weight, right_.weight})) + at::cat({left_.bias, right_.bias});
 }
 
-Tensor Gatv2::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
+Tensor Gatv2::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
   const Tensor right = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1).narrow(1, width_, width_);
   GatEdges edges{.offsets = chunk.offsets, .sources = chunk.sources, .transpose = {}, .rows = {}, .self_rows = {}};
   const Tensor weights =

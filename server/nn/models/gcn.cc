@@ -24,15 +24,15 @@ class Gcn final : public Convolution {
   Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
                             at::ScalarType type, bool edge_rows);
-  static Tensor InverseSqrtDegrees(const NodeModel::Chunk& chunk, at::ScalarType type);
+  static Tensor InverseSqrtDegrees(const LayerWiseModel::Chunk& chunk, at::ScalarType type);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows) {
     return GraphConvCost(shape, rows, /*weights=*/1);
   }
 
-  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
-  Tensor Project(const NodeModel::InputRows& rows) const override;
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override;
   int64_t projected_width() const override { return std::min(in_, out_); }
-  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
   // Returns true if Project passes the input on as it is, because the input is no wider than the product.
@@ -107,22 +107,22 @@ MessageNorm Gcn::NormOf(const Tensor& offsets, const Tensor& sources, const Tens
   return edges.NormOf(factors, at::cat({factors, beyond}));
 }
 
-Tensor Gcn::InverseSqrtDegrees(const NodeModel::Chunk& chunk, at::ScalarType type) {
+Tensor Gcn::InverseSqrtDegrees(const LayerWiseModel::Chunk& chunk, at::ScalarType type) {
   return InEdges(chunk.first_row, chunk.offsets, chunk.sources, chunk.edge_weights, type).InverseSqrtDegrees();
 }
 
-Tensor Gcn::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
+Tensor Gcn::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
   if (AggregatesFirst(in, call.edges, weight_)) {
     return GraphConv(in.dense, call.edges, weight_, bias_, {}, call.activation);
   }
   return GraphConv(MultiplyRows(in, weight_), call.edges, {}, bias_, {}, call.activation);
 }
 
-Tensor Gcn::Project(const NodeModel::InputRows& rows) const {
+Tensor Gcn::Project(const LayerWiseModel::InputRows& rows) const {
   return ProjectsNothing() ? DenseRows(rows, weight_) : MultiplyRows(rows, weight_);
 }
 
-Tensor Gcn::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
+Tensor Gcn::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
   const InEdges edges(chunk.first_row, chunk.offsets, chunk.sources, chunk.edge_weights, projected.scalar_type());
   const Tensor own = chunk.inverse_sqrt_degrees.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
   const MessageNorm norm = edges.NormOf(own, chunk.inverse_sqrt_degrees);

@@ -29,10 +29,10 @@ class Gin final : public Convolution {
                             at::ScalarType type, bool edge_rows);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
-  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
-  Tensor Project(const NodeModel::InputRows& rows) const override;
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override;
   int64_t projected_width() const override { return std::min(in_, out_); }
-  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
   bool ProjectsNothing() const { return in_ <= out_; }
@@ -51,11 +51,11 @@ class Gine final : public Convolution {
                             at::ScalarType type, bool edge_rows);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
-  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
   // Rows go as they are: ReLU comes before any product.
-  Tensor Project(const NodeModel::InputRows& rows) const override { return DenseRows(rows, first_.weight); }
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override { return DenseRows(rows, first_.weight); }
   int64_t projected_width() const override { return in_; }
-  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
   int64_t in_;
@@ -87,7 +87,7 @@ ConvCost Gin::Cost(const ConvShape& shape, const ConvRows& rows) {
   return cost;
 }
 
-Tensor Gin::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
+Tensor Gin::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
   ConvActivation within = call.activation;
   within.relu = true;
   within.p = 0;
@@ -97,11 +97,11 @@ Tensor Gin::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
   return GraphConv(hidden, {}, second_.weight, second_.bias, {}, call.activation);
 }
 
-Tensor Gin::Project(const NodeModel::InputRows& rows) const {
+Tensor Gin::Project(const LayerWiseModel::InputRows& rows) const {
   return ProjectsNothing() ? DenseRows(rows, first_.weight) : MultiplyRows(rows, first_.weight);
 }
 
-Tensor Gin::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
+Tensor Gin::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
   const Tensor own = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
   const Tensor sum = SegmentSum(projected, chunk.offsets, chunk.sources, {}) + own;
   return second_((ProjectsNothing() ? first_(sum) : sum + first_.bias).relu());
@@ -136,7 +136,7 @@ ConvCost Gine::Cost(const ConvShape& shape, const ConvRows& rows) {
       .backward = std::max(one.backward, two.backward) + rows.edges * in + (rows.first ? 1 : 2) * rows.sources * in};
 }
 
-Tensor Gine::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
+Tensor Gine::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
   const Tensor x = DenseRows(in, first_.weight);
   const Tensor sum = EdgeSum(x, {.offsets = call.edges.offsets,
                                  .sources = call.edges.sources,
@@ -150,7 +150,7 @@ Tensor Gine::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
   return GraphConv(hidden, {}, second_.weight, second_.bias, {}, call.activation);
 }
 
-Tensor Gine::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
+Tensor Gine::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
   const Tensor sum = EdgeSum(projected, {.offsets = chunk.offsets,
                                          .sources = chunk.sources,
                                          .transpose = {},

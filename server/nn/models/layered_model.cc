@@ -44,13 +44,13 @@ ConvShape ShapeOf(const NodeModelOptions& options, int64_t layer) {
 }
 
 // The values of sparse rows.
-Tensor ValuesOf(const NodeModel::InputRows& rows) {
+Tensor ValuesOf(const LayerWiseModel::InputRows& rows) {
   if (rows.feature_values.defined()) return rows.feature_values;
   return at::ones({rows.feature_columns.size(0)}, rows.feature_columns.options().dtype(at::kFloat));
 }
 
 // Each row divided by the sum of its magnitudes; rows of zeros stay.
-NodeModel::InputRows Normalised(NodeModel::InputRows rows) {
+LayerWiseModel::InputRows Normalised(LayerWiseModel::InputRows rows) {
   if (rows.dense.defined()) {
     const Tensor sums = rows.dense.abs().sum(1, /*keepdim=*/true);
     rows.dense = rows.dense / at::where(sums.gt(0), sums, at::ones({}, sums.options()));
@@ -71,7 +71,7 @@ struct EncodedEdges {
 };
 
 // Threads: the device thread. Owns its tensors.
-class LayeredModel final : public NodeModel {
+class LayeredModel final : public LayerWiseModel {
  public:
   LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device);
   static ModelCost Cost(const NodeModelOptions& options, const StepRows& rows);
@@ -172,7 +172,7 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
   return cost;
 }
 
-NodeModel::InputRows LayeredModel::Embedded(InputRows rows) const {
+LayerWiseModel::InputRows LayeredModel::Embedded(InputRows rows) const {
   if (!embedding_.defined()) return rows;
   return {.dense = SegmentSum(embedding_, rows.feature_offsets, rows.feature_columns, {}),
           .feature_offsets = {},
@@ -180,7 +180,7 @@ NodeModel::InputRows LayeredModel::Embedded(InputRows rows) const {
           .feature_values = {}};
 }
 
-NodeModel::InputRows LayeredModel::Input(const NodeBlock& block, Mode mode) const {
+LayerWiseModel::InputRows LayeredModel::Input(const NodeBlock& block, Mode mode) const {
   InputRows rows{block.features, block.feature_offsets, block.feature_columns, block.feature_values};
   if (options_.model.normalize_features) rows = Normalised(std::move(rows));
   rows = Embedded(std::move(rows));
@@ -334,7 +334,7 @@ std::string LayeredModel::Describe() const {
 
 }  // namespace
 
-std::unique_ptr<NodeModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device) {
+std::unique_ptr<LayerWiseModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device) {
   const spec::Architecture architecture = options.model.architecture;
   CheckLevel(architecture, spec::ModelLevel::kNode);
   TORCH_CHECK(TraitsOf(architecture).edges != spec::EdgeUse::kNeeded || options.edge.has_features(),

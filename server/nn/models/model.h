@@ -32,8 +32,10 @@ struct NodeBlock {
   at::Tensor feature_values;   // [entries] float32; undefined: all are 1
   // In-edges as CSR: of row r they come from rows sources[offsets[r] .. offsets[r + 1]), for r below the last row_ends
   // but one. `sources` may be longer than the last offset: the rest is padding that no row reaches.
-  at::Tensor offsets;       // [row_ends[row_ends.size() - 2] + 1] int64
-  at::Tensor sources;       // [E] int64
+  at::Tensor offsets;  // [row_ends[row_ends.size() - 2] + 1] int64
+  at::Tensor sources;  // [E] int64
+  // [E] int64, rising; only of blocks for programs, which have no offsets, and two row_ends: seeds and N.
+  at::Tensor edge_targets;
   at::Tensor edge_weights;  // [E] float32; undefined: all are 1
   // [E, columns] float32, or int64 categories; undefined: the model reads none. Any in range in padding.
   at::Tensor edge_features;
@@ -60,9 +62,7 @@ struct NodeModelOptions {
   EncoderInput edge = {};
 };
 
-// Node-level models: one prediction for each node that a block begins with, built layer by layer as those of
-// torch_geometric.nn.models are (num_layers convolutions, a norm, relu and dropout between them, the last one giving
-// the outputs), under the same parameter names.
+// Node-level models: one prediction for each node that a block begins with.
 // Threads: the device thread. Owns its tensors.
 class NodeModel {
  public:
@@ -73,6 +73,16 @@ class NodeModel {
   // row beyond row_ends[L - 1] has its self-loop alone).
   virtual at::Tensor Forward(const NodeBlock& block, Mode mode) = 0;
 
+  virtual TensorSet& tensors() = 0;
+  // For `__metadata__` of the weights file, as JSON.
+  virtual std::string Describe() const = 0;
+};
+
+// Our own node-level models are built layer by layer as those of torch_geometric.nn.models are (num_layers
+// convolutions, a norm, relu and dropout between them, the last one giving the outputs), under the same parameter
+// names. So their layers can be run one by one, too.
+class LayerWiseModel : public NodeModel {
+ public:
   // Layer-wise inference of a whole graph, which a caller does chunk by chunk, one layer after the other, without
   // gradients:
   //   projected = Project(l, rows of the layer's input)             for every chunk of rows
@@ -108,10 +118,6 @@ class NodeModel {
   // Where they are: returns what is kept of the outputs of layers 0..layer of some rows. output: of this layer; before:
   // what was kept until then, undefined for layer 0. After the last layer [n, num_outputs]: the predictions.
   virtual at::Tensor JoinOutput(int64_t layer, const at::Tensor& before, const at::Tensor& output) const = 0;
-
-  virtual TensorSet& tensors() = 0;
-  // For `__metadata__` of the weights file, as JSON.
-  virtual std::string Describe() const = 0;
 };
 
 // One mini-batch of small graphs on the device, in the padded form: real rows first, then padding.
@@ -170,7 +176,7 @@ struct ModelCost {
 // Weights are drawn on the CPU from `seed` (equal on every device), then moved. Throws c10::Error for an architecture
 // of the other level.
 std::unique_ptr<GraphModel> MakeGraphModel(const GraphModelOptions& options, uint64_t seed, at::Device device);
-std::unique_ptr<NodeModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device);
+std::unique_ptr<LayerWiseModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device);
 
 // Returns what the model and one training step of it cost. Throws as above.
 ModelCost CostOf(const GraphModelOptions& options, const StepRows& rows);

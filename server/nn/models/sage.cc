@@ -30,10 +30,10 @@ class Sage final : public Convolution {
   static std::unique_ptr<Convolution> Make(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
-  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
-  Tensor Project(const NodeModel::InputRows& rows) const override;
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override;
   int64_t projected_width() const override;
-  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
   // Returns true if Project passes the input on as it is, because the input is no wider than both products side by
@@ -52,11 +52,11 @@ class SageMax final : public Convolution {
   SageMax(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
-  Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
   // Rows go as they are: their largest values come before any product.
-  Tensor Project(const NodeModel::InputRows& rows) const override { return DenseRows(rows, left_.weight); }
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override { return DenseRows(rows, left_.weight); }
   int64_t projected_width() const override { return in_; }
-  Tensor Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const override;
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
 
  private:
   int64_t in_;
@@ -85,7 +85,7 @@ MessageNorm Sage::NormOf(const Tensor& offsets, const Tensor& /*sources*/, const
   return {.weights = {}, .self = {}, .scale = MeanScale(offsets, type)};
 }
 
-Tensor Sage::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
+Tensor Sage::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
   const ConvEdges& edges = call.edges;
   if (AggregatesFirst(in, edges, left_.weight)) {
     return GraphConv(in.dense, edges, at::cat({left_.weight, right_}, 1), left_.bias, {}, call.activation);
@@ -96,12 +96,12 @@ Tensor Sage::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
 
 int64_t Sage::projected_width() const { return std::min(in_, 2 * out_); }
 
-Tensor Sage::Project(const NodeModel::InputRows& rows) const {
+Tensor Sage::Project(const LayerWiseModel::InputRows& rows) const {
   if (ProjectsNothing()) return DenseRows(rows, left_.weight);
   return MultiplyRows(rows, at::cat({left_.weight, right_}));
 }
 
-Tensor Sage::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
+Tensor Sage::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
   const Tensor own = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
   if (ProjectsNothing()) {
     const Tensor mean = SegmentMean(projected, chunk.offsets, chunk.sources);
@@ -125,13 +125,13 @@ ConvCost SageMax::Cost(const ConvShape& shape, const ConvRows& rows) {
           .backward = rows.targets * (2 * in + 2 * out) + (rows.first ? 0 : 2 * rows.sources * in) + 2 * in * out};
 }
 
-Tensor SageMax::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
+Tensor SageMax::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
   const Tensor rows = DenseRows(in, left_.weight);
   const Tensor largest = SegmentMax(rows, call.edges.offsets, call.edges.sources, call.edges.transpose);
   return Activate(left_(largest) + LinearRows(rows.narrow(0, 0, largest.size(0)), right_), call.activation);
 }
 
-Tensor SageMax::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
+Tensor SageMax::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
   const Tensor own = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
   return left_(SegmentMax(projected, chunk.offsets, chunk.sources)) + LinearRows(own, right_);
 }

@@ -124,14 +124,14 @@ absl::Status WithModel(const spec::TrainOptions& options, const data::ImportedSu
     AddEmbedding(options, std::get<data::GraphSummary>(summary).nodes, at::kMeta, tensors);
     return use(tensors);
   }
-  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model,
-                      NodeModelFor(options, std::get<data::GraphSummary>(summary), kNoLimits, prefix));
-  const auto of_nodes = nn::MakeNodeModel(model, options.seed, at::kMeta);
+  const auto& graph = std::get<data::GraphSummary>(summary);
+  PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph, kNoLimits, prefix));
+  PF_ASSIGN_OR_RETURN(const MadeNodeModel of_nodes, MakeModel(options, model, ProgramDataOf(graph), at::kMeta, prefix));
   if (options.links.enabled) {
     const nn::LinkDecoder decoder(options.links.score, options.model.hidden_channels, options.seed, at::kMeta,
-                                  of_nodes->tensors());
+                                  of_nodes.model->tensors());
   }
-  return use(of_nodes->tensors());
+  return use(of_nodes.model->tensors());
 }
 
 std::string TellMoved(const MovedRows& moved) {

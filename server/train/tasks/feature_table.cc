@@ -166,7 +166,7 @@ absl::StatusOr<FeatureTable> ReadFeatureTable(const data::Graph& graph, const Fe
   for (int64_t begin = 0; begin < nodes; begin += piece) {
     if (!keep_going()) return absl::CancelledError("stopped while features were read");
     const int64_t end = std::min(begin + piece, nodes);
-    PF_ASSIGN_OR_RETURN(const nn::NodeModel::InputRows rows,
+    PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::InputRows rows,
                         ReadFeatureRows(graph, static_cast<uint64_t>(begin), static_cast<uint64_t>(end)));
     writer.Append(rows.dense);
   }

@@ -35,11 +35,15 @@ void CheckBudget(const spec::BatchingOptions& batching, const data::SizeStatisti
 
 }  // namespace
 
-void AddEncoderInput(std::string_view table, const data::FeatureSummary& features, std::string_view field,
-                     Violations& violations, nn::EncoderInput& input) {
+void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, const data::FeatureSummary& features,
+                     std::string_view field, Violations& violations, nn::EncoderInput& input) {
   if (features.type == data::DataType::kNone) return;
   if (!data::IsCategorical(features.type)) {
     input.float_columns = features.width;
+    return;
+  }
+  if (spec::TraitsOf(model.architecture).is_program) {
+    input.categories.assign(static_cast<size_t>(features.width), 1);
     return;
   }
   for (int64_t c = 0; c < features.width; ++c) {
@@ -81,12 +85,7 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& op
   }
   for (const auto& [table, features, input] : {std::tuple("node feature", &summary.node_features, &model.node),
                                                std::tuple("edge feature", &summary.edge_features, &model.edge)}) {
-    if (spec::IsProgram(options) && data::IsCategorical(features->type)) {
-      // It reads the numbers as they stand, and knows by itself what they are.
-      input->categories.assign(static_cast<size_t>(features->width), 1);
-    } else {
-      AddEncoderInput(table, *features, dataset_field, violations, *input);
-    }
+    AddEncoderInput(options.model, table, *features, dataset_field, violations, *input);
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   CheckBudget(options.batching, train, prefix, violations);

@@ -18,10 +18,10 @@
 
 namespace permafrost::train {
 
-// Tells an encoder what it must know of features: integers are categories. `table`: "node feature"; a violation of
-// `field` says which column has integers that are none.
-void AddEncoderInput(std::string_view table, const data::FeatureSummary& features, std::string_view field,
-                     Violations& violations, nn::EncoderInput& input);
+// Tells an encoder what it must know of features: integers are categories, and programs read them as they are.
+// `table`: "node feature"; a violation of `field` says which column has integers that are none.
+void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, const data::FeatureSummary& features,
+                     std::string_view field, Violations& violations, nn::EncoderInput& input);
 
 // Errors: InvalidArgument with violations under `prefix` ("spec.").
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& options,

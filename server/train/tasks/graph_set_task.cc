@@ -20,10 +20,6 @@
 namespace permafrost::train {
 namespace {
 
-// Values of an operator from which several threads share it. With fewer they wait for each other longer than one works
-// (bench/MEASUREMENTS.md, "From which size two threads pay"). PyTorch's operators begin at 32,768.
-constexpr double kSharedValues = 524'288;
-
 // Batches made ready ahead of the step.
 constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
@@ -142,7 +138,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), std::move(made.model)));
   if (spec::IsProgram(options) && device.is_cpu()) {
     PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
-    task->one_thread_ = cost.operator_values < kSharedValues;
+    task->one_thread_ = IsSmall(cost);
   }
   task->plan_ = std::move(plan);
   if (!made.note.empty()) task->notes_.push_back(std::move(made.note));

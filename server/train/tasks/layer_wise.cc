@@ -39,10 +39,10 @@ void Put(const at::Tensor& rows, uint64_t begin, int64_t nodes, at::Tensor& all)
 
 }  // namespace
 
-absl::StatusOr<nn::NodeModel::InputRows> ReadFeatureRows(const data::Graph& graph, uint64_t begin, uint64_t end) {
+absl::StatusOr<nn::LayerWiseModel::InputRows> ReadFeatureRows(const data::Graph& graph, uint64_t begin, uint64_t end) {
   const data::Features& features = graph.view().node_features;
   const auto rows = static_cast<int64_t>(end - begin);
-  nn::NodeModel::InputRows input;
+  nn::LayerWiseModel::InputRows input;
   if (const auto* dense = std::get_if<data::DenseFeatures>(&features)) {
     input.dense = at::empty({rows, dense->width}, at::kFloat);
     PF_RETURN_IF_ERROR(data::ReadRows(*dense, begin, end, input.dense.mutable_data_ptr<float>()));
@@ -57,10 +57,10 @@ absl::StatusOr<nn::NodeModel::InputRows> ReadFeatureRows(const data::Graph& grap
   return input;
 }
 
-absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
-                                                 bool edge_weights, data::EdgeInputs edges) {
+absl::StatusOr<nn::LayerWiseModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
+                                                      bool edge_weights, data::EdgeInputs edges) {
   const data::Adjacency& in = graph.view().in;
-  nn::NodeModel::Chunk chunk;
+  nn::LayerWiseModel::Chunk chunk;
   chunk.first_row = static_cast<int64_t>(begin);
   if (!in.offsets.Touch(begin, end + 1)) return in.offsets.status();
   // Copied first, then made to rise within the columns: the file may change under the reading.
@@ -93,7 +93,8 @@ absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint6
   return chunk;
 }
 
-uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::NodeModel& model, const LayerWiseOptions& options) {
+uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::LayerWiseModel& model,
+                        const LayerWiseOptions& options) {
   if (options.edges == data::EdgeInputs::kNone) return kChunkEdges;
   const uint64_t row = data::EdgeRowBytes(graph, options.edges) / sizeof(float);
   int64_t widest = std::max(options.hidden_channels, static_cast<int64_t>(row));
@@ -103,7 +104,7 @@ uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::NodeModel& mo
   return std::min(kChunkEdges, kChunkEdgeValues / static_cast<uint64_t>(widest));
 }
 
-absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeModel& model,
+absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerWiseModel& model,
                                             const LayerWiseOptions& options, const std::function<bool()>& keep_going) {
   const at::NoGradGuard no_grad;
   const data::GraphView& view = graph.view();
@@ -117,8 +118,8 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeMo
   const auto on_device = [&](const at::Tensor& t) { return t.defined() ? t.to(options.device) : t; };
   const auto floats = at::TensorOptions().dtype(at::kFloat).device(options.device);
   at::Tensor degrees;  // of models that use them
-  const auto read_edges = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<nn::NodeModel::Chunk> {
-    PF_ASSIGN_OR_RETURN(nn::NodeModel::Chunk chunk,
+  const auto read_edges = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<nn::LayerWiseModel::Chunk> {
+    PF_ASSIGN_OR_RETURN(nn::LayerWiseModel::Chunk chunk,
                         ReadInEdges(graph, begin, end, options.edge_weights, options.edges));
     for (at::Tensor* t : {&chunk.offsets, &chunk.sources, &chunk.edge_weights, &chunk.edge_features})
       *t = on_device(*t);
@@ -128,7 +129,7 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeMo
   uint64_t first_row = 0;
   for (const uint64_t end : ends) {
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
-    PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk chunk, read_edges(first_row, end));
+    PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::Chunk chunk, read_edges(first_row, end));
     const at::Tensor own = model.InverseSqrtDegrees(chunk);
     if (!own.defined()) break;
     if (!degrees.defined()) degrees = at::empty({nodes}, floats);
@@ -143,7 +144,7 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeMo
     for (const uint64_t end : ends) {
       if (!keep_going()) return absl::CancelledError("evaluation stopped");
       const auto first = static_cast<int64_t>(begin), rows = static_cast<int64_t>(end - begin);
-      nn::NodeModel::InputRows input;
+      nn::LayerWiseModel::InputRows input;
       if (layer_input.defined()) {
         input.dense = layer_input.narrow(0, first, rows);
       } else {
@@ -158,7 +159,7 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeMo
     begin = 0;
     for (const uint64_t end : ends) {
       if (!keep_going()) return absl::CancelledError("evaluation stopped");
-      PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk chunk, read_edges(begin, end));
+      PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::Chunk chunk, read_edges(begin, end));
       const auto of_chunk = [&](const at::Tensor& rows) {
         return rows.defined() ? rows.narrow(0, static_cast<int64_t>(begin), chunk.offsets.size(0) - 1) : rows;
       };

@@ -22,11 +22,12 @@
 namespace permafrost::train {
 
 // The features of rows [begin, end) as float32, or as CSR where they are sparse. Errors: DataLoss.
-absl::StatusOr<nn::NodeModel::InputRows> ReadFeatureRows(const data::Graph& graph, uint64_t begin, uint64_t end);
+absl::StatusOr<nn::LayerWiseModel::InputRows> ReadFeatureRows(const data::Graph& graph, uint64_t begin, uint64_t end);
 
 // The in-edges of rows [begin, end) over all rows, without the degrees of GCN's normalisation. Errors: DataLoss.
-absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
-                                                 bool edge_weights, data::EdgeInputs edges = data::EdgeInputs::kNone);
+absl::StatusOr<nn::LayerWiseModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
+                                                      bool edge_weights,
+                                                      data::EdgeInputs edges = data::EdgeInputs::kNone);
 
 // Edges of a chunk at most, and values that they are mapped to, where models read rows of edges. A row of the graph is
 // never divided.
@@ -42,10 +43,11 @@ struct LayerWiseOptions {
 };
 
 // Returns the most edges that are in memory at a time. A single row that has more edges is the exception.
-uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::NodeModel& model, const LayerWiseOptions& options);
+uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::LayerWiseModel& model,
+                        const LayerWiseOptions& options);
 
 // Returns [nodes, outputs] on the CPU. `keep_going` is asked before each chunk; false ends with Cancelled.
-absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeModel& model,
+absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerWiseModel& model,
                                             const LayerWiseOptions& options, const std::function<bool()>& keep_going);
 
 }  // namespace permafrost::train

@@ -17,6 +17,7 @@
 #include "train/tasks/layer_wise.h"
 #include "train/tasks/links.h"
 #include "train/tasks/node_features.h"
+#include "train/tasks/program_model.h"
 
 namespace permafrost::train {
 namespace {
@@ -87,7 +88,7 @@ nn::EncoderInput EdgeInputFor(const spec::ModelOptions& model, const data::Graph
       break;
     case data::EdgeInputs::kFeatures:
       if (HasEdgeFeatures(graph)) {
-        AddEncoderInput("edge feature", graph.edge_features, dataset_field, violations, input);
+        AddEncoderInput(model, "edge feature", graph.edge_features, dataset_field, violations, input);
       } else {
         violations.Add(field, "is features, and the dataset's edges have none");
       }
@@ -154,9 +155,13 @@ nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch
   return rows;
 }
 
-// Bytes of a feature row on the host.
-double RowBytes(const data::GraphSummary& graph) {
-  if (graph.node_features.type != data::DataType::kSparse) {
+BatchShape ShapeOf(const nn::StepRows& rows) {
+  return {static_cast<int64_t>(rows.nodes.back()), static_cast<int64_t>(rows.edges), static_cast<int64_t>(rows.graphs)};
+}
+
+// Bytes of a feature row on the host. Programs read dense rows alone.
+double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph) {
+  if (graph.node_features.type != data::DataType::kSparse || spec::IsProgram(options)) {
     return sizeof(float) * static_cast<double>(graph.node_features.width);
   }
   const auto nonzeros = static_cast<double>(graph.node_feature_nonzeros);
@@ -203,7 +208,7 @@ struct HostBatches {
 HostBatches HostBatchesOf(const spec::TrainOptions& options, const data::NeighborSamplingOptions& sampling,
                           const nn::StepRows& rows, const data::GraphSummary& graph, const MemoryLimits& limits) {
   // Rows with means are twice as wide.
-  const double row_bytes = (sampling.last_hop_apart ? 2 : 1) * RowBytes(graph) + sizeof(int64_t);
+  const double row_bytes = (sampling.last_hop_apart ? 2 : 1) * RowBytes(options, graph) + sizeof(int64_t);
   const data::EdgeInputs edges = EdgeInputsOf(options.model, graph);
   const double edge_bytes = sizeof(int64_t) + sizeof(float) + static_cast<double>(data::EdgeRowBytes(graph, edges));
   const double batch = rows.nodes.back() * row_bytes + edge_bytes * rows.edges;
@@ -218,8 +223,8 @@ HostBatches HostBatchesOf(const spec::TrainOptions& options, const data::Neighbo
   return {.one = batch, .all = kHostNodeBatches * batch + ahead};
 }
 
-RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                   const data::GraphSummary& graph, const MemoryLimits& limits) {
+RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
+                   const MemoryLimits& limits) {
   const auto out = static_cast<double>(model.num_outputs);
   RunMemory memory;
   AddCopies(options.optimizer, memory);
@@ -229,7 +234,7 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
     const int64_t seeds = SeedsOf(options, graph);
     const nn::StepRows rows = RowsOf(sampling, seeds, options.model.num_layers, graph);
-    nn::ModelCost cost = nn::CostOf(model, rows);
+    nn::ModelCost cost = model.program ? model.program->Step(ShapeOf(rows)).model : nn::CostOf(model, rows);
     if (options.links.enabled) AddDecoderCost(options, graph, cost);
     memory.cost.parameters = cost.parameters;
     memory.cost.activations = std::max(memory.cost.activations, cost.activations);
@@ -264,7 +269,7 @@ uint64_t GatheringBytes(const spec::TrainOptions& options, const data::GraphSumm
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
     rows = std::max(rows, RowsOf(sampling, SeedsOf(options, graph), options.model.num_layers, graph).nodes.back());
   }
-  return static_cast<uint64_t>(kGatheredCopies * rows * RowBytes(graph));
+  return static_cast<uint64_t>(kGatheredCopies * rows * RowBytes(options, graph));
 }
 
 uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary& graph) {
@@ -276,16 +281,16 @@ uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary&
     const nn::StepRows rows = RowsOf(sampling, SeedsOf(options, graph), options.model.num_layers, graph);
     neighbors = std::max(neighbors, rows.edges + MostApart(sampling, rows.nodes.back() * LastDrawn(sampling, graph)));
   }
-  return static_cast<uint64_t>(kMeansCopies * neighbors * RowBytes(graph));
+  return static_cast<uint64_t>(kMeansCopies * neighbors * RowBytes(options, graph));
 }
 
-uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                      const data::GraphSummary& graph, const MemoryLimits& limits) {
+uint64_t NodeJobBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
+                      const MemoryLimits& limits) {
   return ProcessBytes(MemoryOf(options, model, graph, limits), limits);
 }
 
-bool HasRoomForBothModes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                         const data::GraphSummary& graph, const MemoryLimits& limits) {
+bool HasRoomForBothModes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
+                         const MemoryLimits& limits) {
   double fewer = std::numeric_limits<double>::infinity();
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
@@ -296,8 +301,8 @@ bool HasRoomForBothModes(const spec::TrainOptions& options, const nn::NodeModelO
   return static_cast<double>(NodeJobBytes(options, model, graph, limits)) + fewer <= process;
 }
 
-uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                         const data::GraphSummary& graph, const MemoryLimits& limits) {
+uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
+                         const MemoryLimits& limits) {
   return DeviceBytes(MemoryOf(options, model, graph, limits), limits);
 }
 
@@ -361,8 +366,8 @@ data::EdgeInputs EdgeInputsOf(const spec::ModelOptions& model, const data::Graph
   return HasEdgeFeatures(graph) ? data::EdgeInputs::kFeatures : data::EdgeInputs::kNone;
 }
 
-absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& options, const data::GraphSummary& stored,
-                                                  const MemoryLimits& limits, std::string_view prefix) {
+absl::StatusOr<JobNodeModel> NodeModelFor(const spec::TrainOptions& options, const data::GraphSummary& stored,
+                                          const MemoryLimits& limits, std::string_view prefix) {
   const spec::NodeInputs inputs = NodeInputsOf(options.model.node_inputs, stored);
   const data::GraphSummary summary = WithNodeInputs(options.model, stored);
   Violations violations;
@@ -376,7 +381,13 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& opti
   }
   if (summary.node_features.type == data::DataType::kNone || summary.node_features.width == 0) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
-                   "the dataset's nodes have no features; accepted: learned, degree, constant");
+                   absl::StrCat("the dataset's nodes have no features; accepted: ",
+                                spec::IsProgram(options) ? "" : "learned, ", "degree, constant"));
+  } else if (inputs == spec::NodeInputs::kLearned && spec::IsProgram(options)) {
+    violations.Add(
+        absl::StrCat(AbslView(prefix), "model.node_inputs"),
+        "the dataset's nodes have no features, and a program has none of its own for them; accepted: degree, "
+        "constant");
   }
   const bool links = options.links.enabled;
   if (!links && summary.split_nodes[static_cast<size_t>(data::Split::kTrain)] == 0) {
@@ -402,7 +413,8 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& opti
   const nn::EncoderInput edge = EdgeInputFor(options.model, summary, dataset_field, prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   const int64_t classes = static_cast<int64_t>(summary.max_label) + 1;
-  nn::NodeModelOptions model{
+  JobNodeModel model;
+  static_cast<nn::NodeModelOptions&>(model) = {
       .model = options.model,
       .in_channels = inputs == spec::NodeInputs::kLearned ? options.model.hidden_channels : summary.node_features.width,
       .num_outputs = links                                                            ? options.model.hidden_channels
@@ -410,6 +422,9 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& opti
                                                                                       : summary.num_targets,
       .embedded_columns = inputs == spec::NodeInputs::kLearned ? summary.nodes : 0,
       .edge = edge};
+  if (spec::IsProgram(options)) {
+    PF_ASSIGN_OR_RETURN(model.program, MeasureNodeProgram(options, model, ProgramDataOf(summary), prefix));
+  }
   CheckFits(MemoryOf(options, model, summary, limits), limits,
             options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());

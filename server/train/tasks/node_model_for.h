@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,24 +17,29 @@
 #include "nn/models/model.h"
 #include "spec/train_options.h"
 #include "train/planning/run_size.h"
+#include "train/tasks/program_cost.h"
 
 namespace permafrost::train {
 
-// Errors: InvalidArgument with violations under `prefix` ("spec.").
-absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const spec::TrainOptions& options, const data::GraphSummary& stored,
-                                                  const MemoryLimits& limits, std::string_view prefix);
+// The model of a job on one large graph.
+struct JobNodeModel : nn::NodeModelOptions {
+  std::optional<ForwardCost> program;  // what a program costs; nullopt: one of our own
+};
+// Errors: InvalidArgument with violations under `prefix` ("spec."); those of reading a program's archive.
+absl::StatusOr<JobNodeModel> NodeModelFor(const spec::TrainOptions& options, const data::GraphSummary& stored,
+                                          const MemoryLimits& limits, std::string_view prefix);
 
 // Bytes of this process that such a job takes at its worst moment, beside the features that it reads.
-uint64_t NodeJobBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                      const data::GraphSummary& graph, const MemoryLimits& limits);
+uint64_t NodeJobBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
+                      const MemoryLimits& limits);
 
 // Returns whether this process has room for batches of training and of evaluation at once.
-bool HasRoomForBothModes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                         const data::GraphSummary& graph, const MemoryLimits& limits);
+bool HasRoomForBothModes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
+                         const MemoryLimits& limits);
 
 // Returns the bytes of the device that such a job takes at its worst moment.
-uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                         const data::GraphSummary& graph, const MemoryLimits& limits);
+uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
+                         const MemoryLimits& limits);
 
 // Returns the bytes of the device that a step takes besides if it gathers its features from a table of two parts
 // (feature_table.h).
@@ -47,7 +53,8 @@ uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary&
 // the model's first layer begins with means that can be made while a batch is gathered.
 data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode mode, const data::GraphSummary& graph);
 
-// Returns whether messages are weighted: those of GCN on a graph with weights, as PyG's SAGEConv has none.
+// Returns whether weights of edges are read: those of messages of GCN on a graph with weights, as PyG's SAGEConv has
+// none, and by programs.
 bool UsesEdgeWeights(const spec::TrainOptions& options, const data::Graph& graph);
 
 // Bytes that a layer-wise evaluation takes (layer_wise.h).

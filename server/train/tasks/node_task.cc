@@ -33,13 +33,13 @@ uint64_t Less(uint64_t from, uint64_t taken) { return from - std::min(from, take
 
 // Returns what the job takes of the host beside its features and the edges between its nodes. Rows of edges are read
 // through the mapping, which wants room for them.
-uint64_t HostBytes(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                   const data::GraphSummary& graph, const MemoryLimits& limits) {
+uint64_t HostBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
+                   const MemoryLimits& limits) {
   return NodeJobBytes(options, model, graph, limits) + EdgeTableBytes(graph, EdgeInputsOf(options.model, graph));
 }
 
 // Returns the memory that the features of such a job may take where the device gathers them.
-FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
                               const data::GraphSummary& graph, const PlanContext& context) {
   const MemoryLimits& limits = context.limits;
   FeatureMemory memory{
@@ -59,7 +59,8 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
                                                            std::shared_ptr<const data::Graph> graph, c10::Device device,
                                                            int threads, const std::function<bool()>& keep_going,
                                                            const PlanContext& context) {
-  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
+  PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
+  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(graph->summary()), device, "spec."));
   const std::shared_ptr<const data::Graph> given = graph;
   std::unique_ptr<Links> links;
   if (options.links.enabled) {
@@ -67,9 +68,11 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
     graph = links->messages();
   }
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
-  std::unique_ptr<NodeTask> task(
-      new NodeTask(options, std::move(graph), std::move(links), std::move(splits), model, device));
-  if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
+  spec::TrainOptions own = options;
+  if (!made.reads_edge_features) own.model.edge_inputs = spec::EdgeInputs::kNone;
+  std::unique_ptr<NodeTask> task(new NodeTask(own, std::move(graph), std::move(links), std::move(splits),
+                                              model.num_outputs, std::move(made), device));
+  if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
   // With a row cache, leases of one mode's stream would take the room that the other mode's needs.
@@ -85,6 +88,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
     for (size_t mode = 0; mode < kept->size(); ++mode) task->parts_[mode].kept = std::move((*kept)[mode]);
   }
   PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));
+  if (model.program && device.is_cpu()) task->one_thread_ = IsSmall(model.program->Step(task->plan_.train_ceiling));
   if (kept) {
     TellKept(context, key);
   } else if (!key.empty()) {
@@ -102,20 +106,21 @@ SampledSizes NodeTask::Sampled() const {
 }
 
 NodeTask::NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
-                   std::unique_ptr<Links> links, std::array<std::vector<NodeId>, 3> splits,
-                   const nn::NodeModelOptions& model, c10::Device device)
+                   std::unique_ptr<Links> links, std::array<std::vector<NodeId>, 3> splits, int64_t num_outputs,
+                   MadeNodeModel made, c10::Device device)
     : options_(options),
       graph_(std::move(graph)),
       links_(std::move(links)),
       times_(options_.nodes.temporal, options_.nodes.seed_time, graph_->view()),
       device_(device),
-      num_outputs_(model.num_outputs),
+      num_outputs_(num_outputs),
       splits_(std::move(splits)),
       epochs_(links_ != nullptr ? links_->train_ids() : splits_[0],
               {.batch_size = options.batch_size, .seed = options.seed}),
-      model_(nn::MakeNodeModel(model, options.seed, device)) {}
+      made_(std::move(made)),
+      pads_(!spec::IsProgram(options)) {}
 
-absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
+absl::Status NodeTask::ReadTable(const JobNodeModel& model, const PlanContext& context,
                                  const std::function<bool()>& keep_going) {
   const data::GraphSummary& summary = graph_->summary();
   const bool dense = std::holds_alternative<data::DenseFeatures>(graph_->view().node_features);
@@ -145,7 +150,7 @@ absl::Status NodeTask::ReadTable(const nn::NodeModelOptions& model, const PlanCo
 
 bool NodeTask::GathersRows(Mode mode) const { return !SamplingOf(options_, mode, graph_->summary()).last_hop_apart; }
 
-absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
+absl::Status NodeTask::OpenFeatures(const JobNodeModel& model, const PlanContext& context,
                                     const std::function<bool()>& keep_going) {
   if (context.rows == nullptr) return absl::OkStatus();
   const bool on_host = !UsesTable(Mode::kTrain) || (!EvaluatesOutsideCache(options_) && !UsesTable(Mode::kEval));
@@ -202,18 +207,25 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
   plan_.train_rungs = part(Mode::kTrain).rungs.PlannedShapes();
   if (!EvaluatesOutsideCache(options_)) plan_.eval_rungs = part(Mode::kEval).rungs.PlannedShapes();
   plan_.train_ceiling = plan_.train_rungs.back();
+  if (!pads_) plan_.train_rungs.clear();
   plan_.train_schedule = RungCounts(Mode::kTrain);
   if (!plan_.eval_rungs.empty()) plan_.eval_schedule = RungCounts(Mode::kEval);
   for (size_t i = 0; i < probes_.size(); ++i) {
-    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, table_);
+    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, table_, pads_);
     probe_views_.back().Bind(probes_[i], links_ != nullptr ? &probe_pairs_[i] : nullptr);
   }
   return absl::OkStatus();
 }
 
+std::vector<std::string> NodeTask::notes() const {
+  std::vector<std::string> notes = links_ != nullptr ? links_->notes() : std::vector<std::string>();
+  if (!made_.note.empty()) notes.push_back(made_.note);
+  return notes;
+}
+
 Task::Output NodeTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
-  const at::Tensor rows = model_->Forward(block, mode);
+  const at::Tensor rows = made_.model->Forward(block, mode);
   return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels};
 }
 
@@ -235,6 +247,7 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
       SampledPasses::Source{.batcher = *part(mode).stream,
                             .rungs = part(mode).rungs,
                             .features = TableOf(mode),
+                            .pads = pads_,
                             .links = links_.get(),
                             .times = times_,
                             .fit = [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
@@ -309,7 +322,7 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
   }
   if (!EvaluatesLayerWise(options_)) return std::nullopt;
   const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
-  PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *model_,
+  PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *made_.layers,
                                                              {.num_layers = options_.model.num_layers,
                                                               .hidden_channels = options_.model.hidden_channels,
                                                               .edge_weights = UsesEdgeWeights(options_, *graph_),

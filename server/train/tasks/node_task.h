@@ -28,6 +28,8 @@
 #include "train/planning/job_schedule.h"
 #include "train/tasks/feature_table.h"
 #include "train/tasks/links.h"
+#include "train/tasks/node_model_for.h"
+#include "train/tasks/program_model.h"
 #include "train/tasks/sampled_passes.h"
 #include "train/tasks/task.h"
 
@@ -45,12 +47,12 @@ class NodeTask final : public Task {
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override {
     return links_ != nullptr ? links_->NameRows(split, ids) : NameNodes(*graph_, ids, num_outputs_);
   }
-  nn::TensorSet& tensors() override { return model_->tensors(); }
-  std::string Describe() const override { return links_ != nullptr ? links_->Describe(*model_) : model_->Describe(); }
-  std::string_view reading() const override { return table_.defined() ? table_line_ : features_.line; }
-  std::vector<std::string> notes() const override {
-    return links_ != nullptr ? links_->notes() : std::vector<std::string>();
+  nn::TensorSet& tensors() override { return made_.model->tensors(); }
+  std::string Describe() const override {
+    return links_ != nullptr ? links_->Describe(*made_.model) : made_.model->Describe();
   }
+  std::string_view reading() const override { return table_.defined() ? table_line_ : features_.line; }
+  std::vector<std::string> notes() const override;
   int64_t num_outputs() const override { return links_ != nullptr ? 1 : num_outputs_; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapeSchedule& plan() const override { return plan_; }
@@ -58,6 +60,8 @@ class NodeTask final : public Task {
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
+  bool pads() const override { return pads_; }
+  int threads(int most) const override { return one_thread_ ? 1 : most; }
   void Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& ladder) override;
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override;
@@ -95,11 +99,12 @@ class NodeTask final : public Task {
   };
 
   NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
-           std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
+           std::array<std::vector<data::NodeId>, 3> splits, int64_t num_outputs, MadeNodeModel made,
+           c10::Device device);
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
   // Puts the features where the device gathers them, if it is to gather them and memory allows it.
-  absl::Status ReadTable(const nn::NodeModelOptions& model, const PlanContext& context,
+  absl::Status ReadTable(const JobNodeModel& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
   // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features. Means
   // are made of a table only if all of it lies on the device: otherwise more rows than means would cross from the host.
@@ -109,13 +114,15 @@ class NodeTask final : public Task {
   bool GathersRows(Mode mode) const;
   FeatureTable TableOf(Mode mode) const { return UsesTable(mode) ? table_ : FeatureTable(); }
   // Finds out how features are read.
-  absl::Status OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
+  absl::Status OpenFeatures(const JobNodeModel& model, const PlanContext& context,
                             const std::function<bool()>& keep_going);
   // Returns how often the batches of an epoch and of its evaluation are expected to draw each node.
   absl::StatusOr<std::vector<float>> ExpectedDraws(const std::function<bool()>& keep_going) const;
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
   // The batch of these nodes or links of a training epoch, not sampled yet.
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const;
+  // An artificial block of this shape, for a program. Valid until the next call with a probe of equal parity.
+  absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
   // Samples some batches of the mode's splits and plans its rungs.
   absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
   // Returns the sizes that it sampled ahead, to be kept.
@@ -146,8 +153,10 @@ class NodeTask final : public Task {
   const int64_t num_outputs_;
   const std::array<std::vector<data::NodeId>, 3> splits_;
   const data::EpochOrder epochs_;
-  const std::unique_ptr<nn::NodeModel> model_;
-  FeatureTable table_;  // undefined: there is none
+  const MadeNodeModel made_;
+  const bool pads_;          // whether batches may have more padding than the least
+  bool one_thread_ = false;  // whether one thread of the math library is faster than several
+  FeatureTable table_;       // undefined: there is none
   bool table_makes_means_ = false;
   std::string table_line_;
   data::RowCaches* row_caches_ = nullptr;

@@ -112,6 +112,7 @@ void NodeTask::Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& l
 BlockSizes NodeTask::ReadyAt(Mode mode, const BlockSizes& real) const {
   const ModeParts& parts = part(mode);
   const BlockSizes& own = parts.rungs.Fit(real);
+  if (!pads_) return LeastPadded(real);
   const absl::MutexLock lock(&parts.mu);
   if (parts.dynamic) return AtLeastDynamic(LeastPadded(real), parts.prober->has_nonzeros());
   const BatchShape* const rung = graphcache::FindCheapest(parts.ladder, own.shape());
@@ -214,6 +215,11 @@ absl::Status NodeTask::PlanLinkEvaluation(int threads, const std::function<bool(
 }
 
 absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const BatchShape& shape) {
+  if (!pads_) {
+    PF_ASSIGN_OR_RETURN(HostBatch * first, ExactProbe(mode, 0, shape));
+    PF_ASSIGN_OR_RETURN(HostBatch * second, ExactProbe(mode, 1, shape));
+    return std::array<HostBatch*, 2>{first, second};
+  }
   ModeParts& parts = part(mode);
   const BlockSizes* rung = parts.rungs.Find(shape);
   if (rung == nullptr)
@@ -243,8 +249,28 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
   return std::array<HostBatch*, 2>{probe_views_.data(), probe_views_.data() + 1};
 }
 
+absl::StatusOr<HostBatch*> NodeTask::ExactProbe(Mode mode, size_t probe, const BatchShape& shape) {
+  ModeParts& parts = part(mode);
+  const Probe& from = parts.probes[probe % parts.probes.size()];
+  data::SampledSubgraph subgraph;
+  data::BlockBatch sampled;
+  PF_RETURN_IF_ERROR(parts.prober->Sample(from.seeds, from.stream, nullptr, subgraph, from.times));
+  PF_ASSIGN_OR_RETURN(const BlockSizes sizes, parts.prober->SizesOf(subgraph));
+  PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, LeastPadded(sizes), sampled));
+  probes_[probe % probes_.size()] = data::ComposeBlock(sampled, shape, probe);
+  return &probe_views_[probe % probes_.size()];
+}
+
 absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
   ModeParts& parts = part(mode);
+  if (!pads_) {
+    const BlockRungs& rungs = parts.rungs;
+    const BatchShape ceiling = rungs.rungs()[static_cast<size_t>(rungs.num_planned() - 1)].shape();
+    BatchShape shape = ProbeShapes(ceiling, /*below=*/true)[probe];
+    // A block has its seeds and a padding row; further rows, so that no probe says that it never has more.
+    if (shape.nodes <= shape.graphs + 1) shape.nodes = shape.graphs + 1 + static_cast<int64_t>(probe);
+    return ExactProbe(mode, probe, shape);
+  }
   const Probe& from = parts.probes[probe % parts.probes.size()];
   // Fewer seeds for the later ones: a block of another size in all dimensions.
   constexpr std::array<size_t, device::kDynamicProbes> kEighths{8, 4, 6, 5};

@@ -1,5 +1,5 @@
-// A program (server/program) as a graph-level model: it reads the same batches as our own models, and its tensors are
-// trained, saved and loaded under the module's own names.
+// Programs (server/program) as models of either level: they read the same batches as our own models, and their tensors
+// are trained, saved and loaded under the module's own names.
 // Threads: making and judging one is safe anywhere; a model belongs to the device thread.
 #pragma once
 
@@ -12,39 +12,46 @@
 
 #include "absl/status/statusor.h"
 #include "base/step.h"
+#include "data/store/graph.h"
 #include "nn/models/encoder.h"
 #include "nn/models/model.h"
 #include "program/load.h"
 #include "spec/train_options.h"
+#include "train/tasks/program_cost.h"
 
 namespace permafrost::train {
 
 struct ProgramModelOptions {
   std::string name;             // of the program, for messages
   nn::EncoderInput node, edge;  // what the dataset holds
-  int64_t num_targets = 1;      // outputs a graph
-  int64_t max_graph_nodes = 0;  // of the dataset's largest graph
+  bool weighted = false;        // whether the edges of one large graph have weights
+  int64_t num_outputs = 1;      // columns of a prediction
+  int64_t max_graph_nodes = 0;  // of a set's largest graph
+  int64_t padding_rows = 0;     // last rows of each block that are no nodes
   uint64_t seed = 0;            // of dropout's masks
   bool no_self_loops = false;   // the dataset has none: what removes them is left out (program/self_loops.h)
 };
 
-// The program reads, by the names of its inputs: x and edge_attr (the columns of the set; one column may lack its
-// dimension), edge_index, batch, num_graphs or batch_size, num_nodes, and max_num_nodes, which is that of the set. It
-// returns one prediction a graph, [G] or [G, num_targets].
+// A program reads, by the names of its inputs:
+//   of sets: x and edge_attr, edge_index, batch, num_graphs or batch_size, num_nodes, and max_num_nodes, which is that
+//   of the set. It returns one prediction a graph.
+//   of one large graph: x and edge_attr, edge_index, edge_weight, batch_size (the seeds), and num_nodes. It returns one
+//   prediction a node, seeds first, or one a seed.
+// x and edge_attr have the columns of the dataset; one column may lack its dimension. A prediction is [rows] or
+// [rows, num_outputs].
 //
-// A batch has only the least padding (data::Batcher::LeastPadded). So Forward computes the real rows from the shape,
-// passes only those on, and can be captured for every shape. Predictions of padding graphs are 0. Dropout draws
-// by (seed, step, place among the nodes that draw, row, column), as that of our own models. Forward throws c10::Error,
-// with the node and its line, for what an operator refuses, and for batches below the fewest rows that the program was
-// exported for.
+// A batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded). So Forward computes the real
+// rows from the shape, passes only those on, and can be captured for every shape. Predictions of padding graphs are 0.
+// It throws as BoundProgram::Run, and c10::ValueError for a prediction of another shape. A block for programs has
+// edge_targets.
 //
-// Parameters that the module froze, or does not use, are fixed. A buffer is saved if it is in the module's state_dict
-// or a step writes to it. A tensor with several names is saved under the first.
-//
-// Errors: InvalidArgument that names the input, output, parameter or node that a set of graphs cannot serve.
+// Errors: InvalidArgument that names the input, output, parameter or node that the dataset cannot serve.
 absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeProgramModel(const program::LoadedProgram& loaded,
                                                                  const ProgramModelOptions& options,
                                                                  c10::Device device);
+absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program::LoadedProgram& loaded,
+                                                                  const ProgramModelOptions& options,
+                                                                  c10::Device device);
 
 // The model of a job: its program, or one of our own. self_loops: edges of the dataset that begin and end at one node.
 // Errors: InvalidArgument with a violation of PREFIXmodel.program; those of reading the program's archive.
@@ -55,18 +62,31 @@ struct MadeModel {
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     int64_t self_loops, c10::Device device, std::string_view prefix);
 
-// Estimates the memory for a training step of `largest`, padding included, and for its recording. A program runs
-// forward on the CPU, on two small batches without self-loops: the bytes of the tensors that it makes, and how they
-// grow with the batch, tell those for `largest`, twice for the backward pass. If it refuses such a batch, or reads more
-// than a bound, activations are 0. Errors: as MakeModel; InvalidArgument for a program that predicts something else
-// than is wanted.
-struct StepCost {
-  nn::ModelCost model;
-  int64_t executable_bytes = 0;  // as device::ExecutableBytes
-  // Mean values for each operator of a program; 0: not known, or no program; infinite: beyond that bound.
-  double operator_values = 0;
+// The same for one large graph.
+struct MadeNodeModel {
+  std::unique_ptr<nn::NodeModel> model;
+  nn::LayerWiseModel* layers = nullptr;  // the same model, if it is one of our own
+  bool reads_edge_features = true;
+  std::string note;
 };
+struct NodeProgramData {
+  bool weighted = false;
+  int64_t self_loops = 0;
+};
+inline NodeProgramData ProgramDataOf(const data::GraphSummary& graph) {
+  return {.weighted = graph.weighted, .self_loops = graph.self_loops};
+}
+absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                                        const NodeProgramData& data, c10::Device device, std::string_view prefix);
+
+// Estimates the memory for a training step of `largest`, padding included, and for its recording. If a program refuses
+// a small batch, or reads more than a bound (program_cost.h), activations are 0. Errors: as MakeModel; InvalidArgument
+// for a program that predicts something else than is wanted.
 absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     const BatchShape& largest, std::string_view prefix);
+
+// Runs a program of nodes on small blocks. Errors: likewise.
+absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                                               const NodeProgramData& data, std::string_view prefix);
 
 }  // namespace permafrost::train

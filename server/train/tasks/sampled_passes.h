@@ -30,9 +30,10 @@ namespace permafrost::train {
 // A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
 class SampledBatch final : public HostBatch {
  public:
-  // features: of all nodes, if the batcher gathers none.
-  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {})
-      : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)) {}
+  // features: of all nodes, if the batcher gathers none. Without `pads` the batch is for a program, and is padded to
+  // LeastPadded of its sizes alone.
+  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {}, bool pads = true)
+      : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)), pads_(pads) {}
   // Makes this the batch `host`, until it is bound to another. pairs: the seeds' pairs if the job predicts links, else
   // nullptr.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
@@ -41,16 +42,16 @@ class SampledBatch final : public HostBatch {
   }
 
   BatchShape real() const override;
-  // The shape of its rung.
+  // The shape of its rung, or its own.
   BatchShape least_padded() const override;
-  BatchShape dynamic_shape() const override { return dynamic_sizes().shape(); }
+  BatchShape dynamic_shape() const override;
   BatchShape padded() const override { return host_->padded.shape(); }
   std::span<const uint32_t> ids() const override;
   std::span<const float> labels() const override;
 
  private:
   absl::Status Pad(const BatchShape& shape) override;
-  absl::Status PadToDynamic() override { return PadToSizes(dynamic_sizes()); }
+  absl::Status PadToDynamic() override;
   absl::Status PadToSizes(const data::BlockSizes& sizes);
   data::BlockSizes dynamic_sizes() const;
   graphcache::StepInputs Inputs(const int64_t& step) const override;
@@ -58,9 +59,11 @@ class SampledBatch final : public HostBatch {
   const data::BlockBatcher* batcher_;
   const BlockRungs* rungs_;
   FeatureTable features_;
+  bool pads_;
   data::BlockBatch* host_ = nullptr;
   const data::LinkBatch* pairs_ = nullptr;
   mutable RowKeys keys_;
+  mutable FlatBlock flat_;
 };
 
 // The batches of several passes, sampled and gathered ahead of the step, across the end of a pass: while an evaluation
@@ -83,6 +86,7 @@ class SampledPasses {
     data::BlockBatcher& batcher;
     const BlockRungs& rungs;
     FeatureTable features;
+    bool pads;
     const Links* links;
     const data::SeedTimes& times;
     data::BlockStream::Fit fit;

@@ -25,6 +25,7 @@ enum BlockPlace : size_t {
   kNeighbors,
   kOffsets,
   kSources,
+  kEdgeTargets,
   kEdgeWeights,
   kBlockEdgeFeatures,
   kOutOffsets,
@@ -70,13 +71,37 @@ const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const d
   return keys_;
 }
 
+void FlatBlock::Set(const data::BlockBatch& host, int64_t columns) {
+  width_ = columns;
+  edge_targets_.resize(host.sources.size());
+  for (size_t row = 0; row + 1 < host.offsets.size(); ++row) {
+    std::fill(edge_targets_.begin() + host.offsets[row], edge_targets_.begin() + host.offsets[row + 1],
+              static_cast<int64_t>(row));
+  }
+  features_.clear();
+  if (!host.feature_rows.empty() || host.feature_offsets.empty()) return;
+  const auto width = static_cast<size_t>(width_);
+  features_.resize(static_cast<size_t>(host.padded.total_nodes()) * width);
+  std::ranges::fill(features_, 0.0f);
+  for (size_t row = 0; row + 1 < host.feature_offsets.size(); ++row) {
+    const auto begin = static_cast<size_t>(host.feature_offsets[row]),
+               end = static_cast<size_t>(host.feature_offsets[row + 1]);
+    for (size_t i = begin; i < end; ++i) {
+      const float value = host.feature_values.empty() ? 1.0f : host.feature_values[i];
+      features_[row * width + static_cast<size_t>(host.feature_columns[i])] += value;
+    }
+  }
+}
+
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
-                                  const int64_t& step, const FeatureTable& features) {
+                                  const int64_t& step, const FeatureTable& features, const FlatBlock* flat) {
   const data::BlockSizes& sizes = host.padded;
   nn::NodeBlock block;
   const bool elsewhere = !host.feature_rows.empty(), sparse = !elsewhere && !host.feature_offsets.empty();
   if (elsewhere) {
     block.features = features.rows;
+  } else if (sparse && flat != nullptr) {
+    block.features = View(flat->features(), {sizes.total_nodes(), flat->width()});
   } else if (sparse) {
     block.feature_offsets = ViewAll(host.feature_offsets);
     block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)});
@@ -85,7 +110,11 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
     const int64_t rows = std::max<int64_t>(1, sizes.total_nodes());
     block.features = View(host.features, {sizes.total_nodes(), std::ssize(host.features) / rows});
   }
-  block.offsets = ViewAll(host.offsets);
+  if (flat != nullptr) {
+    block.edge_targets = View(flat->edge_targets(), {sizes.edges});
+  } else {
+    block.offsets = ViewAll(host.offsets);
+  }
   block.sources = View(host.sources, {sizes.edges});
   block.edge_weights = ViewAll(host.edge_weights);
   if (host.edge_int_columns > 0) {
@@ -98,6 +127,7 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   data::SegmentBounds bounds;
   data::SetBounds(sizes.nodes, bounds);
   block.row_ends.assign(bounds.begin() + 1, bounds.end());
+  if (flat != nullptr) block.row_ends = {block.row_ends.front(), block.row_ends.back()};
   block.step = StepView(step);
   graphcache::StepInputs inputs = MakeInputs(block);
   if (elsewhere) {
@@ -130,6 +160,7 @@ graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePair
   t[kFeatureValues] = block.feature_values;
   t[kOffsets] = block.offsets;
   t[kSources] = block.sources;
+  t[kEdgeTargets] = block.edge_targets;
   t[kEdgeWeights] = block.edge_weights;
   t[kBlockEdgeFeatures] = block.edge_features;
   t[kOutOffsets] = block.transpose.offsets;
@@ -172,6 +203,7 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
                       .feature_values = t[kFeatureValues],
                       .offsets = t[kOffsets],
                       .sources = t[kSources],
+                      .edge_targets = t[kEdgeTargets],
                       .edge_weights = t[kEdgeWeights],
                       .edge_features = t[kBlockEdgeFeatures],
                       .transpose = {t[kOutOffsets], t[kOutRows], t[kOutEdges]},

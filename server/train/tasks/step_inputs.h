@@ -31,10 +31,29 @@ class RowKeys {
   AlignedVector<int64_t> keys_;
 };
 
+// What programs read of a block in place of CSR: where each edge ends, and rows of sparse features as dense ones.
+// Threads: one at a time.
+class FlatBlock {
+ public:
+  // Valid until the next call.
+  // columns: of the features.
+  void Set(const data::BlockBatch& host, int64_t columns);
+  const AlignedVector<int64_t>& edge_targets() const { return edge_targets_; }  // [padded edges], rising
+  const AlignedVector<float>& features() const { return features_; }            // empty where they are dense already
+  int64_t width() const { return width_; }
+
+ private:
+  AlignedVector<int64_t> edge_targets_;
+  AlignedVector<float> features_;
+  int64_t width_ = 0;
+};
+
 // The tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them. features:
-// of all nodes, if the batch says which rows it has of them.
+// of all nodes, if the batch says which rows it has of them. flat: of the same host, for a program; it must outlive
+// them, too.
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
-                                  const int64_t& step, const FeatureTable& features = {});
+                                  const int64_t& step, const FeatureTable& features = {},
+                                  const FlatBlock* flat = nullptr);
 
 // Returns `step` as an input that shares its memory.
 at::Tensor StepView(const int64_t& step);

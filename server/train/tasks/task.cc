@@ -176,7 +176,15 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
     }
     if (options.links.enabled) return CheckLinks(options, graph, prefix, keep_going);
     PF_RETURN_IF_ERROR(CheckTrainLabels(*graph, prefix));
-    return NotesOfValidation("nodes", graph->summary().split_nodes[static_cast<size_t>(data::Split::kValid)]);
+    const data::GraphSummary& summary = graph->summary();
+    std::vector<std::string> notes =
+        NotesOfValidation("nodes", summary.split_nodes[static_cast<size_t>(data::Split::kValid)]);
+    if (spec::IsProgram(options)) {
+      PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, summary, kNoLimits, prefix));
+      PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(summary), at::kMeta, prefix));
+      if (!made.note.empty()) notes.push_back(std::move(made.note));
+    }
+    return notes;
   }
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), prefix));
   PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));

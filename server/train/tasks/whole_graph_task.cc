@@ -34,6 +34,24 @@ class OneBatch final : public BatchStream {
   bool given_ = false;
 };
 
+// Makes of a block what programs read: no CSR.
+void FlattenBlock(int64_t columns, nn::NodeBlock& block) {
+  const int64_t nodes = block.row_ends.back();
+  block.row_ends = {nodes, nodes};
+  const auto rows_of = [](const at::Tensor& offsets, int64_t entries) {
+    return at::repeat_interleave(offsets.diff(), entries);
+  };
+  block.edge_targets = rows_of(std::exchange(block.offsets, {}), block.sources.size(0));
+  if (!block.feature_offsets.defined()) return;
+  const at::Tensor at_columns = std::exchange(block.feature_columns, {});
+  const at::Tensor at_rows = rows_of(std::exchange(block.feature_offsets, {}), at_columns.size(0));
+  at::Tensor values = std::exchange(block.feature_values, {});
+  if (!values.defined())
+    values = at::ones({at_columns.size(0)}, at::TensorOptions(at::kFloat).device(at_rows.device()));
+  block.features = at::zeros({nodes, columns}, values.options());
+  block.features.index_put_({at_rows, at_columns}, values, /*accumulate=*/true);
+}
+
 }  // namespace
 
 WholeGraphBatch::WholeGraphBatch(const nn::NodeBlock& block, std::vector<uint32_t> ids, const at::Tensor& labels)
@@ -91,24 +109,28 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spe
                                                                        std::shared_ptr<const data::Graph> graph,
                                                                        c10::Device device, bool trains,
                                                                        const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
+  PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
+  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(graph->summary()), device, "spec."));
   std::unique_ptr<Links> links;
   if (options.links.enabled) {
     PF_ASSIGN_OR_RETURN(links, Links::Create(options, graph, keep_going));
     graph = links->messages();
   }
-  std::unique_ptr<WholeGraphTask> task(new WholeGraphTask(
-      options, std::move(graph), std::move(links), model.num_outputs, nn::MakeNodeModel(model, options.seed, device)));
-  if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
+  spec::TrainOptions own = options;
+  if (!made.reads_edge_features) own.model.edge_inputs = spec::EdgeInputs::kNone;
+  std::unique_ptr<WholeGraphTask> task(
+      new WholeGraphTask(own, std::move(graph), std::move(links), model.num_outputs, std::move(made)));
+  if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->Read(device, trains));
+  if (model.program && device.is_cpu()) task->one_thread_ = IsSmall(model.program->Step(task->plan_.train_ceiling));
   return task;
 }
 
 absl::Status WholeGraphTask::Read(c10::Device device, bool trains) {
   const uint64_t nodes = graph_->view().nodes;
   const bool weights = UsesEdgeWeights(options_, *graph_);
-  PF_ASSIGN_OR_RETURN(const nn::NodeModel::InputRows rows, ReadFeatureRows(*graph_, 0, nodes));
-  PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk edges,
+  PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::InputRows rows, ReadFeatureRows(*graph_, 0, nodes));
+  PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::Chunk edges,
                       ReadInEdges(*graph_, 0, nodes, weights, EdgeInputsOf(options_.model, graph_->summary())));
   const auto on_device = [device](const at::Tensor& t) { return t.defined() ? t.to(device) : t; };
   const auto num_nodes = static_cast<int64_t>(nodes);
@@ -126,8 +148,13 @@ absl::Status WholeGraphTask::Read(c10::Device device, bool trains) {
   other_block_ = block_;
   other_block_.sources = at::zeros_like(block_.sources);
   if (block_.edge_features.defined()) other_block_.edge_features = at::zeros_like(block_.edge_features);
+  const bool program = spec::IsProgram(options_);
   for (nn::NodeBlock* block : {&block_, &other_block_}) {
-    if (trains) block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
+    if (program) {
+      FlattenBlock(graph_->summary().node_features.width, *block);
+    } else if (trains) {
+      block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
+    }
   }
   plan_.train_rungs = {ShapeOfWhole(block_)};
   plan_.train_ceiling = plan_.train_rungs.front();
@@ -157,9 +184,15 @@ absl::Status WholeGraphTask::MakeLinkProbes() {
   return absl::OkStatus();
 }
 
+std::vector<std::string> WholeGraphTask::notes() const {
+  std::vector<std::string> notes = links_ != nullptr ? links_->notes() : std::vector<std::string>();
+  if (!made_.note.empty()) notes.push_back(made_.note);
+  return notes;
+}
+
 Task::Output WholeGraphTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
-  const at::Tensor rows = model_->Forward(block, mode);
+  const at::Tensor rows = made_.model->Forward(block, mode);
   return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels};
 }
 
@@ -211,7 +244,7 @@ absl::StatusOr<std::optional<Evaluation>> WholeGraphTask::EvaluateWhole(data::Sp
   if (!keep_going()) return absl::CancelledError("evaluation stopped");
   const at::NoGradGuard no_grad;
   const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
-  return links_->Evaluate(model_->Forward(block_, Mode::kEval), split, keep_predictions, keep_going);
+  return links_->Evaluate(made_.model->Forward(block_, Mode::kEval), split, keep_predictions, keep_going);
 }
 
 }  // namespace permafrost::train

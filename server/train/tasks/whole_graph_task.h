@@ -9,6 +9,7 @@
 
 #include "nn/models/model.h"
 #include "train/tasks/links.h"
+#include "train/tasks/program_model.h"
 #include "train/tasks/task.h"
 
 namespace permafrost::train {
@@ -76,11 +77,11 @@ class WholeGraphTask final : public Task {
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override {
     return links_ != nullptr ? links_->NameRows(split, ids) : NameNodes(*graph_, ids, num_outputs_);
   }
-  nn::TensorSet& tensors() override { return model_->tensors(); }
-  std::string Describe() const override { return links_ != nullptr ? links_->Describe(*model_) : model_->Describe(); }
-  std::vector<std::string> notes() const override {
-    return links_ != nullptr ? links_->notes() : std::vector<std::string>();
+  nn::TensorSet& tensors() override { return made_.model->tensors(); }
+  std::string Describe() const override {
+    return links_ != nullptr ? links_->Describe(*made_.model) : made_.model->Describe();
   }
+  std::vector<std::string> notes() const override;
   int64_t num_outputs() const override { return links_ != nullptr ? 1 : num_outputs_; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapeSchedule& plan() const override { return plan_; }
@@ -88,6 +89,7 @@ class WholeGraphTask final : public Task {
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
+  int threads(int most) const override { return one_thread_ ? 1 : most; }
   std::string NoDynamicReason() const override { return "there is one shape, that of the whole graph"; }
   int64_t batches_per_epoch() const override { return 1; }
   int64_t unranked(data::Split split) const override { return links_ != nullptr ? links_->unranked(split) : 0; }
@@ -102,12 +104,12 @@ class WholeGraphTask final : public Task {
 
  private:
   WholeGraphTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
-                 std::unique_ptr<Links> links, int64_t num_outputs, std::unique_ptr<nn::NodeModel> model)
+                 std::unique_ptr<Links> links, int64_t num_outputs, MadeNodeModel made)
       : options_(options),
         graph_(std::move(graph)),
         links_(std::move(links)),
         num_outputs_(num_outputs),
-        model_(std::move(model)) {}
+        made_(std::move(made)) {}
   // trains: whether gradients are made, which are gathered by the edges' transpose.
   absl::Status Read(c10::Device device, bool trains);
   absl::Status ReadLabelsOf(std::array<std::vector<data::NodeId>, 3> splits);
@@ -119,7 +121,8 @@ class WholeGraphTask final : public Task {
   const std::shared_ptr<const data::Graph> graph_;
   const std::unique_ptr<Links> links_;  // nullptr: nodes are predicted
   const int64_t num_outputs_;
-  const std::unique_ptr<nn::NodeModel> model_;
+  const MadeNodeModel made_;
+  bool one_thread_ = false;               // whether one thread of the math library is faster than several
   nn::NodeBlock block_;                   // on the device, without labels
   std::vector<WholeGraphBatch> batches_;  // by Split
   nn::NodeBlock other_block_;             // with other features, for a capture's second probe

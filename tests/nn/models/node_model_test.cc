@@ -161,18 +161,18 @@ TEST(NodeModel, LayerWiseInferenceEqualsForward) {
         const auto model = MakeNodeModel(options, 4, at::kCPU);
         const NodeBlock block = MakeBlock(architecture.With(shape.plan), shape.layers, 8);
         const int64_t rows = block.row_ends[0], step = 7;
-        std::vector<NodeModel::Chunk> chunks;
+        std::vector<LayerWiseModel::Chunk> chunks;
         std::vector<Tensor> degrees;
         for (int64_t begin = 0; begin < rows; begin += step) {
           const Tensor offsets = block.offsets.slice(0, begin, std::min(rows, begin + step) + 1);
           const auto first = offsets[0].item<int64_t>(), last = offsets[-1].item<int64_t>();
-          NodeModel::Chunk chunk{.first_row = begin,
-                                 .offsets = offsets - first,
-                                 .sources = block.sources.slice(0, first, last),
-                                 .edge_weights = {},
-                                 .edge_features = {},
-                                 .edge_code = {},
-                                 .inverse_sqrt_degrees = {}};
+          LayerWiseModel::Chunk chunk{.first_row = begin,
+                                      .offsets = offsets - first,
+                                      .sources = block.sources.slice(0, first, last),
+                                      .edge_weights = {},
+                                      .edge_features = {},
+                                      .edge_code = {},
+                                      .inverse_sqrt_degrees = {}};
           if (block.edge_features.defined()) chunk.edge_features = block.edge_features.slice(0, first, last);
           if (block.edge_weights.defined()) chunk.edge_weights = block.edge_weights.slice(0, first, last);
           degrees.push_back(model->InverseSqrtDegrees(chunk));
@@ -181,10 +181,10 @@ TEST(NodeModel, LayerWiseInferenceEqualsForward) {
         Tensor h, joined;
         for (int64_t l = 0; l < shape.layers; ++l) {
           std::vector<Tensor> projected, outputs;
-          for (NodeModel::Chunk& chunk : chunks) {
+          for (LayerWiseModel::Chunk& chunk : chunks) {
             if (architecture == spec::Architecture::kGcn) chunk.inverse_sqrt_degrees = at::cat(degrees);
             const int64_t begin = chunk.first_row, end = begin + chunk.offsets.size(0) - 1;
-            NodeModel::InputRows in;
+            LayerWiseModel::InputRows in;
             if (l > 0) {
               in.dense = h.slice(0, begin, end);
             } else if (block.features.defined()) {
@@ -200,7 +200,7 @@ TEST(NodeModel, LayerWiseInferenceEqualsForward) {
             EXPECT_EQ(projected.back().size(1), model->projected_width(l));
           }
           const Tensor all = at::cat(projected);
-          for (const NodeModel::Chunk& chunk : chunks) {
+          for (const LayerWiseModel::Chunk& chunk : chunks) {
             const int64_t begin = chunk.first_row, end = begin + chunk.offsets.size(0) - 1;
             outputs.push_back(model->Combine(l, all, chunk, l > 0 ? h.slice(0, begin, end) : Tensor()));
           }

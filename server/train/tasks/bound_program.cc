@@ -1,0 +1,188 @@
+#include "train/tasks/bound_program.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/resources.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "base/text.h"
+#include "nn/ops/dropout.h"
+#include "program/check.h"
+#include "program/self_loops.h"
+
+namespace permafrost::train {
+namespace {
+
+using at::Tensor;
+using program::ValueKind;
+
+std::string TypeText(program::DType dtype, size_t dimensions) {
+  return absl::StrCat(AbslView(program::kDTypeNames.Name(dtype)), " of ", dimensions, " dimensions");
+}
+
+constexpr std::string_view kDropouts[] = {"torch.ops.aten.dropout.default", "torch.ops.aten.dropout_.default"};
+
+absl::Status CheckForm(const program::Program& form,
+                       absl::FunctionRef<absl::Status(const program::Input& input)> check) {
+  for (const program::Input& input : form.inputs) {
+    if (absl::Status status = check(input); !status.ok())
+      return Annotate(status, absl::StrCat("input ", Quote(input.name)));
+  }
+  if (form.outputs.size() != 1 || form.outputs[0] == program::kNoValue ||
+      form.graph.values[form.outputs[0]].kind != ValueKind::kTensor) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the module returns ", form.outputs.size(), " values; one tensor, the prediction, is accepted"));
+  }
+  for (const program::Node* node : program::RandomNodes(form)) {
+    if (std::ranges::find(kDropouts, node->target) != std::end(kDropouts)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(program::Describe(*node), ": draws numbers; of those that do, dropout alone is accepted"));
+  }
+  return absl::OkStatus();
+}
+
+// Returns the values that outputs or writes depend on. The rest is skipped: exports keep nodes that nothing reads.
+std::set<program::ValueIndex> UsedValues(const program::Graph& graph) {
+  std::set<program::ValueIndex> used(graph.outputs.begin(), graph.outputs.end());
+  const auto is_used = [&](const program::Output& output) {
+    return std::ranges::any_of(output.values, [&](program::ValueIndex value) { return used.contains(value); });
+  };
+  for (const program::Node& node : graph.nodes | std::views::reverse) {
+    if (!program::WritesInPlace(node) && !std::ranges::any_of(node.outputs, is_used)) continue;
+    const std::vector<program::ValueIndex> inputs = program::InputsOf(node);
+    used.insert(inputs.begin(), inputs.end());
+  }
+  return used;
+}
+
+}  // namespace
+
+absl::Status CheckFeatures(const program::Input& input, const nn::EncoderInput& features) {
+  if (!features.has_features()) return absl::InvalidArgumentError("the dataset has no such features");
+  const bool floats = features.categories.empty();
+  const int64_t columns = floats ? features.float_columns : std::ssize(features.categories);
+  const program::DType wanted = floats ? program::DType::kFloat32 : program::DType::kInt64;
+  const std::vector<program::Size>& sizes = input.type.sizes;
+  const bool squeezed = sizes.size() == 1 && columns == 1;
+  const bool fits = squeezed || (sizes.size() == 2 && (!sizes[1].expression.empty() || sizes[1].number == columns));
+  if (fits && input.type.dtype == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the program takes ", TypeText(input.type.dtype, sizes.size()),
+      sizes.size() == 2 && sizes[1].expression.empty() ? absl::StrCat(", with ", sizes[1].number, " columns") : "",
+      "; the dataset has ", columns, columns == 1 ? " column" : " columns", " of ",
+      AbslView(program::kDTypeNames.Name(wanted))));
+}
+
+absl::StatusOr<std::unique_ptr<BoundProgram>> BoundProgram::Make(
+    const program::LoadedProgram& loaded, Options options, c10::Device device,
+    absl::FunctionRef<absl::Status(const program::Input& input)> check) {
+  std::unique_ptr<BoundProgram> bound(new BoundProgram(std::move(options), device));
+  if (absl::Status status = bound->Bind(loaded, check); !status.ok())
+    return Annotate(status, absl::StrCat("program ", Quote(bound->name())));
+  return bound;
+}
+
+absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
+                                absl::FunctionRef<absl::Status(const program::Input& input)> check) {
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    program::Form form = mode == Mode::kTrain ? loaded.train() : loaded.eval();
+    if (options_.no_self_loops) {
+      if (auto without = program::WithoutSelfLoops(*form.program))
+        form.program = std::make_shared<const program::Program>(*std::move(without));
+    }
+    PF_RETURN_IF_ERROR(CheckForm(*form.program, check));
+    std::vector<Tensor> state;
+    state.reserve(form.state.size());
+    for (const Tensor& tensor : form.state) state.push_back(OnDevice(tensor));
+    program::InterpreterOptions how{
+        .device = device_, .draw = {}, .max_tensor_bytes = static_cast<int64_t>(MemoryLimit())};
+    how.draw = [this](const program::Node& node, int64_t place, torch::jit::Stack& stack) { Drop(node, place, stack); };
+    PF_ASSIGN_OR_RETURN(auto made, program::Interpreter::Make(form.program, state, std::move(how)));
+    PF_RETURN_IF_ERROR(AddState(made, state));
+    interpreters_[static_cast<size_t>(mode)].emplace(std::move(made));
+  }
+  if (!tensors_.parameters().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("it has no parameters to train");
+}
+
+Tensor BoundProgram::OnDevice(const Tensor& tensor) {
+  Tensor& own = own_[tensor.unsafeGetTensorImpl()];
+  if (own.defined()) return own;
+  own = tensor.detach().to(device_, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  return own.set_requires_grad(tensor.requires_grad());
+}
+
+absl::Status BoundProgram::AddState(const program::Interpreter& interpreter, const std::vector<Tensor>& state) {
+  const program::Program& form = interpreter.program();
+  const std::set<program::ValueIndex> used = UsedValues(form.graph);
+  const std::vector<size_t>& mutated = interpreter.mutated();
+  std::set<const c10::TensorImpl*> read;  // under any of their names
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (used.contains(form.state[i].value)) read.insert(state[i].unsafeGetTensorImpl());
+  }
+  for (size_t i = 0; i < state.size(); ++i) {
+    const program::State& row = form.state[i];
+    const bool is_parameter = row.kind == program::StateKind::kParameter;
+    if (!added_.insert(state[i].unsafeGetTensorImpl()).second) continue;
+    if (!is_parameter && !row.persistent && !std::ranges::binary_search(mutated, i)) {
+      tensors_.AddConstant(absl::StrCat(form.form, ".", row.name), state[i]);
+      continue;
+    }
+    const bool trained = is_parameter && state[i].requires_grad();
+    if (trained && state[i].scalar_type() != at::kFloat) {
+      return absl::InvalidArgumentError(absl::StrCat("parameter ", Shorten(row.name), ": is ",
+                                                     c10::toString(state[i].scalar_type()),
+                                                     ", where Float is trained; call float() on the module"));
+    }
+    if (!is_parameter) {
+      tensors_.AddBuffer(row.name, state[i]);
+    } else if (trained && read.contains(state[i].unsafeGetTensorImpl())) {
+      tensors_.AddParameter(row.name, state[i]);
+    } else {
+      tensors_.AddFixedParameter(row.name, state[i]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+Tensor BoundProgram::Run(Mode mode, const Tensor& step,
+                         absl::FunctionRef<c10::IValue(const program::Input& input)> value) {
+  program::Interpreter& interpreter = *interpreters_[static_cast<size_t>(mode)];
+  std::vector<c10::IValue> inputs;
+  for (const program::Input& input : interpreter.program().inputs) inputs.push_back(value(input));
+  step_ = step;
+  Tensor prediction = interpreter.Run(inputs)[0].toTensor();
+  step_.reset();
+  return prediction;
+}
+
+const std::vector<program::Input>& BoundProgram::inputs() const { return interpreters_[0]->program().inputs; }
+
+bool BoundProgram::Reads(std::string_view input) const {
+  return std::ranges::any_of(inputs(), [&](const program::Input& own) { return own.name == input; });
+}
+
+// Dropout of rows: the first dimension.
+void BoundProgram::Drop(const program::Node& node, int64_t place, torch::jit::Stack& stack) const {
+  const Tensor x = stack[0].toTensor();
+  const double p = stack[1].toDouble();
+  const nn::DropoutKey key{.seed = options_.seed, .layer = place};
+  const bool in_place = node.target == kDropouts[1];
+  if (!in_place && p < 1 && x.dim() == 2 && x.scalar_type() == at::kFloat) {
+    return stack.assign({nn::Dropout(x, step_, key, p)});
+  }
+  // A mask of its own: x may be of any type and rank.
+  const int64_t rows = x.dim() == 0 ? 1 : x.size(0);
+  const Tensor ones =
+      at::ones({rows, x.numel() / std::max<int64_t>(rows, 1)}, at::TensorOptions(at::kFloat).device(x.device()));
+  const Tensor kept = p >= 1 ? at::zeros_like(ones) : nn::Dropout(ones, step_, key, p);
+  const Tensor mask = kept.view(x.sizes()).to(x.scalar_type());
+  stack.assign({in_place ? x.mul_(mask) : x * mask});
+}
+
+}  // namespace permafrost::train

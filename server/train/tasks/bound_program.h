@@ -1,0 +1,80 @@
+// A program (server/program) bound to a device and a job: its tensors, its dropout, and one run. The models of both
+// levels are made of it (program_model.h).
+// Threads: making one is safe anywhere; it belongs to the device thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/step.h"
+#include "nn/models/encoder.h"
+#include "nn/tensor_set.h"
+#include "program/interpreter.h"
+#include "program/load.h"
+
+namespace permafrost::train {
+
+// Dropout draws by (seed, step, place among the nodes that draw, row, column), as that of our own models. Parameters
+// that the module froze, or does not use, are fixed. A buffer is saved if it is in the module's state_dict or a step
+// writes to it. A tensor with several names is saved under the first.
+class BoundProgram {
+ public:
+  struct Options {
+    std::string name;            // of the program, for messages
+    uint64_t seed = 0;           // of dropout's masks
+    bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
+  };
+  // check: whether the job's data has such an input.
+  // Errors: those of `check`, InvalidArgument; all name the input, output, parameter or node.
+  static absl::StatusOr<std::unique_ptr<BoundProgram>> Make(
+      const program::LoadedProgram& loaded, Options options, c10::Device device,
+      absl::FunctionRef<absl::Status(const program::Input& input)> check);
+
+  // Runs the form of the mode, and returns the prediction, [rows] or [rows, columns] of any type. value: of each input.
+  // Throws c10::Error, with the node and its line, for what an operator refuses, and for fewer rows than the program
+  // was exported for.
+  at::Tensor Run(Mode mode, const at::Tensor& step, absl::FunctionRef<c10::IValue(const program::Input& input)> value);
+
+  const std::vector<program::Input>& inputs() const;
+  bool Reads(std::string_view input) const;
+  const std::string& name() const { return options_.name; }
+  nn::TensorSet& tensors() { return tensors_; }
+
+ private:
+  BoundProgram(Options options, c10::Device device) : options_(std::move(options)), device_(device) {}
+  absl::Status Bind(const program::LoadedProgram& loaded,
+                    absl::FunctionRef<absl::Status(const program::Input& input)> check);
+  // A tensor of the file as one of the job's, the same for all of its names. The program that was loaded stays as it
+  // is.
+  at::Tensor OnDevice(const at::Tensor& tensor);
+  // Adds the form's tensors that no other form has.
+  absl::Status AddState(const program::Interpreter& interpreter, const std::vector<at::Tensor>& state);
+  void Drop(const program::Node& node, int64_t place, torch::jit::Stack& stack) const;
+
+  const Options options_;
+  const c10::Device device_;
+  nn::TensorSet tensors_;
+  std::map<const c10::TensorImpl*, at::Tensor> own_;  // by the tensor that was loaded
+  std::set<const c10::TensorImpl*> added_;
+  std::optional<program::Interpreter> interpreters_[2];  // by Mode
+  at::Tensor step_;                                      // [1] int64, of the batch that Run runs
+};
+
+// Checks that a program's features have the type and the columns of the dataset's. One column may lack its dimension.
+absl::Status CheckFeatures(const program::Input& input, const nn::EncoderInput& features);
+// Returns whether features of one column lack its dimension.
+inline bool IsSqueezed(const program::Input& input) { return input.type.sizes.size() == 1; }
+
+}  // namespace permafrost::train

@@ -1,0 +1,47 @@
+// What a step of a program takes, told by runs of its forward pass on two small batches on the CPU.
+// Threads: safe anywhere.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "base/step.h"
+#include "nn/models/model.h"
+#include "nn/tensor_set.h"
+
+namespace permafrost::train {
+
+// Two batches that stand for larger ones. All sizes of the second are twice those of the first, padding apart.
+inline constexpr BatchShape kSmallBatch{.nodes = 33, .edges = 64, .graphs = 5},
+    kTwiceThat{.nodes = 65, .edges = 128, .graphs = 9};
+
+struct StepCost {
+  nn::ModelCost model;
+  int64_t executable_bytes = 0;  // as device::ExecutableBytes
+  // Mean values for each operator of a program; 0: not known, or no program; infinite: beyond the bound.
+  double operator_values = 0;
+};
+
+// Returns whether one thread runs a step of a program faster than several: with so few values an operator, threads wait
+// for each other longer than one works (bench/MEASUREMENTS.md, "From which size two threads pay").
+inline bool IsSmall(const StepCost& cost) {
+  constexpr double kSharedValues = 524'288;  // PyTorch's operators begin at 32,768
+  return cost.operator_values < kSharedValues;
+}
+
+// The bytes of the tensors that a forward pass makes.
+struct ForwardCost {
+  double parameters = 0;         // values of them, which nobody makes
+  double once = 0, growing = 0;  // what kSmallBatch and kTwiceThat share, and what the second has more
+  int64_t operators = 0;         // 0: the program refused such a batch
+  bool reads_too_much = false;   // more than 1 GiB: it was stopped
+
+  // Of a training step of `largest`, padding included: twice the forward pass.
+  StepCost Step(const BatchShape& largest) const;
+};
+
+// forward: runs it on a batch of this shape. Throws what it throws by c10::ValueError; any other exception leaves
+// nothing known, for the program may need other values, or more rows.
+ForwardCost MeasureForward(const nn::TensorSet& tensors, absl::FunctionRef<void(const BatchShape&)> forward);
+
+}  // namespace permafrost::train
