@@ -209,7 +209,11 @@ void CheckBatching(const TrainOptions& options, FieldChecker& check) {
 void CheckLinks(const TrainOptions& options, FieldChecker& check) {
   const LinkOptions& links = options.links;
   if (!links.enabled || options.model.level != ModelLevel::kNode) return;
-  if (IsProgram(options)) check.Add("link_prediction", "is given for a program; accepted: for the server's own models");
+  if (IsProgram(options) && links.score != LinkScore::kDot) {
+    check.Add("link_prediction.score",
+              absl::StrCat(AbslView(kLinkScoreNames.Name(links.score)),
+                           " is given for a program, whose weights are its own; accepted: dot"));
+  }
   if (options.loss != Loss::kBce && !Walks(options)) {
     check.Add("loss", absl::StrCat(AbslView(kLossNames.Name(options.loss)), " is no loss of links; accepted: bce"));
   }

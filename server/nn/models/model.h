@@ -72,6 +72,9 @@ class NodeModel {
   // the block's edges, with a self-loop of weight 1 for each row that has none, as PyG does on a sampled subgraph (a
   // row beyond row_ends[L - 1] has its self-loop alone).
   virtual at::Tensor Forward(const NodeBlock& block, Mode mode) = 0;
+  // Returns the loss that the last Forward made beside its prediction, a scalar, and lets go of it. Undefined: the
+  // job's loss is made of the prediction.
+  virtual at::Tensor TakeLoss() { return {}; }
 
   virtual TensorSet& tensors() = 0;
   // For `__metadata__` of the weights file, as JSON.
@@ -151,6 +154,8 @@ class GraphModel {
   // Returns [padded graphs, num_targets]. kTrain also updates what the model keeps beside its parameters, such as
   // running statistics.
   virtual at::Tensor Forward(const GraphSetBatch& batch, Mode mode) = 0;
+  // As NodeModel::TakeLoss.
+  virtual at::Tensor TakeLoss() { return {}; }
   virtual TensorSet& tensors() = 0;
   // For `__metadata__` of the weights file: what is needed to build the equal module, as JSON.
   virtual std::string Describe() const = 0;

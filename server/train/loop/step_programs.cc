@@ -55,6 +55,16 @@ void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
   if (loss.class_weights.defined()) state.push_back({"loss.class_weights", loss.class_weights, "loss"});
 }
 
+// The job's loss, or the program's own. That is a mean over the rows that have a label.
+nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output) {
+  if (!output.loss.defined()) {
+    return nn::ComputeLoss(options.loss, output.prediction, output.labels, options.class_weights);
+  }
+  const at::Tensor count = output.labels.isnan().logical_not().any(/*dim=*/1).sum().to(at::kFloat);
+  const at::Tensor sum = at::where(count > 0, output.loss.detach() * count, at::zeros_like(count));
+  return {.mean = output.loss, .sum = sum, .count = count};
+}
+
 }  // namespace
 
 LossOptions LossOf(const spec::TrainOptions& options, c10::Device device) {
@@ -90,7 +100,7 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
       return {};
     }
     const Task::Output output = task.Forward(inputs, Mode::kTrain);
-    const nn::LossTerms terms = nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights);
+    const nn::LossTerms terms = LossOfStep(loss, output);
     device::MarkPhase(kForward, on_phase);
     const SingleThreadedBackward on_this_thread;
     // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
@@ -114,7 +124,7 @@ device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& 
     const at::NoGradGuard no_grad;
     const nn::LoweringScope lowering(loss.lowering, loss.precision);
     Task::Output output = task.Forward(inputs, Mode::kEval);
-    losses.Add(nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights));
+    losses.Add(LossOfStep(loss, output));
     if (!spec::HasClasses(loss.loss)) {
       errors.Add(nn::ComputeLoss(spec::Loss::kL1, output.prediction, output.labels));
     }

@@ -14,6 +14,7 @@
 #include "nn/ops/dropout.h"
 #include "program/check.h"
 #include "program/self_loops.h"
+#include "program/shared_memory.h"
 
 namespace permafrost::train {
 namespace {
@@ -33,10 +34,14 @@ absl::Status CheckForm(const program::Program& form,
     if (absl::Status status = check(input); !status.ok())
       return Annotate(status, absl::StrCat("input ", Quote(input.name)));
   }
-  if (form.outputs.size() != 1 || form.outputs[0] == program::kNoValue ||
-      form.graph.values[form.outputs[0]].kind != ValueKind::kTensor) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the module returns ", form.outputs.size(), " values; one tensor, the prediction, is accepted"));
+  const auto is_tensor = [&](program::ValueIndex output) {
+    return output != program::kNoValue && form.graph.values[output].kind == ValueKind::kTensor;
+  };
+  const size_t outputs = form.outputs.size();
+  if (outputs < 1 || outputs > 2 || !std::ranges::all_of(form.outputs, is_tensor)) {
+    return absl::InvalidArgumentError(absl::StrCat("the module returns ", outputs,
+                                                   outputs == 1 ? " value that is no tensor" : " values",
+                                                   "; accepted: a prediction, or a prediction and a loss"));
   }
   for (const program::Node* node : program::RandomNodes(form)) {
     if (std::ranges::find(kDropouts, node->target) != std::end(kDropouts)) continue;
@@ -96,6 +101,12 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
         form.program = std::make_shared<const program::Program>(*std::move(without));
     }
     PF_RETURN_IF_ERROR(CheckForm(*form.program, check));
+    const bool has_loss = form.program->outputs.size() == 2;
+    if (mode == Mode::kEval && has_loss != has_loss_) {
+      return absl::InvalidArgumentError(
+          "the module returns a loss in one of training and evaluation; accepted: in both");
+    }
+    has_loss_ = has_loss;
     std::vector<Tensor> state;
     state.reserve(form.state.size());
     for (const Tensor& tensor : form.state) state.push_back(OnDevice(tensor));
@@ -150,15 +161,20 @@ absl::Status BoundProgram::AddState(const program::Interpreter& interpreter, con
   return absl::OkStatus();
 }
 
-Tensor BoundProgram::Run(Mode mode, const Tensor& step,
-                         absl::FunctionRef<c10::IValue(const program::Input& input)> value) {
+BoundProgram::Output BoundProgram::Run(Mode mode, const Tensor& step,
+                                       absl::FunctionRef<c10::IValue(const program::Input& input)> value) {
   program::Interpreter& interpreter = *interpreters_[static_cast<size_t>(mode)];
   std::vector<c10::IValue> inputs;
   for (const program::Input& input : interpreter.program().inputs) inputs.push_back(value(input));
   step_ = step;
-  Tensor prediction = interpreter.Run(inputs)[0].toTensor();
+  const std::vector<c10::IValue> outputs = interpreter.Run(inputs);
   step_.reset();
-  return prediction;
+  Output output{.prediction = outputs[0].toTensor(), .loss = has_loss_ ? outputs[1].toTensor() : Tensor()};
+  TORCH_CHECK_VALUE(
+      !output.loss.defined() || (output.loss.numel() == 1 && at::isFloatingType(output.loss.scalar_type())),
+      "the module's loss is ", output.loss.sizes(), " of ", output.loss.scalar_type(),
+      "; one number of a floating type is accepted");
+  return output;
 }
 
 const std::vector<program::Input>& BoundProgram::inputs() const { return interpreters_[0]->program().inputs; }

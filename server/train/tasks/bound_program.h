@@ -42,13 +42,19 @@ class BoundProgram {
       const program::LoadedProgram& loaded, Options options, c10::Device device,
       absl::FunctionRef<absl::Status(const program::Input& input)> check);
 
-  // Runs the form of the mode, and returns the prediction, [rows] or [rows, columns] of any type. value: of each input.
+  struct Output {
+    at::Tensor prediction;  // [rows] or [rows, columns] of any type
+    at::Tensor loss;        // scalar of any type; undefined: the module returns none
+  };
+  // Runs the form of the mode. value: of each input.
   // Throws c10::Error, with the node and its line, for what an operator refuses, and for fewer rows than the program
   // was exported for.
-  at::Tensor Run(Mode mode, const at::Tensor& step, absl::FunctionRef<c10::IValue(const program::Input& input)> value);
+  Output Run(Mode mode, const at::Tensor& step, absl::FunctionRef<c10::IValue(const program::Input& input)> value);
 
   const std::vector<program::Input>& inputs() const;
   bool Reads(std::string_view input) const;
+  // Returns whether the module returns a loss beside its prediction.
+  bool has_loss() const { return has_loss_; }
   const std::string& name() const { return options_.name; }
   nn::TensorSet& tensors() { return tensors_; }
 
@@ -65,6 +71,7 @@ class BoundProgram {
 
   const Options options_;
   const c10::Device device_;
+  bool has_loss_ = false;
   nn::TensorSet tensors_;
   std::map<const c10::TensorImpl*, at::Tensor> own_;  // by the tensor that was loaded
   std::set<const c10::TensorImpl*> added_;

@@ -174,7 +174,8 @@ absl::StatusOr<NamedRows> GraphSetTask::NameRows(data::Split /*split*/, std::spa
 
 Task::Output GraphSetTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::GraphSetBatch batch = BatchOf(inputs);
-  return {model_->Forward(batch, mode), batch.labels};
+  at::Tensor prediction = model_->Forward(batch, mode);
+  return {std::move(prediction), batch.labels, model_->TakeLoss()};
 }
 
 graphcache::GraphSizes GraphSetTask::sizes() const { return SizesOf(batcher_->summary()); }

@@ -170,11 +170,11 @@ double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& gra
 
 // Adds the cost of the decoder in a training step: the products of the pairs and their gradients, and for an MLP its
 // layers.
-void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary& graph, nn::ModelCost& cost) {
+void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t channels,
+                    nn::ModelCost& cost) {
   const double links = options.nodes.fan_outs.empty() ? LinkCountOf(options, graph, data::Split::kTrain)
                                                       : static_cast<double>(options.batch_size);
   const double pairs = links * (1 + static_cast<double>(options.links.negatives));
-  const int64_t channels = options.model.hidden_channels;
   const double kept = options.links.score == spec::LinkScore::kDot ? 2 : 5;
   cost.parameters += static_cast<double>(nn::LinkDecoder::Parameters(options.links.score, channels));
   cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
@@ -235,7 +235,7 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
     const int64_t seeds = SeedsOf(options, graph);
     const nn::StepRows rows = RowsOf(sampling, seeds, options.model.num_layers, graph);
     nn::ModelCost cost = model.program ? model.program->Step(ShapeOf(rows)).model : nn::CostOf(model, rows);
-    if (options.links.enabled) AddDecoderCost(options, graph, cost);
+    if (options.links.enabled) AddDecoderCost(options, graph, model.num_outputs, cost);
     memory.cost.parameters = cost.parameters;
     memory.cost.activations = std::max(memory.cost.activations, cost.activations);
     const HostBatches batches = HostBatchesOf(options, sampling, rows, graph, limits);
@@ -287,6 +287,15 @@ uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary&
 uint64_t NodeJobBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                       const MemoryLimits& limits) {
   return ProcessBytes(MemoryOf(options, model, graph, limits), limits);
+}
+
+spec::TrainOptions WithProgram(const spec::TrainOptions& options, const JobNodeModel& model,
+                               const MadeNodeModel& made) {
+  if (!spec::IsProgram(options)) return options;
+  spec::TrainOptions own = options;
+  own.model.hidden_channels = model.model.hidden_channels;
+  if (!made.reads_edge_features) own.model.edge_inputs = spec::EdgeInputs::kNone;
+  return own;
 }
 
 bool HasRoomForBothModes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
@@ -424,6 +433,8 @@ absl::StatusOr<JobNodeModel> NodeModelFor(const spec::TrainOptions& options, con
       .edge = edge};
   if (spec::IsProgram(options)) {
     PF_ASSIGN_OR_RETURN(model.program, MeasureNodeProgram(options, model, ProgramDataOf(summary), prefix));
+    if (links && model.program->columns > 0) model.num_outputs = model.program->columns;
+    model.model.hidden_channels = model.num_outputs;
   }
   CheckFits(MemoryOf(options, model, summary, limits), limits,
             options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);

@@ -18,10 +18,12 @@
 #include "spec/train_options.h"
 #include "train/planning/run_size.h"
 #include "train/tasks/program_cost.h"
+#include "train/tasks/program_model.h"
 
 namespace permafrost::train {
 
-// The model of a job on one large graph.
+// The model of a job on one large graph. For a program that predicts links, hidden_channels and num_outputs are the
+// columns that it returns.
 struct JobNodeModel : nn::NodeModelOptions {
   std::optional<ForwardCost> program;  // what a program costs; nullopt: one of our own
 };
@@ -32,6 +34,9 @@ absl::StatusOr<JobNodeModel> NodeModelFor(const spec::TrainOptions& options, con
 // Bytes of this process that such a job takes at its worst moment, beside the features that it reads.
 uint64_t NodeJobBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                       const MemoryLimits& limits);
+
+// Returns the options as a job's task uses them: a program tells what it reads, and how wide its rows are.
+spec::TrainOptions WithProgram(const spec::TrainOptions& options, const JobNodeModel& model, const MadeNodeModel& made);
 
 // Returns whether this process has room for batches of training and of evaluation at once.
 bool HasRoomForBothModes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,

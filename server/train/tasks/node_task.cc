@@ -1,6 +1,7 @@
 #include "train/tasks/node_task.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <functional>
@@ -61,15 +62,14 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
                                                            const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(graph->summary()), device, "spec."));
+  const spec::TrainOptions own = WithProgram(options, model, made);
   const std::shared_ptr<const data::Graph> given = graph;
   std::unique_ptr<Links> links;
   if (options.links.enabled) {
-    PF_ASSIGN_OR_RETURN(links, Links::Create(options, graph, keep_going));
+    PF_ASSIGN_OR_RETURN(links, Links::Create(own, graph, keep_going));
     graph = links->messages();
   }
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
-  spec::TrainOptions own = options;
-  if (!made.reads_edge_features) own.model.edge_inputs = spec::EdgeInputs::kNone;
   std::unique_ptr<NodeTask> task(new NodeTask(own, std::move(graph), std::move(links), std::move(splits),
                                               model.num_outputs, std::move(made), device));
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
@@ -203,7 +203,8 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
     PF_ASSIGN_OR_RETURN(part(mode).prober, data::BlockBatcher::Create(graph_, how));
     PF_RETURN_IF_ERROR(PlanRungs(mode, keep_going));
   }
-  if (links_ != nullptr && options_.nodes.is_temporal()) PF_RETURN_IF_ERROR(PlanLinkEvaluation(threads, keep_going));
+  const bool samples_links = links_ != nullptr && (options_.nodes.is_temporal() || made_.layers == nullptr);
+  if (samples_links) PF_RETURN_IF_ERROR(PlanLinkEvaluation(threads, keep_going));
   plan_.train_rungs = part(Mode::kTrain).rungs.PlannedShapes();
   if (!EvaluatesOutsideCache(options_)) plan_.eval_rungs = part(Mode::kEval).rungs.PlannedShapes();
   plan_.train_ceiling = plan_.train_rungs.back();
@@ -226,7 +227,7 @@ std::vector<std::string> NodeTask::notes() const {
 Task::Output NodeTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
   const at::Tensor rows = made_.model->Forward(block, mode);
-  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels};
+  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels, made_.model->TakeLoss()};
 }
 
 int64_t NodeTask::size(data::Split split) const {
@@ -303,16 +304,41 @@ absl::StatusOr<Evaluation> NodeTask::EvaluateTimedLinks(data::Split split, bool 
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
   data::SampledSubgraph subgraph;
   data::BlockBatch block;
-  SampledBatch view(*parts.prober, parts.rungs);
+  SampledBatch view(*parts.prober, parts.rungs, /*features=*/{}, pads_);
   const auto score = [&](data::LinkBatch& pairs, uint64_t sample) -> absl::StatusOr<at::Tensor> {
     PF_RETURN_IF_ERROR(parts.prober->Sample(pairs.seeds, streams + sample, nullptr, subgraph, pairs.times));
     PF_ASSIGN_OR_RETURN(const BlockSizes sizes, parts.prober->SizesOf(subgraph));
-    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, parts.rungs.Fit(sizes), block));
+    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, pads_ ? parts.rungs.Fit(sizes) : LeastPadded(sizes), block));
     view.Bind(block, &pairs);
     PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
     return Forward(device::CopyToDevice(*inputs, device_), Mode::kEval).prediction;
   };
   return links_->EvaluateSampled(score, split, keep_predictions, keep_going);
+}
+
+absl::StatusOr<at::Tensor> NodeTask::PredictBySamples(const std::function<bool()>& keep_going) {
+  const at::NoGradGuard no_grad;
+  ModeParts& parts = part(Mode::kEval);
+  const auto nodes = static_cast<int64_t>(graph_->view().nodes);
+  std::vector<NodeId> seeds;
+  data::SampledSubgraph subgraph;
+  data::BlockBatch block;
+  SampledBatch view(*parts.prober, parts.rungs, /*features=*/{}, pads_);
+  std::vector<at::Tensor> rows;
+  for (int64_t begin = 0; begin < nodes; begin += options_.batch_size) {
+    if (!keep_going()) return absl::CancelledError("evaluation stopped");
+    seeds.resize(static_cast<size_t>(std::min(options_.batch_size, nodes - begin)));
+    std::iota(seeds.begin(), seeds.end(), static_cast<NodeId>(begin));
+    // The same samples at each evaluation.
+    const uint64_t stream = kEvalStreams + static_cast<uint64_t>(begin);
+    PF_RETURN_IF_ERROR(parts.prober->Sample(seeds, stream, nullptr, subgraph));
+    PF_ASSIGN_OR_RETURN(const BlockSizes sizes, parts.prober->SizesOf(subgraph));
+    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, LeastPadded(sizes), block));
+    view.Bind(block, /*pairs=*/nullptr);
+    PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
+    rows.push_back(made_.model->Forward(NodeBlockOf(device::CopyToDevice(*inputs, device_)), Mode::kEval));
+  }
+  return at::cat(rows);
 }
 
 absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split split, bool keep_predictions,
@@ -321,6 +347,10 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
     return EvaluateTimedLinks(split, keep_predictions, keep_going);
   }
   if (!EvaluatesLayerWise(options_)) return std::nullopt;
+  if (made_.layers == nullptr) {
+    PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictBySamples(keep_going));
+    return links_->Evaluate(all, split, keep_predictions, keep_going);
+  }
   const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
   PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *made_.layers,
                                                              {.num_layers = options_.model.num_layers,

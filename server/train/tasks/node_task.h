@@ -136,8 +136,10 @@ class NodeTask final : public Task {
   std::vector<graphcache::ShapeCount> RungCounts(Mode mode) const;
   // Returns the sizes at which a batch with these real sizes is made ready.
   data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
-  // For links with times, whose evaluation is sampled outside the graph cache.
+  // For links with times, or of programs, whose evaluation is sampled outside the graph cache.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
+  // The rows of all nodes, [nodes, channels] on the device, by the samples of evaluation. It is for programs.
+  absl::StatusOr<at::Tensor> PredictBySamples(const std::function<bool()>& keep_going);
   absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
                                                 const std::function<bool()>& keep_going);
   // Returns what this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.

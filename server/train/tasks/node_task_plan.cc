@@ -199,6 +199,7 @@ absl::Status NodeTask::PlanLinkEvaluation(int threads, const std::function<bool(
                                                           .edges = EdgeInputsOf(options_.model, graph_->summary()),
                                                           .threads = threads,
                                                           .rows = features_.cache}));
+  if (!options_.nodes.is_temporal()) return absl::OkStatus();
   std::vector<Probe> probes;
   for (const data::Split split : SplitsOf(Mode::kEval)) {
     for (int64_t begin = 0; begin < size(split) && std::ssize(probes) < kProbeBatches; begin += links_->eval_links()) {
@@ -258,6 +259,10 @@ absl::StatusOr<HostBatch*> NodeTask::ExactProbe(Mode mode, size_t probe, const B
   PF_ASSIGN_OR_RETURN(const BlockSizes sizes, parts.prober->SizesOf(subgraph));
   PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, LeastPadded(sizes), sampled));
   probes_[probe % probes_.size()] = data::ComposeBlock(sampled, shape, probe);
+  data::LinkBatch& pairs = probe_pairs_[probe % probe_pairs_.size()] = from.pairs;
+  for (auto* ends : {&pairs.sources, &pairs.targets}) {
+    for (int64_t& seed : *ends) seed %= shape.graphs;
+  }
   return &probe_views_[probe % probes_.size()];
 }
 

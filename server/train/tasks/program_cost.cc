@@ -82,10 +82,10 @@ StepCost ForwardCost::Step(const BatchShape& largest) const {
   return cost;
 }
 
-ForwardCost MeasureForward(const nn::TensorSet& tensors, absl::FunctionRef<void(const BatchShape&)> forward) {
+ForwardCost MeasureForward(const nn::TensorSet& tensors, absl::FunctionRef<at::Tensor(const BatchShape&)> forward) {
   ForwardCost cost{.parameters = static_cast<double>(tensors.num_parameter_values())};
   try {
-    const Read one = Listen(tensors, [&] { forward(kSmallBatch); });
+    const Read one = Listen(tensors, [&] { cost.columns = forward(kSmallBatch).size(1); });
     const Read two = Listen(tensors, [&] { forward(kTwiceThat); });
     cost.growing = std::max(two.made - one.made, 0.0);
     cost.once = one.made - cost.growing;

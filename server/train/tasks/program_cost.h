@@ -2,6 +2,8 @@
 // Threads: safe anywhere.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
@@ -35,13 +37,14 @@ struct ForwardCost {
   double once = 0, growing = 0;  // what kSmallBatch and kTwiceThat share, and what the second has more
   int64_t operators = 0;         // 0: the program refused such a batch
   bool reads_too_much = false;   // more than 1 GiB: it was stopped
+  int64_t columns = 0;           // of its prediction; 0: not known
 
   // Of a training step of `largest`, padding included: twice the forward pass.
   StepCost Step(const BatchShape& largest) const;
 };
 
-// forward: runs it on a batch of this shape. Throws what it throws by c10::ValueError; any other exception leaves
-// nothing known, for the program may need other values, or more rows.
-ForwardCost MeasureForward(const nn::TensorSet& tensors, absl::FunctionRef<void(const BatchShape&)> forward);
+// forward: runs it on a batch of this shape, and returns the prediction. Throws what it throws by c10::ValueError; any
+// other exception leaves nothing known, for the program may need other values, or more rows.
+ForwardCost MeasureForward(const nn::TensorSet& tensors, absl::FunctionRef<at::Tensor(const BatchShape&)> forward);
 
 }  // namespace permafrost::train

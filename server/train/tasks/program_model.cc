@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -26,6 +30,7 @@ struct RealRows {
   int64_t nodes = 0, edges = 0;
   int64_t predicted = 0;  // graphs, or seeds
   int64_t largest = 0;    // nodes of a set's largest graph
+  bool classes = false;   // labels are classes
 };
 
 // Inputs of one level, by name.
@@ -41,6 +46,15 @@ struct NumberInput {
   int64_t RealRows::*count;
 };
 
+// Labels of `rows` rows, of which `labels` has the first ones: [rows, columns] float32, or int64 classes.
+constexpr int64_t kIgnoredClass = -100;  // as torch.nn.CrossEntropyLoss ignores
+Tensor Labels(const Tensor& labels, int64_t rows, bool classes) {
+  const int64_t known = std::min(rows, labels.size(0));
+  const Tensor values = at::constant_pad_nd(labels.narrow(0, 0, known), {0, 0, 0, rows - known},
+                                            std::numeric_limits<double>::quiet_NaN());
+  return classes ? at::where(values.isnan(), static_cast<double>(kIgnoredClass), values).to(at::kLong) : values;
+}
+
 using SetBatch = nn::GraphSetBatch;
 constexpr TensorInput<SetBatch> kSetTensors[] = {
     {"x", [](const SetBatch& b, const RealRows& rows) { return b.node_features.narrow(0, 0, rows.nodes); },
@@ -50,6 +64,8 @@ constexpr TensorInput<SetBatch> kSetTensors[] = {
      [](const SetBatch& b, const RealRows&) {
        return at::stack({b.edge_source, b.edge_target});
      }},
+    {"y", [](const SetBatch& b, const RealRows& rows) { return Labels(b.labels, rows.predicted, rows.classes); },
+     &ProgramModelOptions::labels},
     {"batch", [](const SetBatch& b, const RealRows& rows) { return b.graph_of_node.narrow(0, 0, rows.nodes); }}};
 constexpr NumberInput kSetNumbers[] = {{"num_graphs", &RealRows::predicted},
                                        {"batch_size", &RealRows::predicted},
@@ -65,6 +81,8 @@ constexpr TensorInput<Block> kBlockTensors[] = {
      [](const Block& b, const RealRows&) {
        return at::stack({b.sources, b.edge_targets});
      }},
+    {"y", [](const Block& b, const RealRows& rows) { return Labels(b.labels, rows.nodes, rows.classes); },
+     &ProgramModelOptions::labels},
     {"edge_weight", [](const Block& b, const RealRows&) { return b.edge_weights; }, nullptr, /*weights=*/true}};
 constexpr NumberInput kBlockNumbers[] = {{"batch_size", &RealRows::predicted}, {"num_nodes", &RealRows::nodes}};
 
@@ -87,7 +105,11 @@ struct Inputs {
       return absl::InvalidArgumentError(absl::StrCat(AbslView(level), " have nothing for it; accepted: ", Names()));
     }
     if (row->weights && !options.weighted) return absl::InvalidArgumentError("the dataset's edges have no weights");
-    return row->features == nullptr ? absl::OkStatus() : CheckFeatures(input, options.*row->features);
+    if (row->features == nullptr) return absl::OkStatus();
+    if (row->features == &ProgramModelOptions::labels && !options.labels.has_features()) {
+      return absl::InvalidArgumentError("links have no labels");
+    }
+    return CheckFeatures(input, options.*row->features);
   }
 
   c10::IValue ValueOf(const program::Input& input, const Batch& batch, const RealRows& rows) const {
@@ -117,11 +139,14 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Bind(const Inputs<Batch>& inputs, 
 }
 
 // Throws c10::ValueError for a prediction that is not [rows, outputs], or [rows] of one output.
+// outputs: 0 for any number.
 void CheckPrediction(const Tensor& prediction, int64_t rows, int64_t outputs, const char* each) {
-  TORCH_CHECK_VALUE(prediction.dim() >= 1 && prediction.dim() <= 2 && prediction.size(0) == rows &&
-                        prediction.numel() == rows * outputs,
-                    "the module predicts ", prediction.sizes(), ", where [", rows, ", ", outputs,
-                    "] is accepted: a row for each ", each, ", and a column for each target or class");
+  const bool has_rows = prediction.dim() >= 1 && prediction.dim() <= 2 && prediction.size(0) == rows;
+  TORCH_CHECK_VALUE(outputs > 0 || (has_rows && prediction.dim() == 2), "the module returns ", prediction.sizes(),
+                    ", where [", rows, ", channels] is accepted: a row for each node, of which links are scored");
+  TORCH_CHECK_VALUE(outputs == 0 || (has_rows && prediction.numel() == rows * outputs), "the module predicts ",
+                    prediction.sizes(), ", where [", rows, ", ", outputs, "] is accepted: a row for each ", each,
+                    ", and a column for each target or class");
 }
 
 std::string DescribeProgram(const ProgramModelOptions& options, spec::ModelLevel level, const char* outputs) {
@@ -141,20 +166,24 @@ class ProgramOfGraphs final : public nn::GraphModel {
     const RealRows rows{.nodes = batch.graph_of_node.size(0) - 1,
                         .edges = batch.edge_source.size(0),
                         .predicted = batch.padded_graphs - 1,
-                        .largest = options_.max_graph_nodes};
-    const Tensor prediction = program_->Run(
+                        .largest = options_.max_graph_nodes,
+                        .classes = !options_.labels.categories.empty()};
+    auto [prediction, loss] = program_->Run(
         mode, batch.step, [&](const program::Input& input) { return kOfSets.ValueOf(input, batch, rows); });
     CheckPrediction(prediction, rows.predicted, options_.num_outputs, "graph");
+    loss_ = std::move(loss);
     const Tensor real = prediction.to(at::kFloat).reshape({rows.predicted, options_.num_outputs});
     return at::constant_pad_nd(real, {0, 0, 0, 1});
   }
 
+  Tensor TakeLoss() override { return std::exchange(loss_, {}); }
   nn::TensorSet& tensors() override { return program_->tensors(); }
   std::string Describe() const override { return DescribeProgram(options_, spec::ModelLevel::kGraph, "num_targets"); }
 
  private:
   const ProgramModelOptions options_;
   const std::unique_ptr<BoundProgram> program_;
+  Tensor loss_;  // of the last Forward
 };
 
 // Threads: the device thread. Owns its tensors.
@@ -166,14 +195,18 @@ class ProgramOfNodes final : public nn::NodeModel {
   Tensor Forward(const Block& block, Mode mode) override {
     const RealRows rows{.nodes = block.row_ends.back() - options_.padding_rows,
                         .edges = block.sources.size(0),
-                        .predicted = block.row_ends.front()};
-    const Tensor prediction = program_->Run(
+                        .predicted = block.row_ends.front(),
+                        .classes = !options_.labels.categories.empty()};
+    auto [prediction, loss] = program_->Run(
         mode, block.step, [&](const program::Input& input) { return kOfBlocks.ValueOf(input, block, rows); });
     const bool of_seeds = prediction.dim() >= 1 && prediction.size(0) == rows.predicted;
     CheckPrediction(prediction, of_seeds ? rows.predicted : rows.nodes, options_.num_outputs, "node");
-    return prediction.narrow(0, 0, rows.predicted).to(at::kFloat).reshape({rows.predicted, options_.num_outputs});
+    loss_ = std::move(loss);
+    const Tensor predicted = prediction.narrow(0, 0, rows.predicted).to(at::kFloat);
+    return predicted.dim() == 2 ? predicted : predicted.unsqueeze(1);
   }
 
+  Tensor TakeLoss() override { return std::exchange(loss_, {}); }
   nn::TensorSet& tensors() override { return program_->tensors(); }
   std::string Describe() const override { return DescribeProgram(options_, spec::ModelLevel::kNode, "num_outputs"); }
   bool Reads(std::string_view input) const { return program_->Reads(input); }
@@ -181,6 +214,7 @@ class ProgramOfNodes final : public nn::NodeModel {
  private:
   const ProgramModelOptions options_;
   const std::unique_ptr<BoundProgram> program_;
+  Tensor loss_;  // of the last Forward
 };
 
 absl::StatusOr<std::unique_ptr<ProgramOfNodes>> ProgramOfNodesFor(const program::LoadedProgram& loaded,
@@ -212,8 +246,19 @@ Ring MakeRing(int64_t nodes, int64_t edges) {
   return {targets.add(1).remainder(nodes), targets};
 }
 
+int64_t LabelColumns(const nn::EncoderInput& labels) {
+  return labels.categories.empty() ? labels.float_columns : std::ssize(labels.categories);
+}
+
+// The labels that the job's loss compares with; none for links.
+nn::EncoderInput LabelsOf(const spec::TrainOptions& options, int64_t outputs) {
+  if (options.links.enabled) return {};
+  if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kClass) return {.categories = {outputs}};
+  return {.float_columns = outputs};
+}
+
 // A batch of this shape, padding included: a ring of nodes with features of 0.
-SetBatch MakeBatch(const nn::GraphModelOptions& model, const BatchShape& shape) {
+SetBatch MakeBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape) {
   const int64_t nodes = shape.nodes - 1, graphs = shape.graphs - 1;
   const Ring ring = MakeRing(nodes, shape.edges);
   return {.padded_graphs = shape.graphs,
@@ -222,13 +267,13 @@ SetBatch MakeBatch(const nn::GraphModelOptions& model, const BatchShape& shape) 
           .edge_source = ring.sources,
           .edge_target = ring.targets,
           .graph_of_node = at::arange(shape.nodes, at::kLong).mul(graphs).floor_divide(nodes),
-          .labels = {},
+          .labels = at::zeros({shape.graphs, LabelColumns(labels)}, at::kFloat),
           .real_nodes = {},
           .real_graphs = {},
           .step = at::zeros({1}, at::kLong)};
 }
 
-Block MakeBlock(const nn::NodeModelOptions& model, const BatchShape& shape) {
+Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape) {
   const Ring ring = MakeRing(shape.nodes - 1, shape.edges);
   Block block;
   block.row_ends = {shape.graphs, shape.nodes};
@@ -237,8 +282,24 @@ Block MakeBlock(const nn::NodeModelOptions& model, const BatchShape& shape) {
   block.edge_targets = ring.targets;
   block.edge_weights = at::ones({shape.edges}, at::kFloat);
   block.edge_features = Zeros(model.edge, shape.edges);
+  if (labels.has_features()) block.labels = at::zeros({shape.graphs, LabelColumns(labels)}, at::kFloat);
   block.step = at::zeros({1}, at::kLong);
   return block;
+}
+
+// A program's own loss takes the place of the job's. That of links is the job's alone.
+absl::Status CheckOwnLoss(const spec::TrainOptions& options, const program::LoadedProgram& loaded,
+                          std::string_view prefix) {
+  Violations violations;
+  if (loaded.train().program->outputs.size() != 2) return absl::OkStatus();
+  const auto refuse = [&](bool given, std::string_view field) {
+    if (!given) return;
+    violations.Add(absl::StrCat(AbslView(prefix), AbslView(field)),
+                   "is given for a program that returns a loss of its own; accepted: without");
+  };
+  refuse(!options.class_weights.empty(), "class_weights");
+  refuse(options.links.enabled, "link_prediction");
+  return violations.ToStatus();
 }
 
 std::string NoteOfSelfLoops(const program::LoadedProgram& loaded, int64_t self_loops) {
@@ -251,7 +312,7 @@ std::string NoteOfSelfLoops(const program::LoadedProgram& loaded, int64_t self_l
 
 // `forward` runs on batches of two shapes.
 absl::StatusOr<ForwardCost> Measure(const nn::TensorSet& tensors, std::string_view prefix,
-                                    absl::FunctionRef<void(const BatchShape&)> forward) {
+                                    absl::FunctionRef<Tensor(const BatchShape&)> forward) {
   try {
     return MeasureForward(tensors, forward);
   } catch (const c10::ValueError& error) {
@@ -278,10 +339,12 @@ absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn:
                                     int64_t self_loops, c10::Device device, std::string_view prefix) {
   if (!spec::IsProgram(options)) return MadeModel{.model = nn::MakeGraphModel(model, options.seed, device), .note = {}};
   PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
+  PF_RETURN_IF_ERROR(CheckOwnLoss(options, loaded, prefix));
   auto made = MakeProgramModel(loaded,
                                {.name = options.model.program.value(),
                                 .node = model.node,
                                 .edge = model.edge,
+                                .labels = LabelsOf(options, model.num_targets),
                                 .num_outputs = model.num_targets,
                                 .max_graph_nodes = model.max_graph_nodes,
                                 .seed = options.seed,
@@ -299,12 +362,14 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
     return MadeNodeModel{.model = std::move(own), .layers = layers, .note = {}};
   }
   PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
+  PF_RETURN_IF_ERROR(CheckOwnLoss(options, loaded, prefix));
   auto made = ProgramOfNodesFor(loaded,
                                 {.name = options.model.program.value(),
                                  .node = {.float_columns = model.in_channels},
                                  .edge = model.edge,
+                                 .labels = LabelsOf(options, model.num_outputs),
                                  .weighted = data.weighted,
-                                 .num_outputs = model.num_outputs,
+                                 .num_outputs = options.links.enabled ? 0 : model.num_outputs,
                                  .padding_rows = options.nodes.fan_outs.empty() ? 0 : 1,
                                  .seed = options.seed,
                                  .no_self_loops = data.self_loops == 0},
@@ -328,7 +393,8 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
   }
   PF_ASSIGN_OR_RETURN(const MadeModel made, MakeModel(options, model, /*self_loops=*/0, at::kCPU, prefix));
   PF_ASSIGN_OR_RETURN(const ForwardCost cost, Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
-                        made.model->Forward(MakeBatch(model, shape), Mode::kTrain);
+                        return made.model->Forward(MakeBatch(model, LabelsOf(options, model.num_targets), shape),
+                                                   Mode::kTrain);
                       }));
   return cost.Step(largest);
 }
@@ -339,8 +405,9 @@ absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options
   sampled.nodes.fan_outs = {1};  // blocks are padded
   PF_ASSIGN_OR_RETURN(const MadeNodeModel made,
                       MakeModel(sampled, model, {.weighted = data.weighted, .self_loops = 0}, at::kCPU, prefix));
-  return Measure(made.model->tensors(), prefix,
-                 [&](const BatchShape& shape) { made.model->Forward(MakeBlock(model, shape), Mode::kTrain); });
+  return Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
+    return made.model->Forward(MakeBlock(model, LabelsOf(options, model.num_outputs), shape), Mode::kTrain);
+  });
 }
 
 }  // namespace permafrost::train

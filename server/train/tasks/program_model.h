@@ -24,8 +24,9 @@ namespace permafrost::train {
 struct ProgramModelOptions {
   std::string name;             // of the program, for messages
   nn::EncoderInput node, edge;  // what the dataset holds
+  nn::EncoderInput labels;      // columns of numbers, or one of classes
   bool weighted = false;        // whether the edges of one large graph have weights
-  int64_t num_outputs = 1;      // columns of a prediction
+  int64_t num_outputs = 1;      // columns of a prediction; 0: any number, of nodes between which links are scored
   int64_t max_graph_nodes = 0;  // of a set's largest graph
   int64_t padding_rows = 0;     // last rows of each block that are no nodes
   uint64_t seed = 0;            // of dropout's masks
@@ -33,12 +34,14 @@ struct ProgramModelOptions {
 };
 
 // A program reads, by the names of its inputs:
-//   of sets: x and edge_attr, edge_index, batch, num_graphs or batch_size, num_nodes, and max_num_nodes, which is that
-//   of the set. It returns one prediction a graph.
-//   of one large graph: x and edge_attr, edge_index, edge_weight, batch_size (the seeds), and num_nodes. It returns one
-//   prediction a node, seeds first, or one a seed.
-// x and edge_attr have the columns of the dataset; one column may lack its dimension. A prediction is [rows] or
-// [rows, num_outputs].
+//   of sets: x and edge_attr, edge_index, batch, y, num_graphs or batch_size, num_nodes, and max_num_nodes, which is
+//   that of the set. It returns one prediction a graph.
+//   of one large graph: x and edge_attr, edge_index, edge_weight, y, batch_size (the seeds), and num_nodes. It returns
+//   one prediction a node, seeds first, or one a seed.
+// x, edge_attr and y have the columns of the dataset; one column may lack its dimension. A prediction is [rows] or
+// [rows, num_outputs]. y has a row for each graph or node: what the job's loss compares with, int64 classes or float32
+// values. A label that is missing, or of a node that is none of the seeds, is -100 or NaN. A loss that the program
+// returns takes the place of the job's; it is to be the mean over the rows that have a label.
 //
 // A batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded). So Forward computes the real
 // rows from the shape, passes only those on, and can be captured for every shape. Predictions of padding graphs are 0.

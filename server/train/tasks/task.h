@@ -137,6 +137,7 @@ class Task {
   struct Output {
     at::Tensor prediction;  // [padded graphs, outputs]; of links [pairs, 1]
     at::Tensor labels;      // [padded graphs, targets]; of links [pairs, 1]
+    at::Tensor loss;        // scalar, of a program that makes its own; undefined: the job's loss is computed
   };
   virtual Output Forward(const graphcache::StepInputs& inputs, Mode mode) = 0;
   // A training batch's loss, and its gradient by few rows of the one parameter.

@@ -111,13 +111,12 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spe
                                                                        const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(graph->summary()), device, "spec."));
+  const spec::TrainOptions own = WithProgram(options, model, made);
   std::unique_ptr<Links> links;
   if (options.links.enabled) {
-    PF_ASSIGN_OR_RETURN(links, Links::Create(options, graph, keep_going));
+    PF_ASSIGN_OR_RETURN(links, Links::Create(own, graph, keep_going));
     graph = links->messages();
   }
-  spec::TrainOptions own = options;
-  if (!made.reads_edge_features) own.model.edge_inputs = spec::EdgeInputs::kNone;
   std::unique_ptr<WholeGraphTask> task(
       new WholeGraphTask(own, std::move(graph), std::move(links), model.num_outputs, std::move(made)));
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
@@ -193,7 +192,7 @@ std::vector<std::string> WholeGraphTask::notes() const {
 Task::Output WholeGraphTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
   const at::Tensor rows = made_.model->Forward(block, mode);
-  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels};
+  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels, made_.model->TakeLoss()};
 }
 
 absl::StatusOr<std::array<HostBatch*, 2>> WholeGraphTask::Probes(Mode /*mode*/, const BatchShape& /*shape*/) {

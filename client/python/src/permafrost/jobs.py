@@ -53,7 +53,9 @@ class Jobs:
             modules share a program. `Job.load_into(module)` gives it the weights of the job.
         example: for a module, what `permafrost.export` takes as one. Without it the dataset tells the columns: x is
             [nodes, columns], int64 of categories and else float32, and edge_attr is alike. A single column becomes
-            [nodes] or [edges] if the module does not run on [nodes, 1] or [edges, 1].
+            [nodes] or [edges] if the module does not run on [nodes, 1] or [edges, 1]. y, which a module takes that
+            returns (prediction, loss), is int64 [rows] of classes if `loss` is cross_entropy, else float32 [rows,
+            targets] or, of one target, [rows]; rows are graphs, or all nodes of a batch.
         id: of the job; the server makes one where it is not given.
         labels: to find it by, {"team": "gnn"}: `client.jobs.list(filter='labels.team = "gnn"')`.
         spec: fields of permafrost.v1.JobSpec, or of the messages in it: epochs=20, batch_size=32, learning_rate=1e-3,
@@ -67,7 +69,7 @@ class Jobs:
         FailedPrecondition for the dataset.
         """
         if is_module(model):
-            model = send(self._connection, dataset, model, example)
+            model = send(self._connection, dataset, model, example, spec.get("loss"))
         elif example is not None:
             raise InputError("submit: example: it is for a torch.nn.Module, which is not given")
         job = Job(self._connection, self._create(dataset, model, id, spec, labels, validate_only=False))

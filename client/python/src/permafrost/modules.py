@@ -30,10 +30,10 @@ def is_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def send(connection: Connection, dataset: Dataset | str, module: Any, example: Any) -> Program:
+def send(connection: Connection, dataset: Dataset | str, module: Any, example: Any, loss: Any = None) -> Program:
     """Exports a module and imports the program, whose name tells its class and checksum: equal modules share one.
 
-    example: as `permafrost.export` takes it; None: the dataset tells its columns.
+    example: as `permafrost.export` takes it; None: the dataset tells its columns, and the job's loss what labels are.
     """
     from permafrost.exporting.export import export, export_for
 
@@ -43,7 +43,7 @@ def send(connection: Connection, dataset: Dataset | str, module: Any, example: A
             proto = (dataset if isinstance(dataset, Dataset) else Datasets(connection).get(dataset)).proto
             if not (proto.HasField("graph_set") or proto.HasField("graph")):
                 raise InputError(f"submit: {proto.name} is not ready, so that its columns are unknown; give example=")
-            export_for(module, proto, path)
+            export_for(module, proto, path, loss)
         else:
             export(module, example, path)
         name = f"{_name_of(type(module))}-{xxhash.xxh3_64_hexdigest(path.read_bytes())[:8]}"

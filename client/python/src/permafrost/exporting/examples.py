@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,18 +20,19 @@ _INTEGERS = (_Features.DATA_TYPE_INT32, _Features.DATA_TYPE_INT64, _Features.DAT
 _Example = dict[str, torch.Tensor]
 
 
-def fitting(module: Any, dataset: Any) -> _Example:
+def fitting(module: Any, dataset: Any, loss: str | None = None) -> _Example:
     """The first of a dataset's forms on which the module runs and predicts what the dataset has targets for.
 
-    dataset: a permafrost.v1.Dataset. x and edge_attr are [rows, columns]; a single column may lack its dimension.
+    dataset: a permafrost.v1.Dataset. x, edge_attr and y are [rows, columns]; a single column may lack its dimension.
+    loss: the job's, which tells what y is: int64 [rows] of classes, or float32. None: the server's default.
     Errors: InputError of one line, with the module's error for each form.
     """
     taken = inputs.read_signature(module)
     names = (*taken.required, *taken.optional)
     errors: dict[str, str] = {}
-    for example in _forms(dataset):
+    for example in _forms(dataset, loss):
         read = {name: value for name, value in example.items() if taken.data or name in names}
-        form = ", ".join(_shown(name, value) for name, value in read.items() if name in ("x", "edge_attr"))
+        form = ", ".join(_shown(name, value) for name, value in read.items() if name in ("x", "edge_attr", "y"))
         if form in errors:
             continue
         try:
@@ -43,7 +45,7 @@ def fitting(module: Any, dataset: Any) -> _Example:
     raise InputError(f"{type(module).__name__}: it does not fit {dataset.name}: {told} (example= gives other data)")
 
 
-def _forms(dataset: Any) -> Iterator[_Example]:
+def _forms(dataset: Any, loss: str | None) -> Iterator[_Example]:
     summary = dataset.graph_set if dataset.HasField("graph_set") else dataset.graph
     edge_index = torch.tensor([[0, 1], [1, 0]])
     base = {"edge_index": edge_index}
@@ -53,10 +55,29 @@ def _forms(dataset: Any) -> Iterator[_Example]:
         base["edge_weight"] = torch.ones(2)
     if dataset.HasField("graph") and summary.HasField("links"):
         base["edge_label_index"] = edge_index
-    for x in _ranks(summary.node_features):
-        for edge_attr in _ranks(summary.edge_features):
-            features = {"x": x, "edge_attr": edge_attr}
-            yield base | {name: value for name, value in features.items() if value is not None}
+    columns = (
+        _ranks(summary.node_features),
+        _ranks(summary.edge_features),
+        _labels(summary.num_targets, 1 if "batch" in base else 2, _of_classes(loss, "batch" in base)),
+    )
+    for values in itertools.product(*columns):
+        given = zip(("x", "edge_attr", "y"), values, strict=True)
+        yield base | {name: value for name, value in given if value is not None}
+
+
+def _of_classes(loss: str | None, graphs: bool) -> bool:
+    if loss is None:
+        return not graphs
+    return str(loss).lower().replace("-", "_").removeprefix("loss_") == "cross_entropy"
+
+
+def _labels(targets: int, rows: int, classes: bool) -> list[torch.Tensor | None]:
+    if classes:
+        return [torch.zeros(rows, dtype=torch.long)]
+    if targets == 0:
+        return [None]
+    table = torch.zeros(rows, targets)
+    return [table, table.squeeze(1)] if targets == 1 else [table]
 
 
 def _ranks(features: Any) -> list[torch.Tensor | None]:
@@ -91,5 +112,5 @@ def _run(module: Any, taken: inputs.Signature, example: Mapping[str, Any], accep
 
 
 def _shown(name: str, value: torch.Tensor) -> str:
-    sizes = ("N" if name == "x" else "E", *value.shape[1:])
+    sizes = ({"x": "N", "edge_attr": "E"}.get(name, "rows"), *value.shape[1:])
     return f"{name} {str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, sizes))}]"

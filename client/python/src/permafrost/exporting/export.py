@@ -29,8 +29,10 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
 
     module: its `forward` takes, by the names of its parameters, `x`, `edge_index`, `edge_attr`, `edge_weight`, `batch`,
         `batch_size` or `num_graphs`, `num_nodes`, `pos`, `y` and `edge_label_index`; or a PyG `Data`. It returns a
-        prediction, whose rows are graphs, nodes, edges or links; or (prediction, loss) where it takes `y`. It stays as
-        it is: a copy is exported.
+        prediction, whose rows are graphs, nodes, edges or links; or (prediction, loss) where it takes `y`. That loss is
+        trained in place of the job's, and is to be the mean over the rows that have a label. A missing label, or that
+        of a node that is not predicted for, is NaN, or -100 of int64 classes, which torch's cross_entropy ignores. The
+        module stays as it is: a copy is exported.
     example: PyG data, a list of it, or a dict of tensors by the names above. It gives the inputs'
         types and columns. Its number of rows does not matter: the program takes any, unless the module itself needs
         more.
@@ -74,7 +76,7 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
     return target
 
 
-def export_for(module: Any, dataset: Any, path: str | os.PathLike[str]) -> pathlib.Path:
+def export_for(module: Any, dataset: Any, path: str | os.PathLike[str], loss: str | None = None) -> pathlib.Path:
     """Exports a module with an example made from a permafrost.v1.Dataset's columns, in PyG's first form that fits.
 
     Errors: InputError, which tells for each form why the module does not run on it.
@@ -82,7 +84,7 @@ def export_for(module: Any, dataset: Any, path: str | os.PathLike[str]) -> pathl
     _check(module, pathlib.Path(path))
     from permafrost.exporting.examples import fitting
 
-    return export(module, fitting(module, dataset), path)
+    return export(module, fitting(module, dataset, loss), path)
 
 
 def _check(module: Any, target: pathlib.Path) -> None:
