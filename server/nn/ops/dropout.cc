@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "nn/kernels/norm.h"
 #include "nn/ops/operator.h"
@@ -68,20 +69,54 @@ Tensor MixTensor(Tensor h) {
   return at::bitwise_xor(h, at::bitwise_right_shift(h, 16));
 }
 
-// The same masks by tensor operators: for devices where `step` cannot be read.
-Tensor DropoutComposite(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, int64_t seed,
-                        int64_t layer, double p) {
-  Check(x, step, row_keys, p);
+// The hashes [N, C] by tensor operators: for devices where `step` cannot be read.
+Tensor HashComposite(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, int64_t seed, int64_t layer) {
   const Tensor low = at::bitwise_and(step, kLow32), high = at::bitwise_and(at::bitwise_right_shift(step, 32), kLow32);
   const Tensor seeded = at::bitwise_xor(low, static_cast<int64_t>(DropoutSeed(seed, layer)));
   const Tensor key = MixTensor(at::bitwise_xor(MixTensor(seeded), high));
   const Tensor places = row_keys ? at::bitwise_and(*row_keys, kLow32) : at::arange(x.size(0), step.options());
   const Tensor rows = MixTensor(at::bitwise_xor(places, key)).unsqueeze(1);
   const Tensor columns = MultiplyLow(at::arange(x.size(1), step.options()), kDropoutColumnStride).unsqueeze(0);
-  const Tensor dropped = MixTensor(at::bitwise_xor(rows, columns)).lt(static_cast<int64_t>(DropoutThreshold(p)));
+  return MixTensor(at::bitwise_xor(rows, columns));
+}
+
+Tensor DropoutComposite(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, int64_t seed,
+                        int64_t layer, double p) {
+  Check(x, step, row_keys, p);
+  const Tensor dropped = HashComposite(x, step, row_keys, seed, layer).lt(static_cast<int64_t>(DropoutThreshold(p)));
   return at::where(dropped, at::zeros({}, x.options()), x * (1 / (1 - p)));
 }
 
+// Bits of a hash that a float32 has room for.
+constexpr int kUniformBits = 24;
+
+Tensor UniformCpu(const Tensor& like, const Tensor& step, int64_t seed, int64_t layer) {
+  Check(like, step, std::nullopt, 0);
+  Tensor y = at::empty(like.sizes(), like.options().dtype(at::kFloat));
+  const uint32_t key = DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]);
+  auto* const to = y.mutable_data_ptr<float>();
+  const int64_t columns = like.size(1);
+  at::parallel_for(0, like.size(0), std::max<int64_t>(1, kDropGrain / std::max<int64_t>(1, columns)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t r = begin; r < end; ++r) {
+                       const uint32_t row = DropoutMix(static_cast<uint32_t>(r) ^ key);
+                       for (int64_t c = 0; c < columns; ++c) {
+                         const uint32_t hash = DropoutMix(row ^ (static_cast<uint32_t>(c) * kDropoutColumnStride));
+                         to[r * columns + c] =
+                             std::ldexp(static_cast<float>(hash >> (32 - kUniformBits)), -kUniformBits);
+                       }
+                     }
+                   });
+  return y;
+}
+
+Tensor UniformComposite(const Tensor& like, const Tensor& step, int64_t seed, int64_t layer) {
+  Check(like, step, std::nullopt, 0);
+  const Tensor hash = HashComposite(like, step, std::nullopt, seed, layer);
+  return at::bitwise_right_shift(hash, 32 - kUniformBits).to(at::kFloat) * std::ldexp(1.0, -kUniformBits);
+}
+
+constexpr Operator<UniformCpu> kUniform{"uniform(Tensor like, Tensor step, int seed, int layer) -> Tensor"};
 constexpr Operator<DropoutCpu> kDropout{
     "dropout(Tensor x, Tensor step, Tensor? row_keys, int seed, int layer, float p) -> Tensor"};
 
@@ -111,11 +146,18 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(permafrost, library) { kDropout.Register(library, DropoutComposite); }
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  kDropout.Register(library, DropoutComposite);
+  kUniform.Register(library, UniformComposite);
+}
 
 Tensor Dropout(const Tensor& x, const Tensor& step, const DropoutKey& key, double p, const Tensor& row_keys) {
   if (p == 0) return x;
   return DropoutFunction::apply(x, step, IfDefined(row_keys), static_cast<int64_t>(key.seed), key.layer, p);
+}
+
+Tensor Uniform(const Tensor& like, const Tensor& step, const DropoutKey& key) {
+  return kUniform(like, step, static_cast<int64_t>(key.seed), key.layer);
 }
 
 }  // namespace permafrost::nn

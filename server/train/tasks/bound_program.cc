@@ -11,10 +11,10 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
-#include "nn/ops/dropout.h"
 #include "program/check.h"
 #include "program/self_loops.h"
 #include "program/shared_memory.h"
+#include "train/tasks/program_draws.h"
 
 namespace permafrost::train {
 namespace {
@@ -25,8 +25,6 @@ using program::ValueKind;
 std::string TypeText(program::DType dtype, size_t dimensions) {
   return absl::StrCat(AbslView(program::kDTypeNames.Name(dtype)), " of ", dimensions, " dimensions");
 }
-
-constexpr std::string_view kDropouts[] = {"torch.ops.aten.dropout.default", "torch.ops.aten.dropout_.default"};
 
 absl::Status CheckForm(const program::Program& form,
                        absl::FunctionRef<absl::Status(const program::Input& input)> check) {
@@ -44,9 +42,10 @@ absl::Status CheckForm(const program::Program& form,
                                                    "; accepted: a prediction, or a prediction and a loss"));
   }
   for (const program::Node* node : program::RandomNodes(form)) {
-    if (std::ranges::find(kDropouts, node->target) != std::end(kDropouts)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(program::Describe(*node), ": draws numbers; of those that do, dropout alone is accepted"));
+    if (CanDraw(*node)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(program::Describe(*node),
+                                                   ": draws numbers in a way that is not accepted; dropout, rand_like, "
+                                                   "randn_like, bernoulli and the like are"));
   }
   return absl::OkStatus();
 }
@@ -112,7 +111,9 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
     for (const Tensor& tensor : form.state) state.push_back(OnDevice(tensor));
     program::InterpreterOptions how{
         .device = device_, .draw = {}, .max_tensor_bytes = static_cast<int64_t>(MemoryLimit())};
-    how.draw = [this](const program::Node& node, int64_t place, torch::jit::Stack& stack) { Drop(node, place, stack); };
+    how.draw = [this](const program::Node& node, int64_t place, torch::jit::Stack& stack) {
+      Draw(node, options_.seed, place, step_, stack);
+    };
     PF_ASSIGN_OR_RETURN(auto made, program::Interpreter::Make(form.program, state, std::move(how)));
     PF_RETURN_IF_ERROR(AddState(made, state));
     interpreters_[static_cast<size_t>(mode)].emplace(std::move(made));
@@ -181,24 +182,6 @@ const std::vector<program::Input>& BoundProgram::inputs() const { return interpr
 
 bool BoundProgram::Reads(std::string_view input) const {
   return std::ranges::any_of(inputs(), [&](const program::Input& own) { return own.name == input; });
-}
-
-// Dropout of rows: the first dimension.
-void BoundProgram::Drop(const program::Node& node, int64_t place, torch::jit::Stack& stack) const {
-  const Tensor x = stack[0].toTensor();
-  const double p = stack[1].toDouble();
-  const nn::DropoutKey key{.seed = options_.seed, .layer = place};
-  const bool in_place = node.target == kDropouts[1];
-  if (!in_place && p < 1 && x.dim() == 2 && x.scalar_type() == at::kFloat) {
-    return stack.assign({nn::Dropout(x, step_, key, p)});
-  }
-  // A mask of its own: x may be of any type and rank.
-  const int64_t rows = x.dim() == 0 ? 1 : x.size(0);
-  const Tensor ones =
-      at::ones({rows, x.numel() / std::max<int64_t>(rows, 1)}, at::TensorOptions(at::kFloat).device(x.device()));
-  const Tensor kept = p >= 1 ? at::zeros_like(ones) : nn::Dropout(ones, step_, key, p);
-  const Tensor mask = kept.view(x.sizes()).to(x.scalar_type());
-  stack.assign({in_place ? x.mul_(mask) : x * mask});
 }
 
 }  // namespace permafrost::train

@@ -1,6 +1,5 @@
-// A program (server/program) bound to a device and a job: its tensors, its dropout, and one run. The models of both
-// levels are made of it (program_model.h).
-// Threads: making one is safe anywhere; it belongs to the device thread.
+// A program (server/program) bound to a device and a job: its tensors, its random numbers, and one run. The models of
+// both levels are made of it (program_model.h). Threads: making one is safe anywhere; it belongs to the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,14 +25,14 @@
 
 namespace permafrost::train {
 
-// Dropout draws by (seed, step, place among the nodes that draw, row, column), as that of our own models. Parameters
-// that the module froze, or does not use, are fixed. A buffer is saved if it is in the module's state_dict or a step
-// writes to it. A tensor with several names is saved under the first.
+// Nodes draw numbers as program_draws.h says. Parameters that the module froze, or does not use, are fixed. A buffer is
+// saved if it is in the module's state_dict or a step writes to it. A tensor with several names is saved under the
+// first.
 class BoundProgram {
  public:
   struct Options {
     std::string name;            // of the program, for messages
-    uint64_t seed = 0;           // of dropout's masks
+    uint64_t seed = 0;           // of the numbers that it draws
     bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
   };
   // check: whether the job's data has such an input.
@@ -67,7 +66,6 @@ class BoundProgram {
   at::Tensor OnDevice(const at::Tensor& tensor);
   // Adds the form's tensors that no other form has.
   absl::Status AddState(const program::Interpreter& interpreter, const std::vector<at::Tensor>& state);
-  void Drop(const program::Node& node, int64_t place, torch::jit::Stack& stack) const;
 
   const Options options_;
   const c10::Device device_;

@@ -29,7 +29,7 @@ struct ProgramModelOptions {
   int64_t num_outputs = 1;      // columns of a prediction; 0: any number, of nodes between which links are scored
   int64_t max_graph_nodes = 0;  // of a set's largest graph
   int64_t padding_rows = 0;     // last rows of each block that are no nodes
-  uint64_t seed = 0;            // of dropout's masks
+  uint64_t seed = 0;            // of the numbers that it draws
   bool no_self_loops = false;   // the dataset has none: what removes them is left out (program/self_loops.h)
 };
 

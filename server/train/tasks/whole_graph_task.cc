@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,7 +40,7 @@ void FlattenBlock(int64_t columns, nn::NodeBlock& block) {
   const int64_t nodes = block.row_ends.back();
   block.row_ends = {nodes, nodes};
   const auto rows_of = [](const at::Tensor& offsets, int64_t entries) {
-    return at::repeat_interleave(offsets.diff(), entries);
+    return at::repeat_interleave(offsets.diff(), std::optional<int64_t>(entries));
   };
   block.edge_targets = rows_of(std::exchange(block.offsets, {}), block.sources.size(0));
   if (!block.feature_offsets.defined()) return;
