@@ -127,16 +127,16 @@ void CheckOptimizer(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
-// `field`: "fan_outs" or "eval_fan_outs".
-void CheckFanOuts(std::string_view field, const std::vector<int64_t>& fan_outs, int64_t num_layers,
+// `field`: "fan_outs" or "eval_fan_outs". The server does not know the layers of a program.
+void CheckFanOuts(std::string_view field, const std::vector<int64_t>& fan_outs, const ModelOptions& model,
                   FieldChecker& check) {
   const std::string name = absl::StrCat("neighbor_sampling.", AbslView(field));
   const auto hops = static_cast<int64_t>(fan_outs.size());
   if (hops > kMaxHops) {
     check.Add(name, absl::StrCat("has ", hops, " entries; at most ", kMaxHops, " are accepted"));
-  } else if (hops != num_layers) {
+  } else if (hops != model.num_layers && !TraitsOf(model.architecture).is_program) {
     check.Add(name, absl::StrCat("has ", hops, hops == 1 ? " entry" : " entries", ", but model.num_layers is ",
-                                 num_layers, "; accepted: one for each layer"));
+                                 model.num_layers, "; accepted: one for each layer"));
   }
   for (int64_t i = 0; i < std::min(hops, kMaxHops); ++i) {
     const int64_t fan_out = fan_outs[static_cast<size_t>(i)];
@@ -153,9 +153,9 @@ void CheckSampling(const TrainOptions& options, FieldChecker& check) {
   const auto refuse = [&](bool given, std::string_view field, std::string_view description) {
     if (given) check.Add(absl::StrCat("neighbor_sampling.", AbslView(field)), description);
   };
-  CheckFanOuts("fan_outs", nodes.fan_outs, options.model.num_layers, check);
+  CheckFanOuts("fan_outs", nodes.fan_outs, options.model, check);
   if (!nodes.eval_fan_outs.empty()) {
-    CheckFanOuts("eval_fan_outs", nodes.eval_fan_outs, options.model.num_layers, check);
+    CheckFanOuts("eval_fan_outs", nodes.eval_fan_outs, options.model, check);
     refuse(nodes.layer_wise_evaluation, "eval_fan_outs",
            "is given with layer_wise_evaluation, which takes every neighbour");
   }

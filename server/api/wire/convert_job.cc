@@ -44,9 +44,12 @@ void SetDefaults(const v1::JobSpec& wire, const std::optional<jobs::DatasetTrait
                  const spec::PolicyOptions& graph_cache, spec::TrainOptions& train) {
   train = spec::DefaultOptions(dataset ? dataset->level : GuessLevel(wire));
   const int hops = wire.neighbor_sampling().fan_outs_size();
-  if (train.model.level == spec::ModelLevel::kNode && hops > 0) train.model.num_layers = hops;
+  const bool is_program =
+      !wire.model().program().empty() || wire.model().architecture() == v1::ModelSpec::ARCHITECTURE_PROGRAM;
+  // A program has its own layers.
+  if (train.model.level == spec::ModelLevel::kNode && hops > 0 && !is_program) train.model.num_layers = hops;
   if (wire.model().architecture() == v1::ModelSpec::ARCHITECTURE_NODE2VEC) spec::SetNode2VecDefaults(train);
-  if (!wire.model().program().empty()) train.model.architecture = spec::Architecture::kProgram;
+  if (is_program) train.model.architecture = spec::Architecture::kProgram;
   if (wire.has_link_prediction()) {
     train.links.enabled = true;
     train.links.given = dataset && dataset->gives_links;
