@@ -1,0 +1,271 @@
+"""Modules of the user's own on one large graph, whole and by sampled neighbours: losses of PyTorch, one executable, and the weights back."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+
+import torch_geometric.nn as gnn
+from safetensors.torch import load_file
+from torch import nn
+from torch_geometric.data import Data
+
+import permafrost
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+NODES, COLUMNS, CLASSES, WIDTH = 240, 12, 4, 8
+STEPS, LEARNING_RATE, SEED = 50, 0.3, 6
+# Sums round otherwise than PyTorch's. Adam would make full steps of what rounding leaves of gradients of 0, as attention to a node's one
+# neighbour has.
+TOLERANCE = 1e-4
+
+
+class Net(nn.Module):
+    """Two layers of a convolution. reads: "edge_weight" or "edge_attr", or nothing of edges."""
+
+    def __init__(self, conv, reads="", dropout=0.0):
+        super().__init__()
+        self.first, self.second = conv(COLUMNS, WIDTH), conv(WIDTH, CLASSES)
+        self.norm, self.reads, self.dropout = nn.LayerNorm(WIDTH), reads, dropout
+
+    def run(self, x, edge_index, of_edges):
+        h = self.norm(self.first(x, edge_index, *of_edges)).relu()
+        return self.second(nn.functional.dropout(h, self.dropout, self.training), edge_index, *of_edges)
+
+    def forward(self, x, edge_index):
+        return self.run(x, edge_index, ())
+
+
+class Weighted(Net):
+    def forward(self, x, edge_index, edge_weight):
+        return self.run(x, edge_index, (edge_weight,))
+
+
+class Featured(Net):
+    def forward(self, x, edge_index, edge_attr):
+        return self.run(x, edge_index, (edge_attr,))
+
+
+class FromData(Net):
+    """Takes a Data, as many of PyG's examples do."""
+
+    def forward(self, data):
+        return self.run(data.x, data.edge_index, ())
+
+
+MODULES = {
+    "gcn": lambda: Net(gnn.GCNConv),
+    "gcn-weighted": lambda: Weighted(gnn.GCNConv),
+    "graph-conv": lambda: Weighted(lambda i, o: gnn.GraphConv(i, o, aggr="mean")),
+    "sage": lambda: FromData(gnn.SAGEConv),
+    "gat": lambda: Net(lambda i, o: gnn.GATConv(i, o, heads=2, concat=False)),
+    "gatv2-edges": lambda: Featured(lambda i, o: gnn.GATv2Conv(i, o, edge_dim=3, add_self_loops=False)),
+    "transformer": lambda: Featured(lambda i, o: gnn.TransformerConv(i, o, edge_dim=3)),
+    "tag": lambda: Net(lambda i, o: gnn.TAGConv(i, o, K=2)),
+    "cheb": lambda: Net(lambda i, o: gnn.ChebConv(i, o, K=2)),
+    "gin": lambda: Net(lambda i, o: gnn.GINConv(nn.Sequential(nn.Linear(i, WIDTH), nn.ReLU(), nn.Linear(WIDTH, o)))),
+}
+
+
+def make(name, **options):
+    torch.manual_seed(3)
+    module = MODULES[name]()
+    for option, value in options.items():
+        setattr(module, option, value)
+    return module
+
+
+def blocks(self_loops=0):
+    """A graph of communities, with edges in both directions, by their targets as the server has them."""
+    draw = torch.Generator().manual_seed(1)
+    y = torch.arange(NODES) % CLASSES
+    source, target = torch.randint(0, NODES, (2, 6 * NODES), generator=draw)
+    kept = (source != target) & ((y[source] == y[target]) | (torch.rand(len(source), generator=draw) < 0.2))
+    pairs = torch.unique(torch.stack([source.minimum(target), source.maximum(target)])[:, kept], dim=1)
+    edges = torch.cat([pairs, pairs.flip(0), torch.arange(self_loops).expand(2, -1)], 1)
+    edges = edges[:, edges[0].argsort(stable=True)]
+    edges = edges[:, edges[1].argsort(stable=True)]
+    low, high = edges.min(0)[0], edges.max(0)[0]
+    place = torch.randperm(NODES, generator=draw)
+    masks = {f"{split}_mask": torch.isin(torch.arange(NODES), part)
+             for split, part in zip(("train", "val", "test"), place.split([120, 60, 60]), strict=True)}
+    x = torch.randn(NODES, COLUMNS, generator=draw) + nn.functional.one_hot(y, COLUMNS)
+    # Of both directions alike.
+    return Data(x=x, edge_index=edges, y=y, edge_attr=torch.stack([low % 3, high % 5, (low + high) % 2], 1).float(),
+                edge_weight=0.5 + (low * high % 7) / 7, **masks)
+
+
+@pytest.fixture(scope="module")
+def graph(client):
+    """The graph of a dataset "communities" that the server has."""
+    data = blocks()
+    client.datasets.import_pyg(data, "communities", progress=False)
+    return data
+
+
+def call(module, data):
+    if isinstance(module, FromData):
+        return module(data)
+    of_edges = {Weighted: (data.edge_weight,), Featured: (data.edge_attr,)}.get(type(module), ())
+    return module(data.x, data.edge_index, *of_edges)
+
+
+def train(module, data):
+    """Losses of steps on the whole graph."""
+    optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE)
+    module.train()
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(call(module, data)[data.train_mask], data.y[data.train_mask])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return torch.tensor(losses)
+
+
+def submit(client, module, dataset="communities", **spec):
+    return client.jobs.submit(dataset, module, loss="cross_entropy", optimizer="sgd", learning_rate=LEARNING_RATE, seed=SEED, **spec)
+
+
+def losses_of(job):
+    return torch.tensor([epoch["train_loss"] for epoch in job.epochs()])
+
+
+def relative(made, wanted):
+    return ((made - wanted).abs() / wanted.abs()).max().item()
+
+
+def check_one_executable(client, job, *, dynamic):
+    for mode in client.cache(job).stats().values():
+        assert {of: mode[of] for of in ("entries", "captures", "misses", "eager_steps")} == {
+            "entries": 1, "captures": 1, "misses": 0, "eager_steps": 0}
+        assert mode["dynamic"] == dynamic
+
+
+def check_predictions(job, module, data):
+    """That a module with the job's weights predicts as the job does."""
+    job.load_into(module.eval())
+    with torch.no_grad():
+        own = call(module, data)
+    predicted = job.predict()
+    rows = [int(name) for name in predicted]
+    assert rows == data.test_mask.nonzero().flatten().tolist()
+    made = torch.tensor(list(predicted.values()))
+    torch.testing.assert_close(made, own[rows], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_whole_graph_trains_as_in_pytorch(name, client, graph):
+    module = make(name)
+    job = submit(client, module, epochs=STEPS).wait()
+    expected = train(copy.deepcopy(module), graph)
+    assert relative(losses_of(job), expected) < TOLERANCE
+    assert expected[-1] < 0.8 * expected[0]
+    check_predictions(job, module, graph)
+    check_one_executable(client, job, dynamic=False)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_neighbour_sampled_is_the_whole_graph(name, client, graph):
+    module = make(name)
+    hops = {"tag": 4}.get(name, 2)
+    job = submit(client, module, epochs=STEPS, batch_size=120, fan_outs=[-1] * hops).wait()
+    # GCN's degrees and Chebyshev's second hop see the edges of the sample alone, as with PyG's NeighborLoader.
+    tolerance = 0.2 if name in ("gcn", "gcn-weighted", "cheb", "tag") else TOLERANCE
+    assert relative(losses_of(job), train(copy.deepcopy(module), graph)) < tolerance
+    check_one_executable(client, job, dynamic=True)
+    if tolerance == TOLERANCE:
+        check_predictions(job, module, graph)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_sampled_batches_of_any_shape_have_one_executable(name, client, graph):
+    module = make(name, dropout=0.2)
+    job = submit(client, module, epochs=12, batch_size=32, fan_outs=[4, 3]).wait()
+    check_one_executable(client, job, dynamic=True)
+    losses = losses_of(job)
+    assert losses[-1] < 0.8 * losses[0]
+    assert job.result["test_metric"] > 0.5
+
+
+def test_a_killed_daemon_goes_on_to_the_same_bits(make_server, tmp_path):
+    server = make_server()
+    client = server.connect()
+    client.datasets.import_pyg(blocks(), "communities", progress=False)
+
+    def weights(job):
+        return load_file(job.export(tmp_path / "weights", "last_weights"))
+
+    for name, sampled in (("sage", {"fan_outs": [4, 3], "batch_size": 32}), ("gcn", {})):
+        module = make(name, dropout=0.3)
+        epochs = 40 if sampled else 160
+        wanted = weights(submit(client, module, epochs=epochs, every_steps=7, **sampled).wait())
+        job = submit(client, module, epochs=epochs, every_steps=7, **sampled)
+        next(state for state in job.states() if state.proto.progress.step > 20)
+        server.kill()
+        server.start()
+        made = weights(job.wait())
+        assert job.proto.resumes == 1, name
+        assert made.keys() == wanted.keys() and all(torch.equal(made[key], wanted[key]) for key in wanted), name
+
+
+def test_what_no_program_can_do_on_a_large_graph_is_refused(client, graph):
+    def refused(module=None, **spec):
+        with pytest.raises(permafrost.InvalidArgument) as caught:
+            submit(client, module or make("sage"), **spec)
+        return {violation.field: violation.description for violation in caught.value.violations}
+
+    assert "accepted: without" in refused(fan_outs=[2, 2], layer_wise_evaluation=True)["spec.neighbor_sampling.layer_wise_evaluation"]
+    assert "learned is given for a program" in refused(node_inputs="learned")["spec.model.node_inputs"]
+    assert "accepted: for the server's own models" in refused(link_prediction={})["spec.link_prediction"]
+    assert "is given for a program" in refused(normalize_features=True)["spec.model.normalize_features"]
+    assert "edge_inputs" in str(refused(edge_inputs="weights"))
+
+    wide = Net(gnn.SAGEConv)
+    wide.second = gnn.SAGEConv(WIDTH, CLASSES + 1)
+    told = refused(wide)["spec.model.program"]
+    assert f"[33, {CLASSES + 1}]" not in told and f", {CLASSES}] is accepted: a row for each node" in told
+
+
+def test_inputs_that_the_graph_lacks_are_named(client, tmp_path):
+    data = blocks()
+    del data.edge_weight, data.edge_attr
+    client.datasets.import_pyg(data, "bare", progress=False)
+    for name, told in (("gcn-weighted", "input 'edge_weight': the dataset's edges have no weights"),
+                       ("transformer", "input 'edge_attr': the dataset has no such features")):
+        path = permafrost.export(make(name), blocks(), tmp_path / f"{name}.pt2")
+        program = client.programs.import_file(name, path, progress=False)
+        with pytest.raises(permafrost.InvalidArgument) as caught:
+            submit(client, program, dataset="bare")
+        assert told in caught.value.violations[0].description
+        # Without a program the module itself says what the dataset lacks.
+        with pytest.raises(permafrost.InputError, match="edge_weight|edge_attr"):
+            submit(client, make(name), dataset="bare")
+
+
+def test_self_loops_are_told_and_run_eagerly(client):
+    client.datasets.import_pyg(blocks(self_loops=3), "looped", progress=False)
+    with pytest.warns(UserWarning, match="3 edges of the dataset are such"):
+        job = submit(client, make("gcn"), dataset="looped", epochs=5).wait()
+    modes = client.cache(job).stats()
+    assert (modes["train"]["captures"], modes["train"]["eager_steps"]) == (0, 5)
+    data = blocks(self_loops=3)
+    assert relative(losses_of(job), train(make("gcn"), data)[:5]) < TOLERANCE
+
+
+def test_weights_evaluate_another_graph(client, graph):
+    """Of other nodes and edges, and the same columns."""
+    job = submit(client, make("sage"), epochs=30).wait()
+    other = blocks()
+    other.x = other.x + 0.1 * torch.randn(other.x.shape, generator=torch.Generator().manual_seed(9))
+    client.datasets.import_pyg(other, "others", progress=False)
+    module = make("sage")
+    job.load_into(module.eval())
+    with torch.no_grad():
+        own = call(module, other)[other.test_mask]
+    made = torch.tensor(list(job.predictions(dataset="others", rows="test").values()))
+    torch.testing.assert_close(made, own, rtol=1e-3, atol=1e-4)
