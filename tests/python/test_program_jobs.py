@@ -29,6 +29,35 @@ class Dropping(module_nets.Net):
         return self.head(gnn.global_mean_pool(h, batch, batch_size))
 
 
+class Noisy(module_nets.Net):
+    """Draws numbers in most of the ways that modules do: noise, a Gumbel gate, edges and channels left out."""
+
+    def forward(self, x, edge_index, edge_attr, batch, batch_size: int):
+        h = self.atoms(x.squeeze(-1))
+        if self.training:
+            gumbel = -torch.empty_like(h).exponential_().log()
+            h = (h + 0.1 * torch.randn_like(h)) * ((h + gumbel) / 0.5).sigmoid() + 0.05 * torch.rand(h.shape[0], 1)
+            kept = torch.bernoulli(torch.full((edge_index.shape[1], 1), 0.8))
+        else:
+            kept = torch.ones(edge_index.shape[1], 1)
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            h = norm(conv(h, edge_index, self.bonds(edge_attr.view(-1)) * kept)).relu()
+        return self.head(gnn.global_mean_pool(h, batch, batch_size))
+
+
+class OwnLoss(nn.Module):
+    """Returns a loss that no job has, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.atoms, self.conv, self.head = nn.Embedding(28, WIDTH), gnn.GraphConv(WIDTH, WIDTH), nn.Linear(WIDTH, 1)
+
+    def forward(self, x, edge_index, batch, batch_size: int, y):
+        h = self.conv(self.atoms(x.view(-1)), edge_index).tanh()
+        out = self.head(gnn.global_add_pool(h, batch, batch_size)).view(-1)
+        return out, nn.functional.huber_loss(out, y, delta=0.5) + 0.01 * self.head.weight.square().sum()
+
+
 class Plain(nn.Module):
     """Takes no features of edges. columns: of its prediction. rows: "graphs" or "nodes" has it for each of."""
 
@@ -56,6 +85,7 @@ def zinc_set(client):
 RESUMED = {
     "dropout": lambda: Dropping(lambda h: gnn.GINEConv(module_nets.mlp(h, h)), True, WIDTH, 2),
     "batch-norm": lambda: module_nets.make("gin", WIDTH, 2),
+    "noise": lambda: Noisy(lambda h: gnn.GINEConv(module_nets.mlp(h, h)), True, WIDTH, 2),
     "gcn": lambda: module_nets.make("gcn", WIDTH, 2),
     "transformer": lambda: module_nets.make("transformer", WIDTH, 2),
     "deeper-gcn": lambda: module_nets.make("deeper-gcn", WIDTH, 2),
@@ -223,3 +253,62 @@ def test_no_ladder_is_planned(client, server, zinc_set, tmp_path):
                            zinc_set, "--program", "planned", "--epochs", "2"], check=True, stdout=subprocess.PIPE, text=True).stdout
     assert "SHAPES_DYNAMIC" in told
     assert "LADDER" not in told
+
+
+def test_numbers_that_a_module_draws_are_captured_with_its_step(client, zinc_set):
+    torch.manual_seed(4)
+    module = RESUMED["noise"]()
+    job = client.jobs.submit(zinc_set, module, epochs=30, batch_size=8, learning_rate=0.01, loss="mse", seed=5).wait()
+    train = client.cache(job).stats()["train"]
+    assert (train["entries"], train["captures"], train["eager_steps"]) == (1, 1, 0)
+    losses = [epoch["train_loss"] for epoch in job.epochs()]
+    assert losses[-1] < 0.9 * losses[0]
+    # Other noise with another seed, from the same weights in the same order of graphs.
+    other = client.jobs.submit(zinc_set, module, epochs=1, batch_size=40, loss="mse", seed=6).wait().epochs()[0]["train_loss"]
+    again = client.jobs.submit(zinc_set, module, epochs=1, batch_size=40, loss="mse", seed=5).wait().epochs()[0]["train_loss"]
+    assert other != again
+
+
+def test_a_loss_of_the_module_is_trained_and_reported(client, zinc_set):
+    torch.manual_seed(4)
+    module = OwnLoss()
+    steps = 20
+    job = client.jobs.submit(zinc_set, module, epochs=steps, batch_size=len(zinc.PARTS["train"]), optimizer="sgd", learning_rate=0.01, seed=5).wait()
+    graphs = [zinc.molecules()[i] for i in zinc.PARTS["train"]]
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+    for epoch, told in enumerate(job.epochs()):
+        batch = zinc.batch_of(zinc.order(graphs, 5, epoch))
+        optimizer.zero_grad()
+        loss = module(batch.x, batch.edge_index, batch.batch, batch.num_graphs, batch.y.view(-1))[1]
+        loss.backward()
+        optimizer.step()
+        assert abs(told["train_loss"] - loss.item()) < 1e-4 * loss.item(), epoch
+    # The metric is of the predictions.
+    predicted = torch.tensor([job.predict()[str(i)][0] for i in zinc.PARTS["test"]])
+    y = torch.cat([zinc.molecules()[i].y.view(-1) for i in zinc.PARTS["test"]])
+    assert abs(job.result["best_test_metrics"]["mae"] - (predicted - y).abs().mean().item()) < 1e-4
+
+
+def test_labels_of_classes_are_whole_numbers(client, tmp_path):
+    """Those that are missing are -100, which cross-entropy ignores."""
+
+    class Classes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.atoms, self.head = nn.Embedding(28, WIDTH), nn.Linear(WIDTH, 2)
+
+        def forward(self, x, batch, batch_size: int, y):
+            out = self.head(gnn.global_mean_pool(self.atoms(x.view(-1)), batch, batch_size))
+            return out, nn.functional.cross_entropy(out, y, label_smoothing=0.1)
+
+    graphs = [graph.clone() for graph in zinc.molecules()]
+    for i, graph in enumerate(graphs):
+        graph.y = torch.tensor([float(i % 2)]) if i % 5 else torch.tensor([float("nan")])
+    client.datasets.import_pyg(graphs, "two-classes", splits=zinc.PARTS, progress=False)
+    torch.manual_seed(4)
+    module = Classes()
+    job = client.jobs.submit("two-classes", module, loss="cross_entropy", epochs=1, batch_size=40, seed=5).wait()
+    batch = zinc.batch_of([graphs[i] for i in zinc.PARTS["train"]])
+    y = torch.where(batch.y.isnan(), -100, batch.y).view(-1).long()
+    loss = module(batch.x, batch.batch, batch.num_graphs, y)[1].item()
+    assert abs(job.epochs()[0]["train_loss"] - loss) < 1e-5 * loss

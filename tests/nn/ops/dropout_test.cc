@@ -101,5 +101,24 @@ TEST(Dropout, WithoutIsTheIdentity) {
   EXPECT_TRUE(Dropout(x, Tensor(), {}, 0).is_same(x));
 }
 
+TEST(Uniform, FillsTheUnitIntervalEvenly) {
+  const Tensor y = Uniform(at::empty({1000, 200}), Step(3), {.seed = 1, .layer = 2});
+  EXPECT_EQ(y.scalar_type(), at::kFloat);
+  EXPECT_GE(y.min().item<float>(), 0);
+  EXPECT_LT(y.max().item<float>(), 1);
+  const Tensor counts = at::histc(y, 20, 0, 1);
+  // Five standard deviations of 10,000.
+  EXPECT_LT(counts.sub(10'000).abs().max().item<float>(), 500);
+  EXPECT_FALSE(y.equal(Uniform(y, Step(4), {.seed = 1, .layer = 2})));
+  EXPECT_TRUE(y.narrow(0, 0, 10).equal(Uniform(at::empty({10, 200}), Step(3), {.seed = 1, .layer = 2})));
+}
+
+TEST(Uniform, TheCompositeDrawsTheSame) {
+  const auto composite = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::uniform", "");
+  torch::jit::Stack stack{at::empty({37, 11}), Step(1LL << 35 | 5), int64_t{9}, int64_t{3}};
+  composite.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
+  EXPECT_TRUE(stack[0].toTensor().equal(Uniform(at::empty({37, 11}), Step(1LL << 35 | 5), {.seed = 9, .layer = 3})));
+}
+
 }  // namespace
 }  // namespace permafrost::nn

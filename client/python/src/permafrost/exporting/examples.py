@@ -56,7 +56,8 @@ def _forms(dataset: Any, loss: str | None) -> Iterator[_Example]:
     if dataset.HasField("graph") and summary.HasField("links"):
         base["edge_label_index"] = edge_index
     columns = (
-        _ranks(summary.node_features),
+        # A large graph's features are floats for every model.
+        _ranks(summary.node_features, integers="batch" in base),
         _ranks(summary.edge_features),
         _labels(summary.num_targets, 1 if "batch" in base else 2, _of_classes(loss, "batch" in base)),
     )
@@ -80,11 +81,11 @@ def _labels(targets: int, rows: int, classes: bool) -> list[torch.Tensor | None]
     return [table, table.squeeze(1)] if targets == 1 else [table]
 
 
-def _ranks(features: Any) -> list[torch.Tensor | None]:
+def _ranks(features: Any, integers: bool = True) -> list[torch.Tensor | None]:
     """The smallest and the largest values of all columns as two rows, [2, columns]; then [2] of a single column."""
     if features.width == 0:
         return [None]
-    kind = torch.int64 if features.data_type in _INTEGERS else torch.float32
+    kind = torch.int64 if integers and features.data_type in _INTEGERS else torch.float32
     known = len(features.min) == len(features.max) == features.width
     rows = [features.min, features.max] if known else [[0.0] * features.width] * 2
     table = torch.tensor([list(row) for row in rows]).to(kind)
