@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 
-from tests.torture import crowd, cycles, damage, faults, fuzz, kills, resealed, scrapes, soak, stops
+from tests.torture import crowd, cycles, damage, faults, fuzz, kills, programs, resealed, scrapes, soak, stops
 from tests.torture.world import NotRun
 
 # Name -> (what runs, its arguments in the short form, in the long one).
@@ -42,6 +42,7 @@ TRIALS = {
     "greedy": (crowd.greedy, {"most": 3072}, {"most": 3072}),
     "cycles": (cycles.cycles, {"count": 4}, {"count": 200}),
     "requests": (fuzz.requests, {"count": 600}, {"count": 100_000}),
+    "programs": (programs.programs, {"count": 60}, {"count": 1000}),
     "configurations": (fuzz.configurations, {"count": 15}, {"count": 1000}),
     "soak": (soak.soak, {"steps": 4000, "graphs": 1000, "shapes": 1000}, {"steps": 100_000, "graphs": 4000, "shapes": 10_000}),
 }
