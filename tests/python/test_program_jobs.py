@@ -245,6 +245,8 @@ def test_self_loops_are_told_at_submit_and_train_eagerly(client):
     assert any("the program removes self-loops" in note for note in job.notes)
     assert job.wait().state == "succeeded"
     assert client.cache(job).stats()["train"]["captures"] == 0
+    told = refused(client, "zinc-loops", Linked(), graph_cache={"policy": "freeze", "strict": True})
+    assert "true, and the program removes self-loops" in told["spec.graph_cache.strict"]
 
 
 def test_no_ladder_is_planned(client, server, zinc_set, tmp_path):

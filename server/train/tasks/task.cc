@@ -123,6 +123,19 @@ std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t valida
   return {NoteOfNoValidation(rows)};
 }
 
+// Adds the note of a program that no step is captured of. Errors: a violation for a strict job, which would fail at its
+// first step.
+absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix, std::string note,
+                     std::vector<std::string>& notes) {
+  if (note.empty()) return absl::OkStatus();
+  Violations violations;
+  if (options.graph_cache.strict) {
+    violations.Add(absl::StrCat(AbslView(prefix), "graph_cache.strict"), absl::StrCat("true, and ", note));
+  }
+  notes.push_back(std::move(note));
+  return violations.ToStatus();
+}
+
 // This many edges are divided at once, and whoever submits does not notice.
 constexpr int64_t kFewEdges = 1'000'000;
 
@@ -182,7 +195,7 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
     if (spec::IsProgram(options)) {
       PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, summary, kNoLimits, prefix));
       PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(summary), at::kMeta, prefix));
-      if (!made.note.empty()) notes.push_back(std::move(made.note));
+      PF_RETURN_IF_ERROR(AddNote(options, prefix, std::move(made.note), notes));
     }
     return notes;
   }
@@ -196,7 +209,7 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
   if (spec::IsProgram(options)) {
     PF_ASSIGN_OR_RETURN(const int64_t self_loops, CountSelfLoops(*folded));
     PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, at::kMeta, prefix));
-    if (!made.note.empty()) notes.push_back(std::move(made.note));
+    PF_RETURN_IF_ERROR(AddNote(options, prefix, std::move(made.note), notes));
   }
   const int64_t validate = folded->summary().splits[static_cast<size_t>(data::Split::kValid)].graphs;
   PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(std::move(folded)));
