@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -255,7 +256,7 @@ TEST(ProgramModel, RefusesWhatASetOfGraphsHasNothingFor) {
     }));
   };
   EXPECT_THAT(with_input("pos", program::DType::kFloat32, {Symbol("N"), Known(3)}),
-              HasSubstr("program \"mine\": input \"pos\": sets of graphs have nothing for it; x, "));
+              HasSubstr("program \"mine\": input \"pos\": sets of graphs have nothing for it; accepted: x, "));
   EXPECT_THAT(with_input("edge_attr", program::DType::kInt64, {Symbol("E")}),
               HasSubstr("input \"edge_attr\": the dataset has no such features"));
 
@@ -267,11 +268,13 @@ TEST(ProgramModel, RefusesWhatASetOfGraphsHasNothingFor) {
   wide.node.categories = {kCategories, 2};
   EXPECT_THAT(RefusalOf(MakeProgram(weights), wide), HasSubstr("the dataset has 2 columns of int64"));
 
-  EXPECT_THAT(RefusalOf(MakeProgram(weights,
-                                    [](FormBuilder& form, ValueIndex prediction) {
-                                      return form.Node("noise", "rand_like.default", {{"self", Ref{prediction}}});
-                                    })),
-              HasSubstr("node noise (torch.ops.aten.rand_like.default): draws numbers"));
+  EXPECT_THAT(
+      RefusalOf(MakeProgram(
+          weights,
+          [](FormBuilder& form, ValueIndex prediction) {
+            return form.Node("drawn", "multinomial.default", {{"self", Ref{prediction}}, {"num_samples", int64_t{1}}});
+          })),
+      HasSubstr("node drawn (torch.ops.aten.multinomial.default): draws numbers"));
   Weights doubles;
   doubles.atoms = doubles.atoms.detach().to(at::kDouble).set_requires_grad(true);
   EXPECT_THAT(RefusalOf(MakeProgram(doubles)), HasSubstr("parameter atoms.weight: is Double, where Float is trained"));
@@ -319,6 +322,110 @@ TEST(ProgramModel, SaysWhatAPredictionMustBe) {
   } catch (const c10::Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("the module predicts [2], where [2, 2] is accepted"));
   }
+}
+
+// weight * x, and for each node what its in-edges bring of it, times their weights; `seeds`: of those rows alone. With
+// a loss: the mean of (prediction - y)^2 over rows whose label is there.
+Form MakeNodeForm(const std::string& name, const Tensor& weight, bool seeds, bool loss) {
+  FormBuilder form(name);
+  const ValueIndex w = form.State(program::StateKind::kParameter, "weight", weight);
+  const ValueIndex x = form.Input("x", program::DType::kFloat32, {Symbol("N"), Known(2)}),
+                   edges = form.Input("edge_index", program::DType::kInt64, {Known(2), Symbol("E")}),
+                   weights = form.Input("edge_weight", program::DType::kFloat32, {Symbol("E")}),
+                   y = loss ? form.Input("y", program::DType::kFloat32, {Symbol("N"), Known(2)}) : 0,
+                   count = form.Number("batch_size");
+  const ValueIndex h = form.Node("h", "mul.Tensor", {{"self", Ref{x}}, {"other", Ref{w}}});
+  const auto end = [&](const std::string& node, int64_t of) {
+    return form.Node(node, "select.int", {{"self", Ref{edges}}, {"dim", int64_t{0}}, {"index", of}});
+  };
+  const ValueIndex sources = end("sources", 0), targets = end("targets", 1);
+  const ValueIndex rows =
+      form.Node("rows", "index_select.default", {{"self", Ref{h}}, {"dim", int64_t{0}}, {"index", Ref{sources}}});
+  const ValueIndex column = form.Node("column", "unsqueeze.default", {{"self", Ref{weights}}, {"dim", int64_t{1}}});
+  const ValueIndex messages = form.Node("messages", "mul.Tensor", {{"self", Ref{rows}}, {"other", Ref{column}}});
+  ValueIndex out =
+      form.Node("sums", "index_add.default",
+                {{"self", Ref{h}}, {"dim", int64_t{0}}, {"index", Ref{targets}}, {"source", Ref{messages}}});
+  if (seeds) {
+    out = form.Node("seeds", "narrow.default",
+                    {{"self", Ref{out}}, {"dim", int64_t{0}}, {"start", int64_t{0}}, {"length", Ref{count}}});
+  }
+  if (!loss) return form.Return({out});
+  const ValueIndex difference = form.Node("difference", "sub.Tensor", {{"self", Ref{out}}, {"other", Ref{y}}}),
+                   known = form.Node("known", "nan_to_num.default", {{"self", Ref{difference}}, {"nan", 0.0}}),
+                   squares = form.Node("squares", "mul.Tensor", {{"self", Ref{known}}, {"other", Ref{known}}}),
+                   sum = form.Node("sum", "sum.default", {{"self", Ref{squares}}});
+  return form.Return({out, sum});
+}
+
+program::LoadedProgram NodeProgram(const Tensor& weight, bool seeds = false, bool loss = false) {
+  return {.forms = {MakeNodeForm("eval", weight, seeds, loss), MakeNodeForm("train", weight, seeds, loss)}};
+}
+
+ProgramModelOptions NodeOptions() {
+  return {.name = "mine",
+          .node = {.categories = {}, .float_columns = 2},
+          .edge = {},
+          .labels = {.categories = {}, .float_columns = 2},
+          .weighted = true,
+          .num_outputs = 2,
+          .padding_rows = 1};
+}
+
+// Two seeds, another node, and the padding row, whose features must not be read.
+nn::NodeBlock BlockOf() {
+  nn::NodeBlock block;
+  block.row_ends = {2, 4};
+  block.features = at::tensor({1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 1e30f, 1e30f}).view({4, 2});
+  block.sources = at::tensor({2, 0, 1}, at::kLong);
+  block.edge_targets = at::tensor({0, 1, 2}, at::kLong);
+  block.edge_weights = at::tensor({0.5f, 1.0f, 2.0f});
+  block.labels = at::tensor({1.0f, 1.0f, 1.0f, std::numeric_limits<float>::quiet_NaN()}).view({2, 2});
+  block.step = at::zeros({1}, at::kLong);
+  return block;
+}
+
+TEST(ProgramOfNodes, PredictsForSeeds) {
+  const Tensor weight = at::full({2}, 10.0).set_requires_grad(true);
+  for (const bool seeds : {false, true}) {
+    auto model = MakeProgramOfNodes(NodeProgram(weight, seeds), NodeOptions(), c10::kCPU);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const Tensor rows = (*model)->Forward(BlockOf(), Mode::kEval);
+    EXPECT_TRUE(rows.allclose(at::tensor({35.0f, 50.0f, 40.0f, 60.0f}).view({2, 2}))) << rows;
+    EXPECT_FALSE((*model)->TakeLoss().defined());
+  }
+}
+
+TEST(ProgramOfNodes, ReturnsTheLossOfTheModuleOnce) {
+  const Tensor weight = at::full({2}, 10.0).set_requires_grad(true);
+  auto model = MakeProgramOfNodes(NodeProgram(weight, /*seeds=*/false, /*loss=*/true), NodeOptions(), c10::kCPU);
+  ASSERT_TRUE(model.ok()) << model.status();
+  (*model)->Forward(BlockOf(), Mode::kTrain);
+  const Tensor loss = (*model)->TakeLoss();
+  ASSERT_TRUE(loss.defined());
+  // The third node is no seed, and the second seed lacks a label.
+  EXPECT_FLOAT_EQ(loss.item<float>(), 34 * 34 + 49 * 49 + 39 * 39);
+  EXPECT_FALSE((*model)->TakeLoss().defined());
+  torch::autograd::backward({loss}, {});
+  EXPECT_TRUE((*model)->tensors().parameters()[0].value.grad().isfinite().all().item<bool>());
+}
+
+TEST(ProgramOfNodes, RefusesWhatALargeGraphHasNothingFor) {
+  const Tensor weight = at::full({2}, 10.0).set_requires_grad(true);
+  const auto refusal = [&](const ProgramModelOptions& options, bool loss = false) {
+    return std::string(MakeProgramOfNodes(NodeProgram(weight, false, loss), options, c10::kCPU).status().message());
+  };
+  ProgramModelOptions options = NodeOptions();
+  options.weighted = false;
+  EXPECT_THAT(refusal(options), HasSubstr("input \"edge_weight\": the dataset's edges have no weights"));
+  options = NodeOptions();
+  options.node.float_columns = 3;
+  EXPECT_THAT(refusal(options), HasSubstr("input \"x\": the program takes float32 of 2 dimensions, with 2 columns"));
+  options = NodeOptions();
+  options.labels = {};
+  EXPECT_THAT(refusal(options, /*loss=*/true), HasSubstr("input \"y\": links have no labels"));
+  const auto sets = MakeProgramModel(NodeProgram(weight), NodeOptions(), c10::kCPU);
+  EXPECT_THAT(std::string(sets.status().message()), HasSubstr("input \"edge_weight\": sets of graphs have nothing"));
 }
 
 }  // namespace
