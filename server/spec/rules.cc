@@ -210,7 +210,7 @@ void CheckLinks(const TrainOptions& options, FieldChecker& check) {
   const LinkOptions& links = options.links;
   if (!links.enabled || options.model.level != ModelLevel::kNode) return;
   if (IsProgram(options) && links.score != LinkScore::kDot) {
-    check.Add("link_prediction.score",
+    check.Add("link_prediction.decoder",
               absl::StrCat(AbslView(kLinkScoreNames.Name(links.score)),
                            " is given for a program, whose weights are its own; accepted: dot"));
   }
