@@ -17,7 +17,7 @@ import permafrost
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 NODES, COLUMNS, CLASSES, WIDTH = 240, 12, 4, 8
-STEPS, LEARNING_RATE, SEED = 50, 0.3, 6
+STEPS, LEARNING_RATE, SEED = 50, 0.1, 6
 # Sums round otherwise than PyTorch's. Adam would make full steps of what rounding leaves of gradients of 0, as attention to a node's one
 # neighbour has.
 TOLERANCE = 1e-4
@@ -78,12 +78,13 @@ def make(name, **options):
     return module
 
 
-def blocks(self_loops=0):
-    """A graph of communities, with edges in both directions, by their targets as the server has them."""
+def blocks(self_loops=0, across=0.2):
+    """A graph of communities, with edges in both directions, by their targets as the server has them. across: the part of edges between
+    communities that is kept."""
     draw = torch.Generator().manual_seed(1)
     y = torch.arange(NODES) % CLASSES
     source, target = torch.randint(0, NODES, (2, 6 * NODES), generator=draw)
-    kept = (source != target) & ((y[source] == y[target]) | (torch.rand(len(source), generator=draw) < 0.2))
+    kept = (source != target) & ((y[source] == y[target]) | (torch.rand(len(source), generator=draw) < across))
     pairs = torch.unique(torch.stack([source.minimum(target), source.maximum(target)])[:, kept], dim=1)
     edges = torch.cat([pairs, pairs.flip(0), torch.arange(self_loops).expand(2, -1)], 1)
     edges = edges[:, edges[0].argsort(stable=True)]
@@ -164,7 +165,7 @@ def test_the_whole_graph_trains_as_in_pytorch(name, client, graph):
     job = submit(client, module, epochs=STEPS).wait()
     expected = train(copy.deepcopy(module), graph)
     assert relative(losses_of(job), expected) < TOLERANCE
-    assert expected[-1] < 0.8 * expected[0]
+    assert expected[-1] < 0.9 * expected[0]
     check_predictions(job, module, graph)
     check_one_executable(client, job, dynamic=False)
 
@@ -185,11 +186,12 @@ def test_every_neighbour_sampled_is_the_whole_graph(name, client, graph):
 @pytest.mark.parametrize("name", MODULES)
 def test_sampled_batches_of_any_shape_have_one_executable(name, client, graph):
     module = make(name, dropout=0.2)
-    job = submit(client, module, epochs=12, batch_size=32, fan_outs=[4, 3]).wait()
+    job = submit(client, module, epochs=20, batch_size=32, fan_outs=[4, 3]).wait()
     check_one_executable(client, job, dynamic=True)
     losses = losses_of(job)
-    assert losses[-1] < 0.8 * losses[0]
-    assert job.result["test_metric"] > 0.5
+    assert losses[-1] < 0.9 * losses[0]
+    # Of four classes.
+    assert job.result["best_test_metrics"]["accuracy"] > 0.4
 
 
 def test_a_killed_daemon_goes_on_to_the_same_bits(make_server, tmp_path):
@@ -221,7 +223,7 @@ def test_what_no_program_can_do_on_a_large_graph_is_refused(client, graph):
 
     assert "accepted: without" in refused(fan_outs=[2, 2], layer_wise_evaluation=True)["spec.neighbor_sampling.layer_wise_evaluation"]
     assert "learned is given for a program" in refused(node_inputs="learned")["spec.model.node_inputs"]
-    assert "accepted: for the server's own models" in refused(link_prediction={})["spec.link_prediction"]
+    assert "accepted: dot" in refused(link_prediction={"decoder": "mlp"})["spec.link_prediction.decoder"]
     assert "is given for a program" in refused(normalize_features=True)["spec.model.normalize_features"]
     assert "edge_inputs" in str(refused(edge_inputs="weights"))
 
@@ -235,8 +237,8 @@ def test_inputs_that_the_graph_lacks_are_named(client, tmp_path):
     data = blocks()
     del data.edge_weight, data.edge_attr
     client.datasets.import_pyg(data, "bare", progress=False)
-    for name, told in (("gcn-weighted", "input 'edge_weight': the dataset's edges have no weights"),
-                       ("transformer", "input 'edge_attr': the dataset has no such features")):
+    for name, told in (("gcn-weighted", 'input "edge_weight": the dataset\'s edges have no weights'),
+                       ("transformer", 'input "edge_attr": the dataset has no such features')):
         path = permafrost.export(make(name), blocks(), tmp_path / f"{name}.pt2")
         program = client.programs.import_file(name, path, progress=False)
         with pytest.raises(permafrost.InvalidArgument) as caught:
@@ -257,6 +259,39 @@ def test_self_loops_are_told_and_run_eagerly(client):
     assert relative(losses_of(job), train(make("gcn"), data)[:5]) < TOLERANCE
 
 
+def write_ogb(folder, data, sparse):
+    """OGB's layout of a graph whose features are 0 and 1: a table, or the columns that are 1."""
+    for part in ("raw", "split/time"):
+        (folder / part).mkdir(parents=True)
+
+    def write(name, rows):
+        (folder / f"{name}.csv").write_text("".join(",".join(str(value) for value in row) + "\n" for row in rows))
+
+    write("raw/edge", data.edge_index.T.tolist())
+    write("raw/num-node-list", [[data.num_nodes]])
+    write("raw/num-edge-list", [[data.num_edges]])
+    write("raw/node-label", data.y.view(-1, 1).tolist())
+    write(*(("raw/node-feat-sparse", data.x.nonzero().tolist()) if sparse else ("raw/node-feat", data.x.int().tolist())))
+    for split, mask in (("train", data.train_mask), ("valid", data.val_mask), ("test", data.test_mask)):
+        write(f"split/time/{split}", mask.nonzero().tolist())
+    return folder
+
+
+def test_sparse_features_are_read_as_dense_ones(client, server):
+    """By a module that takes [N, columns] floats, whole and sampled."""
+    data = blocks()
+    data.x = (data.x > 0.5).float()
+    data.x[:, -1] = 1  # every column occurs
+    for name in ("sparse", "dense"):
+        write_ogb(server.import_root / name, data, name == "sparse")
+        client.datasets.import_path(server.import_root / name, f"of-{name}", progress=False)
+    kind = client.datasets.get("of-sparse").proto.graph.node_features.data_type
+    assert kind != client.datasets.get("of-dense").proto.graph.node_features.data_type
+    for spec in ({}, {"fan_outs": [3, 3], "batch_size": 50}):
+        losses = [losses_of(submit(client, make("gcn"), dataset=f"of-{name}", epochs=10, **spec).wait()) for name in ("sparse", "dense")]
+        assert torch.equal(*losses)
+
+
 def test_weights_evaluate_another_graph(client, graph):
     """Of other nodes and edges, and the same columns."""
     job = submit(client, make("sage"), epochs=30).wait()
@@ -269,3 +304,59 @@ def test_weights_evaluate_another_graph(client, graph):
         own = call(module, other)[other.test_mask]
     made = torch.tensor(list(job.predictions(dataset="others", rows="test").values()))
     torch.testing.assert_close(made, own, rtol=1e-3, atol=1e-4)
+
+
+class OwnLoss(Net):
+    """Smooths labels. Nodes of other splits, and of no seeds, have the label -100, which cross-entropy ignores."""
+
+    def forward(self, x, edge_index, y):
+        h = self.run(x, edge_index, ())
+        return h, nn.functional.cross_entropy(h, y, label_smoothing=0.2)
+
+
+@pytest.mark.parametrize("sampled", [{}, {"fan_outs": [-1, -1], "batch_size": 120}])
+def test_a_loss_of_the_module_is_trained(sampled, client, graph):
+    torch.manual_seed(3)
+    module = OwnLoss(gnn.SAGEConv)
+    job = submit(client, module, epochs=STEPS, **sampled).wait()
+    twin = copy.deepcopy(module)
+    optimizer = torch.optim.SGD(twin.parameters(), lr=LEARNING_RATE)
+    y = graph.y.where(graph.train_mask, -100)
+    expected = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = twin(graph.x, graph.edge_index, y)[1]
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    assert relative(losses_of(job), torch.tensor(expected)) < TOLERANCE
+    check_one_executable(client, job, dynamic=bool(sampled))
+    with pytest.raises(permafrost.InvalidArgument, match="class_weights: is given for a program that returns a loss of its own"):
+        submit(client, module, class_weights=[1.0] * CLASSES)
+    with pytest.raises(permafrost.InvalidArgument, match="returns a loss of its own"):
+        client.jobs.submit("communities", program=job.proto.spec.model.program, link_prediction={})
+
+
+class Encoder(Net):
+    """Gives rows of nodes, between which links are scored."""
+
+    def __init__(self):
+        super().__init__(gnn.SAGEConv)
+        self.second = gnn.SAGEConv(WIDTH, 6)
+
+
+@pytest.mark.parametrize("sampled", [{}, {"fan_outs": [4, 3], "batch_size": 64}])
+def test_links_are_predicted_by_rows_of_a_module(sampled, client):
+    if "cliques" not in [dataset.id for dataset in client.datasets]:
+        client.datasets.import_pyg(blocks(across=0), "cliques", progress=False)
+    torch.manual_seed(3)
+    module = Encoder()
+    job = client.jobs.submit("cliques", module, link_prediction={"valid_part": 0.1, "test_part": 0.1}, metrics=["roc_auc"], epochs=60,
+                             learning_rate=0.01, seed=SEED, **sampled).wait()
+    losses = losses_of(job)
+    assert losses[-1] < 0.95 * losses[0]
+    # Three quarters of the negatives lie between communities.
+    assert job.result["best_test_metrics"]["roc_auc"] > 0.7
+    stats = client.cache(job).stats()["train"]
+    assert (stats["entries"], stats["captures"], stats["eager_steps"]) == (1, 1, 0)
+    job.load_into(module)
