@@ -55,7 +55,7 @@ class Jobs:
             [nodes, columns], int64 of categories and else float32, and edge_attr is alike. A single column becomes
             [nodes] or [edges] if the module does not run on [nodes, 1] or [edges, 1]. y, which a module takes that
             returns (prediction, loss), is int64 [rows] of classes if `loss` is cross_entropy, else float32 [rows,
-            targets] or, of one target, [rows]; rows are graphs, or all nodes of a batch.
+            targets], or [rows] beside a prediction of that form; rows are graphs, or all nodes of a batch.
         id: of the job; the server makes one where it is not given.
         labels: to find it by, {"team": "gnn"}: `client.jobs.list(filter='labels.team = "gnn"')`.
         spec: fields of permafrost.v1.JobSpec, or of the messages in it: epochs=20, batch_size=32, learning_rate=1e-3,

@@ -36,7 +36,8 @@ def fitting(module: Any, dataset: Any, loss: str | None = None) -> _Example:
         if form in errors:
             continue
         try:
-            _run(module, taken, example, ("graphs",) if "batch" in example else ("nodes", "links", "edges"))
+            shape = _run(module, taken, example, ("graphs",) if "batch" in example else ("nodes", "links", "edges"))
+            _check_labels(read.get("y"), shape)
         except InputError as error:
             errors[form] = str(error)
             continue
@@ -92,7 +93,7 @@ def _ranks(features: Any, integers: bool = True) -> list[torch.Tensor | None]:
     return [table, table.squeeze(1)] if features.width == 1 else [table]
 
 
-def _run(module: Any, taken: inputs.Signature, example: Mapping[str, Any], accepted: tuple[str, ...]) -> None:
+def _run(module: Any, taken: inputs.Signature, example: Mapping[str, Any], accepted: tuple[str, ...]) -> torch.Size:
     rows = inputs.make_rows(taken, example, module)
     copied = copy.deepcopy(module).cpu()
     with ints.followed(as_int) as calls, torch.random.fork_rng(devices=[]):
@@ -110,6 +111,13 @@ def _run(module: Any, taken: inputs.Signature, example: Mapping[str, Any], accep
             f"forward: its prediction is [{', '.join(map(str, told))}]; "
             f"accepted are one or two dimensions, and a row for each of {', '.join(accepted)}"
         )
+    return shape
+
+
+def _check_labels(y: torch.Tensor | None, shape: torch.Size) -> None:
+    """[rows, 1] beside [rows] would broadcast to [rows, rows]."""
+    if y is not None and y.is_floating_point() and y.dim() != len(shape):
+        raise InputError(f"y has {y.dim()} dimensions, and the prediction {len(shape)}")
 
 
 def _shown(name: str, value: torch.Tensor) -> str:
