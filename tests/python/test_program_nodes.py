@@ -49,6 +49,13 @@ class Featured(Net):
         return self.run(x, edge_index, (edge_attr,))
 
 
+class OfSeeds(Net):
+    """Predicts for the seeds of a batch alone, as is usual with PyG's NeighborLoader."""
+
+    def forward(self, x, edge_index, batch_size: int):
+        return self.run(x, edge_index, ())[:batch_size]
+
+
 class FromData(Net):
     """Takes a Data, as many of PyG's examples do."""
 
@@ -64,6 +71,7 @@ MODULES = {
     "gat": lambda: Net(lambda i, o: gnn.GATConv(i, o, heads=2, concat=False)),
     "gatv2-edges": lambda: Featured(lambda i, o: gnn.GATv2Conv(i, o, edge_dim=3, add_self_loops=False)),
     "transformer": lambda: Featured(lambda i, o: gnn.TransformerConv(i, o, edge_dim=3)),
+    "seeds": lambda: OfSeeds(gnn.SAGEConv),
     "tag": lambda: Net(lambda i, o: gnn.TAGConv(i, o, K=2)),
     "cheb": lambda: Net(lambda i, o: gnn.ChebConv(i, o, K=2)),
     "gin": lambda: Net(lambda i, o: gnn.GINConv(nn.Sequential(nn.Linear(i, WIDTH), nn.ReLU(), nn.Linear(WIDTH, o)))),
@@ -110,6 +118,8 @@ def graph(client):
 def call(module, data):
     if isinstance(module, FromData):
         return module(data)
+    if isinstance(module, OfSeeds):
+        return module(data.x, data.edge_index, data.num_nodes)
     of_edges = {Weighted: (data.edge_weight,), Featured: (data.edge_attr,)}.get(type(module), ())
     return module(data.x, data.edge_index, *of_edges)
 

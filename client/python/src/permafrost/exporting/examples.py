@@ -29,6 +29,8 @@ def fitting(module: Any, dataset: Any, loss: str | None = None) -> _Example:
     """
     taken = inputs.read_signature(module)
     names = (*taken.required, *taken.optional)
+    # Seeds of a batch are as many as batch_size says.
+    of_nodes = ("nodes", *(["graphs"] if "batch_size" in taken.required else []), "links", "edges")
     errors: dict[str, str] = {}
     for example in _forms(dataset, loss):
         read = {name: value for name, value in example.items() if taken.data or name in names}
@@ -36,7 +38,7 @@ def fitting(module: Any, dataset: Any, loss: str | None = None) -> _Example:
         if form in errors:
             continue
         try:
-            shape = _run(module, taken, example, ("graphs",) if "batch" in example else ("nodes", "links", "edges"))
+            shape = _run(module, taken, example, ("graphs",) if "batch" in example else of_nodes)
             _check_labels(read.get("y"), shape)
         except InputError as error:
             errors[form] = str(error)
