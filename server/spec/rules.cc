@@ -14,7 +14,7 @@ namespace {
 template <class Has>
 std::string ModelsWith(Has has) {
   std::string names;
-  for (const ModelTraits& traits : kModels) {
+  for (const ModelTraits& traits : kOwnModels) {
     if (has(traits)) absl::StrAppend(&names, names.empty() ? "" : " and ", AbslView(traits.name));
   }
   return names;
