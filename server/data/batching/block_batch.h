@@ -72,8 +72,8 @@ struct BlockBatch {
 // Makes an artificial block of exactly this shape, on which a step is recorded. Its last row is the padding row, and
 // the others are real: first the seeds. It repeats the rows of `from`, a block whose only padding row is the last one;
 // labels come from labelled rows if any are; edges are drawn by `seed`, from one row to another where there are two.
-// shape: at least one seed, more nodes than seeds. from: at least one node.
-BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed);
+// shape: at least one seed, more nodes than seeds. from: at least one node. weighted: whether edges have weights.
+BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed, bool weighted);
 
 // Samples, gathers and pads. Threads: one at a time. Keeps the graph alive.
 class BlockBatcher {

@@ -8,10 +8,10 @@
 namespace permafrost::data {
 namespace {
 
-// Rows of `width` values, as many as `count`: those of `from`, one after another, until there are enough.
+// Returns [count, width] values: the rows of `from`, one after another, until there are enough; zeros if it has none.
 template <class T>
 AlignedVector<T> Repeat(const AlignedVector<T>& from, int64_t rows, int64_t width, int64_t count, uint64_t begin) {
-  AlignedVector<T> out(static_cast<size_t>(count * width));
+  AlignedVector<T> out(static_cast<size_t>(count * width), T{});
   if (rows == 0 || from.empty()) return out;
   for (int64_t row = 0; row < count; ++row) {
     const auto source = from.begin() + static_cast<int64_t>((begin + static_cast<uint64_t>(row)) % rows) * width;
@@ -51,7 +51,7 @@ std::vector<int64_t> FindLabelled(const BlockBatch& from, int64_t targets) {
 
 }  // namespace
 
-BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed) {
+BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed, bool weighted) {
   const int64_t nodes = shape.nodes - 1, rows = from.real.total_nodes(), edges = from.real.edges;
   SplitMix64 random(seed, /*stream=*/0);
   const uint64_t begin = random.Below(static_cast<uint64_t>(rows));
@@ -83,7 +83,10 @@ BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_
     const int64_t step = nodes == 1 ? 0 : 1 + static_cast<int64_t>(random.Below(static_cast<uint64_t>(nodes - 1)));
     out.sources[static_cast<size_t>(edge)] = (target + step) % nodes;
   }
-  if (!from.edge_weights.empty()) out.edge_weights = Repeat(from.edge_weights, edges, 1, shape.edges, begin);
+  if (weighted) {
+    out.edge_weights = Repeat(from.edge_weights, edges, 1, shape.edges, begin);
+    if (edges == 0) std::ranges::fill(out.edge_weights, 1.0f);
+  }
   out.edge_int_columns = from.edge_int_columns;
   out.edge_float_columns = from.edge_float_columns;
   out.edge_ints = Repeat(from.edge_ints, edges, from.edge_int_columns, shape.edges, begin);

@@ -34,7 +34,8 @@ struct NodeBlock {
   // but one. `sources` may be longer than the last offset: the rest is padding that no row reaches.
   at::Tensor offsets;  // [row_ends[row_ends.size() - 2] + 1] int64
   at::Tensor sources;  // [E] int64
-  // [E] int64, rising; only of blocks for programs, which have no offsets, and two row_ends: seeds and N.
+  // [E] int64, rising: where each edge ends. Only blocks for programs have it. They have no offsets, and their row_ends
+  // are two: the seeds and N.
   at::Tensor edge_targets;
   at::Tensor edge_weights;  // [E] float32; undefined: all are 1
   // [E, columns] float32, or int64 categories; undefined: the model reads none. Any in range in padding.

@@ -152,6 +152,7 @@ void FixInputs(const data::ImportedSummary& trained, spec::ModelOptions& model) 
   const auto* graph = std::get_if<data::GraphSummary>(&trained);
   if (graph == nullptr || spec::TraitsOf(model.architecture).walks) return;
   model.node_inputs = NodeInputsOf(model.node_inputs, *graph);
+  if (spec::TraitsOf(model.architecture).is_program) return;
   model.edge_inputs = EdgeInputsOf(model, *graph) == data::EdgeInputs::kFeatures  ? spec::EdgeInputs::kFeatures
                       : EdgeInputsOf(model, *graph) == data::EdgeInputs::kWeights ? spec::EdgeInputs::kWeights
                                                                                   : spec::EdgeInputs::kNone;

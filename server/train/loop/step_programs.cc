@@ -61,8 +61,9 @@ nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output)
     return nn::ComputeLoss(options.loss, output.prediction, output.labels, options.class_weights);
   }
   const at::Tensor count = output.labels.isnan().logical_not().any(/*dim=*/1).sum().to(at::kFloat);
-  const at::Tensor sum = at::where(count > 0, output.loss.detach() * count, at::zeros_like(count));
-  return {.mean = output.loss, .sum = sum, .count = count};
+  // Without a label most means are NaN.
+  const at::Tensor mean = at::where(count > 0, output.loss, at::zeros_like(output.loss));
+  return {.mean = mean, .sum = mean.detach() * count, .count = count};
 }
 
 }  // namespace

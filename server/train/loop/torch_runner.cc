@@ -128,8 +128,10 @@ class TorchRunner final : public Runner {
   absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                std::string_view prefix) const override {
     PF_RETURN_IF_ERROR(CheckPrecision(options.model, backend_->kind(), nn::CanRoundFactors(), prefix));
-    PF_RETURN_IF_ERROR(Task::Check(options, summary, Limits(), prefix));
-    return device::CatchTorch([&] { return CheckFixedParameters(options, summary, prefix); });
+    return device::CatchTorch([&]() -> absl::Status {
+      PF_RETURN_IF_ERROR(Task::Check(options, summary, Limits(), prefix));
+      return CheckFixedParameters(options, summary, prefix);
+    });
   }
 
   absl::Status CheckInitialWeights(const spec::TrainOptions& options, const data::ImportedSummary& summary,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,16 +44,15 @@ absl::Status CheckForm(const program::Program& form,
   }
   for (const program::Node* node : program::RandomNodes(form)) {
     if (CanDraw(*node)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(program::Describe(*node),
-                                                   ": draws numbers in a way that is not accepted; dropout, rand_like, "
-                                                   "randn_like, bernoulli and the like are"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(program::Describe(*node), ": draws numbers in a way that is not accepted"));
   }
   return absl::OkStatus();
 }
 
-// Returns the values that outputs or writes depend on. The rest is skipped: exports keep nodes that nothing reads.
-std::set<program::ValueIndex> UsedValues(const program::Graph& graph) {
-  std::set<program::ValueIndex> used(graph.outputs.begin(), graph.outputs.end());
+// Returns the values that `outputs` or writes depend on. The rest is skipped: exports keep nodes that nothing reads.
+std::set<program::ValueIndex> UsedValues(const program::Graph& graph, std::span<const program::ValueIndex> outputs) {
+  std::set<program::ValueIndex> used(outputs.begin(), outputs.end());
   const auto is_used = [&](const program::Output& output) {
     return std::ranges::any_of(output.values, [&](program::ValueIndex value) { return used.contains(value); });
   };
@@ -131,7 +131,9 @@ Tensor BoundProgram::OnDevice(const Tensor& tensor) {
 
 absl::Status BoundProgram::AddState(const program::Interpreter& interpreter, const std::vector<Tensor>& state) {
   const program::Program& form = interpreter.program();
-  const std::set<program::ValueIndex> used = UsedValues(form.graph);
+  // A loss of the program's own may not depend on all that makes the prediction.
+  const std::set<program::ValueIndex> used =
+      UsedValues(form.graph, has_loss_ ? std::span(form.outputs).subspan(1) : std::span(form.graph.outputs));
   const std::vector<size_t>& mutated = interpreter.mutated();
   std::set<const c10::TensorImpl*> read;  // under any of their names
   for (size_t i = 0; i < state.size(); ++i) {
@@ -175,6 +177,7 @@ BoundProgram::Output BoundProgram::Run(Mode mode, const Tensor& step,
       !output.loss.defined() || (output.loss.numel() == 1 && at::isFloatingType(output.loss.scalar_type())),
       "the module's loss is ", output.loss.sizes(), " of ", output.loss.scalar_type(),
       "; one number of a floating type is accepted");
+  if (output.loss.defined()) output.loss = output.loss.reshape({});
   return output;
 }
 

@@ -35,7 +35,7 @@ class BoundProgram {
     uint64_t seed = 0;           // of the numbers that it draws
     bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
   };
-  // check: whether the job's data has such an input.
+  // `check` tells whether the job's data has such an input.
   // Errors: those of `check`, InvalidArgument; all name the input, output, parameter or node.
   static absl::StatusOr<std::unique_ptr<BoundProgram>> Make(
       const program::LoadedProgram& loaded, Options options, c10::Device device,
@@ -45,7 +45,7 @@ class BoundProgram {
     at::Tensor prediction;  // [rows] or [rows, columns] of any type
     at::Tensor loss;        // scalar of any type; undefined: the module returns none
   };
-  // Runs the form of the mode. value: of each input.
+  // Runs the form of the mode. `value` gives the value of each input.
   // Throws c10::Error, with the node and its line, for what an operator refuses, and for fewer rows than the program
   // was exported for.
   Output Run(Mode mode, const at::Tensor& step, absl::FunctionRef<c10::IValue(const program::Input& input)> value);

@@ -36,7 +36,8 @@ bool ReadsNodeTables(const spec::TrainOptions& options, const data::ImportedSumm
 }
 
 bool ReadsEdgeTables(const spec::TrainOptions& options, const data::ImportedSummary& summary) {
-  if (spec::TraitsOf(options.model.architecture).edges == spec::EdgeUse::kNone) return false;
+  if (spec::TraitsOf(options.model.architecture).edges == spec::EdgeUse::kNone || spec::IsProgram(options))
+    return false;
   const auto* graph = std::get_if<GraphSummary>(&summary);
   return graph == nullptr || EdgeInputsOf(options.model, *graph) == data::EdgeInputs::kFeatures;
 }

@@ -189,6 +189,8 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const spec::Tra
   CheckDirections(trained, own, check);
   // Links are told from pairs without an edge, whatever labels the nodes have.
   if (!options.links.enabled) CheckTargets(trained, own, options.loss, check);
+  // A program says by itself what it reads of edges.
+  if (spec::IsProgram(options)) return;
   if (EdgeInputsOf(model, trained) == data::EdgeInputs::kFeatures) {
     check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
     check.CheckCategories("edge", own.edge_features, trained.edge_features);

@@ -347,7 +347,8 @@ double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& 
                                       : links * (split == data::Split::kValid ? parts.valid_part : parts.test_part);
 }
 
-LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels) {
+LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
+                        int64_t channels) {
   if (!options.links.enabled) return {};
   const double links = LinkCountOf(options, graph, data::Split::kTrain);
   const spec::LinkOptions& o = options.links;
@@ -360,7 +361,7 @@ LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSumm
     negatives =
         std::max(negatives, part.pairs > 0 ? static_cast<double>(part.pairs) : of_split * static_cast<double>(each));
   }
-  const double rows = LayerWiseBytes(options, graph, in_channels, options.model.hidden_channels);
+  const double rows = LayerWiseBytes(options, graph, in_channels, channels);
   // Each score has a copy beside those of the other kind, one for a metric with its label, and the place that it is
   // sorted to.
   constexpr double kScoreBytes = 6 * sizeof(float);

@@ -130,7 +130,8 @@ double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& 
 struct LinkMemory {
   double host = 0, result = 0;
 };
-// in_channels: of the model's first layer.
-LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels);
+// in_channels: of the model's first layer; channels: of the rows between which links are scored.
+LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
+                        int64_t channels);
 
 }  // namespace permafrost::train

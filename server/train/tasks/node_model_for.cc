@@ -230,7 +230,8 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
   AddCopies(options.optimizer, memory);
   if (limits.graphs) memory.executables = MostGraphs(options);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (mode == Mode::kEval && EvaluatesOutsideCache(options)) continue;
+    // Programs are evaluated by blocks, within the cache or outside.
+    if (mode == Mode::kEval && EvaluatesOutsideCache(options) && !spec::IsProgram(options)) continue;
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
     const int64_t seeds = SeedsOf(options, graph);
     const nn::StepRows rows = RowsOf(sampling, seeds, options.model.num_layers, graph);
@@ -243,7 +244,7 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
     // A whole graph lies on the device.
     if (!sampling.fan_outs.empty()) memory.input_bytes = std::max(memory.input_bytes, batches.one);
   }
-  const LinkMemory links = LinkMemoryOf(options, graph, model.in_channels);
+  const LinkMemory links = LinkMemoryOf(options, graph, model.in_channels, model.num_outputs);
   memory.batch_bytes += links.host;
   memory.result_bytes = links.result + EvaluatedRowBytes(options, graph, out) *
                                            static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));

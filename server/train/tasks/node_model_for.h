@@ -58,8 +58,8 @@ uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary&
 // the model's first layer begins with means that can be made while a batch is gathered.
 data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode mode, const data::GraphSummary& graph);
 
-// Returns whether weights of edges are read: those of messages of GCN on a graph with weights, as PyG's SAGEConv has
-// none, and by programs.
+// Returns whether the model may read weights of edges, and the graph has some: GCN weighs messages by them, as PyG's
+// GCNConv does, and a program may take them.
 bool UsesEdgeWeights(const spec::TrainOptions& options, const data::Graph& graph);
 
 // Bytes that a layer-wise evaluation takes (layer_wise.h).

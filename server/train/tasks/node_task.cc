@@ -190,7 +190,7 @@ absl::StatusOr<std::vector<float>> NodeTask::ExpectedDraws(const std::function<b
 }
 
 absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_going) {
-  const bool weights = UsesEdgeWeights(options_, *graph_);
+  const bool weights = ReadsWeights();
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && EvaluatesOutsideCache(options_)) continue;
     const data::BlockBatcher::Options how{.sampling = SamplingOf(options_, mode, graph_->summary()),
@@ -324,7 +324,7 @@ absl::StatusOr<at::Tensor> NodeTask::PredictBySamples(const std::function<bool()
   data::SampledSubgraph subgraph;
   data::BlockBatch block;
   SampledBatch view(*parts.prober, parts.rungs, /*features=*/{}, pads_);
-  std::vector<at::Tensor> rows;
+  at::Tensor all;
   for (int64_t begin = 0; begin < nodes; begin += options_.batch_size) {
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     seeds.resize(static_cast<size_t>(std::min(options_.batch_size, nodes - begin)));
@@ -336,9 +336,11 @@ absl::StatusOr<at::Tensor> NodeTask::PredictBySamples(const std::function<bool()
     PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, LeastPadded(sizes), block));
     view.Bind(block, /*pairs=*/nullptr);
     PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
-    rows.push_back(made_.model->Forward(NodeBlockOf(device::CopyToDevice(*inputs, device_)), Mode::kEval));
+    const at::Tensor rows = made_.model->Forward(NodeBlockOf(device::CopyToDevice(*inputs, device_)), Mode::kEval);
+    if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());
+    all.narrow(0, begin, rows.size(0)).copy_(rows);
   }
-  return at::cat(rows);
+  return all;
 }
 
 absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split split, bool keep_predictions,
@@ -355,7 +357,7 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
   PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *made_.layers,
                                                              {.num_layers = options_.model.num_layers,
                                                               .hidden_channels = options_.model.hidden_channels,
-                                                              .edge_weights = UsesEdgeWeights(options_, *graph_),
+                                                              .edge_weights = ReadsWeights(),
                                                               .edges = EdgeInputsOf(options_.model, graph_->summary()),
                                                               .device = device_},
                                                              keep_going));

@@ -103,6 +103,8 @@ class NodeTask final : public Task {
            c10::Device device);
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
+  // Returns whether batches carry the weights of their edges.
+  bool ReadsWeights() const { return made_.reads_edge_weights && UsesEdgeWeights(options_, *graph_); }
   // Puts the features where the device gathers them, if it is to gather them and memory allows it.
   absl::Status ReadTable(const JobNodeModel& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);

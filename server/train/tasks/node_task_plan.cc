@@ -195,7 +195,7 @@ absl::Status NodeTask::PlanLinkEvaluation(int threads, const std::function<bool(
   const data::NeighborSamplingOptions sampling = SamplingOf(options_, Mode::kEval, graph_->summary());
   PF_ASSIGN_OR_RETURN(parts.prober,
                       data::BlockBatcher::Create(graph_, {.sampling = sampling,
-                                                          .edge_weights = UsesEdgeWeights(options_, *graph_),
+                                                          .edge_weights = ReadsWeights(),
                                                           .edges = EdgeInputsOf(options_.model, graph_->summary()),
                                                           .threads = threads,
                                                           .rows = features_.cache}));
@@ -252,13 +252,19 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
 
 absl::StatusOr<HostBatch*> NodeTask::ExactProbe(Mode mode, size_t probe, const BatchShape& shape) {
   ModeParts& parts = part(mode);
-  const Probe& from = parts.probes[probe % parts.probes.size()];
+  // Rows of edges are repeated, so a block with some is better.
+  std::vector<const Probe*> with_edges;
+  for (const Probe& one : parts.probes) {
+    if (one.sizes.edges > 0) with_edges.push_back(&one);
+  }
+  const Probe& from =
+      with_edges.empty() ? parts.probes[probe % parts.probes.size()] : *with_edges[probe % with_edges.size()];
   data::SampledSubgraph subgraph;
   data::BlockBatch sampled;
   PF_RETURN_IF_ERROR(parts.prober->Sample(from.seeds, from.stream, nullptr, subgraph, from.times));
   PF_ASSIGN_OR_RETURN(const BlockSizes sizes, parts.prober->SizesOf(subgraph));
   PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, LeastPadded(sizes), sampled));
-  probes_[probe % probes_.size()] = data::ComposeBlock(sampled, shape, probe);
+  probes_[probe % probes_.size()] = data::ComposeBlock(sampled, shape, probe, ReadsWeights());
   data::LinkBatch& pairs = probe_pairs_[probe % probe_pairs_.size()] = from.pairs;
   for (auto* ends : {&pairs.sources, &pairs.targets}) {
     for (int64_t& seed : *ends) seed %= shape.graphs;
@@ -272,7 +278,8 @@ absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
     const BlockRungs& rungs = parts.rungs;
     const BatchShape ceiling = rungs.rungs()[static_cast<size_t>(rungs.num_planned() - 1)].shape();
     BatchShape shape = ProbeShapes(ceiling, /*below=*/true)[probe];
-    // A block has its seeds and a padding row; further rows, so that no probe says that it never has more.
+    // A block has its seeds and a padding row at least. A step must not take that for all it ever has, so that each
+    // probe gets further rows.
     if (shape.nodes <= shape.graphs + 1) shape.nodes = shape.graphs + 1 + static_cast<int64_t>(probe);
     return ExactProbe(mode, probe, shape);
   }

@@ -1,4 +1,4 @@
-// What a step of a program takes, told by runs of its forward pass on two small batches on the CPU.
+// Measures what a step of a program takes, by runs of its forward pass on two small batches on the CPU.
 // Threads: safe anywhere.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace permafrost::train {
 
-// Two batches that stand for larger ones. All sizes of the second are twice those of the first, padding apart.
+// Two batches that stand for larger ones. The second has twice the nodes and edges of the first, padding apart, and
+// about twice the graphs or seeds.
 inline constexpr BatchShape kSmallBatch{.nodes = 33, .edges = 64, .graphs = 5},
     kTwiceThat{.nodes = 65, .edges = 128, .graphs = 9};
 
@@ -33,13 +34,13 @@ inline bool IsSmall(const StepCost& cost) {
 
 // The bytes of the tensors that a forward pass makes.
 struct ForwardCost {
-  double parameters = 0;         // values of them, which nobody makes
-  double once = 0, growing = 0;  // what kSmallBatch and kTwiceThat share, and what the second has more
+  double parameters = 0;         // their values, which are not among those bytes
+  double once = 0, growing = 0;  // bytes that both batches make, and those that the second makes more
   int64_t operators = 0;         // 0: the program refused such a batch
   bool reads_too_much = false;   // more than 1 GiB: it was stopped
   int64_t columns = 0;           // of its prediction; 0: not known
 
-  // Of a training step of `largest`, padding included: twice the forward pass.
+  // Returns the cost of a training step of `largest`, padding included: twice the forward pass.
   StepCost Step(const BatchShape& largest) const;
 };
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,7 @@ class Source {
  public:
   Source(uint64_t seed, int64_t place, const Tensor& step) : seed_(seed), place_(place), step_(step) {}
 
-  // Zeros and 1 / (1 - p), of any type and rank; 1: none is kept.
+  // Returns a mask of x's size and type: 0 where dropped, else 1 / (1 - p). With p = 1 all is dropped.
   Tensor Mask(const Tensor& x, double p) const {
     const Tensor ones = at::ones(Flat(x), x.options().dtype(at::kFloat).requires_grad(false));
     const Tensor kept = p >= 1 ? at::zeros_like(ones) : nn::Dropout(ones, step_, Key(0), p);
@@ -30,16 +31,25 @@ class Source {
     if (p < 1 && x.dim() == 2 && x.scalar_type() == at::kFloat) return nn::Dropout(x, step_, Key(0), p);
     return x * Mask(x, p);
   }
-  // [0, 1) of the size and type of x. stream: another one for other numbers.
+  // Returns float32 numbers in [0, 1) of x's size. Each stream of a node has other numbers.
   Tensor Uniform(const Tensor& x, int stream = 0) const {
     const Tensor like = at::zeros(Flat(x), x.options().dtype(at::kFloat).requires_grad(false));
-    const Tensor drawn = nn::Uniform(like, step_, Key(stream)).view(x.sizes());
-    return at::isFloatingType(x.scalar_type()) ? drawn.to(x.scalar_type()) : drawn;
+    return nn::Uniform(like, step_, Key(stream)).view(x.sizes());
   }
-  // Source: Box and Muller 1958.
+  // Returns the same in x's type, which may have fewer bits; none is rounded to 1.
+  Tensor UniformOf(const Tensor& x) const {
+    const double steps = x.scalar_type() == at::kHalf ? 1 << 11 : x.scalar_type() == at::kBFloat16 ? 1 << 8 : 0;
+    const Tensor drawn = Uniform(x);
+    return (steps > 0 ? (drawn * steps).floor().div(steps) : drawn).to(x.scalar_type());
+  }
+  // Float32. Source: Box and Muller 1958.
   Tensor Normal(const Tensor& x) const {
     const Tensor radius = (Uniform(x, 0).neg() + 1).log().mul(-2).sqrt();
     return radius * (Uniform(x, 1) * (2 * std::numbers::pi)).cos();
+  }
+  // Float32, above 0: what is drawn as 0 becomes the least that is told from it.
+  Tensor Exponential(const Tensor& x, double lambda) const {
+    return (Uniform(x).neg() + 1).log().neg().clamp_min(std::ldexp(1.0, -25)) / lambda;
   }
 
  private:
@@ -71,17 +81,16 @@ Tensor ZerosLike(const Stack& stack) {
 // Fills `x` in place.
 Tensor Fill(const Tensor& x, const Tensor& values) { return x.copy_(values); }
 
-Tensor Bernoulli(const Source& source, const Tensor& x, const Tensor& p) {
-  return source.Uniform(at::zeros_like(p, p.options().dtype(at::kFloat))).lt(p).to(x.scalar_type());
-}
-
 Tensor Integers(const Source& source, const Tensor& like, int64_t low, int64_t high) {
-  const Tensor uniform = source.Uniform(at::zeros_like(like, like.options().dtype(at::kFloat)));
-  return (uniform * static_cast<double>(high - low))
-      .floor()
-      .clamp_max(static_cast<double>(high - low - 1))
-      .add(low)
-      .to(like.scalar_type());
+  constexpr int kBits = 24;  // of a uniform number
+  constexpr int64_t kOne = int64_t{1} << kBits;
+  int64_t range = 0;
+  TORCH_CHECK_VALUE(low < high && !__builtin_sub_overflow(high, low, &range) && range <= kOne * kOne, "randint: ", low,
+                    "..", high, " is no range of at most 2^48 integers");
+  const auto bits = [&](int stream) {
+    return (source.Uniform(like, stream) * static_cast<double>(kOne)).to(at::kLong);
+  };
+  return (bits(0) * kOne + bits(1)).remainder(range).add(low).to(like.scalar_type());
 }
 
 // A row for each operator: the results for the arguments of its schema, without the generator.
@@ -111,36 +120,44 @@ constexpr Row kRows[] = {
        return Values{x * source.Mask(at::zeros(sizes, x.options().requires_grad(false)), s[1].toDouble())};
      }},
     {"rand_like.default",
-     [](const Source& source, const Stack& s, const Tensor&) { return Values{source.Uniform(ZerosLike(s))}; }},
+     [](const Source& source, const Stack& s, const Tensor&) { return Values{source.UniformOf(ZerosLike(s))}; }},
     {"randn_like.default",
-     [](const Source& source, const Stack& s, const Tensor&) { return Values{source.Normal(ZerosLike(s))}; }},
+     [](const Source& source, const Stack& s, const Tensor&) {
+       const Tensor x = ZerosLike(s);
+       return Values{source.Normal(x).to(x.scalar_type())};
+     }},
     {"rand.default", [](const Source& source, const Stack& s,
-                        const Tensor& step) { return Values{source.Uniform(Zeros(s, 0, step))}; }},
+                        const Tensor& step) { return Values{source.UniformOf(Zeros(s, 0, step))}; }},
     {"randn.default",
-     [](const Source& source, const Stack& s, const Tensor& step) { return Values{source.Normal(Zeros(s, 0, step))}; }},
-    {"bernoulli.default", [](const Source& source, const Stack& s,
-                             const Tensor&) { return Values{Bernoulli(source, s[0].toTensor(), s[0].toTensor())}; }},
+     [](const Source& source, const Stack& s, const Tensor& step) {
+       const Tensor x = Zeros(s, 0, step);
+       return Values{source.Normal(x).to(x.scalar_type())};
+     }},
+    {"bernoulli.default",
+     [](const Source& source, const Stack& s, const Tensor&) {
+       const Tensor p = s[0].toTensor();
+       return Values{source.Uniform(p).lt(p).to(p.scalar_type())};
+     }},
     {"bernoulli.p",
      [](const Source& source, const Stack& s, const Tensor&) {
        const Tensor x = s[0].toTensor();
-       return Values{
-           source.Uniform(at::zeros_like(x, x.options().dtype(at::kFloat))).lt(s[1].toDouble()).to(x.scalar_type())};
+       return Values{source.Uniform(x).lt(s[1].toDouble()).to(x.scalar_type())};
      }},
     {"bernoulli_.float",
      [](const Source& source, const Stack& s, const Tensor&) {
        const Tensor x = s[0].toTensor();
-       return Values{Fill(x, source.Uniform(at::zeros_like(x, x.options().dtype(at::kFloat))).lt(s[1].toDouble()))};
+       return Values{Fill(x, source.Uniform(x).lt(s[1].toDouble()))};
      }},
     {"bernoulli_.Tensor",
      [](const Source& source, const Stack& s, const Tensor&) {
        const Tensor x = s[0].toTensor();
-       return Values{Fill(x, Bernoulli(source, x, s[1].toTensor()))};
+       return Values{Fill(x, source.Uniform(x).lt(s[1].toTensor()))};
      }},
     {"uniform_.default",
      [](const Source& source, const Stack& s, const Tensor&) {
        const Tensor x = s[0].toTensor();
        const double from = s[1].toDouble(), to = s[2].toDouble();
-       return Values{Fill(x, source.Uniform(x) * (to - from) + from)};
+       return Values{Fill(x, source.UniformOf(x).to(at::kFloat) * (to - from) + from)};
      }},
     {"normal_.default",
      [](const Source& source, const Stack& s, const Tensor&) {
@@ -150,7 +167,7 @@ constexpr Row kRows[] = {
     {"exponential_.default",
      [](const Source& source, const Stack& s, const Tensor&) {
        const Tensor x = s[0].toTensor();
-       return Values{Fill(x, (source.Uniform(x).neg() + 1).log() / -s[1].toDouble())};
+       return Values{Fill(x, source.Exponential(x, s[1].toDouble()))};
      }},
     {"randint.default",
      [](const Source& source, const Stack& s, const Tensor& step) {

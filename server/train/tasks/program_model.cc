@@ -138,8 +138,8 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Bind(const Inputs<Batch>& inputs, 
                             device, [&](const program::Input& input) { return inputs.Check(input, options); });
 }
 
-// Throws c10::ValueError for a prediction that is not [rows, outputs], or [rows] of one output.
-// outputs: 0 for any number.
+// Throws c10::ValueError for a prediction that is not [rows, outputs], or [rows] of one output. outputs: 0 for any
+// number.
 void CheckPrediction(const Tensor& prediction, int64_t rows, int64_t outputs, const char* each) {
   const bool has_rows = prediction.dim() >= 1 && prediction.dim() <= 2 && prediction.size(0) == rows;
   TORCH_CHECK_VALUE(outputs > 0 || (has_rows && prediction.dim() == 2), "the module returns ", prediction.sizes(),
@@ -375,9 +375,10 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
                                  .no_self_loops = data.self_loops == 0},
                                 device);
   if (!made.ok()) return AsViolation(made.status(), prefix);
-  const bool reads_edge_features = (*made)->Reads("edge_attr");
+  const bool reads_edge_features = (*made)->Reads("edge_attr"), reads_edge_weights = (*made)->Reads("edge_weight");
   return MadeNodeModel{.model = *std::move(made),
                        .reads_edge_features = reads_edge_features,
+                       .reads_edge_weights = reads_edge_weights,
                        .note = NoteOfSelfLoops(loaded, data.self_loops)};
 }
 

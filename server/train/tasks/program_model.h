@@ -69,7 +69,7 @@ absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn:
 struct MadeNodeModel {
   std::unique_ptr<nn::NodeModel> model;
   nn::LayerWiseModel* layers = nullptr;  // the same model, if it is one of our own
-  bool reads_edge_features = true;
+  bool reads_edge_features = true, reads_edge_weights = true;
   std::string note;
 };
 struct NodeProgramData {

@@ -71,8 +71,8 @@ const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const d
   return keys_;
 }
 
-void FlatBlock::Set(const data::BlockBatch& host, int64_t columns) {
-  width_ = columns;
+void FlatBlock::Set(const data::BlockBatch& host, int64_t feature_columns) {
+  width_ = feature_columns;
   edge_targets_.resize(host.sources.size());
   for (size_t row = 0; row + 1 < host.offsets.size(); ++row) {
     std::fill(edge_targets_.begin() + host.offsets[row], edge_targets_.begin() + host.offsets[row + 1],
@@ -117,6 +117,8 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   }
   block.sources = View(host.sources, {sizes.edges});
   block.edge_weights = ViewAll(host.edge_weights);
+  // A program wants a tensor even of no edges.
+  if (flat != nullptr && sizes.edges == 0) block.edge_weights = at::empty({0}, at::kFloat);
   if (host.edge_int_columns > 0) {
     block.edge_features = View(host.edge_ints, {sizes.edges, host.edge_int_columns});
   } else if (host.edge_float_columns > 0) {

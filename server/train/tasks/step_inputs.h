@@ -31,13 +31,12 @@ class RowKeys {
   AlignedVector<int64_t> keys_;
 };
 
-// What programs read of a block in place of CSR: where each edge ends, and rows of sparse features as dense ones.
+// A block as programs read it, without CSR: it says where each edge ends, and its sparse features are dense.
 // Threads: one at a time.
 class FlatBlock {
  public:
   // Valid until the next call.
-  // columns: of the features.
-  void Set(const data::BlockBatch& host, int64_t columns);
+  void Set(const data::BlockBatch& host, int64_t feature_columns);
   const AlignedVector<int64_t>& edge_targets() const { return edge_targets_; }  // [padded edges], rising
   const AlignedVector<float>& features() const { return features_; }            // empty where they are dense already
   int64_t width() const { return width_; }

@@ -35,7 +35,7 @@ class OneBatch final : public BatchStream {
   bool given_ = false;
 };
 
-// Makes of a block what programs read: no CSR.
+// Replaces a block's CSR by what programs read: the target of each edge, and dense features.
 void FlattenBlock(int64_t columns, nn::NodeBlock& block) {
   const int64_t nodes = block.row_ends.back();
   block.row_ends = {nodes, nodes};
@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spe
 
 absl::Status WholeGraphTask::Read(c10::Device device, bool trains) {
   const uint64_t nodes = graph_->view().nodes;
-  const bool weights = UsesEdgeWeights(options_, *graph_);
+  const bool weights = made_.reads_edge_weights && UsesEdgeWeights(options_, *graph_);
   PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::InputRows rows, ReadFeatureRows(*graph_, 0, nodes));
   PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::Chunk edges,
                       ReadInEdges(*graph_, 0, nodes, weights, EdgeInputsOf(options_.model, graph_->summary())));

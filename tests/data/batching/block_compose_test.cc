@@ -33,7 +33,7 @@ TEST(ComposeBlock, HasExactlyTheShapeAndRealRows) {
     const BlockBatch from = Sampled(GraphWith(kind), 20);
     for (const BatchShape shape : {BatchShape{2, 1, 1}, {3, 0, 2}, {50, 90, 20}, {2000, 9000, 500}, {51, 200, 50}}) {
       SCOPED_TRACE(ToString(shape));
-      const BlockBatch made = ComposeBlock(from, shape, 5);
+      const BlockBatch made = ComposeBlock(from, shape, 5, /*weighted=*/true);
       EXPECT_EQ(made.padded.shape(), shape);
       EXPECT_EQ(made.real.total_nodes(), shape.nodes - 1);
       EXPECT_EQ(made.real.edges, shape.edges);
@@ -72,9 +72,9 @@ TEST(ComposeBlock, HasExactlyTheShapeAndRealRows) {
 TEST(ComposeBlock, AnotherSeedMakesAnotherBlock) {
   const BlockBatch from = Sampled(GraphWith(Kind::kDense), 20);
   const BatchShape shape{40, 80, 10};
-  EXPECT_EQ(ComposeBlock(from, shape, 1).sources, ComposeBlock(from, shape, 1).sources);
-  EXPECT_NE(ComposeBlock(from, shape, 1).sources, ComposeBlock(from, shape, 2).sources);
-  EXPECT_NE(ComposeBlock(from, shape, 1).features, ComposeBlock(from, shape, 2).features);
+  EXPECT_EQ(ComposeBlock(from, shape, 1, false).sources, ComposeBlock(from, shape, 1, false).sources);
+  EXPECT_NE(ComposeBlock(from, shape, 1, false).sources, ComposeBlock(from, shape, 2, false).sources);
+  EXPECT_NE(ComposeBlock(from, shape, 1, false).features, ComposeBlock(from, shape, 2, false).features);
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ class Jobs:
         FailedPrecondition for the dataset.
         """
         if is_module(model):
-            model = send(self._connection, dataset, model, example, spec.get("loss"))
+            links = spec.get("link_prediction") is not None
+            model = send(self._connection, dataset, model, example, spec.get("loss"), links)
         elif example is not None:
             raise InputError("submit: example: it is for a torch.nn.Module, which is not given")
         job = Job(self._connection, self._create(dataset, model, id, spec, labels, validate_only=False))

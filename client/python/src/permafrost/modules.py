@@ -30,7 +30,9 @@ def is_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def send(connection: Connection, dataset: Dataset | str, module: Any, example: Any, loss: Any = None) -> Program:
+def send(
+    connection: Connection, dataset: Dataset | str, module: Any, example: Any, loss: Any = None, links: bool = False
+) -> Program:
     """Exports a module and imports the program, whose name tells its class and checksum: equal modules share one.
 
     example: as `permafrost.export` takes it; None: the dataset tells its columns, and the job's loss what labels are.
@@ -43,7 +45,7 @@ def send(connection: Connection, dataset: Dataset | str, module: Any, example: A
             proto = (dataset if isinstance(dataset, Dataset) else Datasets(connection).get(dataset)).proto
             if not (proto.HasField("graph_set") or proto.HasField("graph")):
                 raise InputError(f"submit: {proto.name} is not ready, so that its columns are unknown; give example=")
-            export_for(module, proto, path, loss)
+            export_for(module, proto, path, loss, links)
         else:
             export(module, example, path)
         name = f"{_name_of(type(module))}-{xxhash.xxh3_64_hexdigest(path.read_bytes())[:8]}"

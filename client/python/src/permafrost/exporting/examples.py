@@ -20,11 +20,12 @@ _INTEGERS = (_Features.DATA_TYPE_INT32, _Features.DATA_TYPE_INT64, _Features.DAT
 _Example = dict[str, torch.Tensor]
 
 
-def fitting(module: Any, dataset: Any, loss: str | None = None) -> _Example:
+def fitting(module: Any, dataset: Any, loss: str | None = None, links: bool = False) -> _Example:
     """The first of a dataset's forms on which the module runs and predicts what the dataset has targets for.
 
     dataset: a permafrost.v1.Dataset. x, edge_attr and y are [rows, columns]; a single column may lack its dimension.
     loss: the job's, which tells what y is: int64 [rows] of classes, or float32. None: the server's default.
+    links: whether the job predicts links, which have no y.
     Errors: InputError of one line, with the module's error for each form.
     """
     taken = inputs.read_signature(module)
@@ -32,7 +33,7 @@ def fitting(module: Any, dataset: Any, loss: str | None = None) -> _Example:
     # Seeds of a batch are as many as batch_size says.
     of_nodes = ("nodes", *(["graphs"] if "batch_size" in taken.required else []), "links", "edges")
     errors: dict[str, str] = {}
-    for example in _forms(dataset, loss):
+    for example in _forms(dataset, loss, links):
         read = {name: value for name, value in example.items() if taken.data or name in names}
         form = ", ".join(_shown(name, value) for name, value in read.items() if name in ("x", "edge_attr", "y"))
         if form in errors:
@@ -48,7 +49,7 @@ def fitting(module: Any, dataset: Any, loss: str | None = None) -> _Example:
     raise InputError(f"{type(module).__name__}: it does not fit {dataset.name}: {told} (example= gives other data)")
 
 
-def _forms(dataset: Any, loss: str | None) -> Iterator[_Example]:
+def _forms(dataset: Any, loss: str | None, links: bool) -> Iterator[_Example]:
     summary = dataset.graph_set if dataset.HasField("graph_set") else dataset.graph
     edge_index = torch.tensor([[0, 1], [1, 0]])
     base = {"edge_index": edge_index}
@@ -62,7 +63,9 @@ def _forms(dataset: Any, loss: str | None) -> Iterator[_Example]:
         # A large graph's features are floats for every model.
         _ranks(summary.node_features, integers="batch" in base),
         _ranks(summary.edge_features),
-        _labels(summary.num_targets, 1 if "batch" in base else 2, _of_classes(loss, "batch" in base)),
+        [None]
+        if links
+        else _labels(summary.num_targets, 1 if "batch" in base else 2, _of_classes(loss, "batch" in base)),
     )
     for values in itertools.product(*columns):
         given = zip(("x", "edge_attr", "y"), values, strict=True)

@@ -76,7 +76,9 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
     return target
 
 
-def export_for(module: Any, dataset: Any, path: str | os.PathLike[str], loss: str | None = None) -> pathlib.Path:
+def export_for(
+    module: Any, dataset: Any, path: str | os.PathLike[str], loss: str | None = None, links: bool = False
+) -> pathlib.Path:
     """Exports a module with an example made from a permafrost.v1.Dataset's columns, in PyG's first form that fits.
 
     Errors: InputError, which tells for each form why the module does not run on it.
@@ -84,7 +86,7 @@ def export_for(module: Any, dataset: Any, path: str | os.PathLike[str], loss: st
     _check(module, pathlib.Path(path))
     from permafrost.exporting.examples import fitting
 
-    return export(module, fitting(module, dataset, loss), path)
+    return export(module, fitting(module, dataset, loss, links), path)
 
 
 def _check(module: Any, target: pathlib.Path) -> None:
