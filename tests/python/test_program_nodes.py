@@ -102,7 +102,7 @@ def blocks(self_loops=0, across=0.2):
     masks = {f"{split}_mask": torch.isin(torch.arange(NODES), part)
              for split, part in zip(("train", "val", "test"), place.split([120, 60, 60]), strict=True)}
     x = torch.randn(NODES, COLUMNS, generator=draw) + nn.functional.one_hot(y, COLUMNS)
-    # Of both directions alike.
+    # An edge has the same features in both directions.
     return Data(x=x, edge_index=edges, y=y, edge_attr=torch.stack([low % 3, high % 5, (low + high) % 2], 1).float(),
                 edge_weight=0.5 + (low * high % 7) / 7, **masks)
 
@@ -200,8 +200,79 @@ def test_sampled_batches_of_any_shape_have_one_executable(name, client, graph):
     check_one_executable(client, job, dynamic=True)
     losses = losses_of(job)
     assert losses[-1] < 0.9 * losses[0]
-    # Of four classes.
+    # There are four classes.
     assert job.result["best_test_metrics"]["accuracy"] > 0.4
+
+
+OPTIONS = {
+    "eval-fan-outs": {"eval_fan_outs": [-1, -1, 2]},
+    "labor": {"sampler": "labor"},
+    "disjoint": {"disjoint": True},
+    "replace": {"replace": True},
+    "weighted": {"weighted": True},
+    "bounded": {"batching": {"kind": "budget", "max_nodes": 150}},
+    "exact": {"graph_cache": {"policy": "always"}},
+    "never": {"graph_cache": {"policy": "never"}},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_way_to_sample_serves_programs(name, client, graph):
+    job = submit(client, make("gcn-weighted"), epochs=12, batch_size=32, fan_outs=[4, 3], **OPTIONS[name]).wait()
+    losses = losses_of(job)
+    assert losses[-1] < 0.95 * losses[0]
+    if "graph_cache" not in OPTIONS[name]:
+        check_one_executable(client, job, dynamic=True)
+
+
+def test_a_batch_of_one_seed_or_of_no_edge_is_run_as_it_is(client, graph):
+    """Its step is eager, since an executable for every shape is recorded on two rows and more."""
+    job = submit(client, make("gcn-weighted"), epochs=2, batch_size=119, fan_outs=[2, 2]).wait()
+    stats = client.cache(job).stats()["train"]
+    assert (stats["captures"], stats["eager_steps"]) == (1, 2)
+    with pytest.raises(permafrost.InvalidArgument, match="a batch has one seed"):
+        submit(client, make("gcn-weighted"), batch_size=119, fan_outs=[2, 2], graph_cache={"policy": "freeze", "strict": True})
+
+    lone = blocks()
+    lone.edge_index, lone.edge_weight, lone.edge_attr = lone.edge_index[:, :40], lone.edge_weight[:40], lone.edge_attr[:40].long()
+    client.datasets.import_pyg(lone, "sparse-edges", progress=False)
+
+    class Kinds(Net):
+        def forward(self, x, edge_index, edge_attr, edge_weight):
+            h = self.run(x, edge_index, ())
+            return h + self.kinds(edge_attr[:, 0]).sum() * 0.01 * edge_weight.sum()
+
+    module = Kinds(gnn.SAGEConv)
+    module.kinds = nn.Embedding(3, 1)
+    for batch_size in (1, 2, 7):
+        losses = losses_of(submit(client, module, dataset="sparse-edges", epochs=2, batch_size=batch_size, fan_outs=[2, 2]).wait())
+        assert torch.isfinite(losses).all()
+
+
+def test_several_targets_of_a_node_are_learned(client):
+    """Missing ones, too; a batch in which no node has any label has a loss of 0."""
+    data = blocks()
+    data.y = torch.stack([data.x[:, 0], data.x[:, 1] * 2], 1)
+    data.y[::3, 0] = float("nan")
+    data.y[data.train_mask.nonzero().flatten()[:90]] = float("nan")
+    client.datasets.import_pyg(data, "two-targets", progress=False)
+
+    class Two(Net):
+        def __init__(self):
+            super().__init__(gnn.SAGEConv)
+            self.second = gnn.SAGEConv(WIDTH, 2)
+
+    class OwnTwo(Two):
+        def forward(self, x, edge_index, y):
+            h = self.run(x, edge_index, ())
+            known = ~y.isnan()
+            return h, torch.where(known, (h - y.nan_to_num()).square(), 0.0).sum() / known.sum()
+
+    for cls in (Two, OwnTwo):
+        torch.manual_seed(3)
+        job = client.jobs.submit("two-targets", cls(), loss="mse", epochs=20, batch_size=8, fan_outs=[4, 3], learning_rate=0.01, seed=SEED).wait()
+        losses = losses_of(job)
+        assert torch.isfinite(losses).all() and losses[-1] < 0.9 * losses[0], cls
 
 
 def test_a_killed_daemon_goes_on_to_the_same_bits(make_server, tmp_path):
@@ -303,9 +374,10 @@ def test_sparse_features_are_read_as_dense_ones(client, server):
 
 
 def test_weights_evaluate_another_graph(client, graph):
-    """Of other nodes and edges, and the same columns."""
+    """The other graph has other features in the same columns, no weights and no features of edges."""
     job = submit(client, make("sage"), epochs=30).wait()
     other = blocks()
+    del other.edge_weight, other.edge_attr
     other.x = other.x + 0.1 * torch.randn(other.x.shape, generator=torch.Generator().manual_seed(9))
     client.datasets.import_pyg(other, "others", progress=False)
     module = make("sage")

@@ -16,13 +16,26 @@ WORDS = ("", "x", "batch", "torch.ops.aten.add.Tensor", "torch.ops.aten.view.def
 NUMBERS = (0, 1, -1, 2, 3, 7, 100, 2**31, 2**62, -2**63, 0.5, 1e308)
 
 
-def archive():
-    """What torch.export writes for a module of the trial's dataset, with its two forms."""
+def exported(module, arguments, shapes):
+    """The file that torch.export writes for a module's two forms."""
+    import torch
+    from torch.export.pt2_archive._package import package_pt2
+
+    forms = {name: torch.export.export(module.train(training), arguments, dynamic_shapes=shapes, strict=False)
+             for name, training in (("train", True), ("eval", False))}
+    made = io.BytesIO()
+    package_pt2(made, exported_programs=forms)
+    return made.getvalue()
+
+
+def archives():
+    """By dataset of the trial: a module that its graphs train."""
     try:
         import torch
-        from torch.export.pt2_archive._package import package_pt2
     except ImportError as error:
-        raise NotRun(f"needs PyTorch, to export a module: {error}") from error
+        raise NotRun(f"needs PyTorch, to export modules: {error}") from error
+
+    nodes, edges = torch.export.Dim("nodes", min=2, max=2**40), torch.export.Dim("edges", min=2, max=2**40)
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -35,16 +48,36 @@ def archive():
             h = torch.nn.functional.dropout(h, 0.1, self.training)
             return self.head(h.new_zeros(num_graphs, 8).index_add(0, batch, h))
 
-    nodes, edges = torch.export.Dim("nodes", min=2, max=2**40), torch.export.Dim("edges", min=2, max=2**40)
-    module = Net()
-    forms = {}
-    for name, training in (("train", True), ("eval", False)):
-        arguments = (torch.zeros(11, 1).long(), torch.zeros(2, 26).long(), torch.zeros(11).long(), 5)
-        shapes = ({0: nodes}, {1: edges}, {0: nodes}, torch.export.Dim.DYNAMIC)
-        forms[name] = torch.export.export(module.train(training), arguments, dynamic_shapes=shapes, strict=False)
-    made = io.BytesIO()
-    package_pt2(made, exported_programs=forms)
-    return made.getvalue()
+    class OfNodes(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(2, 8), torch.nn.Linear(8, 2)
+
+        def forward(self, x, edge_index, y):
+            h = self.first(x)
+            h = h.index_add(0, edge_index[1], h[edge_index[0]]).relu()
+            h = h + 0.1 * torch.randn_like(h) * torch.bernoulli(torch.full((h.shape[0], 1), 0.5)) * torch.randint(0, 3, (8,))
+            out = self.second(h)
+            return out, torch.nn.functional.cross_entropy(out, y)
+
+    return {"set": exported(Net(), (torch.zeros(11, 1).long(), torch.zeros(2, 26).long(), torch.zeros(11).long(), 5),
+                            ({0: nodes}, {1: edges}, {0: nodes}, torch.export.Dim.DYNAMIC)),
+            "graph": exported(OfNodes(), (torch.zeros(11, 2), torch.zeros(2, 26).long(), torch.zeros(11).long()),
+                              ({0: nodes}, {1: edges}, {0: nodes}))}
+
+
+def write_graph(folder, nodes=60):
+    """One large graph of two classes in OGB's layout, `folder`."""
+    draw = random.Random(3)
+    rows = {"raw/edge": [(a, draw.randrange(nodes)) for a in range(nodes) for _ in range(3)], "raw/num-node-list": [(nodes,)],
+            "raw/num-edge-list": [(3 * nodes,)], "raw/node-label": [(a % 2,) for a in range(nodes)],
+            "raw/node-feat": [(draw.random(), a % 2 + 0.5) for a in range(nodes)]}
+    rows |= {f"split/time/{split}": [(a,) for a in range(nodes) if a % 3 == k] for k, split in enumerate(("train", "valid", "test"))}
+    for name, values in rows.items():
+        path = folder / f"{name}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(",".join(map(str, row)) + "\n" for row in values))
+    return folder
 
 
 class Mutator:
@@ -125,9 +158,11 @@ def messages(name, data):
         yield made.UploadProgramRequest(data=data[at:at + CHUNK])
 
 
-def spec_of(name, dataset="set"):
+def spec_of(name, dataset, sampled=False):
     spec = job_spec(dataset, epochs=1)
     spec.model.Clear()
+    if sampled:
+        spec.neighbor_sampling.fan_outs.extend((2, 2))
     spec.model.program = f"programs/{name}"
     return spec
 
@@ -138,22 +173,30 @@ def check_line(error):
 
 
 def programs(bin_dir, seed, count):
-    data = archive()
+    data = archives()
     taken = trained = 0
     with folder_of("programs") as folder:
         server = Server(bin_dir, folder).start()
         stub = contract().ProgramServiceStub(server.channel)
         server.import_dataset("set", write_set(server.import_root / "set"))
-        stub.UploadProgram(messages("whole", data), timeout=60)
-        server.jobs.CreateJob(contract().CreateJobRequest(job_id="whole", spec=spec_of("whole")), timeout=60)
-        assert state_of(server.await_end("whole")) == "SUCCEEDED"
-        mutator = Mutator(data, seed)
+        server.import_dataset("graph", write_graph(server.import_root / "graph"))
+
+        def train_whole(job, dataset):
+            server.jobs.CreateJob(contract().CreateJobRequest(job_id=job, spec=spec_of(f"whole-{dataset}", dataset)), timeout=60)
+            ended = server.await_end(job)
+            assert state_of(ended) == "SUCCEEDED", ended.error
+
+        for dataset, content in data.items():
+            stub.UploadProgram(messages(f"whole-{dataset}", content), timeout=60)
+            train_whole(f"first-{dataset}", dataset)
+        mutators = {dataset: Mutator(content, seed) for dataset, content in data.items()}
         for i in range(count):
-            mutated = mutator.mutated()
+            dataset = ("set", "graph")[i % 2]
+            mutated = mutators[dataset].mutated()
             try:
                 stub.UploadProgram(messages(f"m{i}", mutated), timeout=60)
                 taken += 1
-                server.jobs.CreateJob(contract().CreateJobRequest(job_id=f"m{i}", spec=spec_of(f"m{i}")), timeout=120)
+                server.jobs.CreateJob(contract().CreateJobRequest(job_id=f"m{i}", spec=spec_of(f"m{i}", dataset, i % 4 == 3)), timeout=120)
                 job = server.await_end(f"m{i}")
                 trained += state_of(job) == "SUCCEEDED"
                 assert "\n" not in job.error, job.error
@@ -163,8 +206,8 @@ def programs(bin_dir, seed, count):
                 check_line(error)
             assert server.running(), f"archive {i} ended the server: {server.log()[-1000:]}"
         # The server is as it was.
-        server.jobs.CreateJob(contract().CreateJobRequest(job_id="after", spec=spec_of("whole")), timeout=60)
-        assert state_of(server.await_end("after")) == "SUCCEEDED"
+        for dataset in data:
+            train_whole(f"after-{dataset}", dataset)
         assert server.stop() == 0
     assert taken < count, "every changed archive was taken"
     return f"{count} changed archives: {count - taken} refused in a line, {taken} taken, of which {trained} trained to the end"

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,19 @@ std::vector<Case> Cases() {
          return Stack{zeros(at::kLong), zeros() + 0.3, kNone};
        },
        0.3, std::sqrt(0.21)},
+      {"bernoulli_.Tensor",
+       [=] {
+         return Stack{zeros(), at::scalar_tensor(0.3), kNone};
+       },
+       0.3, std::sqrt(0.21)},
+      {"rand_like.default", [=] { return Stack{zeros(at::kBFloat16), kNone, kNone, kNone, kNone, kNone}; },
+       0.5 - 1.0 / 512, third},
+      {"exponential_.default",
+       [=] {
+         return Stack{zeros(at::kBFloat16), 0.5, kNone};
+       },
+       2, 2},
+      {"randn_like.default", [=] { return Stack{zeros(at::kHalf), kNone, kNone, kNone, kNone, kNone}; }, 0, 1},
       {"uniform_.default",
        [=] {
          return Stack{zeros(), -2.0, 4.0, kNone};
@@ -159,6 +173,28 @@ TEST(ProgramDraws, NumbersOfOneNodeAreIndependent) {
   EXPECT_NEAR(correlation, 0, 5 / std::sqrt(20'000.0));
   // A fifth of a normal distribution lies below -0.8416.
   EXPECT_NEAR(drawn.lt(-0.8416).to(at::kDouble).mean().item<double>(), 0.2, 0.012);
+}
+
+TEST(ProgramDraws, UniformNumbersOfFewBitsStayBelowOne) {
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    const Tensor drawn =
+        Drawn("rand_like.default", {at::zeros({2000, 500}, type), kNone, kNone, kNone, kNone, kNone})[0].toTensor();
+    EXPECT_LT(drawn.max().item<float>(), 1) << type;
+    EXPECT_EQ(drawn.scalar_type(), type);
+  }
+}
+
+TEST(ProgramDraws, IntegersFillAnyRangeOfUpTo48Bits) {
+  const auto draw = [](int64_t low, int64_t high) {
+    return Drawn("randint.low", {low, high, c10::List<int64_t>({20'000}), kNone, kNone, kNone, kNone})[0].toTensor();
+  };
+  const int64_t low = (int64_t{1} << 40) + 1;
+  const Tensor wide = draw(low, low + (int64_t{1} << 40));
+  EXPECT_GE(wide.min().item<int64_t>(), low);
+  EXPECT_LT(wide.max().item<int64_t>(), low + (int64_t{1} << 40));
+  EXPECT_NEAR(wide.remainder(2).to(at::kDouble).mean().item<double>(), 0.5, 0.02);
+  EXPECT_THROW(draw(0, 0), c10::Error);
+  EXPECT_THROW(draw(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()), c10::Error);
 }
 
 TEST(ProgramDraws, TakeAnyRankAndType) {
