@@ -40,6 +40,13 @@ inline Files SmallSet() {
           {"split/plain/test.csv", ""}};
 }
 
+// The same with positions of its nodes.
+inline Files PlacedSet() {
+  Files files = SmallSet();
+  files["raw/node-pos.csv"] = "0,1,2,3\n1.5,-1,0,1\n3,4,5,6\n6,7,8,9\n-9,1e3,0.25,0\n";
+  return files;
+}
+
 inline std::string Gzip(std::string_view text) {
   z_stream stream{};
   deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);

@@ -15,6 +15,7 @@ const FuzzFiles& GoodGraphs() {
       {"split/a/train.csv", "2\n0\n"},
       {"split/a/valid.csv", "1\n"},
       {"split/a/test.csv", ""},
+      {"raw/node-pos.csv", "0,1,2\n1.5,-1,0\n3,4,5\n6,7,8\n-9,1e3,0.25\n"},
   };
   return files;
 }

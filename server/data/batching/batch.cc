@@ -81,6 +81,7 @@ absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const G
   PF_ASSIGN_OR_RETURN(batcher->edge_target_, s.edge_target());
   PF_ASSIGN_OR_RETURN(batcher->node_features_, s.node_features());
   PF_ASSIGN_OR_RETURN(batcher->edge_features_, s.edge_features());
+  PF_ASSIGN_OR_RETURN(batcher->positions_, s.positions());
   PF_ASSIGN_OR_RETURN(batcher->labels_, s.labels());
   return batcher;
 }
@@ -113,6 +114,7 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
     // The offsets changed since the shape was summed up: nothing may be written beyond it.
     if (node + nodes > out.real.nodes || edge + edges > out.real.edges) break;
     CopyFeatures(node_features_, at.first_node, at.last_node, node, out.node_ints, out.node_floats);
+    CopyRows(positions_.floats, positions_.width, at.first_node, at.last_node, node, out.positions);
     CopyFeatures(edge_features_, at.first_edge, at.last_edge, edge, out.edge_ints, out.edge_floats);
     if (labels_.empty()) {
       std::fill_n(out.labels.begin() + row * targets, targets, std::numeric_limits<float>::quiet_NaN());
@@ -190,6 +192,7 @@ absl::Status Batcher::Compose(std::span<const uint32_t> graphs, const BatchShape
   for (int64_t node = 0; node < real.nodes; ++node) {
     const uint64_t row = nodes.Next();
     CopyFeatures(node_features_, row, row + 1, node, out.node_ints, out.node_floats);
+    CopyRows(positions_.floats, positions_.width, row, row + 1, node, out.positions);
     out.graph_of_node[static_cast<size_t>(node)] = node * real.graphs / real.nodes;
   }
   for (int64_t edge = 0; edge < real.edges; ++edge) {
@@ -232,6 +235,7 @@ absl::Status Batcher::Pad(const BatchShape& padded, PaddedBatch& batch) const {
     std::fill(rows.begin() + first, rows.end(), value);
   };
   const int64_t targets = summary().num_targets;
+  fill(batch.positions, real.nodes * positions_.width, padded.nodes * positions_.width, 0.0F);
   fill(batch.edge_source, real.edges, padded.edges, padded.nodes - 1);
   fill(batch.edge_target, real.edges, padded.edges, padded.nodes - 1);
   fill(batch.graph_of_node, real.nodes, padded.nodes, padded.graphs - 1);

@@ -46,7 +46,7 @@ class GraphExtents {
 // One mini-batch on the host, in the padded form that every step takes.
 // The padded form: real rows first, padding after. padded.nodes >= real.nodes + 1, padded.graphs >= real.graphs + 1,
 // padded.edges >= real.edges. Padding edges run from the last node to itself; padding nodes belong to the last graph;
-// padding labels are NaN and padding features 0.
+// padding labels are NaN, and padding features and positions 0.
 struct PaddedBatch {
   BatchShape real;
   BatchShape padded;
@@ -55,6 +55,7 @@ struct PaddedBatch {
   AlignedVector<float> node_floats;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
+  AlignedVector<float> positions;        // [N, columns]; empty where the set has none
   AlignedVector<int64_t> edge_source;    // [E] node rows of this batch
   AlignedVector<int64_t> edge_target;    // [E] rising
   AlignedVector<int64_t> graph_of_node;  // [N] rising
@@ -96,7 +97,7 @@ class Batcher {
 
   const GraphExtents extents_;
   std::span<const uint32_t> edge_source_, edge_target_;
-  FeatureTable node_features_, edge_features_;
+  FeatureTable node_features_, edge_features_, positions_;
   std::span<const float> labels_;
 };
 

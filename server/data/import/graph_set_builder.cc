@@ -233,6 +233,19 @@ absl::Status GraphSetBuilder::FinishNodeFeatures(const FeatureRows& features) {
   return absl::OkStatus();
 }
 
+absl::Status GraphSetBuilder::AddPosition(const CsvRows& rows, std::span<const std::byte> row) {
+  if (summary_.position_columns == 0) {
+    summary_.position_columns = static_cast<int64_t>(row.size() / sizeof(float));
+    if (summary_.position_columns > kMaxPositionColumns) {
+      return rows.Error(
+          absl::StrCat(summary_.position_columns, " columns; 1..", kMaxPositionColumns, " are accepted for positions"));
+    }
+    PF_RETURN_IF_ERROR(writer_.Begin(SectionKind::kPositions, ElementType::kFloat32,
+                                     static_cast<uint32_t>(summary_.position_columns)));
+  }
+  return writer_.Append(SectionKind::kPositions, row);
+}
+
 absl::Status GraphSetBuilder::BeginEdges() {
   edge_feature_bytes_ = 0;
   equal_edges_ = 0;

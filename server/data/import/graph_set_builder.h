@@ -1,6 +1,6 @@
 // Builds the store of a set of small graphs from what an importer reads of a source, whatever its format: the importer
 // parses rows, this class checks sizes and memory, brings edges into their order, and writes the sections.
-// Steps, in this order: sizes, inverses, split, labels, node features (where there are any), edges, Finish.
+// Steps, in this order: sizes, inverses, split, labels, node features and positions (if any), edges, Finish.
 // Threads: one at a time. Memory: the offsets and the largest graph, bounded by the import's limits. Borrows options
 // and monitor. Errors: InvalidArgument and ResourceExhausted name the row read last, "FILE:ROW: ..."; Internal from
 // writing; Cancelled. After any error the caller removes the directory.
@@ -109,6 +109,9 @@ class GraphSetBuilder {
     summary_.node_features = std::move(features);
     writer_.categories().node.tables = std::move(tables);
   }
+
+  // Positions: the floats of one node; equally many in each row. InvalidArgument for more than kMaxPositionColumns.
+  absl::Status AddPosition(const CsvRows& rows, std::span<const std::byte> row);
 
   // Edges, graph by graph, each with the row that `features` parsed last where edges have features. Begun anew as node
   // features are.

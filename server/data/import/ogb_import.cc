@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 struct OgbFiles {
   SourceFile node_counts, edge_counts, edges;
-  std::optional<SourceFile> labels, node_features, edge_features;
+  std::optional<SourceFile> labels, node_features, edge_features, positions;
   std::optional<SplitFiles> split;
 
   int64_t bytes() const {
@@ -32,6 +32,7 @@ struct OgbFiles {
     if (labels) sum += labels->bytes;
     if (node_features) sum += node_features->bytes;
     if (edge_features) sum += edge_features->bytes;
+    if (positions) sum += positions->bytes;
     if (split) sum += split->bytes();
     return sum;
   }
@@ -39,7 +40,7 @@ struct OgbFiles {
     SourceContents all{
         .all = std::nullopt, .folder = source, .read = {}, .known = OgbGraphsNames(split ? split->name : "")};
     for (const auto* file : {&node_counts, &edge_counts, &edges}) all.Add(*file);
-    for (const auto* file : {&labels, &node_features, &edge_features}) all.Add(*file);
+    for (const auto* file : {&labels, &node_features, &edge_features, &positions}) all.Add(*file);
     if (split) {
       for (const SourceFile& file : split->files) all.Add(file);
     }
@@ -57,6 +58,7 @@ absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.labels, FindSourceFile(source, "raw/graph-label"));
   PF_ASSIGN_OR_RETURN(files.node_features, FindSourceFile(source, "raw/node-feat"));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindSourceFile(source, "raw/edge-feat"));
+  PF_ASSIGN_OR_RETURN(files.positions, FindSourceFile(source, "raw/node-pos"));
   PF_ASSIGN_OR_RETURN(files.split, FindSplit(source, options.split));
   return files;
 }
@@ -71,6 +73,7 @@ class OgbImport {
     PF_RETURN_IF_ERROR(ReadSplits());
     PF_RETURN_IF_ERROR(ReadLabels());
     if (files_.node_features) PF_RETURN_IF_ERROR(ReadNodeFeatures());
+    if (files_.positions) PF_RETURN_IF_ERROR(ReadPositions());
     PF_RETURN_IF_ERROR(ReadEdges());
     return builder_.Finish();
   }
@@ -178,6 +181,19 @@ class OgbImport {
       return builder_.FinishNodeFeatures(features);
     }
     return absl::OkStatus();
+  }
+
+  absl::Status ReadPositions() {
+    const int64_t nodes = builder_.num_nodes();
+    const std::string why = SumOf(files_.node_counts);
+    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(*files_.positions, monitor_));
+    FeatureRows positions(DataType::kFloat32);
+    for (int64_t n = 0; n < nodes; ++n) {
+      PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(nodes, why));
+      PF_RETURN_IF_ERROR(positions.Parse(rows, line));
+      PF_RETURN_IF_ERROR(builder_.AddPosition(rows, positions.row()));
+    }
+    return rows.ExpectEnd(nodes, why);
   }
 
   // Edges and their features side by side, since features follow the edges' order within a graph.

@@ -61,8 +61,8 @@ void AddLinks(std::vector<KnownName>& known) {
 
 std::vector<KnownName> OgbGraphsNames(std::string_view split) {
   std::vector<KnownName> known;
-  AddNames("raw/", {"num-node-list", "num-edge-list", "edge", "graph-label", "node-feat", "edge-feat"}, OfText(),
-           known);
+  AddNames("raw/", {"num-node-list", "num-edge-list", "edge", "graph-label", "node-feat", "edge-feat", "node-pos"},
+           OfText(), known);
   AddSplit(split, /*or_masks=*/false, known);
   return known;
 }

@@ -149,8 +149,9 @@ enum class SectionKind : uint32_t {
   // over as they stand, which say only what the columns hold anyway. Absent where there are none.
   kNumberedCategories = 39,
   kSeenCategories = 40,
+  kPositions = 41,  // graph set: float32 [nodes, width], width 1..kMaxPositionColumns; may be absent
 };
-inline constexpr std::size_t kSectionKinds = 40;
+inline constexpr std::size_t kSectionKinds = 41;
 inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
     {{{SectionKind::kSummary, "summary"},
       {SectionKind::kNodeOffsets, "node_offsets"},
@@ -191,7 +192,8 @@ inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
       {SectionKind::kTestNegatives, "test_negatives"},
       {SectionKind::kNodeTimes, "node_times"},
       {SectionKind::kNumberedCategories, "numbered_categories"},
-      {SectionKind::kSeenCategories, "seen_categories"}}}};
+      {SectionKind::kSeenCategories, "seen_categories"},
+      {SectionKind::kPositions, "positions"}}}};
 
 struct SectionEntry {
   SectionKind kind;

@@ -57,6 +57,7 @@ class MappedGraphSet final : public GraphSet {
   }
   absl::StatusOr<FeatureTable> node_features() const override { return Features(SectionKind::kNodeFeatures); }
   absl::StatusOr<FeatureTable> edge_features() const override { return Features(SectionKind::kEdgeFeatures); }
+  absl::StatusOr<FeatureTable> positions() const override { return Features(SectionKind::kPositions); }
   absl::StatusOr<std::span<const float>> labels() const override { return Verified<float>(SectionKind::kLabels); }
   absl::StatusOr<std::span<const uint32_t>> split(Split split) const override {
     return Verified<uint32_t>(KindOf(split), [this](std::span<const uint32_t> ids) { return CheckGraphIds(ids); });
@@ -105,7 +106,7 @@ class MappedGraphSet final : public GraphSet {
       section.place = &place;
       section.guard = file_->Guard(place, nullptr);
     }
-    for (size_t i = 0; i < kKinds; ++i) {
+    for (size_t i = 0; i < kFirstKinds; ++i) {
       const auto kind = static_cast<SectionKind>(i + 1);
       const bool optional = kind == SectionKind::kNodeFeatures || kind == SectionKind::kEdgeFeatures;
       if (!optional && !At(kind).present()) return absl::DataLossError(SectionField(kind, "is missing"));
@@ -149,6 +150,13 @@ class MappedGraphSet final : public GraphSet {
         PF_RETURN_IF_ERROR(
             check_number("rows", entry.rows, entry.kind == SectionKind::kNodeFeatures ? header_.nodes : header_.edges));
         break;
+      case SectionKind::kPositions:
+        PF_RETURN_IF_ERROR(check_type(ElementType::kFloat32));
+        if (entry.width < 1 || entry.width > kMaxPositionColumns) {
+          return Mismatch(field("width"), entry.width, absl::StrCat("1..", kMaxPositionColumns));
+        }
+        PF_RETURN_IF_ERROR(check_number("rows", entry.rows, header_.nodes));
+        break;
       case SectionKind::kLabels:
         PF_RETURN_IF_ERROR(check_type(ElementType::kFloat32));
         PF_RETURN_IF_ERROR(check_number("width", entry.width, header_.targets));
@@ -185,6 +193,7 @@ class MappedGraphSet final : public GraphSet {
         {"num_targets", summary_.num_targets, header_.targets},
         {"node_features.width", summary_.node_features.width, At(SectionKind::kNodeFeatures).width()},
         {"edge_features.width", summary_.edge_features.width, At(SectionKind::kEdgeFeatures).width()},
+        {"position_columns", summary_.position_columns, At(SectionKind::kPositions).width()},
         {"splits.train.graphs", summary_.splits[0].graphs, At(SectionKind::kTrainGraphs).rows()},
         {"splits.valid.graphs", summary_.splits[1].graphs, At(SectionKind::kValidGraphs).rows()},
         {"splits.test.graphs", summary_.splits[2].graphs, At(SectionKind::kTestGraphs).rows()},
@@ -282,12 +291,12 @@ class MappedGraphSet final : public GraphSet {
     return absl::OkStatus();
   }
 
-  // A set's file has the first kinds alone.
-  static constexpr size_t kKinds = static_cast<size_t>(SectionKind::kTestGraphs);
+  // A set's file has the first kinds, categories and positions.
+  static constexpr size_t kFirstKinds = static_cast<size_t>(SectionKind::kTestGraphs);
 
   const std::unique_ptr<StoreFile> file_;
   const FileHeader& header_;
-  std::array<Section, kKinds> sections_;  // by kind - 1
+  std::array<Section, kSectionKinds> sections_;  // by kind - 1
   GraphSetSummary summary_;
 };
 

@@ -28,10 +28,14 @@ struct FeatureTable {
   std::span<const float> floats;  // rows * width when kFloat32, else empty
 };
 
+// Most columns of a set's positions.
+inline constexpr int64_t kMaxPositionColumns = 16;
+
 struct GraphSetSummary {
   SizeStatistics all;
   std::array<SizeStatistics, 3> splits;  // by Split
   FeatureSummary node_features, edge_features;
+  int64_t position_columns = 0;  // 0: the nodes have no positions
   int64_t num_targets = 0;
   int64_t num_missing_labels = 0;
   // Over all labels that are there; known: false in stores of versions that did not look.
@@ -87,6 +91,8 @@ class GraphSet {
   virtual absl::StatusOr<std::span<const uint32_t>> edge_target() const = 0;
   virtual absl::StatusOr<FeatureTable> node_features() const = 0;
   virtual absl::StatusOr<FeatureTable> edge_features() const = 0;
+  // float32, a row a node; kNone: the nodes have none.
+  virtual absl::StatusOr<FeatureTable> positions() const { return FeatureTable(); }
   // [graphs * num_targets], NaN where missing; or empty: all are.
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
   // Returns what the categories of its columns stand for; nullopt: an older version imported it, which did not keep
@@ -125,6 +131,7 @@ class DerivedSet : public GraphSet {
   absl::StatusOr<std::span<const uint32_t>> edge_target() const override { return set_->edge_target(); }
   absl::StatusOr<FeatureTable> node_features() const override { return set_->node_features(); }
   absl::StatusOr<FeatureTable> edge_features() const override { return set_->edge_features(); }
+  absl::StatusOr<FeatureTable> positions() const override { return set_->positions(); }
   absl::StatusOr<std::span<const float>> labels() const override { return set_->labels(); }
   absl::StatusOr<std::optional<Categories>> categories() const override { return set_->categories(); }
   absl::StatusOr<std::span<const uint32_t>> split(Split split) const override { return set_->split(split); }

@@ -155,6 +155,7 @@ std::string SummaryToJson(const GraphSetSummary& summary) {
             {"splits", splits},
             {"node_features", FeaturesToJson(summary.node_features)},
             {"edge_features", FeaturesToJson(summary.edge_features)},
+            {"position_columns", summary.position_columns},
             {"num_targets", summary.num_targets},
             {"num_missing_labels", summary.num_missing_labels},
             {"split_name", summary.split_name},
@@ -199,6 +200,7 @@ absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text) {
     const auto read = [&j](const char* field, auto& value) {
       if (const auto found = j.find(field); found != j.end()) found->get_to(value);
     };
+    read("position_columns", summary.position_columns);
     read("class_values", summary.class_values);
     read("node_feature_origin", summary.node_feature_origin);
     read("edge_feature_origin", summary.edge_feature_origin);

@@ -152,6 +152,30 @@ TEST_F(BatcherTest, ComposesABatchOfAnyShape) {
   EXPECT_FALSE(batcher_->Compose(graphs, {1, 5, 3}, 1, batch).ok());
 }
 
+TEST_F(BatcherTest, PositionsGoWithTheirNodes) {
+  const std::vector<uint32_t> graphs = {2, 0};
+  PaddedBatch batch;
+  ASSERT_TRUE(batcher_->Assemble(graphs, {5, 5, 3}, batch).ok());
+  EXPECT_THAT(batch.positions, IsEmpty()) << "the set has none";
+
+  TempDir temp;
+  const auto set = MakeStore(temp.path(), PlacedSet());
+  const auto placed = Batcher::Create(set);
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  ASSERT_TRUE((*placed)->Assemble(std::vector<uint32_t>{0, 1, 2}, {9, 20, 4}, batch).ok());
+  ASSERT_TRUE((*placed)->Assemble(graphs, {6, 20, 3}, batch).ok());
+  EXPECT_THAT(batch.positions,
+              ElementsAre(-9, 1000, 0.25F, 0, 0, 1, 2, 3, 1.5F, -1, 0, 1, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0));
+
+  ASSERT_TRUE((*placed)->Compose(graphs, {12, 17, 5}, /*seed=*/1, batch).ok());
+  const std::vector<float> of_set = ToVector(set->positions()->floats);
+  for (size_t node = 0; node < 11; ++node) {
+    const auto row = static_cast<size_t>(batch.node_ints[2 * node] - 1);  // its place in the set
+    for (size_t c = 0; c < 4; ++c) EXPECT_EQ(batch.positions[4 * node + c], of_set[4 * row + c]) << node;
+  }
+  EXPECT_THAT(std::vector<float>(batch.positions.begin() + 44, batch.positions.end()), ElementsAre(0, 0, 0, 0));
+}
+
 TEST_F(BatcherTest, DamageIsToldAtCreation) {
   const auto path = temp_.path() / "store" / GraphSet::kFileName;
   std::string bytes = *ReadFile(path);

@@ -97,6 +97,24 @@ TEST(OgbImport, WithoutInverses) {
   EXPECT_FALSE(set->summary().inverse_edges_added);
 }
 
+TEST(OgbImport, PositionsAreFloatsOfEachNode) {
+  Files packed = PlacedSet();
+  packed["raw/node-pos.csv.gz"] = Gzip(packed["raw/node-pos.csv"]);
+  packed.erase("raw/node-pos.csv");
+  for (const Files& files : {PlacedSet(), packed}) {
+    TempDir temp;
+    const auto set = MakeStore(temp.path(), files);
+    ASSERT_NE(set, nullptr);
+    const FeatureTable positions = *set->positions();
+    EXPECT_EQ(positions.type, DataType::kFloat32);
+    EXPECT_EQ(positions.width, 4);
+    EXPECT_THAT(positions.floats, ElementsAre(0, 1, 2, 3, 1.5F, -1, 0, 1, 3, 4, 5, 6, 6, 7, 8, 9, -9, 1000, 0.25F, 0));
+    EXPECT_EQ(set->summary().position_columns, 4);
+    EXPECT_EQ(set->node_features()->width, 2) << "they are no features";
+    EXPECT_TRUE(set->VerifyAll([](uint64_t, uint64_t) { return true; }).ok());
+  }
+}
+
 // Forms of a source that are not wrong.
 TEST(OgbImport, Accepts) {
   const auto with = [](std::initializer_list<std::pair<std::string, std::optional<std::string>>> changes) {

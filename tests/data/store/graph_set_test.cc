@@ -15,6 +15,9 @@
 #include "base/file.h"
 #include "data/ogb_folder.h"
 #include "data/store/format.h"
+#include "data/store/made_features.h"
+#include "data/store/other_splits.h"
+#include "data/store/translated.h"
 #include "data/store_image.h"
 #include "temp_dir.h"
 
@@ -27,7 +30,7 @@ using ::testing::HasSubstr;
 class GraphSetTest : public ::testing::Test {
  protected:
   GraphSetTest() {
-    set_ = MakeStore(temp_.path(), SmallSet());
+    set_ = MakeStore(temp_.path(), PlacedSet());
     path_ = temp_.path() / "store" / GraphSet::kFileName;
     bytes_ = *ReadFile(path_);
   }
@@ -41,9 +44,9 @@ class GraphSetTest : public ::testing::Test {
   static absl::Status Touch(const GraphSet& set) {
     for (const absl::Status& status :
          {set.node_offsets().status(), set.edge_offsets().status(), set.edge_source().status(),
-          set.edge_target().status(), set.node_features().status(), set.edge_features().status(), set.labels().status(),
-          set.split(Split::kTrain).status(), set.split(Split::kValid).status(), set.split(Split::kTest).status(),
-          set.categories().status()}) {
+          set.edge_target().status(), set.node_features().status(), set.edge_features().status(),
+          set.positions().status(), set.labels().status(), set.split(Split::kTrain).status(),
+          set.split(Split::kValid).status(), set.split(Split::kTest).status(), set.categories().status()}) {
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
@@ -106,6 +109,31 @@ TEST_F(GraphSetTest, Version1IsReadAsItWas) {
   EXPECT_EQ(ToVector(*(*old)->edge_source()), edges);
   EXPECT_EQ((*old)->labels()->size(), labels);
   EXPECT_EQ((*old)->summary().all.edges, set_->summary().all.edges);
+}
+
+TEST_F(GraphSetTest, SetsWithoutPositionsAreReadAsTheyWere) {
+  EXPECT_EQ(set_->summary().position_columns, 4);
+  EXPECT_EQ(set_->positions()->width, 4);
+  TempDir temp;
+  const auto set = MakeStore(temp.path(), SmallSet());
+  ASSERT_NE(set, nullptr);
+  EXPECT_EQ(set->summary().position_columns, 0);
+  EXPECT_EQ(set->positions()->type, DataType::kNone);
+  EXPECT_EQ(Touch(*set), absl::OkStatus());
+}
+
+TEST_F(GraphSetTest, SetsMadeOfItKeepItsPositions) {
+  const std::vector<float> positions = ToVector(set_->positions()->floats);
+  ASSERT_EQ(positions.size(), 20U);
+  for (const auto& made :
+       {WithFeatures(set_, MadeFeatures::kDegree), WithFold(set_, {.folds = 3}),
+        WithSplits(set_, {.rows = {{{0}, {1}, {2}}}, .name = "other"}, set_->summary(), /*checksum=*/1),
+        Translate(set_, Translation())}) {
+    ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_NE(*made, set_);
+    EXPECT_EQ((*made)->summary().position_columns, 4);
+    EXPECT_EQ(ToVector((*made)->positions()->floats), positions);
+  }
 }
 
 TEST_F(GraphSetTest, VerifyAllTellsOfItsProgressAndMayBeStopped) {
@@ -224,6 +252,22 @@ TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
        "section labels: type: is int32, expected float32"},
       {"features of width 0", edit_entry(K::kNodeFeatures, [](SectionEntry& e) { e.width = 0; }),
        "section node_features: bytes: is 40, expected 5 rows of 0"},
+      {"positions of another type", edit_entry(K::kPositions, [](SectionEntry& e) { e.type = ElementType::kInt32; }),
+       "section positions: type: is int32, expected float32"},
+      {"positions of fewer nodes",
+       edit_entry(K::kPositions,
+                  [](SectionEntry& e) {
+                    e.rows = 4;
+                    e.width = 5;
+                  }),
+       "section positions: rows: is 4, expected 5"},
+      {"too many columns of positions",
+       edit_entry(K::kPositions,
+                  [](SectionEntry& e) {
+                    e.rows = 1;
+                    e.width = 20;
+                  }),
+       "section positions: width: is 20, expected 1..16"},
       {"a section of the other layout", edit_entry(K::kLabels, [](SectionEntry& e) { e.kind = K::kInOffsets; }),
        "section in_offsets: has no place in the store of a set of graphs"},
       {"a checksum beside the blocks'", edit_entry(K::kLabels, [](SectionEntry& e) { e.checksum = 1; }),

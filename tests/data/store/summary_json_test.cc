@@ -13,6 +13,7 @@ using ::testing::ElementsAre;
 GraphSetSummary Sample() {
   GraphSetSummary summary;
   summary.num_targets = 1;
+  summary.position_columns = 3;
   summary.labels_known = summary.integer_labels = true;
   summary.min_label = 0;
   summary.max_label = 2;
@@ -29,6 +30,7 @@ TEST(SummaryJson, WhatIsKnownOfLabelsComesBack) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_TRUE(back->labels_known && back->integer_labels);
   EXPECT_EQ(back->max_label, 2);
+  EXPECT_EQ(back->position_columns, 3);
   EXPECT_THAT(back->class_values, ElementsAre(-1, 1, 7));
   EXPECT_EQ(back->node_feature_origin, "labels from 3");
   EXPECT_EQ(back->edge_feature_origin, "attributes");
@@ -36,11 +38,11 @@ TEST(SummaryJson, WhatIsKnownOfLabelsComesBack) {
   EXPECT_THAT(back->notes, ElementsAre("edges: kept as they stand"));
 }
 
-// As sets have it that were imported before their labels were looked at.
-TEST(SummaryJson, AnOlderSummaryKnowsNothingOfItsLabels) {
+// As sets have it that were imported before their labels were looked at, or positions read.
+TEST(SummaryJson, AnOlderSummaryKnowsNothingOfItsLabelsAndPositions) {
   auto json = nlohmann::json::parse(SummaryToJson(Sample()));
   for (const char* field : {"integer_labels", "min_label", "max_label", "class_values", "node_feature_origin",
-                            "edge_feature_origin", "duplicate_edges", "notes"}) {
+                            "edge_feature_origin", "duplicate_edges", "notes", "position_columns"}) {
     ASSERT_EQ(json.erase(field), 1U) << field;
   }
   const auto back = SummaryFromJson(json.dump());
@@ -48,6 +50,7 @@ TEST(SummaryJson, AnOlderSummaryKnowsNothingOfItsLabels) {
   EXPECT_EQ(back->num_targets, 1);
   EXPECT_FALSE(back->labels_known);
   EXPECT_TRUE(back->class_values.empty());
+  EXPECT_EQ(back->position_columns, 0);
 }
 
 TEST(SummaryJson, AFieldOfAnotherTypeIsDamage) {
