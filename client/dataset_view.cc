@@ -237,6 +237,10 @@ void AddSummary(const v1::GraphSetSummary& summary, bool coalesced, std::vector<
   AddCategories("node categories", summary.node_features(), fields);
   fields.push_back({"edge features", FeatureText(summary.edge_features(), summary.edge_feature_origin())});
   AddCategories("edge categories", summary.edge_features(), fields);
+  if (summary.position_columns() > 0) {
+    fields.push_back({"positions", absl::StrCat(summary.position_columns(),
+                                                summary.position_columns() == 1 ? " column" : " columns")});
+  }
   fields.push_back({"targets", LabelsText(summary)});
   fields.push_back({"store", BytesText(summary.store_bytes())});
 }

@@ -21,6 +21,7 @@ TEST(DatasetToWire, CarriesEveryField) {
   summary.splits[2].graphs = 12;
   summary.node_features = {data::DataType::kInt32, 2, {0, 1}, {27, 3}};
   summary.edge_features = {data::DataType::kFloat32, 1, {-1.5}, {1.5}};
+  summary.position_columns = 3;
   summary.num_targets = 13;
   summary.num_missing_labels = 14;
   summary.store_bytes = 15;
@@ -72,6 +73,7 @@ TEST(DatasetToWire, CarriesEveryField) {
           node_feature_origin: "labels from 3"
           edge_feature_origin: "attributes"
           num_duplicate_edges: 18
+          position_columns: 3
         }
         import_notes: "first"
         import_notes: "second"

@@ -384,11 +384,13 @@ TEST(DatasetView, ASetSaysWhatItsClassesWereAndWhatItsFeaturesAreMadeOf) {
   summary.add_class_values(1);
   summary.set_node_feature_origin("labels from 3");
   summary.set_num_duplicate_edges(12);
+  summary.set_position_columns(3);
   EXPECT_THAT(
       RenderDataset(dataset, kTime, {}),
       testing::HasSubstr("  equal edges    12 beyond the first, kept\n"
                          "  node features  1 column of int32: labels from 3\n"
                          "  edge features  none\n"
+                         "  positions      3 columns\n"
                          "  targets        1 a graph, 0 labels missing, 2 classes: 0 is -1, 1 is 1 in the source\n"));
   dataset.mutable_import_options()->set_coalesce(true);
   EXPECT_THAT(RenderDataset(dataset, kTime, {}), testing::HasSubstr("12 beyond the first, dropped\n"));

@@ -61,6 +61,7 @@ void SummaryToWire(const data::GraphSetSummary& summary, v1::Dataset& dataset) {
   SizesToWire(split(data::Split::kTest), *wire.mutable_test());
   FeaturesToWire(summary.node_features, *wire.mutable_node_features());
   FeaturesToWire(summary.edge_features, *wire.mutable_edge_features());
+  wire.set_position_columns(static_cast<int32_t>(summary.position_columns));
   wire.set_num_targets(static_cast<int32_t>(summary.num_targets));
   wire.set_num_missing_labels(summary.num_missing_labels);
   wire.set_store_bytes(static_cast<int64_t>(summary.store_bytes));

@@ -70,6 +70,7 @@ class Dataset:
                 "node features": s.node_features.width,
                 "edge features": s.edge_features.width,
                 "targets": s.num_targets,
+                **({"position columns": s.position_columns} if s.position_columns else {}),
             }
         if p.HasField("graph"):
             g = p.graph
