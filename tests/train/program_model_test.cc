@@ -255,8 +255,10 @@ TEST(ProgramModel, RefusesWhatASetOfGraphsHasNothingFor) {
       return prediction;
     }));
   };
+  EXPECT_THAT(with_input("edge_weight", program::DType::kFloat32, {Symbol("E")}),
+              HasSubstr("program \"mine\": input \"edge_weight\": sets of graphs have nothing for it; accepted: x, "));
   EXPECT_THAT(with_input("pos", program::DType::kFloat32, {Symbol("N"), Known(3)}),
-              HasSubstr("program \"mine\": input \"pos\": sets of graphs have nothing for it; accepted: x, "));
+              HasSubstr("input \"pos\": the dataset has no such features"));
   EXPECT_THAT(with_input("edge_attr", program::DType::kInt64, {Symbol("E")}),
               HasSubstr("input \"edge_attr\": the dataset has no such features"));
 
@@ -281,6 +283,26 @@ TEST(ProgramModel, RefusesWhatASetOfGraphsHasNothingFor) {
   Weights fixed;
   fixed.atoms = fixed.atoms.detach();
   EXPECT_THAT(RefusalOf(MakeProgram(fixed)), HasSubstr("it has no parameters to train"));
+}
+
+TEST(ProgramModel, ReadsThePositionsOfRealNodes) {
+  const program::LoadedProgram loaded = MakeProgram(Weights(), [](FormBuilder& form, ValueIndex prediction) {
+    const ValueIndex pos = form.Input("pos", program::DType::kFloat32, {Symbol("N"), Known(2)}),
+                     sum = form.Node("places", "sum.default", {{"self", Ref{pos}}});
+    return form.Node("placed", "add.Tensor", {{"self", Ref{prediction}}, {"other", Ref{sum}}});
+  });
+  ProgramModelOptions options = Options();
+  options.positions.float_columns = 3;
+  EXPECT_THAT(
+      RefusalOf(loaded, options),
+      HasSubstr("program \"mine\": input \"pos\": the program takes float32 of 2 dimensions, with 2 columns; the "
+                "dataset has 3 columns of float32"));
+  options.positions.float_columns = 2;
+  nn::GraphSetBatch batch = Least();
+  batch.positions = at::arange(12, at::kFloat).view({6, 2});
+  const Tensor more =
+      Made(loaded, options)->Forward(batch, Mode::kEval) - Made(MakeProgram(Weights()))->Forward(batch, Mode::kEval);
+  EXPECT_TRUE(at::allclose(more.narrow(0, 0, 2), at::full({2, 1}, 45.0))) << "the padding node's are 10 and 11";
 }
 
 // Adds to a prediction how many of its edges are no self-loops, as a mask leaves them.

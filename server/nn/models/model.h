@@ -130,6 +130,7 @@ struct GraphSetBatch {
   // [N, columns] int64 or float32, undefined where the set has no such features.
   at::Tensor node_features;
   at::Tensor edge_features;
+  at::Tensor positions;      // [N, columns] float32, undefined likewise; programs read them
   at::Tensor edge_source;    // [E] int64, rows of this batch
   at::Tensor edge_target;    // [E] int64, rising
   at::Tensor graph_of_node;  // [N] int64; padding nodes belong to the last graph
@@ -145,6 +146,7 @@ struct GraphModelOptions {
   EncoderInput node, edge;
   int64_t num_targets = 1;      // outputs a graph: targets, or classes of cross-entropy
   int64_t max_graph_nodes = 0;  // of the dataset's largest graph
+  int64_t position_columns = 0;
 };
 
 // Graph-level models: one prediction for each graph of a batch of small graphs.

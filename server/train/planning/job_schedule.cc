@@ -91,7 +91,8 @@ absl::StatusOr<RunMemory> MemoryOf(const spec::TrainOptions& options, const nn::
   const auto nodes = static_cast<double>(largest.nodes), edges = static_cast<double>(largest.edges);
   const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
   const data::FeatureSummary read = WithNodeInputs(options.model.node_inputs, summary).node_features;
-  const double inputs = nodes * (HostBytesPerRow(read) + sizeof(int64_t)) +
+  const double positions = sizeof(float) * static_cast<double>(summary.position_columns);
+  const double inputs = nodes * (HostBytesPerRow(read) + positions + sizeof(int64_t)) +
                         edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t));
   PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, largest, prefix));
   RunMemory memory{.cost = cost.model,

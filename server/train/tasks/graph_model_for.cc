@@ -74,7 +74,8 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& op
                               .node = {},
                               .edge = {},
                               .num_targets = summary.num_targets,
-                              .max_graph_nodes = summary.all.max_nodes};
+                              .max_graph_nodes = summary.all.max_nodes,
+                              .position_columns = summary.position_columns};
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   model.num_targets = OutputsFor(options, summary, prefix, violations);
   const data::SizeStatistics& train = TrainSizes(options, summary, prefix, violations);

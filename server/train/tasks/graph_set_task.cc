@@ -45,7 +45,7 @@ float OtherLabel(spec::Loss loss, int64_t outputs, float label) {
 // source.
 void MakeOther(spec::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
   for (AlignedVector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
-  for (AlignedVector<float>* values : {&batch.node_floats, &batch.edge_floats})
+  for (AlignedVector<float>* values : {&batch.node_floats, &batch.edge_floats, &batch.positions})
     for (float& value : *values) value = 2 * value + 1;
   for (float& label : batch.labels) label = OtherLabel(loss, outputs, label);
   std::fill_n(batch.edge_source.begin(), batch.real.edges, 0);

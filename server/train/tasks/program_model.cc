@@ -60,6 +60,8 @@ constexpr TensorInput<SetBatch> kSetTensors[] = {
     {"x", [](const SetBatch& b, const RealRows& rows) { return b.node_features.narrow(0, 0, rows.nodes); },
      &ProgramModelOptions::node},
     {"edge_attr", [](const SetBatch& b, const RealRows&) { return b.edge_features; }, &ProgramModelOptions::edge},
+    {"pos", [](const SetBatch& b, const RealRows& rows) { return b.positions.narrow(0, 0, rows.nodes); },
+     &ProgramModelOptions::positions},
     {"edge_index",
      [](const SetBatch& b, const RealRows&) {
        return at::stack({b.edge_source, b.edge_target});
@@ -264,6 +266,7 @@ SetBatch MakeBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& l
   return {.padded_graphs = shape.graphs,
           .node_features = Zeros(model.node, shape.nodes),
           .edge_features = Zeros(model.edge, shape.edges),
+          .positions = Zeros({.float_columns = model.position_columns}, shape.nodes),
           .edge_source = ring.sources,
           .edge_target = ring.targets,
           .graph_of_node = at::arange(shape.nodes, at::kLong).mul(graphs).floor_divide(nodes),
@@ -344,6 +347,7 @@ absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn:
                                {.name = options.model.program.value(),
                                 .node = model.node,
                                 .edge = model.edge,
+                                .positions = {.float_columns = model.position_columns},
                                 .labels = LabelsOf(options, model.num_targets),
                                 .num_outputs = model.num_targets,
                                 .max_graph_nodes = model.max_graph_nodes,

@@ -24,6 +24,7 @@ namespace permafrost::train {
 struct ProgramModelOptions {
   std::string name;             // of the program, for messages
   nn::EncoderInput node, edge;  // what the dataset holds
+  nn::EncoderInput positions;   // of a set's nodes
   nn::EncoderInput labels;      // columns of numbers, or one of classes
   bool weighted = false;        // whether the edges of one large graph have weights
   int64_t num_outputs = 1;      // columns of a prediction; 0: any number, of nodes between which links are scored
@@ -34,11 +35,11 @@ struct ProgramModelOptions {
 };
 
 // A program reads, by the names of its inputs:
-//   of sets: x and edge_attr, edge_index, batch, y, num_graphs or batch_size, num_nodes, and max_num_nodes, which is
-//   that of the set. It returns one prediction a graph.
+//   of sets: x, edge_attr and pos, edge_index, batch, y, num_graphs or batch_size, num_nodes, and max_num_nodes, which
+//   is that of the set. It returns one prediction a graph.
 //   of one large graph: x and edge_attr, edge_index, edge_weight, y, batch_size (the seeds), and num_nodes. It returns
 //   one prediction a node, seeds first, or one a seed.
-// x, edge_attr and y have the columns of the dataset; one column may lack its dimension. A prediction is [rows] or
+// x, edge_attr, pos and y have the columns of the dataset; one column may lack its dimension. A prediction is [rows] or
 // [rows, num_outputs]. y has a row for each graph or node: what the job's loss compares with, int64 classes or float32
 // values. A label that is missing, or of a node that is none of the seeds, is -100 or NaN. A loss that the program
 // returns takes the place of the job's; it is to be the mean over the rows that have a label.
