@@ -173,6 +173,26 @@ def test_a_set_has_no_weights_and_times_of_edges(client):
         client.datasets.import_pyg(graphs, "weighted-set", progress=False)
 
 
+def test_positions_of_a_set(client):
+    graphs = molecules()
+    for graph in graphs:
+        graph.pos = torch.rand(graph.num_nodes, 3, dtype=torch.float64)
+    dataset = client.datasets.import_pyg(graphs, "placed", progress=False)
+    assert dataset.summary["position columns"] == 3
+    graphs[0].pos[2, 1] = float("nan")
+    with pytest.raises(permafrost.ImportFailed, match=r'raw/node-pos.csv:3: column 2: "nan" is not a finite number'):
+        client.datasets.import_pyg(graphs, "refused", progress=False)
+    graphs[4].pos = None
+    with pytest.raises(permafrost.InputError, match="graph 4: pos: missing, unlike in graph 0"):
+        client.datasets.import_pyg(graphs, "refused", progress=False)
+    graphs[0].pos = torch.rand(graphs[0].num_nodes, 17)
+    with pytest.raises(permafrost.ImportFailed, match=r"raw/node-pos.csv:1: 17 columns; 1\.\.16 are accepted for positions"):
+        client.datasets.import_pyg(graphs[:1], "refused", progress=False)
+    graphs[0].pos = torch.rand(1, 3)
+    with pytest.raises(permafrost.InputError, match=r"graph 0: pos: shape \[1, 3\], expected"):
+        client.datasets.import_pyg(graphs[:1], "refused", progress=False)
+
+
 def test_what_is_not_imported_is_said(client):
     data = citations()
     data.pos = torch.zeros(120, 3)

@@ -10,6 +10,7 @@ pytest.importorskip("torch_geometric")
 import torch_geometric.nn as gnn
 from safetensors.torch import load_file
 from torch import nn
+from torch_geometric.nn.models.schnet import GaussianSmearing, InteractionBlock
 
 import permafrost
 from bench import module_nets
@@ -161,6 +162,108 @@ class Positions(nn.Module):
         return self.head(gnn.global_mean_pool(pos, batch, batch_size))
 
 
+class Distances(nn.Module):
+    """SchNet's interaction, by the lengths of edges."""
+
+    def __init__(self):
+        super().__init__()
+        self.atoms, self.head = nn.Embedding(28, WIDTH), nn.Linear(WIDTH, 1)
+        self.distances, self.interaction = GaussianSmearing(0.0, 4.0, 6), InteractionBlock(WIDTH, 6, WIDTH, 10.0)
+
+    def forward(self, x, pos, edge_index, batch, batch_size: int):
+        h, length = self.atoms(x.view(-1)), (pos[edge_index[0]] - pos[edge_index[1]]).norm(dim=-1)
+        h = h + self.interaction(h, edge_index, length, self.distances(length))
+        return self.head(gnn.global_add_pool(h, batch, batch_size))
+
+
+class Points(nn.Module):
+    """PointNet++'s layer on the dataset's edges."""
+
+    def __init__(self):
+        super().__init__()
+        self.atoms, self.head = nn.Embedding(28, WIDTH), nn.Linear(WIDTH, 1)
+        self.conv = gnn.PointNetConv(module_nets.mlp(WIDTH + 3, WIDTH), add_self_loops=False)
+
+    def forward(self, x, pos, edge_index, batch, batch_size: int):
+        return self.head(gnn.global_mean_pool(self.conv(self.atoms(x.view(-1)), pos, edge_index).tanh(), batch, batch_size))
+
+
+def placed(columns=3):
+    """Molecules with a place for each atom."""
+    draw = torch.Generator().manual_seed(8)
+    graphs = [graph.clone() for graph in zinc.molecules()]
+    for graph in graphs:
+        graph.pos = 2 * torch.randn(graph.num_nodes, columns, generator=draw)
+    return graphs
+
+
+@pytest.fixture(scope="module")
+def placed_set(client):
+    """A dataset "zinc-placed" that the server has."""
+    assert client.datasets.import_pyg(placed(), "zinc-placed", splits=zinc.PARTS, progress=False).summary["position columns"] == 3
+    return "zinc-placed"
+
+
+@pytest.mark.parametrize("make", [Distances, Points])
+def test_positions_are_read_as_pytorch_reads_them(client, placed_set, zinc_set, make):
+    torch.manual_seed(4)
+    module, graphs, steps = make(), placed(), 20
+    job = client.jobs.submit(placed_set, module, epochs=steps, batch_size=len(zinc.PARTS["train"]), loss="mse", optimizer="adam",
+                             learning_rate=0.005, seed=5).wait()
+    train = client.cache(job).stats()["train"]
+    assert (train["entries"], train["captures"], train["eager_steps"]) == (1, 1, 0)
+
+    def predict(batch):
+        return module(batch.x, batch.pos, batch.edge_index, batch.batch, batch.num_graphs).flatten()
+
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.005)
+    losses = [told["train_loss"] for told in job.epochs()]
+    for epoch, told in enumerate(losses):
+        batch = zinc.batch_of(zinc.order([graphs[i] for i in zinc.PARTS["train"]], 5, epoch))
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(predict(batch), batch.y.flatten())
+        loss.backward()
+        optimizer.step()
+        assert abs(told - loss.item()) < 1e-4 * loss.item(), epoch
+    assert losses[-1] < 0.95 * losses[0]
+    # The test split, and all of the set as another one: here and there.
+    job.load_into(module.eval())
+    with torch.no_grad():
+        wanted = predict(zinc.batch_of(graphs))
+    predicted, again = job.predict(), job.predictions(placed_set, rows="all")
+    for i in range(len(graphs)):
+        assert abs(again[str(i)][0] - wanted[i]) < 1e-4 * wanted.abs().max()
+        assert i not in zinc.PARTS["test"] or abs(predicted[str(i)][0] - wanted[i]) < 1e-4 * wanted.abs().max()
+    with pytest.raises(permafrost.InvalidArgument, match="it has 0 position columns, and the weights were trained on 3"):
+        job.predictions(zinc_set)
+
+
+def test_our_own_models_read_no_positions(client, placed_set, zinc_set):
+    losses = [client.jobs.submit(dataset, "gine", epochs=2, hidden_channels=8, seed=5).wait().epochs()[-1]["train_loss"]
+              for dataset in (placed_set, zinc_set)]
+    assert losses[0] == losses[1]
+
+
+def test_positions_in_folds_and_beside_made_features(client, placed_set):
+    class Scaled(Positions):
+        def forward(self, x, pos, batch, batch_size: int):
+            return self.head(gnn.global_mean_pool(pos * x, batch, batch_size))
+
+    graphs = placed()
+    for graph in graphs:
+        graph.x = torch.ones(graph.num_nodes, 1)
+    module = Scaled()
+    job = client.jobs.submit(placed_set, module, example=graphs[0], epochs=2, loss="mse", node_inputs="constant",
+                             cross_validation={"folds": 4, "fold": 1}).wait()
+    job.load_into(module)
+    batch = zinc.batch_of(graphs)
+    with torch.no_grad():
+        wanted = module(batch.x, batch.pos, batch.batch, batch.num_graphs)
+    predicted = job.predict()
+    assert len(predicted) == 15
+    assert all(abs(value[0] - wanted[int(i)].item()) < 1e-5 for i, value in predicted.items())
+
+
 def as_program(client, name, module, example, folder):
     return client.programs.import_file(name, permafrost.export(module, example, folder / f"{name}.pt2"), progress=False)
 
@@ -178,7 +281,10 @@ def test_a_program_that_does_not_fit_is_refused(client, zinc_set, tmp_path):
     graph.pos, graph.floats = torch.rand(graph.num_nodes, 3), graph.x.float().repeat(1, 2)
     as_program(client, "positions", Positions(), graph, tmp_path)
     told = refused(client, zinc_set, program="positions")
-    assert 'input "pos"' in told["spec.model.program"]
+    assert 'input "pos": the dataset has no such features' in told["spec.model.program"]
+    client.datasets.import_pyg(placed(2), "zinc-flat", splits=zinc.PARTS, progress=False)
+    told = refused(client, "zinc-flat", program="positions")
+    assert "with 3 columns; the dataset has 2 columns of float32" in told["spec.model.program"]
 
     as_program(client, "three-columns", Plain(3), graph, tmp_path)
     told = refused(client, zinc_set, program="three-columns", loss="mse")["spec.model.program"]

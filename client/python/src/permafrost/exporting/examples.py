@@ -24,6 +24,7 @@ def fitting(module: Any, dataset: Any, loss: str | None = None, links: bool = Fa
     """The first of a dataset's forms on which the module runs and predicts what the dataset has targets for.
 
     dataset: a permafrost.v1.Dataset. x, edge_attr and y are [rows, columns]; a single column may lack its dimension.
+    pos is [rows, columns].
     loss: the job's, which tells what y is: int64 [rows] of classes, or float32. None: the server's default.
     links: whether the job predicts links, which have no y.
     Errors: InputError of one line, with the module's error for each form.
@@ -55,6 +56,9 @@ def _forms(dataset: Any, loss: str | None, links: bool) -> Iterator[_Example]:
     base = {"edge_index": edge_index}
     if dataset.HasField("graph_set"):
         base["batch"] = torch.zeros(2, dtype=torch.long)
+        if summary.position_columns:
+            # Apart, so that a distance is above 0.
+            base["pos"] = torch.arange(2.0).repeat(summary.position_columns, 1).T.contiguous()
     elif summary.weighted:
         base["edge_weight"] = torch.ones(2)
     if dataset.HasField("graph") and summary.HasField("links"):

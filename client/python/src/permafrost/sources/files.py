@@ -33,6 +33,8 @@ class GraphArrays:
     edge_weight: Array | None = None
     edge_time: Array | None = None
     node_time: Array | None = None
+    # Of the nodes of a small graph.
+    pos: Array | None = None
     y: Array | None = None
     # The names for the nodes of one large graph: numbers, or values that `str` turns into texts.
     names: Sequence[Any] | Array | None = None
@@ -92,6 +94,7 @@ def check_edges(graph: GraphArrays, what: str) -> None:
     for name, rows in (
         ("x", graph.num_nodes),
         ("node_time", graph.num_nodes),
+        ("pos", graph.num_nodes),
         *((n, index.shape[1]) for n in ("edge_attr", "edge_weight", "edge_time")),
     ):
         array = getattr(graph, name)
@@ -161,7 +164,7 @@ def write_set(
 class _Tables:
     """The CSV files of a set. All graphs have the same columns, which the first one says."""
 
-    _NAMES = {"x": "node-feat", "edge_attr": "edge-feat", "y": "graph-label"}
+    _NAMES = {"x": "node-feat", "edge_attr": "edge-feat", "pos": "node-pos", "y": "graph-label"}
 
     def __init__(self, raw: pathlib.Path, what: str) -> None:
         self._raw, self._what = raw, what

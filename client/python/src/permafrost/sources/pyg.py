@@ -112,7 +112,7 @@ def _write_parts(
 
 def _graphs(dataset: Iterable[Any], what: str) -> Iterator[GraphArrays]:
     for number, data in enumerate(dataset):
-        yield _arrays(data, f"{what}: graph {number}", frozenset(_READ - _OF_ONE_GRAPH))
+        yield _arrays(data, f"{what}: graph {number}", frozenset(_READ - _OF_ONE_GRAPH | _OF_SETS))
 
 
 def _masks(data: Any, column: int, what: str) -> dict[str, Array] | None:
@@ -135,6 +135,8 @@ def _masks(data: Any, column: int, what: str) -> dict[str, Array] | None:
 
 # A set of graphs has no place for these.
 _OF_ONE_GRAPH = {"edge_weight", "edge_time", "node_time", "time", *_MASKS.values()}
+# One large graph has no place for these.
+_OF_SETS = {"pos"}
 
 
 def _arrays(data: Any, what: str, read: frozenset[str] = frozenset(_READ)) -> GraphArrays:
@@ -152,8 +154,8 @@ def _arrays(data: Any, what: str, read: frozenset[str] = frozenset(_READ)) -> Gr
         hint = hint if "edge_weight" in left_out else ""
         warnings.warn(f"{type(data).__name__}: not imported: {', '.join(left_out)}{hint}", stacklevel=2)
     edge_index = _numpy(data.edge_index, "edge_index", what)
-    timed = ("edge_weight", "edge_time", "node_time", "time")
-    given = {name: _numpy(data.get(name) if name in read else None, name, what) for name in timed}
+    some = ("edge_weight", "edge_time", "node_time", "time", "pos")
+    given = {name: _numpy(data.get(name) if name in read else None, name, what) for name in some}
     # PyG names the times of nodes, which NeighborLoader reads, and those of edges alike: their number tells.
     if given["time"] is not None:
         name = "edge_time" if given["time"].shape[:1] == edge_index.shape[1:] else "node_time"
@@ -166,6 +168,7 @@ def _arrays(data: Any, what: str, read: frozenset[str] = frozenset(_READ)) -> Gr
         edge_weight=given["edge_weight"],
         edge_time=given["edge_time"],
         node_time=given["node_time"],
+        pos=given["pos"],
         y=_numpy(data.y, "y", what),
     )
 
