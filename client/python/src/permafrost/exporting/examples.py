@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -105,7 +106,9 @@ def _ranks(features: Any, integers: bool = True) -> list[torch.Tensor | None]:
 def _run(module: Any, taken: inputs.Signature, example: Mapping[str, Any], accepted: tuple[str, ...]) -> torch.Size:
     rows = inputs.make_rows(taken, example, module)
     copied = copy.deepcopy(module).cpu()
-    with ints.followed(as_int) as calls, torch.random.fork_rng(devices=[]):
+    with warnings.catch_warnings(), ints.followed(as_int) as calls, torch.random.fork_rng(devices=[]):
+        # A form that does not fit may broadcast.
+        warnings.simplefilter("ignore")
         try:
             for training in (True, False):
                 shape = inputs.find_needed(copy.deepcopy(copied).train(training), taken, rows, calls)
