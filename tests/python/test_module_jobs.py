@@ -66,15 +66,6 @@ def test_a_module_is_trained_and_comes_back(client, molecules):
     assert "molecules-" in job._repr_html_()
 
 
-def test_a_program_that_is_deleted_harms_no_job(client, molecules):
-    torch.manual_seed(2)
-    job = client.jobs.submit("own-zinc", Molecules(), loss="l1", epochs=200, batch_size=8)
-    for program in client.programs:
-        client.programs.delete(program.id)
-    assert job.wait().state == "succeeded"
-    job.load_into(Molecules())
-
-
 def test_a_program_is_trained_by_its_name(client, molecules, tmp_path):
     path = permafrost.export(Molecules(), molecules[:2], tmp_path / "net.pt2")
     program = client.programs.import_file("net", path, progress=False)
