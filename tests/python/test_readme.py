@@ -9,7 +9,7 @@ from tests.python.conftest import ROOT
 
 
 def test_the_ten_lines_run(server, client, pytestconfig, tmp_path):
-    code, _ = re.findall(r"```python\n(.*?)```", (ROOT / "client" / "python" / "README.md").read_text(), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "client" / "python" / "README.md").read_text(), re.DOTALL)
     lines = [line for line in code.splitlines() if line]
     assert len(lines) == 10
     script = tmp_path / "notebook.py"
