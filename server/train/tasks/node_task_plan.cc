@@ -139,7 +139,8 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
     const double of_probe = parts.probes[i / BlockRungs::kAlike].full ? all_full / full : all_partial / partial;
     const double share = of_probe / BlockRungs::kAlike;
     const BlockSizes& sizes = parts.alike[i];
-    Sums& sums = rungs[parts.rungs.Fit(sizes).shape()];
+    // Batches for a program come at their own shapes.
+    Sums& sums = rungs[(pads_ ? parts.rungs.Fit(sizes) : LeastPadded(sizes)).shape()];
     sums.batches += share;
     sums.rows += share * static_cast<double>(graphcache::Rows(sizes.shape()));
     sums.dynamic_rows +=
