@@ -359,7 +359,7 @@ def test_another_dataset_may_have_numbers_of_edges_that_training_did_not_see(cli
 
 
 class Partly(nn.Module):
-    """Its loss does not depend on its prediction's last layer, as that of what is learned without labels."""
+    """Its loss does not reach the layer that predicts, as in self-supervised learning."""
 
     def __init__(self):
         super().__init__()

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 NODES, COLUMNS, CLASSES, WIDTH = 240, 12, 4, 8
 STEPS, LEARNING_RATE, SEED = 50, 0.1, 6
-# Sums round otherwise than PyTorch's. Adam would make full steps of what rounding leaves of gradients of 0, as attention to a node's one
-# neighbour has.
+# Our sums round differently from PyTorch's. These tests use SGD: where a gradient is 0 up to rounding, as for attention to a single
+# neighbour, Adam would take a full step.
 TOLERANCE = 1e-4
 
 
@@ -158,7 +158,7 @@ def check_one_executable(client, job, *, dynamic):
 
 
 def check_predictions(job, module, data):
-    """That a module with the job's weights predicts as the job does."""
+    """Checks that a module with the job's weights predicts as the job does."""
     job.load_into(module.eval())
     with torch.no_grad():
         own = call(module, data)
@@ -180,7 +180,7 @@ def test_the_whole_graph_trains_as_in_pytorch(name, client, graph):
     check_one_executable(client, job, dynamic=False)
 
 
-# GCN's degrees, and those of its like, are of the sampled edges alone, as with PyG's NeighborLoader.
+# GCN and its like count only sampled edges in degrees, as with PyG's NeighborLoader.
 EXACT = sorted(set(MODULES) - {"gcn", "gcn-weighted", "cheb", "tag"})
 
 
@@ -250,7 +250,7 @@ def test_a_batch_of_one_seed_or_of_no_edge_is_run_as_it_is(client, graph):
 
 
 def test_several_targets_of_a_node_are_learned(client):
-    """Missing ones, too; a batch in which no node has any label has a loss of 0."""
+    """Labels may be missing; a batch in which no node has any has a loss of 0."""
     data = blocks()
     data.y = torch.stack([data.x[:, 0], data.x[:, 1] * 2], 1)
     data.y[::3, 0] = float("nan")
@@ -325,7 +325,7 @@ def test_inputs_that_the_graph_lacks_are_named(client, tmp_path):
         with pytest.raises(permafrost.InvalidArgument) as caught:
             submit(client, program, dataset="bare")
         assert told in caught.value.violations[0].description
-        # Without a program the module itself says what the dataset lacks.
+        # For a module the client says what the dataset lacks, before anything is sent.
         with pytest.raises(permafrost.InputError, match="edge_weight|edge_attr"):
             submit(client, make(name), dataset="bare")
 
@@ -359,7 +359,7 @@ def write_ogb(folder, data, sparse):
 
 
 def test_sparse_features_are_read_as_dense_ones(client, server):
-    """By a module that takes [N, columns] floats, whole and sampled."""
+    """The module takes [N, columns] floats, whole and sampled."""
     data = blocks()
     data.x = (data.x > 0.5).float()
     data.x[:, -1] = 1  # every column occurs
@@ -389,7 +389,7 @@ def test_weights_evaluate_another_graph(client, graph):
 
 
 class OwnLoss(Net):
-    """Smooths labels. Nodes of other splits, and of no seeds, have the label -100, which cross-entropy ignores."""
+    """Smooths labels. Nodes that are no seeds of the split have the label -100, which cross-entropy ignores."""
 
     def forward(self, x, edge_index, y):
         h = self.run(x, edge_index, ())

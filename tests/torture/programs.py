@@ -1,4 +1,4 @@
-"""Archives of programs that something befell: each is refused in a line, or its job ends, and the daemon lives."""
+"""Uploads damaged archives of programs: each is refused in a line, or its job ends, and the daemon lives."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def exported(module, arguments, shapes):
 
 
 def archives():
-    """By dataset of the trial: a module that its graphs train."""
+    """Returns, by dataset, the archive of a module that can be trained on it."""
     try:
         import torch
     except ImportError as error:
@@ -81,7 +81,7 @@ def write_graph(folder, nodes=60):
 
 
 class Mutator:
-    """Changes an archive as no exporter does: bytes of the file, or values within a record of it, with right checksums."""
+    """Changes raw bytes of an archive, or values within a record, whose checksum is then made right."""
 
     def __init__(self, data, seed):
         self.data, self.draw = data, random.Random(seed)

@@ -69,9 +69,9 @@ struct BlockBatch {
   int64_t real_seeds = 0;
 };
 
-// Makes an artificial block of exactly this shape, on which a step is recorded. Its last row is the padding row, and
-// the others are real: first the seeds. It repeats the rows of `from`, a block whose only padding row is the last one;
-// labels come from labelled rows if any are; edges are drawn by `seed`, from one row to another where there are two.
+// Makes an artificial block of exactly this shape, on which a step is recorded. The seeds come first, then other real
+// rows, then one padding row. Rows repeat those of `from`, whose last row must be its only padding. Labels repeat those
+// of labelled seeds. Edges are drawn by `seed`; none is a self-loop if there are two real rows.
 // shape: at least one seed, more nodes than seeds. from: at least one node. weighted: whether edges have weights.
 BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed, bool weighted);
 

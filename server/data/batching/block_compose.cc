@@ -8,7 +8,7 @@
 namespace permafrost::data {
 namespace {
 
-// Returns [count, width] values: the rows of `from`, one after another, until there are enough; zeros if it has none.
+// Returns `count` rows of `from`, from row `begin` on and around again as often as needed; zeros if `from` has none.
 template <class T>
 AlignedVector<T> Repeat(const AlignedVector<T>& from, int64_t rows, int64_t width, int64_t count, uint64_t begin) {
   AlignedVector<T> out(static_cast<size_t>(count * width), T{});
@@ -39,7 +39,7 @@ void RepeatEntries(const BlockBatch& from, int64_t rows, int64_t count, uint64_t
   out.real.nonzeros = out.padded.nonzeros = out.feature_offsets.back();
 }
 
-// Seeds of `from` that have a label.
+// Returns the seeds of `from` that have a label.
 std::vector<int64_t> FindLabelled(const BlockBatch& from, int64_t targets) {
   std::vector<int64_t> labelled;
   for (int64_t seed = 0; seed < from.real_seeds; ++seed) {
@@ -62,7 +62,7 @@ BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_
   for (int64_t row = 0; row < nodes; ++row) {
     out.nodes.push_back(from.nodes[(begin + static_cast<uint64_t>(row)) % from.nodes.size()]);
   }
-  // The padding row of `from` ends its columns.
+  // Values of `from` include its padding row, so the width is their number divided by all padded rows.
   const auto width = [&](const auto& values) { return std::ssize(values) / from.padded.total_nodes(); };
   out.features = Repeat(from.features, rows, width(from.features), nodes, begin);
   out.features.resize(static_cast<size_t>(shape.nodes * width(from.features)), 0.0f);

@@ -110,7 +110,8 @@ class GraphSetBuilder {
     writer_.categories().node.tables = std::move(tables);
   }
 
-  // Positions: the floats of one node; equally many in each row. InvalidArgument for more than kMaxPositionColumns.
+  // Adds one node's position; every row has as many floats as the first. InvalidArgument for more than
+  // kMaxPositionColumns.
   absl::Status AddPosition(const CsvRows& rows, std::span<const std::byte> row);
 
   // Edges, graph by graph, each with the row that `features` parsed last where edges have features. Begun anew as node

@@ -91,7 +91,7 @@ class GraphSet {
   virtual absl::StatusOr<std::span<const uint32_t>> edge_target() const = 0;
   virtual absl::StatusOr<FeatureTable> node_features() const = 0;
   virtual absl::StatusOr<FeatureTable> edge_features() const = 0;
-  // float32, a row a node; kNone: the nodes have none.
+  // One float32 row for each node; kNone if the set has no positions.
   virtual absl::StatusOr<FeatureTable> positions() const { return FeatureTable(); }
   // [graphs * num_targets], NaN where missing; or empty: all are.
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;

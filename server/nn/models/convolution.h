@@ -53,7 +53,7 @@ class Convolution {
   virtual ~Convolution() = default;
   // [targets, out], with the activation. targets: rows of `edges`, or, where its offsets are undefined, of `in`.
   virtual at::Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const = 0;
-  // Layer by layer, as NodeModel: Combine is without ReLU, and the chunk's edge_features are ConvCall's edge_rows.
+  // Layer by layer, as LayerWiseModel: Combine is without ReLU, and the chunk's edge_features are ConvCall's edge_rows.
   virtual at::Tensor Project(const LayerWiseModel::InputRows& rows) const = 0;
   virtual int64_t projected_width() const = 0;
   virtual at::Tensor Combine(const at::Tensor& projected, const LayerWiseModel::Chunk& chunk) const = 0;
@@ -76,7 +76,7 @@ struct ConvolutionKind {
   // sources: of rows below `rows`; offsets: of those with in-edges. edge_rows: whether there are rows of edges.
   MessageNorm (*norm)(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
                       int64_t rows, at::ScalarType type, bool edge_rows);
-  // As NodeModel's; null: it has no use for them.
+  // As LayerWiseModel::InverseSqrtDegrees; null: the convolution uses no degrees.
   at::Tensor (*inverse_sqrt_degrees)(const LayerWiseModel::Chunk& chunk, at::ScalarType type);
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
 };

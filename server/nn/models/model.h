@@ -73,8 +73,8 @@ class NodeModel {
   // the block's edges, with a self-loop of weight 1 for each row that has none, as PyG does on a sampled subgraph (a
   // row beyond row_ends[L - 1] has its self-loop alone).
   virtual at::Tensor Forward(const NodeBlock& block, Mode mode) = 0;
-  // Returns the loss that the last Forward made beside its prediction, a scalar, and lets go of it. Undefined: the
-  // job's loss is made of the prediction.
+  // Hands over the scalar loss that the last Forward computed. Undefined: the model has none, and the job's loss is
+  // computed from the prediction.
   virtual at::Tensor TakeLoss() { return {}; }
 
   virtual TensorSet& tensors() = 0;

@@ -22,8 +22,8 @@ struct DropoutKey {
 at::Tensor Dropout(const at::Tensor& x, const at::Tensor& step, const DropoutKey& key, double p,
                    const at::Tensor& row_keys = {});
 
-// Returns float32 values in [0, 1) of the size of `like`, [N, C], each a multiple of 2^-24 made of the hash that
-// dropout compares with p: equal on every device. permafrost::uniform; not differentiable.
+// Returns [N, C] float32 values in [0, 1), as many as `like` has. Each is a multiple of 2^-24, from the hash that
+// dropout compares with p, and equal on every device. permafrost::uniform; not differentiable.
 at::Tensor Uniform(const at::Tensor& like, const at::Tensor& step, const DropoutKey& key);
 
 }  // namespace permafrost::nn

@@ -55,13 +55,14 @@ void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
   if (loss.class_weights.defined()) state.push_back({"loss.class_weights", loss.class_weights, "loss"});
 }
 
-// The job's loss, or the program's own. That is a mean over the rows that have a label.
+// Returns the program's own loss if there is one, else the job's. The former is taken for a mean over the labelled
+// rows.
 nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output) {
   if (!output.loss.defined()) {
     return nn::ComputeLoss(options.loss, output.prediction, output.labels, options.class_weights);
   }
   const at::Tensor count = output.labels.isnan().logical_not().any(/*dim=*/1).sum().to(at::kFloat);
-  // Without a label most means are NaN.
+  // If no row has a label, the mean is usually NaN; it counts as 0.
   const at::Tensor mean = at::where(count > 0, output.loss, at::zeros_like(output.loss));
   return {.mean = mean, .sum = mean.detach() * count, .count = count};
 }

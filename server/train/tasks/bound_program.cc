@@ -38,9 +38,9 @@ absl::Status CheckForm(const program::Program& form,
   };
   const size_t outputs = form.outputs.size();
   if (outputs < 1 || outputs > 2 || !std::ranges::all_of(form.outputs, is_tensor)) {
-    return absl::InvalidArgumentError(absl::StrCat("the module returns ", outputs,
-                                                   outputs == 1 ? " value that is no tensor" : " values",
-                                                   "; accepted: a prediction, or a prediction and a loss"));
+    return absl::InvalidArgumentError(absl::StrCat("the module returns ", outputs, outputs == 1 ? " value" : " values",
+                                                   "; accepted: a tensor, the prediction, or two, the prediction and "
+                                                   "a loss"));
   }
   for (const program::Node* node : program::RandomNodes(form)) {
     if (CanDraw(*node)) continue;
@@ -131,7 +131,7 @@ Tensor BoundProgram::OnDevice(const Tensor& tensor) {
 
 absl::Status BoundProgram::AddState(const program::Interpreter& interpreter, const std::vector<Tensor>& state) {
   const program::Program& form = interpreter.program();
-  // A loss of the program's own may not depend on all that makes the prediction.
+  // The program's own loss may use only part of what makes the prediction; parameters outside that part stay fixed.
   const std::set<program::ValueIndex> used =
       UsedValues(form.graph, has_loss_ ? std::span(form.outputs).subspan(1) : std::span(form.graph.outputs));
   const std::vector<size_t>& mutated = interpreter.mutated();

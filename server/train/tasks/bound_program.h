@@ -25,9 +25,9 @@
 
 namespace permafrost::train {
 
-// Nodes draw numbers as program_draws.h says. Parameters that the module froze, or does not use, are fixed. A buffer is
-// saved if it is in the module's state_dict or a step writes to it. A tensor with several names is saved under the
-// first.
+// Random operators draw numbers as program_draws.h says. Parameters that the module froze, or does not use, are fixed.
+// A buffer is saved if it is in the module's state_dict or a step writes to it. A tensor with several names is saved
+// under the first.
 class BoundProgram {
  public:
   struct Options {
@@ -36,14 +36,15 @@ class BoundProgram {
     bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
   };
   // `check` tells whether the job's data has such an input.
-  // Errors: those of `check`, InvalidArgument; all name the input, output, parameter or node.
+  // Errors: those of `check`, and InvalidArgument. All name the program, and the input, parameter or node if one is at
+  // fault.
   static absl::StatusOr<std::unique_ptr<BoundProgram>> Make(
       const program::LoadedProgram& loaded, Options options, c10::Device device,
       absl::FunctionRef<absl::Status(const program::Input& input)> check);
 
   struct Output {
-    at::Tensor prediction;  // [rows] or [rows, columns] of any type
-    at::Tensor loss;        // scalar of any type; undefined: the module returns none
+    at::Tensor prediction;  // the first output, not checked
+    at::Tensor loss;        // scalar of a floating type; undefined: the module returns none
   };
   // Runs the form of the mode. `value` gives the value of each input.
   // Throws c10::Error, with the node and its line, for what an operator refuses, and for fewer rows than the program
@@ -61,8 +62,7 @@ class BoundProgram {
   BoundProgram(Options options, c10::Device device) : options_(std::move(options)), device_(device) {}
   absl::Status Bind(const program::LoadedProgram& loaded,
                     absl::FunctionRef<absl::Status(const program::Input& input)> check);
-  // A tensor of the file as one of the job's, the same for all of its names. The program that was loaded stays as it
-  // is.
+  // Returns the job's copy of a loaded tensor, one copy for all of its names. The loaded program is not changed.
   at::Tensor OnDevice(const at::Tensor& tensor);
   // Adds the form's tensors that no other form has.
   absl::Status AddState(const program::Interpreter& interpreter, const std::vector<at::Tensor>& state);

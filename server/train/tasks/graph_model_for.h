@@ -18,8 +18,8 @@
 
 namespace permafrost::train {
 
-// Tells an encoder what it must know of features: integers are categories, and programs read them as they are.
-// `table`: "node feature"; a violation of `field` says which column has integers that are none.
+// Tells an encoder what it must know of features. Integers are categories; a program reads them unchanged. `table`:
+// "node feature". A violation of `field` names a column whose integers are no categories.
 void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, const data::FeatureSummary& features,
                      std::string_view field, Violations& violations, nn::EncoderInput& input);
 

@@ -394,10 +394,9 @@ absl::StatusOr<JobNodeModel> NodeModelFor(const spec::TrainOptions& options, con
                    absl::StrCat("the dataset's nodes have no features; accepted: ",
                                 spec::IsProgram(options) ? "" : "learned, ", "degree, constant"));
   } else if (inputs == spec::NodeInputs::kLearned && spec::IsProgram(options)) {
-    violations.Add(
-        absl::StrCat(AbslView(prefix), "model.node_inputs"),
-        "the dataset's nodes have no features, and a program has none of its own for them; accepted: degree, "
-        "constant");
+    violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
+                   "the dataset's nodes have no features, and for a program the server learns none; accepted: degree, "
+                   "constant");
   }
   const bool links = options.links.enabled;
   if (!links && summary.split_nodes[static_cast<size_t>(data::Split::kTrain)] == 0) {

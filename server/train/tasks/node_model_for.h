@@ -22,8 +22,8 @@
 
 namespace permafrost::train {
 
-// The model of a job on one large graph. For a program that predicts links, hidden_channels and num_outputs are the
-// columns that it returns.
+// The model of a job on one large graph. For a program hidden_channels equals num_outputs; if it predicts links, both
+// are the columns that it returns, where these are known.
 struct JobNodeModel : nn::NodeModelOptions {
   std::optional<ForwardCost> program;  // what a program costs; nullopt: one of our own
 };
@@ -58,8 +58,8 @@ uint64_t MeansBytes(const spec::TrainOptions& options, const data::GraphSummary&
 // the model's first layer begins with means that can be made while a batch is gathered.
 data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode mode, const data::GraphSummary& graph);
 
-// Returns whether the model may read weights of edges, and the graph has some: GCN weighs messages by them, as PyG's
-// GCNConv does, and a program may take them.
+// Returns whether the graph has edge weights and the model may read them: GCN weighs messages by them, as PyG's
+// GCNConv, and programs may.
 bool UsesEdgeWeights(const spec::TrainOptions& options, const data::Graph& graph);
 
 // Bytes that a layer-wise evaluation takes (layer_wise.h).

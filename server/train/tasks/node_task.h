@@ -123,7 +123,8 @@ class NodeTask final : public Task {
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
   // The batch of these nodes or links of a training epoch, not sampled yet.
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const;
-  // An artificial block of this shape, for a program. Valid until the next call with a probe of equal parity.
+  // Makes an artificial block of this shape for a program. It is valid until the next call whose `probe` is equally odd
+  // or even.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
   // Samples some batches of the mode's splits and plans its rungs.
   absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
@@ -138,9 +139,9 @@ class NodeTask final : public Task {
   std::vector<graphcache::ShapeCount> RungCounts(Mode mode) const;
   // Returns the sizes at which a batch with these real sizes is made ready.
   data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
-  // For links with times, or of programs, whose evaluation is sampled outside the graph cache.
+  // Plans evaluation outside the graph cache, by samples: of links with times, and of a program's links.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
-  // The rows of all nodes, [nodes, channels] on the device, by the samples of evaluation. It is for programs.
+  // Returns a program's rows of all nodes, [nodes, channels] on the device, computed from evaluation's samples.
   absl::StatusOr<at::Tensor> PredictBySamples(const std::function<bool()>& keep_going);
   absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
                                                 const std::function<bool()>& keep_going);

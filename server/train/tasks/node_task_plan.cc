@@ -279,8 +279,8 @@ absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
     const BlockRungs& rungs = parts.rungs;
     const BatchShape ceiling = rungs.rungs()[static_cast<size_t>(rungs.num_planned() - 1)].shape();
     BatchShape shape = ProbeShapes(ceiling, /*below=*/true)[probe];
-    // A block has its seeds and a padding row at least. A step must not take that for all it ever has, so that each
-    // probe gets further rows.
+    // A block has at least its seeds and a padding row. Each probe gets a different number of further rows, so that no
+    // step is recorded for exactly that least.
     if (shape.nodes <= shape.graphs + 1) shape.nodes = shape.graphs + 1 + static_cast<int64_t>(probe);
     return ExactProbe(mode, probe, shape);
   }

@@ -25,19 +25,19 @@ struct ReadsTooMuch {};
 // for each.
 constexpr int64_t kOperatorsOfStep = 4, kBytesOfOperator = 600;
 
-// The operators of a forward pass; the bytes that they read, each time they do; and those of the tensors among them,
-// each once.
+// Counts of a forward pass: its operators, the bytes that they read in all, and the bytes of the tensors read, each
+// tensor counted once.
 struct Read {
   int64_t operators = 0;
   double read = 0, made = 0;
 };
 
-// The tensors of `beside` are made by nobody. Throws ReadsTooMuch.
+// Counts what `run` reads. Tensors of `beside` are not counted as made. Throws ReadsTooMuch beyond kMostRead.
 Read Listen(const nn::TensorSet& beside, const std::function<void()>& run) {
   Read counted;
   std::set<const c10::StorageImpl*> seen;
   for (const nn::NamedTensor& t : beside.All()) seen.insert(t.value.storage().unsafeGetStorageImpl());
-  // Keeps addresses from being given twice, and no bytes.
+  // Weak references: an address is not reused while it counts, but its bytes are freed.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held;
   const auto add = [&](const Tensor& tensor) {
     if (!tensor.defined()) return;

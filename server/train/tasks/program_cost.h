@@ -25,8 +25,8 @@ struct StepCost {
   double operator_values = 0;
 };
 
-// Returns whether one thread runs a step of a program faster than several: with so few values an operator, threads wait
-// for each other longer than one works (bench/MEASUREMENTS.md, "From which size two threads pay").
+// Returns whether a step should run on one thread. If each operator has few values, threads wait longer than they work
+// (bench/MEASUREMENTS.md, "From which size two threads pay"). An unknown cost counts as small.
 inline bool IsSmall(const StepCost& cost) {
   constexpr double kSharedValues = 524'288;  // PyTorch's operators begin at 32,768
   return cost.operator_values < kSharedValues;
@@ -36,7 +36,7 @@ inline bool IsSmall(const StepCost& cost) {
 struct ForwardCost {
   double parameters = 0;         // their values, which are not among those bytes
   double once = 0, growing = 0;  // bytes that both batches make, and those that the second makes more
-  int64_t operators = 0;         // 0: the program refused such a batch
+  int64_t operators = 0;         // 0: not known
   bool reads_too_much = false;   // more than 1 GiB: it was stopped
   int64_t columns = 0;           // of its prediction; 0: not known
 
@@ -44,8 +44,8 @@ struct ForwardCost {
   StepCost Step(const BatchShape& largest) const;
 };
 
-// forward: runs it on a batch of this shape, and returns the prediction. Throws what it throws by c10::ValueError; any
-// other exception leaves nothing known, for the program may need other values, or more rows.
+// `forward` runs the program on a batch of this shape, and returns the prediction. Passes on a c10::ValueError. After
+// any other exception the step's cost stays unknown: the program may need other values, or more rows.
 ForwardCost MeasureForward(const nn::TensorSet& tensors, absl::FunctionRef<at::Tensor(const BatchShape&)> forward);
 
 }  // namespace permafrost::train

@@ -42,12 +42,12 @@ class Source {
     const Tensor drawn = Uniform(x);
     return (steps > 0 ? (drawn * steps).floor().div(steps) : drawn).to(x.scalar_type());
   }
-  // Float32. Source: Box and Muller 1958.
+  // Returns float32 numbers. Source: Box and Muller 1958.
   Tensor Normal(const Tensor& x) const {
     const Tensor radius = (Uniform(x, 0).neg() + 1).log().mul(-2).sqrt();
     return radius * (Uniform(x, 1) * (2 * std::numbers::pi)).cos();
   }
-  // Float32, above 0: what is drawn as 0 becomes the least that is told from it.
+  // Returns float32 numbers above 0: a draw of 0 becomes 2^-25, before the division by lambda.
   Tensor Exponential(const Tensor& x, double lambda) const {
     return (Uniform(x).neg() + 1).log().neg().clamp_min(std::ldexp(1.0, -25)) / lambda;
   }
@@ -58,7 +58,7 @@ class Source {
     return {rows, x.numel() / std::max<int64_t>(rows, 1)};
   }
   nn::DropoutKey Key(int stream) const {
-    // Streams lie beyond the seeds of others.
+    // Each stream draws as another job's seed would.
     constexpr uint64_t kStream = 0x9e3779b97f4a7c15;
     return {.seed = seed_ + static_cast<uint64_t>(stream) * kStream, .layer = place_};
   }
@@ -68,7 +68,7 @@ class Source {
   const Tensor& step_;
 };
 
-// A tensor of the sizes and the type that a factory's arguments say, from `sizes` on: sizes, dtype, layout, device.
+// Returns zeros as a factory's arguments ask, which begin at stack[sizes]: sizes, dtype, layout, device.
 Tensor Zeros(const Stack& stack, size_t sizes, const Tensor& step) {
   const auto type = stack[sizes + 1].toOptional<at::ScalarType>().value_or(at::kFloat);
   return at::zeros(stack[sizes].toIntVector(), step.options().dtype(type));
@@ -93,7 +93,7 @@ Tensor Integers(const Source& source, const Tensor& like, int64_t low, int64_t h
   return (bits(0) * kOne + bits(1)).remainder(range).add(low).to(like.scalar_type());
 }
 
-// A row for each operator: the results for the arguments of its schema, without the generator.
+// One row per operator. `draw` maps the arguments of its schema to its results, and ignores the generator.
 struct Row {
   std::string_view target;  // without "torch.ops.aten."
   std::vector<c10::IValue> (*draw)(const Source& source, const Stack& stack, const Tensor& step);

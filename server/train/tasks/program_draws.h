@@ -1,6 +1,6 @@
-// Nodes of programs that draw numbers, as operators of ours: every number is a pure function of (seed, step, place of
-// the node among those that draw, row, column), so that captures, resumes and equal runs draw the same. Rows are the
-// first dimension. PyTorch's distributions, not its numbers. Threads: the device thread.
+// Runs a program's random operators with our own generator. Every number is a pure function of (seed, step, place of
+// the operator among those that draw, row, column), so captures, resumes and equal runs draw the same. Rows are the
+// first dimension. The distributions are PyTorch's; the numbers are not. Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -46,7 +46,7 @@ struct NumberInput {
   int64_t RealRows::*count;
 };
 
-// Labels of `rows` rows, of which `labels` has the first ones: [rows, columns] float32, or int64 classes.
+// Returns labels for `rows` rows; those beyond `labels` count as missing. [rows, columns] float32, or int64 classes.
 constexpr int64_t kIgnoredClass = -100;  // as torch.nn.CrossEntropyLoss ignores
 Tensor Labels(const Tensor& labels, int64_t rows, bool classes) {
   const int64_t known = std::min(rows, labels.size(0));
@@ -145,7 +145,8 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Bind(const Inputs<Batch>& inputs, 
 void CheckPrediction(const Tensor& prediction, int64_t rows, int64_t outputs, const char* each) {
   const bool has_rows = prediction.dim() >= 1 && prediction.dim() <= 2 && prediction.size(0) == rows;
   TORCH_CHECK_VALUE(outputs > 0 || (has_rows && prediction.dim() == 2), "the module returns ", prediction.sizes(),
-                    ", where [", rows, ", channels] is accepted: a row for each node, of which links are scored");
+                    ", where [", rows,
+                    ", channels] is accepted: a row for each node or seed, between which links are scored");
   TORCH_CHECK_VALUE(outputs == 0 || (has_rows && prediction.numel() == rows * outputs), "the module predicts ",
                     prediction.sizes(), ", where [", rows, ", ", outputs, "] is accepted: a row for each ", each,
                     ", and a column for each target or class");
@@ -202,7 +203,7 @@ class ProgramOfNodes final : public nn::NodeModel {
     auto [prediction, loss] = program_->Run(
         mode, block.step, [&](const program::Input& input) { return kOfBlocks.ValueOf(input, block, rows); });
     const bool of_seeds = prediction.dim() >= 1 && prediction.size(0) == rows.predicted;
-    CheckPrediction(prediction, of_seeds ? rows.predicted : rows.nodes, options_.num_outputs, "node");
+    CheckPrediction(prediction, of_seeds ? rows.predicted : rows.nodes, options_.num_outputs, "node or seed");
     loss_ = std::move(loss);
     const Tensor predicted = prediction.narrow(0, 0, rows.predicted).to(at::kFloat);
     return predicted.dim() == 2 ? predicted : predicted.unsqueeze(1);
@@ -290,7 +291,7 @@ Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& label
   return block;
 }
 
-// A program's own loss takes the place of the job's. That of links is the job's alone.
+// Refuses options that a program's own loss would replace: class weights and link prediction.
 absl::Status CheckOwnLoss(const spec::TrainOptions& options, const program::LoadedProgram& loaded,
                           std::string_view prefix) {
   Violations violations;
@@ -313,7 +314,7 @@ std::string NoteOfSelfLoops(const program::LoadedProgram& loaded, int64_t self_l
                       "self-loops before the import to have them captured");
 }
 
-// `forward` runs on batches of two shapes.
+// Runs `forward` on the two small batches, and turns its ValueError into a violation.
 absl::StatusOr<ForwardCost> Measure(const nn::TensorSet& tensors, std::string_view prefix,
                                     absl::FunctionRef<Tensor(const BatchShape&)> forward) {
   try {

@@ -46,8 +46,8 @@ struct ProgramModelOptions {
 //
 // A batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded). So Forward computes the real
 // rows from the shape, passes only those on, and can be captured for every shape. Predictions of padding graphs are 0.
-// It throws as BoundProgram::Run, and c10::ValueError for a prediction of another shape. A block for programs has
-// edge_targets.
+// Forward throws what BoundProgram::Run throws, and c10::ValueError for a prediction of another shape. A block for
+// programs has edge_targets.
 //
 // Errors: InvalidArgument that names the input, output, parameter or node that the dataset cannot serve.
 absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeProgramModel(const program::LoadedProgram& loaded,
@@ -89,7 +89,7 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
 absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     const BatchShape& largest, std::string_view prefix);
 
-// Runs a program of nodes on small blocks. Errors: likewise.
+// Measures a program on one large graph by runs on two small blocks. Errors: as CostOfStep.
 absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                                                const NodeProgramData& data, std::string_view prefix);
 

@@ -42,7 +42,7 @@ class SampledBatch final : public HostBatch {
   }
 
   BatchShape real() const override;
-  // The shape of its rung, or its own.
+  // The shape of its rung; for a program, its own with the least padding.
   BatchShape least_padded() const override;
   BatchShape dynamic_shape() const override;
   BatchShape padded() const override { return host_->padded.shape(); }

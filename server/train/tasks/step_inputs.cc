@@ -117,7 +117,7 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   }
   block.sources = View(host.sources, {sizes.edges});
   block.edge_weights = ViewAll(host.edge_weights);
-  // A program wants a tensor even of no edges.
+  // A program needs a tensor of weights even if there are no edges.
   if (flat != nullptr && sizes.edges == 0) block.edge_weights = at::empty({0}, at::kFloat);
   if (host.edge_int_columns > 0) {
     block.edge_features = View(host.edge_ints, {sizes.edges, host.edge_int_columns});

@@ -31,11 +31,11 @@ class RowKeys {
   AlignedVector<int64_t> keys_;
 };
 
-// A block as programs read it, without CSR: it says where each edge ends, and its sparse features are dense.
+// A block without CSR, as programs read it: edges have targets, and sparse features are made dense.
 // Threads: one at a time.
 class FlatBlock {
  public:
-  // Valid until the next call.
+  // Fills this from `host`; what the getters returned before becomes invalid.
   void Set(const data::BlockBatch& host, int64_t feature_columns);
   const AlignedVector<int64_t>& edge_targets() const { return edge_targets_; }  // [padded edges], rising
   const AlignedVector<float>& features() const { return features_; }            // empty where they are dense already

@@ -123,8 +123,8 @@ std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t valida
   return {NoteOfNoValidation(rows)};
 }
 
-// Adds the note of a program that no step is captured of. Errors: a violation for a strict job, which would fail at its
-// first step.
+// Adds the note that says why no step of a program can be captured. Errors: a violation if the job is strict, since it
+// would fail at its first step.
 absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix, std::string note,
                      std::vector<std::string>& notes) {
   if (note.empty()) return absl::OkStatus();
@@ -136,8 +136,8 @@ absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix,
   return violations.ToStatus();
 }
 
-// Adds notes about a program on one large graph. Errors: as AddNote; a violation for a strict job with a batch of one
-// seed, which no executable serves.
+// Adds notes about a program on one large graph. Errors: as AddNote; a violation if a strict job has a batch of one
+// seed, since no executable serves it.
 absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSummary& graph, std::string_view prefix,
                           std::vector<std::string>& notes) {
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph, kNoLimits, prefix));

@@ -144,17 +144,14 @@ absl::Status WholeGraphTask::Read(c10::Device device, bool trains) {
   block_.edge_weights = on_device(edges.edge_weights);
   block_.edge_features = on_device(edges.edge_features);
   block_.row_keys = at::arange(num_nodes, at::TensorOptions().dtype(at::kLong).device(device));
+  const bool program = spec::IsProgram(options_);
+  if (program) FlattenBlock(graph_->summary().node_features.width, block_);
   // The same edges with other sources: what a capture must not take for constant.
   other_block_ = block_;
   other_block_.sources = at::zeros_like(block_.sources);
   if (block_.edge_features.defined()) other_block_.edge_features = at::zeros_like(block_.edge_features);
-  const bool program = spec::IsProgram(options_);
   for (nn::NodeBlock* block : {&block_, &other_block_}) {
-    if (program) {
-      FlattenBlock(graph_->summary().node_features.width, *block);
-    } else if (trains) {
-      block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
-    }
+    if (trains && !program) block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
   }
   plan_.train_rungs = {ShapeOfWhole(block_)};
   plan_.train_ceiling = plan_.train_rungs.front();

@@ -53,9 +53,10 @@ class Jobs:
             modules share a program. `Job.load_into(module)` gives it the weights of the job.
         example: for a module, what `permafrost.export` takes as one. Without it the dataset tells the columns: x is
             [nodes, columns], int64 of categories and else float32, and edge_attr is alike. A single column becomes
-            [nodes] or [edges] if the module does not run on [nodes, 1] or [edges, 1]. y, which a module takes that
-            returns (prediction, loss), is int64 [rows] of classes if `loss` is cross_entropy, else float32 [rows,
-            targets], or [rows] beside a prediction of that form; rows are graphs, or all nodes of a batch.
+            [nodes] or [edges] if the module does not run on [nodes, 1] or [edges, 1]. Node features of one large
+            graph are always float32. A module that returns (prediction, loss) takes y, with a row for each graph or
+            each node of a batch: int64 classes [rows] if the job's loss is cross_entropy (the default on one large
+            graph), else float32 in the prediction's form.
         id: of the job; the server makes one where it is not given.
         labels: to find it by, {"team": "gnn"}: `client.jobs.list(filter='labels.team = "gnn"')`.
         spec: fields of permafrost.v1.JobSpec, or of the messages in it: epochs=20, batch_size=32, learning_rate=1e-3,

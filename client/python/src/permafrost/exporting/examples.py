@@ -32,7 +32,7 @@ def fitting(module: Any, dataset: Any, loss: str | None = None, links: bool = Fa
     """
     taken = inputs.read_signature(module)
     names = (*taken.required, *taken.optional)
-    # Seeds of a batch are as many as batch_size says.
+    # A module that takes batch_size may predict for the seeds alone.
     of_nodes = ("nodes", *(["graphs"] if "batch_size" in taken.required else []), "links", "edges")
     errors: dict[str, str] = {}
     for example in _forms(dataset, loss, links):
@@ -58,14 +58,14 @@ def _forms(dataset: Any, loss: str | None, links: bool) -> Iterator[_Example]:
     if dataset.HasField("graph_set"):
         base["batch"] = torch.zeros(2, dtype=torch.long)
         if summary.position_columns:
-            # Apart, so that a distance is above 0.
+            # The two nodes lie apart, so that their distance is above 0.
             base["pos"] = torch.arange(2.0).repeat(summary.position_columns, 1).T.contiguous()
     elif summary.weighted:
         base["edge_weight"] = torch.ones(2)
     if dataset.HasField("graph") and summary.HasField("links"):
         base["edge_label_index"] = edge_index
     columns = (
-        # A large graph's features are floats for every model.
+        # Every model reads a large graph's node features as floats; edge features keep their type.
         _ranks(summary.node_features, integers="batch" in base),
         _ranks(summary.edge_features),
         [None]
@@ -127,9 +127,9 @@ def _run(module: Any, taken: inputs.Signature, example: Mapping[str, Any], accep
 
 
 def _check_labels(y: torch.Tensor | None, shape: torch.Size) -> None:
-    """[rows, 1] beside [rows] would broadcast to [rows, rows]."""
+    """Refuses y of another rank than the prediction: [rows, 1] beside [rows] would broadcast."""
     if y is not None and y.is_floating_point() and y.dim() != len(shape):
-        raise InputError(f"y has {y.dim()} dimensions, and the prediction {len(shape)}")
+        raise InputError(f"y is of rank {y.dim()}, and the prediction of rank {len(shape)}")
 
 
 def _shown(name: str, value: torch.Tensor) -> str:

@@ -33,7 +33,7 @@ class GraphArrays:
     edge_weight: Array | None = None
     edge_time: Array | None = None
     node_time: Array | None = None
-    # Of the nodes of a small graph.
+    # Positions of the nodes; only a set of graphs has them.
     pos: Array | None = None
     y: Array | None = None
     # The names for the nodes of one large graph: numbers, or values that `str` turns into texts.
