@@ -106,7 +106,8 @@ HeldShapes HeldAtEnd(const PlannedSchedule& schedule, int64_t limit) {
 }
 
 // Shapes are captured in order until the limit is reached; then they are padded into what is held.
-void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& schedule, PlanRow& row, Tally& tally) {
+void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& schedule, bool pads, PlanRow& row,
+                Tally& tally) {
   const auto all = std::span(schedule.train);
   HeldShapes held = HeldAtEnd(schedule, LimitOf(options));
   // Under kFreeze they are padded to rungs, although nothing freezes.
@@ -118,7 +119,8 @@ void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& sched
     if (shape.batches > 1) tally.Replay(shape, shape.batches - 1, shape.shape);
   }
   for (const PlannedShape& shape : all.subspan(static_cast<size_t>(held.train))) {
-    if (const BatchShape* const larger = FindCheapest(shapes, shape.shape)) {
+    const BatchShape* const larger = pads ? FindCheapest(shapes, shape.shape) : nullptr;
+    if (larger != nullptr) {
       tally.Replay(shape, shape.batches, *larger);
     } else {
       tally.Eager(shape, shape.batches);
@@ -270,7 +272,7 @@ int64_t Batches(const PlannedSchedule& schedule) {
 }
 
 PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
-                   const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs) {
+                   const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs, bool pads) {
   PlanRow row{.options = options, .shapes = FormOf(options, no_dynamic_reason.empty())};
   Tally tally(row);
   const Form form = row.shapes == spec::Shapes::kDynamic  ? Form::kDynamic
@@ -292,7 +294,7 @@ PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& sc
   } else if (options.policy == spec::Policy::kFreeze && freeze_at > 0) {
     TallyExactFreeze(options, schedule, freeze_at, planned, row, tally);
   } else if (!KeepsNothing(options.policy)) {
-    TallyExact(options, schedule, row, tally);
+    TallyExact(options, schedule, pads, row, tally);
   } else {
     for (const PlannedShape& shape : schedule.train) {
       options.policy == spec::Policy::kNever ? tally.Eager(shape, shape.batches) : tally.Capture(shape, shape.batches);
@@ -308,8 +310,8 @@ void FillRows(CachePlan& plan) {
       options = WithoutPadding(options);
       if (!plan.no_dynamic_reason.empty() && WantsDynamic(options)) options.shapes = spec::Shapes::kExact;
     }
-    PlanRow row =
-        PlanPolicy(options, plan.schedules[schedule], plan.freeze_point.freeze_at, plan.no_dynamic_reason, plan.costs);
+    PlanRow row = PlanPolicy(options, plan.schedules[schedule], plan.freeze_point.freeze_at, plan.no_dynamic_reason,
+                             plan.costs, plan.pads);
     row.schedule = static_cast<int64_t>(schedule);
     plan.rows.push_back(row);
   };

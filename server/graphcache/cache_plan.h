@@ -89,8 +89,9 @@ struct PlanRow {
 };
 
 // Returns the outcome of `options`. `no_dynamic_reason`: why there are no dynamic executables; empty: there are.
+// Without `pads` no batch is padded into a larger executable.
 PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
-                   const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs);
+                   const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs, bool pads = true);
 
 struct CachePlan {
   spec::PolicyOptions options;  // the job's

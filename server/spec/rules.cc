@@ -227,9 +227,11 @@ void CheckLinks(const TrainOptions& options, FieldChecker& check) {
     check.Add("link_prediction.test_part",
               absl::StrCat(test, " and valid_part ", valid, " leave nothing to train on; accepted: a sum below 1"));
   }
-  if (!options.nodes.eval_fan_outs.empty() && !options.nodes.is_temporal()) {
-    check.Add("neighbor_sampling.eval_fan_outs",
-              "is given with link_prediction, whose evaluation takes every neighbour; accepted: with temporal");
+  if (!options.nodes.eval_fan_outs.empty() && !options.nodes.is_temporal() && !IsProgram(options)) {
+    check.Add(
+        "neighbor_sampling.eval_fan_outs",
+        "is given with link_prediction, whose evaluation takes every neighbour; accepted: with temporal, or with a "
+        "program");
   }
 }
 

@@ -180,6 +180,9 @@ TEST(CachePlanLimitTest, EvaluationHasWhatTheFirstEpochLeaves) {
                    schedule, 0, "none", std::nullopt);
     EXPECT_EQ(row.train_executables, c.train) << c.limit;
     EXPECT_EQ(row.eval_executables, c.eval) << c.limit;
+    const PlanRow unpadded = PlanPolicy(row.options, schedule, 0, "none", std::nullopt, /*pads=*/false);
+    EXPECT_EQ(unpadded.padded, 0) << c.limit;
+    EXPECT_EQ(unpadded.eager, row.eager + row.padded) << c.limit;
   }
 }
 

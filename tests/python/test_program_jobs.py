@@ -234,8 +234,13 @@ def test_positions_are_read_as_pytorch_reads_them(client, placed_set, zinc_set, 
     for i in range(len(graphs)):
         assert abs(again[str(i)][0] - wanted[i]) < 1e-4 * wanted.abs().max()
         assert i not in zinc.PARTS["test"] or abs(predicted[str(i)][0] - wanted[i]) < 1e-4 * wanted.abs().max()
-    with pytest.raises(permafrost.InvalidArgument, match="it has 0 position columns, and the weights were trained on 3"):
+    with pytest.raises(permafrost.InvalidArgument, match="the dataset has no such features"):
         job.predictions(zinc_set)
+
+
+def test_a_module_without_positions_evaluates_a_set_with_them(client, placed_set, zinc_set):
+    job = client.jobs.submit(zinc_set, Plain(), epochs=2).wait()
+    assert job.predictions(placed_set, rows="all") == job.predictions(zinc_set, rows="all")
 
 
 def test_our_own_models_read_no_positions(client, placed_set, zinc_set):

@@ -211,7 +211,7 @@ OPTIONS = {
     "replace": {"replace": True},
     "weighted": {"weighted": True},
     "bounded": {"batching": {"kind": "budget", "max_nodes": 150}},
-    "exact": {"graph_cache": {"policy": "always"}},
+    "exact": {"graph_cache": {"policy": "always", "shapes": "exact"}},
     "never": {"graph_cache": {"policy": "never"}},
 }
 
@@ -221,8 +221,17 @@ def test_every_way_to_sample_serves_programs(name, client, graph):
     job = submit(client, make("gcn-weighted"), epochs=12, batch_size=32, fan_outs=[4, 3], **OPTIONS[name]).wait()
     losses = losses_of(job)
     assert losses[-1] < 0.95 * losses[0]
-    if "graph_cache" not in OPTIONS[name]:
+    train = client.cache(job).stats()["train"]
+    if name == "never":
+        assert (train["captures"], train["eager_steps"]) == (0, 48)
+    elif name == "exact":
+        assert train["captures"] > 10 and not train["dynamic"] and train["eager_steps"] == 0
+    else:
         check_one_executable(client, job, dynamic=True)
+    if name == "eval-fan-outs":
+        module = make("sage")
+        job = submit(client, module, epochs=3, batch_size=32, fan_outs=[2, 2], eval_fan_outs=[-1, -1]).wait()
+        check_predictions(job, module, graph)
 
 
 def test_a_batch_of_one_seed_or_of_no_edge_is_run_as_it_is(client, graph):
@@ -268,7 +277,14 @@ def test_several_targets_of_a_node_are_learned(client):
             known = ~y.isnan()
             return h, torch.where(known, (h - y.nan_to_num()).square(), 0.0).sum() / known.sum()
 
-    for cls in (Two, OwnTwo):
+    class Multiplied(Two):
+        """Where no label is known, its gradients are 0 * NaN."""
+
+        def forward(self, x, edge_index, y):
+            h, known = self.run(x, edge_index, ()), ~y.isnan()
+            return h, ((h - y.nan_to_num()).square() * known).sum() / known.sum()
+
+    for cls in (Two, OwnTwo, Multiplied):
         torch.manual_seed(3)
         job = client.jobs.submit("two-targets", cls(), loss="mse", epochs=20, batch_size=8, fan_outs=[4, 3], learning_rate=0.01, seed=SEED).wait()
         losses = losses_of(job)
@@ -317,17 +333,17 @@ def test_what_no_program_can_do_on_a_large_graph_is_refused(client, graph):
 def test_inputs_that_the_graph_lacks_are_named(client, tmp_path):
     data = blocks()
     del data.edge_weight, data.edge_attr
-    client.datasets.import_pyg(data, "bare", progress=False)
+    client.datasets.import_pyg(data, "unweighted", progress=False)
     for name, told in (("gcn-weighted", 'input "edge_weight": the dataset\'s edges have no weights'),
                        ("transformer", 'input "edge_attr": the dataset has no such features')):
         path = permafrost.export(make(name), blocks(), tmp_path / f"{name}.pt2")
         program = client.programs.import_file(name, path, progress=False)
         with pytest.raises(permafrost.InvalidArgument) as caught:
-            submit(client, program, dataset="bare")
+            submit(client, program, dataset="unweighted")
         assert told in caught.value.violations[0].description
         # For a module the client says what the dataset lacks, before anything is sent.
         with pytest.raises(permafrost.InputError, match="edge_weight|edge_attr"):
-            submit(client, make(name), dataset="bare")
+            submit(client, make(name), dataset="unweighted")
 
 
 def test_self_loops_are_told_and_run_eagerly(client):
@@ -427,10 +443,11 @@ class Encoder(Net):
         self.second = gnn.SAGEConv(WIDTH, 6)
 
 
-@pytest.mark.parametrize("sampled", [{}, {"fan_outs": [4, 3], "batch_size": 64}])
+@pytest.mark.parametrize("sampled", [{}, {"fan_outs": [4, 3], "eval_fan_outs": [-1, -1], "batch_size": 64}])
 def test_links_are_predicted_by_rows_of_a_module(sampled, client):
+    data = blocks(across=0)
     if "cliques" not in [dataset.id for dataset in client.datasets]:
-        client.datasets.import_pyg(blocks(across=0), "cliques", progress=False)
+        client.datasets.import_pyg(data, "cliques", progress=False)
     torch.manual_seed(3)
     module = Encoder()
     job = client.jobs.submit("cliques", module, link_prediction={"valid_part": 0.1, "test_part": 0.1}, metrics=["roc_auc"], epochs=60,
@@ -441,4 +458,14 @@ def test_links_are_predicted_by_rows_of_a_module(sampled, client):
     assert job.result["best_test_metrics"]["roc_auc"] > 0.7
     stats = client.cache(job).stats()["train"]
     assert (stats["entries"], stats["captures"], stats["eager_steps"]) == (1, 1, 0)
-    job.load_into(module)
+    # The rows are of the graph without the links that are held out.
+    held_out = {split: job.predictions(rows=split) for split in ("valid", "test")}
+    pairs = {(int(link.source), int(link.target)) for links in held_out.values() for link in links}
+    kept = [(a, b) not in pairs and (b, a) not in pairs for a, b in data.edge_index.T.tolist()]
+    job.load_into(module.eval())
+    with torch.no_grad():
+        rows = module(data.x, data.edge_index[:, torch.tensor(kept)])
+    for links in held_out.values():
+        ends = torch.tensor([(int(link.source), int(link.target)) for link in links])
+        scores = torch.tensor([link.score for link in links])
+        torch.testing.assert_close(scores, (rows[ends[:, 0]] * rows[ends[:, 1]]).sum(1), rtol=1e-3, atol=1e-4)

@@ -111,6 +111,11 @@ std::vector<Case> Cases() {
        },
        2, 2},
       {"randn_like.default", [=] { return Stack{zeros(at::kHalf), kNone, kNone, kNone, kNone, kNone}; }, 0, 1},
+      {"exponential_.default",
+       [=] {
+         return Stack{zeros(at::kHalf), 0.5, kNone};
+       },
+       2, 2},
       {"uniform_.default",
        [=] {
          return Stack{zeros(), -2.0, 4.0, kNone};
@@ -181,6 +186,14 @@ TEST(ProgramDraws, UniformNumbersOfFewBitsStayBelowOne) {
         Drawn("rand_like.default", {at::zeros({2000, 500}, type), kNone, kNone, kNone, kNone, kNone})[0].toTensor();
     EXPECT_LT(drawn.max().item<float>(), 1) << type;
     EXPECT_EQ(drawn.scalar_type(), type);
+  }
+}
+
+TEST(ProgramDraws, AnIntervalDoesNotHoldItsEnd) {
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    const Tensor drawn = Drawn("uniform_.default", {at::zeros({2000, 500}, type), 1.0, 2.0, kNone})[0].toTensor();
+    EXPECT_LT(drawn.max().item<float>(), 2) << type;
+    EXPECT_GE(drawn.min().item<float>(), 1) << type;
   }
 }
 

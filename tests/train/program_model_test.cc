@@ -346,8 +346,8 @@ TEST(ProgramModel, SaysWhatAPredictionMustBe) {
   }
 }
 
-// Predicts weight * x plus its weighted sum over in-edges; `seeds`: for the seeds alone. With `loss` it also returns the
-// sum of (prediction - y)^2 over labels that are there.
+// Predicts weight * x plus its weighted sum over in-edges; `seeds`: for the seeds alone. With `loss` it also returns
+// the sum of (prediction - y)^2 over labels that are there.
 Form MakeNodeForm(const std::string& name, const Tensor& weight, bool seeds, bool loss) {
   FormBuilder form(name);
   const ValueIndex w = form.State(program::StateKind::kParameter, "weight", weight);

@@ -73,7 +73,7 @@ void ResizeFeatures(const FeatureTable& table, int64_t real, int64_t rows, Align
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const GraphSet> set) {
+absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const GraphSet> set, bool positions) {
   PF_ASSIGN_OR_RETURN(GraphExtents extents, GraphExtents::Create(std::move(set)));
   std::unique_ptr<Batcher> batcher(new Batcher(std::move(extents)));
   const GraphSet& s = batcher->extents_.set();
@@ -81,7 +81,9 @@ absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const G
   PF_ASSIGN_OR_RETURN(batcher->edge_target_, s.edge_target());
   PF_ASSIGN_OR_RETURN(batcher->node_features_, s.node_features());
   PF_ASSIGN_OR_RETURN(batcher->edge_features_, s.edge_features());
-  PF_ASSIGN_OR_RETURN(batcher->positions_, s.positions());
+  if (positions) {
+    PF_ASSIGN_OR_RETURN(batcher->positions_, s.positions());
+  }
   PF_ASSIGN_OR_RETURN(batcher->labels_, s.labels());
   return batcher;
 }

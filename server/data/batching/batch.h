@@ -55,7 +55,7 @@ struct PaddedBatch {
   AlignedVector<float> node_floats;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
-  AlignedVector<float> positions;        // [N, columns]; empty where the set has none
+  AlignedVector<float> positions;        // [N, columns]; empty if the set has none, or nobody reads them
   AlignedVector<int64_t> edge_source;    // [E] node rows of this batch
   AlignedVector<int64_t> edge_target;    // [E] rising
   AlignedVector<int64_t> graph_of_node;  // [N] rising
@@ -68,8 +68,9 @@ struct PaddedBatch {
 // Keeps the set alive.
 class Batcher {
  public:
-  // Touches (and so verifies) every section. Errors: DataLoss from the set.
-  static absl::StatusOr<std::unique_ptr<Batcher>> Create(std::shared_ptr<const GraphSet> set);
+  // Touches (and so verifies) every section that batches are made of. `positions` tells whether they carry the set's.
+  // Errors: DataLoss from the set.
+  static absl::StatusOr<std::unique_ptr<Batcher>> Create(std::shared_ptr<const GraphSet> set, bool positions = true);
 
   const GraphExtents& extents() const { return extents_; }
   const GraphSetSummary& summary() const { return extents_.set().summary(); }

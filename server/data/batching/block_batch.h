@@ -72,7 +72,8 @@ struct BlockBatch {
 // Makes an artificial block of exactly this shape, on which a step is recorded. The seeds come first, then other real
 // rows, then one padding row. Rows repeat those of `from`, whose last row must be its only padding. Labels repeat those
 // of labelled seeds. Edges are drawn by `seed`; none is a self-loop if there are two real rows.
-// shape: at least one seed, more nodes than seeds. from: at least one node. weighted: whether edges have weights.
+// `shape` has at least one seed, and more nodes than seeds. `from` has at least one node. `weighted` tells whether
+// edges have weights.
 BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed, bool weighted);
 
 // Samples, gathers and pads. Threads: one at a time. Keeps the graph alive.

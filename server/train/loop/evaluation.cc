@@ -110,21 +110,28 @@ uint64_t HeldBeside(const data::OpenedDataset& dataset) {
   return resident - std::min(resident, std::visit([](const auto& mapped) { return mapped->mapped_bytes(); }, dataset));
 }
 
-// Checks that an evaluation that fits alone also fits beside what a running job holds; for a set by the plan of its
-// batches.
+// Checks an evaluation; for a set by the plan of its batches.
+absl::Status CheckWithin(const spec::TrainOptions& options, const data::OpenedDataset& dataset,
+                         const PlanContext& context, const std::function<bool()>& keep_going) {
+  PF_RETURN_IF_ERROR(Task::Check(options, data::SummaryOf(dataset), context.limits, ""));
+  const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset);
+  if (set == nullptr) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), ""));
+  PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(*set));
+  return PlanJob(options, model, graphs, context, "", keep_going).status();
+}
+
+// Checks that an evaluation that fits alone also fits beside what a running job holds.
 absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDataset& dataset,
                          const PlanContext& context, const std::function<bool()>& keep_going) {
   PlanContext left = context;
   const uint64_t held = HeldBeside(dataset);
   left.limits.process -= std::min(left.limits.process, held);
-  absl::Status fits = Task::Check(options, data::SummaryOf(dataset), left.limits, "");
-  if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset); set != nullptr && fits.ok()) {
-    PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), ""));
-    PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(*set));
-    fits = PlanJob(options, model, graphs, left, "", keep_going).status();
-  }
+  const absl::Status fits = CheckWithin(options, dataset, left, keep_going);
   const std::vector<FieldViolation> violations = GetViolations(fits);
   if (violations.empty()) return fits;
+  // What more memory would not mend is told as it is.
+  PF_RETURN_IF_ERROR(CheckWithin(options, dataset, context, keep_going));
   return absl::ResourceExhaustedError(
       absl::StrFormat("the evaluation %s beside the %.0f MB that the server holds; accepted: when it holds less",
                       violations.front().description, static_cast<double>(held) / 1e6));

@@ -107,6 +107,10 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
     const SingleThreadedBackward on_this_thread;
     // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
+    if (output.loss.defined()) {
+      // The program may divide by the number of labels, and the gradient of 0 / 0 is NaN.
+      for (at::Tensor& gradient : gradients) gradient = at::where(terms.count > 0, gradient, at::zeros_like(gradient));
+    }
     device::MarkPhase(kBackward, on_phase);
     optimizer.Step(std::move(gradients));
     losses.Add(terms);

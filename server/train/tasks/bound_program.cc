@@ -183,8 +183,4 @@ BoundProgram::Output BoundProgram::Run(Mode mode, const Tensor& step,
 
 const std::vector<program::Input>& BoundProgram::inputs() const { return interpreters_[0]->program().inputs; }
 
-bool BoundProgram::Reads(std::string_view input) const {
-  return std::ranges::any_of(inputs(), [&](const program::Input& own) { return own.name == input; });
-}
-
 }  // namespace permafrost::train

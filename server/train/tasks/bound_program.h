@@ -52,9 +52,6 @@ class BoundProgram {
   Output Run(Mode mode, const at::Tensor& step, absl::FunctionRef<c10::IValue(const program::Input& input)> value);
 
   const std::vector<program::Input>& inputs() const;
-  bool Reads(std::string_view input) const;
-  // Returns whether the module returns a loss beside its prediction.
-  bool has_loss() const { return has_loss_; }
   const std::string& name() const { return options_.name; }
   nn::TensorSet& tensors() { return tensors_; }
 

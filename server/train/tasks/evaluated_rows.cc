@@ -144,11 +144,8 @@ void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const spe
     if (!spec::IsProgram(options)) check.CheckCategories("node", own.node_features, trained.node_features);
   }
   check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
-  if (spec::IsProgram(options)) {
-    check.CheckEqual("position columns", own.position_columns, trained.position_columns);
-  } else {
-    check.CheckCategories("edge", own.edge_features, trained.edge_features);
-  }
+  // A program says by itself whether it reads positions.
+  if (!spec::IsProgram(options)) check.CheckCategories("edge", own.edge_features, trained.edge_features);
   CheckDirections(trained, own, check);
   CheckTargets(trained, own, options.loss, check);
   CheckClassValues(trained, own, options.loss, check);

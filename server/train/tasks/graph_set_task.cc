@@ -133,8 +133,8 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(const int64_t self_loops, spec::IsProgram(options) ? CountSelfLoops(*set) : 0);
-  PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
   PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec."));
+  PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set), made.reads_positions));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), std::move(made.model)));
   if (spec::IsProgram(options) && device.is_cpu()) {
     PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));

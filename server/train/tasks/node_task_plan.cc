@@ -166,7 +166,9 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
 }
 
 std::vector<graphcache::ShapeCount> NodeTask::RungCounts(Mode mode) const {
-  return graphcache::CountsOf({.train = ExpectedBatches(mode), .rungs = part(mode).rungs.PlannedShapes()});
+  std::vector<BatchShape> rungs;
+  if (pads_) rungs = part(mode).rungs.PlannedShapes();
+  return graphcache::CountsOf({.train = ExpectedBatches(mode), .rungs = std::move(rungs)});
 }
 
 absl::StatusOr<std::vector<graphcache::PlannedSchedule>> NodeTask::Schedules(
@@ -174,20 +176,22 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> NodeTask::Schedules(
   const std::vector<Probe>& probes = part(Mode::kTrain).probes;
   std::set<BatchShape> sampled;
   for (const Probe& probe : probes) sampled.insert(probe.sizes.shape());
-  graphcache::PlannedSchedule schedule{.batching = "sampled",
-                                       .max_nodes = options_.batching.max_nodes,
-                                       .max_edges = options_.batching.max_edges,
-                                       .train = ExpectedBatches(Mode::kTrain),
-                                       .epochs = options_.epochs,
-                                       .estimated = true,
-                                       .sampled_batches = std::ssize(probes),
-                                       .sampled_shapes = std::ssize(sampled),
-                                       .rungs = plan_.train_rungs,
-                                       .ceiling = plan_.train_ceiling,
-                                       .eval_rungs = plan_.eval_rungs,
-                                       .eval_schedule = plan_.eval_schedule,
-                                       .eval_shapes = std::ssize(plan_.eval_rungs)};
+  graphcache::PlannedSchedule schedule{
+      .batching = "sampled",
+      .max_nodes = options_.batching.max_nodes,
+      .max_edges = options_.batching.max_edges,
+      .train = ExpectedBatches(Mode::kTrain),
+      .epochs = options_.epochs,
+      .estimated = true,
+      .sampled_batches = std::ssize(probes),
+      .sampled_shapes = std::ssize(sampled),
+      .rungs = plan_.train_rungs,
+      .ceiling = plan_.train_ceiling,
+      .eval_rungs = plan_.eval_rungs,
+      .eval_schedule = plan_.eval_schedule,
+      .eval_shapes = pads_ ? std::ssize(plan_.eval_rungs) : std::ssize(plan_.eval_schedule)};
   schedule.first_epoch_shapes = std::ssize(schedule.train);
+  if (!pads_) schedule.first_epoch_shapes = std::min(schedule.first_epoch_shapes, batches_per_epoch());
   return std::vector{std::move(schedule)};
 }
 

@@ -47,9 +47,11 @@ class Source {
     const Tensor radius = (Uniform(x, 0).neg() + 1).log().mul(-2).sqrt();
     return radius * (Uniform(x, 1) * (2 * std::numbers::pi)).cos();
   }
-  // Returns float32 numbers above 0: a draw of 0 becomes 2^-25, before the division by lambda.
+  // Returns numbers above 0 of x's type: a draw of 0 becomes 2^-25, or the least that the type tells from 0.
   Tensor Exponential(const Tensor& x, double lambda) const {
-    return (Uniform(x).neg() + 1).log().neg().clamp_min(std::ldexp(1.0, -25)) / lambda;
+    const Tensor drawn = (Uniform(x).neg() + 1).log().neg().clamp_min(std::ldexp(1.0, -25)) / lambda;
+    return x.scalar_type() == at::kHalf ? drawn.clamp_min(std::ldexp(1.0, -24)).to(at::kHalf)
+                                        : drawn.to(x.scalar_type());
   }
 
  private:
@@ -157,7 +159,9 @@ constexpr Row kRows[] = {
      [](const Source& source, const Stack& s, const Tensor&) {
        const Tensor x = s[0].toTensor();
        const double from = s[1].toDouble(), to = s[2].toDouble();
-       return Values{Fill(x, source.UniformOf(x).to(at::kFloat) * (to - from) + from)};
+       const Tensor drawn = (source.UniformOf(x).to(at::kFloat) * (to - from) + from).to(x.scalar_type());
+       // Few bits may round up to the end, which is not in the interval.
+       return Values{Fill(x, at::where(drawn.lt(to), drawn, at::full_like(drawn, from)))};
      }},
     {"normal_.default",
      [](const Source& source, const Stack& s, const Tensor&) {

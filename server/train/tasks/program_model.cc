@@ -27,7 +27,7 @@ using program::ValueKind;
 
 // The rows of a batch that are real.
 struct RealRows {
-  int64_t nodes = 0, edges = 0;
+  int64_t nodes = 0;
   int64_t predicted = 0;  // graphs, or seeds
   int64_t largest = 0;    // nodes of a set's largest graph
   bool classes = false;   // labels are classes
@@ -167,7 +167,6 @@ class ProgramOfGraphs final : public nn::GraphModel {
   Tensor Forward(const SetBatch& batch, Mode mode) override {
     // The batch is padded as little as it can be: by a node and a graph.
     const RealRows rows{.nodes = batch.graph_of_node.size(0) - 1,
-                        .edges = batch.edge_source.size(0),
                         .predicted = batch.padded_graphs - 1,
                         .largest = options_.max_graph_nodes,
                         .classes = !options_.labels.categories.empty()};
@@ -197,7 +196,6 @@ class ProgramOfNodes final : public nn::NodeModel {
 
   Tensor Forward(const Block& block, Mode mode) override {
     const RealRows rows{.nodes = block.row_ends.back() - options_.padding_rows,
-                        .edges = block.sources.size(0),
                         .predicted = block.row_ends.front(),
                         .classes = !options_.labels.categories.empty()};
     auto [prediction, loss] = program_->Run(
@@ -212,7 +210,6 @@ class ProgramOfNodes final : public nn::NodeModel {
   Tensor TakeLoss() override { return std::exchange(loss_, {}); }
   nn::TensorSet& tensors() override { return program_->tensors(); }
   std::string Describe() const override { return DescribeProgram(options_, spec::ModelLevel::kNode, "num_outputs"); }
-  bool Reads(std::string_view input) const { return program_->Reads(input); }
 
  private:
   const ProgramModelOptions options_;
@@ -220,11 +217,9 @@ class ProgramOfNodes final : public nn::NodeModel {
   Tensor loss_;  // of the last Forward
 };
 
-absl::StatusOr<std::unique_ptr<ProgramOfNodes>> ProgramOfNodesFor(const program::LoadedProgram& loaded,
-                                                                  const ProgramModelOptions& options,
-                                                                  c10::Device device) {
-  PF_ASSIGN_OR_RETURN(auto program, Bind(kOfBlocks, loaded, options, device));
-  return std::make_unique<ProgramOfNodes>(options, std::move(program));
+// Both forms of an archive take the same inputs.
+bool Reads(const program::LoadedProgram& loaded, std::string_view input) {
+  return std::ranges::any_of(loaded.train().program->inputs, [&](const auto& own) { return own.name == input; });
 }
 
 absl::Status AsViolation(const absl::Status& status, std::string_view prefix) {
@@ -336,7 +331,8 @@ absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeProgramModel(const program::
 absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program::LoadedProgram& loaded,
                                                                   const ProgramModelOptions& options,
                                                                   c10::Device device) {
-  return ProgramOfNodesFor(loaded, options, device);
+  PF_ASSIGN_OR_RETURN(auto program, Bind(kOfBlocks, loaded, options, device));
+  return std::make_unique<ProgramOfNodes>(options, std::move(program));
 }
 
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
@@ -356,7 +352,8 @@ absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn:
                                 .no_self_loops = self_loops == 0},
                                device);
   if (!made.ok()) return AsViolation(made.status(), prefix);
-  return MadeModel{.model = *std::move(made), .note = NoteOfSelfLoops(loaded, self_loops)};
+  return MadeModel{
+      .model = *std::move(made), .reads_positions = Reads(loaded, "pos"), .note = NoteOfSelfLoops(loaded, self_loops)};
 }
 
 absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
@@ -368,22 +365,21 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
   }
   PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
   PF_RETURN_IF_ERROR(CheckOwnLoss(options, loaded, prefix));
-  auto made = ProgramOfNodesFor(loaded,
-                                {.name = options.model.program.value(),
-                                 .node = {.float_columns = model.in_channels},
-                                 .edge = model.edge,
-                                 .labels = LabelsOf(options, model.num_outputs),
-                                 .weighted = data.weighted,
-                                 .num_outputs = options.links.enabled ? 0 : model.num_outputs,
-                                 .padding_rows = options.nodes.fan_outs.empty() ? 0 : 1,
-                                 .seed = options.seed,
-                                 .no_self_loops = data.self_loops == 0},
-                                device);
+  auto made = MakeProgramOfNodes(loaded,
+                                 {.name = options.model.program.value(),
+                                  .node = {.float_columns = model.in_channels},
+                                  .edge = model.edge,
+                                  .labels = LabelsOf(options, model.num_outputs),
+                                  .weighted = data.weighted,
+                                  .num_outputs = options.links.enabled ? 0 : model.num_outputs,
+                                  .padding_rows = options.nodes.fan_outs.empty() ? 0 : 1,
+                                  .seed = options.seed,
+                                  .no_self_loops = data.self_loops == 0},
+                                 device);
   if (!made.ok()) return AsViolation(made.status(), prefix);
-  const bool reads_edge_features = (*made)->Reads("edge_attr"), reads_edge_weights = (*made)->Reads("edge_weight");
   return MadeNodeModel{.model = *std::move(made),
-                       .reads_edge_features = reads_edge_features,
-                       .reads_edge_weights = reads_edge_weights,
+                       .reads_edge_features = Reads(loaded, "edge_attr"),
+                       .reads_edge_weights = Reads(loaded, "edge_weight"),
                        .note = NoteOfSelfLoops(loaded, data.self_loops)};
 }
 

@@ -61,12 +61,13 @@ absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program:
 // Errors: InvalidArgument with a violation of PREFIXmodel.program; those of reading the program's archive.
 struct MadeModel {
   std::unique_ptr<nn::GraphModel> model;
+  bool reads_positions = false;
   std::string note;  // what the job's user should know, in one line; empty: nothing
 };
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     int64_t self_loops, c10::Device device, std::string_view prefix);
 
-// The same for one large graph.
+// The model of a job on one large graph.
 struct MadeNodeModel {
   std::unique_ptr<nn::NodeModel> model;
   nn::LayerWiseModel* layers = nullptr;  // the same model, if it is one of our own

@@ -262,7 +262,7 @@ graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::Gra
   t.resize(kPlaces);
   t[kNodeFeatures] = Features(host.node_ints, host.node_floats, summary.node_features, shape.nodes);
   t[kEdgeFeatures] = Features(host.edge_ints, host.edge_floats, summary.edge_features, shape.edges);
-  if (summary.position_columns > 0) t[kPositions] = View(host.positions, {shape.nodes, summary.position_columns});
+  if (!host.positions.empty()) t[kPositions] = View(host.positions, {shape.nodes, summary.position_columns});
   t[kEdgeSource] = View(host.edge_source.data(), {shape.edges});
   t[kEdgeTarget] = View(host.edge_target.data(), {shape.edges});
   t[kGraphOfNode] = View(host.graph_of_node.data(), {shape.nodes});

@@ -143,7 +143,8 @@ absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSu
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph, kNoLimits, prefix));
   PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(graph), at::kMeta, prefix));
   PF_RETURN_IF_ERROR(AddNote(options, prefix, std::move(made.note), notes));
-  if (!options.graph_cache.strict || options.nodes.fan_outs.empty() || options.links.enabled) return absl::OkStatus();
+  const bool dynamic = options.graph_cache.strict && spec::WantsDynamic(options.graph_cache);
+  if (!dynamic || options.nodes.fan_outs.empty() || options.links.enabled) return absl::OkStatus();
   const auto has_batch_of_one = [&](int64_t nodes) {
     return nodes > 0 && (options.batch_size == 1 || nodes % options.batch_size == 1);
   };
