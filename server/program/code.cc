@@ -29,10 +29,15 @@ constexpr struct {
   size_t mean, variance, flag;
 } kRunningStatistics[] = {{"aten::batch_norm", 3, 4, 5}, {"aten::instance_norm", 3, 4, 5}};
 
+// Nodes counted so far, those of regions included.
+struct Places {
+  int64_t draws = 0, norms = 0;
+};
+
 class Binder {
  public:
-  Binder(const Graph& graph, c10::Device device, int64_t& draws)
-      : graph_(graph), device_(device), draws_(draws), aliases_(graph) {}
+  Binder(const Graph& graph, c10::Device device, Places& places)
+      : graph_(graph), device_(device), places_(places), aliases_(graph) {}
 
   absl::StatusOr<Bound> Bind() {
     auto code = std::make_unique<Code>();
@@ -136,7 +141,7 @@ class Binder {
         return absl::InvalidArgumentError(absl::StrCat("output ", i, " is not of the kind that its graph returns"));
       }
     }
-    PF_ASSIGN_OR_RETURN(Bound bound, Binder(inner, device_, draws_).Bind());
+    PF_ASSIGN_OR_RETURN(Bound bound, Binder(inner, device_, places_).Bind());
     for (size_t i = 0; i < inner.inputs.size(); ++i)
       if (bound.written.contains(inner.inputs[i])) Write(instruction.operands[i]);
     // A region may return a view of anything that it takes.
@@ -155,7 +160,8 @@ class Binder {
     if (!instruction.op) return absl::InvalidArgumentError("this libtorch has no such operator");
     instruction.guard = FindGuard(name->name);
     instruction.estimate = FindEstimate(name->name);
-    if (Draws(node)) instruction.draw = draws_++;
+    if (Draws(node)) instruction.draw = places_.draws++;
+    if (name->name == "aten::batch_norm") instruction.norm = places_.norms++;
     const c10::FunctionSchema& schema = instruction.op->schema();
     PF_RETURN_IF_ERROR(BindArguments(node, schema, instruction));
     PF_RETURN_IF_ERROR(CheckOutputs(node, schema));
@@ -269,15 +275,15 @@ class Binder {
 
   const Graph& graph_;
   const c10::Device device_;
-  int64_t& draws_;
+  Places& places_;
   Aliases aliases_;
 };
 
 }  // namespace
 
 absl::StatusOr<Bound> Bind(const Program& program, c10::Device device) {
-  int64_t draws = 0;
-  return Binder(program.graph, device, draws).Bind();
+  Places places;
+  return Binder(program.graph, device, places).Bind();
 }
 
 }  // namespace permafrost::program

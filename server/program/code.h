@@ -46,6 +46,7 @@ struct Instruction {
   Estimate estimate = nullptr;  // of the bytes that `op` will take
   Symbolic symbolic = Symbolic::kSize;
   int64_t draw = -1;  // place among the program's nodes that draw
+  int64_t norm = -1;  // place among its batch norms
   std::unique_ptr<const Code> region;
   at::ScalarType autocast_type = at::kBFloat16;
   bool enabled = false;  // gradients or autocast, in a region

@@ -137,7 +137,7 @@ class Runner {
         CheckBefore(instruction, stack);
         if (instruction.draw >= 0 && options_.draw) {
           options_.draw(*instruction.node, instruction.draw, stack);
-        } else {
+        } else if (instruction.norm < 0 || !options_.norm || !options_.norm(instruction.norm, stack)) {
           instruction.op->callBoxed(stack);
           if (instruction.kind == OperatorKind::kUninitialized) stack[0].toTensor().zero_();
         }

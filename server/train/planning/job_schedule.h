@@ -46,7 +46,7 @@ absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& opti
 // Logs where the plan of this key was taken from, once a run.
 void TellKept(const PlanContext& context, const std::string& key);
 
-// Estimates the memory that a run with this plan takes. Errors: as CostOfStep (train/tasks/program_model.h).
+// Estimates the memory that a run with this plan takes. Errors: as CostOfStep (train/tasks/program_trials.h).
 absl::StatusOr<RunMemory> MemoryOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                    const data::GraphSetSummary& summary, const graphcache::ShapeSchedule& plan,
                                    const MemoryLimits& limits, std::string_view prefix);

@@ -15,6 +15,7 @@
 #include "program/check.h"
 #include "program/self_loops.h"
 #include "program/shared_memory.h"
+#include "train/tasks/padded_norm.h"
 #include "train/tasks/program_draws.h"
 
 namespace permafrost::train {
@@ -106,13 +107,17 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
           "the module returns a loss in one of training and evaluation; accepted: in both");
     }
     has_loss_ = has_loss;
+    if (mode == Mode::kTrain) draws_ = !program::RandomNodes(*form.program).empty();
     std::vector<Tensor> state;
     state.reserve(form.state.size());
     for (const Tensor& tensor : form.state) state.push_back(OnDevice(tensor));
     program::InterpreterOptions how{
-        .device = device_, .draw = {}, .max_tensor_bytes = static_cast<int64_t>(MemoryLimit())};
+        .device = device_, .draw = {}, .norm = {}, .max_tensor_bytes = static_cast<int64_t>(MemoryLimit())};
     how.draw = [this](const program::Node& node, int64_t place, torch::jit::Stack& stack) {
       Draw(node, options_.seed, place, step_, stack);
+    };
+    how.norm = [this, mode](int64_t place, torch::jit::Stack& stack) {
+      return Normalize(mode, static_cast<size_t>(place), stack);
     };
     PF_ASSIGN_OR_RETURN(auto made, program::Interpreter::Make(form.program, state, std::move(how)));
     PF_RETURN_IF_ERROR(AddState(made, state));
@@ -164,12 +169,35 @@ absl::Status BoundProgram::AddState(const program::Interpreter& interpreter, con
   return absl::OkStatus();
 }
 
-BoundProgram::Output BoundProgram::Run(Mode mode, const Tensor& step,
+bool BoundProgram::Normalize(Mode mode, size_t place, torch::jit::Stack& stack) {
+  if (!NormTrains(stack)) return false;
+  if (real_ == nullptr) {
+    norm_shapes_.resize(std::max(place + 1, norm_shapes_.size()));
+    norm_shapes_[place] = ShapeOfNorm(stack);
+    return false;
+  }
+  switch (options_.norms[static_cast<size_t>(mode)].at(place)) {
+    case NormRows::kNodes:
+      NormalizeReal(real_->nodes, stack);
+      break;
+    case NormRows::kEdges:
+      NormalizeReal(real_->edges, stack);
+      break;
+    case NormRows::kPredicted:
+      NormalizeReal(real_->predicted, stack);
+      break;
+  }
+  return true;
+}
+
+BoundProgram::Output BoundProgram::Run(Mode mode, const Tensor& step, const RealRows* real,
                                        absl::FunctionRef<c10::IValue(const program::Input& input)> value) {
   program::Interpreter& interpreter = *interpreters_[static_cast<size_t>(mode)];
   std::vector<c10::IValue> inputs;
   for (const program::Input& input : interpreter.program().inputs) inputs.push_back(value(input));
   step_ = step;
+  real_ = real;
+  norm_shapes_.clear();
   const std::vector<c10::IValue> outputs = interpreter.Run(inputs);
   step_.reset();
   Output output{.prediction = outputs[0].toTensor(), .loss = has_loss_ ? outputs[1].toTensor() : Tensor()};

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
 #include <c10/core/Device.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,6 +27,11 @@
 
 namespace permafrost::train {
 
+// The rows that a batch norm of a program normalizes.
+enum class NormRows { kNodes, kEdges, kPredicted };
+// Those of each batch norm, in the order of a form's nodes; by Mode.
+using ProgramNorms = std::array<std::vector<NormRows>, 2>;
+
 // Random operators draw numbers as program_draws.h says. Parameters that the module froze, or does not use, are fixed.
 // A buffer is saved if it is in the module's state_dict or a step writes to it. A tensor with several names is saved
 // under the first.
@@ -34,6 +41,7 @@ class BoundProgram {
     std::string name;            // of the program, for messages
     uint64_t seed = 0;           // of the numbers that it draws
     bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
+    ProgramNorms norms;          // read for batches that are padded
   };
   // `check` tells whether the job's data has such an input.
   // Errors: those of `check`, and InvalidArgument. All name the program, and the input, parameter or node if one is at
@@ -46,10 +54,22 @@ class BoundProgram {
     at::Tensor prediction;  // the first output, not checked
     at::Tensor loss;        // scalar of a floating type; undefined: the module returns none
   };
-  // Runs the form of the mode. `value` gives the value of each input.
+  // The real rows of a padded batch, bool [rows]. Batch norms of training see no others.
+  struct RealRows {
+    at::Tensor nodes, edges, predicted;
+  };
+  // Runs the form of the mode. `real` is null for a batch whose rows are all real. `value` gives the value of each
+  // input.
   // Throws c10::Error, with the node and its line, for what an operator refuses, and for fewer rows than the program
   // was exported for.
-  Output Run(Mode mode, const at::Tensor& step, absl::FunctionRef<c10::IValue(const program::Input& input)> value);
+  Output Run(Mode mode, const at::Tensor& step, const RealRows* real,
+             absl::FunctionRef<c10::IValue(const program::Input& input)> value);
+
+  // Returns whether training draws random numbers.
+  bool draws() const { return draws_; }
+  // Shapes of what each batch norm of training was given in the last Run without padding, in the order of the form's
+  // nodes; empty for one that normalizes by running statistics.
+  const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
   const std::vector<program::Input>& inputs() const;
   const std::string& name() const { return options_.name; }
@@ -59,6 +79,8 @@ class BoundProgram {
   BoundProgram(Options options, c10::Device device) : options_(std::move(options)), device_(device) {}
   absl::Status Bind(const program::LoadedProgram& loaded,
                     absl::FunctionRef<absl::Status(const program::Input& input)> check);
+  // Normalizes over the real rows of the batch that Run runs. Returns false where libtorch's own is to run.
+  bool Normalize(Mode mode, size_t place, torch::jit::Stack& stack);
   // Returns the job's copy of a loaded tensor, one copy for all of its names. The loaded program is not changed.
   at::Tensor OnDevice(const at::Tensor& tensor);
   // Adds the form's tensors that no other form has.
@@ -66,12 +88,15 @@ class BoundProgram {
 
   const Options options_;
   const c10::Device device_;
-  bool has_loss_ = false;
+  bool has_loss_ = false, draws_ = false;
   nn::TensorSet tensors_;
   std::map<const c10::TensorImpl*, at::Tensor> own_;  // by the tensor that was loaded
   std::set<const c10::TensorImpl*> added_;
   std::optional<program::Interpreter> interpreters_[2];  // by Mode
-  at::Tensor step_;                                      // [1] int64, of the batch that Run runs
+  // Of the batch that Run runs.
+  at::Tensor step_;  // [1] int64
+  const RealRows* real_ = nullptr;
+  std::vector<std::vector<int64_t>> norm_shapes_;
 };
 
 // Checks that a program's features have the type and the columns of the dataset's. One column may lack its dimension.

@@ -42,14 +42,15 @@ void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, co
     input.float_columns = features.width;
     return;
   }
-  if (spec::TraitsOf(model.architecture).is_program) {
-    input.categories.assign(static_cast<size_t>(features.width), 1);
-    return;
-  }
   for (int64_t c = 0; c < features.width; ++c) {
     // A table without rows has no maxima; one category serves it.
     const double low = features.min.empty() ? 0 : features.min[c], high = features.max.empty() ? 0 : features.max[c];
     if (low < 0 || high >= kMaxCategories) {
+      // A program may take any numbers.
+      if (spec::TraitsOf(model.architecture).is_program) {
+        input.categories.push_back(1);
+        continue;
+      }
       violations.Add(field, absl::StrCat(AbslView(table), " column ", c, " has integers ", low, "..", high,
                                          "; an integer column is embedded by category, which takes 0..",
                                          kMaxCategories - 1, " (import it as floats to use its values)"));

@@ -13,7 +13,7 @@
 #include "train/planning/batch_schedule.h"
 #include "train/tasks/graph_model_for.h"
 #include "train/tasks/node_features.h"
-#include "train/tasks/program_model.h"
+#include "train/tasks/program_trials.h"
 #include "train/tasks/step_inputs.h"
 #include "train/tasks/task.h"
 
@@ -133,25 +133,34 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(const int64_t self_loops, spec::IsProgram(options) ? CountSelfLoops(*set) : 0);
-  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec."));
+  ProgramPadding padding;
+  const bool tries_padding = spec::IsProgram(options) && WantsPadding(options.graph_cache, context.limits);
+  if (tries_padding) {
+    PF_ASSIGN_OR_RETURN(padding, FindPadding(options, model, self_loops, "spec."));
+  }
+  const auto norms = tries_padding ? padding.if_accepted() : std::nullopt;
+  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec.", norms));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set), made.reads_positions));
-  std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), std::move(made.model)));
+  const bool pads = !spec::IsProgram(options) || norms.has_value();
+  std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), std::move(made.model), pads));
   if (spec::IsProgram(options) && device.is_cpu()) {
     PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
     task->one_thread_ = IsSmall(cost);
   }
   task->plan_ = std::move(plan);
-  if (!made.note.empty()) task->notes_.push_back(std::move(made.note));
+  for (std::string& note : std::vector{std::move(made.note), padding.Note()}) {
+    if (!note.empty()) task->notes_.push_back(std::move(note));
+  }
   task->reading_ = std::move(reading);
   return task;
 }
 
 GraphSetTask::GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                           std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made)
+                           std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made, bool pads)
     : num_epochs_(options.epochs),
       loss_(options.loss),
       num_outputs_(model.num_targets),
-      pads_(!spec::IsProgram(options)),
+      pads_(pads),
       batcher_(std::move(batcher)),
       order_options_{.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching},
       typical_batch_(GraphsPerBatch(options, sizes())),

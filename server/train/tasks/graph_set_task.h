@@ -74,7 +74,7 @@ class GraphSetTask final : public Task {
 
  private:
   GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-               std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made);
+               std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made, bool pads);
   // Composes probe number `probe` from rows of the mode's splits, at exactly this shape. It serves steps that read
   // their sizes from the shape and allow no other padding.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);

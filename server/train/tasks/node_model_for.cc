@@ -17,7 +17,7 @@
 #include "train/tasks/layer_wise.h"
 #include "train/tasks/links.h"
 #include "train/tasks/node_features.h"
-#include "train/tasks/program_model.h"
+#include "train/tasks/program_trials.h"
 
 namespace permafrost::train {
 namespace {

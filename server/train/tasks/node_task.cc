@@ -20,6 +20,7 @@
 #include "nn/ops/lowering.h"
 #include "train/tasks/layer_wise.h"
 #include "train/tasks/node_model_for.h"
+#include "train/tasks/program_trials.h"
 
 namespace permafrost::train {
 namespace {
@@ -61,7 +62,14 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
                                                            int threads, const std::function<bool()>& keep_going,
                                                            const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
-  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(graph->summary()), device, "spec."));
+  const NodeProgramData data = ProgramDataOf(graph->summary());
+  ProgramPadding padding;
+  const bool tries_padding = spec::IsProgram(options) && WantsPadding(options.graph_cache, context.limits);
+  if (tries_padding) {
+    PF_ASSIGN_OR_RETURN(padding, FindPadding(options, model, data, "spec."));
+  }
+  const auto norms = tries_padding ? padding.if_accepted() : std::nullopt;
+  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, data, device, "spec.", norms));
   const spec::TrainOptions own = WithProgram(options, model, made);
   const std::shared_ptr<const data::Graph> given = graph;
   std::unique_ptr<Links> links;
@@ -70,8 +78,10 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
     graph = links->messages();
   }
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
-  std::unique_ptr<NodeTask> task(new NodeTask(own, std::move(graph), std::move(links), std::move(splits),
-                                              model.num_outputs, std::move(made), device));
+  std::unique_ptr<NodeTask> task(
+      new NodeTask(own, std::move(graph), std::move(links), std::move(splits), model.num_outputs, std::move(made),
+                   device, {.pads = !spec::IsProgram(options) || norms.has_value(), .flat = spec::IsProgram(options)}));
+  task->padding_note_ = padding.Note();
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
@@ -107,7 +117,7 @@ SampledSizes NodeTask::Sampled() const {
 
 NodeTask::NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
                    std::unique_ptr<Links> links, std::array<std::vector<NodeId>, 3> splits, int64_t num_outputs,
-                   MadeNodeModel made, c10::Device device)
+                   MadeNodeModel made, c10::Device device, BlockForm form)
     : options_(options),
       graph_(std::move(graph)),
       links_(std::move(links)),
@@ -118,7 +128,7 @@ NodeTask::NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data
       epochs_(links_ != nullptr ? links_->train_ids() : splits_[0],
               {.batch_size = options.batch_size, .seed = options.seed}),
       made_(std::move(made)),
-      pads_(!spec::IsProgram(options)) {}
+      form_(form) {}
 
 absl::Status NodeTask::ReadTable(const JobNodeModel& model, const PlanContext& context,
                                  const std::function<bool()>& keep_going) {
@@ -208,11 +218,11 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
   plan_.train_rungs = part(Mode::kTrain).rungs.PlannedShapes();
   if (!EvaluatesOutsideCache(options_)) plan_.eval_rungs = part(Mode::kEval).rungs.PlannedShapes();
   plan_.train_ceiling = plan_.train_rungs.back();
-  if (!pads_) plan_.train_rungs.clear();
+  if (!form_.pads) plan_.train_rungs.clear();
   plan_.train_schedule = RungCounts(Mode::kTrain);
   if (!plan_.eval_rungs.empty()) plan_.eval_schedule = RungCounts(Mode::kEval);
   for (size_t i = 0; i < probes_.size(); ++i) {
-    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, table_, pads_);
+    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, table_, form_);
     probe_views_.back().Bind(probes_[i], links_ != nullptr ? &probe_pairs_[i] : nullptr);
   }
   return absl::OkStatus();
@@ -220,7 +230,9 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
 
 std::vector<std::string> NodeTask::notes() const {
   std::vector<std::string> notes = links_ != nullptr ? links_->notes() : std::vector<std::string>();
-  if (!made_.note.empty()) notes.push_back(made_.note);
+  for (const std::string& note : {made_.note, padding_note_}) {
+    if (!note.empty()) notes.push_back(note);
+  }
   return notes;
 }
 
@@ -248,7 +260,7 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
       SampledPasses::Source{.batcher = *part(mode).stream,
                             .rungs = part(mode).rungs,
                             .features = TableOf(mode),
-                            .pads = pads_,
+                            .form = form_,
                             .links = links_.get(),
                             .times = times_,
                             .fit = [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
@@ -304,11 +316,11 @@ absl::StatusOr<Evaluation> NodeTask::EvaluateTimedLinks(data::Split split, bool 
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
   data::SampledSubgraph subgraph;
   data::BlockBatch block;
-  SampledBatch view(*parts.prober, parts.rungs, /*features=*/{}, pads_);
+  SampledBatch view(*parts.prober, parts.rungs, /*features=*/{}, form_);
   const auto score = [&](data::LinkBatch& pairs, uint64_t sample) -> absl::StatusOr<at::Tensor> {
     PF_RETURN_IF_ERROR(parts.prober->Sample(pairs.seeds, streams + sample, nullptr, subgraph, pairs.times));
     PF_ASSIGN_OR_RETURN(const BlockSizes sizes, parts.prober->SizesOf(subgraph));
-    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, pads_ ? parts.rungs.Fit(sizes) : LeastPadded(sizes), block));
+    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, form_.pads ? parts.rungs.Fit(sizes) : LeastPadded(sizes), block));
     view.Bind(block, &pairs);
     PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
     return Forward(device::CopyToDevice(*inputs, device_), Mode::kEval).prediction;
@@ -323,7 +335,7 @@ absl::StatusOr<at::Tensor> NodeTask::PredictBySamples(const std::function<bool()
   std::vector<NodeId> seeds;
   data::SampledSubgraph subgraph;
   data::BlockBatch block;
-  SampledBatch view(*parts.prober, parts.rungs, /*features=*/{}, pads_);
+  SampledBatch view(*parts.prober, parts.rungs, /*features=*/{}, {.pads = false, .flat = true});
   at::Tensor all;
   for (int64_t begin = 0; begin < nodes; begin += options_.batch_size) {
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
@@ -336,7 +348,8 @@ absl::StatusOr<at::Tensor> NodeTask::PredictBySamples(const std::function<bool()
     PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, LeastPadded(sizes), block));
     view.Bind(block, /*pairs=*/nullptr);
     PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
-    const at::Tensor rows = made_.model->Forward(NodeBlockOf(device::CopyToDevice(*inputs, device_)), Mode::kEval);
+    const at::Tensor rows = made_.model->Forward(NodeBlockOf(device::CopyToDevice(*inputs, device_)), Mode::kEval)
+                                .narrow(0, 0, std::ssize(seeds));
     if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());
     all.narrow(0, begin, rows.size(0)).copy_(rows);
   }

@@ -60,7 +60,7 @@ class NodeTask final : public Task {
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
-  bool pads() const override { return pads_; }
+  bool pads() const override { return form_.pads; }
   int threads(int most) const override { return one_thread_ ? 1 : most; }
   void Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& ladder) override;
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
@@ -99,8 +99,8 @@ class NodeTask final : public Task {
   };
 
   NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
-           std::array<std::vector<data::NodeId>, 3> splits, int64_t num_outputs, MadeNodeModel made,
-           c10::Device device);
+           std::array<std::vector<data::NodeId>, 3> splits, int64_t num_outputs, MadeNodeModel made, c10::Device device,
+           BlockForm form);
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
   // Returns whether batches carry the weights of their edges.
@@ -159,7 +159,8 @@ class NodeTask final : public Task {
   const std::array<std::vector<data::NodeId>, 3> splits_;
   const data::EpochOrder epochs_;
   const MadeNodeModel made_;
-  const bool pads_;          // whether batches may have more padding than the least
+  const BlockForm form_;
+  std::string padding_note_;
   bool one_thread_ = false;  // whether one thread of the math library is faster than several
   FeatureTable table_;       // undefined: there is none
   bool table_makes_means_ = false;

@@ -112,7 +112,7 @@ void NodeTask::Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& l
 BlockSizes NodeTask::ReadyAt(Mode mode, const BlockSizes& real) const {
   const ModeParts& parts = part(mode);
   const BlockSizes& own = parts.rungs.Fit(real);
-  if (!pads_) return LeastPadded(real);
+  if (!form_.pads) return LeastPadded(real);
   const absl::MutexLock lock(&parts.mu);
   if (parts.dynamic) return AtLeastDynamic(LeastPadded(real), parts.prober->has_nonzeros());
   const BatchShape* const rung = graphcache::FindCheapest(parts.ladder, own.shape());
@@ -140,7 +140,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
     const double share = of_probe / BlockRungs::kAlike;
     const BlockSizes& sizes = parts.alike[i];
     // Batches for a program come at their own shapes.
-    Sums& sums = rungs[(pads_ ? parts.rungs.Fit(sizes) : LeastPadded(sizes)).shape()];
+    Sums& sums = rungs[(form_.pads ? parts.rungs.Fit(sizes) : LeastPadded(sizes)).shape()];
     sums.batches += share;
     sums.rows += share * static_cast<double>(graphcache::Rows(sizes.shape()));
     sums.dynamic_rows +=
@@ -167,7 +167,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
 
 std::vector<graphcache::ShapeCount> NodeTask::RungCounts(Mode mode) const {
   std::vector<BatchShape> rungs;
-  if (pads_) rungs = part(mode).rungs.PlannedShapes();
+  if (form_.pads) rungs = part(mode).rungs.PlannedShapes();
   return graphcache::CountsOf({.train = ExpectedBatches(mode), .rungs = std::move(rungs)});
 }
 
@@ -189,9 +189,9 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> NodeTask::Schedules(
       .ceiling = plan_.train_ceiling,
       .eval_rungs = plan_.eval_rungs,
       .eval_schedule = plan_.eval_schedule,
-      .eval_shapes = pads_ ? std::ssize(plan_.eval_rungs) : std::ssize(plan_.eval_schedule)};
+      .eval_shapes = form_.pads ? std::ssize(plan_.eval_rungs) : std::ssize(plan_.eval_schedule)};
   schedule.first_epoch_shapes = std::ssize(schedule.train);
-  if (!pads_) schedule.first_epoch_shapes = std::min(schedule.first_epoch_shapes, batches_per_epoch());
+  if (!form_.pads) schedule.first_epoch_shapes = std::min(schedule.first_epoch_shapes, batches_per_epoch());
   return std::vector{std::move(schedule)};
 }
 
@@ -221,7 +221,7 @@ absl::Status NodeTask::PlanLinkEvaluation(int threads, const std::function<bool(
 }
 
 absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const BatchShape& shape) {
-  if (!pads_) {
+  if (!form_.pads) {
     PF_ASSIGN_OR_RETURN(HostBatch * first, ExactProbe(mode, 0, shape));
     PF_ASSIGN_OR_RETURN(HostBatch * second, ExactProbe(mode, 1, shape));
     return std::array<HostBatch*, 2>{first, second};
@@ -279,7 +279,7 @@ absl::StatusOr<HostBatch*> NodeTask::ExactProbe(Mode mode, size_t probe, const B
 
 absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
   ModeParts& parts = part(mode);
-  if (!pads_) {
+  if (!form_.pads) {
     const BlockRungs& rungs = parts.rungs;
     const BatchShape ceiling = rungs.rungs()[static_cast<size_t>(rungs.num_planned() - 1)].shape();
     BatchShape shape = ProbeShapes(ceiling, /*below=*/true)[probe];

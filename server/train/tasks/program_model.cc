@@ -136,7 +136,10 @@ template <class Batch>
 absl::StatusOr<std::unique_ptr<BoundProgram>> Bind(const Inputs<Batch>& inputs, const program::LoadedProgram& loaded,
                                                    const ProgramModelOptions& options, c10::Device device) {
   return BoundProgram::Make(loaded,
-                            {.name = options.name, .seed = options.seed, .no_self_loops = options.no_self_loops},
+                            {.name = options.name,
+                             .seed = options.seed,
+                             .no_self_loops = options.no_self_loops,
+                             .norms = options.padding.value_or(ProgramNorms())},
                             device, [&](const program::Input& input) { return inputs.Check(input, options); });
 }
 
@@ -158,29 +161,47 @@ std::string DescribeProgram(const ProgramModelOptions& options, spec::ModelLevel
       .dump();
 }
 
+// Returns which of `rows` rows are among the first `count`, [1] int64.
+Tensor FirstRows(int64_t rows, const Tensor& count) { return at::arange(rows, count.options()).lt(count); }
+
 // Threads: the device thread. Owns its tensors.
 class ProgramOfGraphs final : public nn::GraphModel {
  public:
+  static absl::StatusOr<std::unique_ptr<ProgramOfGraphs>> Make(const program::LoadedProgram& loaded,
+                                                               const ProgramModelOptions& options, c10::Device device) {
+    PF_ASSIGN_OR_RETURN(auto program, Bind(kOfSets, loaded, options, device));
+    return std::make_unique<ProgramOfGraphs>(options, std::move(program));
+  }
   ProgramOfGraphs(ProgramModelOptions options, std::unique_ptr<BoundProgram> program)
       : options_(std::move(options)), program_(std::move(program)) {}
 
   Tensor Forward(const SetBatch& batch, Mode mode) override {
-    // The batch is padded as little as it can be: by a node and a graph.
-    const RealRows rows{.nodes = batch.graph_of_node.size(0) - 1,
-                        .predicted = batch.padded_graphs - 1,
+    const bool padded = options_.padding.has_value();
+    // Else the batch has the least padding: a node and a graph.
+    const int64_t least = padded ? 0 : 1;
+    const RealRows rows{.nodes = batch.graph_of_node.size(0) - least,
+                        .predicted = batch.padded_graphs - least,
                         .largest = options_.max_graph_nodes,
                         .classes = !options_.labels.categories.empty()};
-    auto [prediction, loss] = program_->Run(
-        mode, batch.step, [&](const program::Input& input) { return kOfSets.ValueOf(input, batch, rows); });
+    BoundProgram::RealRows real;
+    if (padded) {
+      real = {.nodes = FirstRows(rows.nodes, batch.real_nodes),
+              .edges = batch.edge_target.lt(batch.real_nodes),
+              .predicted = FirstRows(rows.predicted, batch.real_graphs)};
+    }
+    auto [prediction, loss] =
+        program_->Run(mode, batch.step, padded ? &real : nullptr,
+                      [&](const program::Input& input) { return kOfSets.ValueOf(input, batch, rows); });
     CheckPrediction(prediction, rows.predicted, options_.num_outputs, "graph");
     loss_ = std::move(loss);
-    const Tensor real = prediction.to(at::kFloat).reshape({rows.predicted, options_.num_outputs});
-    return at::constant_pad_nd(real, {0, 0, 0, 1});
+    const Tensor predicted = prediction.to(at::kFloat).reshape({rows.predicted, options_.num_outputs});
+    return padded ? predicted : at::constant_pad_nd(predicted, {0, 0, 0, least});
   }
 
   Tensor TakeLoss() override { return std::exchange(loss_, {}); }
   nn::TensorSet& tensors() override { return program_->tensors(); }
   std::string Describe() const override { return DescribeProgram(options_, spec::ModelLevel::kGraph, "num_targets"); }
+  const BoundProgram* program() const { return program_.get(); }
 
  private:
   const ProgramModelOptions options_;
@@ -191,15 +212,28 @@ class ProgramOfGraphs final : public nn::GraphModel {
 // Threads: the device thread. Owns its tensors.
 class ProgramOfNodes final : public nn::NodeModel {
  public:
+  static absl::StatusOr<std::unique_ptr<ProgramOfNodes>> Make(const program::LoadedProgram& loaded,
+                                                              const ProgramModelOptions& options, c10::Device device) {
+    PF_ASSIGN_OR_RETURN(auto program, Bind(kOfBlocks, loaded, options, device));
+    return std::make_unique<ProgramOfNodes>(options, std::move(program));
+  }
   ProgramOfNodes(ProgramModelOptions options, std::unique_ptr<BoundProgram> program)
       : options_(std::move(options)), program_(std::move(program)) {}
 
   Tensor Forward(const Block& block, Mode mode) override {
-    const RealRows rows{.nodes = block.row_ends.back() - options_.padding_rows,
+    const bool padded = options_.padding.has_value();
+    const RealRows rows{.nodes = block.row_ends.back() - (padded ? 0 : options_.padding_rows),
                         .predicted = block.row_ends.front(),
                         .classes = !options_.labels.categories.empty()};
-    auto [prediction, loss] = program_->Run(
-        mode, block.step, [&](const program::Input& input) { return kOfBlocks.ValueOf(input, block, rows); });
+    BoundProgram::RealRows real;
+    if (padded) {
+      real.nodes = block.row_keys.ge(0);
+      real.edges = real.nodes.index_select(0, block.edge_targets);
+      real.predicted = real.nodes.narrow(0, 0, rows.predicted);
+    }
+    auto [prediction, loss] =
+        program_->Run(mode, block.step, padded ? &real : nullptr,
+                      [&](const program::Input& input) { return kOfBlocks.ValueOf(input, block, rows); });
     const bool of_seeds = prediction.dim() >= 1 && prediction.size(0) == rows.predicted;
     CheckPrediction(prediction, of_seeds ? rows.predicted : rows.nodes, options_.num_outputs, "node or seed");
     loss_ = std::move(loss);
@@ -210,6 +244,7 @@ class ProgramOfNodes final : public nn::NodeModel {
   Tensor TakeLoss() override { return std::exchange(loss_, {}); }
   nn::TensorSet& tensors() override { return program_->tensors(); }
   std::string Describe() const override { return DescribeProgram(options_, spec::ModelLevel::kNode, "num_outputs"); }
+  const BoundProgram* program() const { return program_.get(); }
 
  private:
   const ProgramModelOptions options_;
@@ -220,70 +255,6 @@ class ProgramOfNodes final : public nn::NodeModel {
 // Both forms of an archive take the same inputs.
 bool Reads(const program::LoadedProgram& loaded, std::string_view input) {
   return std::ranges::any_of(loaded.train().program->inputs, [&](const auto& own) { return own.name == input; });
-}
-
-absl::Status AsViolation(const absl::Status& status, std::string_view prefix) {
-  if (!absl::IsInvalidArgument(status)) return status;
-  Violations violations;
-  violations.Add(absl::StrCat(AbslView(prefix), "model.program"), StdView(status.message()));
-  return violations.ToStatus();
-}
-
-Tensor Zeros(const nn::EncoderInput& features, int64_t rows) {
-  if (!features.has_features()) return {};
-  return features.categories.empty() ? at::zeros({rows, features.float_columns}, at::kFloat)
-                                     : at::zeros({rows, std::ssize(features.categories)}, at::kLong);
-}
-
-// Edges of a ring of nodes, by their targets, which rise.
-struct Ring {
-  Tensor sources, targets;
-};
-Ring MakeRing(int64_t nodes, int64_t edges) {
-  const Tensor targets = at::arange(edges, at::kLong).mul(nodes).floor_divide(std::max<int64_t>(edges, 1));
-  return {targets.add(1).remainder(nodes), targets};
-}
-
-int64_t LabelColumns(const nn::EncoderInput& labels) {
-  return labels.categories.empty() ? labels.float_columns : std::ssize(labels.categories);
-}
-
-// The labels that the job's loss compares with; none for links.
-nn::EncoderInput LabelsOf(const spec::TrainOptions& options, int64_t outputs) {
-  if (options.links.enabled) return {};
-  if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kClass) return {.categories = {outputs}};
-  return {.float_columns = outputs};
-}
-
-// A batch of this shape, padding included: a ring of nodes with features of 0.
-SetBatch MakeBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape) {
-  const int64_t nodes = shape.nodes - 1, graphs = shape.graphs - 1;
-  const Ring ring = MakeRing(nodes, shape.edges);
-  return {.padded_graphs = shape.graphs,
-          .node_features = Zeros(model.node, shape.nodes),
-          .edge_features = Zeros(model.edge, shape.edges),
-          .positions = Zeros({.float_columns = model.position_columns}, shape.nodes),
-          .edge_source = ring.sources,
-          .edge_target = ring.targets,
-          .graph_of_node = at::arange(shape.nodes, at::kLong).mul(graphs).floor_divide(nodes),
-          .labels = at::zeros({shape.graphs, LabelColumns(labels)}, at::kFloat),
-          .real_nodes = {},
-          .real_graphs = {},
-          .step = at::zeros({1}, at::kLong)};
-}
-
-Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape) {
-  const Ring ring = MakeRing(shape.nodes - 1, shape.edges);
-  Block block;
-  block.row_ends = {shape.graphs, shape.nodes};
-  block.features = at::zeros({shape.nodes, model.in_channels}, at::kFloat);
-  block.sources = ring.sources;
-  block.edge_targets = ring.targets;
-  block.edge_weights = at::ones({shape.edges}, at::kFloat);
-  block.edge_features = Zeros(model.edge, shape.edges);
-  if (labels.has_features()) block.labels = at::zeros({shape.graphs, LabelColumns(labels)}, at::kFloat);
-  block.step = at::zeros({1}, at::kLong);
-  return block;
 }
 
 // Refuses options that a program's own loss would replace: class weights and link prediction.
@@ -309,55 +280,62 @@ std::string NoteOfSelfLoops(const program::LoadedProgram& loaded, int64_t self_l
                       "self-loops before the import to have them captured");
 }
 
-// Runs `forward` on the two small batches, and turns its ValueError into a violation.
-absl::StatusOr<ForwardCost> Measure(const nn::TensorSet& tensors, std::string_view prefix,
-                                    absl::FunctionRef<Tensor(const BatchShape&)> forward) {
-  try {
-    return MeasureForward(tensors, forward);
-  } catch (const c10::ValueError& error) {
-    return AsViolation(absl::InvalidArgumentError(error.what_without_backtrace()), prefix);
-  }
+}  // namespace
+
+absl::Status AsViolation(const absl::Status& status, std::string_view prefix) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  Violations violations;
+  violations.Add(absl::StrCat(AbslView(prefix), "model.program"), StdView(status.message()));
+  return violations.ToStatus();
 }
 
-}  // namespace
+nn::EncoderInput LabelsOf(const spec::TrainOptions& options, int64_t outputs) {
+  if (options.links.enabled) return {};
+  if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kClass) return {.categories = {outputs}};
+  return {.float_columns = outputs};
+}
 
 absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeProgramModel(const program::LoadedProgram& loaded,
                                                                  const ProgramModelOptions& options,
                                                                  c10::Device device) {
-  PF_ASSIGN_OR_RETURN(auto program, Bind(kOfSets, loaded, options, device));
-  return std::make_unique<ProgramOfGraphs>(options, std::move(program));
+  return ProgramOfGraphs::Make(loaded, options, device);
 }
 
 absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program::LoadedProgram& loaded,
                                                                   const ProgramModelOptions& options,
                                                                   c10::Device device) {
-  PF_ASSIGN_OR_RETURN(auto program, Bind(kOfBlocks, loaded, options, device));
-  return std::make_unique<ProgramOfNodes>(options, std::move(program));
+  return ProgramOfNodes::Make(loaded, options, device);
 }
 
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                                    int64_t self_loops, c10::Device device, std::string_view prefix) {
+                                    int64_t self_loops, c10::Device device, std::string_view prefix,
+                                    const std::optional<ProgramNorms>& padding) {
   if (!spec::IsProgram(options)) return MadeModel{.model = nn::MakeGraphModel(model, options.seed, device), .note = {}};
   PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
   PF_RETURN_IF_ERROR(CheckOwnLoss(options, loaded, prefix));
-  auto made = MakeProgramModel(loaded,
-                               {.name = options.model.program.value(),
-                                .node = model.node,
-                                .edge = model.edge,
-                                .positions = {.float_columns = model.position_columns},
-                                .labels = LabelsOf(options, model.num_targets),
-                                .num_outputs = model.num_targets,
-                                .max_graph_nodes = model.max_graph_nodes,
-                                .seed = options.seed,
-                                .no_self_loops = self_loops == 0},
-                               device);
+  auto made = ProgramOfGraphs::Make(loaded,
+                                    {.name = options.model.program.value(),
+                                     .node = model.node,
+                                     .edge = model.edge,
+                                     .positions = {.float_columns = model.position_columns},
+                                     .labels = LabelsOf(options, model.num_targets),
+                                     .num_outputs = model.num_targets,
+                                     .max_graph_nodes = model.max_graph_nodes,
+                                     .seed = options.seed,
+                                     .no_self_loops = self_loops == 0,
+                                     .padding = padding},
+                                    device);
   if (!made.ok()) return AsViolation(made.status(), prefix);
-  return MadeModel{
-      .model = *std::move(made), .reads_positions = Reads(loaded, "pos"), .note = NoteOfSelfLoops(loaded, self_loops)};
+  const BoundProgram* const program = (*made)->program();
+  return MadeModel{.model = *std::move(made),
+                   .program = program,
+                   .reads_positions = Reads(loaded, "pos"),
+                   .note = NoteOfSelfLoops(loaded, self_loops)};
 }
 
 absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                                        const NodeProgramData& data, c10::Device device, std::string_view prefix) {
+                                        const NodeProgramData& data, c10::Device device, std::string_view prefix,
+                                        const std::optional<ProgramNorms>& padding) {
   if (!spec::IsProgram(options)) {
     auto own = nn::MakeNodeModel(model, options.seed, device);
     nn::LayerWiseModel* const layers = own.get();
@@ -365,51 +343,25 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
   }
   PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
   PF_RETURN_IF_ERROR(CheckOwnLoss(options, loaded, prefix));
-  auto made = MakeProgramOfNodes(loaded,
-                                 {.name = options.model.program.value(),
-                                  .node = {.float_columns = model.in_channels},
-                                  .edge = model.edge,
-                                  .labels = LabelsOf(options, model.num_outputs),
-                                  .weighted = data.weighted,
-                                  .num_outputs = options.links.enabled ? 0 : model.num_outputs,
-                                  .padding_rows = options.nodes.fan_outs.empty() ? 0 : 1,
-                                  .seed = options.seed,
-                                  .no_self_loops = data.self_loops == 0},
-                                 device);
+  auto made = ProgramOfNodes::Make(loaded,
+                                   {.name = options.model.program.value(),
+                                    .node = {.float_columns = model.in_channels},
+                                    .edge = model.edge,
+                                    .labels = LabelsOf(options, model.num_outputs),
+                                    .weighted = data.weighted,
+                                    .num_outputs = options.links.enabled ? 0 : model.num_outputs,
+                                    .padding_rows = options.nodes.fan_outs.empty() ? 0 : 1,
+                                    .seed = options.seed,
+                                    .no_self_loops = data.self_loops == 0,
+                                    .padding = padding},
+                                   device);
   if (!made.ok()) return AsViolation(made.status(), prefix);
+  const BoundProgram* const program = (*made)->program();
   return MadeNodeModel{.model = *std::move(made),
+                       .program = program,
                        .reads_edge_features = Reads(loaded, "edge_attr"),
                        .reads_edge_weights = Reads(loaded, "edge_weight"),
                        .note = NoteOfSelfLoops(loaded, data.self_loops)};
-}
-
-absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                                    const BatchShape& largest, std::string_view prefix) {
-  if (!spec::IsProgram(options)) {
-    const spec::ModelOptions& own = model.model;
-    const auto nodes = static_cast<double>(largest.nodes);
-    return StepCost{.model = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(own.num_layers) + 1, nodes),
-                                                .edges = static_cast<double>(largest.edges),
-                                                .graphs = static_cast<double>(largest.graphs)}),
-                    .executable_bytes = device::ExecutableBytes(own.num_layers, own.lowering == spec::Lowering::kAuto)};
-  }
-  PF_ASSIGN_OR_RETURN(const MadeModel made, MakeModel(options, model, /*self_loops=*/0, at::kCPU, prefix));
-  PF_ASSIGN_OR_RETURN(const ForwardCost cost, Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
-                        return made.model->Forward(MakeBatch(model, LabelsOf(options, model.num_targets), shape),
-                                                   Mode::kTrain);
-                      }));
-  return cost.Step(largest);
-}
-
-absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                                               const NodeProgramData& data, std::string_view prefix) {
-  spec::TrainOptions sampled = options;
-  sampled.nodes.fan_outs = {1};  // blocks are padded
-  PF_ASSIGN_OR_RETURN(const MadeNodeModel made,
-                      MakeModel(sampled, model, {.weighted = data.weighted, .self_loops = 0}, at::kCPU, prefix));
-  return Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
-    return made.model->Forward(MakeBlock(model, LabelsOf(options, model.num_outputs), shape), Mode::kTrain);
-  });
 }
 
 }  // namespace permafrost::train

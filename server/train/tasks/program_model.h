@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,7 @@
 #include "nn/models/model.h"
 #include "program/load.h"
 #include "spec/train_options.h"
+#include "train/tasks/bound_program.h"
 #include "train/tasks/program_cost.h"
 
 namespace permafrost::train {
@@ -32,6 +34,9 @@ struct ProgramModelOptions {
   int64_t padding_rows = 0;     // last rows of each block that are no nodes
   uint64_t seed = 0;            // of the numbers that it draws
   bool no_self_loops = false;   // the dataset has none: what removes them is left out (program/self_loops.h)
+  // Set: batches have any padding, whose rows run like real ones, but for batch norms (FindPadding in
+  // program_trials.h). Not set: the least padding, which the program does not see.
+  std::optional<ProgramNorms> padding = {};
 };
 
 // A program reads, by the names of its inputs:
@@ -44,8 +49,9 @@ struct ProgramModelOptions {
 // values. A label that is missing, or of a node that is none of the seeds, is -100 or NaN. A loss that the program
 // returns takes the place of the job's; it is to be the mean over the rows that have a label.
 //
-// A batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded). So Forward computes the real
-// rows from the shape, passes only those on, and can be captured for every shape. Predictions of padding graphs are 0.
+// Without `padding` a batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded). So Forward
+// computes the real rows from the shape, passes only those on, and can be captured for every shape. Predictions of
+// padding graphs are 0.
 // Forward throws what BoundProgram::Run throws, and c10::ValueError for a prediction of another shape. A block for
 // programs has edge_targets.
 //
@@ -61,16 +67,19 @@ absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program:
 // Errors: InvalidArgument with a violation of PREFIXmodel.program; those of reading the program's archive.
 struct MadeModel {
   std::unique_ptr<nn::GraphModel> model;
+  const BoundProgram* program = nullptr;  // of the model, if it is one
   bool reads_positions = false;
   std::string note;  // what the job's user should know, in one line; empty: nothing
 };
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                                    int64_t self_loops, c10::Device device, std::string_view prefix);
+                                    int64_t self_loops, c10::Device device, std::string_view prefix,
+                                    const std::optional<ProgramNorms>& padding = {});
 
 // The model of a job on one large graph.
 struct MadeNodeModel {
   std::unique_ptr<nn::NodeModel> model;
   nn::LayerWiseModel* layers = nullptr;  // the same model, if it is one of our own
+  const BoundProgram* program = nullptr;
   bool reads_edge_features = true, reads_edge_weights = true;
   std::string note;
 };
@@ -82,16 +91,12 @@ inline NodeProgramData ProgramDataOf(const data::GraphSummary& graph) {
   return {.weighted = graph.weighted, .self_loops = graph.self_loops};
 }
 absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                                        const NodeProgramData& data, c10::Device device, std::string_view prefix);
+                                        const NodeProgramData& data, c10::Device device, std::string_view prefix,
+                                        const std::optional<ProgramNorms>& padding = {});
 
-// Estimates the memory for a training step of `largest`, padding included, and for its recording. If a program refuses
-// a small batch, or reads more than a bound (program_cost.h), activations are 0. Errors: as MakeModel; InvalidArgument
-// for a program that predicts something else than is wanted.
-absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                                    const BatchShape& largest, std::string_view prefix);
-
-// Measures a program on one large graph by runs on two small blocks. Errors: as CostOfStep.
-absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                                               const NodeProgramData& data, std::string_view prefix);
+// The labels that the job's loss compares with; none for links. outputs: columns of a prediction.
+nn::EncoderInput LabelsOf(const spec::TrainOptions& options, int64_t outputs);
+// Turns an InvalidArgument into a violation of PREFIXmodel.program.
+absl::Status AsViolation(const absl::Status& status, std::string_view prefix);
 
 }  // namespace permafrost::train

@@ -16,11 +16,11 @@ BatchShape SampledBatch::real() const {
 }
 
 BatchShape SampledBatch::least_padded() const {
-  return pads_ ? rungs_->Fit(host_->real).shape() : LeastPadded(host_->real).shape();
+  return form_.pads ? rungs_->Fit(host_->real).shape() : LeastPadded(host_->real).shape();
 }
 
 BatchShape SampledBatch::dynamic_shape() const {
-  return pads_ ? dynamic_sizes().shape() : graphcache::AtLeastDynamic(least_padded());
+  return form_.pads ? dynamic_sizes().shape() : graphcache::AtLeastDynamic(least_padded());
 }
 
 BlockSizes SampledBatch::dynamic_sizes() const {
@@ -31,10 +31,10 @@ absl::Status SampledBatch::PadToSizes(const BlockSizes& sizes) {
   return sizes == host_->padded ? absl::OkStatus() : batcher_->Pad(sizes, *host_);
 }
 
-absl::Status SampledBatch::PadToDynamic() { return pads_ ? PadToSizes(dynamic_sizes()) : Pad(dynamic_shape()); }
+absl::Status SampledBatch::PadToDynamic() { return form_.pads ? PadToSizes(dynamic_sizes()) : Pad(dynamic_shape()); }
 
 absl::Status SampledBatch::Pad(const BatchShape& shape) {
-  if (!pads_) {
+  if (!form_.pads) {
     if (shape == least_padded()) return PadToSizes(LeastPadded(host_->real));
     return absl::InternalError(
         absl::StrCat("a block whose step knows its sizes by the shape was to be padded to ", ToString(shape)));
@@ -46,9 +46,9 @@ absl::Status SampledBatch::Pad(const BatchShape& shape) {
 
 graphcache::StepInputs SampledBatch::Inputs(const int64_t& step) const {
   const data::GraphSummary& graph = batcher_->graph().summary();
-  if (!pads_) flat_.Set(*host_, graph.node_features.width);
+  if (form_.flat) flat_.Set(*host_, graph.node_features.width);
   graphcache::StepInputs inputs = MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.num_targets, step,
-                                             features_, pads_ ? nullptr : &flat_);
+                                             features_, form_.flat ? &flat_ : nullptr);
   if (pairs_ != nullptr) SetPairs(*pairs_, inputs);
   return inputs;
 }
@@ -101,7 +101,7 @@ SampledPasses::SampledPasses(Plan plan, const Source& source, const data::BlockS
       reading_(source.reading),
       pass_(plan_.first_pass),
       batch_(plan_.first_batch),
-      view_(source.batcher, source.rungs, source.features, source.pads),
+      view_(source.batcher, source.rungs, source.features, source.form),
       stream_(
           source.batcher, plan_.passes * batches_ - plan_.first_batch,
           [this](int64_t index) { return RequestOf(plan_.first_batch + index); }, source.fit, options) {

@@ -27,13 +27,20 @@
 
 namespace permafrost::train {
 
+// The form that blocks have for a job's model.
+struct BlockForm {
+  bool pads = true;   // whether they may have more padding than the least
+  bool flat = false;  // whether they are for a program
+};
+
 // A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
 class SampledBatch final : public HostBatch {
  public:
-  // features: of all nodes, if the batcher gathers none. Without `pads` the batch is for a program, and is padded to
-  // LeastPadded of its sizes alone.
-  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {}, bool pads = true)
-      : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)), pads_(pads) {}
+  // features: of all nodes, if the batcher gathers none. A form that does not pad is padded to LeastPadded of its
+  // sizes.
+  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {},
+               BlockForm form = {})
+      : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)), form_(form) {}
   // Makes this the batch `host`, until it is bound to another. pairs: the seeds' pairs if the job predicts links, else
   // nullptr.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
@@ -42,7 +49,7 @@ class SampledBatch final : public HostBatch {
   }
 
   BatchShape real() const override;
-  // The shape of its rung; for a program, its own with the least padding.
+  // The shape of its rung, or its own with the least padding.
   BatchShape least_padded() const override;
   BatchShape dynamic_shape() const override;
   BatchShape padded() const override { return host_->padded.shape(); }
@@ -59,7 +66,7 @@ class SampledBatch final : public HostBatch {
   const data::BlockBatcher* batcher_;
   const BlockRungs* rungs_;
   FeatureTable features_;
-  bool pads_;
+  BlockForm form_;
   data::BlockBatch* host_ = nullptr;
   const data::LinkBatch* pairs_ = nullptr;
   mutable RowKeys keys_;
@@ -86,7 +93,7 @@ class SampledPasses {
     data::BlockBatcher& batcher;
     const BlockRungs& rungs;
     FeatureTable features;
-    bool pads;
+    BlockForm form;
     const Links* links;
     const data::SeedTimes& times;
     data::BlockStream::Fit fit;

@@ -73,7 +73,8 @@ const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const d
 
 void FlatBlock::Set(const data::BlockBatch& host, int64_t feature_columns) {
   width_ = feature_columns;
-  edge_targets_.resize(host.sources.size());
+  // The last row, where edges of padding end, is padding.
+  edge_targets_.assign(host.sources.size(), std::max<int64_t>(host.padded.total_nodes() - 1, 0));
   for (size_t row = 0; row + 1 < host.offsets.size(); ++row) {
     std::fill(edge_targets_.begin() + host.offsets[row], edge_targets_.begin() + host.offsets[row + 1],
               static_cast<int64_t>(row));

@@ -21,7 +21,7 @@
 #include "train/tasks/node_features.h"
 #include "train/tasks/node_model_for.h"
 #include "train/tasks/node_task.h"
-#include "train/tasks/program_model.h"
+#include "train/tasks/program_trials.h"
 #include "train/tasks/whole_graph_task.h"
 
 namespace permafrost::train {
@@ -138,11 +138,15 @@ absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix,
 
 // Adds notes about a program on one large graph. Errors: as AddNote; a violation if a strict job has a batch of one
 // seed, since no executable serves it.
-absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSummary& graph, std::string_view prefix,
-                          std::vector<std::string>& notes) {
+absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSummary& graph,
+                          const MemoryLimits& limits, std::string_view prefix, std::vector<std::string>& notes) {
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph, kNoLimits, prefix));
   PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(graph), at::kMeta, prefix));
   PF_RETURN_IF_ERROR(AddNote(options, prefix, std::move(made.note), notes));
+  if (!options.nodes.fan_outs.empty() && WantsPadding(options.graph_cache, limits)) {
+    PF_ASSIGN_OR_RETURN(const ProgramPadding padding, FindPadding(options, model, ProgramDataOf(graph), prefix));
+    if (!padding.refusal.empty()) notes.push_back(padding.Note());
+  }
   const bool dynamic = options.graph_cache.strict && spec::WantsDynamic(options.graph_cache);
   if (!dynamic || options.nodes.fan_outs.empty() || options.links.enabled) return absl::OkStatus();
   const auto has_batch_of_one = [&](int64_t nodes) {
@@ -215,7 +219,8 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
       PF_RETURN_IF_ERROR(CheckTrainLabels(*graph, prefix));
       notes = NotesOfValidation("nodes", graph->summary().split_nodes[static_cast<size_t>(data::Split::kValid)]);
     }
-    if (spec::IsProgram(options)) PF_RETURN_IF_ERROR(CheckProgram(options, graph->summary(), prefix, notes));
+    if (spec::IsProgram(options))
+      PF_RETURN_IF_ERROR(CheckProgram(options, graph->summary(), context.limits, prefix, notes));
     return notes;
   }
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), prefix));
@@ -229,6 +234,10 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
     PF_ASSIGN_OR_RETURN(const int64_t self_loops, CountSelfLoops(*folded));
     PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, at::kMeta, prefix));
     PF_RETURN_IF_ERROR(AddNote(options, prefix, std::move(made.note), notes));
+    if (WantsPadding(options.graph_cache, context.limits)) {
+      PF_ASSIGN_OR_RETURN(const ProgramPadding padding, FindPadding(options, model, self_loops, prefix));
+      if (!padding.refusal.empty()) notes.push_back(padding.Note());
+    }
   }
   const int64_t validate = folded->summary().splits[static_cast<size_t>(data::Split::kValid)].graphs;
   PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(std::move(folded)));

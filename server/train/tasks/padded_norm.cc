@@ -1,0 +1,61 @@
+#include "train/tasks/padded_norm.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <utility>
+
+namespace permafrost::train {
+namespace {
+
+using at::Tensor;
+
+// Places of the arguments.
+enum Argument : uint8_t { kX, kWeight, kBias, kRunningMean, kRunningVar, kTrains, kMomentum, kEps, kCudnn, kArguments };
+
+const c10::IValue& Get(const torch::jit::Stack& stack, Argument argument) {
+  return torch::jit::peek(stack, argument, kArguments);
+}
+
+Tensor TensorOf(const torch::jit::Stack& stack, Argument argument) {
+  const c10::IValue& value = Get(stack, argument);
+  return value.isTensor() ? value.toTensor() : Tensor();
+}
+
+// Moves a running statistic towards the batch's value, if `moves`.
+void Follow(const Tensor& running, const Tensor& value, double momentum, const Tensor& moves) {
+  running.copy_(at::where(moves, running * (1 - momentum) + value * momentum, running));
+}
+
+}  // namespace
+
+std::vector<int64_t> ShapeOfNorm(const torch::jit::Stack& stack) { return TensorOf(stack, kX).sizes().vec(); }
+
+bool NormTrains(const torch::jit::Stack& stack) { return Get(stack, kTrains).toBool(); }
+
+void NormalizeReal(const Tensor& real, torch::jit::Stack& stack) {
+  const Tensor input = TensorOf(stack, kX), weight = TensorOf(stack, kWeight), bias = TensorOf(stack, kBias);
+  const Tensor running_mean = TensorOf(stack, kRunningMean), running_var = TensorOf(stack, kRunningVar);
+  const double momentum = Get(stack, kMomentum).toDouble(), eps = Get(stack, kEps).toDouble();
+  const bool half = at::isReducedFloatingType(input.scalar_type());
+  const Tensor x = half ? input.to(at::kFloat) : input;
+  const Tensor is_real = real.unsqueeze(1), rows = real.sum().to(x.scalar_type());
+  const Tensor count = rows.clamp_min(1), enough = rows.ge(2), zero = at::zeros({}, x.options());
+  Tensor mean = at::where(is_real, x, zero).sum(0) / count;
+  Tensor var = at::where(is_real, x - mean, zero).square().sum(0) / count;
+  if (running_mean.defined()) {
+    const Tensor batch_mean = mean.detach(), unbiased = var.detach() * (count / (count - 1).clamp_min(1));
+    mean = at::where(enough, mean, running_mean);
+    var = at::where(enough, var, running_var);
+    const c10::NoGradGuard no_grad;
+    Follow(running_mean, batch_mean, momentum, enough);
+    Follow(running_var, unbiased, momentum, enough);
+  }
+  Tensor y = at::where(is_real, x - mean, zero) * (var + eps).rsqrt();
+  if (weight.defined()) y = y * weight;
+  if (bias.defined()) y = y + bias;
+  torch::jit::drop(stack, kArguments);
+  stack.emplace_back(half ? y.to(input.scalar_type()) : std::move(y));
+}
+
+}  // namespace permafrost::train

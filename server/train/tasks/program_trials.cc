@@ -1,0 +1,385 @@
+#include "train/tasks/program_trials.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "device/backend.h"
+#include "program/torch_errors.h"
+
+namespace permafrost::train {
+namespace {
+
+using at::Tensor;
+using SetBatch = nn::GraphSetBatch;
+using Block = nn::NodeBlock;
+
+Tensor Zeros(const nn::EncoderInput& features, int64_t rows) {
+  if (!features.has_features()) return {};
+  return features.categories.empty() ? at::zeros({rows, features.float_columns}, at::kFloat)
+                                     : at::zeros({rows, std::ssize(features.categories)}, at::kLong);
+}
+
+// Edges of a ring of nodes, by their targets, which rise.
+struct Ring {
+  Tensor sources, targets;
+};
+Ring MakeRing(int64_t nodes, int64_t edges) {
+  const Tensor targets = at::arange(edges, at::kLong).mul(nodes).floor_divide(std::max<int64_t>(edges, 1));
+  return {targets.add(1).remainder(nodes), targets};
+}
+
+int64_t LabelColumns(const nn::EncoderInput& labels) {
+  return labels.categories.empty() ? labels.float_columns : std::ssize(labels.categories);
+}
+
+// A batch of this shape, padding included: a ring of nodes with features of 0.
+SetBatch MakeBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape) {
+  const int64_t nodes = shape.nodes - 1, graphs = shape.graphs - 1;
+  const Ring ring = MakeRing(nodes, shape.edges);
+  return {.padded_graphs = shape.graphs,
+          .node_features = Zeros(model.node, shape.nodes),
+          .edge_features = Zeros(model.edge, shape.edges),
+          .positions = Zeros({.float_columns = model.position_columns}, shape.nodes),
+          .edge_source = ring.sources,
+          .edge_target = ring.targets,
+          .graph_of_node = at::arange(shape.nodes, at::kLong).mul(graphs).floor_divide(nodes),
+          .labels = at::zeros({shape.graphs, LabelColumns(labels)}, at::kFloat),
+          .real_nodes = {},
+          .real_graphs = {},
+          .step = at::zeros({1}, at::kLong)};
+}
+
+Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape) {
+  const Ring ring = MakeRing(shape.nodes - 1, shape.edges);
+  Block block;
+  block.row_ends = {shape.graphs, shape.nodes};
+  block.features = at::zeros({shape.nodes, model.in_channels}, at::kFloat);
+  block.sources = ring.sources;
+  block.edge_targets = ring.targets;
+  block.edge_weights = at::ones({shape.edges}, at::kFloat);
+  block.edge_features = Zeros(model.edge, shape.edges);
+  if (labels.has_features()) block.labels = at::zeros({shape.graphs, LabelColumns(labels)}, at::kFloat);
+  block.step = at::zeros({1}, at::kLong);
+  return block;
+}
+
+// Runs `forward` on the two small batches, and turns its ValueError into a violation.
+absl::StatusOr<ForwardCost> Measure(const nn::TensorSet& tensors, std::string_view prefix,
+                                    absl::FunctionRef<Tensor(const BatchShape&)> forward) {
+  try {
+    return MeasureForward(tensors, forward);
+  } catch (const c10::ValueError& error) {
+    return AsViolation(absl::InvalidArgumentError(error.what_without_backtrace()), prefix);
+  }
+}
+
+// Rows of values that differ, from 0 up to 1, or of categories.
+Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
+  if (!features.has_features()) return {};
+  const auto columns = features.categories.empty() ? features.float_columns : std::ssize(features.categories);
+  constexpr double kGolden = 0.6180339887498949;
+  const Tensor values =
+      at::arange(seed, seed + rows * columns, at::kDouble).mul(kGolden).frac().view({rows, columns}).contiguous();
+  if (features.categories.empty()) return values.to(at::kFloat);
+  const Tensor categories = at::tensor(features.categories, at::kLong);
+  return values.mul(categories).floor().to(at::kLong);
+}
+
+// What lies in padding.
+enum class Filling { kZeros, kOther };
+constexpr int64_t kRealSeed = 1, kOtherSeed = 1'000;
+
+// Varied rows for the real ones, at their places, and what `filling` says for the others.
+Tensor Padded(const nn::EncoderInput& features, const Tensor& places, int64_t rows, Filling filling) {
+  if (!features.has_features()) return {};
+  const Tensor padding = Varied(features, rows, kOtherSeed);
+  Tensor values = filling == Filling::kOther ? padding : at::zeros_like(padding);
+  return values.index_copy_(0, places, Varied(features, places.size(0), kRealSeed));
+}
+
+Tensor PaddedLabels(const nn::EncoderInput& labels, int64_t real, int64_t rows) {
+  if (!labels.has_features()) return {};
+  return at::constant_pad_nd(Varied(labels, real, kRealSeed).to(at::kFloat), {0, 0, 0, rows - real},
+                             std::numeric_limits<double>::quiet_NaN());
+}
+
+// Ends of `edges` real edges, and of padding, whose ends are the last row.
+Tensor PaddedEnds(const Tensor& ends, int64_t edges, int64_t rows) {
+  return at::constant_pad_nd(ends, {0, edges - ends.size(0)}, rows - 1);
+}
+
+// Sizes that are all different, alone and added.
+constexpr BatchShape kTrial{.nodes = 9, .edges = 21, .graphs = 4};
+
+// The trial's batch, padded to `shape`.
+SetBatch TrialBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape,
+                    Filling filling) {
+  const Ring ring = MakeRing(kTrial.nodes, kTrial.edges);
+  const Tensor nodes = at::arange(kTrial.nodes, at::kLong), edges = at::arange(kTrial.edges, at::kLong);
+  return {.padded_graphs = shape.graphs,
+          .node_features = Padded(model.node, nodes, shape.nodes, filling),
+          .edge_features = Padded(model.edge, edges, shape.edges, filling),
+          .positions = Padded({.float_columns = model.position_columns}, nodes, shape.nodes, filling),
+          .edge_source = PaddedEnds(ring.sources, shape.edges, shape.nodes),
+          .edge_target = PaddedEnds(ring.targets, shape.edges, shape.nodes),
+          .graph_of_node = PaddedEnds(nodes.mul(kTrial.graphs).floor_divide(kTrial.nodes), shape.nodes, shape.graphs),
+          .labels = PaddedLabels(labels, kTrial.graphs, shape.graphs),
+          .real_nodes = at::tensor({kTrial.nodes}, at::kLong),
+          .real_graphs = at::tensor({kTrial.graphs}, at::kLong),
+          .step = at::zeros({1}, at::kLong)};
+}
+
+// Rows of padding: after the seeds, and after the other nodes.
+struct BlockPadding {
+  int64_t seeds = 0, nodes = 1, edges = 0;
+};
+Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labels, const BlockPadding& padding,
+                 Filling filling) {
+  const int64_t seeds = kTrial.graphs + padding.seeds, rows = kTrial.nodes + padding.seeds + padding.nodes,
+                edges = kTrial.edges + padding.edges;
+  const Ring ring = MakeRing(kTrial.nodes, kTrial.edges);
+  const Tensor order = at::arange(kTrial.nodes, at::kLong);
+  const Tensor places = order + order.ge(kTrial.graphs).to(at::kLong) * padding.seeds;
+  Block block;
+  block.row_ends = {seeds, rows};
+  block.features = Padded({.float_columns = model.in_channels}, places, rows, filling);
+  block.sources = PaddedEnds(places.index_select(0, ring.sources), edges, rows);
+  block.edge_targets = PaddedEnds(places.index_select(0, ring.targets), edges, rows);
+  const Tensor real_edges = at::arange(kTrial.edges, at::kLong);
+  block.edge_weights = Padded({.float_columns = 1}, real_edges, edges, filling).squeeze(1);
+  block.edge_features = Padded(model.edge, real_edges, edges, filling);
+  block.labels = PaddedLabels(labels, kTrial.graphs, seeds);
+  block.row_keys = at::full({rows}, -1, at::kLong).index_copy_(0, places, order);
+  block.step = at::zeros({1}, at::kLong);
+  return block;
+}
+
+// What a step of a program made.
+struct Observed {
+  Tensor prediction, loss;
+  std::vector<nn::NamedTensor> gradients, buffers;
+};
+
+// Leaves the buffers as they were.
+template <class Model, class Batch>
+Observed Observe(Model& model, const Batch& batch, Mode mode) {
+  nn::TensorSet& tensors = model.tensors();
+  const std::vector<nn::NamedTensor> before = nn::Clone(tensors.buffers());
+  Observed made;
+  {
+    const c10::AutoGradMode gradients(mode == Mode::kTrain);
+    const Tensor prediction = model.Forward(batch, mode).narrow(0, 0, kTrial.graphs);
+    const Tensor loss = model.TakeLoss();
+    if (mode == Mode::kTrain) {
+      const Tensor weights = Varied({.float_columns = prediction.size(1)}, prediction.size(0), kOtherSeed);
+      std::vector<Tensor> parameters;
+      for (const nn::NamedTensor& parameter : tensors.parameters()) parameters.push_back(parameter.value);
+      const std::vector<Tensor> found =
+          torch::autograd::grad({loss.defined() ? loss : prediction.mul(weights).sum()}, parameters, {}, std::nullopt,
+                                /*create_graph=*/false, /*allow_unused=*/true);
+      for (size_t i = 0; i < found.size(); ++i) made.gradients.push_back({tensors.parameters()[i].name, found[i]});
+    }
+    made.prediction = prediction.detach();
+    if (loss.defined()) made.loss = loss.detach();
+  }
+  made.buffers = nn::Clone(tensors.buffers());
+  const c10::NoGradGuard no_grad;
+  nn::CopyInto(before, tensors.buffers());
+  return made;
+}
+
+bool AreEqual(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  if (!at::isFloatingType(a.scalar_type())) return at::equal(a, b);
+  return at::equal(a.isnan(), b.isnan()) && at::equal(a.nan_to_num(), b.nan_to_num());
+}
+
+double Largest(const Tensor& values) {
+  if (!values.defined() || values.numel() == 0 || !at::isFloatingType(values.scalar_type())) return 0;
+  return values.nan_to_num().abs().max().item<double>();
+}
+
+// Tells whether rounding explains the difference: values of up to `scale` made both.
+bool AreClose(const Tensor& a, const Tensor& b, double scale) {
+  if (!a.defined() || !b.defined() || !at::isFloatingType(a.scalar_type())) return AreEqual(a, b);
+  constexpr double kRelative = 1e-4, kLeast = 1e-6;
+  return at::allclose(a, b, kRelative, kRelative * scale + kLeast, /*equal_nan=*/true);
+}
+
+// Returns what differs, for people; empty: nothing. exactly: by a single bit.
+std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
+  const auto same = [exactly](const Tensor& x, const Tensor& y, double scale) {
+    return exactly ? AreEqual(x, y) : AreClose(x, y, scale);
+  };
+  if (!same(a.prediction, b.prediction, Largest(a.prediction))) return "prediction";
+  if (!same(a.loss, b.loss, Largest(a.loss))) return "loss";
+  // A gradient that is 0 but for rounding is the difference of larger ones.
+  double scale = 0;
+  for (const nn::NamedTensor& gradient : a.gradients) scale = std::max(scale, Largest(gradient.value));
+  for (size_t i = 0; i < a.gradients.size(); ++i) {
+    if (!same(a.gradients[i].value, b.gradients[i].value, scale))
+      return absl::StrCat("gradient of ", a.gradients[i].name);
+  }
+  for (size_t i = 0; i < a.buffers.size(); ++i) {
+    const Tensor& buffer = a.buffers[i].value;
+    if (!same(buffer, b.buffers[i].value, Largest(buffer))) return absl::StrCat("buffer ", a.buffers[i].name);
+  }
+  return {};
+}
+
+// Returns the rows that each batch norm of a form normalizes, by the shapes that the trial's batch gave them.
+std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<int64_t>>& shapes) {
+  std::vector<NormRows> norms;
+  for (const std::vector<int64_t>& shape : shapes) {
+    if (!shape.empty() && shape.size() != 2) return std::nullopt;
+    const int64_t rows = shape.empty() ? kTrial.nodes : shape[0];
+    if (rows == kTrial.nodes) {
+      norms.push_back(NormRows::kNodes);
+    } else if (rows == kTrial.edges) {
+      norms.push_back(NormRows::kEdges);
+    } else if (rows == kTrial.graphs) {
+      norms.push_back(NormRows::kPredicted);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return norms;
+}
+
+constexpr Mode kModes[] = {Mode::kTrain, Mode::kEval};
+
+// A batch as it is, and padded, with zeros and with other values in its padding. `moved`: its real rows do not lie as
+// they do in `exact`.
+template <class Batch>
+struct Trial {
+  Batch exact, padded, other;
+  bool moved = false;
+};
+
+// `make` makes the model for batches with the least padding, or for padded ones.
+template <class Make, class Batch>
+absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Trial<Batch>>& trials) {
+  ProgramPadding found;
+  PF_ASSIGN_OR_RETURN(const auto exact, make(std::nullopt));
+  if (!exact.note.empty()) {
+    found.refusal = "how many edges it has depends on values";
+    return found;
+  }
+  const char* where = "on a small batch";
+  try {
+    for (const Mode mode : kModes) {
+      Observe(*exact.model, trials.front().exact, mode);
+      auto norms = RowsOfNorms(exact.program->norm_shapes());
+      if (!norms) {
+        found.refusal = "a batch norm normalizes neither the nodes, nor the edges, nor the predictions of a batch";
+        return found;
+      }
+      found.norms[static_cast<size_t>(mode)] = *std::move(norms);
+    }
+    where = "on a padded batch";
+    PF_ASSIGN_OR_RETURN(const auto padded, make(found.norms));
+    for (const Trial<Batch>& trial : trials) {
+      for (const Mode mode : kModes) {
+        const Observed expected = Observe(*exact.model, trial.exact, mode),
+                       one = Observe(*padded.model, trial.padded, mode),
+                       two = Observe(*padded.model, trial.other, mode);
+        const auto refuse = [&](const std::string& what, const char* why) {
+          if (what.empty()) return false;
+          found.refusal = absl::StrCat("its ", what, " in ", AbslView(kModeNames.Name(mode)), why);
+          return true;
+        };
+        if (refuse(FindDifference(one, two, /*exactly=*/true), " depends on values of padding rows")) return found;
+        if (trial.moved && mode == Mode::kTrain && exact.program->draws()) continue;
+        if (refuse(FindDifference(expected, one, /*exactly=*/false), " is another on a padded batch")) return found;
+      }
+    }
+  } catch (const c10::Error& error) {
+    found.refusal = absl::StrCat("it fails ", where, ": ", program::MessageOf(error));
+  }
+  return found;
+}
+}  // namespace
+
+absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                    const BatchShape& largest, std::string_view prefix) {
+  if (!spec::IsProgram(options)) {
+    const spec::ModelOptions& own = model.model;
+    const auto nodes = static_cast<double>(largest.nodes);
+    return StepCost{.model = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(own.num_layers) + 1, nodes),
+                                                .edges = static_cast<double>(largest.edges),
+                                                .graphs = static_cast<double>(largest.graphs)}),
+                    .executable_bytes = device::ExecutableBytes(own.num_layers, own.lowering == spec::Lowering::kAuto)};
+  }
+  PF_ASSIGN_OR_RETURN(const MadeModel made, MakeModel(options, model, /*self_loops=*/0, at::kCPU, prefix));
+  PF_ASSIGN_OR_RETURN(const ForwardCost cost, Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
+                        return made.model->Forward(MakeBatch(model, LabelsOf(options, model.num_targets), shape),
+                                                   Mode::kTrain);
+                      }));
+  return cost.Step(largest);
+}
+
+absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                                               const NodeProgramData& data, std::string_view prefix) {
+  spec::TrainOptions sampled = options;
+  sampled.nodes.fan_outs = {1};  // blocks are padded
+  PF_ASSIGN_OR_RETURN(const MadeNodeModel made,
+                      MakeModel(sampled, model, {.weighted = data.weighted, .self_loops = 0}, at::kCPU, prefix));
+  return Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
+    return made.model->Forward(MakeBlock(model, LabelsOf(options, model.num_outputs), shape), Mode::kTrain);
+  });
+}
+
+std::string ProgramPadding::Note() const {
+  if (refusal.empty()) return {};
+  return absl::StrCat("the program's batches are not padded, because ", refusal,
+                      ": each shape of a batch has an executable of its own");
+}
+
+absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                           int64_t self_loops, std::string_view prefix) {
+  const nn::EncoderInput labels = LabelsOf(options, model.num_targets);
+  const BatchShape least{.nodes = kTrial.nodes + 1, .edges = kTrial.edges, .graphs = kTrial.graphs + 1},
+      // The last graph has all nodes of padding, which may be more than any graph of the set has.
+      larger{.nodes = kTrial.nodes + model.max_graph_nodes + 8,
+             .edges = kTrial.edges + 7,
+             .graphs = kTrial.graphs + 3};
+  return TryPadding(
+      [&](const std::optional<ProgramNorms>& norms) {
+        return MakeModel(options, model, self_loops, at::kCPU, prefix, norms);
+      },
+      std::vector<Trial<SetBatch>>{{.exact = TrialBatch(model, labels, least, Filling::kZeros),
+                                    .padded = TrialBatch(model, labels, larger, Filling::kZeros),
+                                    .other = TrialBatch(model, labels, larger, Filling::kOther)}});
+}
+
+absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                                           const NodeProgramData& data, std::string_view prefix) {
+  const nn::EncoderInput labels = LabelsOf(options, model.num_outputs);
+  std::vector<Trial<Block>> trials;
+  for (const BlockPadding& padding :
+       {BlockPadding{.seeds = 0, .nodes = 8, .edges = 7}, BlockPadding{.seeds = 3, .nodes = 5, .edges = 7}}) {
+    trials.push_back({.exact = TrialBlock(model, labels, BlockPadding(), Filling::kZeros),
+                      .padded = TrialBlock(model, labels, padding, Filling::kZeros),
+                      .other = TrialBlock(model, labels, padding, Filling::kOther),
+                      .moved = padding.seeds > 0});
+  }
+  return TryPadding(
+      [&](const std::optional<ProgramNorms>& norms) {
+        return MakeModel(options, model, data, at::kCPU, prefix, norms);
+      },
+      trials);
+}
+
+}  // namespace permafrost::train
