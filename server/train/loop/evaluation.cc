@@ -130,7 +130,7 @@ absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDa
   const absl::Status fits = CheckWithin(options, dataset, left, keep_going);
   const std::vector<FieldViolation> violations = GetViolations(fits);
   if (violations.empty()) return fits;
-  // What more memory would not mend is told as it is.
+  // An error that more memory would not mend is told as it is.
   PF_RETURN_IF_ERROR(CheckWithin(options, dataset, context, keep_going));
   return absl::ResourceExhaustedError(
       absl::StrFormat("the evaluation %s beside the %.0f MB that the server holds; accepted: when it holds less",

@@ -29,7 +29,7 @@ namespace permafrost::train {
 
 // The rows that a batch norm of a program normalizes.
 enum class NormRows { kNodes, kEdges, kPredicted };
-// Those of each batch norm, in the order of a form's nodes; by Mode.
+// The rows of each batch norm, in the order of a form's nodes; by Mode.
 using ProgramNorms = std::array<std::vector<NormRows>, 2>;
 
 // Random operators draw numbers as program_draws.h says. Parameters that the module froze, or does not use, are fixed.
@@ -93,7 +93,7 @@ class BoundProgram {
   std::map<const c10::TensorImpl*, at::Tensor> own_;  // by the tensor that was loaded
   std::set<const c10::TensorImpl*> added_;
   std::optional<program::Interpreter> interpreters_[2];  // by Mode
-  // Of the batch that Run runs.
+  // These belong to the batch that Run runs.
   at::Tensor step_;  // [1] int64
   const RealRows* real_ = nullptr;
   std::vector<std::vector<int64_t>> norm_shapes_;

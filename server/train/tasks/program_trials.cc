@@ -97,7 +97,7 @@ Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
   return values.mul(categories).floor().to(at::kLong);
 }
 
-// What lies in padding.
+// The values that lie in padding.
 enum class Filling { kZeros, kOther };
 constexpr int64_t kRealSeed = 1, kOtherSeed = 1'000;
 
@@ -166,7 +166,7 @@ Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labe
   return block;
 }
 
-// What a step of a program made.
+// The results of a step of a program.
 struct Observed {
   Tensor prediction, loss;
   std::vector<nn::NamedTensor> gradients, buffers;
@@ -352,9 +352,7 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
   const nn::EncoderInput labels = LabelsOf(options, model.num_targets);
   const BatchShape least{.nodes = kTrial.nodes + 1, .edges = kTrial.edges, .graphs = kTrial.graphs + 1},
       // The last graph has all nodes of padding, which may be more than any graph of the set has.
-      larger{.nodes = kTrial.nodes + model.max_graph_nodes + 8,
-             .edges = kTrial.edges + 7,
-             .graphs = kTrial.graphs + 3};
+      larger{.nodes = kTrial.nodes + model.max_graph_nodes + 8, .edges = kTrial.edges + 7, .graphs = kTrial.graphs + 3};
   return TryPadding(
       [&](const std::optional<ProgramNorms>& norms) {
         return MakeModel(options, model, self_loops, at::kCPU, prefix, norms);

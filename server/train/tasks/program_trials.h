@@ -1,5 +1,5 @@
-// What a program does is found out by running it on small artificial batches on the CPU: what a step costs, and whether
-// its batches may be padded.
+// Trials of a program on small artificial batches on the CPU: they tell what a step costs, and whether batches may be
+// padded.
 // Threads: safe anywhere.
 #pragma once
 
