@@ -130,6 +130,8 @@ inline TestGraph MakeTestGraph(const TestGraphOptions& o) {
     g.summary.node_features = {.type = DataType::kSparse, .width = 50, .min = {}, .max = {}};
     g.summary.node_feature_nonzeros = static_cast<int64_t>(nonzeros);
   }
+  g.summary.position_columns = 4;
+  g.Add(K::kPositions, ElementType::kFloat32, make(o.nodes * 4, [&] { return static_cast<float>(below(9)) - 4; }), 4);
   g.summary.num_targets = 2;
   g.Add(K::kLabels, ElementType::kFloat32, make(o.nodes * 2, [&] { return static_cast<float>(below(7)); }), 2);
   for (size_t s = 0; s < 3; ++s) {
@@ -183,6 +185,7 @@ void ForEachColumn(const Graph& graph, Visit visit) {
     visit(K::kNodeFeatureColumns, sparse->columns);
     visit(K::kNodeFeatureValues, sparse->values);
   }
+  if (const auto* positions = std::get_if<DenseFeatures>(&v.positions)) visit(K::kPositions, positions->bytes);
   if (!v.edge_features.bytes.empty()) visit(K::kEdgeFeatures, v.edge_features.bytes);
   if (!v.labels.empty()) visit(K::kLabels, v.labels);
   for (size_t s = 0; s < 3; ++s) {

@@ -19,7 +19,7 @@ std::string Array(const std::string& descr, const std::string& shape, const std:
 
 constexpr const char* kNames[] = {"edge_index.npy", "adj.npz",        "node_feat.npy",   "node_feat_bf16.npy",
                                   "node_feat.npz",  "node_label.npy", "edge_weight.npy", "edge_time.npy",
-                                  "edge_feat.npy",  "train_idx.npy",  "train_mask.npy"};
+                                  "edge_feat.npy",  "train_idx.npy",  "train_mask.npy",  "node_pos.npy"};
 
 }  // namespace
 }  // namespace permafrost::data

@@ -17,6 +17,7 @@ const FuzzFiles& GoodFiles() {
       {"split/a/train.csv", "0\n"},
       {"split/a/valid.csv", "1\n"},
       {"split/a/test.csv", "2\n"},
+      {"raw/node-pos.csv", "0,1\n1.5,-1\n3,4\n"},
   };
   return files;
 }

@@ -195,9 +195,24 @@ def test_positions_of_a_set(client):
 
 def test_what_is_not_imported_is_said(client):
     data = citations()
-    data.pos = torch.zeros(120, 3)
-    with pytest.warns(UserWarning, match="not imported: pos"):
-        client.datasets.import_pyg(data, "pos", progress=False)
+    data.place = torch.zeros(120, 3)
+    with pytest.warns(UserWarning, match="not imported: place"):
+        client.datasets.import_pyg(data, "places", progress=False)
+
+
+def test_positions_of_one_graph(client):
+    data = citations()
+    data.pos = torch.rand(120, 3, dtype=torch.float64)
+    assert client.datasets.import_pyg(data, "placed-graph", progress=False).summary["position columns"] == 3
+    data.pos[2, 1] = float("inf")
+    with pytest.raises(permafrost.ImportFailed, match=r"node_pos.npy: element \[2, 1\]: is not a finite number"):
+        client.datasets.import_pyg(data, "refused", progress=False)
+    data.pos = torch.rand(120, 17)
+    with pytest.raises(permafrost.ImportFailed, match=r"node_pos.npy: 17 columns; 1\.\.16 are accepted for positions"):
+        client.datasets.import_pyg(data, "refused", progress=False)
+    data.pos = torch.rand(1, 3)
+    with pytest.raises(permafrost.InputError, match=r"pos: shape \[1, 3\], expected 120 rows"):
+        client.datasets.import_pyg(data, "refused", progress=False)
 
 
 def test_a_fault_that_the_server_finds(client):

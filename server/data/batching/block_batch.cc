@@ -62,6 +62,7 @@ class GatheringBatcher final : public BlockBatcher {
         options_(std::move(options)),
         sampler_(std::move(sampler)),
         features_(view_.node_features, view_.nodes, options_.threads, options_.rows.get()),
+        positions_(view_.positions, view_.nodes, options_.threads),
         edges_(*graph_, options_.edges, options_.threads) {}
 
   const Graph& graph() const override { return *graph_; }
@@ -86,6 +87,7 @@ class GatheringBatcher final : public BlockBatcher {
         for (const uint64_t place : out.edge_places) advisor->Request(view_.in.weights.Reads(place, place + 1));
       }
       edges_.Request(out.edge_places, *advisor);
+      if (options_.positions) PF_RETURN_IF_ERROR(positions_.Request(out.nodes, *advisor));
       if (options_.rows == nullptr && !options_.features_elsewhere) {
         PF_RETURN_IF_ERROR(features_.Request(out.nodes, *advisor));
         PF_RETURN_IF_ERROR(features_.Request(out.last_neighbors, *advisor));
@@ -133,6 +135,7 @@ class GatheringBatcher final : public BlockBatcher {
     SetBounds(out.real.nodes, real_);
     SetBounds(padded.nodes, padded_);
     PF_RETURN_IF_ERROR(GatherFeatures(subgraph, out));
+    PF_RETURN_IF_ERROR(GatherPositions(out));
     GatherEdges(subgraph, out);
     PF_RETURN_IF_ERROR(GatherWeights(subgraph, out));
     out.edge_int_columns = edges_.int_columns();
@@ -161,6 +164,10 @@ class GatheringBatcher final : public BlockBatcher {
     } else if (features_.sparse()) {
       MoveOffsets(batch.feature_offsets, from, to, real);
       ResizeEntries(padded.nonzeros, batch);
+    }
+    if (const int64_t width = position_columns(); width > 0) {
+      MoveRows(batch.positions, from, to, real, width);
+      FillPadding(batch.positions, to, real, width, 0.0f);
     }
     ParallelFor(options_.threads, batch.real.edges, kEdgesPiece, [&](int64_t begin, int64_t end, int) {
       for (int64_t e = begin; e < end; ++e) {
@@ -209,6 +216,18 @@ class GatheringBatcher final : public BlockBatcher {
       FillOffsetPadding(out.feature_offsets, padded_, real, out.real.nonzeros);
       ResizeEntries(out.padded.nonzeros, out);
     }
+    return absl::OkStatus();
+  }
+
+  // Returns the columns of positions that batches carry.
+  int64_t position_columns() const { return options_.positions ? std::get<DenseFeatures>(view_.positions).width : 0; }
+
+  absl::Status GatherPositions(BlockBatch& out) {
+    const int64_t width = position_columns();
+    if (width == 0) return absl::OkStatus();
+    out.positions.resize(static_cast<size_t>(padded_.back() * width));
+    PF_RETURN_IF_ERROR(positions_.Dense(out.nodes, real_, padded_, out.positions));
+    FillPadding(out.positions, padded_, std::span<const int64_t>(out.real.nodes), width, 0.0f);
     return absl::OkStatus();
   }
 
@@ -322,7 +341,7 @@ class GatheringBatcher final : public BlockBatcher {
   const GraphView& view_ = graph_->view();
   const Options options_;
   const std::unique_ptr<NeighborSampler> sampler_;
-  FeatureGather features_;
+  FeatureGather features_, positions_;
   const EdgeGather edges_;
   // The bounds of the batch that is gathered.
   SegmentBounds real_, padded_;
@@ -360,6 +379,9 @@ absl::StatusOr<std::unique_ptr<BlockBatcher>> BlockBatcher::Create(std::shared_p
   }
   if (options.edges == EdgeInputs::kWeights && view.in.weights.size() != view.in.neighbors.size()) {
     violations.Add("edges", "weights, but the graph's edges have none");
+  }
+  if (options.positions && !std::holds_alternative<DenseFeatures>(view.positions)) {
+    violations.Add("positions", "true, but the graph's nodes have none");
   }
   const bool reads_edges = options.edge_weights || options.edges != EdgeInputs::kNone;
   if (options.sampling.last_hop_apart && (reads_edges || !std::holds_alternative<DenseFeatures>(view.node_features))) {

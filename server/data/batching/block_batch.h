@@ -1,7 +1,7 @@
 // Sampled subgraphs as padded batches: every size rounded up to one of a few rungs, known before the first step.
 // The padded form: node rows lie in segments, one a hop (seeds, hop 1, ...), each with its real rows first; padding
-// rows have no in-edges, features of 0 and labels of NaN. Sources beyond the real edges are the last row,
-// and no row's offsets reach them.
+// rows have no in-edges, features and positions of 0, and labels of NaN. Sources beyond the real edges are the last
+// row, and no row's offsets reach them.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,7 @@ struct BlockBatch {
   AlignedVector<int64_t> feature_offsets;  // [padded nodes + 1]
   AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding: 0, which no row reaches
   AlignedVector<float> feature_values;     // [padded nonzeros], or empty
+  AlignedVector<float> positions;          // [padded nodes, columns], or empty
   // Rows of all segments but the last, + 1: in-edges as CSR; see SampledSubgraph.
   AlignedVector<int64_t> offsets;
   AlignedVector<int64_t> sources;     // [padded edges]
@@ -85,6 +86,7 @@ class BlockBatcher {
     NeighborSamplingOptions sampling;
     bool edge_weights = false;             // whether batches carry them
     EdgeInputs edges = EdgeInputs::kNone;  // what they carry of each edge beside; not with the last hop apart
+    bool positions = false;                // whether batches carry those of their nodes
     int threads = 1;                       // OpenMP threads within a call
     // The cache that dense features are read from; nullptr: through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;

@@ -67,6 +67,8 @@ BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_
   const auto width = [&](const auto& values) { return std::ssize(values) / from.padded.total_nodes(); };
   out.features = Repeat(from.features, rows, width(from.features), nodes, begin);
   out.features.resize(static_cast<size_t>(shape.nodes * width(from.features)), 0.0f);
+  out.positions = Repeat(from.positions, rows, width(from.positions), nodes, begin);
+  out.positions.resize(static_cast<size_t>(shape.nodes * width(from.positions)), 0.0f);
   if (!from.feature_rows.empty()) {
     out.feature_rows = Repeat(from.feature_rows, rows, /*width=*/1, nodes, begin);
     out.feature_rows.push_back(from.feature_rows.back());

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "data/import/dense_features.h"
 #include "data/import/feature_rows.h"
 #include "data/import/renumbering.h"
 #include "data/source/csv_rows.h"
@@ -197,6 +198,27 @@ absl::Status WriteTimeArray(const SourceFile& file, const DueLabels& due, Import
   PF_RETURN_IF_ERROR(array.ExpectEnd());
   PF_RETURN_IF_ERROR(sink.Finish());
   summary.node_times = true;
+  return absl::OkStatus();
+}
+
+absl::Status WritePositions(const SourceFile& file, bool is_array, const DueLabels& due, ImportMonitor& monitor,
+                            GraphWriter& writer, GraphSummary& summary) {
+  PF_ASSIGN_OR_RETURN(const int64_t width,
+                      is_array ? FeatureArrayWidth(file, monitor) : FeatureRowsWidth(file, monitor));
+  if (width > kMaxPositionColumns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.name, ": ", width, " columns; 1..", kMaxPositionColumns, " are accepted for positions"));
+  }
+  const DueTable table{.section = SectionKind::kPositions,
+                       .rows = due.nodes,
+                       .why = due.why,
+                       .as = FeatureType::kFloat32,
+                       .renumbering = &due.renumbering,
+                       .memory_bytes = due.memory_bytes};
+  PF_ASSIGN_OR_RETURN(const FeatureSummary written,
+                      is_array ? WriteFeatureArray(file, /*bfloat16=*/false, table, due.directory, monitor, writer)
+                               : WriteFeatureRows(file, table, due.directory, monitor, writer));
+  summary.position_columns = written.width;
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// Labels and splits of one large graph, into the store.
+// Labels, positions, times and splits of one large graph, into the store.
 // Threads: one at a time. Memory: a bit a node; splits: 12 bytes a node; where rows are
 // renumbered, what RowSpool takes.
 #pragma once
@@ -45,6 +45,11 @@ absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, Impor
 // NPY: [nodes] of integers. Sets what the summary says of them.
 absl::Status WriteTimeArray(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
                             GraphSummary& summary);
+
+// Writes positions from a table [nodes, columns] of finite numbers, NPY or CSV, and sets their columns in the summary.
+// InvalidArgument for more than kMaxPositionColumns.
+absl::Status WritePositions(const SourceFile& file, bool is_array, const DueLabels& due, ImportMonitor& monitor,
+                            GraphWriter& writer, GraphSummary& summary);
 
 // Reads splits from arrays of rows, or from masks [nodes] of 0 and 1. Each node stands in one split at most. Memory: a
 // byte a node.

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 struct NpyFiles {
   std::optional<SourceFile> edge_index, adjacency;  // one of them
   std::optional<SourceFile> edge_weights, edge_times, edge_features;
-  std::optional<SourceFile> features, bfloat16_features, sparse_features, labels, times;
+  std::optional<SourceFile> features, bfloat16_features, sparse_features, positions, labels, times;
   std::optional<std::array<SourceFile, 3>> split;  // by Split
   bool split_masks = false;
   std::optional<LinkFiles> links;
@@ -67,6 +67,10 @@ class NpyImport {
     count_.nodes = static_cast<uint64_t>(summary_.nodes);
     if (count_.why.empty()) count_.why = absl::StrCat("as ", Edges().name, " has");
     PF_RETURN_IF_ERROR(ReadFeatures());
+    if (files_.positions) {
+      PF_RETURN_IF_ERROR(
+          WritePositions(*files_.positions, /*is_array=*/true, LabelsDue(), monitor_, writer_, summary_));
+    }
     if (files_.times) PF_RETURN_IF_ERROR(WriteTimeArray(*files_.times, LabelsDue(), monitor_, writer_, summary_));
     PF_RETURN_IF_ERROR(ReadLabelsAndSplit());
     if (files_.links) {
@@ -84,7 +88,8 @@ class NpyImport {
 
   // Takes the number of nodes from the first file that tells it.
   absl::Status CountNodes() {
-    for (const auto* file : {&files_.features, &files_.bfloat16_features, &files_.labels, &files_.times}) {
+    for (const auto* file :
+         {&files_.features, &files_.bfloat16_features, &files_.labels, &files_.times, &files_.positions}) {
       if (!*file) continue;
       PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(**file, /*member=*/"", monitor_));
       const auto& shape = array.header().shape;
@@ -269,7 +274,7 @@ absl::Status FindSplitFiles(const fs::path& source, NpyFiles& files) {
 int64_t NpyFiles::bytes() const {
   int64_t sum = 0;
   for (const auto* file : {&edge_index, &adjacency, &edge_weights, &edge_times, &edge_features, &features,
-                           &bfloat16_features, &sparse_features, &labels, &times}) {
+                           &bfloat16_features, &sparse_features, &positions, &labels, &times}) {
     if (*file) sum += (*file)->bytes;
   }
   if (split) {
@@ -283,7 +288,7 @@ int64_t NpyFiles::bytes() const {
 SourceContents NpyFiles::contents(const fs::path& source) const {
   SourceContents all{.all = std::nullopt, .folder = source, .read = {}, .known = NpyNames()};
   for (const auto* file : {&edge_index, &adjacency, &edge_weights, &edge_times, &edge_features, &features,
-                           &bfloat16_features, &sparse_features, &labels, &times}) {
+                           &bfloat16_features, &sparse_features, &positions, &labels, &times}) {
     all.Add(*file);
   }
   if (split) {
@@ -308,6 +313,7 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.features, FindNpy(source, "node_feat"));
   PF_ASSIGN_OR_RETURN(files.bfloat16_features, FindNpy(source, "node_feat_bf16"));
   PF_ASSIGN_OR_RETURN(files.sparse_features, FindNpz(source, "node_feat"));
+  PF_ASSIGN_OR_RETURN(files.positions, FindNpy(source, "node_pos"));
   PF_ASSIGN_OR_RETURN(files.labels, FindNpy(source, "node_label"));
   PF_ASSIGN_OR_RETURN(files.times, FindNpy(source, "node_time"));
   PF_RETURN_IF_ERROR(CheckAtMostOne({&files.edge_index, &files.adjacency}));

@@ -37,7 +37,7 @@ struct TableFile {
 struct OgbNodeFiles {
   SourceFile node_counts, edges;
   std::optional<SourceFile> edge_counts;
-  std::optional<TableFile> dense_features, sparse_features, labels, edge_weights, edge_features;
+  std::optional<TableFile> dense_features, sparse_features, positions, labels, edge_weights, edge_features;
   std::optional<SplitFiles> split;
   std::optional<LinkFiles> links;
   std::optional<NameFile> names;
@@ -173,6 +173,10 @@ class OgbNodesImport {
     PF_RETURN_IF_ERROR(ReadEdges());
     PF_RETURN_IF_ERROR(ReadNodeFeatures());
     PF_RETURN_IF_ERROR(CheckConverted(options_, summary_.node_features));
+    if (files_.positions) {
+      PF_RETURN_IF_ERROR(
+          WritePositions(files_.positions->file, files_.positions->is_array, LabelsDue(), monitor_, writer_, summary_));
+    }
     PF_RETURN_IF_ERROR(ReadLabelsAndSplit());
     if (files_.links) {
       PF_RETURN_IF_ERROR(WriteLinks(*files_.links, nodes_, nodes_why_, renumbering_, monitor_, writer_, summary_));
@@ -318,7 +322,7 @@ class OgbNodesImport {
 int64_t OgbNodeFiles::bytes() const {
   int64_t sum = node_counts.bytes + edges.bytes;
   if (edge_counts) sum += edge_counts->bytes;
-  for (const auto* table : {&dense_features, &sparse_features, &labels, &edge_weights, &edge_features}) {
+  for (const auto* table : {&dense_features, &sparse_features, &positions, &labels, &edge_weights, &edge_features}) {
     if (*table) sum += (*table)->file.bytes;
   }
   if (split) sum += split->bytes();
@@ -333,7 +337,7 @@ SourceContents OgbNodeFiles::contents(const fs::path& source) const {
   all.Add(node_counts);
   all.Add(edges);
   all.Add(edge_counts);
-  for (const auto* table : {&dense_features, &sparse_features, &labels, &edge_weights, &edge_features}) {
+  for (const auto* table : {&dense_features, &sparse_features, &positions, &labels, &edge_weights, &edge_features}) {
     if (*table) all.Add((*table)->file);
   }
   if (split) {
@@ -356,6 +360,7 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   if (options.node_features != NodeFeatureChoice::kDense) {
     PF_ASSIGN_OR_RETURN(files.sparse_features, FindTable(source, "raw/node-feat-sparse", /*sparse=*/true));
   }
+  PF_ASSIGN_OR_RETURN(files.positions, FindTable(source, "raw/node-pos", /*sparse=*/false));
   PF_ASSIGN_OR_RETURN(files.labels, FindTable(source, "raw/node-label", /*sparse=*/false));
   PF_ASSIGN_OR_RETURN(files.edge_weights, FindTable(source, "raw/edge-weight", /*sparse=*/false));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindTable(source, "raw/edge-feat", /*sparse=*/false));

@@ -71,7 +71,7 @@ std::vector<KnownName> OgbNodesNames(std::string_view split) {
   std::vector<KnownName> known;
   // The last name tells a set from one graph.
   AddNames("raw/", {"num-node-list", "num-edge-list", "edge", "graph-label"}, OfText(), known);
-  AddNames("raw/", {"node-feat", "node-label", "edge-weight", "edge-feat"}, OfTextOrArray(), known);
+  AddNames("raw/", {"node-feat", "node-pos", "node-label", "edge-weight", "edge-feat"}, OfTextOrArray(), known);
   // Distributed sets hold both, made of the same values; the archive is read.
   AddNames("raw/", {"node-feat-sparse"}, OfText(), known);
   known.push_back({.stem = "raw/node-feat-sparse", .endings = {".npz"}, .table = "raw/node-feat-sparse.npz"});
@@ -83,7 +83,8 @@ std::vector<KnownName> OgbNodesNames(std::string_view split) {
 
 std::vector<KnownName> NpyNames() {
   std::vector<KnownName> known;
-  AddNames("", {"edge_index", "edge_weight", "edge_time", "edge_feat", "node_label", "node_time"}, {".npy"}, known);
+  AddNames("", {"edge_index", "edge_weight", "edge_time", "edge_feat", "node_label", "node_time", "node_pos"}, {".npy"},
+           known);
   AddNames("", {"adj"}, {".npz"}, known);
   AddNodeNames("node_ids", "node_names", known);
   known.push_back({.stem = "node_feat", .endings = {".npy", ".npz"}, .table = "node_feat"});

@@ -149,7 +149,7 @@ enum class SectionKind : uint32_t {
   // over as they stand, which say only what the columns hold anyway. Absent where there are none.
   kNumberedCategories = 39,
   kSeenCategories = 40,
-  kPositions = 41,  // graph set: float32 [nodes, width], width 1..kMaxPositionColumns; may be absent
+  kPositions = 41,  // float32 [nodes, width], width 1..kMaxPositionColumns; may be absent
 };
 inline constexpr std::size_t kSectionKinds = 41;
 inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{

@@ -47,6 +47,9 @@ class MappedGraph final : public Graph {
       dense.scales = MakeColumn<float>(K::kNodeFeatureScales);
       view_.node_features = dense;
     }
+    if (summary_.position_columns > 0) {
+      view_.positions = MakeDense(K::kPositions, {.type = DataType::kFloat32, .width = summary_.position_columns});
+    }
     view_.edge_features = MakeDense(K::kEdgeFeatures, summary_.edge_features);
     view_.num_targets = summary_.num_targets;
     view_.labels = MakeColumn<float>(K::kLabels);

@@ -92,6 +92,7 @@ struct GraphView {
   // same columns as `in`.
   Adjacency out;
   Features node_features;
+  Features positions;           // of the nodes: dense float32, or none
   DenseFeatures edge_features;  // rows as edge_ids say, else in the order of `in`
   // The maps say what the categories of edge_features are read as, one for each column. nullptr: as they stand.
   const std::vector<CategoryMap>* edge_categories = nullptr;
@@ -138,6 +139,7 @@ struct GraphSummary {
   int64_t equal_edges = 0;                                     // kept, beyond the first with equal ends
   FeatureSummary node_features, edge_features;
   int64_t node_feature_nonzeros = 0;  // of sparse ones
+  int64_t position_columns = 0;       // 0: the nodes have no positions
   int64_t num_targets = 0, num_missing_labels = 0;
   double min_label = 0, max_label = 0;
   bool integer_labels = false;           // all present ones are whole numbers

@@ -28,9 +28,6 @@ struct FeatureTable {
   std::span<const float> floats;  // rows * width when kFloat32, else empty
 };
 
-// Most columns of a set's positions.
-inline constexpr int64_t kMaxPositionColumns = 16;
-
 struct GraphSetSummary {
   SizeStatistics all;
   std::array<SizeStatistics, 3> splits;  // by Split

@@ -51,6 +51,7 @@ class Checker {
                    {"isolated_nodes", s_.isolated_nodes, static_cast<uint64_t>(s_.nodes)},
                    {"max_degree", s_.max_degree, static_cast<uint64_t>(s_.edges)},
                    {"node_feature_nonzeros", s_.node_feature_nonzeros, INT64_MAX},
+                   {"position_columns", s_.position_columns, kMaxPositionColumns},
                    {"node_features.width", s_.node_features.width, kMaxFeatureColumns},
                    {"edge_features.width", s_.edge_features.width, kMaxFeatureColumns}};
     for (const auto& c : kCounts) {
@@ -114,6 +115,8 @@ class Checker {
         return Shape{.type = ElementType::kFloat32, .rows = Rows(K::kNodeFeatureColumns)};
       case K::kLabels:
         return Shape{.type = ElementType::kFloat32, .width = static_cast<uint32_t>(s_.num_targets), .rows = nodes};
+      case K::kPositions:
+        return Shape{.type = ElementType::kFloat32, .width = static_cast<uint32_t>(s_.position_columns), .rows = nodes};
       case K::kTrainNodes:
       case K::kValidNodes:
       case K::kTestNodes:
@@ -177,6 +180,7 @@ class Checker {
     if (!out) PF_RETURN_IF_ERROR(needs(K::kOutEdgeIds, false, "without out_offsets"));
     PF_RETURN_IF_ERROR(needs(K::kLabels, s_.num_targets > 0, "against the summary's `num_targets`"));
     PF_RETURN_IF_ERROR(needs(K::kNodeTimes, s_.node_times, "against the summary's `node_times`"));
+    PF_RETURN_IF_ERROR(needs(K::kPositions, s_.position_columns > 0, "against the summary's `position_columns`"));
     const bool sparse = s_.node_features.type == DataType::kSparse;
     const bool dense = !sparse && s_.node_features.type != DataType::kNone;
     constexpr std::string_view kFeatures = "against the summary's `node_features`";

@@ -97,6 +97,7 @@ struct GraphSchema {
     a("node_features", s.node_features);
     a("edge_features", s.edge_features);
     a("node_feature_nonzeros", s.node_feature_nonzeros);
+    a("position_columns", s.position_columns);
     a("num_targets", s.num_targets);
     a("num_missing_labels", s.num_missing_labels);
     a("min_label", s.min_label);

@@ -48,6 +48,9 @@ struct CategorySummary {
   bool operator==(const CategorySummary&) const = default;
 };
 
+// Most columns of the nodes' positions.
+inline constexpr int64_t kMaxPositionColumns = 16;
+
 struct FeatureSummary {
   DataType type = DataType::kNone;
   int64_t width = 0;

@@ -85,6 +85,14 @@ void CheckBatch(const MemoryGraph& graph, const SampledSubgraph& s, const BlockS
     }
   }
 
+  // Batches with weights carry positions, too.
+  ASSERT_EQ(batch.positions.size(), weights ? rows * kPositionColumns : 0);
+  for (size_t row = 0; row < rows && weights; ++row) {
+    const bool real = local_row[row] >= 0;
+    const auto want = real ? PositionOf(s.nodes[static_cast<size_t>(local_row[row])]) : std::array{0.0F, 0.0F};
+    ASSERT_EQ((std::array{batch.positions[2 * row], batch.positions[2 * row + 1]}), want) << row;
+  }
+
   if (std::holds_alternative<DenseFeatures>(view.node_features)) {
     ASSERT_EQ(batch.features.size(), rows * kWidth);
     for (size_t row = 0; row < rows; ++row) {
@@ -128,7 +136,7 @@ TEST(BlockBatcher, EverySizeHoldsTheSameBlock) {
       SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(kind) << ", weights " << weights);
       const auto graph = GraphWith(kind);
       const BlockBatcher::Options options{
-          .sampling = {.fan_outs = {4, 3}, .seed = 2}, .edge_weights = weights, .threads = 2};
+          .sampling = {.fan_outs = {4, 3}, .seed = 2}, .edge_weights = weights, .positions = weights, .threads = 2};
       auto batcher = BlockBatcher::Create(graph, options);
       ASSERT_TRUE(batcher.ok()) << batcher.status();
       SplitMix64 random(3, 4);

@@ -13,8 +13,8 @@ namespace permafrost::data {
 namespace {
 
 BlockBatch Sampled(const std::shared_ptr<MemoryGraph>& graph, int64_t seeds) {
-  auto batcher =
-      BlockBatcher::Create(graph, {.sampling = {.fan_outs = {4, 3}, .seed = 2}, .edge_weights = true, .threads = 1});
+  auto batcher = BlockBatcher::Create(
+      graph, {.sampling = {.fan_outs = {4, 3}, .seed = 2}, .edge_weights = true, .positions = true, .threads = 1});
   EXPECT_TRUE(batcher.ok()) << batcher.status();
   std::vector<NodeId> nodes;
   for (NodeId node = 0; node < static_cast<NodeId>(seeds); ++node) nodes.push_back(node * 7 % kNodes);
@@ -50,6 +50,9 @@ TEST(ComposeBlock, HasExactlyTheShapeAndRealRows) {
         }
       }
       EXPECT_EQ(std::ssize(made.edge_weights), shape.edges);
+      ASSERT_EQ(std::ssize(made.positions), shape.nodes * kPositionColumns);
+      for (size_t row = 0; row < nodes; ++row) EXPECT_EQ(made.positions[2 * row], PositionOf(made.nodes[row])[0]);
+      EXPECT_EQ(made.positions.back(), 0) << "the padding row";
       EXPECT_EQ(std::ssize(made.labels), 2 * shape.graphs);
       EXPECT_TRUE(std::ranges::none_of(std::span(made.labels).first(1), [](float label) { return std::isnan(label); }));
       if (kind == Kind::kDense) {

@@ -1,6 +1,7 @@
 // Graphs of every kind of features, whose values tell where they come from, and sizes to pad their blocks to.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -20,6 +21,11 @@ enum class Kind { kNone, kDense, kDenseInts, kSparse, kSparseOnes };
 
 inline float ValueOf(NodeId node, int64_t column) {
   return static_cast<float>(node) + 1000 * static_cast<float>(column);
+}
+
+inline constexpr int64_t kPositionColumns = 2;
+inline std::array<float, kPositionColumns> PositionOf(NodeId node) {
+  return {static_cast<float>(node) + 0.5F, -static_cast<float>(node)};
 }
 
 inline std::shared_ptr<MemoryGraph> GraphWith(Kind kind) {
@@ -52,6 +58,12 @@ inline std::shared_ptr<MemoryGraph> GraphWith(Kind kind) {
     view.node_features = SparseFeatures{60, graph->Keep(offsets), graph->Keep(columns),
                                         kind == Kind::kSparse ? graph->Keep(values) : Column<float>()};
   }
+  std::vector<std::byte> positions(kNodes * kPositionColumns * sizeof(float));
+  for (NodeId node = 0; node < kNodes; ++node) {
+    const std::array<float, kPositionColumns> own = PositionOf(node);
+    std::memcpy(positions.data() + node * sizeof(own), own.data(), sizeof(own));
+  }
+  view.positions = DenseFeatures{DataType::kFloat32, kPositionColumns, graph->Keep(std::move(positions))};
   view.num_targets = 2;
   std::vector<float> labels;
   for (NodeId node = 0; node < kNodes; ++node) {

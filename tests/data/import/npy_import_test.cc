@@ -237,6 +237,10 @@ TEST_F(NpyImport, RefusesArraysThatCannotBe) {
        "node_feat.npy: descr: <u4, expected one of <f4"},
       {"uint16 without the name that says bfloat16", "node_feat.npy", Npy<uint16_t>("<u2", "(3,)", {0, 1, 2}),
        "node_feat.npy: descr: <u2, expected one of"},
+      {"positions not finite", "node_pos.npy", Npy<float>("<f4", "(3, 1)", {0, 1, NAN}),
+       "node_pos.npy: element [2, 0]: is not a finite number"},
+      {"too many columns of positions", "node_pos.npy", Npy<float>("<f4", "(3, 17)", std::vector<float>(51)),
+       "node_pos.npy: 17 columns; 1..16 are accepted for positions"},
       {"weights too few", "edge_weight.npy", Npy<float>("<f4", "(2,)", {0, 1}),
        "edge_weight.npy: shape: is float32 [2], expected [3], one an edge"},
       {"a shape beyond any file", "node_feat.npy", Npy<float>("<f4", "(3, 9223372036854775807)", {0}),
@@ -249,9 +253,10 @@ TEST_F(NpyImport, RefusesArraysThatCannotBe) {
   }
 }
 
-TEST_F(NpyImport, TimesOfNodesAreRenumberedWithThem) {
+TEST_F(NpyImport, TimesAndPositionsOfNodesAreRenumberedWithThem) {
   // From node 2 the most edges go out, and it becomes row 0.
   ImportOptions options = Options({{"edge_index.npy", Npy<int64_t>("<i8", "(2, 3)", {2, 2, 2, 0, 1, 3})},
+                                   {"node_pos.npy", Npy<float>("<f4", "(4, 2)", {0, -0.5F, 1, -1, 2, -2, 3, -3})},
                                    {"node_time.npy", Npy<int64_t>("<i8", "(4,)", {70, 71, 72, 73})}});
   options.order = NodeOrder::kDegree;
   const auto graph = MakeGraph(temp_.path() / "store", options);
@@ -261,6 +266,10 @@ TEST_F(NpyImport, TimesOfNodesAreRenumberedWithThem) {
   const std::vector<int64_t> times = Values(graph->view().times);
   ASSERT_EQ(times.size(), 4U);
   for (size_t row = 0; row < 4; ++row) EXPECT_EQ(times[row], 70 + static_cast<int64_t>(names[row]));
+  EXPECT_EQ(graph->summary().position_columns, 2);
+  std::vector<float> positions(8);
+  ASSERT_TRUE(ReadRows(std::get<DenseFeatures>(graph->view().positions), 0, 4, positions.data()).ok());
+  for (size_t row = 0; row < 4; ++row) EXPECT_EQ(positions[2 * row], static_cast<float>(names[row]));
 }
 
 TEST_F(NpyImport, RefusesFilesThatContradictEachOther) {

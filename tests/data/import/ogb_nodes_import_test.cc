@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // Four nodes, three edges with weights and features, a label missing.
 Files SmallGraph() {
@@ -65,6 +66,28 @@ TEST_F(OgbNodesImport, ReadsAllThereIs) {
   EXPECT_THAT(summary.node_features.min, ElementsAre(1, -5));
   EXPECT_THAT(summary.node_features.max, ElementsAre(4, 0));
   EXPECT_THAT(summary.edge_features.max, ElementsAre(9, 3));
+}
+
+TEST_F(OgbNodesImport, PositionsAreFloatsOfEachNode) {
+  Files plain = SmallGraph();
+  plain["raw/node-pos.csv"] = "0,1\n1.5,-1\n3,4\n1e3,7\n";
+  Files packed = SmallGraph();
+  packed["raw/node-pos.csv.gz"] = Gzip(plain["raw/node-pos.csv"]);
+  Files array = SmallGraph();
+  array["raw/node-pos.npy"] = Npy<double>("<f8", "(4, 2)", {0, 1, 1.5, -1, 3, 4, 1e3, 7});
+  for (const Files& files : {plain, packed, array}) {
+    const auto graph = Make(Options(files));
+    ASSERT_NE(graph, nullptr);
+    EXPECT_EQ(graph->summary().position_columns, 2);
+    EXPECT_EQ(graph->summary().node_features.width, 2) << "they are no features";
+    const auto& positions = std::get<DenseFeatures>(graph->view().positions);
+    std::vector<float> rows(8);
+    ASSERT_TRUE(ReadRows(positions, 0, 4, rows.data()).ok());
+    EXPECT_THAT(rows, ElementsAre(0, 1, 1.5F, -1, 3, 4, 1000, 7));
+    for (const std::string& note : graph->summary().notes)
+      EXPECT_THAT(note, Not(HasSubstr("node-pos"))) << "it was read";
+    EXPECT_TRUE(graph->VerifyAll(nullptr).ok());
+  }
 }
 
 TEST_F(OgbNodesImport, DirectedEdgesKeepTheirFeaturesBothWays) {
@@ -169,6 +192,11 @@ TEST_F(OgbNodesImport, SaysWhereAndWhatIsWrong) {
        "raw/node-feat-sparse.csv: node 0: feature 9 stands twice"},
       {"a feature of no node", "raw/node-feat-sparse.csv", "4,1\n",
        "raw/node-feat-sparse.csv:1: node: 4 is outside 0..3"},
+      {"positions too few", "raw/node-pos.csv", "1\n", "raw/node-pos.csv: rows: the file has 1, expected 4"},
+      {"a position not finite", "raw/node-pos.csv", "1\n2\n3\ninf\n",
+       "raw/node-pos.csv:4: column 1: \"inf\" is not a finite number"},
+      {"too many columns of positions", "raw/node-pos.csv", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17\n",
+       "raw/node-pos.csv: 17 columns; 1..16 are accepted for positions"},
       {"no label", "raw/node-label.csv", "1\nred\n1\n1\n", "raw/node-label.csv:2: target 1: \"red\" is neither"},
       {"a node in two splits", "split/plain/test.csv", "0\n",
        "split/plain/test.csv:1: node: 0 stands already in split/plain/train.csv:2"},

@@ -85,6 +85,7 @@ TEST_F(GraphTest, EverySectionComesBackAsItWasWritten) {
     EXPECT_EQ(view.nodes, c.options.nodes);
     EXPECT_EQ(view.edges, c.options.edges);
     EXPECT_EQ(view.num_targets, 2);
+    EXPECT_EQ(std::get<DenseFeatures>(view.positions).width, 4);
     EXPECT_EQ(view.in.offsets.size(), c.options.nodes + 1) << "of an empty graph too";
     EXPECT_EQ(view.out.offsets.data() == view.in.offsets.data(), c.options.symmetric);
     if (const auto* dense = std::get_if<DenseFeatures>(&view.node_features)) {
@@ -123,6 +124,7 @@ TEST_F(GraphTest, TheBareMinimum) {
   EXPECT_TRUE(graph->view().in.weights.empty());
   EXPECT_TRUE(std::holds_alternative<std::monostate>(graph->view().node_features));
   EXPECT_EQ(graph->view().edge_features.type, DataType::kNone);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(graph->view().positions));
   EXPECT_TRUE(graph->view().splits[0].empty());
   EXPECT_TRUE(graph->VerifyAll(nullptr).ok());
 }
@@ -277,6 +279,13 @@ TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
        "section summary: node_features.width: is -1"},
       {"nonzeros that are not there", sparse, say("\"node_feature_nonzeros\":20", "\"node_feature_nonzeros\":21"), true,
        "section summary: node_feature_nonzeros: is 21, expected 20"},
+      {"positions of other columns", dense, say("\"position_columns\":4", "\"position_columns\":3"), true,
+       "section positions: width: is 4, expected 3"},
+      {"positions of another type", dense,
+       edit_entry(K::kPositions, [](SectionEntry& e) { e.type = ElementType::kInt32; }), true,
+       "section positions: type: is int32, expected float32"},
+      {"positions that are not told of", dense, say("\"position_columns\":4", "\"position_colums\" :4"), true,
+       "section positions: width: is 4, expected 0"},
       {"a split that is smaller", dense, say("\"train_nodes\":4", "\"train_nodes\":3"), true,
        "section summary: split_nodes.train: is 3, expected 4"},
       {"links that are fewer", dense, say("\"links\":5,", "\"links\":4,"), true,

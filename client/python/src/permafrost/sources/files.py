@@ -33,7 +33,6 @@ class GraphArrays:
     edge_weight: Array | None = None
     edge_time: Array | None = None
     node_time: Array | None = None
-    # Positions of the nodes; only a set of graphs has them.
     pos: Array | None = None
     y: Array | None = None
     # The names for the nodes of one large graph: numbers, or values that `str` turns into texts.
@@ -119,6 +118,7 @@ def write_graph(
     arrays = {
         "edge_index": graph.edge_index.astype(np.int64, copy=False),
         "node_feat": _table(graph.x, f"{what}: x"),
+        "node_pos": _table(graph.pos, f"{what}: pos"),
         "node_label": None if graph.y is None else _labels(graph.y, f"{what}: y"),
         "edge_feat": _table(graph.edge_attr, f"{what}: edge_attr"),
         "edge_weight": None if graph.edge_weight is None else as_float32(graph.edge_weight, f"{what}: edge_weight"),

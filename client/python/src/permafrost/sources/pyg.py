@@ -18,7 +18,7 @@ _MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 # The tensors that RandomLinkSplit adds are read where they are given as link_split.
 _LINKS = {"edge_label", "edge_label_index", "pos_edge_label", "pos_edge_label_index"}
 _LINKS |= {"neg_edge_label", "neg_edge_label_index"}
-_READ = {"x", "edge_index", "edge_attr", "edge_weight", "edge_time", "node_time", "time", "y", "num_nodes"}
+_READ = {"x", "edge_index", "edge_attr", "edge_weight", "edge_time", "node_time", "time", "pos", "y", "num_nodes"}
 _READ |= {*_MASKS.values(), *_LINKS}
 
 
@@ -112,7 +112,7 @@ def _write_parts(
 
 def _graphs(dataset: Iterable[Any], what: str) -> Iterator[GraphArrays]:
     for number, data in enumerate(dataset):
-        yield _arrays(data, f"{what}: graph {number}", frozenset(_READ - _OF_ONE_GRAPH | _OF_SETS))
+        yield _arrays(data, f"{what}: graph {number}", frozenset(_READ - _OF_ONE_GRAPH))
 
 
 def _masks(data: Any, column: int, what: str) -> dict[str, Array] | None:
@@ -135,8 +135,6 @@ def _masks(data: Any, column: int, what: str) -> dict[str, Array] | None:
 
 # A set of graphs has no place for these.
 _OF_ONE_GRAPH = {"edge_weight", "edge_time", "node_time", "time", *_MASKS.values()}
-# One large graph has no place for these.
-_OF_SETS = {"pos"}
 
 
 def _arrays(data: Any, what: str, read: frozenset[str] = frozenset(_READ)) -> GraphArrays:
