@@ -178,6 +178,10 @@ void AddCategories(const char* name, const v1::FeatureSummary& features, std::ve
   fields.push_back({name, text});
 }
 
+void AddPositions(int32_t columns, std::vector<Field>& fields) {
+  if (columns > 0) fields.push_back({"positions", absl::StrCat(columns, columns == 1 ? " column" : " columns")});
+}
+
 void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
   fields.push_back({"nodes", NodesText(summary)});
   if (summary.order() != v1::ImportOptions::ORDER_UNSPECIFIED && summary.order() != v1::ImportOptions::ORDER_NONE) {
@@ -190,6 +194,7 @@ void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
   fields.push_back({"node features", features});
   fields.push_back({"edge features", FeatureText(summary.edge_features())});
   AddCategories("edge categories", summary.edge_features(), fields);
+  AddPositions(summary.position_columns(), fields);
   fields.push_back({"targets", LabelsText(summary)});
   fields.push_back({"split", absl::StrCat(summary.split(), ": train ", CountText(summary.num_train_nodes()), ", valid ",
                                           CountText(summary.num_valid_nodes()), ", test ",
@@ -237,10 +242,7 @@ void AddSummary(const v1::GraphSetSummary& summary, bool coalesced, std::vector<
   AddCategories("node categories", summary.node_features(), fields);
   fields.push_back({"edge features", FeatureText(summary.edge_features(), summary.edge_feature_origin())});
   AddCategories("edge categories", summary.edge_features(), fields);
-  if (summary.position_columns() > 0) {
-    fields.push_back({"positions", absl::StrCat(summary.position_columns(),
-                                                summary.position_columns() == 1 ? " column" : " columns")});
-  }
+  AddPositions(summary.position_columns(), fields);
   fields.push_back({"targets", LabelsText(summary)});
   fields.push_back({"store", BytesText(summary.store_bytes())});
 }

@@ -101,6 +101,7 @@ TEST(DatasetToWire, CarriesEveryFieldOfALargeGraph) {
   summary.edge_features.largest_error = 0.5;
   summary.edge_features.rms_error = 0.25;
   summary.node_feature_nonzeros = 7;
+  summary.position_columns = 3;
   summary.num_targets = 8;
   summary.num_missing_labels = 9;
   summary.min_label = -1;
@@ -141,6 +142,7 @@ TEST(DatasetToWire, CarriesEveryFieldOfALargeGraph) {
           rms_error: 0.25
         }
         node_feature_nonzeros: 7
+        position_columns: 3
         num_targets: 8
         num_missing_labels: 9
         min_label: -1

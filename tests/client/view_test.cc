@@ -327,11 +327,13 @@ TEST(DatasetView, ALargeGraphSaysWhatItsEdgesCarry) {
   summary.set_weighted(true);
   summary.set_timestamped(true);
   summary.set_named(true);
+  summary.set_position_columns(1);
   summary.set_num_targets(0);
   const std::string text = RenderDataset(dataset, kTime, {});
   EXPECT_THAT(text, testing::HasSubstr("578,006, directed, 1,000 duplicates dropped, weights, timestamps\n"));
   EXPECT_THAT(text, testing::HasSubstr("edges into one; the source's names kept\n"));
-  EXPECT_THAT(text, testing::HasSubstr("targets        none\n"));
+  EXPECT_THAT(text, testing::HasSubstr("  positions      1 column\n"
+                                       "  targets        none\n"));
 }
 
 TEST(DatasetView, WhichDirectionsEdgesHaveAndHowManyAreEqual) {

@@ -112,6 +112,7 @@ void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
   FeaturesToWire(summary.node_features, *wire.mutable_node_features());
   FeaturesToWire(summary.edge_features, *wire.mutable_edge_features());
   wire.set_node_feature_nonzeros(summary.node_feature_nonzeros);
+  wire.set_position_columns(static_cast<int32_t>(summary.position_columns));
   wire.set_num_targets(static_cast<int32_t>(summary.num_targets));
   wire.set_num_missing_labels(summary.num_missing_labels);
   wire.set_min_label(summary.min_label);

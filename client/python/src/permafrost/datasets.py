@@ -70,7 +70,7 @@ class Dataset:
                 "node features": s.node_features.width,
                 "edge features": s.edge_features.width,
                 "targets": s.num_targets,
-                **({"position columns": s.position_columns} if s.position_columns else {}),
+                **_position_columns(s),
             }
         if p.HasField("graph"):
             g = p.graph
@@ -83,6 +83,7 @@ class Dataset:
                 "node features": g.node_features.width,
                 "edge features": g.edge_features.width,
                 "targets": g.num_targets,
+                **_position_columns(g),
                 **({"links": g.links.num_train + g.links.num_valid + g.links.num_test} if g.HasField("links") else {}),
             }
         return {}
@@ -382,6 +383,10 @@ class Datasets:
     def _repr_html_(self) -> str:
         rows = [(d.id, d.state, ", ".join(f"{v} {k}" for k, v in d.summary.items())) for d in self.list()]
         return table("Datasets", rows, ("dataset", "state", "holds"))
+
+
+def _position_columns(summary: Any) -> dict[str, int]:
+    return {"position columns": summary.position_columns} if summary.position_columns else {}
 
 
 def _resource(name: str) -> str:
