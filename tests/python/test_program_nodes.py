@@ -56,6 +56,20 @@ class OfSeeds(Net):
         return self.run(x, edge_index, ())[:batch_size]
 
 
+class Placed(Net):
+    """Reads where nodes lie: by PointNet's messages, and then by messages that fade with the distance, as SchNet's do."""
+
+    def __init__(self):
+        super().__init__(lambda i, o: gnn.PointNetConv(nn.Linear(i + 3, WIDTH), nn.Linear(WIDTH, o)))
+        self.second = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x, pos, edge_index):
+        h = self.norm(self.first(x, pos, edge_index)).relu()
+        source, target = edge_index
+        near = torch.exp(-(pos[source] - pos[target]).norm(dim=1, keepdim=True))
+        return self.second(h + torch.zeros_like(h).index_add(0, target, near * h[source]))
+
+
 class FromData(Net):
     """Takes a Data, as many of PyG's examples do."""
 
@@ -74,6 +88,7 @@ MODULES = {
     "seeds": lambda: OfSeeds(gnn.SAGEConv),
     "tag": lambda: Net(lambda i, o: gnn.TAGConv(i, o, K=2)),
     "cheb": lambda: Net(lambda i, o: gnn.ChebConv(i, o, K=2)),
+    "placed": Placed,
     "gin": lambda: Net(lambda i, o: gnn.GINConv(nn.Sequential(nn.Linear(i, WIDTH), nn.ReLU(), nn.Linear(WIDTH, o)))),
 }
 
@@ -103,7 +118,7 @@ def blocks(self_loops=0, across=0.2):
              for split, part in zip(("train", "val", "test"), place.split([120, 60, 60]), strict=True)}
     x = torch.randn(NODES, COLUMNS, generator=draw) + nn.functional.one_hot(y, COLUMNS)
     # An edge has the same features in both directions.
-    return Data(x=x, edge_index=edges, y=y, edge_attr=torch.stack([low % 3, high % 5, (low + high) % 2], 1).float(),
+    return Data(x=x, pos=torch.randn(NODES, 3, generator=draw), edge_index=edges, y=y, edge_attr=torch.stack([low % 3, high % 5, (low + high) % 2], 1).float(),
                 edge_weight=0.5 + (low * high % 7) / 7, **masks)
 
 
@@ -120,6 +135,8 @@ def call(module, data):
         return module(data)
     if isinstance(module, OfSeeds):
         return module(data.x, data.edge_index, data.num_nodes)
+    if isinstance(module, Placed):
+        return module(data.x, data.pos, data.edge_index)
     of_edges = {Weighted: (data.edge_weight,), Featured: (data.edge_attr,)}.get(type(module), ())
     return module(data.x, data.edge_index, *of_edges)
 
@@ -332,9 +349,10 @@ def test_what_no_program_can_do_on_a_large_graph_is_refused(client, graph):
 
 def test_inputs_that_the_graph_lacks_are_named(client, tmp_path):
     data = blocks()
-    del data.edge_weight, data.edge_attr
+    del data.edge_weight, data.edge_attr, data.pos
     client.datasets.import_pyg(data, "unweighted", progress=False)
-    for name, told in (("gcn-weighted", 'input "edge_weight": the dataset\'s edges have no weights'),
+    for name, told in (("placed", 'input "pos": the dataset has no such features'),
+                       ("gcn-weighted", 'input "edge_weight": the dataset\'s edges have no weights'),
                        ("transformer", 'input "edge_attr": the dataset has no such features')):
         path = permafrost.export(make(name), blocks(), tmp_path / f"{name}.pt2")
         program = client.programs.import_file(name, path, progress=False)
@@ -342,7 +360,7 @@ def test_inputs_that_the_graph_lacks_are_named(client, tmp_path):
             submit(client, program, dataset="unweighted")
         assert told in caught.value.violations[0].description
         # For a module the client says what the dataset lacks, before anything is sent.
-        with pytest.raises(permafrost.InputError, match="edge_weight|edge_attr"):
+        with pytest.raises(permafrost.InputError, match="edge_weight|edge_attr|pos is missing"):
             submit(client, make(name), dataset="unweighted")
 
 

@@ -348,7 +348,7 @@ TEST(ProgramModel, SaysWhatAPredictionMustBe) {
 
 // Predicts weight * x plus its weighted sum over in-edges; `seeds`: for the seeds alone. With `loss` it also returns
 // the sum of (prediction - y)^2 over labels that are there.
-Form MakeNodeForm(const std::string& name, const Tensor& weight, bool seeds, bool loss) {
+Form MakeNodeForm(const std::string& name, const Tensor& weight, bool seeds, bool loss, const Change& more = nullptr) {
   FormBuilder form(name);
   const ValueIndex w = form.State(program::StateKind::kParameter, "weight", weight);
   const ValueIndex x = form.Input("x", program::DType::kFloat32, {Symbol("N"), Known(2)}),
@@ -372,6 +372,7 @@ Form MakeNodeForm(const std::string& name, const Tensor& weight, bool seeds, boo
     out = form.Node("seeds", "narrow.default",
                     {{"self", Ref{out}}, {"dim", int64_t{0}}, {"start", int64_t{0}}, {"length", Ref{count}}});
   }
+  if (more) out = more(form, out);
   if (!loss) return form.Return({out});
   const ValueIndex difference = form.Node("difference", "sub.Tensor", {{"self", Ref{out}}, {"other", Ref{y}}}),
                    known = form.Node("known", "nan_to_num.default", {{"self", Ref{difference}}, {"nan", 0.0}}),
@@ -416,6 +417,28 @@ TEST(ProgramOfNodes, PredictsForSeeds) {
     EXPECT_TRUE(rows.allclose(at::tensor({35.0f, 50.0f, 40.0f, 60.0f}).view({2, 2}))) << rows;
     EXPECT_FALSE((*model)->TakeLoss().defined());
   }
+}
+
+TEST(ProgramOfNodes, ReadsThePositionsOfRealNodes) {
+  const Tensor weight = at::full({2}, 10.0).set_requires_grad(true);
+  const auto place = [](FormBuilder& form, ValueIndex prediction) {
+    const ValueIndex pos = form.Input("pos", program::DType::kFloat32, {Symbol("N"), Known(2)}),
+                     sum = form.Node("places", "sum.default", {{"self", Ref{pos}}});
+    return form.Node("placed", "add.Tensor", {{"self", Ref{prediction}}, {"other", Ref{sum}}});
+  };
+  const program::LoadedProgram placed{
+      .forms = {MakeNodeForm("eval", weight, false, false, place), MakeNodeForm("train", weight, false, false, place)}};
+  ProgramModelOptions options = NodeOptions();
+  EXPECT_THAT(std::string(MakeProgramOfNodes(placed, options, c10::kCPU).status().message()),
+              HasSubstr("input \"pos\": the dataset has no such features"));
+  options.positions.float_columns = 2;
+  auto model = MakeProgramOfNodes(placed, options, c10::kCPU),
+       plain = MakeProgramOfNodes(NodeProgram(weight), options, c10::kCPU);
+  ASSERT_TRUE(model.ok() && plain.ok()) << model.status();
+  nn::NodeBlock block = BlockOf();
+  block.positions = at::arange(8, at::kFloat).view({4, 2});
+  const Tensor more = (*model)->Forward(block, Mode::kEval) - (*plain)->Forward(block, Mode::kEval);
+  EXPECT_TRUE(more.allclose(at::full({2, 2}, 15.0))) << "the padding node's are 6 and 7: " << more;
 }
 
 TEST(ProgramOfNodes, ReturnsTheLossOfTheModuleOnce) {

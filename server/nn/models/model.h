@@ -30,6 +30,7 @@ struct NodeBlock {
   at::Tensor feature_offsets;  // [N + 1] int64
   at::Tensor feature_columns;  // [entries] int64
   at::Tensor feature_values;   // [entries] float32; undefined: all are 1
+  at::Tensor positions;        // [N, columns] float32, which programs read; undefined: none are read
   // In-edges as CSR: of row r they come from rows sources[offsets[r] .. offsets[r + 1]), for r below the last row_ends
   // but one. `sources` may be longer than the last offset: the rest is padding that no row reaches.
   at::Tensor offsets;  // [row_ends[row_ends.size() - 2] + 1] int64

@@ -159,10 +159,11 @@ BatchShape ShapeOf(const nn::StepRows& rows) {
   return {static_cast<int64_t>(rows.nodes.back()), static_cast<int64_t>(rows.edges), static_cast<int64_t>(rows.graphs)};
 }
 
-// Bytes of a feature row on the host. Programs read dense rows alone.
+// Bytes of a feature row on the host. Programs read dense rows alone, and positions beside them.
 double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph) {
   if (graph.node_features.type != data::DataType::kSparse || spec::IsProgram(options)) {
-    return sizeof(float) * static_cast<double>(graph.node_features.width);
+    const int64_t positions = spec::IsProgram(options) ? graph.position_columns : 0;
+    return sizeof(float) * static_cast<double>(graph.node_features.width + positions);
   }
   const auto nonzeros = static_cast<double>(graph.node_feature_nonzeros);
   return (sizeof(int64_t) + sizeof(float)) * nonzeros / std::max(1.0, static_cast<double>(graph.nodes));

@@ -33,11 +33,13 @@ constexpr uint64_t kAdviceShare = 4;
 
 uint64_t Less(uint64_t from, uint64_t taken) { return from - std::min(from, taken); }
 
-// Returns what the job takes of the host beside its features and the edges between its nodes. Rows of edges are read
-// through the mapping, which wants room for them.
+// Returns what the job takes of the host beside its features and the edges between its nodes. Rows of edges and
+// positions are read through the mapping, which wants room for them.
 uint64_t HostBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                    const MemoryLimits& limits) {
-  return NodeJobBytes(options, model, graph, limits) + EdgeTableBytes(graph, EdgeInputsOf(options.model, graph));
+  const int64_t positions = spec::IsProgram(options) ? graph.nodes * graph.position_columns : 0;
+  return NodeJobBytes(options, model, graph, limits) + EdgeTableBytes(graph, EdgeInputsOf(options.model, graph)) +
+         sizeof(float) * static_cast<uint64_t>(positions);
 }
 
 // Returns the memory that the features of such a job may take where the device gathers them.
@@ -206,6 +208,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
     const data::BlockBatcher::Options how{.sampling = SamplingOf(options_, mode, graph_->summary()),
                                           .edge_weights = weights,
                                           .edges = EdgeInputsOf(options_.model, graph_->summary()),
+                                          .positions = made_.reads_positions,
                                           .threads = threads,
                                           .rows = UsesTable(mode) ? nullptr : features_.cache,
                                           .features_elsewhere = UsesTable(mode)};

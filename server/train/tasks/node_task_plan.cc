@@ -202,6 +202,7 @@ absl::Status NodeTask::PlanLinkEvaluation(int threads, const std::function<bool(
                       data::BlockBatcher::Create(graph_, {.sampling = sampling,
                                                           .edge_weights = ReadsWeights(),
                                                           .edges = EdgeInputsOf(options_.model, graph_->summary()),
+                                                          .positions = made_.reads_positions,
                                                           .threads = threads,
                                                           .rows = features_.cache}));
   if (!options_.nodes.is_temporal()) return absl::OkStatus();

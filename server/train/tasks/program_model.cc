@@ -79,6 +79,8 @@ constexpr TensorInput<Block> kBlockTensors[] = {
     {"x", [](const Block& b, const RealRows& rows) { return b.features.narrow(0, 0, rows.nodes); },
      &ProgramModelOptions::node},
     {"edge_attr", [](const Block& b, const RealRows&) { return b.edge_features; }, &ProgramModelOptions::edge},
+    {"pos", [](const Block& b, const RealRows& rows) { return b.positions.narrow(0, 0, rows.nodes); },
+     &ProgramModelOptions::positions},
     {"edge_index",
      [](const Block& b, const RealRows&) {
        return at::stack({b.sources, b.edge_targets});
@@ -347,6 +349,7 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
                                    {.name = options.model.program.value(),
                                     .node = {.float_columns = model.in_channels},
                                     .edge = model.edge,
+                                    .positions = {.float_columns = data.position_columns},
                                     .labels = LabelsOf(options, model.num_outputs),
                                     .weighted = data.weighted,
                                     .num_outputs = options.links.enabled ? 0 : model.num_outputs,
@@ -361,6 +364,7 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
                        .program = program,
                        .reads_edge_features = Reads(loaded, "edge_attr"),
                        .reads_edge_weights = Reads(loaded, "edge_weight"),
+                       .reads_positions = Reads(loaded, "pos"),
                        .note = NoteOfSelfLoops(loaded, data.self_loops)};
 }
 

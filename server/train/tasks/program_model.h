@@ -26,7 +26,7 @@ namespace permafrost::train {
 struct ProgramModelOptions {
   std::string name;             // of the program, for messages
   nn::EncoderInput node, edge;  // what the dataset holds
-  nn::EncoderInput positions;   // of a set's nodes
+  nn::EncoderInput positions;   // of the nodes
   nn::EncoderInput labels;      // columns of numbers, or one of classes
   bool weighted = false;        // whether the edges of one large graph have weights
   int64_t num_outputs = 1;      // columns of a prediction; 0: any number, of nodes between which links are scored
@@ -42,8 +42,8 @@ struct ProgramModelOptions {
 // A program reads, by the names of its inputs:
 //   of sets: x, edge_attr and pos, edge_index, batch, y, num_graphs or batch_size, num_nodes, and max_num_nodes, which
 //   is that of the set. It returns one prediction a graph.
-//   of one large graph: x and edge_attr, edge_index, edge_weight, y, batch_size (the seeds), and num_nodes. It returns
-//   one prediction a node, seeds first, or one a seed.
+//   of one large graph: x, edge_attr and pos, edge_index, edge_weight, y, batch_size (the seeds), and num_nodes. It
+//   returns one prediction a node, seeds first, or one a seed.
 // x, edge_attr, pos and y have the columns of the dataset; one column may lack its dimension. A prediction is [rows] or
 // [rows, num_outputs]. y has a row for each graph or node: what the job's loss compares with, int64 classes or float32
 // values. A label that is missing, or of a node that is none of the seeds, is -100 or NaN. A loss that the program
@@ -80,15 +80,16 @@ struct MadeNodeModel {
   std::unique_ptr<nn::NodeModel> model;
   nn::LayerWiseModel* layers = nullptr;  // the same model, if it is one of our own
   const BoundProgram* program = nullptr;
-  bool reads_edge_features = true, reads_edge_weights = true;
+  bool reads_edge_features = true, reads_edge_weights = true, reads_positions = false;
   std::string note;
 };
 struct NodeProgramData {
   bool weighted = false;
   int64_t self_loops = 0;
+  int64_t position_columns = 0;
 };
 inline NodeProgramData ProgramDataOf(const data::GraphSummary& graph) {
-  return {.weighted = graph.weighted, .self_loops = graph.self_loops};
+  return {.weighted = graph.weighted, .self_loops = graph.self_loops, .position_columns = graph.position_columns};
 }
 absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                                         const NodeProgramData& data, c10::Device device, std::string_view prefix,

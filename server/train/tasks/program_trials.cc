@@ -61,11 +61,13 @@ SetBatch MakeBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& l
           .step = at::zeros({1}, at::kLong)};
 }
 
-Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape) {
+Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labels, int64_t position_columns,
+                const BatchShape& shape) {
   const Ring ring = MakeRing(shape.nodes - 1, shape.edges);
   Block block;
   block.row_ends = {shape.graphs, shape.nodes};
   block.features = at::zeros({shape.nodes, model.in_channels}, at::kFloat);
+  block.positions = Zeros({.float_columns = position_columns}, shape.nodes);
   block.sources = ring.sources;
   block.edge_targets = ring.targets;
   block.edge_weights = at::ones({shape.edges}, at::kFloat);
@@ -145,8 +147,8 @@ SetBatch TrialBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& 
 struct BlockPadding {
   int64_t seeds = 0, nodes = 1, edges = 0;
 };
-Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labels, const BlockPadding& padding,
-                 Filling filling) {
+Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labels, int64_t position_columns,
+                 const BlockPadding& padding, Filling filling) {
   const int64_t seeds = kTrial.graphs + padding.seeds, rows = kTrial.nodes + padding.seeds + padding.nodes,
                 edges = kTrial.edges + padding.edges;
   const Ring ring = MakeRing(kTrial.nodes, kTrial.edges);
@@ -155,6 +157,7 @@ Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labe
   Block block;
   block.row_ends = {seeds, rows};
   block.features = Padded({.float_columns = model.in_channels}, places, rows, filling);
+  block.positions = Padded({.float_columns = position_columns}, places, rows, filling);
   block.sources = PaddedEnds(places.index_select(0, ring.sources), edges, rows);
   block.edge_targets = PaddedEnds(places.index_select(0, ring.targets), edges, rows);
   const Tensor real_edges = at::arange(kTrial.edges, at::kLong);
@@ -334,10 +337,12 @@ absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options
                                                const NodeProgramData& data, std::string_view prefix) {
   spec::TrainOptions sampled = options;
   sampled.nodes.fan_outs = {1};  // blocks are padded
-  PF_ASSIGN_OR_RETURN(const MadeNodeModel made,
-                      MakeModel(sampled, model, {.weighted = data.weighted, .self_loops = 0}, at::kCPU, prefix));
+  NodeProgramData without_loops = data;
+  without_loops.self_loops = 0;
+  PF_ASSIGN_OR_RETURN(const MadeNodeModel made, MakeModel(sampled, model, without_loops, at::kCPU, prefix));
+  const nn::EncoderInput labels = LabelsOf(options, model.num_outputs);
   return Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
-    return made.model->Forward(MakeBlock(model, LabelsOf(options, model.num_outputs), shape), Mode::kTrain);
+    return made.model->Forward(MakeBlock(model, labels, data.position_columns, shape), Mode::kTrain);
   });
 }
 
@@ -368,9 +373,9 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
   std::vector<Trial<Block>> trials;
   for (const BlockPadding& padding :
        {BlockPadding{.seeds = 0, .nodes = 8, .edges = 7}, BlockPadding{.seeds = 3, .nodes = 5, .edges = 7}}) {
-    trials.push_back({.exact = TrialBlock(model, labels, BlockPadding(), Filling::kZeros),
-                      .padded = TrialBlock(model, labels, padding, Filling::kZeros),
-                      .other = TrialBlock(model, labels, padding, Filling::kOther),
+    trials.push_back({.exact = TrialBlock(model, labels, data.position_columns, BlockPadding(), Filling::kZeros),
+                      .padded = TrialBlock(model, labels, data.position_columns, padding, Filling::kZeros),
+                      .other = TrialBlock(model, labels, data.position_columns, padding, Filling::kOther),
                       .moved = padding.seeds > 0});
   }
   return TryPadding(

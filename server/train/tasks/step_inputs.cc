@@ -28,6 +28,7 @@ enum BlockPlace : size_t {
   kEdgeTargets,
   kEdgeWeights,
   kBlockEdgeFeatures,
+  kBlockPositions,
   kOutOffsets,
   kOutRows,
   kOutEdges,
@@ -125,6 +126,9 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   } else if (host.edge_float_columns > 0) {
     block.edge_features = View(host.edge_floats, {sizes.edges, host.edge_float_columns});
   }
+  if (!host.positions.empty()) {
+    block.positions = View(host.positions, {sizes.total_nodes(), std::ssize(host.positions) / sizes.total_nodes()});
+  }
   block.labels = View(host.labels, {sizes.nodes.front(), targets});
   block.row_keys = ViewAll(keys);
   data::SegmentBounds bounds;
@@ -166,6 +170,7 @@ graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePair
   t[kEdgeTargets] = block.edge_targets;
   t[kEdgeWeights] = block.edge_weights;
   t[kBlockEdgeFeatures] = block.edge_features;
+  t[kBlockPositions] = block.positions;
   t[kOutOffsets] = block.transpose.offsets;
   t[kOutRows] = block.transpose.rows;
   t[kOutEdges] = block.transpose.edges;
@@ -204,6 +209,7 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
                       .feature_offsets = t[kFeatureOffsets],
                       .feature_columns = t[kFeatureColumns],
                       .feature_values = t[kFeatureValues],
+                      .positions = t[kBlockPositions],
                       .offsets = t[kOffsets],
                       .sources = t[kSources],
                       .edge_targets = t[kEdgeTargets],

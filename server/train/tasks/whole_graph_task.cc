@@ -139,6 +139,12 @@ absl::Status WholeGraphTask::Read(c10::Device device, bool trains) {
   block_.feature_offsets = on_device(rows.feature_offsets);
   block_.feature_columns = on_device(rows.feature_columns);
   block_.feature_values = on_device(rows.feature_values);
+  if (made_.reads_positions) {
+    const auto& dense = std::get<data::DenseFeatures>(graph_->view().positions);
+    const at::Tensor positions = at::empty({num_nodes, dense.width}, at::kFloat);
+    PF_RETURN_IF_ERROR(data::ReadRows(dense, 0, nodes, positions.mutable_data_ptr<float>()));
+    block_.positions = on_device(positions);
+  }
   block_.offsets = on_device(edges.offsets);
   block_.sources = on_device(edges.sources);
   block_.edge_weights = on_device(edges.edge_weights);

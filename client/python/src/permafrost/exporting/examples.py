@@ -55,11 +55,11 @@ def _forms(dataset: Any, loss: str | None, links: bool) -> Iterator[_Example]:
     summary = dataset.graph_set if dataset.HasField("graph_set") else dataset.graph
     edge_index = torch.tensor([[0, 1], [1, 0]])
     base = {"edge_index": edge_index}
+    if summary.position_columns:
+        # The two nodes lie apart, so that their distance is above 0.
+        base["pos"] = torch.arange(2.0).repeat(summary.position_columns, 1).T.contiguous()
     if dataset.HasField("graph_set"):
         base["batch"] = torch.zeros(2, dtype=torch.long)
-        if summary.position_columns:
-            # The two nodes lie apart, so that their distance is above 0.
-            base["pos"] = torch.arange(2.0).repeat(summary.position_columns, 1).T.contiguous()
     elif summary.weighted:
         base["edge_weight"] = torch.ones(2)
     if dataset.HasField("graph") and summary.HasField("links"):
