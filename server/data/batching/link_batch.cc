@@ -8,6 +8,17 @@
 
 namespace permafrost::data {
 
+namespace {
+
+// Makes the pairs from `real` on equal to the first.
+void PadPairs(size_t real, LinkBatch& batch) {
+  for (auto* ends : {&batch.sources, &batch.targets}) {
+    if (real > 0) std::fill(ends->begin() + static_cast<int64_t>(real), ends->end(), ends->front());
+  }
+}
+
+}  // namespace
+
 absl::Status LinkBatcher::MakeOfNodes(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs,
                                       LinkBatch& out) const {
   const size_t links = ids.size(), each = static_cast<size_t>(negatives_), size = static_cast<size_t>(pairs);
@@ -28,10 +39,11 @@ absl::Status LinkBatcher::MakeOfNodes(std::span<const uint32_t> ids, int64_t epo
     for (size_t k = 0; k < each; ++k) {
       const size_t place = links + i * each + k;
       out.sources[place] = link.source;
-      out.targets[place] = negatives[k];
+      out.targets[place] = any ? negatives[k] : link.target;
       if (any) out.labels[place] = 0;
     }
   }
+  PadPairs(links * (1 + each), out);
   return absl::OkStatus();
 }
 
@@ -56,6 +68,7 @@ absl::Status LinkBatcher::Make(std::span<const uint32_t> ids, int64_t epoch, int
       (*ends)[i] = std::ranges::lower_bound(seeds, end_of(*ends, i)) - seeds.begin();
     }
   }
+  PadPairs(real, out);
   out.seeds.reserve(seeds.size());
   for (const auto& [node, time] : seeds) {
     out.seeds.push_back(node);

@@ -15,11 +15,12 @@
 namespace permafrost::data {
 
 // First its links, then the negatives of each link, in the order of the links: they share its source. A link whose
-// source has an edge to every other node has none: padding takes their place, from the source to itself.
+// source has an edge to every other node has none: padding takes their place. Padding repeats a link, so that whatever
+// scores a pair can score it too.
 struct LinkBatch {
   std::vector<NodeId> seeds;                // the distinct nodes of its pairs, rising; or empty
   std::vector<int64_t> times;               // of links with times [seeds]: the link's, of each node once for each time
-  AlignedVector<int64_t> sources, targets;  // [pairs] places among the seeds, without seeds nodes; padding: 0
+  AlignedVector<int64_t> sources, targets;  // [pairs] places among the seeds, without seeds nodes
   AlignedVector<float> labels;              // [pairs] 1: a link, 0: none, NaN: padding
   size_t links = 0;
 
