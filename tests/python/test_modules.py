@@ -71,7 +71,7 @@ class Columns(nn.Module):
 def test_a_dataset_makes_the_example(text, module, wanted, tmp_path):
     from permafrost.exporting.export import export_for
 
-    described = read_program(export_for(module(), dataset(text), tmp_path / "module.pt2"))[1]
+    described = read_program(export_for(module(), dataset(text), tmp_path / "module.pt2", links=module is Links))[1]
     shapes = {one["name"]: one.get("shape") for one in described["inputs"]}
     assert {name: shapes[name] for name in wanted} == wanted
 
@@ -84,6 +84,7 @@ class PredictsNodes(Molecules):
 @pytest.mark.parametrize(("module", "says"), [
     (lambda: Molecules(atoms=8), r"Molecules: it does not fit datasets/zinc: with x int64\[N, 1\], edge_attr int64\[E, 1\]: test_modules.py:\d+: "
                                  r"`h = self.conv\(.*; with x int64\[N, 1\], edge_attr int64\[E\]: .*IndexError: index out of range.*give"),
+    (Links, r"forward: it takes edge_label_index; accepted: with link_prediction"),
     (PredictsNodes, r"forward: its prediction is \[nodes, 1?8\]; accepted are one or two dimensions, and a row for each of graphs"),
 ])
 def test_says_what_each_form_makes_of_a_module(module, says, tmp_path):

@@ -63,7 +63,7 @@ TEST_F(LinkTaskTest, MessagesDoNotTellWhatIsToBePredicted) {
     const auto inputs = (*batch)->PadDynamic(0);
     ASSERT_TRUE(inputs.ok()) << inputs.status();
     const nn::NodeBlock block = NodeBlockOf(**inputs);
-    const nn::NodePairs pairs = NodePairsOf(**inputs);
+    const nn::NodePairs& pairs = block.pairs;
     ASSERT_EQ(block.labels.size(0), 140) << "70 links, a negative each, in every batch";
     // The seeds' rows: (row, source row) of each message between two seeds.
     const auto ids = (*batch)->ids();

@@ -441,6 +441,58 @@ TEST(ProgramOfNodes, ReadsThePositionsOfRealNodes) {
   EXPECT_TRUE(more.allclose(at::full({2, 2}, 15.0))) << "the padding node's are 6 and 7: " << more;
 }
 
+// Scores a pair by the first column of its source's row, plus the second of its target's.
+ValueIndex AddScores(FormBuilder& form, ValueIndex rows) {
+  const ValueIndex pairs = form.Input("edge_label_index", program::DType::kInt64, {Known(2), Symbol("P")});
+  const auto end = [&](const std::string& name, int64_t of) {
+    const ValueIndex ends =
+        form.Node(name + "s", "select.int", {{"self", Ref{pairs}}, {"dim", int64_t{0}}, {"index", of}});
+    const ValueIndex column =
+        form.Node(name + "_column", "select.int", {{"self", Ref{rows}}, {"dim", int64_t{1}}, {"index", of}});
+    return form.Node(name, "index_select.default", {{"self", Ref{column}}, {"dim", int64_t{0}}, {"index", Ref{ends}}});
+  };
+  return form.Node("scores", "add.Tensor", {{"self", Ref{end("from", 0)}}, {"other", Ref{end("to", 1)}}});
+}
+
+TEST(ProgramOfNodes, ScoresPairs) {
+  const Tensor weight = at::full({2}, 10.0).set_requires_grad(true);
+  const auto scores = [&](int64_t columns) {
+    const auto change = [=](FormBuilder& form, ValueIndex rows) {
+      const ValueIndex made = AddScores(form, rows);
+      if (columns == 0) return made;
+      const ValueIndex column = form.Node("column_of", "unsqueeze.default", {{"self", Ref{made}}, {"dim", int64_t{1}}});
+      if (columns == 1) return column;
+      return form.Node("columns", "repeat.default",
+                       {{"self", Ref{column}}, {"repeats", program::Ints{{int64_t{1}, columns}}}});
+    };
+    return program::LoadedProgram{.forms = {MakeNodeForm("eval", weight, false, false, change),
+                                            MakeNodeForm("train", weight, false, false, change)}};
+  };
+  ProgramModelOptions options = NodeOptions();
+  EXPECT_THAT(std::string(MakeProgramOfNodes(scores(0), options, c10::kCPU).status().message()),
+              HasSubstr("input \"edge_label_index\": the job predicts no links; accepted: with link_prediction"));
+  options.num_outputs = 0;
+  options.labels = {};
+  nn::NodeBlock block = BlockOf();
+  block.pairs = {at::tensor({0, 1, 1}, at::kLong), at::tensor({1, 0, 1}, at::kLong)};
+  for (const int64_t columns : {0, 1, 2}) {
+    auto model = MakeProgramOfNodes(scores(columns), options, c10::kCPU);
+    ASSERT_TRUE(model.ok()) << model.status();
+    if (columns < 2) {
+      // The rows are (35, 50) and (40, 60).
+      const Tensor made = (*model)->Forward(block, Mode::kEval);
+      EXPECT_TRUE(made.equal(at::tensor({95.0F, 90.0F, 100.0F}).view({3, 1}))) << made;
+      continue;
+    }
+    try {
+      (*model)->Forward(block, Mode::kEval);
+      FAIL() << "two scores of a pair were taken for one";
+    } catch (const c10::Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("the module returns [3, 2], where [3] or [3, 1] is accepted: a score for"));
+    }
+  }
+}
+
 TEST(ProgramOfNodes, ReturnsTheLossOfTheModuleOnce) {
   const Tensor weight = at::full({2}, 10.0).set_requires_grad(true);
   auto model = MakeProgramOfNodes(NodeProgram(weight, /*seeds=*/false, /*loss=*/true), NodeOptions(), c10::kCPU);

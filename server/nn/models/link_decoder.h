@@ -7,15 +7,11 @@
 #include <array>
 #include <cstdint>
 
+#include "nn/models/model.h"
 #include "nn/tensor_set.h"
 #include "spec/model.h"
 
 namespace permafrost::nn {
-
-// Pairs of rows of a block.
-struct NodePairs {
-  at::Tensor sources, targets;  // [P] int64
-};
 
 class LinkDecoder {
  public:

@@ -17,6 +17,11 @@
 
 namespace permafrost::nn {
 
+// Pairs of rows of a block.
+struct NodePairs {
+  at::Tensor sources, targets;  // [P] int64
+};
+
 // The computation graph of one step of a node-level model: a sampled, padded block (data/batching/block_batch.h), or a
 // whole graph.
 struct NodeBlock {
@@ -49,6 +54,7 @@ struct NodeBlock {
   // place.
   at::Tensor row_keys;
   at::Tensor step;  // [1] int64: optimizer steps done; which masks dropout draws
+  NodePairs pairs;  // of the first row_ends[0] rows, between which links are predicted; undefined: none are
 };
 
 struct NodeModelOptions {
@@ -70,9 +76,9 @@ class NodeModel {
  public:
   virtual ~NodeModel() = default;
 
-  // Returns [row_ends[0], num_outputs] logits. Dropout only in kTrain. GCN takes the degrees of its normalisation from
-  // the block's edges, with a self-loop of weight 1 for each row that has none, as PyG does on a sampled subgraph (a
-  // row beyond row_ends[L - 1] has its self-loop alone).
+  // Returns [row_ends[0], num_outputs] logits; a program that scores pairs itself returns [P, 1]. Dropout only in
+  // kTrain. GCN takes the degrees of its normalisation from the block's edges, with a self-loop of weight 1 for each
+  // row that has none, as PyG does on a sampled subgraph (a row beyond row_ends[L - 1] has its self-loop alone).
   virtual at::Tensor Forward(const NodeBlock& block, Mode mode) = 0;
   // Hands over the scalar loss that the last Forward computed. Undefined: the model has none, and the job's loss is
   // computed from the prediction.

@@ -33,8 +33,8 @@ constexpr uint64_t EvalKey(data::Split split, uint64_t link) {
 // the device.
 class PairScorer {
  public:
-  PairScorer(const Links& links, const at::Tensor& rows, int64_t most)
-      : links_(links), rows_(rows), sources_(at::zeros({most}, at::kLong)), targets_(at::zeros({most}, at::kLong)) {}
+  PairScorer(const Links::ScoreOfNodes& score, int64_t most)
+      : score_(score), sources_(at::zeros({most}, at::kLong)), targets_(at::zeros({most}, at::kLong)) {}
 
   bool full() const { return count_ == sources_.size(0); }
   void Add(data::NodeId source, data::NodeId target) {
@@ -43,17 +43,17 @@ class PairScorer {
     ++count_;
   }
   // Appends the scores of those that were added since.
-  void Score(std::vector<float>& scores) {
-    if (count_ == 0) return;
-    const nn::NodePairs pairs{sources_.to(rows_.device()), targets_.to(rows_.device())};
-    const at::Tensor made = links_.Predict(rows_, pairs).to(at::kCPU).contiguous();
+  absl::Status Score(std::vector<float>& scores) {
+    if (count_ == 0) return absl::OkStatus();
+    PF_ASSIGN_OR_RETURN(const at::Tensor logits, score_({.sources = sources_, .targets = targets_}));
+    const at::Tensor made = logits.to(at::kCPU).contiguous();
     scores.insert(scores.end(), made.const_data_ptr<float>(), made.const_data_ptr<float>() + count_);
     count_ = 0;
+    return absl::OkStatus();
   }
 
  private:
-  const Links& links_;
-  const at::Tensor rows_;
+  const Links::ScoreOfNodes& score_;
   at::Tensor sources_, targets_;
   int64_t count_ = 0;
 };
@@ -171,14 +171,14 @@ int64_t Links::NegativesOfEach(data::Split split) const {
   return part.pairs > 0 ? 0 : part.negatives;
 }
 
-int64_t Links::pairs_at_once() const {
+int64_t Links::most_pairs() const {
   int64_t most = 0;
   for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
     const int64_t each = NegativesOfEach(split);
     const int64_t negatives = each > 0 ? size(split) * each : static_cast<int64_t>(given_negatives(split).size() / 2);
     most = std::max(most, size(split) + negatives);
   }
-  return std::min(kEvalPairs, most);
+  return most;
 }
 
 template <class Add>
@@ -191,7 +191,7 @@ absl::Status Links::ForEachNegative(data::Split split, const std::function<bool(
   if (each == 0) {
     for (uint64_t i = 0; i + 1 < given.size(); i += 2) {
       if (i % (2 * kLinksAsked) == 0 && !keep_going()) return absl::CancelledError("evaluation stopped");
-      add(given[i], given[i + 1]);
+      PF_RETURN_IF_ERROR(add(given[i], given[i + 1]));
     }
     return absl::OkStatus();
   }
@@ -205,24 +205,45 @@ absl::Status Links::ForEachNegative(data::Split split, const std::function<bool(
     } else {
       std::copy_n(given.data() + i * each, each, targets.begin());
     }
-    for (const data::NodeId target : targets) add(of[i].source, target);
+    for (const data::NodeId target : targets) PF_RETURN_IF_ERROR(add(of[i].source, target));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Evaluation> Links::Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
-                                           const std::function<bool()>& keep_going) const {
+absl::StatusOr<Evaluation> Links::EvaluateRows(const at::Tensor& rows, data::Split split, bool keep_predictions,
+                                               const std::function<bool()>& keep_going) const {
+  const auto score = [&](const nn::NodePairs& pairs) {
+    return Predict(rows, {.sources = pairs.sources.to(rows.device()), .targets = pairs.targets.to(rows.device())});
+  };
+  return Evaluate(score, kEvalPairs, split, keep_predictions, keep_going);
+}
+
+absl::StatusOr<Evaluation> Links::EvaluatePairs(const ScoreOfNodes& score, data::Split split, bool keep_predictions,
+                                                const std::function<bool()>& keep_going) const {
+  const auto asking = [&](const nn::NodePairs& pairs) -> absl::StatusOr<at::Tensor> {
+    if (!keep_going()) return absl::CancelledError("evaluation stopped");
+    return score(pairs);
+  };
+  // Each link of a batch has an end of its own beside those of its negatives, and their source.
+  const int64_t links_at_once = pairs_ / (1 + options_.links.negatives);
+  return Evaluate(asking, std::max<int64_t>(1, links_at_once * (2 + options_.links.negatives) / 2), split,
+                  keep_predictions, keep_going);
+}
+
+absl::StatusOr<Evaluation> Links::Evaluate(const ScoreOfNodes& score, int64_t most_at_once, data::Split split,
+                                           bool keep_predictions, const std::function<bool()>& keep_going) const {
   const at::NoGradGuard no_grad;
   const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
   std::vector<float> scores;
-  PairScorer scorer(*this, rows, pairs_at_once());
-  const auto add = [&](data::NodeId source, data::NodeId target) {
-    if (scorer.full()) scorer.Score(scores);
+  PairScorer scorer(score, std::min(most_at_once, most_pairs()));
+  const auto add = [&](data::NodeId source, data::NodeId target) -> absl::Status {
+    if (scorer.full()) PF_RETURN_IF_ERROR(scorer.Score(scores));
     scorer.Add(source, target);
+    return absl::OkStatus();
   };
-  for (const data::Link& link : links(split)) add(link.source, link.target);
+  for (const data::Link& link : links(split)) PF_RETURN_IF_ERROR(add(link.source, link.target));
   PF_RETURN_IF_ERROR(ForEachNegative(split, keep_going, add));
-  scorer.Score(scores);
+  PF_RETURN_IF_ERROR(scorer.Score(scores));
   PF_RETURN_IF_ERROR(graph_->CheckIntact());
   const auto end_of_links = scores.begin() + size(split);
   return Judge({.links = {scores.begin(), end_of_links},

@@ -60,12 +60,17 @@ class Links {
   // rows: what the model gives for the seeds of a block, [seeds, channels]. Returns [pairs, 1] logits.
   at::Tensor Predict(const at::Tensor& rows, const nn::NodePairs& pairs) const { return (*decoder_)(rows, pairs); }
 
-  // Scores a split's links and their negatives by the model's rows for all nodes, [nodes, channels] on the device. The
-  // loss takes as many negatives a link as training does. Predictions: for each link its score and its rank among its
-  // negatives, NaN if it is not ranked; such links count in no metric. `keep_going` is asked now and then; false ends
-  // with Cancelled. Errors: DataLoss.
-  absl::StatusOr<Evaluation> Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
-                                      const std::function<bool()>& keep_going) const;
+  // Scores a split's links and their negatives. The loss takes as many negatives a link as training does. Predictions:
+  // for each link its score and its rank among its negatives, NaN if it is not ranked; such links count in no metric.
+  // `keep_going` is asked now and then; false ends with Cancelled. Errors: DataLoss.
+  // rows: the model's for all nodes, [nodes, channels] on the device.
+  absl::StatusOr<Evaluation> EvaluateRows(const at::Tensor& rows, data::Split split, bool keep_predictions,
+                                          const std::function<bool()>& keep_going) const;
+  // score: gives the [pairs, 1] logits of pairs of nodes, which are on the host, and as many each time. Their ends are
+  // no more than the seeds of a training batch.
+  using ScoreOfNodes = std::function<absl::StatusOr<at::Tensor>(const nn::NodePairs& pairs)>;
+  absl::StatusOr<Evaluation> EvaluatePairs(const ScoreOfNodes& score, data::Split split, bool keep_predictions,
+                                           const std::function<bool()>& keep_going) const;
   // Does the same for links with times, whose ends are scored by blocks of their own: `score` gives the [pairs, 1]
   // logits of EvalPairs pairs with seeds, and the sample's number among those of the split.
   using Score = std::function<absl::StatusOr<at::Tensor>(data::LinkBatch& pairs, uint64_t sample)>;
@@ -105,8 +110,10 @@ class Links {
   // Calls add(source, target) for each negative of a split in their order. Errors: DataLoss, Cancelled.
   template <class Add>
   absl::Status ForEachNegative(data::Split split, const std::function<bool()>& keep_going, const Add& add) const;
-  // Pairs that an evaluation of either split scores at once.
-  int64_t pairs_at_once() const;
+  absl::StatusOr<Evaluation> Evaluate(const ScoreOfNodes& score, int64_t most_at_once, data::Split split,
+                                      bool keep_predictions, const std::function<bool()>& keep_going) const;
+  // The most pairs that an evaluation of either split has.
+  int64_t most_pairs() const;
 
   const spec::TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;

@@ -155,8 +155,18 @@ nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch
   return rows;
 }
 
-BatchShape ShapeOf(const nn::StepRows& rows) {
-  return {static_cast<int64_t>(rows.nodes.back()), static_cast<int64_t>(rows.edges), static_cast<int64_t>(rows.graphs)};
+// Returns the pairs of a training batch whose links are scored.
+double PairsOf(const spec::TrainOptions& options, const data::GraphSummary& graph) {
+  if (!options.links.enabled) return 0;
+  const double links = options.nodes.fan_outs.empty() ? LinkCountOf(options, graph, data::Split::kTrain)
+                                                      : static_cast<double>(options.batch_size);
+  return links * (1 + static_cast<double>(options.links.negatives));
+}
+
+// Returns the shape by which a program's cost is estimated: pairs cost what edges do.
+BatchShape ShapeOf(const nn::StepRows& rows, double pairs) {
+  return {static_cast<int64_t>(rows.nodes.back()), static_cast<int64_t>(std::max(rows.edges, pairs)),
+          static_cast<int64_t>(rows.graphs)};
 }
 
 // Bytes of a feature row on the host. Programs read dense rows alone, and positions beside them.
@@ -173,9 +183,7 @@ double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& gra
 // layers.
 void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t channels,
                     nn::ModelCost& cost) {
-  const double links = options.nodes.fan_outs.empty() ? LinkCountOf(options, graph, data::Split::kTrain)
-                                                      : static_cast<double>(options.batch_size);
-  const double pairs = links * (1 + static_cast<double>(options.links.negatives));
+  const double pairs = PairsOf(options, graph);
   const double kept = options.links.score == spec::LinkScore::kDot ? 2 : 5;
   cost.parameters += static_cast<double>(nn::LinkDecoder::Parameters(options.links.score, channels));
   cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
@@ -236,7 +244,8 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
     const int64_t seeds = SeedsOf(options, graph);
     const nn::StepRows rows = RowsOf(sampling, seeds, options.model.num_layers, graph);
-    nn::ModelCost cost = model.program ? model.program->Step(ShapeOf(rows)).model : nn::CostOf(model, rows);
+    nn::ModelCost cost =
+        model.program ? model.program->Step(ShapeOf(rows, PairsOf(options, graph))).model : nn::CostOf(model, rows);
     if (options.links.enabled) AddDecoderCost(options, graph, model.num_outputs, cost);
     memory.cost.parameters = cost.parameters;
     memory.cost.activations = std::max(memory.cost.activations, cost.activations);

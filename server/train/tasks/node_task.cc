@@ -100,7 +100,11 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
     for (size_t mode = 0; mode < kept->size(); ++mode) task->parts_[mode].kept = std::move((*kept)[mode]);
   }
   PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));
-  if (model.program && device.is_cpu()) task->one_thread_ = IsSmall(model.program->Step(task->plan_.train_ceiling));
+  if (model.program && device.is_cpu()) {
+    BatchShape largest = task->plan_.train_ceiling;
+    if (task->made_.scores_pairs) largest.edges = std::max(largest.edges, task->links_->pairs());
+    task->one_thread_ = IsSmall(model.program->Step(largest));
+  }
   if (kept) {
     TellKept(context, key);
   } else if (!key.empty()) {
@@ -241,8 +245,8 @@ std::vector<std::string> NodeTask::notes() const {
 
 Task::Output NodeTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
-  const at::Tensor rows = made_.model->Forward(block, mode);
-  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels, made_.model->TakeLoss()};
+  const at::Tensor made = made_.model->Forward(block, mode);
+  return {decodes_pairs() ? links_->Predict(made, block.pairs) : made, block.labels, made_.model->TakeLoss()};
 }
 
 int64_t NodeTask::size(data::Split split) const {
@@ -331,32 +335,50 @@ absl::StatusOr<Evaluation> NodeTask::EvaluateTimedLinks(data::Split split, bool 
   return links_->EvaluateSampled(score, split, keep_predictions, keep_going);
 }
 
+absl::StatusOr<at::Tensor> NodeTask::ForwardOfSample(std::span<const NodeId> seeds, uint64_t stream,
+                                                     const nn::NodePairs& pairs) {
+  ModeParts& parts = part(Mode::kEval);
+  data::SampledSubgraph subgraph;
+  data::BlockBatch host;
+  PF_RETURN_IF_ERROR(parts.prober->Sample(seeds, stream, nullptr, subgraph));
+  PF_ASSIGN_OR_RETURN(const BlockSizes sizes, parts.prober->SizesOf(subgraph));
+  PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, LeastPadded(sizes), host));
+  SampledBatch view(*parts.prober, parts.rungs, /*features=*/{}, {.pads = false, .flat = true});
+  view.Bind(host, /*pairs=*/nullptr);
+  PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(host.padded.shape(), 0));
+  nn::NodeBlock block = NodeBlockOf(device::CopyToDevice(*inputs, device_));
+  if (pairs.sources.defined()) block.pairs = {pairs.sources.to(device_), pairs.targets.to(device_)};
+  return made_.model->Forward(block, Mode::kEval);
+}
+
 absl::StatusOr<at::Tensor> NodeTask::PredictBySamples(const std::function<bool()>& keep_going) {
   const at::NoGradGuard no_grad;
-  ModeParts& parts = part(Mode::kEval);
   const auto nodes = static_cast<int64_t>(graph_->view().nodes);
   std::vector<NodeId> seeds;
-  data::SampledSubgraph subgraph;
-  data::BlockBatch block;
-  SampledBatch view(*parts.prober, parts.rungs, /*features=*/{}, {.pads = false, .flat = true});
   at::Tensor all;
   for (int64_t begin = 0; begin < nodes; begin += options_.batch_size) {
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     seeds.resize(static_cast<size_t>(std::min(options_.batch_size, nodes - begin)));
     std::iota(seeds.begin(), seeds.end(), static_cast<NodeId>(begin));
     // The same samples at each evaluation.
-    const uint64_t stream = kEvalStreams + static_cast<uint64_t>(begin);
-    PF_RETURN_IF_ERROR(parts.prober->Sample(seeds, stream, nullptr, subgraph));
-    PF_ASSIGN_OR_RETURN(const BlockSizes sizes, parts.prober->SizesOf(subgraph));
-    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, LeastPadded(sizes), block));
-    view.Bind(block, /*pairs=*/nullptr);
-    PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
-    const at::Tensor rows = made_.model->Forward(NodeBlockOf(device::CopyToDevice(*inputs, device_)), Mode::kEval)
-                                .narrow(0, 0, std::ssize(seeds));
+    PF_ASSIGN_OR_RETURN(const at::Tensor rows,
+                        ForwardOfSample(seeds, kEvalStreams + static_cast<uint64_t>(begin), /*pairs=*/{}));
     if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());
     all.narrow(0, begin, rows.size(0)).copy_(rows);
   }
   return all;
+}
+
+absl::StatusOr<Evaluation> NodeTask::EvaluatePairsBySamples(data::Split split, bool keep_predictions,
+                                                            const std::function<bool()>& keep_going) {
+  uint64_t stream = kEvalStreams + (static_cast<uint64_t>(split) << 40);
+  const auto score = [&](const nn::NodePairs& pairs) -> absl::StatusOr<at::Tensor> {
+    const auto [ends, places] = at::_unique(at::stack({pairs.sources, pairs.targets}), /*sorted=*/true,
+                                            /*return_inverse=*/true);
+    const std::span<const int64_t> nodes(ends.const_data_ptr<int64_t>(), static_cast<size_t>(ends.numel()));
+    return ForwardOfSample(std::vector<NodeId>(nodes.begin(), nodes.end()), stream++, {places[0], places[1]});
+  };
+  return links_->EvaluatePairs(score, split, keep_predictions, keep_going);
 }
 
 absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split split, bool keep_predictions,
@@ -365,9 +387,10 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
     return EvaluateTimedLinks(split, keep_predictions, keep_going);
   }
   if (!EvaluatesLayerWise(options_)) return std::nullopt;
+  if (made_.scores_pairs) return EvaluatePairsBySamples(split, keep_predictions, keep_going);
   if (made_.layers == nullptr) {
     PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictBySamples(keep_going));
-    return links_->Evaluate(all, split, keep_predictions, keep_going);
+    return links_->EvaluateRows(all, split, keep_predictions, keep_going);
   }
   const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
   PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *made_.layers,
@@ -377,7 +400,7 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
                                                               .edges = EdgeInputsOf(options_.model, graph_->summary()),
                                                               .device = device_},
                                                              keep_going));
-  if (links_ != nullptr) return links_->Evaluate(all.to(device_), split, keep_predictions, keep_going);
+  if (links_ != nullptr) return links_->EvaluateRows(all.to(device_), split, keep_predictions, keep_going);
   const std::vector<NodeId>& ids = splits_[static_cast<size_t>(split)];
   const at::Tensor rows = at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong);
   const at::Tensor predictions = all.index_select(0, rows).contiguous();

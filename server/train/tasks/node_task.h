@@ -49,7 +49,7 @@ class NodeTask final : public Task {
   }
   nn::TensorSet& tensors() override { return made_.model->tensors(); }
   std::string Describe() const override {
-    return links_ != nullptr ? links_->Describe(*made_.model) : made_.model->Describe();
+    return decodes_pairs() ? links_->Describe(*made_.model) : made_.model->Describe();
   }
   std::string_view reading() const override { return table_.defined() ? table_line_ : features_.line; }
   std::vector<std::string> notes() const override;
@@ -141,8 +141,16 @@ class NodeTask final : public Task {
   data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
   // Plans evaluation outside the graph cache, by samples: of links with times, and of a program's links.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
+  // Returns whether links are scored by rows of the model's.
+  bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
+  // Runs a program on the evaluation's sample for these seeds. pairs: of the seeds, on the host, or undefined.
+  absl::StatusOr<at::Tensor> ForwardOfSample(std::span<const data::NodeId> seeds, uint64_t stream,
+                                             const nn::NodePairs& pairs);
   // Returns a program's rows of all nodes, [nodes, channels] on the device, computed from evaluation's samples.
   absl::StatusOr<at::Tensor> PredictBySamples(const std::function<bool()>& keep_going);
+  // Evaluates a program that scores pairs itself: those of a batch by a sample of their ends.
+  absl::StatusOr<Evaluation> EvaluatePairsBySamples(data::Split split, bool keep_predictions,
+                                                    const std::function<bool()>& keep_going);
   absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
                                                 const std::function<bool()>& keep_going);
   // Returns what this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.

@@ -40,6 +40,7 @@ struct TensorInput {
   Tensor (*of)(const Batch& batch, const RealRows& rows);
   nn::EncoderInput ProgramModelOptions::*features = nullptr;  // null: none are read
   bool weights = false;
+  bool pairs = false;
 };
 struct NumberInput {
   std::string_view name;
@@ -75,6 +76,8 @@ constexpr NumberInput kSetNumbers[] = {{"num_graphs", &RealRows::predicted},
                                        {"max_num_nodes", &RealRows::largest}};
 
 using Block = nn::NodeBlock;
+// A program that reads it scores links itself.
+constexpr std::string_view kPairsInput = "edge_label_index";
 constexpr TensorInput<Block> kBlockTensors[] = {
     {"x", [](const Block& b, const RealRows& rows) { return b.features.narrow(0, 0, rows.nodes); },
      &ProgramModelOptions::node},
@@ -87,7 +90,12 @@ constexpr TensorInput<Block> kBlockTensors[] = {
      }},
     {"y", [](const Block& b, const RealRows& rows) { return Labels(b.labels, rows.nodes, rows.classes); },
      &ProgramModelOptions::labels},
-    {"edge_weight", [](const Block& b, const RealRows&) { return b.edge_weights; }, nullptr, /*weights=*/true}};
+    {"edge_weight", [](const Block& b, const RealRows&) { return b.edge_weights; }, nullptr, /*weights=*/true},
+    {kPairsInput,
+     [](const Block& b, const RealRows&) {
+       return at::stack({b.pairs.sources, b.pairs.targets});
+     },
+     nullptr, /*weights=*/false, /*pairs=*/true}};
 constexpr NumberInput kBlockNumbers[] = {{"batch_size", &RealRows::predicted}, {"num_nodes", &RealRows::nodes}};
 
 template <class Table>
@@ -109,6 +117,9 @@ struct Inputs {
       return absl::InvalidArgumentError(absl::StrCat(AbslView(level), " have nothing for it; accepted: ", Names()));
     }
     if (row->weights && !options.weighted) return absl::InvalidArgumentError("the dataset's edges have no weights");
+    if (row->pairs && options.num_outputs > 0) {
+      return absl::InvalidArgumentError("the job predicts no links; accepted: with link_prediction");
+    }
     if (row->features == nullptr) return absl::OkStatus();
     if (row->features == &ProgramModelOptions::labels && !options.labels.has_features()) {
       return absl::InvalidArgumentError("links have no labels");
@@ -155,6 +166,13 @@ void CheckPrediction(const Tensor& prediction, int64_t rows, int64_t outputs, co
   TORCH_CHECK_VALUE(outputs == 0 || (has_rows && prediction.numel() == rows * outputs), "the module predicts ",
                     prediction.sizes(), ", where [", rows, ", ", outputs, "] is accepted: a row for each ", each,
                     ", and a column for each target or class");
+}
+
+// Throws c10::ValueError for scores that are neither [pairs] nor [pairs, 1].
+void CheckScores(const Tensor& scores, int64_t pairs) {
+  const bool fits = scores.dim() >= 1 && scores.dim() <= 2 && scores.size(0) == pairs && scores.numel() == pairs;
+  TORCH_CHECK_VALUE(fits, "the module returns ", scores.sizes(), ", where [", pairs, "] or [", pairs,
+                    ", 1] is accepted: a score for each pair of edge_label_index");
 }
 
 std::string DescribeProgram(const ProgramModelOptions& options, spec::ModelLevel level, const char* outputs) {
@@ -236,6 +254,11 @@ class ProgramOfNodes final : public nn::NodeModel {
     auto [prediction, loss] =
         program_->Run(mode, block.step, padded ? &real : nullptr,
                       [&](const program::Input& input) { return kOfBlocks.ValueOf(input, block, rows); });
+    if (scores_pairs_) {
+      const int64_t pairs = block.pairs.sources.size(0);
+      CheckScores(prediction, pairs);
+      return prediction.to(at::kFloat).reshape({pairs, 1});
+    }
     const bool of_seeds = prediction.dim() >= 1 && prediction.size(0) == rows.predicted;
     CheckPrediction(prediction, of_seeds ? rows.predicted : rows.nodes, options_.num_outputs, "node or seed");
     loss_ = std::move(loss);
@@ -251,6 +274,7 @@ class ProgramOfNodes final : public nn::NodeModel {
  private:
   const ProgramModelOptions options_;
   const std::unique_ptr<BoundProgram> program_;
+  const bool scores_pairs_ = RowNamed(program_->inputs(), kPairsInput) != program_->inputs().end();
   Tensor loss_;  // of the last Forward
 };
 
@@ -365,6 +389,7 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
                        .reads_edge_features = Reads(loaded, "edge_attr"),
                        .reads_edge_weights = Reads(loaded, "edge_weight"),
                        .reads_positions = Reads(loaded, "pos"),
+                       .scores_pairs = Reads(loaded, kPairsInput),
                        .note = NoteOfSelfLoops(loaded, data.self_loops)};
 }
 

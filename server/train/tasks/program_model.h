@@ -29,7 +29,7 @@ struct ProgramModelOptions {
   nn::EncoderInput positions;   // of the nodes
   nn::EncoderInput labels;      // columns of numbers, or one of classes
   bool weighted = false;        // whether the edges of one large graph have weights
-  int64_t num_outputs = 1;      // columns of a prediction; 0: any number, of nodes between which links are scored
+  int64_t num_outputs = 1;      // columns of a prediction; 0: links are predicted
   int64_t max_graph_nodes = 0;  // of a set's largest graph
   int64_t padding_rows = 0;     // last rows of each block that are no nodes
   uint64_t seed = 0;            // of the numbers that it draws
@@ -48,6 +48,8 @@ struct ProgramModelOptions {
 // [rows, num_outputs]. y has a row for each graph or node: what the job's loss compares with, int64 classes or float32
 // values. A label that is missing, or of a node that is none of the seeds, is -100 or NaN. A loss that the program
 // returns takes the place of the job's; it is to be the mean over the rows that have a label.
+// If links are predicted, a program returns rows of nodes with any number of columns, or it reads edge_label_index, the
+// ends of pairs as rows, and returns a score for each pair, [pairs] or [pairs, 1].
 //
 // Without `padding` a batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded). So Forward
 // computes the real rows from the shape, passes only those on, and can be captured for every shape. Predictions of
@@ -81,6 +83,7 @@ struct MadeNodeModel {
   nn::LayerWiseModel* layers = nullptr;  // the same model, if it is one of our own
   const BoundProgram* program = nullptr;
   bool reads_edge_features = true, reads_edge_weights = true, reads_positions = false;
+  bool scores_pairs = false;  // whether it returns scores of the block's pairs, and not rows of its nodes
   std::string note;
 };
 struct NodeProgramData {

@@ -73,6 +73,8 @@ Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& label
   block.edge_weights = at::ones({shape.edges}, at::kFloat);
   block.edge_features = Zeros(model.edge, shape.edges);
   if (labels.has_features()) block.labels = at::zeros({shape.graphs, LabelColumns(labels)}, at::kFloat);
+  // There are as many pairs as edges.
+  block.pairs = {.sources = ring.sources.remainder(shape.graphs), .targets = ring.targets.remainder(shape.graphs)};
   block.step = at::zeros({1}, at::kLong);
   return block;
 }
@@ -124,6 +126,7 @@ Tensor PaddedEnds(const Tensor& ends, int64_t edges, int64_t rows) {
 
 // Sizes that are all different, alone and added.
 constexpr BatchShape kTrial{.nodes = 9, .edges = 21, .graphs = 4};
+constexpr int64_t kTrialPairs = 17;
 
 // The trial's batch, padded to `shape`.
 SetBatch TrialBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape,
@@ -164,6 +167,8 @@ Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labe
   block.edge_weights = Padded({.float_columns = 1}, real_edges, edges, filling).squeeze(1);
   block.edge_features = Padded(model.edge, real_edges, edges, filling);
   block.labels = PaddedLabels(labels, kTrial.graphs, seeds);
+  block.pairs = {.sources = ring.sources.remainder(kTrial.graphs).narrow(0, 0, kTrialPairs),
+                 .targets = ring.targets.remainder(kTrial.graphs).narrow(0, 0, kTrialPairs)};
   block.row_keys = at::full({rows}, -1, at::kLong).index_copy_(0, places, order);
   block.step = at::zeros({1}, at::kLong);
   return block;

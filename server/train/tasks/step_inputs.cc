@@ -157,7 +157,7 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   return inputs;
 }
 
-graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePairs& pairs) {
+graphcache::StepInputs MakeInputs(const nn::NodeBlock& block) {
   graphcache::StepInputs inputs;
   auto& t = inputs.tensors;
   t.resize(kRowKeys);
@@ -176,8 +176,8 @@ graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePair
   t[kOutEdges] = block.transpose.edges;
   t[kSeedLabels] = block.labels;
   t[kBlockStep] = block.step;
-  t[kPairSources] = pairs.sources;
-  t[kPairTargets] = pairs.targets;
+  t[kPairSources] = block.pairs.sources;
+  t[kPairTargets] = block.pairs.targets;
   for (const int64_t rows : block.row_ends) t.push_back(block.row_keys.narrow(0, 0, rows));
   return inputs;
 }
@@ -198,10 +198,6 @@ void MarkResident(graphcache::StepInputs& inputs) {
   }
 }
 
-nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs) {
-  return {.sources = inputs.tensors.at(kPairSources), .targets = inputs.tensors[kPairTargets]};
-}
-
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
   const auto& t = inputs.tensors;
   nn::NodeBlock block{.row_ends = {},
@@ -218,7 +214,8 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
                       .transpose = {t[kOutOffsets], t[kOutRows], t[kOutEdges]},
                       .labels = t[kSeedLabels],
                       .row_keys = t.back(),
-                      .step = t[kBlockStep]};
+                      .step = t[kBlockStep],
+                      .pairs = {.sources = t[kPairSources], .targets = t[kPairTargets]}};
   for (size_t depth = kRowKeys; depth < t.size(); ++depth) block.row_ends.push_back(t[depth].size(0));
   const at::Tensor& rows = t[kFeatureRows];
   if (!rows.defined()) return block;

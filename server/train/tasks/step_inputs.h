@@ -12,7 +12,6 @@
 #include "data/batching/block_batch.h"
 #include "data/batching/link_batch.h"
 #include "device/step_program.h"
-#include "nn/models/link_decoder.h"
 #include "nn/models/model.h"
 #include "train/tasks/feature_table.h"
 
@@ -57,8 +56,8 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
 // Returns `step` as an input that shares its memory.
 at::Tensor StepView(const int64_t& step);
 
-// The inputs that a block makes up. pairs: of jobs that predict links.
-graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePairs& pairs = {});
+// The inputs that a block makes up.
+graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);
 
 // Says of the inputs of a whole graph, which lies on the device, that all but labels, step and pairs are the same
 // tensors in every batch.
@@ -70,8 +69,6 @@ void SetPairs(const data::LinkBatch& batch, graphcache::StepInputs& inputs);
 
 // The block that such inputs make up, as a model takes it; gathers its features if the device is to.
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
-// Undefined where the job predicts no links.
-nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs);
 
 // The tensors share the memory of the host batch and of `step` (optimizer steps done), which must outlive them.
 graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::GraphSetSummary& summary,

@@ -122,7 +122,11 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spe
       new WholeGraphTask(own, std::move(graph), std::move(links), model.num_outputs, std::move(made)));
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->Read(device, trains));
-  if (model.program && device.is_cpu()) task->one_thread_ = IsSmall(model.program->Step(task->plan_.train_ceiling));
+  if (model.program && device.is_cpu()) {
+    BatchShape largest = task->plan_.train_ceiling;
+    if (task->made_.scores_pairs) largest.edges = std::max(largest.edges, task->links_->pairs());
+    task->one_thread_ = IsSmall(model.program->Step(largest));
+  }
   return task;
 }
 
@@ -195,8 +199,8 @@ std::vector<std::string> WholeGraphTask::notes() const {
 
 Task::Output WholeGraphTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
-  const at::Tensor rows = made_.model->Forward(block, mode);
-  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels, made_.model->TakeLoss()};
+  const at::Tensor made = made_.model->Forward(block, mode);
+  return {decodes_pairs() ? links_->Predict(made, block.pairs) : made, block.labels, made_.model->TakeLoss()};
 }
 
 absl::StatusOr<std::array<HostBatch*, 2>> WholeGraphTask::Probes(Mode /*mode*/, const BatchShape& /*shape*/) {
@@ -247,7 +251,16 @@ absl::StatusOr<std::optional<Evaluation>> WholeGraphTask::EvaluateWhole(data::Sp
   if (!keep_going()) return absl::CancelledError("evaluation stopped");
   const at::NoGradGuard no_grad;
   const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
-  return links_->Evaluate(made_.model->Forward(block_, Mode::kEval), split, keep_predictions, keep_going);
+  if (decodes_pairs()) {
+    return links_->EvaluateRows(made_.model->Forward(block_, Mode::kEval), split, keep_predictions, keep_going);
+  }
+  nn::NodeBlock block = block_;
+  const auto score = [&](const nn::NodePairs& pairs) {
+    const c10::Device device = block.sources.device();
+    block.pairs = {pairs.sources.to(device), pairs.targets.to(device)};
+    return made_.model->Forward(block, Mode::kEval);
+  };
+  return links_->EvaluatePairs(score, split, keep_predictions, keep_going);
 }
 
 }  // namespace permafrost::train

@@ -79,7 +79,7 @@ class WholeGraphTask final : public Task {
   }
   nn::TensorSet& tensors() override { return made_.model->tensors(); }
   std::string Describe() const override {
-    return links_ != nullptr ? links_->Describe(*made_.model) : made_.model->Describe();
+    return decodes_pairs() ? links_->Describe(*made_.model) : made_.model->Describe();
   }
   std::vector<std::string> notes() const override;
   int64_t num_outputs() const override { return links_ != nullptr ? 1 : num_outputs_; }
@@ -98,7 +98,8 @@ class WholeGraphTask final : public Task {
   }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
-  // For links every node's row is made once, and the pairs are scored by the rows.
+  // For links every node's row is made once, and the pairs are scored by the rows; a program that scores pairs itself
+  // runs once for each part of them.
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
                                                           const std::function<bool()>& keep_going) override;
 
@@ -110,6 +111,8 @@ class WholeGraphTask final : public Task {
         links_(std::move(links)),
         num_outputs_(num_outputs),
         made_(std::move(made)) {}
+  // Returns whether links are scored by rows of the model's.
+  bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
   // trains: whether gradients are made, which are gathered by the edges' transpose.
   absl::Status Read(c10::Device device, bool trains);
   absl::Status ReadLabelsOf(std::array<std::vector<data::NodeId>, 3> splits);

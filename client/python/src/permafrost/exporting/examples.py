@@ -27,13 +27,17 @@ def fitting(module: Any, dataset: Any, loss: str | None = None, links: bool = Fa
     dataset: a permafrost.v1.Dataset. x, edge_attr and y are [rows, columns]; a single column may lack its dimension.
     pos is [rows, columns].
     loss: the job's, which tells what y is: int64 [rows] of classes, or float32. None: the server's default.
-    links: whether the job predicts links, which have no y.
+    links: whether the job predicts links, which have no y. A module that takes edge_label_index scores them itself.
     Errors: InputError of one line, with the module's error for each form.
     """
     taken = inputs.read_signature(module)
     names = (*taken.required, *taken.optional)
+    if "edge_label_index" in taken.required and not links:
+        raise InputError("forward: it takes edge_label_index; accepted: with link_prediction, on one large graph")
     # A module that takes batch_size may predict for the seeds alone.
     of_nodes = ("nodes", *(["graphs"] if "batch_size" in taken.required else []), "links", "edges")
+    if links and "edge_label_index" in names:
+        of_nodes = ("links",)
     errors: dict[str, str] = {}
     for example in _forms(dataset, loss, links):
         read = {name: value for name, value in example.items() if taken.data or name in names}
@@ -62,7 +66,7 @@ def _forms(dataset: Any, loss: str | None, links: bool) -> Iterator[_Example]:
         base["batch"] = torch.zeros(2, dtype=torch.long)
     elif summary.weighted:
         base["edge_weight"] = torch.ones(2)
-    if dataset.HasField("graph") and summary.HasField("links"):
+    if links:
         base["edge_label_index"] = edge_index
     columns = (
         # Every model reads a large graph's node features as floats; edge features keep their type.

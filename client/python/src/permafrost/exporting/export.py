@@ -29,11 +29,10 @@ def export(module: Any, example: Any, path: str | os.PathLike[str]) -> pathlib.P
 
     module: its `forward` takes, by the names of its parameters, `x`, `edge_index`, `edge_attr`, `edge_weight`, `batch`,
         `batch_size` or `num_graphs`, `num_nodes`, `pos`, `y` and `edge_label_index`; or a PyG `Data`. It returns a
-        prediction, whose rows are graphs, nodes, edges or links (a server trains those of graphs and nodes); or
-        (prediction, loss) where it takes `y`. That loss is
-        trained in place of the job's, and is to be the mean over the rows that have a label. A missing label, or that
-        of a node that is not predicted for, is NaN, or -100 of int64 classes, which torch's cross_entropy ignores. The
-        module stays as it is: a copy is exported.
+        prediction, whose rows are graphs, nodes, edges or links (a server trains all but those of edges); or
+        (prediction, loss) where it takes `y`. That loss is trained in place of the job's, and is to be the mean over
+        the rows that have a label. A missing label, or that of a node that is not predicted for, is NaN,
+        or -100 of int64 classes, which torch's cross_entropy ignores. The module stays as it is: a copy is exported.
     example: PyG data, a list of it, or a dict of tensors by the names above. It gives the inputs'
         types and columns. Its number of rows does not matter: the program takes any, unless the module itself needs
         more.
