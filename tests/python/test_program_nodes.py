@@ -347,7 +347,7 @@ def test_what_no_program_can_do_on_a_large_graph_is_refused(client, graph):
     assert f"[33, {CLASSES + 1}]" not in told and f", {CLASSES}] is accepted: a row for each node" in told
 
 
-def test_inputs_that_the_graph_lacks_are_named(client, tmp_path):
+def test_inputs_that_the_graph_lacks_are_named(client, graph, tmp_path):
     data = blocks()
     del data.edge_weight, data.edge_attr, data.pos
     client.datasets.import_pyg(data, "unweighted", progress=False)
@@ -362,6 +362,9 @@ def test_inputs_that_the_graph_lacks_are_named(client, tmp_path):
         # For a module the client says what the dataset lacks, before anything is sent.
         with pytest.raises(permafrost.InputError, match="edge_weight|edge_attr|pos is missing"):
             submit(client, make(name), dataset="unweighted")
+    job = submit(client, make("placed"), epochs=1).wait()
+    with pytest.raises(permafrost.InvalidArgument, match='input "pos": the dataset has no such features'):
+        job.predictions(dataset="unweighted", rows="test")
 
 
 def test_self_loops_are_told_and_run_eagerly(client):
