@@ -29,7 +29,7 @@ constexpr struct {
   size_t mean, variance, flag;
 } kRunningStatistics[] = {{"aten::batch_norm", 3, 4, 5}, {"aten::instance_norm", 3, 4, 5}};
 
-// Nodes counted so far, those of regions included.
+// Counts of random nodes and of batch norms so far, those in regions included.
 struct Places {
   int64_t draws = 0, norms = 0;
 };

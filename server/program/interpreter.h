@@ -28,8 +28,8 @@ struct InterpreterOptions {
   // Stands in for an operator that draws: takes its arguments off the stack and leaves its outputs there. `place`
   // counts the program's nodes of that kind, from 0. Empty: libtorch's generator.
   std::function<void(const Node& node, int64_t place, torch::jit::Stack& stack)> draw;
-  // Is asked to stand in for a batch norm in the same way; `place` counts the program's batch norms. Returns whether it
-  // did. Empty: libtorch's own runs.
+  // May replace a batch norm in the same way. Returns false to leave the stack alone and let libtorch's norm run.
+  // `place` counts the program's batch norms, from 0. Empty: libtorch's norm always runs.
   std::function<bool(int64_t place, torch::jit::Stack& stack)> norm;
   // Bytes that one tensor may have; a view counts as if it were copied. Operators whose output the arguments' shapes
   // and numbers tell (estimates.cc) are refused before they take the memory. einsum, tensordot, pooling and convolution

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 WIDTH, LAYERS, EPOCHS, BATCH, RUNGS = 8, 2, 3, 8, 2
 LADDER = {"policy": "freeze", "shapes": "ladder", "rungs": RUNGS}
-# These read rows of other graphs, or more nodes a graph than the set's largest has.
+# These fail on padded batches: they cannot hold a graph larger than the set's largest.
 EXACT = {"gps": "it fails on a padded batch"}
 
 
@@ -27,7 +27,7 @@ def molecules(client):
 
 
 def submit(client, dataset, module, *, cache=None, **spec):
-    """module: one of PyTorch, or a job whose program is trained once more, which spares the export."""
+    """module: one of PyTorch, or a job, whose exported program is used again."""
     spec = {"epochs": EPOCHS, "batch_size": BATCH, "loss": "mse", "optimizer": "sgd", "learning_rate": 1e-4, "seed": 4, **spec}
     if not isinstance(module, nn.Module):
         return client.jobs.submit(dataset, program=module.proto.spec.model.program, graph_cache=cache or {}, **spec).wait()
@@ -43,7 +43,7 @@ def relative(made, wanted):
 
 
 def check_padded(client, job):
-    """A few executables served all batches, which had more padding than the least."""
+    """A few executables served all batches, and batches had more than the least padding."""
     for stats in client.cache(job).stats().values():
         assert not stats["dynamic"]
         assert 1 <= stats["captures"] <= RUNGS
@@ -122,7 +122,7 @@ def test_what_reads_other_rows_is_run_at_exact_shapes_and_told(way, client, mole
     torch.manual_seed(3)
     module = Mixing(way)
     exact = submit(client, molecules, module)
-    with pytest.warns(UserWarning, match="the program's batches are not padded, because its prediction in train"):
+    with pytest.warns(UserWarning, match="the program's batches are not padded, because its prediction in training"):
         padded = submit(client, molecules, exact, cache=LADDER)
     assert "each shape of a batch has an executable of its own" in padded.notes[0]
     train = client.cache(padded).stats()["train"]
@@ -131,7 +131,7 @@ def test_what_reads_other_rows_is_run_at_exact_shapes_and_told(way, client, mole
 
 
 class OwnLoss(nn.Module):
-    """Returns its loss. `masked`: of labels that are there alone."""
+    """Returns its loss. `masked`: missing labels are left out."""
 
     def __init__(self, masked):
         super().__init__()
@@ -155,7 +155,7 @@ def test_a_loss_of_the_module_is_padded_if_it_leaves_out_missing_labels(client, 
             padded = submit(client, molecules, exact, cache=LADDER, loss="l1")
             check_padded(client, padded)
         else:
-            with pytest.warns(UserWarning, match="not padded, because its .* in train"):
+            with pytest.warns(UserWarning, match="not padded, because its .* in training"):
                 padded = submit(client, molecules, exact, cache=LADDER, loss="l1")
         assert relative(losses_of(padded), losses_of(exact)) < 1e-4
 
@@ -211,3 +211,21 @@ def test_links_of_padded_blocks(client, nodes):
     padded = submit(client, nodes, exact, cache=LADDER, **spec)
     assert relative(losses_of(padded), losses_of(exact)) < 1e-4
     assert not client.cache(padded).stats()["train"]["dynamic"]
+
+
+class Scorer(OfNodes):
+    """Scores pairs of nodes itself."""
+
+    def forward(self, x, edge_index, edge_label_index):
+        source, target = super().forward(x, edge_index)[edge_label_index]
+        return (source * target).sum(-1)
+
+
+def test_scores_of_pairs_in_padded_blocks(client, nodes):
+    torch.manual_seed(3)
+    spec = {"link_prediction": {"valid_part": 0.1, "test_part": 0.1}, "loss": None, "fan_outs": [4, 3], "batch_size": 64, "learning_rate": 0.01}
+    exact = submit(client, nodes, Scorer(gnn.SAGEConv), **spec)
+    padded = submit(client, nodes, exact, cache=LADDER, **spec)
+    train = client.cache(padded).stats()["train"]
+    assert not train["dynamic"] and train["rungs"] == train["captures"] <= RUNGS
+    assert relative(losses_of(padded), losses_of(exact)) < 1e-4

@@ -10,10 +10,10 @@ namespace permafrost::data {
 
 namespace {
 
-// Makes the pairs from `real` on equal to the first.
+// Makes the pairs from `real` on repeat the real ones in turn, so that statistics of all are about those of the real.
 void PadPairs(size_t real, LinkBatch& batch) {
   for (auto* ends : {&batch.sources, &batch.targets}) {
-    if (real > 0) std::fill(ends->begin() + static_cast<int64_t>(real), ends->end(), ends->front());
+    for (size_t i = real; real > 0 && i < ends->size(); ++i) (*ends)[i] = (*ends)[i % real];
   }
 }
 

@@ -15,8 +15,8 @@
 namespace permafrost::data {
 
 // First its links, then the negatives of each link, in the order of the links: they share its source. A link whose
-// source has an edge to every other node has none: padding takes their place. Padding repeats a link, so that whatever
-// scores a pair can score it too.
+// source has an edge to every other node has no negatives: padding takes their place. Padding repeats real pairs, so
+// that every scorer can score it.
 struct LinkBatch {
   std::vector<NodeId> seeds;                // the distinct nodes of its pairs, rising; or empty
   std::vector<int64_t> times;               // of links with times [seeds]: the link's, of each node once for each time

@@ -110,7 +110,7 @@ uint64_t HeldBeside(const data::OpenedDataset& dataset) {
   return resident - std::min(resident, std::visit([](const auto& mapped) { return mapped->mapped_bytes(); }, dataset));
 }
 
-// Checks an evaluation; for a set by the plan of its batches.
+// Checks that an evaluation fits the memory. For a set of graphs its batches are planned.
 absl::Status CheckWithin(const spec::TrainOptions& options, const data::OpenedDataset& dataset,
                          const PlanContext& context, const std::function<bool()>& keep_going) {
   PF_RETURN_IF_ERROR(Task::Check(options, data::SummaryOf(dataset), context.limits, ""));
@@ -118,7 +118,7 @@ absl::Status CheckWithin(const spec::TrainOptions& options, const data::OpenedDa
   if (set == nullptr) return absl::OkStatus();
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), ""));
   PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(*set));
-  return PlanJob(options, model, graphs, context, "", keep_going).status();
+  return PlanJob(options, model, graphs, context, "", keep_going, !spec::IsProgram(options)).status();
 }
 
 // Checks that an evaluation that fits alone also fits beside what a running job holds.
@@ -130,7 +130,7 @@ absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDa
   const absl::Status fits = CheckWithin(options, dataset, left, keep_going);
   const std::vector<FieldViolation> violations = GetViolations(fits);
   if (violations.empty()) return fits;
-  // An error that more memory would not mend is told as it is.
+  // If it fails with all memory too, that error is the one to tell.
   PF_RETURN_IF_ERROR(CheckWithin(options, dataset, context, keep_going));
   return absl::ResourceExhaustedError(
       absl::StrFormat("the evaluation %s beside the %.0f MB that the server holds; accepted: when it holds less",

@@ -109,7 +109,7 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
     if (output.loss.defined()) {
       // The program may divide by the number of labels, and the gradient of 0 / 0 is NaN.
-      for (at::Tensor& gradient : gradients) gradient = at::where(terms.count > 0, gradient, at::zeros_like(gradient));
+      for (at::Tensor& gradient : gradients) gradient = at::where(terms.count > 0, gradient, 0.0);
     }
     device::MarkPhase(kBackward, on_phase);
     optimizer.Step(std::move(gradients));

@@ -15,7 +15,6 @@
 #include "nn/models/model.h"
 #include "train/planning/batch_schedule.h"
 #include "train/planning/run_size.h"
-#include "train/tasks/graph_set_task.h"
 #include "train/tasks/node_features.h"
 #include "train/tasks/program_trials.h"
 
@@ -47,8 +46,8 @@ absl::StatusOr<graphcache::ShapeSchedule> WalkAside(const data::GraphExtents& gr
 
 absl::StatusOr<graphcache::ShapeSchedule> FindOrWalk(const spec::TrainOptions& options,
                                                      const data::GraphExtents& graphs, const PlanContext& context,
-                                                     bool pads, const std::function<bool()>& keep_going) {
-  const int64_t rungs = pads ? RungsOf(options.graph_cache) : 0;
+                                                     bool ladder, const std::function<bool()>& keep_going) {
+  const int64_t rungs = ladder ? RungsOf(options.graph_cache) : 0;
   const std::string key = ScheduleKey(options, graphs.set(), rungs);
   if (context.plans != nullptr) {
     if (std::optional<graphcache::ShapeSchedule> kept = context.plans->Find(key)) {
@@ -116,15 +115,11 @@ absl::StatusOr<RunMemory> MemoryOf(const spec::TrainOptions& options, const nn::
 
 absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                                   const data::GraphExtents& graphs, const PlanContext& context,
-                                                  std::string_view prefix, const std::function<bool()>& keep_going) {
-  // A dynamic step that resists makes its ladder when that is known.
-  bool pads = WantsPadding(options.graph_cache, context.limits);
-  if (pads && spec::IsProgram(options)) {
-    PF_ASSIGN_OR_RETURN(const int64_t self_loops, CountSelfLoops(graphs.set()));
-    PF_ASSIGN_OR_RETURN(const ProgramPadding padding, FindPadding(options, model, self_loops, prefix));
-    pads = padding.refusal.empty();
-  }
-  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, FindOrWalk(options, graphs, context, pads, keep_going));
+                                                  std::string_view prefix, const std::function<bool()>& keep_going,
+                                                  bool pads) {
+  // Where one executable is to serve every shape, no ladder is planned. If its capture fails, the cache makes one then.
+  const bool ladder = pads && WantsPadding(options.graph_cache, context.limits);
+  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, FindOrWalk(options, graphs, context, ladder, keep_going));
   PF_ASSIGN_OR_RETURN(const RunMemory memory,
                       MemoryOf(options, model, graphs.set().summary(), plan, context.limits, prefix));
   const BatchShape largest = LargestBatch(plan);

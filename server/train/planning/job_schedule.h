@@ -37,11 +37,13 @@ struct PlanContext {
   std::function<void(std::string_view line)> log;
 };
 
-// Kept or walked. Errors: InvalidArgument with violations under `prefix` where the largest batch and the executables
-// take more than there is; Cancelled where `keep_going`, asked now and then, says so.
+// Kept or walked. pads: whether batches may be padded to a ladder (PaddingOf in train/tasks/program_trials.h). Errors:
+// InvalidArgument with violations under `prefix` where the largest batch and the executables take more than there is;
+// Cancelled where `keep_going`, asked now and then, says so.
 absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                                   const data::GraphExtents& graphs, const PlanContext& context,
-                                                  std::string_view prefix, const std::function<bool()>& keep_going);
+                                                  std::string_view prefix, const std::function<bool()>& keep_going,
+                                                  bool pads = true);
 
 // Logs where the plan of this key was taken from, once a run.
 void TellKept(const PlanContext& context, const std::string& key);

@@ -67,8 +67,8 @@ class BoundProgram {
 
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
-  // Shapes of what each batch norm of training was given in the last Run without padding, in the order of the form's
-  // nodes; empty for one that normalizes by running statistics.
+  // Returns the shape of each batch norm's input in the last Run without padding, in the order of the form's nodes. A
+  // norm that used running statistics has an empty shape.
   const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
   const std::vector<program::Input>& inputs() const;

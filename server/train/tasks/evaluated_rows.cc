@@ -144,7 +144,7 @@ void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const spe
     if (!spec::IsProgram(options)) check.CheckCategories("node", own.node_features, trained.node_features);
   }
   check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
-  // A program says by itself whether it reads positions.
+  // Positions need no check: binding refuses a program that reads them if the set has none.
   if (!spec::IsProgram(options)) check.CheckCategories("edge", own.edge_features, trained.edge_features);
   CheckDirections(trained, own, check);
   CheckTargets(trained, own, options.loss, check);

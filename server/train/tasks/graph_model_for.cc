@@ -46,9 +46,9 @@ void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, co
     // A table without rows has no maxima; one category serves it.
     const double low = features.min.empty() ? 0 : features.min[c], high = features.max.empty() ? 0 : features.max[c];
     if (low < 0 || high >= kMaxCategories) {
-      // A program may take any numbers.
+      // A program may take any numbers; its trials take two.
       if (spec::TraitsOf(model.architecture).is_program) {
-        input.categories.push_back(1);
+        input.categories.push_back(2);
         continue;
       }
       violations.Add(field, absl::StrCat(AbslView(table), " column ", c, " has integers ", low, "..", high,

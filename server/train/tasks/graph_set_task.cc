@@ -129,26 +129,22 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   // Before features and weights, for which there may be no memory. Shapes do not depend on features, so that the plan
   // is the one that was made when the job was submitted.
   PF_ASSIGN_OR_RETURN(const data::GraphExtents extents, data::GraphExtents::Create(set));
-  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, PlanJob(options, model, extents, context, "spec.", keep_going));
+  PF_ASSIGN_OR_RETURN(const int64_t self_loops, spec::IsProgram(options) ? CountSelfLoops(*set) : 0);
+  PF_ASSIGN_OR_RETURN(JobPadding padding, PaddingOf(options, model, self_loops, context.limits, "spec."));
+  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan,
+                      PlanJob(options, model, extents, context, "spec.", keep_going, padding.pads));
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
-  PF_ASSIGN_OR_RETURN(const int64_t self_loops, spec::IsProgram(options) ? CountSelfLoops(*set) : 0);
-  ProgramPadding padding;
-  const bool tries_padding = spec::IsProgram(options) && WantsPadding(options.graph_cache, context.limits);
-  if (tries_padding) {
-    PF_ASSIGN_OR_RETURN(padding, FindPadding(options, model, self_loops, "spec."));
-  }
-  const auto norms = tries_padding ? padding.if_accepted() : std::nullopt;
-  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec.", norms));
+  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec.", padding.norms));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set), made.reads_positions));
-  const bool pads = !spec::IsProgram(options) || norms.has_value();
-  std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), std::move(made.model), pads));
+  std::unique_ptr<GraphSetTask> task(
+      new GraphSetTask(options, model, std::move(batcher), std::move(made.model), padding.pads));
   if (spec::IsProgram(options) && device.is_cpu()) {
     PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
     task->one_thread_ = IsSmall(cost);
   }
   task->plan_ = std::move(plan);
-  for (std::string& note : std::vector{std::move(made.note), padding.Note()}) {
+  for (std::string& note : std::vector{std::move(made.note), std::move(padding.note)}) {
     if (!note.empty()) task->notes_.push_back(std::move(note));
   }
   task->reading_ = std::move(reading);

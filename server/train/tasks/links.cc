@@ -224,7 +224,7 @@ absl::StatusOr<Evaluation> Links::EvaluatePairs(const ScoreOfNodes& score, data:
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     return score(pairs);
   };
-  // Each link of a batch has an end of its own beside those of its negatives, and their source.
+  // With n negatives a link has 2 + n ends: its source, its target, and a target for each negative.
   const int64_t links_at_once = pairs_ / (1 + options_.links.negatives);
   return Evaluate(asking, std::max<int64_t>(1, links_at_once * (2 + options_.links.negatives) / 2), split,
                   keep_predictions, keep_going);

@@ -155,7 +155,7 @@ nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch
   return rows;
 }
 
-// Returns the pairs of a training batch whose links are scored.
+// Returns how many pairs a training batch scores; 0 if the job predicts no links.
 double PairsOf(const spec::TrainOptions& options, const data::GraphSummary& graph) {
   if (!options.links.enabled) return 0;
   const double links = options.nodes.fan_outs.empty() ? LinkCountOf(options, graph, data::Split::kTrain)
@@ -163,7 +163,7 @@ double PairsOf(const spec::TrainOptions& options, const data::GraphSummary& grap
   return links * (1 + static_cast<double>(options.links.negatives));
 }
 
-// Returns the shape by which a program's cost is estimated: pairs cost what edges do.
+// Returns the shape that a program's cost is estimated for: it has as many edges as there are edges or pairs.
 BatchShape ShapeOf(const nn::StepRows& rows, double pairs) {
   return {static_cast<int64_t>(rows.nodes.back()), static_cast<int64_t>(std::max(rows.edges, pairs)),
           static_cast<int64_t>(rows.graphs)};
@@ -244,8 +244,8 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
     const int64_t seeds = SeedsOf(options, graph);
     const nn::StepRows rows = RowsOf(sampling, seeds, options.model.num_layers, graph);
-    nn::ModelCost cost =
-        model.program ? model.program->Step(ShapeOf(rows, PairsOf(options, graph))).model : nn::CostOf(model, rows);
+    const double pairs = model.program && model.program->scores_pairs ? PairsOf(options, graph) : 0;
+    nn::ModelCost cost = model.program ? model.program->Step(ShapeOf(rows, pairs)).model : nn::CostOf(model, rows);
     if (options.links.enabled) AddDecoderCost(options, graph, model.num_outputs, cost);
     memory.cost.parameters = cost.parameters;
     memory.cost.activations = std::max(memory.cost.activations, cost.activations);

@@ -33,8 +33,8 @@ constexpr uint64_t kAdviceShare = 4;
 
 uint64_t Less(uint64_t from, uint64_t taken) { return from - std::min(from, taken); }
 
-// Returns what the job takes of the host beside its features and the edges between its nodes. Rows of edges and
-// positions are read through the mapping, which wants room for them.
+// Returns the bytes of the host that the job needs beside features and adjacency. Rows of edges and positions are read
+// through the mapping, so they count too.
 uint64_t HostBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                    const MemoryLimits& limits) {
   const int64_t positions = spec::IsProgram(options) ? graph.nodes * graph.position_columns : 0;
@@ -65,13 +65,8 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
                                                            const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   const NodeProgramData data = ProgramDataOf(graph->summary());
-  ProgramPadding padding;
-  const bool tries_padding = spec::IsProgram(options) && WantsPadding(options.graph_cache, context.limits);
-  if (tries_padding) {
-    PF_ASSIGN_OR_RETURN(padding, FindPadding(options, model, data, "spec."));
-  }
-  const auto norms = tries_padding ? padding.if_accepted() : std::nullopt;
-  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, data, device, "spec.", norms));
+  PF_ASSIGN_OR_RETURN(JobPadding padding, PaddingOf(options, model, data, context.limits, "spec."));
+  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, data, device, "spec.", padding.norms));
   const spec::TrainOptions own = WithProgram(options, model, made);
   const std::shared_ptr<const data::Graph> given = graph;
   std::unique_ptr<Links> links;
@@ -80,10 +75,10 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
     graph = links->messages();
   }
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
-  std::unique_ptr<NodeTask> task(
-      new NodeTask(own, std::move(graph), std::move(links), std::move(splits), model.num_outputs, std::move(made),
-                   device, {.pads = !spec::IsProgram(options) || norms.has_value(), .flat = spec::IsProgram(options)}));
-  task->padding_note_ = padding.Note();
+  std::unique_ptr<NodeTask> task(new NodeTask(own, std::move(graph), std::move(links), std::move(splits),
+                                              model.num_outputs, std::move(made), device,
+                                              {.pads = padding.pads, .flat = spec::IsProgram(options)}));
+  task->padding_note_ = std::move(padding.note);
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));

@@ -139,7 +139,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
     const double of_probe = parts.probes[i / BlockRungs::kAlike].full ? all_full / full : all_partial / partial;
     const double share = of_probe / BlockRungs::kAlike;
     const BlockSizes& sizes = parts.alike[i];
-    // Batches for a program come at their own shapes.
+    // Batches that are not padded to rungs come at their own shapes.
     Sums& sums = rungs[(form_.pads ? parts.rungs.Fit(sizes) : LeastPadded(sizes)).shape()];
     sums.batches += share;
     sums.rows += share * static_cast<double>(graphcache::Rows(sizes.shape()));

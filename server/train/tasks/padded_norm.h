@@ -10,14 +10,15 @@
 
 namespace permafrost::train {
 
-// The arguments of aten::batch_norm lie on the stack.
+// Returns the shape of the norm's input. The stack holds the arguments of aten::batch_norm, which stay there.
 std::vector<int64_t> ShapeOfNorm(const torch::jit::Stack& stack);
-// Returns whether it normalizes by the batch, and not by running statistics.
+// Returns whether the norm uses the batch's statistics, and not running ones. The stack stays as it is.
 bool NormTrains(const torch::jit::Stack& stack);
 
 // Takes the arguments off the stack and leaves the output there. The mean and the (biased) variance are those of the
-// rows that `real`, bool [rows], says are real; running statistics are updated as PyTorch does. Padding rows become the
-// bias, and get no gradient. With fewer than two real rows, running statistics are used where there are any, and stay.
+// rows that `real`, bool [rows], says are real; running statistics are updated as PyTorch does. Padding rows get the
+// bias (0 without one) and no gradient. With fewer than two real rows, running statistics, if there are any, are used
+// and not updated.
 // x: [rows, channels].
 void NormalizeReal(const at::Tensor& real, torch::jit::Stack& stack);
 

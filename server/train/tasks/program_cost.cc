@@ -19,7 +19,6 @@ using at::Tensor;
 // A forward pass that is only counted reads no more than this. A program of many large products would keep whoever
 // asks waiting.
 constexpr double kMostRead = 1 << 30;
-struct ReadsTooMuch {};
 
 // A training step has about this many operators for each one of the forward pass; recording keeps about this many bytes
 // for each.
@@ -81,6 +80,8 @@ StepCost ForwardCost::Step(const BatchShape& largest) const {
   }
   return cost;
 }
+
+void BoundReads(const nn::TensorSet& tensors, const std::function<void()>& run) { Listen(tensors, run); }
 
 ForwardCost MeasureForward(const nn::TensorSet& tensors, absl::FunctionRef<at::Tensor(const BatchShape&)> forward) {
   ForwardCost cost{.parameters = static_cast<double>(tensors.num_parameter_values())};

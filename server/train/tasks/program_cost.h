@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/functional/function_ref.h"
 #include "base/step.h"
@@ -39,10 +40,15 @@ struct ForwardCost {
   int64_t operators = 0;         // 0: not known
   bool reads_too_much = false;   // more than 1 GiB: it was stopped
   int64_t columns = 0;           // of its prediction; 0: not known
+  bool scores_pairs = false;     // whether it scores pairs itself, which cost what edges do
 
   // Returns the cost of a training step of `largest`, padding included: twice the forward pass.
   StepCost Step(const BatchShape& largest) const;
 };
+
+// Runs a step of the program, and throws ReadsTooMuch as soon as it has read more than 1 GiB. tensors: the program's.
+struct ReadsTooMuch {};
+void BoundReads(const nn::TensorSet& tensors, const std::function<void()>& run);
 
 // `forward` runs the program on a batch of this shape, and returns the prediction. Passes on a c10::ValueError. After
 // any other exception the step's cost stays unknown: the program may need other values, or more rows.

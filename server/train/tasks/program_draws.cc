@@ -47,7 +47,7 @@ class Source {
     const Tensor radius = (Uniform(x, 0).neg() + 1).log().mul(-2).sqrt();
     return radius * (Uniform(x, 1) * (2 * std::numbers::pi)).cos();
   }
-  // Returns numbers above 0 of x's type: a draw of 0 becomes 2^-25, or the least that the type tells from 0.
+  // Returns numbers above 0 of x's type: a draw of 0 becomes 2^-25 / lambda, and in float16 at least 2^-24.
   Tensor Exponential(const Tensor& x, double lambda) const {
     const Tensor drawn = (Uniform(x).neg() + 1).log().neg().clamp_min(std::ldexp(1.0, -25)) / lambda;
     return x.scalar_type() == at::kHalf ? drawn.clamp_min(std::ldexp(1.0, -24)).to(at::kHalf)
@@ -160,7 +160,7 @@ constexpr Row kRows[] = {
        const Tensor x = s[0].toTensor();
        const double from = s[1].toDouble(), to = s[2].toDouble();
        const Tensor drawn = (source.UniformOf(x).to(at::kFloat) * (to - from) + from).to(x.scalar_type());
-       // Few bits may round up to the end, which is not in the interval.
+       // A type of few bits may round up to `to`, which the interval excludes.
        return Values{Fill(x, at::where(drawn.lt(to), drawn, at::full_like(drawn, from)))};
      }},
     {"normal_.default",

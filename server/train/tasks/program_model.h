@@ -34,8 +34,8 @@ struct ProgramModelOptions {
   int64_t padding_rows = 0;     // last rows of each block that are no nodes
   uint64_t seed = 0;            // of the numbers that it draws
   bool no_self_loops = false;   // the dataset has none: what removes them is left out (program/self_loops.h)
-  // Set: batches have any padding, whose rows run like real ones, but for batch norms (FindPadding in
-  // program_trials.h). Not set: the least padding, which the program does not see.
+  // If set, batches may have any padding. Its rows run like real ones, but batch norms skip them (program_trials.h).
+  // If not, batches have the least padding, and the program does not see it.
   std::optional<ProgramNorms> padding = {};
 };
 
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program:
 // Errors: InvalidArgument with a violation of PREFIXmodel.program; those of reading the program's archive.
 struct MadeModel {
   std::unique_ptr<nn::GraphModel> model;
-  const BoundProgram* program = nullptr;  // of the model, if it is one
+  const BoundProgram* program = nullptr;  // the model's; null for one of our own
   bool reads_positions = false;
   std::string note;  // what the job's user should know, in one line; empty: nothing
 };

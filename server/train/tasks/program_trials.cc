@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "base/text.h"
 #include "device/backend.h"
 #include "program/torch_errors.h"
 
@@ -105,10 +106,12 @@ Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
 enum class Filling { kZeros, kOther };
 constexpr int64_t kRealSeed = 1, kOtherSeed = 1'000;
 
-// Varied rows for the real ones, at their places, and what `filling` says for the others.
+// Returns varied values in the real rows, which lie at `places`. `filling` says what padding rows hold.
 Tensor Padded(const nn::EncoderInput& features, const Tensor& places, int64_t rows, Filling filling) {
   if (!features.has_features()) return {};
-  const Tensor padding = Varied(features, rows, kOtherSeed);
+  Tensor padding = Varied(features, rows, kOtherSeed);
+  // Beyond all real values, so that a largest value tells of itself. Zeros do so for a least one.
+  if (features.categories.empty()) padding *= 2;
   Tensor values = filling == Filling::kOther ? padding : at::zeros_like(padding);
   return values.index_copy_(0, places, Varied(features, places.size(0), kRealSeed));
 }
@@ -124,9 +127,11 @@ Tensor PaddedEnds(const Tensor& ends, int64_t edges, int64_t rows) {
   return at::constant_pad_nd(ends, {0, edges - ends.size(0)}, rows - 1);
 }
 
-// Sizes that are all different, alone and added.
+// No size equals another, or a sum of two: the rows of a batch norm tell what they are.
 constexpr BatchShape kTrial{.nodes = 9, .edges = 21, .graphs = 4};
-constexpr int64_t kTrialPairs = 17;
+constexpr int64_t kTrialPairs = 19, kLargestTrialGraph = 3;
+// Rows of padding: many, as a small batch has on a large rung. One graph and one node have nearly all of them.
+constexpr int64_t kManyRows = 2'000;
 
 // The trial's batch, padded to `shape`.
 SetBatch TrialBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape,
@@ -146,7 +151,7 @@ SetBatch TrialBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& 
           .step = at::zeros({1}, at::kLong)};
 }
 
-// Rows of padding: after the seeds, and after the other nodes.
+// Padding of a block: rows after the seeds, rows after the other nodes, and edges.
 struct BlockPadding {
   int64_t seeds = 0, nodes = 1, edges = 0;
 };
@@ -174,21 +179,30 @@ Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labe
   return block;
 }
 
+// How a program runs on padded batches.
+struct ProgramPadding {
+  std::string refusal;  // why its batches are not padded, for people; empty: they may be
+  bool eager = false;   // refused because none of its steps is captured, which the job's user is told elsewhere
+  ProgramNorms norms;
+};
+
 // The results of a step of a program.
 struct Observed {
   Tensor prediction, loss;
   std::vector<nn::NamedTensor> gradients, buffers;
 };
 
-// Leaves the buffers as they were.
+// Leaves the buffers as they were. Throws ReadsTooMuch.
 template <class Model, class Batch>
 Observed Observe(Model& model, const Batch& batch, Mode mode) {
   nn::TensorSet& tensors = model.tensors();
   const std::vector<nn::NamedTensor> before = nn::Clone(tensors.buffers());
   Observed made;
-  {
+  BoundReads(tensors, [&] {
     const c10::AutoGradMode gradients(mode == Mode::kTrain);
-    const Tensor prediction = model.Forward(batch, mode).narrow(0, 0, kTrial.graphs);
+    const Tensor all = model.Forward(batch, mode);
+    // Scores of pairs are not padded.
+    const Tensor prediction = all.narrow(0, 0, all.size(0) == kTrialPairs ? kTrialPairs : kTrial.graphs);
     const Tensor loss = model.TakeLoss();
     if (mode == Mode::kTrain) {
       const Tensor weights = Varied({.float_columns = prediction.size(1)}, prediction.size(0), kOtherSeed);
@@ -201,7 +215,7 @@ Observed Observe(Model& model, const Batch& batch, Mode mode) {
     }
     made.prediction = prediction.detach();
     if (loss.defined()) made.loss = loss.detach();
-  }
+  });
   made.buffers = nn::Clone(tensors.buffers());
   const c10::NoGradGuard no_grad;
   nn::CopyInto(before, tensors.buffers());
@@ -226,18 +240,20 @@ bool AreClose(const Tensor& a, const Tensor& b, double scale) {
   return at::allclose(a, b, kRelative, kRelative * scale + kLeast, /*equal_nan=*/true);
 }
 
-// Returns what differs, for people; empty: nothing. exactly: by a single bit.
+// Names the first result that differs, for people; empty: none does. exactly: compares bit by bit.
 std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   const auto same = [exactly](const Tensor& x, const Tensor& y, double scale) {
     return exactly ? AreEqual(x, y) : AreClose(x, y, scale);
   };
   if (!same(a.prediction, b.prediction, Largest(a.prediction))) return "prediction";
   if (!same(a.loss, b.loss, Largest(a.loss))) return "loss";
-  // A gradient that is 0 but for rounding is the difference of larger ones.
+  // A gradient near 0 may be what is left of larger ones that cancel each other.
+  constexpr double kCancelled = 0.1;
   double scale = 0;
   for (const nn::NamedTensor& gradient : a.gradients) scale = std::max(scale, Largest(gradient.value));
   for (size_t i = 0; i < a.gradients.size(); ++i) {
-    if (!same(a.gradients[i].value, b.gradients[i].value, scale))
+    const double own = std::max(Largest(a.gradients[i].value), kCancelled * scale);
+    if (!same(a.gradients[i].value, b.gradients[i].value, own))
       return absl::StrCat("gradient of ", a.gradients[i].name);
   }
   for (size_t i = 0; i < a.buffers.size(); ++i) {
@@ -268,8 +284,8 @@ std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<i
 
 constexpr Mode kModes[] = {Mode::kTrain, Mode::kEval};
 
-// A batch as it is, and padded, with zeros and with other values in its padding. `moved`: its real rows do not lie as
-// they do in `exact`.
+// One batch in three forms: with the least padding, padded with zeros, and padded with other values. `moved`: its real
+// rows do not lie as they do in `exact`.
 template <class Batch>
 struct Trial {
   Batch exact, padded, other;
@@ -282,7 +298,8 @@ absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Tr
   ProgramPadding found;
   PF_ASSIGN_OR_RETURN(const auto exact, make(std::nullopt));
   if (!exact.note.empty()) {
-    found.refusal = "how many edges it has depends on values";
+    found.eager = true;
+    found.refusal = exact.note;
     return found;
   }
   const char* where = "on a small batch";
@@ -291,7 +308,7 @@ absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Tr
       Observe(*exact.model, trials.front().exact, mode);
       auto norms = RowsOfNorms(exact.program->norm_shapes());
       if (!norms) {
-        found.refusal = "a batch norm normalizes neither the nodes, nor the edges, nor the predictions of a batch";
+        found.refusal = "a batch norm has other rows than a batch's nodes, edges, and predicted graphs or seeds";
         return found;
       }
       found.norms[static_cast<size_t>(mode)] = *std::move(norms);
@@ -305,19 +322,74 @@ absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Tr
                        two = Observe(*padded.model, trial.other, mode);
         const auto refuse = [&](const std::string& what, const char* why) {
           if (what.empty()) return false;
-          found.refusal = absl::StrCat("its ", what, " in ", AbslView(kModeNames.Name(mode)), why);
+          found.refusal = absl::StrCat("its ", what, mode == Mode::kTrain ? " in training" : " in evaluation", why);
           return true;
         };
         if (refuse(FindDifference(one, two, /*exactly=*/true), " depends on values of padding rows")) return found;
         if (trial.moved && mode == Mode::kTrain && exact.program->draws()) continue;
-        if (refuse(FindDifference(expected, one, /*exactly=*/false), " is another on a padded batch")) return found;
+        if (refuse(FindDifference(expected, one, /*exactly=*/false), " differs on a padded batch")) return found;
       }
     }
+  } catch (const ReadsTooMuch&) {
+    found.refusal = "a small padded batch already reads too much for a trial";
   } catch (const c10::Error& error) {
     found.refusal = absl::StrCat("it fails ", where, ": ", program::MessageOf(error));
+  } catch (const std::exception& error) {
+    found.refusal = absl::StrCat("it fails ", where, ": ", Shorten(error.what()));
   }
   return found;
 }
+
+absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                           int64_t self_loops, std::string_view prefix) {
+  const nn::EncoderInput labels = LabelsOf(options, model.num_targets);
+  nn::GraphModelOptions small = model;
+  small.max_graph_nodes = kLargestTrialGraph;
+  const BatchShape least{.nodes = kTrial.nodes + 1, .edges = kTrial.edges, .graphs = kTrial.graphs + 1},
+      larger{.nodes = kTrial.nodes + kManyRows, .edges = kTrial.edges + kManyRows + 7, .graphs = kTrial.graphs + 3};
+  return TryPadding(
+      [&](const std::optional<ProgramNorms>& norms) {
+        return MakeModel(options, small, self_loops, at::kCPU, prefix, norms);
+      },
+      std::vector<Trial<SetBatch>>{{.exact = TrialBatch(model, labels, least, Filling::kZeros),
+                                    .padded = TrialBatch(model, labels, larger, Filling::kZeros),
+                                    .other = TrialBatch(model, labels, larger, Filling::kOther)}});
+}
+
+absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                                           const NodeProgramData& data, std::string_view prefix) {
+  const nn::EncoderInput labels = LabelsOf(options, model.num_outputs);
+  std::vector<Trial<Block>> trials;
+  for (const BlockPadding& padding : {BlockPadding{.seeds = 0, .nodes = kManyRows, .edges = kManyRows + 7},
+                                      BlockPadding{.seeds = 3, .nodes = kManyRows, .edges = kManyRows + 7}}) {
+    trials.push_back({.exact = TrialBlock(model, labels, data.position_columns, BlockPadding(), Filling::kZeros),
+                      .padded = TrialBlock(model, labels, data.position_columns, padding, Filling::kZeros),
+                      .other = TrialBlock(model, labels, data.position_columns, padding, Filling::kOther),
+                      .moved = padding.seeds > 0});
+  }
+  return TryPadding(
+      [&](const std::optional<ProgramNorms>& norms) {
+        return MakeModel(options, model, data, at::kCPU, prefix, norms);
+      },
+      trials);
+}
+
+// `find` tries the padding.
+absl::StatusOr<JobPadding> PaddingOfJob(const spec::TrainOptions& options, const MemoryLimits& limits,
+                                        absl::FunctionRef<absl::StatusOr<ProgramPadding>()> find) {
+  if (!spec::IsProgram(options)) return JobPadding();
+  JobPadding padding{.pads = false, .norms = {}, .note = {}};
+  if (!WantsPadding(options.graph_cache, limits)) return padding;
+  PF_ASSIGN_OR_RETURN(ProgramPadding found, find());
+  padding.pads = found.refusal.empty();
+  if (padding.pads) padding.norms = std::move(found.norms);
+  if (!padding.pads && !found.eager) {
+    padding.note = absl::StrCat("the program's batches are not padded, because ", found.refusal,
+                                ": each shape of a batch has an executable of its own");
+  }
+  return padding;
+}
+
 }  // namespace
 
 absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
@@ -346,48 +418,22 @@ absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options
   without_loops.self_loops = 0;
   PF_ASSIGN_OR_RETURN(const MadeNodeModel made, MakeModel(sampled, model, without_loops, at::kCPU, prefix));
   const nn::EncoderInput labels = LabelsOf(options, model.num_outputs);
-  return Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
-    return made.model->Forward(MakeBlock(model, labels, data.position_columns, shape), Mode::kTrain);
-  });
+  PF_ASSIGN_OR_RETURN(ForwardCost cost, Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
+                        return made.model->Forward(MakeBlock(model, labels, data.position_columns, shape),
+                                                   Mode::kTrain);
+                      }));
+  cost.scores_pairs = made.scores_pairs;
+  return cost;
 }
 
-std::string ProgramPadding::Note() const {
-  if (refusal.empty()) return {};
-  return absl::StrCat("the program's batches are not padded, because ", refusal,
-                      ": each shape of a batch has an executable of its own");
+absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                     int64_t self_loops, const MemoryLimits& limits, std::string_view prefix) {
+  return PaddingOfJob(options, limits, [&] { return FindPadding(options, model, self_loops, prefix); });
 }
 
-absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                                           int64_t self_loops, std::string_view prefix) {
-  const nn::EncoderInput labels = LabelsOf(options, model.num_targets);
-  const BatchShape least{.nodes = kTrial.nodes + 1, .edges = kTrial.edges, .graphs = kTrial.graphs + 1},
-      // The last graph has all nodes of padding, which may be more than any graph of the set has.
-      larger{.nodes = kTrial.nodes + model.max_graph_nodes + 8, .edges = kTrial.edges + 7, .graphs = kTrial.graphs + 3};
-  return TryPadding(
-      [&](const std::optional<ProgramNorms>& norms) {
-        return MakeModel(options, model, self_loops, at::kCPU, prefix, norms);
-      },
-      std::vector<Trial<SetBatch>>{{.exact = TrialBatch(model, labels, least, Filling::kZeros),
-                                    .padded = TrialBatch(model, labels, larger, Filling::kZeros),
-                                    .other = TrialBatch(model, labels, larger, Filling::kOther)}});
-}
-
-absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                                           const NodeProgramData& data, std::string_view prefix) {
-  const nn::EncoderInput labels = LabelsOf(options, model.num_outputs);
-  std::vector<Trial<Block>> trials;
-  for (const BlockPadding& padding :
-       {BlockPadding{.seeds = 0, .nodes = 8, .edges = 7}, BlockPadding{.seeds = 3, .nodes = 5, .edges = 7}}) {
-    trials.push_back({.exact = TrialBlock(model, labels, data.position_columns, BlockPadding(), Filling::kZeros),
-                      .padded = TrialBlock(model, labels, data.position_columns, padding, Filling::kZeros),
-                      .other = TrialBlock(model, labels, data.position_columns, padding, Filling::kOther),
-                      .moved = padding.seeds > 0});
-  }
-  return TryPadding(
-      [&](const std::optional<ProgramNorms>& norms) {
-        return MakeModel(options, model, data, at::kCPU, prefix, norms);
-      },
-      trials);
+absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                                     const NodeProgramData& data, const MemoryLimits& limits, std::string_view prefix) {
+  return PaddingOfJob(options, limits, [&] { return FindPadding(options, model, data, prefix); });
 }
 
 }  // namespace permafrost::train

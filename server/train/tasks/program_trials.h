@@ -35,25 +35,24 @@ inline bool WantsPadding(const spec::PolicyOptions& policy, const MemoryLimits& 
   return spec::WantsLadder(policy) && !(limits.records && spec::WantsDynamic(policy));
 }
 
-// How a program runs on padded batches, where padding rows are run like real ones.
-struct ProgramPadding {
-  std::string refusal;  // why its batches are not padded, for people; empty: they may be
-  ProgramNorms norms;
-
-  std::optional<ProgramNorms> if_accepted() const { return refusal.empty() ? std::optional(norms) : std::nullopt; }
-  // Tells the job's user why its batches are not padded, in one line. Empty: they are.
-  std::string Note() const;
+// The padding of a job's batches.
+struct JobPadding {
+  bool pads = true;  // whether batches may have more than the least padding
+  std::optional<ProgramNorms>
+      norms;         // of a program whose batches are padded, where padding rows are run like real ones
+  std::string note;  // tells the job's user why a program's batches are not padded; empty: nothing
 };
 
-// Runs both forms of a program on a batch as it is and on the same batch padded, twice with other values in the
-// padding. Predictions, losses, gradients and buffers must not depend on those values by a single bit, and must equal
-// those of the batch as it is, up to rounding. So no real row reads a padding row, and no result depends on how many
-// rows there are. Two things are not compared: on a block with padding between its rows, a training step that draws
-// random numbers, since they are drawn by row; and anything that only other values or sizes would show. Errors: as
-// MakeModel.
-absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
-                                           int64_t self_loops, std::string_view prefix);
-absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
-                                           const NodeProgramData& data, std::string_view prefix);
+// Our own models are padded. So is a program, if WantsPadding and if trials allow it: both forms run on a small batch
+// with the least padding, and on that batch with 2,000 rows of padding, filled in two ways. Predictions, losses,
+// gradients and buffers must be equal bit by bit for both fillings, and equal those of the least padding up to
+// rounding. A program fails if a real row reads padding, or if a result depends on the number of rows. Two things are
+// not seen: in a block with padding between its rows, a training step that draws random numbers, because they are drawn
+// by row; and a fault that needs other values or sizes than the trial's. A trial that reads more than 1 GiB is given
+// up, and the program is not padded. Errors: as MakeModel.
+absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                     int64_t self_loops, const MemoryLimits& limits, std::string_view prefix);
+absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                                     const NodeProgramData& data, const MemoryLimits& limits, std::string_view prefix);
 
 }  // namespace permafrost::train

@@ -123,8 +123,8 @@ std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t valida
   return {NoteOfNoValidation(rows)};
 }
 
-// Adds the note that says why no step of a program can be captured. Errors: a violation if the job is strict, since it
-// would fail at its first step.
+// Adds the note that says why steps of a program are not captured, or each at its own shape. Errors: a violation if the
+// job is strict, since it would fail at such a step.
 absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix, std::string note,
                      std::vector<std::string>& notes) {
   if (note.empty()) return absl::OkStatus();
@@ -143,12 +143,11 @@ absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSu
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph, kNoLimits, prefix));
   PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(graph), at::kMeta, prefix));
   PF_RETURN_IF_ERROR(AddNote(options, prefix, std::move(made.note), notes));
-  if (!options.nodes.fan_outs.empty() && WantsPadding(options.graph_cache, limits)) {
-    PF_ASSIGN_OR_RETURN(const ProgramPadding padding, FindPadding(options, model, ProgramDataOf(graph), prefix));
-    if (!padding.refusal.empty()) notes.push_back(padding.Note());
-  }
-  const bool dynamic = options.graph_cache.strict && spec::WantsDynamic(options.graph_cache);
-  if (!dynamic || options.nodes.fan_outs.empty() || options.links.enabled) return absl::OkStatus();
+  if (options.nodes.fan_outs.empty()) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(JobPadding padding, PaddingOf(options, model, ProgramDataOf(graph), limits, prefix));
+  PF_RETURN_IF_ERROR(AddNote(options, prefix, std::move(padding.note), notes));
+  const bool dynamic = options.graph_cache.strict && limits.records && spec::WantsDynamic(options.graph_cache);
+  if (!dynamic || options.links.enabled) return absl::OkStatus();
   const auto has_batch_of_one = [&](int64_t nodes) {
     return nodes > 0 && (options.batch_size == 1 || nodes % options.batch_size == 1);
   };
@@ -230,18 +229,17 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
     PF_RETURN_IF_ERROR(CheckBinary(*folded, prefix));
   }
   std::vector<std::string> notes;
+  JobPadding padding;
   if (spec::IsProgram(options)) {
     PF_ASSIGN_OR_RETURN(const int64_t self_loops, CountSelfLoops(*folded));
     PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, at::kMeta, prefix));
     PF_RETURN_IF_ERROR(AddNote(options, prefix, std::move(made.note), notes));
-    if (WantsPadding(options.graph_cache, context.limits)) {
-      PF_ASSIGN_OR_RETURN(const ProgramPadding padding, FindPadding(options, model, self_loops, prefix));
-      if (!padding.refusal.empty()) notes.push_back(padding.Note());
-    }
+    PF_ASSIGN_OR_RETURN(padding, PaddingOf(options, model, self_loops, context.limits, prefix));
+    if (!padding.note.empty()) notes.push_back(padding.note);
   }
   const int64_t validate = folded->summary().splits[static_cast<size_t>(data::Split::kValid)].graphs;
   PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(std::move(folded)));
-  PF_RETURN_IF_ERROR(PlanJob(options, model, graphs, context, prefix, keep_going).status());
+  PF_RETURN_IF_ERROR(PlanJob(options, model, graphs, context, prefix, keep_going, padding.pads).status());
   for (std::string& note : NotesOfValidation("graphs", validate)) notes.push_back(std::move(note));
   return notes;
 }

@@ -30,8 +30,8 @@ TEST(LinkBatch, HoldsLinksThenTheirNegativesThenPadding) {
   EXPECT_THAT(std::span(batch.labels).subspan(4, 12), Each(0.0F));
   for (size_t i = 16; i < 24; ++i) {
     EXPECT_TRUE(std::isnan(batch.labels[i]));
-    EXPECT_EQ(batch.sources[i], batch.sources[0]);
-    EXPECT_EQ(batch.targets[i], batch.targets[0]);
+    EXPECT_EQ(batch.sources[i], batch.sources[i - 16]);
+    EXPECT_EQ(batch.targets[i], batch.targets[i - 16]);
   }
   std::set<NodeId> nodes;
   const auto node = [&](int64_t place) { return batch.seeds.at(static_cast<size_t>(place)); };
