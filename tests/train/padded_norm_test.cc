@@ -37,7 +37,7 @@ struct Norm {
   }
 };
 
-Tensor Some(std::vector<int64_t> rows) {
+Tensor Some(const std::vector<int64_t>& rows) {
   return at::zeros({kNormRows}, at::kBool).index_fill_(0, at::tensor(rows, at::kLong), true);
 }
 

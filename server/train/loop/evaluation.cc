@@ -127,7 +127,7 @@ absl::Status CheckBeside(const spec::TrainOptions& options, const data::OpenedDa
   PlanContext left = context;
   const uint64_t held = HeldBeside(dataset);
   left.limits.process -= std::min(left.limits.process, held);
-  const absl::Status fits = CheckWithin(options, dataset, left, keep_going);
+  absl::Status fits = CheckWithin(options, dataset, left, keep_going);
   const std::vector<FieldViolation> violations = GetViolations(fits);
   if (violations.empty()) return fits;
   // If it fails with all memory too, that error is the one to tell.

@@ -36,7 +36,7 @@ struct ProgramModelOptions {
   bool no_self_loops = false;   // the dataset has none: what removes them is left out (program/self_loops.h)
   // If set, batches may have any padding. Its rows run like real ones, but batch norms skip them (program_trials.h).
   // If not, batches have the least padding, and the program does not see it.
-  std::optional<ProgramNorms> padding = {};
+  std::optional<ProgramNorms> padding;
 };
 
 // A program reads, by the names of its inputs:
