@@ -10,7 +10,7 @@ namespace permafrost::data {
 
 namespace {
 
-// Makes the pairs from `real` on repeat the real ones in turn, so that statistics of all are about those of the real.
+// Fills the pairs after the first `real` with repeats of those, so that statistics of all pairs stay near theirs.
 void PadPairs(size_t real, LinkBatch& batch) {
   for (auto* ends : {&batch.sources, &batch.targets}) {
     for (size_t i = real; real > 0 && i < ends->size(); ++i) (*ends)[i] = (*ends)[i % real];

@@ -117,7 +117,8 @@ absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& opti
                                                   const data::GraphExtents& graphs, const PlanContext& context,
                                                   std::string_view prefix, const std::function<bool()>& keep_going,
                                                   bool pads) {
-  // Where one executable is to serve every shape, no ladder is planned. If its capture fails, the cache makes one then.
+  // Where one executable is to serve every shape, no ladder is planned. If its capture fails, the cache makes the
+  // ladder.
   const bool ladder = pads && WantsPadding(options.graph_cache, context.limits);
   PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, FindOrWalk(options, graphs, context, ladder, keep_going));
   PF_ASSIGN_OR_RETURN(const RunMemory memory,

@@ -54,7 +54,7 @@ class BoundProgram {
     at::Tensor prediction;  // the first output, not checked
     at::Tensor loss;        // scalar of a floating type; undefined: the module returns none
   };
-  // The real rows of a padded batch, bool [rows]. Batch norms of training see no others.
+  // Marks the real rows of a padded batch, bool [rows]. Batch norms that use batch statistics skip the others.
   struct RealRows {
     at::Tensor nodes, edges, predicted;
   };
@@ -68,7 +68,7 @@ class BoundProgram {
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
   // Returns the shape of each batch norm's input in the last Run without padding, in the order of the form's nodes. A
-  // norm that used running statistics has an empty shape.
+  // norm that used running statistics has an empty shape, or none after the last that did not.
   const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
   const std::vector<program::Input>& inputs() const;
@@ -79,7 +79,7 @@ class BoundProgram {
   BoundProgram(Options options, c10::Device device) : options_(std::move(options)), device_(device) {}
   absl::Status Bind(const program::LoadedProgram& loaded,
                     absl::FunctionRef<absl::Status(const program::Input& input)> check);
-  // Normalizes over the real rows of the batch that Run runs. Returns false where libtorch's own is to run.
+  // Normalizes over the real rows of the batch that Run runs. Returns false if libtorch's batch norm must run instead.
   bool Normalize(Mode mode, size_t place, torch::jit::Stack& stack);
   // Returns the job's copy of a loaded tensor, one copy for all of its names. The loaded program is not changed.
   at::Tensor OnDevice(const at::Tensor& tensor);
@@ -93,7 +93,7 @@ class BoundProgram {
   std::map<const c10::TensorImpl*, at::Tensor> own_;  // by the tensor that was loaded
   std::set<const c10::TensorImpl*> added_;
   std::optional<program::Interpreter> interpreters_[2];  // by Mode
-  // These belong to the batch that Run runs.
+  // Run sets these for its batch.
   at::Tensor step_;  // [1] int64
   const RealRows* real_ = nullptr;
   std::vector<std::vector<int64_t>> norm_shapes_;

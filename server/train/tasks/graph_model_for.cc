@@ -46,7 +46,7 @@ void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, co
     // A table without rows has no maxima; one category serves it.
     const double low = features.min.empty() ? 0 : features.min[c], high = features.max.empty() ? 0 : features.max[c];
     if (low < 0 || high >= kMaxCategories) {
-      // A program may take any numbers; its trials take two.
+      // A program may take any numbers; its trials take 0 and 1.
       if (spec::TraitsOf(model.architecture).is_program) {
         input.categories.push_back(2);
         continue;

@@ -45,6 +45,11 @@ class PairScorer {
   // Appends the scores of those that were added since.
   absl::Status Score(std::vector<float>& scores) {
     if (count_ == 0) return absl::OkStatus();
+    // Real pairs stand for those that are missing, as in training.
+    for (const at::Tensor& ends : {sources_, targets_}) {
+      auto* const rows = ends.mutable_data_ptr<int64_t>();
+      for (int64_t i = count_; i < ends.size(0); ++i) rows[i] = rows[i % count_];
+    }
     PF_ASSIGN_OR_RETURN(const at::Tensor logits, score_({.sources = sources_, .targets = targets_}));
     const at::Tensor made = logits.to(at::kCPU).contiguous();
     scores.insert(scores.end(), made.const_data_ptr<float>(), made.const_data_ptr<float>() + count_);

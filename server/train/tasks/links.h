@@ -66,8 +66,8 @@ class Links {
   // rows: the model's for all nodes, [nodes, channels] on the device.
   absl::StatusOr<Evaluation> EvaluateRows(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                           const std::function<bool()>& keep_going) const;
-  // score: returns the [pairs, 1] logits for pairs of nodes on the host. Each call has the same number of pairs, whose
-  // ends are no more than the seeds of a training batch.
+  // score: returns the [pairs, 1] logits for pairs of node ids, which lie on the host. Each call has the same number of
+  // pairs, whose ends are no more than the seeds of a training batch.
   using ScoreOfNodes = std::function<absl::StatusOr<at::Tensor>(const nn::NodePairs& pairs)>;
   absl::StatusOr<Evaluation> EvaluatePairs(const ScoreOfNodes& score, data::Split split, bool keep_predictions,
                                            const std::function<bool()>& keep_going) const;

@@ -163,13 +163,13 @@ double PairsOf(const spec::TrainOptions& options, const data::GraphSummary& grap
   return links * (1 + static_cast<double>(options.links.negatives));
 }
 
-// Returns the shape that a program's cost is estimated for: it has as many edges as there are edges or pairs.
+// Returns the shape that a program's cost is estimated for: its edges are the larger of the edges and `pairs`.
 BatchShape ShapeOf(const nn::StepRows& rows, double pairs) {
   return {static_cast<int64_t>(rows.nodes.back()), static_cast<int64_t>(std::max(rows.edges, pairs)),
           static_cast<int64_t>(rows.graphs)};
 }
 
-// Bytes of a feature row on the host. Programs read dense rows alone, and positions beside them.
+// Returns the bytes of a node's features on the host. For programs they are dense, and positions count too.
 double RowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph) {
   if (graph.node_features.type != data::DataType::kSparse || spec::IsProgram(options)) {
     const int64_t positions = spec::IsProgram(options) ? graph.position_columns : 0;

@@ -1,5 +1,5 @@
 // Batch norm of a program over the real rows of a padded batch, in place of aten::batch_norm.
-// Threads: the device thread.
+// Threads: safe anywhere, for different tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

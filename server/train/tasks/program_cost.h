@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 
 #include "absl/functional/function_ref.h"
@@ -47,7 +48,7 @@ struct ForwardCost {
 };
 
 // Runs a step of the program, and throws ReadsTooMuch as soon as it has read more than 1 GiB. tensors: the program's.
-struct ReadsTooMuch {};
+struct ReadsTooMuch : std::exception {};  // passes through autograd, which catches no others
 void BoundReads(const nn::TensorSet& tensors, const std::function<void()>& run);
 
 // `forward` runs the program on a batch of this shape, and returns the prediction. Passes on a c10::ValueError. After

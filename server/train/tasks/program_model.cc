@@ -181,7 +181,7 @@ std::string DescribeProgram(const ProgramModelOptions& options, spec::ModelLevel
       .dump();
 }
 
-// Returns which of `rows` rows are among the first `count`, [1] int64.
+// Returns bool [rows], true for the first `count` rows. count: [1] int64.
 Tensor FirstRows(int64_t rows, const Tensor& count) { return at::arange(rows, count.options()).lt(count); }
 
 // Threads: the device thread. Owns its tensors.

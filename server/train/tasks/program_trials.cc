@@ -90,7 +90,7 @@ absl::StatusOr<ForwardCost> Measure(const nn::TensorSet& tensors, std::string_vi
   }
 }
 
-// Rows of values that differ, from 0 up to 1, or of categories.
+// Returns rows of values that differ, from 0 up to 1, or of categories.
 Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
   if (!features.has_features()) return {};
   const auto columns = features.categories.empty() ? features.float_columns : std::ssize(features.categories);
@@ -110,7 +110,7 @@ constexpr int64_t kRealSeed = 1, kOtherSeed = 1'000;
 Tensor Padded(const nn::EncoderInput& features, const Tensor& places, int64_t rows, Filling filling) {
   if (!features.has_features()) return {};
   Tensor padding = Varied(features, rows, kOtherSeed);
-  // Beyond all real values, so that a largest value tells of itself. Zeros do so for a least one.
+  // Padding exceeds all real values, so that a maximum over it is noticed. Padding of zeros does that for a minimum.
   if (features.categories.empty()) padding *= 2;
   Tensor values = filling == Filling::kOther ? padding : at::zeros_like(padding);
   return values.index_copy_(0, places, Varied(features, places.size(0), kRealSeed));
@@ -130,7 +130,8 @@ Tensor PaddedEnds(const Tensor& ends, int64_t edges, int64_t rows) {
 // No size equals another, or a sum of two: the rows of a batch norm tell what they are.
 constexpr BatchShape kTrial{.nodes = 9, .edges = 21, .graphs = 4};
 constexpr int64_t kTrialPairs = 19, kLargestTrialGraph = 3;
-// Rows of padding: many, as a small batch has on a large rung. One graph and one node have nearly all of them.
+// Padding of a trial: as many rows as a small batch gets on a large rung. In a set one padding graph has all nodes of
+// padding; edges of padding join the last node to itself.
 constexpr int64_t kManyRows = 2'000;
 
 // The trial's batch, padded to `shape`.
@@ -179,12 +180,24 @@ Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labe
   return block;
 }
 
+// Wider features are not tried: the trial's batches would take memory that nobody counts.
+constexpr int64_t kMostColumns = 4'096;
+int64_t Columns(const nn::EncoderInput& features) {
+  return features.categories.empty() ? features.float_columns : std::ssize(features.categories);
+}
+
 // How a program runs on padded batches.
 struct ProgramPadding {
   std::string refusal;  // why its batches are not padded, for people; empty: they may be
   bool eager = false;   // refused because none of its steps is captured, which the job's user is told elsewhere
   ProgramNorms norms;
 };
+
+ProgramPadding TooWide() {
+  ProgramPadding padding;
+  padding.refusal = absl::StrCat("features of more than ", kMostColumns, " columns are not tried");
+  return padding;
+}
 
 // The results of a step of a program.
 struct Observed {
@@ -230,10 +243,10 @@ bool AreEqual(const Tensor& a, const Tensor& b) {
 
 double Largest(const Tensor& values) {
   if (!values.defined() || values.numel() == 0 || !at::isFloatingType(values.scalar_type())) return 0;
-  return values.nan_to_num().abs().max().item<double>();
+  return values.nan_to_num(0, 0, 0).abs().max().item<double>();
 }
 
-// Tells whether rounding explains the difference: values of up to `scale` made both.
+// Returns whether rounding of values up to `scale` can explain the difference.
 bool AreClose(const Tensor& a, const Tensor& b, double scale) {
   if (!a.defined() || !b.defined() || !at::isFloatingType(a.scalar_type())) return AreEqual(a, b);
   constexpr double kRelative = 1e-4, kLeast = 1e-6;
@@ -308,7 +321,7 @@ absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Tr
       Observe(*exact.model, trials.front().exact, mode);
       auto norms = RowsOfNorms(exact.program->norm_shapes());
       if (!norms) {
-        found.refusal = "a batch norm has other rows than a batch's nodes, edges, and predicted graphs or seeds";
+        found.refusal = "a batch norm's input is not [rows, channels] with a row for each node, edge, graph or seed";
         return found;
       }
       found.norms[static_cast<size_t>(mode)] = *std::move(norms);
@@ -331,7 +344,7 @@ absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Tr
       }
     }
   } catch (const ReadsTooMuch&) {
-    found.refusal = "a small padded batch already reads too much for a trial";
+    found.refusal = absl::StrCat("it reads more than 1 GiB ", where, ", too much for a trial");
   } catch (const c10::Error& error) {
     found.refusal = absl::StrCat("it fails ", where, ": ", program::MessageOf(error));
   } catch (const std::exception& error) {
@@ -342,6 +355,7 @@ absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Tr
 
 absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                            int64_t self_loops, std::string_view prefix) {
+  if (std::max(Columns(model.node), Columns(model.edge)) > kMostColumns) return TooWide();
   const nn::EncoderInput labels = LabelsOf(options, model.num_targets);
   nn::GraphModelOptions small = model;
   small.max_graph_nodes = kLargestTrialGraph;
@@ -358,6 +372,7 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
 
 absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                                            const NodeProgramData& data, std::string_view prefix) {
+  if (std::max(model.in_channels, Columns(model.edge)) > kMostColumns) return TooWide();
   const nn::EncoderInput labels = LabelsOf(options, model.num_outputs);
   std::vector<Trial<Block>> trials;
   for (const BlockPadding& padding : {BlockPadding{.seeds = 0, .nodes = kManyRows, .edges = kManyRows + 7},

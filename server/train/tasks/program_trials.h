@@ -46,10 +46,10 @@ struct JobPadding {
 // Our own models are padded. So is a program, if WantsPadding and if trials allow it: both forms run on a small batch
 // with the least padding, and on that batch with 2,000 rows of padding, filled in two ways. Predictions, losses,
 // gradients and buffers must be equal bit by bit for both fillings, and equal those of the least padding up to
-// rounding. A program fails if a real row reads padding, or if a result depends on the number of rows. Two things are
-// not seen: in a block with padding between its rows, a training step that draws random numbers, because they are drawn
-// by row; and a fault that needs other values or sizes than the trial's. A trial that reads more than 1 GiB is given
-// up, and the program is not padded. Errors: as MakeModel.
+// rounding. A program fails if a real row reads padding, or if a result depends on the number of rows. Two faults
+// stay unseen. If a training step draws random numbers and padding lies between real rows, only the two fillings are
+// compared, because numbers are drawn by row. And a fault may need other values or sizes than the trial's. A program is
+// not padded if a trial reads more than 1 GiB, or if its features are wider than 4,096 columns. Errors: as MakeModel.
 absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                      int64_t self_loops, const MemoryLimits& limits, std::string_view prefix);
 absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,

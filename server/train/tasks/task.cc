@@ -123,8 +123,8 @@ std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t valida
   return {NoteOfNoValidation(rows)};
 }
 
-// Adds the note that says why steps of a program are not captured, or each at its own shape. Errors: a violation if the
-// job is strict, since it would fail at such a step.
+// Adds the note that says why steps of a program are not captured, or are captured for single shapes alone. Errors: a
+// violation if the job is strict, since it may meet a step without an executable.
 absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix, std::string note,
                      std::vector<std::string>& notes) {
   if (note.empty()) return absl::OkStatus();
