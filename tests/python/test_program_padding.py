@@ -191,7 +191,9 @@ def test_padded_blocks_train_as_exact_ones(conv, client, nodes):
     padded = submit(client, nodes, exact, cache=LADDER, **spec)
     check_padded(client, padded)
     assert relative(losses_of(padded), losses_of(exact)) < 1e-4
-    assert set(exact.predict()) == set(padded.predict())
+    wanted, made = exact.predict(), padded.predict()
+    assert set(made) == set(wanted)
+    torch.testing.assert_close(torch.tensor([made[node] for node in wanted]), torch.tensor(list(wanted.values())), rtol=1e-3, atol=1e-4)
 
 
 def test_dropout_in_padded_blocks_learns(client, nodes):
@@ -203,14 +205,22 @@ def test_dropout_in_padded_blocks_learns(client, nodes):
     assert losses[-1, 0] < 0.95 * losses[0, 0]
 
 
+def check_trains_padded(client, job):
+    """A few executables served training; links are evaluated outside the cache."""
+    train = client.cache(job).stats()["train"]
+    assert not train["dynamic"] and train["rungs"] == train["captures"] <= RUNGS
+    assert (train["misses"], train["eager_steps"], train["audit_failures"]) == (0, 0, 0)
+    assert train["padded_hits"] > 0 and not any("not padded" in note for note in job.notes)
+
+
 def test_links_of_padded_blocks(client, nodes):
     torch.manual_seed(3)
     spec = {"link_prediction": {"valid_part": 0.1, "test_part": 0.1}, "loss": None, "fan_outs": [4, 3], "batch_size": 64, "learning_rate": 0.01}
     module = OfNodes(gnn.SAGEConv)
     exact = submit(client, nodes, module, **spec)
     padded = submit(client, nodes, exact, cache=LADDER, **spec)
+    check_trains_padded(client, padded)
     assert relative(losses_of(padded), losses_of(exact)) < 1e-4
-    assert not client.cache(padded).stats()["train"]["dynamic"]
 
 
 class Scorer(OfNodes):
@@ -226,6 +236,24 @@ def test_scores_of_pairs_in_padded_blocks(client, nodes):
     spec = {"link_prediction": {"valid_part": 0.1, "test_part": 0.1}, "loss": None, "fan_outs": [4, 3], "batch_size": 64, "learning_rate": 0.01}
     exact = submit(client, nodes, Scorer(gnn.SAGEConv), **spec)
     padded = submit(client, nodes, exact, cache=LADDER, **spec)
-    train = client.cache(padded).stats()["train"]
-    assert not train["dynamic"] and train["rungs"] == train["captures"] <= RUNGS
+    check_trains_padded(client, padded)
     assert relative(losses_of(padded), losses_of(exact)) < 1e-4
+
+
+def test_features_that_are_too_wide_for_a_trial_are_not_padded(client):
+    torch.manual_seed(5)
+    data = Data(x=torch.randn(60, 4100), edge_index=torch.stack([torch.arange(60), (torch.arange(60) + 1) % 60]), y=torch.arange(60) % 3)
+    data.train_mask, data.val_mask, data.test_mask = torch.arange(60) < 40, torch.arange(60) // 10 == 4, torch.arange(60) >= 50
+    client.datasets.import_pyg(data, "wide-padded", progress=False)
+
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = gnn.SAGEConv(4100, 3)
+
+        def forward(self, x, edge_index):
+            return self.conv(x, edge_index)
+
+    with pytest.warns(UserWarning, match="not padded, because features of more than 4096 columns are not tried"):
+        job = submit(client, "wide-padded", Wide(), cache=LADDER, loss="cross_entropy", fan_outs=[2], batch_size=16)
+    assert job.state == "succeeded"
