@@ -72,6 +72,17 @@ class Declared {
   TensorType Tensor(const std::string& name) const {
     return DecodeTensorType(Entry(At(graph_, "tensor_values"), name), limits_);
   }
+  // A type that is not accepted for inputs may be one that lies between two nodes.
+  void TellTypes(Graph& graph) const {
+    for (Graph::Value& value : graph.values) {
+      if (value.kind != ValueKind::kTensor) continue;
+      try {
+        value.type = Tensor(value.name);
+      } catch (const BadJsonField&) {
+        value.type.reset();
+      }
+    }
+  }
   Size Int(const std::string& name) const { return DecodeSize(Entry(At(graph_, "sym_int_values"), name)); }
 
  private:
@@ -256,6 +267,7 @@ absl::StatusOr<Program> DecodeProgram(const std::string& form, const std::string
     ReadRanges(json, program);
     program.symbols = FindBatchSymbols(program.inputs);
     program.graph = std::move(nodes.graph);
+    Declared(graph, limits).TellTypes(program.graph);
     return program;
   });
   if (!versions.ok()) return Annotate(versions, what);

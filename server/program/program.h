@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -91,6 +92,9 @@ struct Graph {
   struct Value {
     std::string name;
     ValueKind kind = ValueKind::kTensor;
+    // The type that the file claims for a tensor of the outermost graph; nothing checks it before a run. Empty for
+    // other values, and where the file has none that is accepted.
+    std::optional<TensorType> type = {};
   };
   std::vector<Value> values;
   std::vector<ValueIndex> inputs;

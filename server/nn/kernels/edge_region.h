@@ -1,0 +1,106 @@
+// A region of a step, as a value: what is computed for each edge, what each target gathers of its edges, and what
+// follows for each target. No tensor of [edges, width] is made for what lies between.
+// A step of a region has a level and a width: a shared step holds one row of values, a target step a row for each
+// target, an edge step a row for each edge. Edges are worked through by target, so that a step may read what the
+// target of an edge gathered.
+// Threads: plain values, and functions that are safe anywhere.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/enum_names.h"
+
+namespace permafrost::nn {
+
+enum class RegionOp : uint8_t {
+  // Values that come in. `input` is a place among the region's inputs.
+  kShared,    // the input is one row: [width]
+  kTarget,    // row t of the input [targets, width]
+  kEdge,      // row e of the input [edges, width]
+  kGather,    // row index[e] of the input [rows, width], by the index in place `index`
+  kConstant,  // `x`, a shared step of width 1
+  // Between levels and widths. An edge step that is summed and the like becomes a target step.
+  kExpand,  // target to edge: the row of the edge's target
+  kSum,
+  kMax,      // 0 where a target has no edges, as scatter_reduce_ on zeros without them; NaN passes through
+  kMin,      // likewise
+  kCount,    // the number of edges of each target; a target step of width 1
+  kRowSum,   // of each `group` values of a row that follow each other: width is that of `a` / group
+  kDetach,   // as it is; no gradient passes
+  // Of `a`, value by value.
+  kNeg,
+  kAbs,
+  kExp,
+  kLog,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kSigmoid,
+  kTanh,
+  kRelu,
+  kLeakyRelu,  // slope x
+  kElu,        // alpha x; scale and input scale are 1
+  kSilu,
+  kSoftplus,  // beta 1, threshold 20
+  kClampMin,  // x
+  kClampMax,  // x
+  kPower,     // to x, which is a number
+  kScale,     // times x, plus y
+  // Of `a` and `b`, value by value.
+  kAdd,  // a + x * b
+  kSub,  // a - x * b
+  kMul,
+  kDiv,
+  kMaximum,  // NaN passes through; equal values share the gradient
+  kMinimum,
+  // Masks: 1 or 0, without gradients. Of `a` and the number x.
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kEqual,
+  kNotEqual,
+  // a where the mask c is 1, else b.
+  kWhere,
+};
+extern const EnumNames<RegionOp, 39> kRegionOpNames;
+
+enum class RegionLevel : uint8_t { kShared, kTarget, kEdge };
+
+struct RegionStep {
+  RegionOp op = RegionOp::kConstant;
+  // Steps before this one; -1: none. A value-by-value step takes operands of its own level and shared ones. An operand
+  // has the width of the step, or a width that divides it: then each of its values stands for as many that follow each
+  // other.
+  int32_t a = -1, b = -1, c = -1;
+  int32_t input = -1, index = -1;  // places among inputs and indices
+  int32_t width = 1, group = 1;
+  double x = 0, y = 0;
+  RegionLevel level = RegionLevel::kShared;
+  bool operator==(const RegionStep&) const = default;
+};
+
+struct EdgeRegion {
+  std::vector<RegionStep> steps;
+  std::vector<int32_t> outputs;  // places of target steps and edge steps
+  int32_t num_inputs = 0, num_indices = 0;
+  bool operator==(const EdgeRegion&) const = default;
+};
+
+// As the two lists that an operator takes, and back. Decode checks everything that the kernels rely on: kinds, places,
+// levels, widths; each input is read by steps of one kind, index and width. Errors: InvalidArgument that names the step.
+struct EncodedRegion {
+  std::vector<int64_t> code;
+  std::vector<double> numbers;
+};
+EncodedRegion Encode(const EdgeRegion& region);
+absl::StatusOr<EdgeRegion> DecodeRegion(std::span<const int64_t> code, std::span<const double> numbers);
+
+// A line for each step, for people and tests: "3: edge[64] = add(1, 2)".
+std::string ToString(const EdgeRegion& region);
+
+}  // namespace permafrost::nn
