@@ -55,7 +55,7 @@ class Binder {
 
  private:
   absl::Status BindNode(const Node& node, Instruction& instruction) {
-    const auto kind = FindOperator(node.target);
+    const auto kind = IsOwnOperator(node.target) ? OperatorKind::kTensor : FindOperator(node.target);
     if (!kind) return absl::InvalidArgumentError("no program may use this operator");
     instruction.kind = *kind;
     switch (*kind) {

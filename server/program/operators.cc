@@ -120,6 +120,8 @@ std::optional<OperatorName> ParseOperator(std::string_view target) {
   return OperatorName{absl::StrCat(parts[0], "::", parts[1]), parts[2] == "default" ? "" : parts[2]};
 }
 
+bool IsOwnOperator(std::string_view target) { return target.starts_with("torch.ops.permafrost."); }
+
 std::optional<OperatorKind> FindOperator(std::string_view target) {
   static const absl::flat_hash_map<std::string, OperatorKind> table = MakeTable();
   if (FindSymbolic(target)) return OperatorKind::kSymbolic;

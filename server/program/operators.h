@@ -27,7 +27,11 @@ struct OperatorName {
 };
 std::optional<OperatorName> ParseOperator(std::string_view target);
 
-// Nothing where a program may not use it.
+// Tells whether a target is an operator of Permafrost's own, which rewritings put into programs. A file may not name
+// one.
+bool IsOwnOperator(std::string_view target);
+
+// Nothing where a program's file may not use it.
 std::optional<OperatorKind> FindOperator(std::string_view target);
 
 // Tells whether a node draws numbers: dropout in a form for evaluation does not.

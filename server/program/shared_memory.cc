@@ -85,7 +85,7 @@ constexpr std::string_view kFresh[] = {"aten::abs",
 
 bool ReturnsItsOwn(const Node& node) {
   const auto op = ParseOperator(node.target);
-  return op && std::ranges::find(kFresh, op->name) != std::end(kFresh);
+  return op && (IsOwnOperator(node.target) || std::ranges::find(kFresh, op->name) != std::end(kFresh));
 }
 
 // Adds what a region writes to among the values that it takes.
@@ -118,7 +118,7 @@ std::vector<ValueIndex> InputsOf(const Node& node) {
   return values;
 }
 
-SharedMemory::SharedMemory(const Graph& graph) : roots_(graph.values.size()), written_(graph.values.size()) {
+SharedMemory::SharedMemory(const Graph& graph) : roots_(graph.values.size()), writers_(graph.values.size()) {
   for (size_t i = 0; i < roots_.size(); ++i) roots_[i] = static_cast<ValueIndex>(i);
   const auto is_tensor = [&](ValueIndex v) { return v != kNoValue && graph.values[v].kind == ValueKind::kTensor; };
   std::vector<ValueIndex> written;
@@ -136,10 +136,8 @@ SharedMemory::SharedMemory(const Graph& graph) : roots_(graph.values.size()), wr
     Join(shared);
   }
   for (ValueIndex& root : roots_) root = Find(root);
-  for (const ValueIndex value : written) written_[roots_[value]] = true;
+  for (const ValueIndex value : written) ++writers_[roots_[value]];
 }
-
-bool SharedMemory::IsWritten(ValueIndex value) const { return written_[roots_[value]]; }
 
 ValueIndex SharedMemory::Find(ValueIndex value) {
   while (roots_[value] != value) value = roots_[value] = roots_[roots_[value]];

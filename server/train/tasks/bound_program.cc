@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
+#include "nn/ops/edge_region.h"
 #include "program/check.h"
 #include "program/self_loops.h"
 #include "program/shared_memory.h"
@@ -99,6 +100,12 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
     if (options_.no_self_loops) {
       if (auto without = program::WithoutSelfLoops(*form.program))
         form.program = std::make_shared<const program::Program>(*std::move(without));
+    }
+    if (options_.fused && nn::RunsEdgeRegions(device_)) {
+      if (auto fused = program::WithEdgeRegions(*form.program, /*differentiated=*/mode == Mode::kTrain)) {
+        form.program = std::make_shared<const program::Program>(std::move(fused->program));
+        if (mode == Mode::kTrain) regions_ = std::move(fused->regions);
+      }
     }
     PF_RETURN_IF_ERROR(CheckForm(*form.program, check));
     const bool has_loss = form.program->outputs.size() == 2;

@@ -22,6 +22,7 @@
 #include "base/step.h"
 #include "nn/models/encoder.h"
 #include "nn/tensor_set.h"
+#include "program/edge_regions.h"
 #include "program/interpreter.h"
 #include "program/load.h"
 
@@ -41,6 +42,7 @@ class BoundProgram {
     std::string name;            // of the program, for messages
     uint64_t seed = 0;           // of the numbers that it draws
     bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
+    bool fused = true;           // on the CPU, regions of edges run as one operator (program/edge_regions.h)
     ProgramNorms norms;          // read for batches that are padded
   };
   // `check` tells whether the job's data has such an input.
@@ -65,6 +67,8 @@ class BoundProgram {
   Output Run(Mode mode, const at::Tensor& step, const RealRows* real,
              absl::FunctionRef<c10::IValue(const program::Input& input)> value);
 
+  // Returns the regions of the training form that run as one operator.
+  const std::vector<program::FoundRegion>& regions() const { return regions_; }
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
   // Returns the shape of each batch norm's input in the last Run without padding, in the order of the form's nodes. A
@@ -89,6 +93,7 @@ class BoundProgram {
   const Options options_;
   const c10::Device device_;
   bool has_loss_ = false, draws_ = false;
+  std::vector<program::FoundRegion> regions_;
   nn::TensorSet tensors_;
   std::map<const c10::TensorImpl*, at::Tensor> own_;  // by the tensor that was loaded
   std::set<const c10::TensorImpl*> added_;

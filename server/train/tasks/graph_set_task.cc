@@ -135,7 +135,9 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
                       PlanJob(options, model, extents, context, "spec.", keep_going, padding.pads));
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
-  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec.", padding.norms));
+  PF_ASSIGN_OR_RETURN(JobFusion fusion, FusionOf(options, model, self_loops, device, "spec."));
+  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec.",
+                                                {.padding = padding.norms, .fused = fusion.fused}));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set), made.reads_positions));
   std::unique_ptr<GraphSetTask> task(
       new GraphSetTask(options, model, std::move(batcher), std::move(made.model), padding.pads));
@@ -144,7 +146,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
     task->one_thread_ = IsSmall(cost);
   }
   task->plan_ = std::move(plan);
-  for (std::string& note : std::vector{std::move(made.note), std::move(padding.note)}) {
+  for (std::string& note : std::vector{std::move(made.note), std::move(padding.note), std::move(fusion.note)}) {
     if (!note.empty()) task->notes_.push_back(std::move(note));
   }
   task->reading_ = std::move(reading);

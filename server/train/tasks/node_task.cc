@@ -66,7 +66,9 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   const NodeProgramData data = ProgramDataOf(graph->summary());
   PF_ASSIGN_OR_RETURN(JobPadding padding, PaddingOf(options, model, data, context.limits, "spec."));
-  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, data, device, "spec.", padding.norms));
+  PF_ASSIGN_OR_RETURN(JobFusion fusion, FusionOf(options, model, data, device, "spec."));
+  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, data, device, "spec.",
+                                                    {.padding = padding.norms, .fused = fusion.fused}));
   const spec::TrainOptions own = WithProgram(options, model, made);
   const std::shared_ptr<const data::Graph> given = graph;
   std::unique_ptr<Links> links;
@@ -79,6 +81,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
                                               model.num_outputs, std::move(made), device,
                                               {.pads = padding.pads, .flat = spec::IsProgram(options)}));
   task->padding_note_ = std::move(padding.note);
+  task->fusion_note_ = std::move(fusion.note);
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
@@ -232,7 +235,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
 
 std::vector<std::string> NodeTask::notes() const {
   std::vector<std::string> notes = links_ != nullptr ? links_->notes() : std::vector<std::string>();
-  for (const std::string& note : {made_.note, padding_note_}) {
+  for (const std::string& note : {made_.note, padding_note_, fusion_note_}) {
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

@@ -168,7 +168,7 @@ class NodeTask final : public Task {
   const data::EpochOrder epochs_;
   const MadeNodeModel made_;
   const BlockForm form_;
-  std::string padding_note_;
+  std::string padding_note_, fusion_note_;
   bool one_thread_ = false;  // whether one thread of the math library is faster than several
   FeatureTable table_;       // undefined: there is none
   bool table_makes_means_ = false;

@@ -152,6 +152,7 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Bind(const Inputs<Batch>& inputs, 
                             {.name = options.name,
                              .seed = options.seed,
                              .no_self_loops = options.no_self_loops,
+                             .fused = options.fused,
                              .norms = options.padding.value_or(ProgramNorms())},
                             device, [&](const program::Input& input) { return inputs.Check(input, options); });
 }
@@ -335,7 +336,7 @@ absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program:
 
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     int64_t self_loops, c10::Device device, std::string_view prefix,
-                                    const std::optional<ProgramNorms>& padding) {
+                                    const ProgramForm& form) {
   if (!spec::IsProgram(options)) return MadeModel{.model = nn::MakeGraphModel(model, options.seed, device), .note = {}};
   PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
   PF_RETURN_IF_ERROR(CheckOwnLoss(options, loaded, prefix));
@@ -349,7 +350,8 @@ absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn:
                                      .max_graph_nodes = model.max_graph_nodes,
                                      .seed = options.seed,
                                      .no_self_loops = self_loops == 0,
-                                     .padding = padding},
+                                     .padding = form.padding,
+                                     .fused = form.fused},
                                     device);
   if (!made.ok()) return AsViolation(made.status(), prefix);
   const BoundProgram* const program = (*made)->program();
@@ -361,7 +363,7 @@ absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn:
 
 absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                                         const NodeProgramData& data, c10::Device device, std::string_view prefix,
-                                        const std::optional<ProgramNorms>& padding) {
+                                        const ProgramForm& form) {
   if (!spec::IsProgram(options)) {
     auto own = nn::MakeNodeModel(model, options.seed, device);
     nn::LayerWiseModel* const layers = own.get();
@@ -380,7 +382,8 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
                                     .padding_rows = options.nodes.fan_outs.empty() ? 0 : 1,
                                     .seed = options.seed,
                                     .no_self_loops = data.self_loops == 0,
-                                    .padding = padding},
+                                    .padding = form.padding,
+                                    .fused = form.fused},
                                    device);
   if (!made.ok()) return AsViolation(made.status(), prefix);
   const BoundProgram* const program = (*made)->program();

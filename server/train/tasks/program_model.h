@@ -37,6 +37,7 @@ struct ProgramModelOptions {
   // If set, batches may have any padding. Its rows run like real ones, but batch norms skip them (program_trials.h).
   // If not, batches have the least padding, and the program does not see it.
   std::optional<ProgramNorms> padding;
+  bool fused = true;  // on the CPU, regions of edges run as one operator (program/edge_regions.h)
 };
 
 // A program reads, by the names of its inputs:
@@ -65,6 +66,12 @@ absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program:
                                                                   const ProgramModelOptions& options,
                                                                   c10::Device device);
 
+// What trials found of a job's program (program_trials.h).
+struct ProgramForm {
+  std::optional<ProgramNorms> padding;  // as in ProgramModelOptions
+  bool fused = true;
+};
+
 // The model of a job: its program, or one of our own. self_loops: edges of the dataset that begin and end at one node.
 // Errors: InvalidArgument with a violation of PREFIXmodel.program; those of reading the program's archive.
 struct MadeModel {
@@ -75,7 +82,7 @@ struct MadeModel {
 };
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     int64_t self_loops, c10::Device device, std::string_view prefix,
-                                    const std::optional<ProgramNorms>& padding = {});
+                                    const ProgramForm& form = {});
 
 // The model of a job on one large graph.
 struct MadeNodeModel {
@@ -96,7 +103,7 @@ inline NodeProgramData ProgramDataOf(const data::GraphSummary& graph) {
 }
 absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                                         const NodeProgramData& data, c10::Device device, std::string_view prefix,
-                                        const std::optional<ProgramNorms>& padding = {});
+                                        const ProgramForm& form = {});
 
 // The labels that the job's loss compares with; none for links. outputs: columns of a prediction.
 nn::EncoderInput LabelsOf(const spec::TrainOptions& options, int64_t outputs);

@@ -13,6 +13,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
@@ -133,6 +134,12 @@ constexpr int64_t kTrialPairs = 19, kLargestTrialGraph = 3;
 // Padding of a trial: as many rows as a small batch gets on a large rung. In a set one padding graph has all nodes of
 // padding; edges of padding join the last node to itself.
 constexpr int64_t kManyRows = 2'000;
+
+nn::GraphModelOptions OfTrial(nn::GraphModelOptions model) {
+  model.max_graph_nodes = kLargestTrialGraph;
+  return model;
+}
+constexpr BatchShape kLeastTrial{.nodes = kTrial.nodes + 1, .edges = kTrial.edges, .graphs = kTrial.graphs + 1};
 
 // The trial's batch, padded to `shape`.
 SetBatch TrialBatch(const nn::GraphModelOptions& model, const nn::EncoderInput& labels, const BatchShape& shape,
@@ -309,7 +316,7 @@ struct Trial {
 template <class Make, class Batch>
 absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Trial<Batch>>& trials) {
   ProgramPadding found;
-  PF_ASSIGN_OR_RETURN(const auto exact, make(std::nullopt));
+  PF_ASSIGN_OR_RETURN(const auto exact, make({.padding = std::nullopt}));
   if (!exact.note.empty()) {
     found.eager = true;
     found.refusal = exact.note;
@@ -327,7 +334,7 @@ absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Tr
       found.norms[static_cast<size_t>(mode)] = *std::move(norms);
     }
     where = "on a padded batch";
-    PF_ASSIGN_OR_RETURN(const auto padded, make(found.norms));
+    PF_ASSIGN_OR_RETURN(const auto padded, make({.padding = found.norms}));
     for (const Trial<Batch>& trial : trials) {
       for (const Mode mode : kModes) {
         const Observed expected = Observe(*exact.model, trial.exact, mode),
@@ -357,15 +364,11 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                                            int64_t self_loops, std::string_view prefix) {
   if (std::max(Columns(model.node), Columns(model.edge)) > kMostColumns) return TooWide();
   const nn::EncoderInput labels = LabelsOf(options, model.num_targets);
-  nn::GraphModelOptions small = model;
-  small.max_graph_nodes = kLargestTrialGraph;
-  const BatchShape least{.nodes = kTrial.nodes + 1, .edges = kTrial.edges, .graphs = kTrial.graphs + 1},
-      larger{.nodes = kTrial.nodes + kManyRows, .edges = kTrial.edges + kManyRows + 7, .graphs = kTrial.graphs + 3};
+  const nn::GraphModelOptions small = OfTrial(model);
+  const BatchShape larger{.nodes = kTrial.nodes + kManyRows, .edges = kTrial.edges + kManyRows + 7, .graphs = kTrial.graphs + 3};
   return TryPadding(
-      [&](const std::optional<ProgramNorms>& norms) {
-        return MakeModel(options, small, self_loops, at::kCPU, prefix, norms);
-      },
-      std::vector<Trial<SetBatch>>{{.exact = TrialBatch(model, labels, least, Filling::kZeros),
+      [&](const ProgramForm& form) { return MakeModel(options, small, self_loops, at::kCPU, prefix, form); },
+      std::vector<Trial<SetBatch>>{{.exact = TrialBatch(model, labels, kLeastTrial, Filling::kZeros),
                                     .padded = TrialBatch(model, labels, larger, Filling::kZeros),
                                     .other = TrialBatch(model, labels, larger, Filling::kOther)}});
 }
@@ -383,10 +386,59 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                       .moved = padding.seeds > 0});
   }
   return TryPadding(
-      [&](const std::optional<ProgramNorms>& norms) {
-        return MakeModel(options, model, data, at::kCPU, prefix, norms);
-      },
+      [&](const ProgramForm& form) { return MakeModel(options, model, data, at::kCPU, prefix, form); },
       trials);
+}
+
+// "3 regions of edges run as one operator each: net.py:12 return self.propagate(...)"
+std::string Tell(const std::vector<program::FoundRegion>& regions) {
+  std::vector<std::string> lines;
+  for (const program::FoundRegion& region : regions) {
+    if (region.sources.empty()) continue;
+    const std::string& line = region.sources.back();
+    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(line);
+  }
+  constexpr size_t kMostLines = 8;
+  const size_t more = lines.size() - std::min(lines.size(), kMostLines);
+  lines.resize(lines.size() - more);
+  return absl::StrCat(regions.size(), regions.size() == 1 ? " region runs as one operator" : " regions run as one operator each",
+                      lines.empty() ? "" : ": ", absl::StrJoin(lines, "; "),
+                      more == 0 ? "" : absl::StrCat("; and ", more, more == 1 ? " more line" : " more lines"));
+}
+
+// `make` makes the model in a form; `batch` is a small one with the least padding.
+template <class Make, class Batch>
+absl::StatusOr<JobFusion> TryFusion(const Make& make, const Batch& batch) {
+  JobFusion fusion;
+  PF_ASSIGN_OR_RETURN(const auto fused, make({.fused = true}));
+  if (fused.program == nullptr || fused.program->regions().empty()) return fusion;
+  PF_ASSIGN_OR_RETURN(const auto plain, make({.fused = false}));
+  const auto observe = [&](auto& made, Mode mode, std::string& refusal) -> std::optional<Observed> {
+    try {
+      return Observe(*made.model, batch, mode);
+    } catch (const ReadsTooMuch&) {
+      refusal = "it reads more than 1 GiB";
+    } catch (const c10::Error& error) {
+      refusal = program::MessageOf(error);
+    } catch (const std::exception& error) {
+      refusal = Shorten(error.what());
+    }
+    return std::nullopt;
+  };
+  for (const Mode mode : kModes) {
+    std::string refusal;
+    const std::optional<Observed> expected = observe(plain, mode, refusal);
+    if (!expected) continue;  // it refuses such a batch, whatever runs it
+    const std::optional<Observed> found = observe(fused, mode, refusal);
+    std::string what = found ? FindDifference(*expected, *found, /*exactly=*/false) : "";
+    if (found && what.empty()) continue;
+    fusion.fused = false;
+    fusion.note = absl::StrCat("no region of the program runs as one operator, because on a small batch ",
+                               found ? absl::StrCat("its ", what, " differs") : absl::StrCat("it fails: ", refusal));
+    return fusion;
+  }
+  fusion.note = Tell(fused.program->regions());
+  return fusion;
 }
 
 // `find` tries the padding.
@@ -439,6 +491,25 @@ absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options
                       }));
   cost.scores_pairs = made.scores_pairs;
   return cost;
+}
+
+absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                   int64_t self_loops, c10::Device device, std::string_view prefix) {
+  if (!spec::IsProgram(options) || !device.is_cpu()) return JobFusion();
+  const nn::GraphModelOptions small = OfTrial(model);
+  return TryFusion(
+      [&](const ProgramForm& form) { return MakeModel(options, small, self_loops, at::kCPU, prefix, form); },
+      TrialBatch(model, LabelsOf(options, model.num_targets), kLeastTrial, Filling::kZeros));
+}
+
+absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                                   const NodeProgramData& data, c10::Device device, std::string_view prefix) {
+  if (!spec::IsProgram(options) || !device.is_cpu()) return JobFusion();
+  BlockPadding padding;
+  if (options.nodes.fan_outs.empty()) padding.nodes = 0;  // a whole graph has none
+  return TryFusion([&](const ProgramForm& form) { return MakeModel(options, model, data, at::kCPU, prefix, form); },
+                   TrialBlock(model, LabelsOf(options, model.num_outputs), data.position_columns, padding,
+                              Filling::kZeros));
 }
 
 absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,

@@ -43,6 +43,19 @@ struct JobPadding {
   std::string note;  // tells the job's user why a program's batches are not padded; empty: nothing
 };
 
+// Whether regions of a job's program run as one operator.
+struct JobFusion {
+  bool fused = true;
+  std::string note;  // tells the job's user what is fused, or why nothing is; empty: the program has no region
+};
+
+// Regions are found on the CPU alone (program/edge_regions.h). Both forms run on a small batch with and without them:
+// predictions, losses, gradients and buffers must be equal up to rounding. Errors: as MakeModel.
+absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+                                   int64_t self_loops, c10::Device device, std::string_view prefix);
+absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
+                                   const NodeProgramData& data, c10::Device device, std::string_view prefix);
+
 // Our own models are padded. So is a program, if WantsPadding and if trials allow it: both forms run on a small batch
 // with the least padding, and on that batch with 2,000 rows of padding, filled in two ways. Predictions, losses,
 // gradients and buffers must be equal bit by bit for both fillings, and equal those of the least padding up to

@@ -14,6 +14,7 @@
 #include "nn/ops/lowering.h"
 #include "train/tasks/layer_wise.h"
 #include "train/tasks/node_model_for.h"
+#include "train/tasks/program_trials.h"
 #include "train/tasks/step_inputs.h"
 
 namespace permafrost::train {
@@ -111,7 +112,9 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spe
                                                                        c10::Device device, bool trains,
                                                                        const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
-  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, ProgramDataOf(graph->summary()), device, "spec."));
+  const NodeProgramData data = ProgramDataOf(graph->summary());
+  PF_ASSIGN_OR_RETURN(JobFusion fusion, FusionOf(options, model, data, device, "spec."));
+  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, data, device, "spec.", {.fused = fusion.fused}));
   const spec::TrainOptions own = WithProgram(options, model, made);
   std::unique_ptr<Links> links;
   if (options.links.enabled) {
@@ -120,6 +123,7 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spe
   }
   std::unique_ptr<WholeGraphTask> task(
       new WholeGraphTask(own, std::move(graph), std::move(links), model.num_outputs, std::move(made)));
+  task->fusion_note_ = std::move(fusion.note);
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->Read(device, trains));
   if (model.program && device.is_cpu()) {
@@ -193,7 +197,9 @@ absl::Status WholeGraphTask::MakeLinkProbes() {
 
 std::vector<std::string> WholeGraphTask::notes() const {
   std::vector<std::string> notes = links_ != nullptr ? links_->notes() : std::vector<std::string>();
-  if (!made_.note.empty()) notes.push_back(made_.note);
+  for (const std::string& note : {made_.note, fusion_note_}) {
+    if (!note.empty()) notes.push_back(note);
+  }
   return notes;
 }
 

@@ -125,6 +125,7 @@ class WholeGraphTask final : public Task {
   const std::unique_ptr<Links> links_;  // nullptr: nodes are predicted
   const int64_t num_outputs_;
   const MadeNodeModel made_;
+  std::string fusion_note_;
   bool one_thread_ = false;               // whether one thread of the math library is faster than several
   nn::NodeBlock block_;                   // on the device, without labels
   std::vector<WholeGraphBatch> batches_;  // by Split

@@ -1,0 +1,184 @@
+// Fused message passing: what exported modules compute with it, and what is fused of synthetic programs.
+#include "program/edge_regions.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "program/exported.h"
+#include "program/interpreter.h"
+#include "program/operators.h"
+#include "program/self_loops.h"
+
+namespace permafrost::program {
+namespace {
+
+using at::Tensor;
+using testing::HasSubstr;
+
+// The program in float64: its values, state and constants.
+Form InDouble(const Form& form) {
+  Program program = *form.program;
+  const auto widen = [](DType& dtype) {
+    if (dtype == DType::kFloat32) dtype = DType::kFloat64;
+  };
+  for (Graph::Value& value : program.graph.values)
+    if (value.type) widen(value.type->dtype);
+  for (Input& input : program.inputs) widen(input.type.dtype);
+  for (State& state : program.state) widen(state.type.dtype);
+  for (Node& node : program.graph.nodes)
+    for (NamedArgument& input : node.inputs)
+      if (auto* dtype = std::get_if<DType>(&input.value)) widen(*dtype);
+  std::map<const c10::TensorImpl*, Tensor> own;  // tied tensors stay tied
+  std::vector<Tensor> state;
+  for (const Tensor& tensor : form.state) {
+    Tensor& copy = own[tensor.unsafeGetTensorImpl()];
+    if (!copy.defined()) {
+      copy = tensor.detach().clone();
+      if (copy.scalar_type() == at::kFloat) copy = copy.to(at::kDouble);
+      copy.set_requires_grad(tensor.requires_grad());
+    }
+    state.push_back(copy);
+  }
+  return {.program = std::make_shared<const Program>(std::move(program)), .state = std::move(state)};
+}
+
+Form WithoutLoops(Form form) {
+  if (auto without = WithoutSelfLoops(*form.program))
+    form.program = std::make_shared<const Program>(*std::move(without));
+  return form;
+}
+
+struct Outcome {
+  Tensor output;
+  std::vector<Tensor> gradients, state;
+};
+// Numbers that programs draw come from libtorch's generator, in one order for fused programs and others.
+Outcome RunForm(const Form& form, const Tensors& tensors, bool trains) {
+  const Form own = InDouble(form);
+  Interpreter interpreter = MakeInterpreter(own);
+  std::vector<c10::IValue> inputs = InputsOf(*own.program, tensors);
+  for (c10::IValue& input : inputs)
+    if (input.isTensor() && input.toTensor().scalar_type() == at::kFloat) input = input.toTensor().to(at::kDouble);
+  at::manual_seed(5);
+  const c10::AutoGradMode mode(trains);
+  Outcome outcome;
+  outcome.output = interpreter.Run(inputs)[0].toTensor();
+  std::vector<Tensor> parameters;
+  for (const Tensor& tensor : own.state)
+    if (tensor.requires_grad()) parameters.push_back(tensor);
+  if (trains) {
+    outcome.gradients = torch::autograd::grad({outcome.output.square().sum()}, parameters, {}, std::nullopt, false,
+                                              /*allow_unused=*/true);
+  }
+  outcome.state = own.state;
+  return outcome;
+}
+
+bool AreClose(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  return at::allclose(a.to(at::kDouble), b.to(at::kDouble), 1e-10, 1e-10, /*equal_nan=*/true);
+}
+
+void ExpectEqual(const Outcome& plain, const Outcome& fused) {
+  EXPECT_TRUE(AreClose(plain.output, fused.output));
+  ASSERT_EQ(plain.gradients.size(), fused.gradients.size());
+  for (size_t i = 0; i < plain.gradients.size(); ++i) {
+    EXPECT_TRUE(AreClose(plain.gradients[i], fused.gradients[i])) << "gradient " << i;
+  }
+  for (size_t i = 0; i < plain.state.size(); ++i) {
+    EXPECT_TRUE(AreClose(plain.state[i], fused.state[i])) << "state " << i;
+  }
+}
+
+// What modules are exported, and how many regions their training form has at least.
+const std::map<std::string, size_t> kRegions = {
+    {"gine", 3},     {"gin", 3},         {"sage", 3}, {"gat", 3},        {"gatv2", 3},     {"transformer", 3},
+    {"pna", 3},      {"resgated", 3},    {"gen", 3},  {"edgeconv", 3},   {"gen_softmax", 3}, {"deeper_gcn", 3},
+    {"own", 3},      {"graphconv", 3},   {"gcn", 3},  {"film", 3},       {"general", 3},   {"cg", 3}};
+
+class EdgeRegions : public WithExports {
+ protected:
+  static void SetUpTestSuite() { Export("export_modules.py", ""); }
+};
+
+TEST_F(EdgeRegions, AgreeWithTheProgram) {
+  for (const std::string& name : Names()) {
+    SCOPED_TRACE(name);
+    const LoadedProgram loaded = Load(name);
+    size_t regions = 0;
+    for (const bool trains : {true, false}) {
+      const Form plain = WithoutLoops(trains ? loaded.train() : loaded.eval());
+      auto fused = WithEdgeRegions(*InDouble(plain).program, trains);
+      if (!fused) continue;
+      if (trains) regions = fused->regions.size();
+      // The program's own types are those of float64 now; its state is made anew.
+      Form other = plain;
+      other.program = std::make_shared<const Program>(std::move(fused->program));
+      for (const std::string& suffix : {"", ".5-7-1", ".6-1-3"}) {
+        SCOPED_TRACE(suffix);
+        const Tensors tensors = suffix.empty() ? Expected(name) : ReadTensors(Archive(name).replace_extension(suffix));
+        ExpectEqual(RunForm(plain, tensors, trains), RunForm(other, tensors, trains));
+      }
+    }
+    const auto wanted = kRegions.find(name);
+    if (wanted != kRegions.end()) {
+      EXPECT_GE(regions, wanted->second);
+    }
+    std::printf("%s: %zu\n", name.c_str(), regions);
+  }
+}
+
+TEST_F(EdgeRegions, PrintsWhatAModuleGathers) {
+  const auto fused = WithEdgeRegions(*Load("gine").train().program, /*differentiated=*/true);
+  ASSERT_TRUE(fused);
+  ASSERT_FALSE(fused->regions.empty());
+  EXPECT_EQ(nn::ToString(fused->regions[0].region), "");
+  EXPECT_THAT(fused->regions[0].sources, testing::Not(testing::IsEmpty()));
+}
+
+// A file may claim any type for what lies between its nodes. Its program then fails, and nothing else does.
+TEST_F(EdgeRegions, TypesThatAreNotTrueAreErrors) {
+  for (const std::string name : {"gine", "gatv2", "pna", "gen_softmax"}) {
+    SCOPED_TRACE(name);
+    Form form = WithoutLoops(Load(name).train());
+    for (const int64_t claimed : {1, 8, 17, 64}) {
+      Program program = *form.program;
+      for (const Node& node : program.graph.nodes) {
+        for (const Output& output : node.outputs) {
+          for (const ValueIndex value : output.values) {
+            if (value == kNoValue || !program.graph.values[value].type) continue;
+            for (Size& size : program.graph.values[value].type->sizes)
+              if (size.expression.empty() && size.number == 16) size.number = claimed;
+          }
+        }
+      }
+      const auto fused = WithEdgeRegions(program, /*differentiated=*/true);
+      if (!fused) continue;
+      Form lying{.program = std::make_shared<const Program>(fused->program), .state = form.state};
+      Interpreter interpreter = MakeInterpreter(lying);
+      try {
+        const Tensor output = interpreter.Run(InputsOf(*lying.program, Expected(name)))[0].toTensor();
+        torch::autograd::backward({output.square().sum()}, {});
+      } catch (const c10::Error&) {
+        continue;
+      }
+    }
+  }
+}
+
+TEST(OwnOperators, AreRefusedInFiles) {
+  EXPECT_FALSE(FindOperator("torch.ops.permafrost.edge_region.default"));
+  EXPECT_FALSE(FindOperator("torch.ops.permafrost.segments_of.default"));
+}
+
+}  // namespace
+}  // namespace permafrost::program
