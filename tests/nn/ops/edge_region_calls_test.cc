@@ -1,0 +1,208 @@
+// Calls of permafrost::edge_region through the dispatcher: what is differentiated, and what is refused.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/region_outcome.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+// The arguments of a call, as an interpreter has them.
+struct Call {
+  c10::List<Tensor> inputs, indices;
+  Tensor offsets, places;
+  c10::List<std::optional<Tensor>> index_offsets, index_places;
+  std::vector<int64_t> code;
+  std::vector<double> numbers;
+};
+
+Call MakeCall(const EdgeRegion& region, const RegionGraph& graph, const std::vector<Tensor>& inputs) {
+  const RegionEdges edges = EdgesOf(graph);
+  Call call{.offsets = edges.targets.offsets, .places = edges.targets.places};
+  for (const Tensor& t : inputs) call.inputs.push_back(t);
+  for (size_t k = 0; k < edges.indices.size(); ++k) {
+    call.indices.push_back(edges.indices[k]);
+    const EdgeSegments& segments = edges.index_segments[k];
+    call.index_offsets.push_back(graph.has_segments[k] ? std::optional(segments.offsets) : std::nullopt);
+    call.index_places.push_back(graph.has_segments[k] ? std::optional(segments.places) : std::nullopt);
+  }
+  EncodedRegion encoded = Encode(region);
+  call.code = encoded.code;
+  call.numbers = encoded.numbers;
+  return call;
+}
+
+std::vector<Tensor> Run(const Call& call) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::edge_region", "");
+  std::vector<c10::IValue> stack{call.inputs,        call.offsets,      call.places, call.indices,
+                                 call.index_offsets, call.index_places, call.code,   call.numbers};
+  op.callBoxed(stack);
+  return stack.at(0).toTensorVector();
+}
+
+struct Gine {
+  EdgeRegion region = GineRegion(6);
+  RegionGraph graph = MakeGraph(10, 30, 2);
+  std::vector<Tensor> inputs = MakeInputs(region, graph, at::kDouble);
+};
+
+TEST(EdgeRegionCalls, AreDifferentiableThroughTheDispatcher) {
+  const Gine g;
+  const Tensor x = Leaf(g.inputs[0]);
+  const std::vector<Tensor> fused = Run(MakeCall(g.region, g.graph, {x, g.inputs[1]}));
+  const Tensor plain =
+      EdgeRegionPlain(g.region, {x, g.inputs[1]}, g.graph.target_index, g.graph.targets, g.graph.indices)[0];
+  ASSERT_EQ(fused.size(), 1);
+  EXPECT_TRUE(fused[0].requires_grad());
+  const Tensor gradient = torch::autograd::grad({fused[0].pow(2).sum()}, {x})[0];
+  EXPECT_TRUE(at::allclose(gradient, torch::autograd::grad({plain.pow(2).sum()}, {x})[0], 1e-12, 1e-12));
+}
+
+TEST(EdgeRegionCalls, KeepNothingWhereNothingIsDifferentiated) {
+  const Gine g;
+  EXPECT_FALSE(Run(MakeCall(g.region, g.graph, g.inputs))[0].requires_grad());
+  const at::NoGradGuard none;
+  EXPECT_FALSE(Run(MakeCall(g.region, g.graph, {Leaf(g.inputs[0]), g.inputs[1]}))[0].requires_grad());
+}
+
+TEST(EdgeRegionCalls, OutputsWithoutGradient) {
+  const EdgeRegion region = SoftmaxRegion(8, 2);
+  const RegionGraph graph = MakeGraph(10, 30, 1);
+  std::vector<Tensor> inputs;
+  for (const Tensor& t : MakeInputs(region, graph, at::kDouble)) inputs.push_back(Leaf(t));
+  const std::vector<Tensor> plain = OutputsOf(RegionSide::kPlain, region, graph, inputs);
+  const std::vector<Tensor> fused = OutputsOf(RegionSide::kFused, region, graph, inputs);
+  for (size_t j = 0; j < fused.size(); ++j) {
+    const auto want = torch::autograd::grad({plain[j].cos().sum()}, inputs, {}, /*retain_graph=*/true);
+    const auto got = torch::autograd::grad({fused[j].cos().sum()}, inputs, {}, /*retain_graph=*/true);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      EXPECT_TRUE(at::allclose(got[i], want[i], 1e-12, 1e-12)) << "output " << j << ", input " << i;
+    }
+  }
+}
+
+TEST(EdgeRegionCalls, InputsOfAnyDimensionsAndStrides) {
+  RegionBuilder b;
+  const int32_t shared = b.Shared(6), target = b.Target(6), edge = b.Edge(6), gather = b.Gather(6, 0);
+  const int32_t sum = b.Sum(b.Op(RegionOp::kMul, b.Op(RegionOp::kMul, edge, shared), gather));
+  const EdgeRegion region = b.Build({b.Op(RegionOp::kAdd, target, sum)});
+  const RegionGraph graph = MakeGraph(9, 25, 1);
+  const std::vector<Tensor> flat = MakeInputs(region, graph, at::kDouble);
+  std::vector<Tensor> inputs{Leaf(flat[0].reshape({1, 2, 3})), Leaf(flat[1].reshape({9, 3, 2})),
+                             Leaf(flat[2].t().contiguous()), Leaf(flat[3].reshape({9, 1, 6, 1}))};
+  std::vector<Tensor> given = inputs;
+  given[2] = inputs[2].t();
+  const Tensor out = OutputsOf(RegionSide::kFused, region, graph, given)[0];
+  EXPECT_TRUE(at::allclose(out, OutputsOf(RegionSide::kPlain, region, graph, flat)[0]));
+  const auto gradients = torch::autograd::grad({out.sum()}, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) EXPECT_EQ(gradients[i].sizes(), inputs[i].sizes()) << i;
+}
+
+TEST(EdgeRegionCalls, RefuseWhatDoesNotFit) {
+  const Gine g;
+  const struct {
+    const char* why;
+    std::function<void(Call&)> spoil;
+  } kCases[] = {
+      {"a code cut short", [](Call& c) { c.code.pop_back(); }},
+      {"no code", [](Call& c) { c.code.clear(); }},
+      {"no numbers", [](Call& c) { c.numbers.clear(); }},
+      {"an input less", [](Call& c) { c.inputs.pop_back(); }},
+      {"no inputs", [](Call& c) { c.inputs.clear(); }},
+      {"an index less", [](Call& c) { c.indices.pop_back(); }},
+      {"segments of one index", [](Call& c) { c.index_offsets.pop_back(); }},
+      {"offsets without places", [](Call& c) { c.index_places.set(0, std::nullopt); }},
+      {"types that differ", [](Call& c) { c.inputs.set(1, c.inputs.get(1).to(at::kFloat)); }},
+      {"integers", [](Call& c) { c.inputs.set(0, c.inputs.get(0).to(at::kLong)); }},
+      {"half floats",
+       [](Call& c) {
+         for (size_t i = 0; i < 2; ++i) c.inputs.set(i, c.inputs.get(i).to(at::kHalf));
+       }},
+      {"a table of another width",
+       [](Call& c) {
+         c.inputs.set(0, at::zeros({10, 5}, at::kDouble));
+       }},
+      {"a table without rows", [](Call& c) { c.inputs.set(0, at::zeros({}, at::kDouble)); }},
+      {"a table of few rows",
+       [](Call& c) {
+         c.inputs.set(0, at::zeros({2, 6}, at::kDouble));
+       }},
+      {"an index of few edges", [](Call& c) { c.indices.set(0, at::zeros({29}, at::kLong)); }},
+      {"an index of int32", [](Call& c) { c.indices.set(0, at::zeros({30}, at::kInt)); }},
+      {"an index of two dimensions",
+       [](Call& c) {
+         c.indices.set(0, at::zeros({30, 1}, at::kLong));
+       }},
+      {"an index beyond", [](Call& c) { c.indices.set(1, at::full({30}, 4, at::kLong)); }},
+      {"an index before", [](Call& c) { c.indices.set(1, at::full({30}, -1, at::kLong)); }},
+      {"offsets of int64", [](Call& c) { c.offsets = c.offsets.to(at::kLong); }},
+      {"no offsets", [](Call& c) { c.offsets = at::empty({0}, at::kInt); }},
+      {"offsets that do not end", [](Call& c) { c.offsets = at::zeros({11}, at::kInt); }},
+      {"offsets that fall",
+       [](Call& c) {
+         c.offsets = c.offsets.clone();
+         c.offsets[3] = 31;
+       }},
+      {"offsets below 0",
+       [](Call& c) {
+         c.offsets = c.offsets.clone();
+         c.offsets[0] = -5;
+       }},
+      {"places beyond", [](Call& c) { c.places = c.places + 1; }},
+      {"places before", [](Call& c) { c.places = c.places - 1; }},
+      {"places of fewer edges", [](Call& c) { c.places = c.places.slice(0, 1); }},
+  };
+  for (const auto& c : kCases) {
+    Call call = MakeCall(g.region, g.graph, g.inputs);
+    EXPECT_EQ(Run(call).size(), 1);
+    c.spoil(call);
+    EXPECT_THROW(Run(call), c10::Error) << c.why;
+  }
+}
+
+TEST(EdgeRegionCalls, RefuseSegmentsThatDoNotFitWhereTheGradientReadsThem) {
+  const Gine g;
+  const struct {
+    const char* why;
+    std::function<void(Call&)> spoil;
+  } kCases[] = {
+      {"of few rows",
+       [](Call& c) {
+         c.index_offsets.set(0, at::tensor({0, 30}, at::kInt));
+       }},
+      {"of other places", [](Call& c) { c.index_places.set(0, at::full({30}, 30, at::kInt)); }},
+      {"of few places", [](Call& c) { c.index_places.set(0, at::zeros({3}, at::kInt)); }},
+  };
+  for (const auto& c : kCases) {
+    const Tensor x = Leaf(g.inputs[0]);
+    Call call = MakeCall(g.region, g.graph, {x, g.inputs[1]});
+    c.spoil(call);
+    const Tensor out = Run(call)[0];
+    EXPECT_THROW(torch::autograd::grad({out.sum()}, {x}), c10::Error) << c.why;
+  }
+}
+
+TEST(EdgeRegionCalls, SegmentsNameAnIndexOutOfRange) {
+  for (const int64_t value : {int64_t{-1}, int64_t{3}, INT64_MAX, INT64_MIN}) {
+    try {
+      SegmentsOf(at::tensor({int64_t{0}, value}, at::kLong), 3);
+      ADD_FAILURE() << value;
+    } catch (const c10::IndexError& error) {
+      EXPECT_NE(std::string(error.what()).find(std::to_string(value)), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_THROW(SegmentsOf(at::zeros({2}, at::kInt), 3), c10::Error);
+  EXPECT_THROW(SegmentsOf(at::zeros({2}, at::kLong), -1), c10::Error);
+  EXPECT_THROW(SegmentsOf(at::zeros({1}, at::kLong), 0), c10::Error);
+}
+
+}  // namespace
+}  // namespace permafrost::nn
