@@ -84,8 +84,9 @@ struct Role {
 // The nodes of a region in the making, and its steps.
 struct Draft {
   Target target;
-  std::set<size_t> nodes;   // that the region stands for
-  std::set<size_t> copied;  // gathers that it repeats
+  std::set<size_t> nodes;     // that the region stands for
+  std::set<size_t> copied;    // gathers that it repeats
+  std::set<size_t> orphaned;  // that nothing uses beside it
   nn::EdgeRegion region;
   std::vector<ValueIndex> inputs;
   std::vector<std::pair<ValueIndex, Size>> indices;  // an index, and the rows of its tables
@@ -231,10 +232,8 @@ class Finder {
     if (places != from && (places.size() != 1 || !(places[0] == from[0]) || OperatorOf(node) != "aten::index_add"))
       return std::nullopt;
     if (!std::equal(to.begin() + 1, to.end(), from.begin() + 1)) return std::nullopt;
-    const Target target{.index = BaseOf(reduce->index),
-                        .edges = from[0],
-                        .targets = to[0],
-                        .dtype = TypeOf(result)->dtype};
+    const Target target{
+        .index = BaseOf(reduce->index), .edges = from[0], .targets = to[0], .dtype = TypeOf(result)->dtype};
     const bool told = !target.edges.expression.empty() && !target.targets.expression.empty();
     if (target.index == kNoValue || !told || target.edges == target.targets || !IsReal(target.dtype))
       return std::nullopt;
@@ -307,9 +306,7 @@ class Finder {
   bool HasRole(ValueIndex value) const {
     return producer_[value] != kNowhere && roles_[producer_[value]].kind != Kind::kNone;
   }
-  bool IsReduced(ValueIndex value) const {
-    return producer_[value] != kNowhere && roles_[producer_[value]].reduced;
-  }
+  bool IsReduced(ValueIndex value) const { return producer_[value] != kNowhere && roles_[producer_[value]].reduced; }
 
   Role RoleOf(const Node& node, const Target& target) const {
     Role role;
@@ -352,9 +349,8 @@ class Finder {
     const size_t node = producer_[index];
     if (node == kNowhere || OperatorOf(graph().nodes[node]) != "aten::select") return false;
     const ValueIndex edges = ValueOf(graph().nodes[node], "self");
-    return std::ranges::any_of(program_.inputs, [&](const Input& input) {
-      return input.value == edges && input.name == "edge_index";
-    });
+    return std::ranges::any_of(program_.inputs,
+                               [&](const Input& input) { return input.value == edges && input.name == "edge_index"; });
   }
 
   Role RoleOfRows(const Node& node, const Rows& rows, const Target& target) const {
@@ -408,8 +404,8 @@ class Finder {
     return AddSteps(draft) && AddOutputs(draft) ? std::optional(std::move(draft)) : std::nullopt;
   }
 
-  // Puts a node into the region, and the nodes of its depth that it takes its operands from. Rows that others gather are
-  // gathered anew.
+  // Puts a node into the region, and the nodes of its depth that it takes its operands from. Rows that others gather
+  // are gathered anew.
   void Include(size_t node, int64_t depth, Draft& draft) {
     const Role& role = roles_[node];
     const bool is_below = depth_[ResultOf(graph().nodes[node])] < depth;
@@ -496,8 +492,7 @@ class Finder {
     for (size_t i = 1; i < table.sizes.size(); ++i) dims.push_back(table.sizes[i].number);
     const ValueIndex index = equal_[gather.index];
     if (index == draft.target.index && table.sizes[0] == draft.target.targets) {
-      const int32_t row =
-          AddInput(gather.table, {.op = RegionOp::kTarget, .level = RegionLevel::kTarget}, dims, draft);
+      const int32_t row = AddInput(gather.table, {.op = RegionOp::kTarget, .level = RegionLevel::kTarget}, dims, draft);
       return Add({.op = RegionOp::kExpand, .a = row, .level = RegionLevel::kEdge}, draft);
     }
     const std::pair<ValueIndex, Size> by{index, table.sizes[0]};
@@ -519,9 +514,8 @@ class Finder {
     std::vector<int32_t> places;
     for (const auto& operand : op.operands) {
       const auto* value = std::get_if<ValueIndex>(&operand);
-      places.push_back(value != nullptr
-                           ? StepOf(*value, draft)
-                           : Add({.op = RegionOp::kConstant, .x = std::get<double>(operand)}, draft));
+      places.push_back(value != nullptr ? StepOf(*value, draft)
+                                        : Add({.op = RegionOp::kConstant, .x = std::get<double>(operand)}, draft));
     }
     int32_t last = places[0];
     for (RegionStep step : op.steps) {
@@ -547,11 +541,28 @@ class Finder {
     return Add({.op = RegionOp::kScale, .a = step, .width = width, .x = 1, .level = level}, draft);
   }
 
-  // What others use of the values that the region's nodes make.
+  // Whether a node has no effect but results, and none of them is wanted any more.
+  static bool IsOrphaned(const Node& node, const std::set<ValueIndex>& wanted) {
+    if (node.outputs.empty() || WritesInPlace(node) || FindOperator(node.target) != OperatorKind::kTensor) return false;
+    return std::ranges::all_of(node.outputs, [&](const Output& output) {
+      return std::ranges::all_of(output.values,
+                                 [&](ValueIndex value) { return value != kNoValue && !wanted.contains(value); });
+    });
+  }
+
+  // What others use of the values that the region's nodes make. Nodes that only these used, as views of indices, fall
+  // away with them.
   bool AddOutputs(Draft& draft) {
     std::set<ValueIndex> wanted(graph().outputs.begin(), graph().outputs.end());
-    for (size_t i = 0; i < graph().nodes.size(); ++i) {
+    wanted.insert(draft.inputs.begin(), draft.inputs.end());
+    wanted.insert(draft.target.index);
+    for (const auto& index : draft.indices) wanted.insert(index.first);
+    for (size_t i = graph().nodes.size(); i-- > 0;) {
       if (draft.nodes.contains(i)) continue;
+      if (IsOrphaned(graph().nodes[i], wanted)) {
+        draft.orphaned.insert(i);
+        continue;
+      }
       const std::vector<ValueIndex> inputs = ValuesOf(graph().nodes[i]);
       wanted.insert(inputs.begin(), inputs.end());
     }
@@ -560,8 +571,7 @@ class Finder {
       if (!wanted.contains(result)) continue;
       if (TypeOf(result)->dtype == DType::kBool) return false;
       draft.outputs.push_back(result);
-      draft.region.outputs.push_back(
-          Full(result, steps_.at(result), RowsOf(result, draft.target)->level, draft));
+      draft.region.outputs.push_back(Full(result, steps_.at(result), RowsOf(result, draft.target)->level, draft));
     }
     draft.region.num_inputs = static_cast<int32_t>(draft.inputs.size());
     draft.region.num_indices = static_cast<int32_t>(draft.indices.size());
@@ -576,8 +586,8 @@ class Finder {
   // Puts the region's operator behind what it takes, and drops its nodes. Returns false, and does nothing, where a node
   // before that reads what the region makes.
   bool Replace(const Draft& draft) {
-    const size_t first = *std::ranges::find_if(
-        draft.nodes, [&](size_t node) { return roles_[node].kind == Kind::kReduce; });
+    const size_t first =
+        *std::ranges::find_if(draft.nodes, [&](size_t node) { return roles_[node].kind == Kind::kReduce; });
     const std::string source = graph().nodes[first].source;
     const Argument targets = FirstSizeOf(graph().nodes[producer_[roles_[first].reduce.zeros]]);
     if (std::holds_alternative<None>(targets)) return false;
@@ -594,20 +604,19 @@ class Finder {
       if (const Segments* made = SegmentsOf(key)) need(made->places);
     }
     for (size_t i = 0; i < begin; ++i) {
-      if (draft.nodes.contains(i)) continue;
+      if (draft.nodes.contains(i) || draft.orphaned.contains(i)) continue;
       const std::vector<ValueIndex> inputs = ValuesOf(graph().nodes[i]);
       if (std::ranges::find_first_of(inputs, draft.outputs) != inputs.end()) return false;
     }
     Tell(draft);
-    const std::vector<bool> used = UsedValues();
     std::vector<Node> added = MakeNodes(draft, targets, source), nodes;
     nodes.reserve(graph().nodes.size() + added.size());
     for (size_t i = 0; i <= graph().nodes.size(); ++i) {
       if (i == begin) std::ranges::move(added, std::back_inserter(nodes));
-      if (i < graph().nodes.size() && !draft.nodes.contains(i)) nodes.push_back(std::move(graph().nodes[i]));
+      const bool stays = i < graph().nodes.size() && !draft.nodes.contains(i) && !draft.orphaned.contains(i);
+      if (stays) nodes.push_back(std::move(graph().nodes[i]));
     }
     graph().nodes = std::move(nodes);
-    DropUnused(used);
     return true;
   }
 
@@ -732,42 +741,13 @@ class Finder {
     }
   }
 
-  std::vector<bool> UsedValues() const {
-    std::vector<bool> used(graph().values.size());
-    const std::vector<int64_t> uses = CountUses();
-    for (size_t i = 0; i < uses.size(); ++i) used[i] = uses[i] > 0;
-    return used;
-  }
-
-  // Drops nodes whose results were used before the replacement, and are no longer.
-  void DropUnused(const std::vector<bool>& used_before) {
-    std::vector<int64_t> uses = CountUses();
-    std::vector<Node> kept;
-    for (Node& node : graph().nodes | std::views::reverse) {
-      const auto orphaned = [&](const Output& output) {
-        return std::ranges::all_of(output.values, [&](ValueIndex value) {
-          return value != kNoValue && uses[value] == 0 && static_cast<size_t>(value) < used_before.size() &&
-                 used_before[value];
-        });
-      };
-      const bool pure = !node.outputs.empty() && !WritesInPlace(node) && FindOperator(node.target) == OperatorKind::kTensor;
-      if (!pure || !std::ranges::all_of(node.outputs, orphaned)) {
-        kept.push_back(std::move(node));
-        continue;
-      }
-      for (const ValueIndex value : ValuesOf(node)) --uses[value];
-    }
-    std::ranges::reverse(kept);
-    graph().nodes = std::move(kept);
-  }
-
   Program program_;
   const bool differentiated_;
   std::optional<SharedMemory> memory_;
-  std::vector<size_t> producer_;    // the node that makes a value; kNowhere: an input
-  std::vector<ValueIndex> equal_;   // the first value that is the same index
-  std::vector<Role> roles_;         // by node, for one target
-  std::vector<int64_t> depth_;      // by value, for one target
+  std::vector<size_t> producer_;         // the node that makes a value; kNowhere: an input
+  std::vector<ValueIndex> equal_;        // the first value that is the same index
+  std::vector<Role> roles_;              // by node, for one target
+  std::vector<int64_t> depth_;           // by value, for one target
   std::map<ValueIndex, int32_t> steps_;  // of the draft
   std::vector<Segments> segments_;
   std::set<ValueIndex> skipped_;  // results of reductions that stay as they are

@@ -27,24 +27,21 @@ constexpr struct {
               {"aten::tanh", RegionOp::kTanh},       {"aten::relu", RegionOp::kRelu},
               {"aten::silu", RegionOp::kSilu},       {"aten::detach", RegionOp::kDetach}};
 // Operators that return the values that they take.
-constexpr std::string_view kSame[] = {"aten::view",    "aten::reshape", "aten::unsqueeze", "aten::squeeze",
-                                      "aten::flatten", "aten::alias",   "aten::clone",     "aten::contiguous",
+constexpr std::string_view kSame[] = {"aten::view",    "aten::reshape",  "aten::unsqueeze", "aten::squeeze",
+                                      "aten::flatten", "aten::alias",    "aten::clone",     "aten::contiguous",
                                       "aten::expand",  "aten::expand_as"};
 constexpr struct {
   std::string_view name;
   RegionOp op;
-} kComparisons[] = {{"aten::lt", RegionOp::kLess},         {"aten::le", RegionOp::kLessEqual},
-                    {"aten::gt", RegionOp::kGreater},      {"aten::ge", RegionOp::kGreaterEqual},
-                    {"aten::eq", RegionOp::kEqual},        {"aten::ne", RegionOp::kNotEqual}};
+} kComparisons[] = {{"aten::lt", RegionOp::kLess},    {"aten::le", RegionOp::kLessEqual},
+                    {"aten::gt", RegionOp::kGreater}, {"aten::ge", RegionOp::kGreaterEqual},
+                    {"aten::eq", RegionOp::kEqual},   {"aten::ne", RegionOp::kNotEqual}};
 constexpr struct {
   std::string_view name;
   RegionOp op;
-} kBinary[] = {{"aten::add", RegionOp::kAdd},
-               {"aten::sub", RegionOp::kSub},
-               {"aten::mul", RegionOp::kMul},
-               {"aten::div", RegionOp::kDiv},
-               {"aten::maximum", RegionOp::kMaximum},
-               {"aten::minimum", RegionOp::kMinimum}};
+} kBinary[] = {{"aten::add", RegionOp::kAdd},         {"aten::sub", RegionOp::kSub},
+               {"aten::mul", RegionOp::kMul},         {"aten::div", RegionOp::kDiv},
+               {"aten::maximum", RegionOp::kMaximum}, {"aten::minimum", RegionOp::kMinimum}};
 
 template <class Table>
 auto Find(const Table& table, std::string_view name) {

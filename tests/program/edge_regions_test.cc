@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/ops/edge_region.h"
 #include "program/exported.h"
 #include "program/interpreter.h"
 #include "program/operators.h"
@@ -101,13 +102,16 @@ void ExpectEqual(const Outcome& plain, const Outcome& fused) {
 
 // What modules are exported, and how many regions their training form has at least.
 const std::map<std::string, size_t> kRegions = {
-    {"gine", 3},     {"gin", 3},         {"sage", 3}, {"gat", 3},        {"gatv2", 3},     {"transformer", 3},
-    {"pna", 3},      {"resgated", 3},    {"gen", 3},  {"edgeconv", 3},   {"gen_softmax", 3}, {"deeper_gcn", 3},
-    {"own", 3},      {"graphconv", 3},   {"gcn", 3},  {"film", 3},       {"general", 3},   {"cg", 3}};
+    {"gine", 3}, {"gin", 3},       {"sage", 3}, {"gat", 3},      {"gatv2", 3},       {"transformer", 3},
+    {"pna", 3},  {"resgated", 3},  {"gen", 3},  {"edgeconv", 3}, {"gen_softmax", 3}, {"deeper_gcn", 3},
+    {"own", 3},  {"graphconv", 3}, {"gcn", 3},  {"film", 3},     {"general", 3},     {"cg", 3}};
 
 class EdgeRegions : public WithExports {
  protected:
-  static void SetUpTestSuite() { Export("export_modules.py", ""); }
+  static void SetUpTestSuite() {
+    ASSERT_TRUE(nn::RunsEdgeRegions(at::kCPU));
+    Export("export_modules.py", "");
+  }
 };
 
 TEST_F(EdgeRegions, AgreeWithTheProgram) {
@@ -123,7 +127,7 @@ TEST_F(EdgeRegions, AgreeWithTheProgram) {
       // The program's own types are those of float64 now; its state is made anew.
       Form other = plain;
       other.program = std::make_shared<const Program>(std::move(fused->program));
-      for (const std::string& suffix : {"", ".5-7-1", ".6-1-3"}) {
+      for (const std::string suffix : {"", ".5-7-1", ".6-1-3"}) {
         SCOPED_TRACE(suffix);
         const Tensors tensors = suffix.empty() ? Expected(name) : ReadTensors(Archive(name).replace_extension(suffix));
         ExpectEqual(RunForm(plain, tensors, trains), RunForm(other, tensors, trains));
@@ -141,7 +145,15 @@ TEST_F(EdgeRegions, PrintsWhatAModuleGathers) {
   const auto fused = WithEdgeRegions(*Load("gine").train().program, /*differentiated=*/true);
   ASSERT_TRUE(fused);
   ASSERT_FALSE(fused->regions.empty());
-  EXPECT_EQ(nn::ToString(fused->regions[0].region), "");
+  EXPECT_EQ(nn::ToString(fused->regions[0].region),
+            "0: edge[16] = gather(input 0, index 0)\n"
+            "1: edge[16] = gather(input 1, index 1)\n"
+            "2: edge[16] = add(1, 0, x 1)\n"
+            "3: edge[16] = relu(2)\n"
+            "4: target[16] = sum(3)\n"
+            "5: target[16] = target(input 2)\n"
+            "6: target[16] = add(4, 5, x 1)\n"
+            "output: 6\n");
   EXPECT_THAT(fused->regions[0].sources, testing::Not(testing::IsEmpty()));
 }
 

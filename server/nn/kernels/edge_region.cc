@@ -63,10 +63,13 @@ namespace {
 constexpr int64_t kRegionVersion = 1;
 constexpr size_t kHeaderInts = 5, kStepInts = 9, kStepNumbers = 2;
 
+std::string Named(RegionOp op) { return std::string(kRegionOpNames.Name(op)); }
+std::string Named(RegionLevel level) { return std::string(kRegionLevelNames.Name(level)); }
+
 bool IsInput(RegionOp op) { return op <= RegionOp::kGather; }
 
 absl::Status Refused(size_t step, const RegionStep& s, const auto&... why) {
-  return absl::InvalidArgumentError(absl::StrCat("step ", step, " (", kRegionOpNames.Name(s.op), "): ", why...));
+  return absl::InvalidArgumentError(absl::StrCat("step ", step, " (", Named(s.op), "): ", why...));
 }
 
 // The level that the step must have. `a`: its operand, where it has one.
@@ -104,8 +107,7 @@ absl::Status CheckOperands(std::span<const RegionStep> steps, size_t i) {
     const RegionStep& from = steps[static_cast<size_t>(o)];
     if (!traits.by_value) continue;
     if (from.level != s.level && from.level != RegionLevel::kShared) {
-      return Refused(i, s, "operand ", o, " has level ", kRegionLevelNames.Name(from.level), ", the step ",
-                     kRegionLevelNames.Name(s.level));
+      return Refused(i, s, "operand ", o, " has level ", Named(from.level), ", the step ", Named(s.level));
     }
     if (s.width % from.width != 0) {
       return Refused(i, s, "width ", s.width, " is no multiple of that of operand ", o, ", ", from.width);
@@ -119,7 +121,7 @@ absl::Status CheckShape(std::span<const RegionStep> steps, size_t i) {
   const RegionStep& s = steps[i];
   const RegionStep* const a = TraitsOf(s.op).operands > 0 ? &steps[static_cast<size_t>(s.a)] : nullptr;
   if (const RegionLevel level = LevelOf(s, a); s.level != level) {
-    return Refused(i, s, "level ", kRegionLevelNames.Name(s.level), " is not ", kRegionLevelNames.Name(level));
+    return Refused(i, s, "level ", Named(s.level), " is not ", Named(level));
   }
   int64_t width = s.width;
   switch (s.op) {
@@ -133,7 +135,7 @@ absl::Status CheckShape(std::span<const RegionStep> steps, size_t i) {
     case RegionOp::kMin: {
       width = a->width;
       const RegionLevel from = s.op == RegionOp::kExpand ? RegionLevel::kTarget : RegionLevel::kEdge;
-      if (a->level != from) return Refused(i, s, "operand ", s.a, " is no ", kRegionLevelNames.Name(from), " step");
+      if (a->level != from) return Refused(i, s, "operand ", s.a, " is no ", Named(from), " step");
       break;
     }
     case RegionOp::kDetach:
@@ -268,8 +270,7 @@ std::string ToString(const EdgeRegion& region) {
   std::string text;
   for (size_t i = 0; i < region.steps.size(); ++i) {
     const RegionStep& s = region.steps[i];
-    absl::StrAppend(&text, i, ": ", kRegionLevelNames.Name(s.level), "[", s.width, "] = ", kRegionOpNames.Name(s.op),
-                    "(");
+    absl::StrAppend(&text, i, ": ", Named(s.level), "[", s.width, "] = ", Named(s.op), "(");
     const char* separator = "";
     const auto append = [&](const auto&... parts) {
       absl::StrAppend(&text, separator, parts...);

@@ -256,6 +256,8 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   library.impl("edge_region", torch::dispatch(c10::DispatchKey::Autograd, EdgeRegionAutograd));
 }
 
+bool RunsEdgeRegions(c10::Device device) { return device.is_cpu(); }
+
 EdgeSegments SegmentsOf(const Tensor& index, int64_t rows) {
   auto [offsets, places] = kSegmentsOf(index, rows);
   return {offsets, places};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <utility>
@@ -13,6 +14,9 @@
 #include "nn/kernels/edge_region.h"
 
 namespace permafrost::nn {
+
+// Returns whether a device runs the operators below: the CPU does.
+bool RunsEdgeRegions(c10::Device device);
 
 // Edges by the row that each belongs to.
 struct EdgeSegments {

@@ -365,7 +365,8 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
   if (std::max(Columns(model.node), Columns(model.edge)) > kMostColumns) return TooWide();
   const nn::EncoderInput labels = LabelsOf(options, model.num_targets);
   const nn::GraphModelOptions small = OfTrial(model);
-  const BatchShape larger{.nodes = kTrial.nodes + kManyRows, .edges = kTrial.edges + kManyRows + 7, .graphs = kTrial.graphs + 3};
+  const BatchShape larger{
+      .nodes = kTrial.nodes + kManyRows, .edges = kTrial.edges + kManyRows + 7, .graphs = kTrial.graphs + 3};
   return TryPadding(
       [&](const ProgramForm& form) { return MakeModel(options, small, self_loops, at::kCPU, prefix, form); },
       std::vector<Trial<SetBatch>>{{.exact = TrialBatch(model, labels, kLeastTrial, Filling::kZeros),
@@ -385,9 +386,8 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                       .other = TrialBlock(model, labels, data.position_columns, padding, Filling::kOther),
                       .moved = padding.seeds > 0});
   }
-  return TryPadding(
-      [&](const ProgramForm& form) { return MakeModel(options, model, data, at::kCPU, prefix, form); },
-      trials);
+  return TryPadding([&](const ProgramForm& form) { return MakeModel(options, model, data, at::kCPU, prefix, form); },
+                    trials);
 }
 
 // "3 regions of edges run as one operator each: net.py:12 return self.propagate(...)"
@@ -401,7 +401,8 @@ std::string Tell(const std::vector<program::FoundRegion>& regions) {
   constexpr size_t kMostLines = 8;
   const size_t more = lines.size() - std::min(lines.size(), kMostLines);
   lines.resize(lines.size() - more);
-  return absl::StrCat(regions.size(), regions.size() == 1 ? " region runs as one operator" : " regions run as one operator each",
+  return absl::StrCat(regions.size(),
+                      regions.size() == 1 ? " region runs as one operator" : " regions run as one operator each",
                       lines.empty() ? "" : ": ", absl::StrJoin(lines, "; "),
                       more == 0 ? "" : absl::StrCat("; and ", more, more == 1 ? " more line" : " more lines"));
 }
@@ -507,9 +508,9 @@ absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::
   if (!spec::IsProgram(options) || !device.is_cpu()) return JobFusion();
   BlockPadding padding;
   if (options.nodes.fan_outs.empty()) padding.nodes = 0;  // a whole graph has none
-  return TryFusion([&](const ProgramForm& form) { return MakeModel(options, model, data, at::kCPU, prefix, form); },
-                   TrialBlock(model, LabelsOf(options, model.num_outputs), data.position_columns, padding,
-                              Filling::kZeros));
+  return TryFusion(
+      [&](const ProgramForm& form) { return MakeModel(options, model, data, at::kCPU, prefix, form); },
+      TrialBlock(model, LabelsOf(options, model.num_outputs), data.position_columns, padding, Filling::kZeros));
 }
 
 absl::StatusOr<JobPadding> PaddingOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
