@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "program/operators.h"
+#include "program/node_access.h"
 #include "program/shared_memory.h"
 
 namespace permafrost::program {
@@ -35,26 +35,6 @@ struct Fact {
   bool of_loops = false;  // of kMask
 };
 
-const Argument* ArgumentOf(const Node& node, std::string_view name) {
-  for (const NamedArgument& input : node.inputs)
-    if (input.name == name) return &input.value;
-  return nullptr;
-}
-ValueIndex ValueOf(const Node& node, std::string_view name) {
-  const Argument* argument = ArgumentOf(node, name);
-  const auto* ref = argument == nullptr ? nullptr : std::get_if<Ref>(argument);
-  return ref == nullptr ? kNoValue : ref->value;
-}
-// `absent` where the argument is left out or None; nothing where it is no known number.
-std::optional<int64_t> NumberOf(const Node& node, std::string_view name, int64_t absent) {
-  const Argument* argument = ArgumentOf(node, name);
-  if (argument == nullptr || std::holds_alternative<None>(*argument)) return absent;
-  const auto* number = std::get_if<int64_t>(argument);
-  return number == nullptr ? std::nullopt : std::optional(*number);
-}
-bool IsNumber(const Node& node, std::string_view name, int64_t absent, int64_t wanted) {
-  return NumberOf(node, name, absent) == wanted;
-}
 // True for the dimension `wanted` of a tensor of two.
 bool IsDimension(const Node& node, int64_t wanted) {
   const auto dim = NumberOf(node, "dim", 0);
@@ -69,15 +49,6 @@ bool AreInts(const Node& node, std::string_view name, int64_t first, int64_t sec
     return number != nullptr && *number == wanted;
   };
   return is(0, first) && is(1, second);
-}
-std::vector<ValueIndex> ListOf(const Node& node, std::string_view name) {
-  const Argument* argument = ArgumentOf(node, name);
-  const auto* refs = argument == nullptr ? nullptr : std::get_if<Refs>(argument);
-  return refs == nullptr ? std::vector<ValueIndex>() : refs->values;
-}
-// The only output of a node; kNoValue: it has none, or more.
-ValueIndex ResultOf(const Node& node) {
-  return node.outputs.size() == 1 && !node.outputs[0].is_list ? node.outputs[0].values[0] : kNoValue;
 }
 
 class Rewriter {
@@ -96,7 +67,7 @@ class Rewriter {
     for (const Node& old : program_.graph.nodes) {
       Node node = old;
       for (NamedArgument& input : node.inputs) Rename(input.value);
-      const std::string op = NameOf(node);
+      const std::string op = OperatorOf(node);
       if ((op == "aten::index" && RewriteRead(node)) ||
           ((op == "aten::index_put_" || op == "aten::index_put") && RewriteWrite(node, op))) {
         rewritten_ = true;
@@ -123,11 +94,6 @@ class Rewriter {
     bool none = false;  // it has no rows
     bool all() const { return !none && begin_of == kNoValue && end_of == kNoValue; }
   };
-
-  static std::string NameOf(const Node& node) {
-    const auto op = ParseOperator(node.target);
-    return op ? op->name : std::string();
-  }
 
   ValueIndex Renamed(ValueIndex value) const {
     const auto found = renamed_.find(value);

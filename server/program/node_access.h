@@ -1,0 +1,71 @@
+// Reads the arguments and the result of a node. Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program/operators.h"
+#include "program/program.h"
+#include "program/shared_memory.h"
+
+namespace permafrost::program {
+
+// "aten::add"; empty for nodes that call no operator.
+inline std::string OperatorOf(const Node& node) {
+  const auto op = ParseOperator(node.target);
+  return op ? op->name : std::string();
+}
+
+// nullptr where the argument is left out.
+inline const Argument* ArgumentOf(const Node& node, std::string_view name) {
+  for (const NamedArgument& input : node.inputs)
+    if (input.name == name) return &input.value;
+  return nullptr;
+}
+
+// kNoValue where the argument is no value.
+inline ValueIndex ValueOf(const Node& node, std::string_view name) {
+  const Argument* argument = ArgumentOf(node, name);
+  const auto* ref = argument == nullptr ? nullptr : std::get_if<Ref>(argument);
+  return ref == nullptr ? kNoValue : ref->value;
+}
+
+// `absent` where the argument is left out or None; nothing where it is no known number.
+inline std::optional<int64_t> NumberOf(const Node& node, std::string_view name, int64_t absent) {
+  const Argument* argument = ArgumentOf(node, name);
+  if (argument == nullptr || std::holds_alternative<None>(*argument)) return absent;
+  const auto* number = std::get_if<int64_t>(argument);
+  return number == nullptr ? std::nullopt : std::optional(*number);
+}
+inline bool IsNumber(const Node& node, std::string_view name, int64_t absent, int64_t wanted) {
+  return NumberOf(node, name, absent) == wanted;
+}
+
+// Empty where the argument is no list of tensors.
+inline std::vector<ValueIndex> ListOf(const Node& node, std::string_view name) {
+  const Argument* argument = ArgumentOf(node, name);
+  const auto* refs = argument == nullptr ? nullptr : std::get_if<Refs>(argument);
+  return refs == nullptr ? std::vector<ValueIndex>() : refs->values;
+}
+
+// The only output of a node; kNoValue: it has none, or more.
+inline ValueIndex ResultOf(const Node& node) {
+  return node.outputs.size() == 1 && !node.outputs[0].is_list ? node.outputs[0].values[0] : kNoValue;
+}
+
+// All values that a node takes, also those among sizes.
+inline std::vector<ValueIndex> ValuesOf(const Node& node) {
+  std::vector<ValueIndex> values = InputsOf(node);
+  for (const NamedArgument& input : node.inputs) {
+    const auto* ints = std::get_if<Ints>(&input.value);
+    if (ints == nullptr) continue;
+    for (const auto& number : ints->values)
+      if (const auto* ref = std::get_if<Ref>(&number)) values.push_back(ref->value);
+  }
+  return values;
+}
+
+}  // namespace permafrost::program
