@@ -28,7 +28,7 @@ constexpr size_t kMostNodes = 20'000;
 constexpr size_t kMostSteps = 200;
 constexpr int64_t kMostWidth = 1 << 14;  // of a step
 // Tables with at most so many rows sum their gradients without their index's order.
-constexpr int64_t kSmallTable = 64;
+constexpr int64_t kFewRows = 64;
 
 constexpr size_t kNowhere = SIZE_MAX;
 
@@ -58,7 +58,7 @@ bool Repeats(Dims from, const Dims& to) {
   return true;
 }
 
-// Rows that edges are reduced to: the index that says where, and how many rows go in and come out.
+// RowShape that edges are reduced to: the index that says where, and how many rows go in and come out.
 struct Target {
   ValueIndex index = kNoValue;
   Size edges, targets;
@@ -66,7 +66,7 @@ struct Target {
 };
 
 // What a value is for a target.
-struct Rows {
+struct RowShape {
   RegionLevel level = RegionLevel::kShared;
   Dims dims;
 };
@@ -246,11 +246,11 @@ class Finder {
     return kNowhere;
   }
 
-  std::optional<Rows> RowsOf(ValueIndex value, const Target& target) const {
+  std::optional<RowShape> ShapeOf(ValueIndex value, const Target& target) const {
     if (value == kNoValue || !TypeOf(value)) return std::nullopt;
     const TensorType& type = *TypeOf(value);
     if (type.dtype != target.dtype && type.dtype != DType::kBool) return std::nullopt;
-    Rows rows;
+    RowShape rows;
     size_t first = 0;
     if (!type.sizes.empty() && !type.sizes[0].expression.empty()) {
       if (!(type.sizes[0] == target.edges) && !(type.sizes[0] == target.targets)) return std::nullopt;
@@ -317,18 +317,18 @@ class Finder {
                         reduces->targets == target.targets && reduces->dtype == target.dtype;
       if (!same || skipped_.contains(result)) return role;
       role.reduce = *ReduceOperatorOf(node);
-      if (memory_->IsWritten(role.reduce.rows) || !RowsOf(role.reduce.rows, target)) return role;
+      if (memory_->IsWritten(role.reduce.rows) || !ShapeOf(role.reduce.rows, target)) return role;
       role.kind = Kind::kReduce;
       role.reduced = true;
       return role;
     }
-    const auto rows = RowsOf(result, target);
+    const auto rows = ShapeOf(result, target);
     if (!rows || rows->level == RegionLevel::kShared) return role;
     if (const auto gather = GatherOperatorOf(node, graph())) return RoleOfGather(*gather, *rows, target);
     return RoleOfRows(node, *rows, target);
   }
 
-  Role RoleOfGather(const GatherOperator& gather, const Rows& rows, const Target& target) const {
+  Role RoleOfGather(const GatherOperator& gather, const RowShape& rows, const Target& target) const {
     Role role{.gather = gather};
     if (rows.level != RegionLevel::kEdge || !IsIndex(gather.index) || memory_->IsWritten(gather.index)) return {};
     if (gather.table == kNoValue || memory_->IsWritten(gather.table) || !TypeOf(gather.table)) return {};
@@ -353,7 +353,7 @@ class Finder {
                                [&](const Input& input) { return input.value == edges && input.name == "edge_index"; });
   }
 
-  Role RoleOfRows(const Node& node, const Rows& rows, const Target& target) const {
+  Role RoleOfRows(const Node& node, const RowShape& rows, const Target& target) const {
     auto op = RowOperatorOf(node, graph());
     if (!op) return {};
     Role role{.reduced = rows.level == RegionLevel::kEdge, .rows = *std::move(op)};
@@ -362,7 +362,7 @@ class Finder {
     for (const auto& operand : role.rows.operands) {
       const auto* value = std::get_if<ValueIndex>(&operand);
       if (value == nullptr) continue;
-      const auto of = RowsOf(*value, target);
+      const auto of = ShapeOf(*value, target);
       if (!of || memory_->IsWritten(*value)) return {};
       // Masks come from the region itself.
       if (TypeOf(*value)->dtype == DType::kBool && !HasRole(*value)) return {};
@@ -404,7 +404,7 @@ class Finder {
     return AddSteps(draft) && AddOutputs(draft) ? std::optional(std::move(draft)) : std::nullopt;
   }
 
-  // Puts a node into the region, and the nodes of its depth that it takes its operands from. Rows that others gather
+  // Puts a node into the region, and the nodes of its depth that it takes its operands from. RowShape that others gather
   // are gathered anew.
   void Include(size_t node, int64_t depth, Draft& draft) {
     const Role& role = roles_[node];
@@ -444,7 +444,7 @@ class Finder {
       } else if (role.kind == Kind::kReduce) {
         steps_[result] = AddReduce(role.reduce, draft);
       } else {
-        steps_[result] = AddRows(role.rows, RowsOf(result, draft.target)->level, draft);
+        steps_[result] = AddRows(role.rows, ShapeOf(result, draft.target)->level, draft);
       }
     }
     return draft.region.steps.size() <= kMostSteps;
@@ -479,7 +479,7 @@ class Finder {
   int32_t StepOf(ValueIndex value, Draft& draft) {
     const size_t from = producer_[value];
     if (from != kNowhere && (draft.nodes.contains(from) || draft.copied.contains(from))) return steps_.at(value);
-    const Rows rows = *RowsOf(value, draft.target);
+    const RowShape rows = *ShapeOf(value, draft.target);
     const RegionOp op = rows.level == RegionLevel::kEdge     ? RegionOp::kEdge
                         : rows.level == RegionLevel::kTarget ? RegionOp::kTarget
                                                              : RegionOp::kShared;
@@ -536,7 +536,7 @@ class Finder {
 
   // A value whose step has fewer columns, each of which stands for several, in full.
   int32_t Full(ValueIndex value, int32_t step, RegionLevel level, Draft& draft) {
-    const auto width = static_cast<int32_t>(WidthOf(RowsOf(value, draft.target)->dims));
+    const auto width = static_cast<int32_t>(WidthOf(ShapeOf(value, draft.target)->dims));
     if (draft.region.steps[step].width == width) return step;
     return Add({.op = RegionOp::kScale, .a = step, .width = width, .x = 1, .level = level}, draft);
   }
@@ -571,7 +571,7 @@ class Finder {
       if (!wanted.contains(result)) continue;
       if (TypeOf(result)->dtype == DType::kBool) return false;
       draft.outputs.push_back(result);
-      draft.region.outputs.push_back(Full(result, steps_.at(result), RowsOf(result, draft.target)->level, draft));
+      draft.region.outputs.push_back(Full(result, steps_.at(result), ShapeOf(result, draft.target)->level, draft));
     }
     draft.region.num_inputs = static_cast<int32_t>(draft.inputs.size());
     draft.region.num_indices = static_cast<int32_t>(draft.indices.size());
@@ -672,7 +672,7 @@ class Finder {
     for (size_t k = 0; k < draft.indices.size(); ++k) {
       const IndexKey& key = draft.indices[k];
       indices.values.push_back(key.first);
-      const bool small = key.second.expression.empty() && key.second.number <= kSmallTable;
+      const bool small = key.second.expression.empty() && key.second.number <= kFewRows;
       if (!differentiated_ || small) {
         offsets.values.push_back(kNoValue);
         places.values.push_back(kNoValue);

@@ -126,7 +126,7 @@ SharedMemory::SharedMemory(const Graph& graph) : roots_(graph.values.size()), wr
     AddWrittenByRegion(node, written);
     std::vector<ValueIndex> inputs = InputsOf(node), shared;
     if (WritesInPlace(node) && !inputs.empty()) {
-      inputs.resize(1);  // the first argument is written to, and returned
+      inputs.erase(inputs.begin() + 1, inputs.end());  // the first argument is written to, and returned
       written.push_back(inputs[0]);
     }
     if (ReturnsItsOwn(node)) continue;

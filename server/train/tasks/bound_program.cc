@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "nn/ops/edge_region.h"
 #include "program/check.h"
+#include "program/node_linears.h"
 #include "program/self_loops.h"
 #include "program/shared_memory.h"
 #include "train/tasks/padded_norm.h"
@@ -101,6 +102,8 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
       if (auto without = program::WithoutSelfLoops(*form.program))
         form.program = std::make_shared<const program::Program>(*std::move(without));
     }
+    if (auto linears = program::WithNodeLinears(*form.program))
+      form.program = std::make_shared<const program::Program>(*std::move(linears));
     if (options_.fused && nn::RunsEdgeRegions(device_)) {
       if (auto fused = program::WithEdgeRegions(*form.program, /*differentiated=*/mode == Mode::kTrain)) {
         form.program = std::make_shared<const program::Program>(std::move(fused->program));

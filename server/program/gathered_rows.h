@@ -1,0 +1,84 @@
+// Which tensors of a program consist of rows that were gathered from tables by an index, such as the features of the
+// nodes at the ends of edges. Torch-free. Threads: plain values.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+#include "program/shared_memory.h"
+
+namespace permafrost::program {
+
+// A table of at most this many rows is small: a few products for it cost nothing beside those for a batch.
+inline constexpr int64_t kSmallTable = 1024;
+
+// Row i is row index[i] of a table of two dimensions.
+struct Gather {
+  enum class By { kEmbedding, kIndexSelect, kIndex };
+  ValueIndex table = kNoValue, index = kNoValue;
+  By by = By::kIndexSelect;
+  bool small = false;  // the table; another has a row for each node, and the index a place for each edge
+  auto operator<=>(const Gather&) const = default;
+};
+struct GatherTerm {
+  Gather gather;
+  double factor = 1;
+};
+// Adjacent columns of a tensor.
+struct Columns {
+  std::vector<GatherTerm> sum;  // empty: the columns are those of `plain`
+  ValueIndex plain = kNoValue;  // of two dimensions, or with more of size 1 between the first and the last
+  int64_t width = 0;
+};
+// A tensor's columns from left to right. Its dimensions between the first and the last have size 1.
+using Rows = std::vector<Columns>;
+
+// Nothing if it cannot be told that `type` is of rows: floats, with a known number of columns.
+std::optional<int64_t> WidthOfRows(const TensorType& type);
+
+// Facts about the values of a graph, learned node by node. Values whose memory an operator may write to have none.
+class RowFacts {
+ public:
+  // graph: outlives the facts. Values may be added to it, which no operator may write to.
+  RowFacts(const Graph& graph, BatchSymbols symbols);
+
+  bool IsWritten(ValueIndex value) const {
+    return value < static_cast<ValueIndex>(known_values_) && memory_.IsWritten(value);
+  }
+  const TensorType* TypeOf(ValueIndex value) const;
+  // Learns about the node's result from its arguments.
+  void Follow(const Node& node);
+  void Learn(ValueIndex value, Rows rows);
+
+  // Nothing if it cannot be told that the value is of rows.
+  std::optional<Rows> RowsOf(ValueIndex value) const;
+  // The tensors that follow each other in the value, row by row; empty if nothing is known about that.
+  std::vector<ValueIndex> PartsOf(ValueIndex value) const;
+
+ private:
+  bool IsOfEdges(const Size& size) const;
+  const Rows* Gathered(ValueIndex value) const;
+  ValueIndex Flat(ValueIndex value) const;
+  void FollowGather(const Node& node, Gather::By by, ValueIndex result);
+  void FollowIndex(const Node& node, ValueIndex result);
+  void FollowCat(const Node& node, ValueIndex result);
+  void FollowSum(const Node& node, ValueIndex result, double sign);
+  void FollowScaled(const Node& node, const std::string& op, ValueIndex result);
+  void FollowShape(ValueIndex self, ValueIndex result, bool keeps_sizes);
+  void Add(ValueIndex table, ValueIndex index, Gather::By by, ValueIndex result);
+
+  const Graph& graph_;
+  const BatchSymbols symbols_;
+  const SharedMemory memory_;
+  const size_t known_values_;
+  std::map<ValueIndex, Rows> rows_;
+  std::map<ValueIndex, ValueIndex> flat_;  // values of two dimensions that are equal but for dimensions of size 1
+  std::map<ValueIndex, std::vector<ValueIndex>> parts_;
+};
+
+}  // namespace permafrost::program

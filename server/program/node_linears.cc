@@ -1,0 +1,312 @@
+#include "program/node_linears.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+#include "program/gathered_rows.h"
+#include "program/linear_products.h"
+#include "program/node_access.h"
+#include "program/orphans.h"
+
+namespace permafrost::program {
+namespace {
+
+// Tables that are gathered from tables, and so on, are followed so far.
+constexpr int kMaxDepth = 4;
+
+// Operators whose result at a place depends on the argument `self` at that place and on numbers.
+constexpr std::string_view kValueByValue[] = {
+    "aten::relu", "aten::sigmoid", "aten::tanh",     "aten::leaky_relu", "aten::elu",  "aten::gelu", "aten::silu",
+    "aten::exp",  "aten::abs",     "aten::softplus", "aten::square",     "aten::selu", "aten::add",  "aten::sub"};
+
+class LinearRewriter {
+ public:
+  explicit LinearRewriter(const Program& program) : program_(program), facts_(program_.graph, program.symbols) {
+    for (const Node& node : program.graph.nodes)
+      for (const ValueIndex value : ValuesOf(node)) ++uses_[value];
+  }
+
+  std::optional<Program> Run() {
+    nodes_.reserve(program_.graph.nodes.size());
+    for (const Node& node : program_.graph.nodes) {
+      const std::string op = OperatorOf(node);
+      if ((op == "aten::linear" && RewriteLinear(node)) || RewriteOnTable(node, op)) {
+        rewritten_ = true;
+        continue;
+      }
+      facts_.Follow(node);
+      nodes_.push_back(node);
+    }
+    if (!rewritten_) return std::nullopt;
+    Program rewritten = program_;
+    rewritten.graph.nodes = std::move(nodes_);
+    RemoveOrphans(program_, rewritten);
+    return rewritten;
+  }
+
+ private:
+  // What a linear map of rows became.
+  struct Mapped {
+    ValueIndex value = kNoValue;  // of two dimensions
+    Rows rows;                    // empty if part of it is not gathered
+  };
+  struct Map {
+    ValueIndex weight = kNoValue, bias = kNoValue;
+    int64_t outputs = 0, inputs = 0;
+    DType dtype = DType::kFloat32;
+  };
+
+  std::optional<Map> MapOf(const Node& node, const TensorType& result) const {
+    const ValueIndex weight = ValueOf(node, "weight"), bias = ValueOf(node, "bias");
+    const TensorType* type = facts_.TypeOf(weight);
+    if (type == nullptr || type->sizes.size() != 2 || type->dtype != result.dtype || !WidthOfRows(*type) ||
+        !type->sizes[0].expression.empty() || facts_.IsWritten(weight) ||
+        (bias != kNoValue && facts_.IsWritten(bias))) {
+      return std::nullopt;
+    }
+    return Map{.weight = weight,
+               .bias = bias,
+               .outputs = type->sizes[0].number,
+               .inputs = type->sizes[1].number,
+               .dtype = type->dtype};
+  }
+
+  bool RewriteLinear(const Node& node) {
+    const ValueIndex input = ValueOf(node, "input"), result = ResultOf(node);
+    if (facts_.TypeOf(result) == nullptr || !WidthOfRows(*facts_.TypeOf(result))) return false;
+    const TensorType type = *facts_.TypeOf(result);
+    const auto map = MapOf(node, type);
+    if (!map) return false;
+    const auto rows = facts_.RowsOf(input);
+    const auto products = rows ? FewerProducts(*rows, map->inputs) : std::nullopt;
+    if (!products) return type.sizes.size() == 2 && RewriteParts(node, *map, facts_.PartsOf(input), result);
+    Mapped mapped = Apply(node, *rows, *products, *map, type.sizes[0], 0);
+    Define(node, mapped.value, type.sizes.size(), result);
+    facts_.Learn(result, std::move(mapped.rows));
+    return true;
+  }
+
+  // A linear map of tensors that follow each other, if one of them is gathered.
+  bool RewriteParts(const Node& node, const Map& map, const std::vector<ValueIndex>& parts, ValueIndex result) {
+    const auto is_gathered = [&](ValueIndex part) {
+      const auto rows = facts_.RowsOf(part);
+      return rows && FewerProducts(*rows, map.inputs);
+    };
+    if (!std::ranges::any_of(parts, is_gathered)) return false;
+    Refs mapped;
+    for (const ValueIndex part : parts)
+      mapped.values.push_back(MapTable(node, part, map, facts_.TypeOf(part)->sizes[0], 0));
+    Add(node, "cat.default", {{"tensors", std::move(mapped)}, {"dim", int64_t{0}}}, result);
+    nodes_.back().name = node.name;
+    facts_.Follow(nodes_.back());
+    return true;
+  }
+
+  // An operator that works value by value, on rows of a small table, is done on the table. Returns true if the rows
+  // are then needed no more, so that the node becomes a gather of its own.
+  bool RewriteOnTable(const Node& node, const std::string& op) {
+    const ValueIndex self = ValueOf(node, "self"), result = ResultOf(node);
+    if (std::ranges::find(kValueByValue, op) == std::end(kValueByValue) || ValuesOf(node).size() != 1) return false;
+    const TensorType* type = facts_.TypeOf(result);
+    const auto rows =
+        self == kNoValue || facts_.IsWritten(result) || type == nullptr ? std::nullopt : facts_.RowsOf(self);
+    if (!rows || rows->size() != 1 || (*rows)[0].sum.size() != 1) return false;
+    GatherTerm term = (*rows)[0].sum[0];
+    const Size count = type->sizes[0];
+    if (!term.gather.small || WidthOfRows(*type) != (*rows)[0].width) return false;
+    const bool is_made = term.gather.table >= static_cast<ValueIndex>(first_new_);
+    const bool replaces = is_made && uses_[self] == 1 && type->sizes.size() == 2;
+    const TensorType of_table = *facts_.TypeOf(term.gather.table);
+    if (of_table.dtype != type->dtype) return false;
+    ValueIndex table = Scaled(node, term.gather.table, term.factor);
+    std::vector<NamedArgument> inputs = node.inputs;
+    for (NamedArgument& input : inputs)
+      if (input.name == "self") input.value = Ref{table};
+    term.gather.table = NewValue(node, of_table);
+    term.factor = 1;
+    AddNode(node, node.target, std::move(inputs), term.gather.table);
+    facts_.Learn(result, {{.sum = {term}, .plain = kNoValue, .width = (*rows)[0].width}});
+    if (!replaces) nodes_.push_back(node);
+    if (replaces) Define(node, AddGather(node, term.gather, count), 2, result);
+    return true;
+  }
+
+  // The sum of the linear maps of all columns, as a tensor of two dimensions.
+  Mapped Apply(const Node& node, const Rows& rows, const std::vector<Product>& products, const Map& map,
+               const Size& count, int depth) {
+    const std::vector<ValueIndex> weights = Split(node, map, rows);
+    const TensorType type{.dtype = map.dtype, .sizes = {count, {.number = map.outputs}}, .requires_grad = true};
+    ValueIndex sum = kNoValue, bias = map.bias;
+    Rows mapped(1);
+    mapped[0].width = map.outputs;
+    const auto add = [&](ValueIndex part, double factor) {
+      sum = sum == kNoValue ? part : AddScaled(node, sum, part, factor, type);
+    };
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i].plain == kNoValue) continue;
+      add(AddLinear(node, rows[i].plain, weights[i], std::exchange(bias, kNoValue), type), 1);
+      mapped.clear();
+    }
+    for (const Product& product : products) {
+      Map own = map;
+      own.weight = Combined(node, weights, product.factors);
+      own.inputs = product.width;
+      own.bias = product.uses.size() == 1 ? std::exchange(bias, kNoValue) : kNoValue;
+      const Size table_rows = facts_.TypeOf(product.table)->sizes[0];
+      const ValueIndex table = MapTable(node, product.table, own, table_rows, depth + 1);
+      for (const GatherTerm& use : product.uses) {
+        Gather gather = use.gather;
+        gather.table = table;
+        add(AddGather(node, gather, count), use.factor);
+        if (!mapped.empty()) mapped[0].sum.push_back({gather, use.factor});
+      }
+    }
+    if (bias != kNoValue) {
+      add(bias, 1);
+      mapped.clear();
+    }
+    return {sum, std::move(mapped)};
+  }
+
+  // The linear map of a table, which is made once for each weight and bias.
+  ValueIndex MapTable(const Node& node, ValueIndex table, const Map& map, const Size& count, int depth) {
+    const auto key = std::tuple(table, map.weight, map.bias);
+    if (const auto found = tables_.find(key); found != tables_.end()) return found->second;
+    const auto rows = facts_.RowsOf(table);
+    const auto products = rows && depth < kMaxDepth ? FewerProducts(*rows, map.inputs) : std::nullopt;
+    ValueIndex mapped = kNoValue;
+    if (products) {
+      Mapped made = Apply(node, *rows, *products, map, count, depth);
+      mapped = made.value;
+      facts_.Learn(mapped, std::move(made.rows));
+    } else {
+      const TensorType type{.dtype = map.dtype, .sizes = {count, {.number = map.outputs}}, .requires_grad = true};
+      mapped = AddLinear(node, table, map.weight, map.bias, type);
+    }
+    tables_.emplace(key, mapped);
+    return mapped;
+  }
+
+  // The columns of the weight for each of the columns of rows.
+  std::vector<ValueIndex> Split(const Node& node, const Map& map, const Rows& rows) {
+    if (rows.size() == 1) return {map.weight};
+    Ints widths;
+    for (const Columns& columns : rows) widths.values.emplace_back(columns.width);
+    std::vector<ValueIndex> weights;
+    for (const Columns& columns : rows) {
+      weights.push_back(NewValue(
+          node,
+          {.dtype = map.dtype, .sizes = {{.number = map.outputs}, {.number = columns.width}}, .requires_grad = true}));
+    }
+    AddNode(node, "torch.ops.aten.split_with_sizes.default",
+            {{"self", Ref{map.weight}}, {"split_sizes", std::move(widths)}, {"dim", int64_t{1}}}, weights[0]);
+    nodes_.back().outputs = {{.values = weights, .is_list = true}};
+    return weights;
+  }
+
+  ValueIndex Combined(const Node& node, const std::vector<ValueIndex>& weights, const std::vector<double>& factors) {
+    ValueIndex sum = kNoValue;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (factors[i] == 0) continue;
+      const TensorType type = *facts_.TypeOf(weights[i]);
+      sum = sum == kNoValue ? Scaled(node, weights[i], factors[i]) : AddScaled(node, sum, weights[i], factors[i], type);
+    }
+    return sum;
+  }
+
+  ValueIndex Scaled(const Node& node, ValueIndex value, double factor) {
+    if (factor == 1) return value;
+    const TensorType type = *facts_.TypeOf(value);
+    return Add(node, "mul.Tensor", {{"self", Ref{value}}, {"other", factor}}, NewValue(node, type));
+  }
+  ValueIndex AddScaled(const Node& node, ValueIndex a, ValueIndex b, double factor, const TensorType& type) {
+    std::vector<NamedArgument> inputs = {{"self", Ref{a}}, {"other", Ref{b}}};
+    if (factor != 1 && factor != -1) inputs.push_back({"alpha", factor});
+    return Add(node, factor == -1 ? "sub.Tensor" : "add.Tensor", std::move(inputs), NewValue(node, type));
+  }
+
+  // type: that of the result, without the dimensions of size 1 that the input may have.
+  ValueIndex AddLinear(const Node& node, ValueIndex input, ValueIndex weight, ValueIndex bias, const TensorType& type) {
+    TensorType whole = type;
+    whole.sizes = facts_.TypeOf(input)->sizes;
+    whole.sizes.back() = type.sizes.back();
+    std::vector<NamedArgument> inputs = {{"input", Ref{input}}, {"weight", Ref{weight}}};
+    if (bias != kNoValue) inputs.push_back({"bias", Ref{bias}});
+    ValueIndex mapped = Add(node, "linear.default", std::move(inputs), NewValue(node, whole));
+    while (whole.sizes.size() > 2) {
+      whole.sizes.erase(whole.sizes.begin() + 1);
+      mapped = Add(node, "squeeze.dim", {{"self", Ref{mapped}}, {"dim", int64_t{1}}}, NewValue(node, whole));
+    }
+    return mapped;
+  }
+
+  ValueIndex AddGather(const Node& node, const Gather& gather, const Size& count) {
+    TensorType type = *facts_.TypeOf(gather.table);
+    type.sizes[0] = count;
+    const ValueIndex result = NewValue(node, type);
+    const Ref table{gather.table}, index{gather.index};
+    switch (gather.by) {
+      case Gather::By::kEmbedding:
+        return Add(node, "embedding.default", {{"weight", table}, {"indices", index}}, result);
+      case Gather::By::kIndexSelect:
+        return Add(node, "index_select.default", {{"self", table}, {"dim", int64_t{0}}, {"index", index}}, result);
+      case Gather::By::kIndex:
+        return Add(node, "index.Tensor", {{"self", table}, {"indices", Refs{{gather.index}}}}, result);
+    }
+    return kNoValue;
+  }
+
+  // Makes `value`, which the last node returns, the result of `node`.
+  void Define(const Node& node, ValueIndex value, size_t dimensions, ValueIndex result) {
+    for (size_t i = 2; i < dimensions; ++i) {
+      TensorType type = *facts_.TypeOf(value);
+      type.sizes.insert(type.sizes.begin() + 1, {.number = 1});
+      value = Add(node, "unsqueeze.default", {{"self", Ref{value}}, {"dim", int64_t{1}}}, NewValue(node, type));
+    }
+    nodes_.back().outputs[0].values[0] = result;
+    nodes_.back().name = node.name;
+    program_.graph.values.pop_back();
+  }
+
+  ValueIndex NewValue(const Node& node, TensorType type) {
+    std::vector<Graph::Value>& values = program_.graph.values;
+    values.push_back({absl::StrCat(node.name, "_gathered_", values.size()), ValueKind::kTensor, std::move(type)});
+    return static_cast<ValueIndex>(values.size()) - 1;
+  }
+  ValueIndex Add(const Node& node, std::string_view op, std::vector<NamedArgument> inputs, ValueIndex result) {
+    AddNode(node, absl::StrCat("torch.ops.aten.", AbslView(op)), std::move(inputs), result);
+    return result;
+  }
+  // A node in the place of `node`.
+  void AddNode(const Node& node, std::string target, std::vector<NamedArgument> inputs, ValueIndex result) {
+    nodes_.push_back({.name = program_.graph.values[result].name,
+                      .target = std::move(target),
+                      .inputs = std::move(inputs),
+                      .outputs = {{.values = {result}, .is_list = false}},
+                      .source = node.source});
+  }
+
+  Program program_;  // nodes of the copy stay as they are
+  RowFacts facts_;
+  const size_t first_new_ = program_.graph.values.size();
+  std::vector<Node> nodes_;
+  std::map<ValueIndex, int> uses_;
+  std::map<std::tuple<ValueIndex, ValueIndex, ValueIndex>, ValueIndex> tables_;  // by table, weight and bias
+  bool rewritten_ = false;
+};
+
+}  // namespace
+
+std::optional<Program> WithNodeLinears(const Program& program) { return LinearRewriter(program).Run(); }
+
+}  // namespace permafrost::program
