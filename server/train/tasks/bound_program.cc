@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
+#include "program/category_products.h"
 #include "program/check.h"
 #include "program/node_linears.h"
 #include "program/self_loops.h"
@@ -101,8 +102,10 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
       if (auto without = program::WithoutSelfLoops(*form.program))
         form.program = std::make_shared<const program::Program>(*std::move(without));
     }
-    if (auto linears = program::WithNodeLinears(*form.program))
-      form.program = std::make_shared<const program::Program>(*std::move(linears));
+    for (const auto rewrite : {program::WithNodeLinears, program::WithCategoryProducts}) {
+      if (auto rewritten = rewrite(*form.program))
+        form.program = std::make_shared<const program::Program>(*std::move(rewritten));
+    }
     PF_RETURN_IF_ERROR(CheckForm(*form.program, check));
     const bool has_loss = form.program->outputs.size() == 2;
     if (mode == Mode::kEval && has_loss != has_loss_) {
