@@ -11,11 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "base/string_view.h"
 #include "program/gathered_rows.h"
 #include "program/linear_products.h"
 #include "program/node_access.h"
+#include "program/node_writer.h"
 #include "program/orphans.h"
 
 namespace permafrost::program {
@@ -37,7 +36,7 @@ class LinearRewriter {
   }
 
   std::optional<Program> Run() {
-    nodes_.reserve(program_.graph.nodes.size());
+    out_.nodes.reserve(program_.graph.nodes.size());
     for (const Node& node : program_.graph.nodes) {
       const std::string op = OperatorOf(node);
       if ((op == "aten::linear" && RewriteLinear(node)) || RewriteOnTable(node, op)) {
@@ -45,11 +44,11 @@ class LinearRewriter {
         continue;
       }
       facts_.Follow(node);
-      nodes_.push_back(node);
+      out_.nodes.push_back(node);
     }
     if (!rewritten_) return std::nullopt;
     Program rewritten = program_;
-    rewritten.graph.nodes = std::move(nodes_);
+    rewritten.graph.nodes = std::move(out_.nodes);
     RemoveOrphans(program_, rewritten);
     return rewritten;
   }
@@ -106,9 +105,9 @@ class LinearRewriter {
     Refs mapped;
     for (const ValueIndex part : parts)
       mapped.values.push_back(MapTable(node, part, map, facts_.TypeOf(part)->sizes[0], 0));
-    Add(node, "cat.default", {{"tensors", std::move(mapped)}, {"dim", int64_t{0}}}, result);
-    nodes_.back().name = node.name;
-    facts_.Follow(nodes_.back());
+    out_.Add(node, "cat.default", {{"tensors", std::move(mapped)}, {"dim", int64_t{0}}}, result);
+    out_.nodes.back().name = node.name;
+    facts_.Follow(out_.nodes.back());
     return true;
   }
 
@@ -132,11 +131,11 @@ class LinearRewriter {
     std::vector<NamedArgument> inputs = node.inputs;
     for (NamedArgument& input : inputs)
       if (input.name == "self") input.value = Ref{table};
-    term.gather.table = NewValue(node, of_table);
+    term.gather.table = out_.NewValue(node, of_table);
     term.factor = 1;
-    AddNode(node, node.target, std::move(inputs), term.gather.table);
+    out_.AddTarget(node, node.target, std::move(inputs), term.gather.table);
     facts_.Learn(result, {{.sum = {term}, .plain = kNoValue, .width = (*rows)[0].width}});
-    if (!replaces) nodes_.push_back(node);
+    if (!replaces) out_.nodes.push_back(node);
     if (replaces) Define(node, AddGather(node, term.gather, count), 2, result);
     return true;
   }
@@ -204,13 +203,13 @@ class LinearRewriter {
     for (const Columns& columns : rows) widths.values.emplace_back(columns.width);
     std::vector<ValueIndex> weights;
     for (const Columns& columns : rows) {
-      weights.push_back(NewValue(
+      weights.push_back(out_.NewValue(
           node,
           {.dtype = map.dtype, .sizes = {{.number = map.outputs}, {.number = columns.width}}, .requires_grad = true}));
     }
-    AddNode(node, "torch.ops.aten.split_with_sizes.default",
-            {{"self", Ref{map.weight}}, {"split_sizes", std::move(widths)}, {"dim", int64_t{1}}}, weights[0]);
-    nodes_.back().outputs = {{.values = weights, .is_list = true}};
+    out_.AddTarget(node, "torch.ops.aten.split_with_sizes.default",
+                   {{"self", Ref{map.weight}}, {"split_sizes", std::move(widths)}, {"dim", int64_t{1}}}, weights[0]);
+    out_.nodes.back().outputs = {{.values = weights, .is_list = true}};
     return weights;
   }
 
@@ -227,12 +226,12 @@ class LinearRewriter {
   ValueIndex Scaled(const Node& node, ValueIndex value, double factor) {
     if (factor == 1) return value;
     const TensorType type = *facts_.TypeOf(value);
-    return Add(node, "mul.Tensor", {{"self", Ref{value}}, {"other", factor}}, NewValue(node, type));
+    return out_.Add(node, "mul.Tensor", {{"self", Ref{value}}, {"other", factor}}, type);
   }
   ValueIndex AddScaled(const Node& node, ValueIndex a, ValueIndex b, double factor, const TensorType& type) {
     std::vector<NamedArgument> inputs = {{"self", Ref{a}}, {"other", Ref{b}}};
     if (factor != 1 && factor != -1) inputs.push_back({"alpha", factor});
-    return Add(node, factor == -1 ? "sub.Tensor" : "add.Tensor", std::move(inputs), NewValue(node, type));
+    return out_.Add(node, factor == -1 ? "sub.Tensor" : "add.Tensor", std::move(inputs), type);
   }
 
   // type: that of the result, without the dimensions of size 1 that the input may have.
@@ -242,10 +241,10 @@ class LinearRewriter {
     whole.sizes.back() = type.sizes.back();
     std::vector<NamedArgument> inputs = {{"input", Ref{input}}, {"weight", Ref{weight}}};
     if (bias != kNoValue) inputs.push_back({"bias", Ref{bias}});
-    ValueIndex mapped = Add(node, "linear.default", std::move(inputs), NewValue(node, whole));
+    ValueIndex mapped = out_.Add(node, "linear.default", std::move(inputs), whole);
     while (whole.sizes.size() > 2) {
       whole.sizes.erase(whole.sizes.begin() + 1);
-      mapped = Add(node, "squeeze.dim", {{"self", Ref{mapped}}, {"dim", int64_t{1}}}, NewValue(node, whole));
+      mapped = out_.Add(node, "squeeze.dim", {{"self", Ref{mapped}}, {"dim", int64_t{1}}}, whole);
     }
     return mapped;
   }
@@ -253,15 +252,15 @@ class LinearRewriter {
   ValueIndex AddGather(const Node& node, const Gather& gather, const Size& count) {
     TensorType type = *facts_.TypeOf(gather.table);
     type.sizes[0] = count;
-    const ValueIndex result = NewValue(node, type);
+    const ValueIndex result = out_.NewValue(node, type);
     const Ref table{gather.table}, index{gather.index};
     switch (gather.by) {
       case Gather::By::kEmbedding:
-        return Add(node, "embedding.default", {{"weight", table}, {"indices", index}}, result);
+        return out_.Add(node, "embedding.default", {{"weight", table}, {"indices", index}}, result);
       case Gather::By::kIndexSelect:
-        return Add(node, "index_select.default", {{"self", table}, {"dim", int64_t{0}}, {"index", index}}, result);
+        return out_.Add(node, "index_select.default", {{"self", table}, {"dim", int64_t{0}}, {"index", index}}, result);
       case Gather::By::kIndex:
-        return Add(node, "index.Tensor", {{"self", table}, {"indices", Refs{{gather.index}}}}, result);
+        return out_.Add(node, "index.Tensor", {{"self", table}, {"indices", Refs{{gather.index}}}}, result);
     }
     return kNoValue;
   }
@@ -271,35 +270,15 @@ class LinearRewriter {
     for (size_t i = 2; i < dimensions; ++i) {
       TensorType type = *facts_.TypeOf(value);
       type.sizes.insert(type.sizes.begin() + 1, {.number = 1});
-      value = Add(node, "unsqueeze.default", {{"self", Ref{value}}, {"dim", int64_t{1}}}, NewValue(node, type));
+      value = out_.Add(node, "unsqueeze.default", {{"self", Ref{value}}, {"dim", int64_t{1}}}, type);
     }
-    nodes_.back().outputs[0].values[0] = result;
-    nodes_.back().name = node.name;
-    program_.graph.values.pop_back();
-  }
-
-  ValueIndex NewValue(const Node& node, TensorType type) {
-    std::vector<Graph::Value>& values = program_.graph.values;
-    values.push_back({absl::StrCat(node.name, "_gathered_", values.size()), ValueKind::kTensor, std::move(type)});
-    return static_cast<ValueIndex>(values.size()) - 1;
-  }
-  ValueIndex Add(const Node& node, std::string_view op, std::vector<NamedArgument> inputs, ValueIndex result) {
-    AddNode(node, absl::StrCat("torch.ops.aten.", AbslView(op)), std::move(inputs), result);
-    return result;
-  }
-  // A node in the place of `node`.
-  void AddNode(const Node& node, std::string target, std::vector<NamedArgument> inputs, ValueIndex result) {
-    nodes_.push_back({.name = program_.graph.values[result].name,
-                      .target = std::move(target),
-                      .inputs = std::move(inputs),
-                      .outputs = {{.values = {result}, .is_list = false}},
-                      .source = node.source});
+    out_.Finish(node, result);
   }
 
   Program program_;  // nodes of the copy stay as they are
   RowFacts facts_;
   const size_t first_new_ = program_.graph.values.size();
-  std::vector<Node> nodes_;
+  NodeWriter out_{program_.graph.values};
   std::map<ValueIndex, int> uses_;
   std::map<std::tuple<ValueIndex, ValueIndex, ValueIndex>, ValueIndex> tables_;  // by table, weight and bias
   bool rewritten_ = false;

@@ -59,6 +59,10 @@ class TypedWriter {
   ValueIndex Weight(int64_t columns) {
     return Input("weight_" + std::to_string(program_.inputs.size()), {Of(5), Of(columns)});
   }
+  // A new input [rows, columns].
+  ValueIndex Table(int64_t rows, int64_t columns) {
+    return Input("table_" + std::to_string(program_.inputs.size()), {Of(rows), Of(columns)});
+  }
   ValueIndex Select(ValueIndex self, ValueIndex index, int64_t dim = 0, Size rows = Edges()) {
     std::vector<Size> sizes = SizesOf(self);
     sizes[0] = std::move(rows);

@@ -13,6 +13,7 @@
 #include "base/string_view.h"
 #include "base/text.h"
 #include "nn/ops/edge_region.h"
+#include "program/category_products.h"
 #include "program/check.h"
 #include "program/node_linears.h"
 #include "program/self_loops.h"
@@ -102,8 +103,10 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
       if (auto without = program::WithoutSelfLoops(*form.program))
         form.program = std::make_shared<const program::Program>(*std::move(without));
     }
-    if (auto linears = program::WithNodeLinears(*form.program))
-      form.program = std::make_shared<const program::Program>(*std::move(linears));
+    for (const auto rewrite : {program::WithNodeLinears, program::WithCategoryProducts}) {
+      if (auto rewritten = rewrite(*form.program))
+        form.program = std::make_shared<const program::Program>(*std::move(rewritten));
+    }
     if (options_.fused && nn::RunsEdgeRegions(device_)) {
       if (auto fused = program::WithEdgeRegions(*form.program, /*differentiated=*/mode == Mode::kTrain)) {
         form.program = std::make_shared<const program::Program>(std::move(fused->program));

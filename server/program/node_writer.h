@@ -1,0 +1,52 @@
+// Writes the nodes that take the place of a program's own. Threads: plain values.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+#include "program/program.h"
+
+namespace permafrost::program {
+
+class NodeWriter {
+ public:
+  // values: the graph's own, to which new ones are added. Borrowed.
+  explicit NodeWriter(std::vector<Graph::Value>& values) : values_(values) {}
+
+  std::vector<Node> nodes;
+
+  ValueIndex NewValue(const Node& node, TensorType type) {
+    values_.push_back({absl::StrCat(node.name, "_gathered_", values_.size()), ValueKind::kTensor, std::move(type)});
+    return static_cast<ValueIndex>(values_.size()) - 1;
+  }
+  // Adds a call of aten.OP in the place of `node`. Returns its result.
+  ValueIndex Add(const Node& node, std::string_view op, std::vector<NamedArgument> inputs, ValueIndex result) {
+    return AddTarget(node, absl::StrCat("torch.ops.aten.", AbslView(op)), std::move(inputs), result);
+  }
+  ValueIndex Add(const Node& node, std::string_view op, std::vector<NamedArgument> inputs, TensorType type) {
+    return Add(node, op, std::move(inputs), NewValue(node, std::move(type)));
+  }
+  ValueIndex AddTarget(const Node& node, std::string target, std::vector<NamedArgument> inputs, ValueIndex result) {
+    nodes.push_back({.name = values_[result].name,
+                     .target = std::move(target),
+                     .inputs = std::move(inputs),
+                     .outputs = {{.values = {result}, .is_list = false}},
+                     .source = node.source});
+    return result;
+  }
+  // Makes the last node's result, which is the newest value, the result of `node`.
+  void Finish(const Node& node, ValueIndex result) {
+    nodes.back().outputs[0].values[0] = result;
+    nodes.back().name = node.name;
+    values_.pop_back();
+  }
+
+ private:
+  std::vector<Graph::Value>& values_;
+};
+
+}  // namespace permafrost::program

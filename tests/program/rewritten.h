@@ -1,0 +1,76 @@
+// Compares what a program of TypedWriter computes with what its rewriting computes.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "program/interpreter.h"
+#include "program/typed_writer.h"
+
+namespace permafrost::program {
+
+// True up to the rounding of sums of doubles.
+inline testing::AssertionResult IsClose(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return testing::AssertionFailure() << "other sizes";
+  if (!at::isFloatingType(a.scalar_type()) || a.numel() == 0) {
+    return a.equal(b) ? testing::AssertionSuccess() : testing::AssertionFailure() << "not equal";
+  }
+  const double difference = (a - b).abs().max().item<double>(), scale = b.abs().max().item<double>();
+  // Batch norms of few rows divide by small deviations.
+  if (difference <= 1e-12 * std::max(1.0, scale)) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "differs by " << difference << " of " << scale;
+}
+
+inline int64_t Count(const Program& program, const std::string& op) {
+  return std::ranges::count_if(program.graph.nodes,
+                               [&](const Node& node) { return node.target == "torch.ops.aten." + op; });
+}
+
+// Outputs, and the gradients of the inputs that are floats.
+inline std::vector<at::Tensor> RunWriter(const std::shared_ptr<const Program>& program, int64_t nodes, int64_t edges) {
+  auto interpreter = Interpreter::Make(program, {});
+  EXPECT_TRUE(interpreter.ok()) << interpreter.status();
+  const std::vector<at::Tensor> tensors = TypedWriter::Batch(*program, nodes, edges);
+  std::vector<at::Tensor> results;
+  for (const c10::IValue& value : interpreter->Run({tensors.begin(), tensors.end()}))
+    results.push_back(value.toTensor());
+  at::Tensor loss = at::zeros({}, at::kDouble);
+  for (const at::Tensor& output : results) loss = loss + output.square().sum();
+  if (loss.requires_grad()) torch::autograd::backward({loss}, {});
+  for (const at::Tensor& tensor : tensors)
+    if (at::isFloatingType(tensor.scalar_type())) results.push_back(tensor.grad());
+  return results;
+}
+
+// Rewrites the program and compares what both compute.
+inline Program ExpectRewritten(std::optional<Program> (*rewrite)(const Program&),
+                               const std::shared_ptr<const Program>& program) {
+  auto rewritten = rewrite(*program);
+  if (!rewritten) {
+    ADD_FAILURE() << "nothing was rewritten";
+    return *program;
+  }
+  const auto shared = std::make_shared<const Program>(*rewritten);
+  for (const auto& [nodes, edges] : {std::pair(7, 19), std::pair(1, 1), std::pair(3, 0)}) {
+    SCOPED_TRACE(testing::Message() << nodes << " nodes, " << edges << " edges");
+    const std::vector<at::Tensor> expected = RunWriter(program, nodes, edges),
+                                  results = RunWriter(shared, nodes, edges);
+    EXPECT_EQ(results.size(), expected.size());
+    for (size_t i = 0; i < std::min(results.size(), expected.size()); ++i) {
+      EXPECT_EQ(results[i].defined(), expected[i].defined()) << i;
+      if (!results[i].defined() || !expected[i].defined()) continue;
+      EXPECT_TRUE(IsClose(results[i], expected[i])) << i;
+    }
+  }
+  return *std::move(rewritten);
+}
+
+}  // namespace permafrost::program
