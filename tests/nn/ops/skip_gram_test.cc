@@ -67,10 +67,10 @@ Tensor LossOfWindows(const Tensor& table, const Tensor& walks, int64_t context, 
   return -at::log((negative ? 1 - likelihood : likelihood) + 1e-15).mean();
 }
 
-struct Reference {
+struct WalkReference {
   Tensor loss, gradient;
 };
-Reference ReferenceOf(const WalkCase& c, int64_t real) {
+WalkReference WalkReferenceOf(const WalkCase& c, int64_t real) {
   const Tensor table = Leaf(TableOf(c)), walks = WalksOf(c, real);
   const int64_t positives = c.seeds * c.layout.per_seed;
   const Tensor loss = LossOfWindows(table, walks.narrow(0, 0, real * c.layout.per_seed), c.layout.context, false) +
@@ -119,7 +119,7 @@ TEST(SkipGram, AgreesWithPyGsFormulaAndItsGradient) {
     for (const WalkCase& c : kCases) {
       for (const int64_t real : {c.seeds, (c.seeds + 1) / 2}) {
         const std::string why = NameOf(c) + ", " + std::to_string(real) + " seeds, " + set;
-        const Reference want = ReferenceOf(c, real);
+        const WalkReference want = WalkReferenceOf(c, real);
         const OpOutcome got = RunStep(c, real);
         EXPECT_NEAR(got[0].second.item<double>(), want.loss.item<double>(), 1e-5 * (1 + want.loss.item<double>()))
             << why;
@@ -141,7 +141,7 @@ TEST(SkipGram, AgreesWithTheOperatorsOfPyTorchAndGivesEqualBitsForAnyThreads) {
     for (const spec::Lowering lowering : {spec::Lowering::kPlain, spec::Lowering::kShapeFree}) {
       const LoweringScope scope(lowering);
       // Losses are float32 at least in one.
-      ExpectClose(fused, run(), c.type == at::kFloat ? 2e-5 : 1e-6, NameOf(c));
+      nn::ExpectClose(fused, run(), c.type == at::kFloat ? 2e-5 : 1e-6, NameOf(c));
     }
     ExpectEqualByThreads(run, NameOf(c));
   }
@@ -165,7 +165,7 @@ TEST(SkipGram, TheMeanOfScoresIsTheLoss) {
   const int64_t positives = c.seeds * c.layout.per_seed;
   const double loss = MeanWalkLoss(WalkScores(table, walks.narrow(0, 0, positives), c.layout.context), false) +
                       MeanWalkLoss(WalkScores(table, walks.slice(0, positives), c.layout.context), true);
-  EXPECT_NEAR(loss, ReferenceOf(c, c.seeds).loss.item<double>(), 1e-5);
+  EXPECT_NEAR(loss, WalkReferenceOf(c, c.seeds).loss.item<double>(), 1e-5);
 }
 
 TEST(SkipGram, AScoreThatIsNoNumberMakesTheLossNone) {
