@@ -6,9 +6,11 @@
 // Threads: plain values, and functions that are safe anywhere.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,11 +28,11 @@ enum class RegionOp : uint8_t {
   // Between levels and widths. An edge step that is summed and the like becomes a target step.
   kExpand,  // target to edge: the row of the edge's target
   kSum,
-  kMax,      // 0 where a target has no edges, as scatter_reduce_ on zeros without them; NaN passes through
-  kMin,      // likewise
-  kCount,    // the number of edges of each target; a target step of width 1
-  kRowSum,   // of each `group` values of a row that follow each other: width is that of `a` / group
-  kDetach,   // as it is; no gradient passes
+  kMax,     // 0 where a target has no edges, as scatter_reduce_ on zeros without them; NaN passes through
+  kMin,     // likewise
+  kCount,   // the number of edges of each target; a target step of width 1
+  kRowSum,  // of each `group` values of a row that follow each other: width is that of `a` / group
+  kDetach,  // as it is; no gradient passes
   // Of `a`, value by value.
   kNeg,
   kAbs,
@@ -67,9 +69,22 @@ enum class RegionOp : uint8_t {
   // a where the mask c is 1, else b.
   kWhere,
 };
-extern const EnumNames<RegionOp, 39> kRegionOpNames;
+
+struct RegionOpTraits {
+  RegionOp op = RegionOp::kShared;
+  std::string_view name;
+  int operands = 0;  // a; a and b; a, b and c
+  // Value by value: operands may be shared, and narrower than the step.
+  bool by_value = false;
+};
+inline constexpr int kNumRegionOps = 43;
+// In the order of the enum.
+extern const std::array<RegionOpTraits, kNumRegionOps> kRegionOps;
+extern const EnumNames<RegionOp, kNumRegionOps> kRegionOpNames;
+inline const RegionOpTraits& TraitsOf(RegionOp op) { return kRegionOps[static_cast<size_t>(op)]; }
 
 enum class RegionLevel : uint8_t { kShared, kTarget, kEdge };
+extern const EnumNames<RegionLevel, 3> kRegionLevelNames;
 
 struct RegionStep {
   RegionOp op = RegionOp::kConstant;
@@ -81,8 +96,12 @@ struct RegionStep {
   int32_t width = 1, group = 1;
   double x = 0, y = 0;
   RegionLevel level = RegionLevel::kShared;
+  std::array<int32_t, 3> operands() const { return {a, b, c}; }
   bool operator==(const RegionStep&) const = default;
 };
+
+// What Decode accepts at most.
+inline constexpr int32_t kMaxRegionSteps = 4096, kMaxRegionWidth = 1 << 16;
 
 struct EdgeRegion {
   std::vector<RegionStep> steps;
@@ -92,7 +111,8 @@ struct EdgeRegion {
 };
 
 // As the two lists that an operator takes, and back. Decode checks everything that the kernels rely on: kinds, places,
-// levels, widths; each input is read by steps of one kind, index and width. Errors: InvalidArgument that names the step.
+// levels, widths; each input is read by steps of one kind, index and width. Errors: InvalidArgument that names the
+// step.
 struct EncodedRegion {
   std::vector<int64_t> code;
   std::vector<double> numbers;

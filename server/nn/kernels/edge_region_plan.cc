@@ -1,0 +1,209 @@
+#include "nn/kernels/edge_region_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace permafrost::nn {
+namespace {
+
+// What the gradient for operand k reads: values of the step itself, and of its operands.
+struct ReadByGradient {
+  bool own = false;
+  std::array<bool, 3> operands{};
+};
+
+ReadByGradient ReadsOf(RegionOp op, int k) {
+  switch (op) {
+    case RegionOp::kExp:
+    case RegionOp::kSqrt:
+    case RegionOp::kRsqrt:
+    case RegionOp::kReciprocal:
+    case RegionOp::kSigmoid:
+    case RegionOp::kTanh:
+    case RegionOp::kRelu:
+      return {.own = true};
+    case RegionOp::kMax:
+    case RegionOp::kMin:
+      return {.own = true, .operands = {true}};
+    case RegionOp::kAbs:
+    case RegionOp::kLog:
+    case RegionOp::kLeakyRelu:
+    case RegionOp::kElu:
+    case RegionOp::kSilu:
+    case RegionOp::kSoftplus:
+    case RegionOp::kClampMin:
+    case RegionOp::kClampMax:
+    case RegionOp::kPower:
+      return {.operands = {true}};
+    case RegionOp::kMul:
+      return {.operands = {k == 1, k == 0}};
+    case RegionOp::kDiv:
+      return {.operands = {k == 1, true}};
+    case RegionOp::kMaximum:
+    case RegionOp::kMinimum:
+      return {.operands = {true, true}};
+    case RegionOp::kWhere:
+      return {.operands = {false, false, true}};
+    default:  // linear
+      return {};
+  }
+}
+
+// Steps that have no register: their rows are an input's, or nothing is computed for them.
+bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
+
+// Marks the roots of the operands of marked roots.
+void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
+  for (size_t i = marked.size(); i-- > 0;) {
+    if (!marked[i]) continue;
+    for (const int32_t o : plan.region.steps[i].operands()) {
+      if (o != -1) marked[static_cast<size_t>(plan.root[static_cast<size_t>(o)])] = 1;
+    }
+  }
+}
+
+// wanted: roots to compute, with all that they are computed of; kept: roots whose registers are not used again.
+RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, const std::vector<char>& kept,
+                    RegionRegisters& registers) {
+  const std::vector<RegionStep>& steps = plan.region.steps;
+  RegionPass pass;
+  pass.register_of.assign(steps.size(), -1);
+  std::vector<size_t> last(steps.size(), 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!wanted[i]) continue;
+    for (const int32_t o : steps[i].operands()) {
+      if (o != -1) last[static_cast<size_t>(plan.root[static_cast<size_t>(o)])] = i;
+    }
+  }
+  std::map<std::pair<RegionLevel, int32_t>, std::vector<int32_t>> free;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const RegionStep& s = steps[i];
+    if (!wanted[i] || s.level == RegionLevel::kShared) continue;
+    pass.steps.push_back(static_cast<int32_t>(i));
+    std::vector<int32_t> ended;  // roots that this step is the last to read
+    for (const int32_t o : s.operands()) {
+      if (o == -1) continue;
+      const int32_t r = plan.root[static_cast<size_t>(o)];
+      const auto at = static_cast<size_t>(r);
+      if (last[at] == i && !kept[at] && pass.register_of[at] != -1 && std::ranges::find(ended, r) == ended.end()) {
+        ended.push_back(r);
+      }
+    }
+    int32_t& own = pass.register_of[i];
+    if (!IsInPlace(s.op)) {
+      // A step that works value by value may write where it reads.
+      const auto taken_over = std::ranges::find_if(ended, [&](int32_t r) {
+        const RegionStep& from = steps[static_cast<size_t>(r)];
+        return TraitsOf(s.op).by_value && from.level == s.level && from.width == s.width;
+      });
+      std::vector<int32_t>& of_kind = free[{s.level, s.width}];
+      if (taken_over != ended.end()) {
+        own = pass.register_of[static_cast<size_t>(*taken_over)];
+        ended.erase(taken_over);
+      } else if (!of_kind.empty()) {
+        own = of_kind.back();
+        of_kind.pop_back();
+      } else {
+        own = registers.Add(s.level, s.width);
+      }
+    }
+    for (const int32_t r : ended) {
+      const RegionStep& from = steps[static_cast<size_t>(r)];
+      free[{from.level, from.width}].push_back(pass.register_of[static_cast<size_t>(r)]);
+    }
+  }
+  return pass;
+}
+
+}  // namespace
+
+int32_t RegionRegisters::Add(RegionLevel level, int32_t width) {
+  int64_t& columns = level == RegionLevel::kEdge ? edge_columns : target_columns;
+  registers.push_back({.level = level, .width = width, .before = columns});
+  columns += width;
+  return static_cast<int32_t>(registers.size()) - 1;
+}
+
+bool PassesGradient(RegionOp op, int k) {
+  if (op == RegionOp::kDetach || (op >= RegionOp::kLess && op <= RegionOp::kNotEqual)) return false;
+  return k < TraitsOf(op).operands && (op != RegionOp::kWhere || k < 2);
+}
+
+bool PassesAdjointUnchanged(const RegionStep& step, int k) {
+  return (step.op == RegionOp::kAdd && (k == 0 || step.x == 1)) || (step.op == RegionOp::kSub && k == 0);
+}
+
+RegionPlan::RegionPlan(EdgeRegion of) : region(std::move(of)) {
+  const size_t count = region.steps.size();
+  root.resize(count);
+  home.resize(count);
+  shared_place.assign(count, -1);
+  reader.assign(static_cast<size_t>(region.num_inputs), -1);
+  for (size_t i = 0; i < count; ++i) {
+    const RegionStep& s = region.steps[i];
+    widest = std::max(widest, s.width);
+    root[i] = home[i] = static_cast<int32_t>(i);
+    if (s.input != -1) {
+      int32_t& first = reader[static_cast<size_t>(s.input)];
+      if (first == -1) first = static_cast<int32_t>(i);
+      root[i] = home[i] = first;
+    } else if (s.op == RegionOp::kDetach) {
+      root[i] = root[static_cast<size_t>(s.a)];
+    } else if (s.level == RegionLevel::kShared) {
+      shared_steps.push_back(static_cast<int32_t>(i));
+      shared_place[i] = shared_columns;
+      shared_columns += s.width;
+    }
+  }
+  std::vector<char> wanted(count, 0);
+  for (const int32_t o : region.outputs) wanted[static_cast<size_t>(root[static_cast<size_t>(o)])] = 1;
+  const std::vector<char> kept = wanted;
+  AddOperands(*this, wanted);
+  forward = Allocate(*this, wanted, kept, registers);
+}
+
+RegionGradientPlan::RegionGradientPlan(const RegionPlan& plan, std::span<const char> wanted_inputs,
+                                       std::span<const char> given_outputs) {
+  const std::vector<RegionStep>& steps = plan.region.steps;
+  std::vector<char> leads(steps.size(), 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const RegionStep& s = steps[i];
+    if (s.input != -1) leads[i] = wanted_inputs[static_cast<size_t>(s.input)];
+    for (int k = 0; k < TraitsOf(s.op).operands; ++k) {
+      const int32_t o = s.operands()[static_cast<size_t>(k)];
+      if (PassesGradient(s.op, k) && leads[static_cast<size_t>(o)]) leads[i] = 1;
+    }
+  }
+  active.assign(steps.size(), 0);
+  adjoint_of.assign(steps.size(), -1);
+  for (size_t i = 0; i < plan.region.outputs.size(); ++i) {
+    const auto o = static_cast<size_t>(plan.region.outputs[i]);
+    if (given_outputs[i] && leads[o]) active[static_cast<size_t>(plan.home[o])] = 1;
+  }
+  std::vector<char> read(steps.size(), 0);
+  for (size_t i = steps.size(); i-- > 0;) {
+    const RegionStep& s = steps[i];
+    if (!active[i]) continue;
+    for (int k = 0; k < TraitsOf(s.op).operands; ++k) {
+      const auto o = static_cast<size_t>(s.operands()[static_cast<size_t>(k)]);
+      if (!PassesGradient(s.op, k) || !leads[o]) continue;
+      active[static_cast<size_t>(plan.home[o])] = 1;
+      const ReadByGradient reads = ReadsOf(s.op, k);
+      if (reads.own) read[i] = 1;
+      for (size_t j = 0; j < 3; ++j) {
+        if (reads.operands[j]) read[static_cast<size_t>(plan.root[static_cast<size_t>(s.operands()[j])])] = 1;
+      }
+    }
+  }
+  std::vector<char> wanted = read;
+  AddOperands(plan, wanted);
+  values = Allocate(plan, wanted, read, registers);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (active[i] && steps[i].level != RegionLevel::kShared) {
+      adjoint_of[i] = registers.Add(steps[i].level, steps[i].width);
+    }
+  }
+}
+
+}  // namespace permafrost::nn

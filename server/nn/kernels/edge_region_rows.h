@@ -1,0 +1,55 @@
+// Rows of a region between levels and widths: gathered, expanded, reduced, and their gradients.
+// A `base` is what the result is added to, null: 0; it may be the place of the result.
+// Threads: any, each with rows of its own. Sums are in the order of the rows.
+#pragma once
+
+#include <cstdint>
+
+namespace permafrost::nn {
+
+// Targets of a tile. Target t's rows are offsets[t] - offsets[0] up to offsets[t + 1] - offsets[0] of the tile's edges.
+struct RegionSegments {
+  const int32_t* offsets;
+  int64_t targets;
+};
+
+// to[j] = from[index[places[j]]] for j < rows; index null: from[places[j]].
+template <class T>
+void GatherRows(const T* from, int64_t width, const int64_t* index, const int32_t* places, int64_t rows, T* to);
+// to[places[j]] = from[j] for j < rows.
+template <class T>
+void ScatterRows(const T* from, int64_t width, const int32_t* places, int64_t rows, T* to);
+// to[index[places[j]]] += from[j] for j < rows, in this order.
+template <class T>
+void AddToTable(const T* from, int64_t width, const int64_t* index, const int32_t* places, int64_t rows, T* to);
+// For rows [begin, end): to[r] = sum over p in [offsets[r], offsets[r + 1]) of from[places[p]].
+template <class T>
+void SumOfPlaces(const T* from, int64_t width, const int32_t* offsets, const int32_t* places, int64_t begin,
+                 int64_t end, T* to);
+
+// edges[e] = base[e] + targets[target of e]
+template <class T>
+void ExpandTargets(const RegionSegments& segments, int64_t width, const T* targets, const T* base, T* edges);
+// targets[t] = base[t] + sum of the target's edges.
+template <class T>
+void SumEdges(const RegionSegments& segments, int64_t width, const T* edges, const T* base, T* targets);
+// targets[t] = the largest (or smallest) of the target's edges; 0 where there are none, NaN where one is NaN.
+template <class T>
+void ExtremeOfEdges(const RegionSegments& segments, int64_t width, bool largest, const T* edges, T* targets);
+// The gradient of the former, given `extreme`, its result: to[e] = base[e] + g[t] / n where edges[e] equals extreme[t];
+// n counts those that do. As in scatter_reduce on zeros, the 0 that the target had before counts too.
+template <class T>
+void ExtremeGradient(const RegionSegments& segments, int64_t width, const T* edges, const T* extreme, const T* g,
+                     const T* base, T* to);
+
+// to[i * times + j] = from[i] for i < n, j < times.
+template <class T>
+void RepeatValues(const T* from, int64_t n, int64_t times, T* to);
+// to[i] = base[i] + sum over j < group of from[i * group + j], for i < n.
+template <class T>
+void SumGroups(const T* from, int64_t n, int64_t group, const T* base, T* to);
+// to[c] += sum over r < rows of from[r * width + c].
+template <class T>
+void AddToRow(const T* from, int64_t rows, int64_t width, T* to);
+
+}  // namespace permafrost::nn

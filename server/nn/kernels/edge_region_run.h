@@ -1,0 +1,40 @@
+// Runs a region over targets, and its gradient: forward over tiles of targets with all of their edges, so that no value
+// between inputs and outputs leaves the cache.
+// Threads: any, each with targets of its own. Results do not depend on how targets are shared out, but for sums over
+// all targets, which are those of a call. Each thread keeps the memory that its tiles need.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "nn/kernels/edge_region_plan.h"
+
+namespace permafrost::nn {
+
+// Checked by the caller: targets' edges are places[offsets[t]] .. places[offsets[t + 1] - 1]; indices are in range.
+template <class T>
+struct RegionInputs {
+  std::span<const T* const> inputs;         // contiguous rows
+  std::span<const int64_t* const> indices;  // [edges] each
+  const int32_t *offsets, *places;
+};
+
+// Writes the rows of targets [begin, end), and those of their edges, of each output.
+template <class T>
+void RunRegion(const RegionPlan& plan, const RegionInputs<T>& in, int64_t begin, int64_t end,
+               std::span<T* const> outputs);
+
+template <class T>
+struct RegionGradients {
+  std::span<const T* const> outputs;  // those given; null: none
+  // What is written for each input; null: not wanted. kTarget and kEdge: rows like the input's. kShared: [width], this
+  // call's share. kGather: a row for each edge, at the edge's place, or where `tables` says so [rows, width], this
+  // call's share.
+  std::span<T* const> inputs;
+  std::span<const int64_t> tables;  // rows of such a table; 0: a row for each edge
+};
+template <class T>
+void RunRegionGradient(const RegionPlan& plan, const RegionGradientPlan& gradient, const RegionInputs<T>& in,
+                       int64_t begin, int64_t end, const RegionGradients<T>& to);
+
+}  // namespace permafrost::nn

@@ -1,0 +1,217 @@
+#include "nn/kernels/edge_region_tile.h"
+
+#include <algorithm>
+
+namespace permafrost::nn {
+namespace {
+
+// Of a tile's registers: small beside an L2 cache, and large beside the cost of beginning a step.
+constexpr int64_t kTileBytes = 128 << 10;
+// Values of a block, which with those of its operands fit an L1 cache.
+constexpr int64_t kBlockValues = 1024;
+
+}  // namespace
+
+template <class T>
+RegionScratch<T>& RegionScratch<T>::OfThread() {
+  thread_local RegionScratch scratch;
+  return scratch;
+}
+
+template <class T>
+int64_t OperandBlocks<T>::BlockSize(const RegionPlan& plan) {
+  return std::max<int64_t>(kBlockValues, plan.widest);
+}
+template <class T>
+int64_t OperandBlocks<T>::BlockRows(int64_t width) {
+  return std::max<int64_t>(1, kBlockValues / width);
+}
+
+template <class T>
+OperandBlocks<T>::OperandBlocks(const RegionPlan& plan, const RegionStep& step, std::span<const T* const> values,
+                                int64_t rows, T* blocks)
+    : width_(step.width), block_rows_(std::max<int64_t>(1, rows)) {
+  const std::array<int32_t, 3> of = step.operands();
+  for (size_t k = 0; k < 3; ++k) {
+    if (of[k] == -1) continue;
+    const RegionStep& from = plan.region.steps[static_cast<size_t>(of[k])];
+    Operand& operand = operands_[k];
+    operand.from = values[static_cast<size_t>(plan.root[static_cast<size_t>(of[k])])];
+    operand.width = from.width;
+    operand.is_shared = from.level != step.level;
+    if (operand.from == nullptr || (!operand.is_shared && operand.width == width_)) continue;
+    operand.block = blocks + static_cast<int64_t>(k) * BlockSize(plan);
+    block_rows_ = std::min(block_rows_, BlockRows(width_));
+  }
+  // A shared row is the same for every block.
+  for (const Operand& operand : operands_) {
+    if (operand.block == nullptr || !operand.is_shared) continue;
+    RepeatValues<T>(operand.from, operand.width, width_ / operand.width, operand.block);
+    for (int64_t r = 1; r < block_rows_; ++r) std::copy_n(operand.block, width_, operand.block + r * width_);
+  }
+}
+
+template <class T>
+const T* OperandBlocks<T>::OperandAt(size_t k, int64_t first, int64_t rows) {
+  const Operand& operand = operands_[k];
+  if (operand.from == nullptr || operand.is_shared) return operand.block;
+  const T* const from = operand.from + first * operand.width;
+  if (operand.block == nullptr) return from;
+  RepeatValues<T>(from, rows * operand.width, width_ / operand.width, operand.block);
+  return operand.block;
+}
+
+template <class T>
+RegionValues<T> OperandBlocks<T>::At(int64_t first, int64_t rows) {
+  return {OperandAt(0, first, rows), OperandAt(1, first, rows), OperandAt(2, first, rows)};
+}
+
+template <class T>
+RegionTile<T>::RegionTile(const RegionPlan& plan, const RegionPass& pass, const RegionRegisters& registers,
+                          const RegionInputs<T>& in, std::span<T* const> outputs)
+    : plan_(plan),
+      pass_(pass),
+      registers_(registers),
+      in_(in),
+      outputs_(outputs),
+      output_of_(plan.region.steps.size(), -1),
+      values_(plan.region.steps.size(), nullptr),
+      scratch_(RegionScratch<T>::OfThread()),
+      blocks_(scratch_.blocks.Get(4 * OperandBlocks<T>::BlockSize(plan))) {
+  for (size_t j = 0; j < outputs_.size(); ++j) {
+    const auto r = static_cast<size_t>(plan_.root[static_cast<size_t>(plan_.region.outputs[j])]);
+    // The rows of an input are not computed: they are copied in the end.
+    const bool is_computed = plan_.region.steps[r].input == -1;
+    if (is_computed && output_of_[r] == -1) output_of_[r] = static_cast<int32_t>(j);
+  }
+  T* const shared = scratch_.shared.Get(plan_.shared_columns);
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const RegionStep& s = plan_.region.steps[i];
+    if (s.op == RegionOp::kShared) values_[i] = in_.inputs[static_cast<size_t>(s.input)];
+  }
+  for (const int32_t i : plan_.shared_steps) {
+    const auto at = static_cast<size_t>(i);
+    ComputeStep(at, shared + plan_.shared_place[at]);
+  }
+}
+
+template <class T>
+int64_t RegionTile<T>::Rows(RegionLevel level) const {
+  return level == RegionLevel::kEdge ? edges_ : level == RegionLevel::kTarget ? segments_.targets : 1;
+}
+
+template <class T>
+int64_t RegionTile<T>::Take(int64_t first, int64_t end) {
+  const int32_t* const offsets = in_.offsets;
+  constexpr auto kTileValues = static_cast<int64_t>(kTileBytes / sizeof(T));
+  int64_t last = first + 1;
+  while (last < end && registers_.Size(last + 1 - first, offsets[last + 1] - offsets[first]) <= kTileValues) ++last;
+  first_ = first;
+  segments_ = {offsets + first, last - first};
+  edges_ = offsets[last] - offsets[first];
+  places_ = in_.places + offsets[first];
+  in_order_ = true;
+  for (int64_t j = 1; j < edges_ && in_order_; ++j) in_order_ = places_[j] == places_[j - 1] + 1;
+  memory_ = scratch_.tile.Get(registers_.Size(segments_.targets, edges_));
+  return last;
+}
+
+template <class T>
+T* RegionTile<T>::Place(size_t i) const {
+  const RegionStep& s = plan_.region.steps[i];
+  if (output_of_[i] != -1 && (s.level == RegionLevel::kTarget || in_order_)) {
+    T* const output = outputs_[static_cast<size_t>(output_of_[i])];
+    return output + (s.level == RegionLevel::kTarget ? first_ : first_place()) * s.width;
+  }
+  return pass_.register_of[i] == -1 ? nullptr : Register(pass_.register_of[i]);
+}
+
+template <class T>
+void RegionTile<T>::Compute() {
+  for (const int32_t i : pass_.steps) ComputeStep(static_cast<size_t>(i), Place(static_cast<size_t>(i)));
+  WriteOutputs();
+}
+
+template <class T>
+void RegionTile<T>::ComputeStep(size_t i, T* out) {
+  const RegionStep& s = plan_.region.steps[i];
+  const T* const input = s.input == -1 ? nullptr : in_.inputs[static_cast<size_t>(s.input)];
+  const T* const a = s.a == -1 ? nullptr : values_[static_cast<size_t>(plan_.root[static_cast<size_t>(s.a)])];
+  values_[i] = out;
+  switch (s.op) {
+    case RegionOp::kShared:
+      values_[i] = input;
+      break;
+    case RegionOp::kTarget:
+      values_[i] = input + first_ * s.width;
+      break;
+    case RegionOp::kEdge:
+      if (in_order_) {
+        values_[i] = input + first_place() * s.width;
+        break;
+      }
+      GatherRows<T>(input, s.width, nullptr, places_, edges_, out);
+      break;
+    case RegionOp::kGather:
+      GatherRows<T>(input, s.width, in_.indices[static_cast<size_t>(s.index)], places_, edges_, out);
+      break;
+    case RegionOp::kConstant:
+      *out = static_cast<T>(s.x);
+      break;
+    case RegionOp::kExpand:
+      ExpandTargets<T>(segments_, s.width, a, nullptr, out);
+      break;
+    case RegionOp::kSum:
+      SumEdges<T>(segments_, s.width, a, nullptr, out);
+      break;
+    case RegionOp::kMax:
+    case RegionOp::kMin:
+      ExtremeOfEdges<T>(segments_, s.width, s.op == RegionOp::kMax, a, out);
+      break;
+    case RegionOp::kCount:
+      for (int64_t t = 0; t < segments_.targets; ++t) {
+        out[t] = static_cast<T>(segments_.offsets[t + 1] - segments_.offsets[t]);
+      }
+      break;
+    case RegionOp::kRowSum:
+      SumGroups<T>(a, Rows(s.level) * s.width, s.group, nullptr, out);
+      break;
+    default:
+      ComputeByValue(s, out);
+  }
+}
+
+template <class T>
+void RegionTile<T>::ComputeByValue(const RegionStep& s, T* out) {
+  const int64_t rows = Rows(s.level);
+  OperandBlocks<T> operands(plan_, s, values_, rows, blocks_);
+  for (int64_t r = 0; r < rows; r += operands.block_rows()) {
+    const int64_t count = std::min(operands.block_rows(), rows - r);
+    ComputeValues<T>(s, operands.At(r, count), count * s.width, out + r * s.width);
+  }
+}
+
+template <class T>
+void RegionTile<T>::WriteOutputs() const {
+  for (size_t j = 0; j < outputs_.size(); ++j) {
+    const auto o = static_cast<size_t>(plan_.region.outputs[j]);
+    const auto r = static_cast<size_t>(plan_.root[o]);
+    const RegionStep& s = plan_.region.steps[r];
+    const bool is_target = s.level == RegionLevel::kTarget;
+    if (output_of_[r] == static_cast<int32_t>(j) && (is_target || in_order_)) continue;  // written there
+    if (is_target) {
+      std::copy_n(values_[r], segments_.targets * s.width, outputs_[j] + first_ * s.width);
+    } else {
+      ScatterRows<T>(values_[r], s.width, places_, edges_, outputs_[j]);
+    }
+  }
+}
+
+template struct RegionScratch<float>;
+template struct RegionScratch<double>;
+template class OperandBlocks<float>;
+template class OperandBlocks<double>;
+template class RegionTile<float>;
+template class RegionTile<double>;
+
+}  // namespace permafrost::nn

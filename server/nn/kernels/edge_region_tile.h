@@ -1,0 +1,121 @@
+// The values of a region's steps for one tile: a run of targets with all of their edges.
+// Threads: one an object.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "nn/kernels/edge_region_plan.h"
+#include "nn/kernels/edge_region_rows.h"
+#include "nn/kernels/edge_region_run.h"
+#include "nn/kernels/edge_region_values.h"
+
+namespace permafrost::nn {
+
+// Memory that grows and is not set.
+template <class T>
+class RegionMemory {
+ public:
+  T* Get(int64_t size) {
+    if (size > size_) {
+      data_.reset();  // before the larger one is there
+      data_ = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(size));
+      size_ = size;
+    }
+    return data_.get();
+  }
+  void FreeIfAbove(int64_t size) {
+    if (size_ <= size) return;
+    data_.reset();
+    size_ = 0;
+  }
+
+ private:
+  std::unique_ptr<T[]> data_;
+  int64_t size_ = 0;
+};
+
+// What a thread keeps between calls.
+template <class T>
+struct RegionScratch {
+  RegionMemory<T> tile, blocks, shared;
+  static RegionScratch& OfThread();
+};
+
+// The operands of a step that works value by value, block by block of its rows, each as wide as the step.
+template <class T>
+class OperandBlocks {
+ public:
+  // values: of each step, null where they were not computed. blocks: 3 blocks of BlockSize() values.
+  OperandBlocks(const RegionPlan& plan, const RegionStep& step, std::span<const T* const> values, int64_t rows,
+                T* blocks);
+  // Rows of a block. All of them, where no operand has to be repeated.
+  int64_t block_rows() const { return block_rows_; }
+  // Rows [first, first + rows) of the step, where `first` begins a block.
+  RegionValues<T> At(int64_t first, int64_t rows);
+
+  static int64_t BlockSize(const RegionPlan& plan);
+  static int64_t BlockRows(int64_t width);
+
+ private:
+  const T* OperandAt(size_t k, int64_t first, int64_t rows);
+
+  struct Operand {
+    const T* from = nullptr;
+    int64_t width = 1;
+    bool is_shared = false;
+    T* block = nullptr;  // null: `from` is as wide as the step
+  };
+  Operand operands_[3];
+  int64_t width_, block_rows_;
+};
+
+template <class T>
+class RegionTile {
+ public:
+  // Computes the shared steps. outputs: as of RunRegion; empty: none.
+  RegionTile(const RegionPlan& plan, const RegionPass& pass, const RegionRegisters& registers,
+             const RegionInputs<T>& in, std::span<T* const> outputs);
+  // Takes the targets from `first` on that make a tile, before `end`. Returns the first one behind them.
+  int64_t Take(int64_t first, int64_t end);
+  // Computes the steps of the pass, and writes the outputs.
+  void Compute();
+
+  int64_t Rows(RegionLevel level) const;
+  // The values of a step that is a root; null: not computed.
+  const T* value(size_t step) const { return values_[step]; }
+  std::span<const T* const> values() const { return values_; }
+  T* Register(int32_t which) const { return memory_ + registers_.Place(which, segments_.targets, edges_); }
+  T* blocks() const { return blocks_; }
+  const RegionSegments& segments() const { return segments_; }
+  int64_t first() const { return first_; }
+  const int32_t* places() const { return places_; }
+  // Whether the tile's edges follow each other where they lie; then the first one's place.
+  bool in_order() const { return in_order_; }
+  int64_t first_place() const { return edges_ == 0 ? 0 : places_[0]; }
+
+ private:
+  void ComputeStep(size_t i, T* out);
+  void ComputeByValue(const RegionStep& step, T* out);
+  // Where a step's rows are written: an output, or its register.
+  T* Place(size_t i) const;
+  void WriteOutputs() const;
+
+  const RegionPlan& plan_;
+  const RegionPass& pass_;
+  const RegionRegisters& registers_;
+  const RegionInputs<T>& in_;
+  std::span<T* const> outputs_;
+  std::vector<int32_t> output_of_;  // the output that a step may write to as it computes; -1: none
+  std::vector<const T*> values_;
+  RegionScratch<T>& scratch_;
+  T *memory_ = nullptr, *blocks_;
+  RegionSegments segments_{};
+  int64_t first_ = 0, edges_ = 0;
+  const int32_t* places_ = nullptr;
+  bool in_order_ = false;
+};
+
+}  // namespace permafrost::nn

@@ -1,0 +1,328 @@
+#include "nn/kernels/edge_region_values.h"
+
+#include <cmath>
+
+#include "nn/kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/kernels/edge_region_values.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which includes this file once for each target.
+#include "nn/kernels/columns-inl.h"
+#include "nn/kernels/edge_region_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace permafrost::nn::HWY_NAMESPACE {
+
+// out[i] = f(tag, i), by vectors.
+template <class T, class F>
+HWY_INLINE void EachValue(int64_t n, T* out, const F& f) {
+  ForColumns<1, T>(n, [&](auto d, auto, int64_t i) HWY_ATTR { hn::StoreU(f(d, i), d, out + i); });
+}
+// out[i] = f(tag, a[i]), and so on.
+template <class T, class F>
+HWY_INLINE void EachOf(const T* a, int64_t n, T* out, const F& f) {
+  EachValue(n, out, [&](auto d, int64_t i) HWY_ATTR { return f(d, hn::LoadU(d, a + i)); });
+}
+template <class T, class F>
+HWY_INLINE void EachOf(const T* a, const T* b, int64_t n, T* out, const F& f) {
+  EachValue(n, out, [&](auto d, int64_t i) HWY_ATTR { return f(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)); });
+}
+
+template <class T>
+HWY_NOINLINE void PowerOf(const T* a, double x, int64_t n, T* out) {
+  if (x == 1) return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return v; });
+  if (x == 2) return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); });
+  if (x == 3) return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return hn::Mul(hn::Mul(v, v), v); });
+  if (x == 0.5) return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return hn::Sqrt(v); });
+  if (x == -0.5) {
+    return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR { return hn::Div(hn::Set(d, T(1)), hn::Sqrt(v)); });
+  }
+  if (x == -1) return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR { return hn::Div(hn::Set(d, T(1)), v); });
+  if (x == -2) {
+    return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR { return hn::Div(hn::Set(d, T(1)), hn::Mul(v, v)); });
+  }
+  for (int64_t i = 0; i < n; ++i) out[i] = std::pow(a[i], static_cast<T>(x));
+}
+
+// 1 where holds(a, x).
+template <class T, class F>
+HWY_INLINE void MaskOf(const T* a, T x, int64_t n, T* out, const F& holds) {
+  EachOf(a, n, out,
+         [&](auto d, auto v) HWY_ATTR { return hn::IfThenElseZero(holds(v, hn::Set(d, x)), hn::Set(d, T(1))); });
+}
+
+template <class T>
+HWY_NOINLINE void Unary(const RegionStep& s, const T* a, int64_t n, T* out) {
+  const T x = static_cast<T>(s.x), shift = static_cast<T>(s.y);
+  switch (s.op) {
+    case RegionOp::kNeg:
+      return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return hn::Neg(v); });
+    case RegionOp::kAbs:
+      return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return hn::Abs(v); });
+    case RegionOp::kExp:
+      return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR { return ExpOf(d, v); });
+    case RegionOp::kLog:
+      return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR { return LogOf(d, v); });
+    case RegionOp::kSqrt:
+      return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return hn::Sqrt(v); });
+    case RegionOp::kRsqrt:
+      return PowerOf(a, -0.5, n, out);
+    case RegionOp::kReciprocal:
+      return PowerOf(a, -1, n, out);
+    case RegionOp::kSigmoid:
+      return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR { return SigmoidOf(d, v); });
+    case RegionOp::kTanh:
+      return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR { return TanhOf(d, v); });
+    case RegionOp::kRelu:
+      return EachOf(a, n, out,
+                    [](auto d, auto v) HWY_ATTR { return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Zero(d), v); });
+    case RegionOp::kLeakyRelu:
+      return EachOf(a, n, out, [=](auto d, auto v) HWY_ATTR {
+        return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(v, hn::Set(d, x)));
+      });
+    case RegionOp::kElu:
+      return EachOf(a, n, out, [=](auto d, auto v) HWY_ATTR {
+        return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Mul(hn::Set(d, x), Expm1Of(d, v)), v);
+      });
+    case RegionOp::kSilu:
+      return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR {
+        return hn::Div(v, hn::Add(hn::Set(d, T(1)), ExpOf(d, hn::Neg(v))));
+      });
+    case RegionOp::kSoftplus:
+      return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR { return SoftplusOf(d, v); });
+    case RegionOp::kClampMin:
+      return EachOf(a, n, out, [=](auto d, auto v) HWY_ATTR {
+        return hn::IfThenElse(hn::Lt(v, hn::Set(d, x)), hn::Set(d, x), v);
+      });
+    case RegionOp::kClampMax:
+      return EachOf(a, n, out, [=](auto d, auto v) HWY_ATTR {
+        return hn::IfThenElse(hn::Gt(v, hn::Set(d, x)), hn::Set(d, x), v);
+      });
+    case RegionOp::kPower:
+      if (s.x == 0) return EachValue(n, out, [](auto d, int64_t) HWY_ATTR { return hn::Set(d, T(1)); });
+      return PowerOf(a, s.x, n, out);
+    case RegionOp::kScale:
+      return EachOf(a, n, out,
+                    [=](auto d, auto v) HWY_ATTR { return hn::MulAdd(v, hn::Set(d, x), hn::Set(d, shift)); });
+    case RegionOp::kLess:
+      return MaskOf(a, x, n, out, [](auto v, auto w) HWY_ATTR { return hn::Lt(v, w); });
+    case RegionOp::kLessEqual:
+      return MaskOf(a, x, n, out, [](auto v, auto w) HWY_ATTR { return hn::Le(v, w); });
+    case RegionOp::kGreater:
+      return MaskOf(a, x, n, out, [](auto v, auto w) HWY_ATTR { return hn::Gt(v, w); });
+    case RegionOp::kGreaterEqual:
+      return MaskOf(a, x, n, out, [](auto v, auto w) HWY_ATTR { return hn::Ge(v, w); });
+    case RegionOp::kEqual:
+      return MaskOf(a, x, n, out, [](auto v, auto w) HWY_ATTR { return hn::Eq(v, w); });
+    case RegionOp::kNotEqual:
+      // hn::Ne does not hold for NaN on every target.
+      return EachOf(a, n, out, [=](auto d, auto v) HWY_ATTR {
+        return hn::IfThenZeroElse(hn::Eq(v, hn::Set(d, x)), hn::Set(d, T(1)));
+      });
+    default:
+      return;
+  }
+}
+
+template <class T>
+HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, int64_t n, T* out) {
+  const T x = static_cast<T>(s.x);
+  switch (s.op) {
+    case RegionOp::kAdd:
+      if (x == T(1)) return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
+      return EachOf(in.a, in.b, n, out,
+                    [=](auto d, auto a, auto b) HWY_ATTR { return hn::MulAdd(b, hn::Set(d, x), a); });
+    case RegionOp::kSub:
+      if (x == T(1)) return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return hn::Sub(a, b); });
+      return EachOf(in.a, in.b, n, out,
+                    [=](auto d, auto a, auto b) HWY_ATTR { return hn::NegMulAdd(b, hn::Set(d, x), a); });
+    case RegionOp::kMul:
+      return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); });
+    case RegionOp::kDiv:
+      return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return hn::Div(a, b); });
+    case RegionOp::kMaximum:
+      return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return LargerOf(a, b); });
+    case RegionOp::kMinimum:
+      return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return SmallerOf(a, b); });
+    case RegionOp::kWhere:
+      return EachValue(n, out, [&](auto d, int64_t i) HWY_ATTR {
+        const auto fails = hn::Eq(hn::LoadU(d, in.c + i), hn::Zero(d));
+        return hn::IfThenElse(fails, hn::LoadU(d, in.b + i), hn::LoadU(d, in.a + i));
+      });
+    default:
+      return Unary(s, in.a, n, out);
+  }
+}
+
+// Of steps whose gradient is a function of their own values.
+template <class T>
+HWY_NOINLINE void GradientOfValues(const RegionStep& s, const T* y, const T* g, int64_t n, T* to) {
+  switch (s.op) {
+    case RegionOp::kExp:
+      return EachOf(y, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Mul(w, v); });
+    case RegionOp::kSqrt:
+      return EachOf(y, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Div(w, hn::Add(v, v)); });
+    case RegionOp::kRsqrt:
+      return EachOf(y, g, n, to, [](auto d, auto v, auto w) HWY_ATTR {
+        return hn::Mul(hn::Mul(hn::Set(d, T(-0.5)), w), hn::Mul(hn::Mul(v, v), v));
+      });
+    case RegionOp::kReciprocal:
+      return EachOf(y, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Mul(hn::Neg(w), hn::Mul(v, v)); });
+    case RegionOp::kSigmoid:
+      return EachOf(y, g, n, to, [](auto d, auto v, auto w) HWY_ATTR {
+        return hn::Mul(hn::Mul(w, hn::Sub(hn::Set(d, T(1)), v)), v);
+      });
+    case RegionOp::kTanh:
+      return EachOf(y, g, n, to,
+                    [](auto d, auto v, auto w) HWY_ATTR { return hn::Mul(w, hn::NegMulAdd(v, v, hn::Set(d, T(1)))); });
+    default:  // kRelu
+      return EachOf(y, g, n, to,
+                    [](auto d, auto v, auto w) HWY_ATTR { return hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), w); });
+  }
+}
+
+// Of steps whose gradient is a function of their operand's values.
+template <class T>
+HWY_NOINLINE void GradientOfOperand(const RegionStep& s, const T* a, const T* g, int64_t n, T* to) {
+  const T x = static_cast<T>(s.x);
+  switch (s.op) {
+    case RegionOp::kAbs:
+      return EachOf(a, g, n, to, [](auto d, auto v, auto w) HWY_ATTR {
+        const auto zero = hn::Zero(d), one = hn::Set(d, T(1));
+        const auto up = hn::IfThenElseZero(hn::Gt(v, zero), one), down = hn::IfThenElseZero(hn::Lt(v, zero), one);
+        return hn::Mul(w, hn::Sub(up, down));
+      });
+    case RegionOp::kLog:
+      return EachOf(a, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Div(w, v); });
+    case RegionOp::kLeakyRelu:
+      return EachOf(a, g, n, to, [=](auto d, auto v, auto w) HWY_ATTR {
+        return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), w, hn::Mul(w, hn::Set(d, x)));
+      });
+    case RegionOp::kElu:
+      return EachOf(a, g, n, to, [=](auto d, auto v, auto w) HWY_ATTR {
+        return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), w, hn::Mul(hn::Mul(w, hn::Set(d, x)), ExpOf(d, v)));
+      });
+    case RegionOp::kSilu:
+      return EachOf(a, g, n, to, [](auto d, auto v, auto w) HWY_ATTR {
+        const auto one = hn::Set(d, T(1)), sigmoid = SigmoidOf(d, v);
+        return hn::Mul(hn::Mul(w, sigmoid), hn::MulAdd(v, hn::Sub(one, sigmoid), one));
+      });
+    case RegionOp::kSoftplus:
+      return EachOf(a, g, n, to, [](auto d, auto v, auto w) HWY_ATTR {
+        const auto z = ExpOf(d, v);
+        const auto passed = hn::Div(hn::Mul(w, z), hn::Add(z, hn::Set(d, T(1))));
+        return hn::IfThenElse(hn::Gt(v, hn::Set(d, T(20))), w, passed);
+      });
+    case RegionOp::kClampMin:
+      return EachOf(a, g, n, to,
+                    [=](auto d, auto v, auto w) HWY_ATTR { return hn::IfThenElseZero(hn::Ge(v, hn::Set(d, x)), w); });
+    case RegionOp::kClampMax:
+      return EachOf(a, g, n, to,
+                    [=](auto d, auto v, auto w) HWY_ATTR { return hn::IfThenElseZero(hn::Le(v, hn::Set(d, x)), w); });
+    default:  // kPower
+      if (s.x == 0) return EachValue(n, to, [](auto d, int64_t) HWY_ATTR { return hn::Zero(d); });
+      if (s.x == 1) return EachOf(g, n, to, [](auto, auto w) HWY_ATTR { return w; });
+      PowerOf(a, s.x - 1, n, to);
+      return EachOf(to, g, n, to,
+                    [=](auto d, auto v, auto w) HWY_ATTR { return hn::Mul(w, hn::Mul(hn::Set(d, x), v)); });
+  }
+}
+
+template <class T>
+HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in, const T* y, const T* g, int64_t n,
+                           T* to) {
+  const auto scaled = [&](T by) HWY_ATTR {
+    EachOf(g, n, to, [=](auto d, auto w) HWY_ATTR { return hn::Mul(w, hn::Set(d, by)); });
+  };
+  switch (s.op) {
+    case RegionOp::kNeg:
+      return EachOf(g, n, to, [](auto, auto w) HWY_ATTR { return hn::Neg(w); });
+    case RegionOp::kScale:
+      return scaled(static_cast<T>(s.x));
+    case RegionOp::kAdd:
+      return scaled(k == 0 ? T(1) : static_cast<T>(s.x));
+    case RegionOp::kSub:
+      return scaled(k == 0 ? T(1) : static_cast<T>(-s.x));
+    case RegionOp::kMul:
+      return EachOf(k == 0 ? in.b : in.a, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Mul(w, v); });
+    case RegionOp::kDiv:
+      if (k == 0) return EachOf(in.b, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Div(w, v); });
+      return EachValue(n, to, [&](auto d, int64_t i) HWY_ATTR {
+        const auto b = hn::LoadU(d, in.b + i);
+        return hn::Mul(hn::Neg(hn::LoadU(d, g + i)), hn::Div(hn::Div(hn::LoadU(d, in.a + i), b), b));
+      });
+    case RegionOp::kMaximum:
+    case RegionOp::kMinimum: {
+      // Nothing where the other one was taken, half where they are equal, all where either is NaN.
+      const bool lost_if_less = (s.op == RegionOp::kMaximum) == (k == 0);
+      const T *const less = lost_if_less ? in.a : in.b, *const more = lost_if_less ? in.b : in.a;
+      return EachValue(n, to, [&](auto d, int64_t i) HWY_ATTR {
+        const auto p = hn::LoadU(d, less + i), q = hn::LoadU(d, more + i), w = hn::LoadU(d, g + i);
+        const auto passed = hn::IfThenElse(hn::Eq(p, q), hn::Mul(w, hn::Set(d, T(0.5))), w);
+        return hn::IfThenZeroElse(hn::Lt(p, q), passed);
+      });
+    }
+    case RegionOp::kWhere:
+      return EachOf(in.c, g, n, to, [=](auto d, auto c, auto w) HWY_ATTR {
+        const auto fails = hn::Eq(c, hn::Zero(d));
+        return k == 0 ? hn::IfThenZeroElse(fails, w) : hn::IfThenElseZero(fails, w);
+      });
+    case RegionOp::kExp:
+    case RegionOp::kSqrt:
+    case RegionOp::kRsqrt:
+    case RegionOp::kReciprocal:
+    case RegionOp::kSigmoid:
+    case RegionOp::kTanh:
+    case RegionOp::kRelu:
+      return GradientOfValues(s, y, g, n, to);
+    default:
+      return GradientOfOperand(s, in.a, g, n, to);
+  }
+}
+
+// Highway exports plain functions: one of each for each type.
+#define PERMAFROST_REGION_VALUES(T, NAME)                                                                    \
+  void ComputeValues##NAME(const RegionStep& step, const RegionValues<T>& in, int64_t n, T* out) {           \
+    Compute(step, in, n, out);                                                                               \
+  }                                                                                                          \
+  void ValueGradient##NAME(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const T* g, \
+                           int64_t n, T* to) {                                                               \
+    Gradient(step, k, in, y, g, n, to);                                                                      \
+  }                                                                                                          \
+  void AddValues##NAME(const T* a, const T* b, int64_t n, T* out) {                                          \
+    EachOf(a, b, n, out, [](auto, auto v, auto w) HWY_ATTR { return hn::Add(v, w); });                       \
+  }
+PERMAFROST_REGION_VALUES(float, F32)
+PERMAFROST_REGION_VALUES(double, F64)
+#undef PERMAFROST_REGION_VALUES
+
+}  // namespace permafrost::nn::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace permafrost::nn {
+
+#define PERMAFROST_REGION_VALUES(T, NAME)                                                                            \
+  HWY_EXPORT(ComputeValues##NAME);                                                                                   \
+  HWY_EXPORT(ValueGradient##NAME);                                                                                   \
+  HWY_EXPORT(AddValues##NAME);                                                                                       \
+  template <>                                                                                                        \
+  void ComputeValues<T>(const RegionStep& step, const RegionValues<T>& in, int64_t n, T* out) {                      \
+    HWY_DYNAMIC_DISPATCH(ComputeValues##NAME)(step, in, n, out);                                                     \
+  }                                                                                                                  \
+  template <>                                                                                                        \
+  void ValueGradient<T>(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const T* g, int64_t n, \
+                        T* to) {                                                                                     \
+    HWY_DYNAMIC_DISPATCH(ValueGradient##NAME)(step, k, in, y, g, n, to);                                             \
+  }                                                                                                                  \
+  template <>                                                                                                        \
+  void AddValues<T>(const T* a, const T* b, int64_t n, T* out) {                                                     \
+    HWY_DYNAMIC_DISPATCH(AddValues##NAME)(a, b, n, out);                                                             \
+  }
+PERMAFROST_REGION_VALUES(float, F32)
+PERMAFROST_REGION_VALUES(double, F64)
+#undef PERMAFROST_REGION_VALUES
+
+}  // namespace permafrost::nn
+#endif

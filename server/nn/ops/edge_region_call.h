@@ -1,0 +1,75 @@
+// The arguments of a call of permafrost::edge_region, checked, as the kernels read them.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "nn/kernels/edge_region_plan.h"
+#include "nn/kernels/edge_region_run.h"
+
+namespace permafrost::nn {
+
+using OptionalTensors = c10::List<std::optional<at::Tensor>>;
+
+// Those of edge_region and edge_region_backward that both have, in the schema's order.
+struct RegionArguments {
+  at::TensorList inputs;
+  const at::Tensor &offsets, &places;
+  at::TensorList indices;
+  const OptionalTensors &index_offsets, &index_places;
+  at::IntArrayRef code;
+  at::ArrayRef<double> numbers;
+};
+
+// Threads: one an object; the plans of past calls are shared.
+// Owns contiguous copies of the tensors that were not contiguous; borrows no argument.
+class RegionCall {
+ public:
+  // Errors: c10::Error for a code, a type, a shape or an index that does not fit.
+  explicit RegionCall(const RegionArguments& arguments);
+
+  const RegionPlan& plan() const { return *plan_; }
+  const EdgeRegion& region() const { return plan_->region; }
+  int64_t targets() const { return targets_; }
+  int64_t edges() const { return edges_; }
+  // Rows of a step of that level.
+  int64_t rows(RegionLevel level) const {
+    return level == RegionLevel::kEdge ? edges_ : level == RegionLevel::kTarget ? targets_ : 1;
+  }
+  const at::Tensor& input(size_t i) const { return inputs_[i]; }
+  const at::Tensor& index(size_t k) const { return indices_[k]; }
+  // The segments of index k, checked for tables of so many rows: those given, or made here.
+  std::tuple<at::Tensor, at::Tensor> IndexSegments(size_t k, int64_t rows) const;
+  bool HasSegments(size_t k) const { return index_offsets_[k].defined(); }
+
+  // body(rows): with the arrays that the kernels read.
+  template <class T, class Body>
+  void WithInputs(const Body& body) const {
+    std::vector<const T*> inputs;
+    std::vector<const int64_t*> indices;
+    for (const at::Tensor& t : inputs_) inputs.push_back(t.const_data_ptr<T>());
+    for (const at::Tensor& t : indices_) indices.push_back(t.const_data_ptr<int64_t>());
+    body(RegionInputs<T>{.inputs = inputs,
+                         .indices = indices,
+                         .offsets = offsets_.const_data_ptr<int32_t>(),
+                         .places = places_.const_data_ptr<int32_t>()});
+  }
+
+ private:
+  void CheckInput(const RegionStep& step) const;
+
+  std::shared_ptr<const RegionPlan> plan_;
+  std::vector<at::Tensor> inputs_, indices_, index_offsets_, index_places_;
+  at::Tensor offsets_, places_;
+  int64_t targets_ = 0, edges_ = 0;
+};
+
+// permafrost::segments_of on the CPU.
+std::tuple<at::Tensor, at::Tensor> SegmentsOfCpu(const at::Tensor& index, int64_t rows);
+
+}  // namespace permafrost::nn
