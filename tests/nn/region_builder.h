@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/kernels/edge_region.h"
@@ -61,7 +61,7 @@ struct RegionBuilder {
     }
     return Add(step);
   }
-  int32_t OpX(RegionOp op, int32_t a, double x, double y = 0) { return Op(op, a, -1, -1, x, y); }
+  int32_t OpX(RegionOp op, int32_t a, double x = 1, double y = 0) { return Op(op, a, -1, -1, x, y); }
 
   EdgeRegion Build(std::vector<int32_t> outputs) {
     region.outputs = std::move(outputs);
@@ -85,8 +85,8 @@ inline EdgeRegion SoftmaxRegion(int32_t width, int32_t heads) {
 // GINE: rows of nodes plus rows of a small table.
 inline EdgeRegion GineRegion(int32_t width) {
   RegionBuilder b;
-  const int32_t message = b.Op(RegionOp::kAdd, b.Gather(width, 0), b.Gather(width, 1));
-  return b.Build({b.Sum(b.Op(RegionOp::kRelu, message))});
+  const int32_t rows = b.Gather(width, 0), table = b.Gather(width, 1);
+  return b.Build({b.Sum(b.Op(RegionOp::kRelu, b.Op(RegionOp::kAdd, rows, table)))});
 }
 
 struct RegionGraph {
@@ -142,7 +142,7 @@ inline std::vector<at::Tensor> MakeInputs(const EdgeRegion& region, const Region
     const std::vector<int64_t> sizes = InputSizes(step, graph);
     int64_t count = 1;
     for (const int64_t size : sizes) count *= size;
-    at::Tensor values = 2 * at::sin(at::arange(count, at::kDouble) * (1.7 + step.input) + step.input);
+    at::Tensor values = 2 * at::sin(at::arange(count, at::kDouble) * (1.7 + step.input) + step.input + 0.3);
     if (levels) values = at::round(values * 1.5) / 2;
     inputs[input] = values.reshape(sizes).to(type);
   }

@@ -45,11 +45,11 @@ inline OpOutcome OutcomeOf(RegionSide side, const EdgeRegion& region, const Regi
 }
 
 inline void ExpectLikePlain(const EdgeRegion& region, const RegionGraph& graph, const std::string& why,
-                            bool levels = false) {
+                            bool levels = false, double of_float = 1e-5) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     const std::vector<at::Tensor> inputs = MakeInputs(region, graph, type, levels);
     ExpectClose(OutcomeOf(RegionSide::kFused, region, graph, inputs),
-                OutcomeOf(RegionSide::kPlain, region, graph, inputs), type == at::kFloat ? 1e-5 : 1e-12,
+                OutcomeOf(RegionSide::kPlain, region, graph, inputs), type == at::kFloat ? of_float : 1e-12,
                 why + (type == at::kFloat ? ", float32" : ""));
   }
 }

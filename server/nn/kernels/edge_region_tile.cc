@@ -80,7 +80,9 @@ RegionTile<T>::RegionTile(const RegionPlan& plan, const RegionPass& pass, const 
       blocks_(scratch_.blocks.Get(4 * OperandBlocks<T>::BlockSize(plan))) {
   for (size_t j = 0; j < outputs_.size(); ++j) {
     const auto r = static_cast<size_t>(plan_.root[static_cast<size_t>(plan_.region.outputs[j])]);
-    if (pass_.register_of[r] != -1 && output_of_[r] == -1) output_of_[r] = static_cast<int32_t>(j);
+    // The rows of an input are not computed: they are copied in the end.
+    const bool is_computed = plan_.region.steps[r].input == -1;
+    if (is_computed && output_of_[r] == -1) output_of_[r] = static_cast<int32_t>(j);
   }
   T* const shared = scratch_.shared.Get(plan_.shared_columns);
   for (size_t i = 0; i < values_.size(); ++i) {

@@ -116,7 +116,10 @@ HWY_NOINLINE void Unary(const RegionStep& s, const T* a, int64_t n, T* out) {
     case RegionOp::kEqual:
       return MaskOf(a, x, n, out, [](auto v, auto w) HWY_ATTR { return hn::Eq(v, w); });
     case RegionOp::kNotEqual:
-      return MaskOf(a, x, n, out, [](auto v, auto w) HWY_ATTR { return hn::Ne(v, w); });
+      // hn::Ne does not hold for NaN on every target.
+      return EachOf(a, n, out, [=](auto d, auto v) HWY_ATTR {
+        return hn::IfThenZeroElse(hn::Eq(v, hn::Set(d, x)), hn::Set(d, T(1)));
+      });
     default:
       return;
   }
@@ -144,8 +147,8 @@ HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, int64_
       return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return SmallerOf(a, b); });
     case RegionOp::kWhere:
       return EachValue(n, out, [&](auto d, int64_t i) HWY_ATTR {
-        const auto holds = hn::Ne(hn::LoadU(d, in.c + i), hn::Zero(d));
-        return hn::IfThenElse(holds, hn::LoadU(d, in.a + i), hn::LoadU(d, in.b + i));
+        const auto fails = hn::Eq(hn::LoadU(d, in.c + i), hn::Zero(d));
+        return hn::IfThenElse(fails, hn::LoadU(d, in.b + i), hn::LoadU(d, in.a + i));
       });
     default:
       return Unary(s, in.a, n, out);
@@ -198,7 +201,7 @@ HWY_NOINLINE void GradientOfOperand(const RegionStep& s, const T* a, const T* g,
       });
     case RegionOp::kElu:
       return EachOf(a, g, n, to, [=](auto d, auto v, auto w) HWY_ATTR {
-        return hn::IfThenElse(hn::Le(v, hn::Zero(d)), hn::Mul(hn::Mul(w, hn::Set(d, x)), ExpOf(d, v)), w);
+        return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), w, hn::Mul(hn::Mul(w, hn::Set(d, x)), ExpOf(d, v)));
       });
     case RegionOp::kSilu:
       return EachOf(a, g, n, to, [](auto d, auto v, auto w) HWY_ATTR {
@@ -262,8 +265,8 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
     }
     case RegionOp::kWhere:
       return EachOf(in.c, g, n, to, [=](auto d, auto c, auto w) HWY_ATTR {
-        const auto holds = hn::Ne(c, hn::Zero(d));
-        return k == 0 ? hn::IfThenElseZero(holds, w) : hn::IfThenZeroElse(holds, w);
+        const auto fails = hn::Eq(c, hn::Zero(d));
+        return k == 0 ? hn::IfThenZeroElse(fails, w) : hn::IfThenElseZero(fails, w);
       });
     case RegionOp::kExp:
     case RegionOp::kSqrt:

@@ -16,7 +16,7 @@ namespace {
 using at::Tensor;
 
 // The arguments of a call, as an interpreter has them.
-struct Call {
+struct BoxedCall {
   c10::List<Tensor> inputs, indices;
   Tensor offsets, places;
   c10::List<std::optional<Tensor>> index_offsets, index_places;
@@ -24,9 +24,11 @@ struct Call {
   std::vector<double> numbers;
 };
 
-Call MakeCall(const EdgeRegion& region, const RegionGraph& graph, const std::vector<Tensor>& inputs) {
+BoxedCall MakeCall(const EdgeRegion& region, const RegionGraph& graph, const std::vector<Tensor>& inputs) {
   const RegionEdges edges = EdgesOf(graph);
-  Call call{.offsets = edges.targets.offsets, .places = edges.targets.places};
+  BoxedCall call;
+  call.offsets = edges.targets.offsets;
+  call.places = edges.targets.places;
   for (const Tensor& t : inputs) call.inputs.push_back(t);
   for (size_t k = 0; k < edges.indices.size(); ++k) {
     call.indices.push_back(edges.indices[k]);
@@ -40,7 +42,7 @@ Call MakeCall(const EdgeRegion& region, const RegionGraph& graph, const std::vec
   return call;
 }
 
-std::vector<Tensor> Run(const Call& call) {
+std::vector<Tensor> CallBoxed(const BoxedCall& call) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::edge_region", "");
   std::vector<c10::IValue> stack{call.inputs,        call.offsets,      call.places, call.indices,
                                  call.index_offsets, call.index_places, call.code,   call.numbers};
@@ -48,16 +50,16 @@ std::vector<Tensor> Run(const Call& call) {
   return stack.at(0).toTensorVector();
 }
 
-struct Gine {
+struct GineCase {
   EdgeRegion region = GineRegion(6);
   RegionGraph graph = MakeGraph(10, 30, 2);
   std::vector<Tensor> inputs = MakeInputs(region, graph, at::kDouble);
 };
 
 TEST(EdgeRegionCalls, AreDifferentiableThroughTheDispatcher) {
-  const Gine g;
+  const GineCase g;
   const Tensor x = Leaf(g.inputs[0]);
-  const std::vector<Tensor> fused = Run(MakeCall(g.region, g.graph, {x, g.inputs[1]}));
+  const std::vector<Tensor> fused = CallBoxed(MakeCall(g.region, g.graph, {x, g.inputs[1]}));
   const Tensor plain =
       EdgeRegionPlain(g.region, {x, g.inputs[1]}, g.graph.target_index, g.graph.targets, g.graph.indices)[0];
   ASSERT_EQ(fused.size(), 1);
@@ -67,10 +69,10 @@ TEST(EdgeRegionCalls, AreDifferentiableThroughTheDispatcher) {
 }
 
 TEST(EdgeRegionCalls, KeepNothingWhereNothingIsDifferentiated) {
-  const Gine g;
-  EXPECT_FALSE(Run(MakeCall(g.region, g.graph, g.inputs))[0].requires_grad());
+  const GineCase g;
+  EXPECT_FALSE(CallBoxed(MakeCall(g.region, g.graph, g.inputs))[0].requires_grad());
   const at::NoGradGuard none;
-  EXPECT_FALSE(Run(MakeCall(g.region, g.graph, {Leaf(g.inputs[0]), g.inputs[1]}))[0].requires_grad());
+  EXPECT_FALSE(CallBoxed(MakeCall(g.region, g.graph, {Leaf(g.inputs[0]), g.inputs[1]}))[0].requires_grad());
 }
 
 TEST(EdgeRegionCalls, OutputsWithoutGradient) {
@@ -107,85 +109,85 @@ TEST(EdgeRegionCalls, InputsOfAnyDimensionsAndStrides) {
 }
 
 TEST(EdgeRegionCalls, RefuseWhatDoesNotFit) {
-  const Gine g;
+  const GineCase g;
   const struct {
     const char* why;
-    std::function<void(Call&)> spoil;
+    std::function<void(BoxedCall&)> spoil;
   } kCases[] = {
-      {"a code cut short", [](Call& c) { c.code.pop_back(); }},
-      {"no code", [](Call& c) { c.code.clear(); }},
-      {"no numbers", [](Call& c) { c.numbers.clear(); }},
-      {"an input less", [](Call& c) { c.inputs.pop_back(); }},
-      {"no inputs", [](Call& c) { c.inputs.clear(); }},
-      {"an index less", [](Call& c) { c.indices.pop_back(); }},
-      {"segments of one index", [](Call& c) { c.index_offsets.pop_back(); }},
-      {"offsets without places", [](Call& c) { c.index_places.set(0, std::nullopt); }},
-      {"types that differ", [](Call& c) { c.inputs.set(1, c.inputs.get(1).to(at::kFloat)); }},
-      {"integers", [](Call& c) { c.inputs.set(0, c.inputs.get(0).to(at::kLong)); }},
+      {"a code cut short", [](BoxedCall& c) { c.code.pop_back(); }},
+      {"no code", [](BoxedCall& c) { c.code.clear(); }},
+      {"no numbers", [](BoxedCall& c) { c.numbers.clear(); }},
+      {"an input less", [](BoxedCall& c) { c.inputs.pop_back(); }},
+      {"no inputs", [](BoxedCall& c) { c.inputs.clear(); }},
+      {"an index less", [](BoxedCall& c) { c.indices.pop_back(); }},
+      {"segments of one index", [](BoxedCall& c) { c.index_offsets.pop_back(); }},
+      {"offsets without places", [](BoxedCall& c) { c.index_places.set(0, std::nullopt); }},
+      {"types that differ", [](BoxedCall& c) { c.inputs.set(1, c.inputs.get(1).to(at::kFloat)); }},
+      {"integers", [](BoxedCall& c) { c.inputs.set(0, c.inputs.get(0).to(at::kLong)); }},
       {"half floats",
-       [](Call& c) {
+       [](BoxedCall& c) {
          for (size_t i = 0; i < 2; ++i) c.inputs.set(i, c.inputs.get(i).to(at::kHalf));
        }},
       {"a table of another width",
-       [](Call& c) {
+       [](BoxedCall& c) {
          c.inputs.set(0, at::zeros({10, 5}, at::kDouble));
        }},
-      {"a table without rows", [](Call& c) { c.inputs.set(0, at::zeros({}, at::kDouble)); }},
+      {"a table without rows", [](BoxedCall& c) { c.inputs.set(0, at::zeros({}, at::kDouble)); }},
       {"a table of few rows",
-       [](Call& c) {
+       [](BoxedCall& c) {
          c.inputs.set(0, at::zeros({2, 6}, at::kDouble));
        }},
-      {"an index of few edges", [](Call& c) { c.indices.set(0, at::zeros({29}, at::kLong)); }},
-      {"an index of int32", [](Call& c) { c.indices.set(0, at::zeros({30}, at::kInt)); }},
+      {"an index of few edges", [](BoxedCall& c) { c.indices.set(0, at::zeros({29}, at::kLong)); }},
+      {"an index of int32", [](BoxedCall& c) { c.indices.set(0, at::zeros({30}, at::kInt)); }},
       {"an index of two dimensions",
-       [](Call& c) {
+       [](BoxedCall& c) {
          c.indices.set(0, at::zeros({30, 1}, at::kLong));
        }},
-      {"an index beyond", [](Call& c) { c.indices.set(1, at::full({30}, 4, at::kLong)); }},
-      {"an index before", [](Call& c) { c.indices.set(1, at::full({30}, -1, at::kLong)); }},
-      {"offsets of int64", [](Call& c) { c.offsets = c.offsets.to(at::kLong); }},
-      {"no offsets", [](Call& c) { c.offsets = at::empty({0}, at::kInt); }},
-      {"offsets that do not end", [](Call& c) { c.offsets = at::zeros({11}, at::kInt); }},
+      {"an index beyond", [](BoxedCall& c) { c.indices.set(1, at::full({30}, 4, at::kLong)); }},
+      {"an index before", [](BoxedCall& c) { c.indices.set(1, at::full({30}, -1, at::kLong)); }},
+      {"offsets of int64", [](BoxedCall& c) { c.offsets = c.offsets.to(at::kLong); }},
+      {"no offsets", [](BoxedCall& c) { c.offsets = at::empty({0}, at::kInt); }},
+      {"offsets that do not end", [](BoxedCall& c) { c.offsets = at::zeros({11}, at::kInt); }},
       {"offsets that fall",
-       [](Call& c) {
+       [](BoxedCall& c) {
          c.offsets = c.offsets.clone();
          c.offsets[3] = 31;
        }},
       {"offsets below 0",
-       [](Call& c) {
+       [](BoxedCall& c) {
          c.offsets = c.offsets.clone();
          c.offsets[0] = -5;
        }},
-      {"places beyond", [](Call& c) { c.places = c.places + 1; }},
-      {"places before", [](Call& c) { c.places = c.places - 1; }},
-      {"places of fewer edges", [](Call& c) { c.places = c.places.slice(0, 1); }},
+      {"places beyond", [](BoxedCall& c) { c.places = c.places + 1; }},
+      {"places before", [](BoxedCall& c) { c.places = c.places - 1; }},
+      {"places of fewer edges", [](BoxedCall& c) { c.places = c.places.slice(0, 1); }},
   };
   for (const auto& c : kCases) {
-    Call call = MakeCall(g.region, g.graph, g.inputs);
-    EXPECT_EQ(Run(call).size(), 1);
+    BoxedCall call = MakeCall(g.region, g.graph, g.inputs);
+    EXPECT_EQ(CallBoxed(call).size(), 1);
     c.spoil(call);
-    EXPECT_THROW(Run(call), c10::Error) << c.why;
+    EXPECT_THROW(CallBoxed(call), c10::Error) << c.why;
   }
 }
 
 TEST(EdgeRegionCalls, RefuseSegmentsThatDoNotFitWhereTheGradientReadsThem) {
-  const Gine g;
+  const GineCase g;
   const struct {
     const char* why;
-    std::function<void(Call&)> spoil;
+    std::function<void(BoxedCall&)> spoil;
   } kCases[] = {
       {"of few rows",
-       [](Call& c) {
+       [](BoxedCall& c) {
          c.index_offsets.set(0, at::tensor({0, 30}, at::kInt));
        }},
-      {"of other places", [](Call& c) { c.index_places.set(0, at::full({30}, 30, at::kInt)); }},
-      {"of few places", [](Call& c) { c.index_places.set(0, at::zeros({3}, at::kInt)); }},
+      {"of other places", [](BoxedCall& c) { c.index_places.set(0, at::full({30}, 30, at::kInt)); }},
+      {"of few places", [](BoxedCall& c) { c.index_places.set(0, at::zeros({3}, at::kInt)); }},
   };
   for (const auto& c : kCases) {
     const Tensor x = Leaf(g.inputs[0]);
-    Call call = MakeCall(g.region, g.graph, {x, g.inputs[1]});
+    BoxedCall call = MakeCall(g.region, g.graph, {x, g.inputs[1]});
     c.spoil(call);
-    const Tensor out = Run(call)[0];
+    const Tensor out = CallBoxed(call)[0];
     EXPECT_THROW(torch::autograd::grad({out.sum()}, {x}), c10::Error) << c.why;
   }
 }
