@@ -23,8 +23,8 @@ using nn::RegionLevel;
 using nn::RegionOp;
 using nn::RegionStep;
 
-// Programs with more nodes are left alone, since each region is looked for in all of them.
-constexpr size_t kMostNodes = 20'000;
+// Programs with more nodes are left alone, since each region is looked for among all of them.
+constexpr size_t kMostNodes = 10'000, kMostRegions = 512;
 constexpr size_t kMostSteps = 200;
 constexpr int64_t kMostWidth = 1 << 14;  // of a step
 // Tables with at most so many rows sum their gradients without their index's order.
@@ -81,6 +81,14 @@ struct Role {
   ReduceOperator reduce;
 };
 
+// What a node does, whatever the target.
+struct Meaning {
+  std::optional<Target> target;  // of a reduction
+  std::optional<ReduceOperator> reduce;
+  std::optional<GatherOperator> gather;
+  std::optional<RowOperator> rows;
+};
+
 // The nodes of a region in the making, and its steps.
 struct Draft {
   Target target;
@@ -100,8 +108,9 @@ class Finder {
   std::optional<FusedProgram> Run() {
     if (graph().nodes.size() > kMostNodes) return std::nullopt;
     Normalize();
-    for (;;) {
-      Analyze();
+    Analyze();
+    while (found_.size() < kMostRegions) {
+      FindProducers();
       const size_t node = NextReduction();
       if (node == kNowhere) break;
       if (std::optional<Draft> draft = MakeDraft(node)) {
@@ -158,15 +167,37 @@ class Finder {
     return uses;
   }
 
-  // What nodes are is worked out anew after each region.
+  // What the nodes do, which does not change when others are replaced. Nodes that are put in are in no region.
   void Analyze() {
     memory_.emplace(graph());
+    known_values_ = graph().values.size();
+    FindProducers();
+    FindEqualIndices();
+    meaning_.resize(known_values_);
+    for (const Node& node : graph().nodes) {
+      const ValueIndex result = ResultOf(node);
+      if (result == kNoValue) continue;
+      Meaning& meaning = meaning_[result];
+      meaning.target = FindTarget(node);
+      if (meaning.target) meaning.reduce = ReduceOperatorOf(node);
+      meaning.gather = GatherOperatorOf(node, graph());
+      if (!meaning.gather) meaning.rows = RowOperatorOf(node, graph());
+    }
+  }
+  void FindProducers() {
     producer_.assign(graph().values.size(), kNowhere);
     for (size_t i = 0; i < graph().nodes.size(); ++i)
       for (const Output& output : graph().nodes[i].outputs)
         for (const ValueIndex value : output.values)
           if (value != kNoValue) producer_[value] = i;
-    FindEqualIndices();
+  }
+  const Meaning& MeaningOf(ValueIndex result) const {
+    static const Meaning none;
+    return static_cast<size_t>(result) < meaning_.size() ? meaning_[result] : none;
+  }
+  // Nothing writes to what is put in.
+  bool IsWritten(ValueIndex value) const {
+    return static_cast<size_t>(value) < known_values_ && memory_->IsWritten(value);
   }
 
   // Ends of edges that are selected more than once are one index.
@@ -176,7 +207,7 @@ class Finder {
     std::map<std::tuple<ValueIndex, int64_t, int64_t>, ValueIndex> selected;
     for (const Node& node : graph().nodes) {
       const ValueIndex result = ResultOf(node), self = ValueOf(node, "self");
-      if (result == kNoValue || self == kNoValue || memory_->IsWritten(self)) continue;
+      if (result == kNoValue || self == kNoValue || IsWritten(self)) continue;
       const std::string name = OperatorOf(node);
       if (name == "aten::select") {
         const Argument *dim = ArgumentOf(node, "dim"), *index = ArgumentOf(node, "index");
@@ -199,7 +230,7 @@ class Finder {
   ValueIndex BaseOf(ValueIndex value) const {
     while (value != kNoValue && !IsIndex(value)) {
       const size_t node = producer_[value];
-      if (node == kNowhere || !TypeOf(value) || memory_->IsWritten(value)) return kNoValue;
+      if (node == kNowhere || !TypeOf(value) || IsWritten(value)) return kNoValue;
       const std::string name = OperatorOf(graph().nodes[node]);
       const bool reshapes = name == "aten::view" || name == "aten::unsqueeze" || name == "aten::reshape";
       if (!reshapes && name != "aten::expand" && name != "aten::expand_as") return kNoValue;
@@ -212,13 +243,13 @@ class Finder {
         return kNoValue;
       value = self;
     }
-    return value == kNoValue || memory_->IsWritten(value) ? kNoValue : equal_[value];
+    return value == kNoValue || IsWritten(value) ? kNoValue : equal_[value];
   }
 
   static bool IsReal(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 
   // Returns what the reduction reduces to, if it is one.
-  std::optional<Target> TargetOf(const Node& node) const {
+  std::optional<Target> FindTarget(const Node& node) const {
     const auto reduce = ReduceOperatorOf(node);
     if (!reduce || reduce->rows == kNoValue || reduce->zeros == kNoValue || WritesInPlace(node)) return std::nullopt;
     const ValueIndex result = ResultOf(node);
@@ -241,8 +272,10 @@ class Finder {
   }
 
   size_t NextReduction() const {
-    for (size_t i = 0; i < graph().nodes.size(); ++i)
-      if (TargetOf(graph().nodes[i]) && !skipped_.contains(ResultOf(graph().nodes[i]))) return i;
+    for (size_t i = 0; i < graph().nodes.size(); ++i) {
+      const ValueIndex result = ResultOf(graph().nodes[i]);
+      if (result != kNoValue && MeaningOf(result).target && !skipped_.contains(result)) return i;
+    }
     return kNowhere;
   }
 
@@ -311,27 +344,28 @@ class Finder {
   Role RoleOf(const Node& node, const Target& target) const {
     Role role;
     const ValueIndex result = ResultOf(node);
-    if (result == kNoValue || memory_->IsWritten(result)) return role;
-    if (const auto reduces = TargetOf(node)) {
+    if (result == kNoValue || IsWritten(result)) return role;
+    const Meaning& meaning = MeaningOf(result);
+    if (const auto& reduces = meaning.target) {
       const bool same = reduces->index == target.index && reduces->edges == target.edges &&
                         reduces->targets == target.targets && reduces->dtype == target.dtype;
       if (!same || skipped_.contains(result)) return role;
-      role.reduce = *ReduceOperatorOf(node);
-      if (memory_->IsWritten(role.reduce.rows) || !ShapeOf(role.reduce.rows, target)) return role;
+      role.reduce = *meaning.reduce;
+      if (IsWritten(role.reduce.rows) || !ShapeOf(role.reduce.rows, target)) return role;
       role.kind = Kind::kReduce;
       role.reduced = true;
       return role;
     }
     const auto rows = ShapeOf(result, target);
     if (!rows || rows->level == RegionLevel::kShared) return role;
-    if (const auto gather = GatherOperatorOf(node, graph())) return RoleOfGather(*gather, *rows, target);
-    return RoleOfRows(node, *rows, target);
+    if (meaning.gather) return RoleOfGather(*meaning.gather, *rows, target);
+    return meaning.rows ? RoleOfRows(*meaning.rows, *rows, target) : role;
   }
 
   Role RoleOfGather(const GatherOperator& gather, const RowShape& rows, const Target& target) const {
     Role role{.gather = gather};
-    if (rows.level != RegionLevel::kEdge || !IsIndex(gather.index) || memory_->IsWritten(gather.index)) return {};
-    if (gather.table == kNoValue || memory_->IsWritten(gather.table) || !TypeOf(gather.table)) return {};
+    if (rows.level != RegionLevel::kEdge || !IsIndex(gather.index) || IsWritten(gather.index)) return {};
+    if (gather.table == kNoValue || IsWritten(gather.table) || !TypeOf(gather.table)) return {};
     if (gather.wraps && !IsEndOfEdges(equal_[gather.index])) return {};
     const TensorType& table = *TypeOf(gather.table);
     if (table.dtype != target.dtype || table.sizes.empty()) return {};
@@ -353,17 +387,15 @@ class Finder {
                                [&](const Input& input) { return input.value == edges && input.name == "edge_index"; });
   }
 
-  Role RoleOfRows(const Node& node, const RowShape& rows, const Target& target) const {
-    auto op = RowOperatorOf(node, graph());
-    if (!op) return {};
-    Role role{.reduced = rows.level == RegionLevel::kEdge, .rows = *std::move(op)};
+  Role RoleOfRows(const RowOperator& op, const RowShape& rows, const Target& target) const {
+    Role role{.reduced = rows.level == RegionLevel::kEdge, .rows = op};
     const bool sums = !role.rows.steps.empty() && role.rows.steps[0].op == RegionOp::kRowSum;
     bool any = false;
     for (const auto& operand : role.rows.operands) {
       const auto* value = std::get_if<ValueIndex>(&operand);
       if (value == nullptr) continue;
       const auto of = ShapeOf(*value, target);
-      if (!of || memory_->IsWritten(*value)) return {};
+      if (!of || IsWritten(*value)) return {};
       // Masks come from the region itself.
       if (TypeOf(*value)->dtype == DType::kBool && !HasRole(*value)) return {};
       if (of->level != RegionLevel::kShared && of->level != rows.level) return {};
@@ -381,7 +413,7 @@ class Finder {
   }
 
   std::optional<Draft> MakeDraft(size_t reduction) {
-    const Target target = *TargetOf(graph().nodes[reduction]);
+    const Target target = *MeaningOf(ResultOf(graph().nodes[reduction])).target;
     GiveRoles(target);
     if (roles_[reduction].kind != Kind::kReduce) return std::nullopt;
     Draft draft{.target = target};
@@ -404,8 +436,8 @@ class Finder {
     return AddSteps(draft) && AddOutputs(draft) ? std::optional(std::move(draft)) : std::nullopt;
   }
 
-  // Puts a node into the region, and the nodes of its depth that it takes its operands from. RowShape that others gather
-  // are gathered anew.
+  // Puts a node into the region, and the nodes of its depth that it takes its operands from. RowShape that others
+  // gather are gathered anew.
   void Include(size_t node, int64_t depth, Draft& draft) {
     const Role& role = roles_[node];
     const bool is_below = depth_[ResultOf(graph().nodes[node])] < depth;
@@ -617,6 +649,7 @@ class Finder {
       if (stays) nodes.push_back(std::move(graph().nodes[i]));
     }
     graph().nodes = std::move(nodes);
+    for (const ValueIndex output : draft.outputs) meaning_[output] = {};
     return true;
   }
 
@@ -642,6 +675,7 @@ class Finder {
   }
 
   ValueIndex NewValue(const std::string& name, ValueKind kind, std::optional<TensorType> type = std::nullopt) {
+    equal_.push_back(static_cast<ValueIndex>(graph().values.size()));
     graph().values.push_back(
         {.name = absl::StrCat(name, "_", graph().values.size()), .kind = kind, .type = std::move(type)});
     return static_cast<ValueIndex>(graph().values.size()) - 1;
@@ -744,6 +778,8 @@ class Finder {
   Program program_;
   const bool differentiated_;
   std::optional<SharedMemory> memory_;
+  size_t known_values_ = 0;              // that there are at first
+  std::vector<Meaning> meaning_;         // of the node whose result a value is
   std::vector<size_t> producer_;         // the node that makes a value; kNowhere: an input
   std::vector<ValueIndex> equal_;        // the first value that is the same index
   std::vector<Role> roles_;              // by node, for one target

@@ -1,7 +1,6 @@
 // Programs whose message passing is fused: what a program gathers by the ends of edges, works out for each edge and
-// reduces by target becomes one operator, permafrost::edge_region (nn/ops/edge_region.h), which makes no tensor of edges
-// in between. Regions are found in the graph, whatever module it comes from.
-// Threads: pure functions.
+// reduces by target becomes one operator, permafrost::edge_region (nn/ops/edge_region.h), which makes no tensor of
+// edges in between. Regions are found in the graph, whatever module it comes from. Threads: pure functions.
 #pragma once
 
 #include <cstdint>

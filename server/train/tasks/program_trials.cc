@@ -470,7 +470,8 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
                                                 .graphs = static_cast<double>(largest.graphs)}),
                     .executable_bytes = device::ExecutableBytes(own.num_layers, own.lowering == spec::Lowering::kAuto)};
   }
-  PF_ASSIGN_OR_RETURN(const MadeModel made, MakeModel(options, model, /*self_loops=*/0, at::kCPU, prefix));
+  PF_ASSIGN_OR_RETURN(const MadeModel made,
+                      MakeModel(options, model, /*self_loops=*/0, at::kCPU, prefix, {.fused = false}));
   PF_ASSIGN_OR_RETURN(const ForwardCost cost, Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
                         return made.model->Forward(MakeBatch(model, LabelsOf(options, model.num_targets), shape),
                                                    Mode::kTrain);
@@ -484,7 +485,8 @@ absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options
   sampled.nodes.fan_outs = {1};  // blocks are padded
   NodeProgramData without_loops = data;
   without_loops.self_loops = 0;
-  PF_ASSIGN_OR_RETURN(const MadeNodeModel made, MakeModel(sampled, model, without_loops, at::kCPU, prefix));
+  PF_ASSIGN_OR_RETURN(const MadeNodeModel made,
+                      MakeModel(sampled, model, without_loops, at::kCPU, prefix, {.fused = false}));
   const nn::EncoderInput labels = LabelsOf(options, model.num_outputs);
   PF_ASSIGN_OR_RETURN(ForwardCost cost, Measure(made.model->tensors(), prefix, [&](const BatchShape& shape) {
                         return made.model->Forward(MakeBlock(model, labels, data.position_columns, shape),
