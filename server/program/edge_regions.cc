@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "program/node_access.h"
 #include "program/operators.h"
+#include "program/orphans.h"
 #include "program/row_operators.h"
 #include "program/shared_memory.h"
 
@@ -103,7 +104,8 @@ struct Draft {
 
 class Finder {
  public:
-  Finder(const Program& program, bool differentiated) : program_(program), differentiated_(differentiated) {}
+  Finder(const Program& program, bool differentiated)
+      : original_(program), program_(program), differentiated_(differentiated) {}
 
   std::optional<FusedProgram> Run() {
     if (graph().nodes.size() > kMostNodes) return std::nullopt;
@@ -120,6 +122,7 @@ class Finder {
       }
     }
     if (found_.empty()) return std::nullopt;
+    RemoveOrphans(original_, program_);
     return FusedProgram{.program = std::move(program_), .regions = std::move(found_)};
   }
 
@@ -573,8 +576,10 @@ class Finder {
     return Add({.op = RegionOp::kScale, .a = step, .width = width, .x = 1, .level = level}, draft);
   }
 
-  // Whether a node has no effect but results, and none of them is wanted any more.
-  static bool IsOrphaned(const Node& node, const std::set<ValueIndex>& wanted) {
+  // Whether a node has no effect but results, and none of them is wanted any more. An index may stand for others that
+  // equal it.
+  bool IsOrphaned(const Node& node, const std::set<ValueIndex>& wanted) const {
+    if (IsIndex(ResultOf(node))) return false;
     if (node.outputs.empty() || WritesInPlace(node) || FindOperator(node.target) != OperatorKind::kTensor) return false;
     return std::ranges::all_of(node.outputs, [&](const Output& output) {
       return std::ranges::all_of(output.values,
@@ -775,6 +780,7 @@ class Finder {
     }
   }
 
+  const Program& original_;
   Program program_;
   const bool differentiated_;
   std::optional<SharedMemory> memory_;
