@@ -19,10 +19,10 @@
 
 namespace permafrost::train {
 
-// Estimates the memory for a training step of `largest`, padding included, and for its recording. It is that of the step
-// without fused regions, which takes no less. If a program refuses
-// a small batch, or reads more than a bound (program_cost.h), activations are 0. Errors: as MakeModel; InvalidArgument
-// for a program that predicts something else than is wanted.
+// Estimates the memory for a training step of `largest`, padding included, and for its recording. It is that of the
+// step without fused regions, which takes no less. If a program refuses a small batch, or reads more than a bound
+// (program_cost.h), activations are 0. Errors: as MakeModel; InvalidArgument for a program that predicts something else
+// than is wanted.
 absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     const BatchShape& largest, std::string_view prefix);
 

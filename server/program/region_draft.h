@@ -1,0 +1,31 @@
+// The steps of a region, from the nodes of a program (edge_regions.h).
+// Threads: pure functions.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "nn/kernels/edge_region.h"
+#include "program/program.h"
+#include "program/region_roles.h"
+
+namespace permafrost::program {
+
+struct RegionDraft {
+  ReductionTarget target;
+  std::set<size_t> nodes;     // that the region stands for
+  std::set<size_t> copied;    // gathers that it repeats
+  std::set<size_t> orphaned;  // that nothing uses beside it
+  nn::EdgeRegion region;
+  std::vector<ValueIndex> inputs;
+  std::vector<std::pair<ValueIndex, Size>> indices;  // an index, and the rows of its tables
+  std::vector<ValueIndex> outputs;                   // values of the program
+};
+
+// Returns the region that a reduction is in, with all that has its depth and leads to it or follows from it. roles:
+// those for its target. Nothing where it has no role, or the region would be too large.
+std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction);
+
+}  // namespace permafrost::program

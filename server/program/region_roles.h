@@ -1,0 +1,120 @@
+// What the nodes of a program are for the edges that a reduction gathers: the first half of finding regions
+// (edge_regions.h). Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "nn/kernels/edge_region.h"
+#include "program/program.h"
+#include "program/row_operators.h"
+#include "program/shared_memory.h"
+
+namespace permafrost::program {
+
+inline constexpr size_t kNoNode = SIZE_MAX;
+inline constexpr int64_t kMostRegionWidth = 1 << 14;  // of a step
+
+// Sizes of a tensor behind its rows. All of them are known.
+using Dims = std::vector<int64_t>;
+// Returns their product; more than kMostRegionWidth is that and 1.
+int64_t WidthOf(const Dims& dims);
+
+// Rows that edges are reduced to: the index that says where, and how many rows go in and come out.
+struct ReductionTarget {
+  ValueIndex index = kNoValue;
+  Size edges, targets;
+  DType dtype = DType::kFloat32;
+  bool operator==(const ReductionTarget&) const = default;
+};
+
+// What a value is for a target.
+struct RowShape {
+  nn::RegionLevel level = nn::RegionLevel::kShared;
+  Dims dims;
+};
+
+// What a node is for a target.
+struct RegionRole {
+  enum class Kind {
+    kNone,
+    kRows,    // works on each row apart
+    kGather,  // gathers rows of what lies outside of a region
+    kExpand,  // gathers, by the target, rows that are reduced
+    kReduce
+  };
+  Kind kind = Kind::kNone;
+  bool reduced = false;  // its result has a row for each edge, or rows that follow from a reduction
+  RowOperator rows;
+  GatherOperator gather;
+  ReduceOperator reduce;
+};
+
+class RegionRoles {
+ public:
+  // Borrows both. Nodes of the graph may be taken out and put in, where FindProducers is told.
+  RegionRoles(const Graph& graph, const std::vector<Input>& inputs);
+
+  // Called after nodes were taken out or put in. Those that were put in have no role.
+  void FindProducers();
+  // Forgets the node that made a value, in whose place another makes it now.
+  void Forget(ValueIndex value) { meaning_[value] = {}; }
+  // Called for each value that is added to the graph.
+  void AddValue() { equal_.push_back(static_cast<ValueIndex>(equal_.size())); }
+
+  // Gives each node its role for the target. Reductions whose results are among `skipped` have none.
+  void GiveRoles(const ReductionTarget& target, const std::set<ValueIndex>& skipped);
+
+  // What the node reduces to whose result a value is; null where it is no reduction.
+  const ReductionTarget* TargetOf(ValueIndex result) const;
+  // The node that makes a value; kNoNode: it is an input.
+  size_t Producer(ValueIndex value) const { return producer_[value]; }
+  // The first index that equals this one.
+  ValueIndex Equal(ValueIndex index) const { return equal_[index]; }
+  const RegionRole& Role(size_t node) const { return roles_[node]; }
+  size_t num_nodes() const { return roles_.size(); }
+  // What may be in one region has one odd depth, and what lies between two regions an even one in between. So no region
+  // waits for itself.
+  int64_t Depth(ValueIndex value) const { return depth_[value]; }
+
+  bool IsIndex(ValueIndex value) const;  // of one dimension, int64
+  std::optional<RowShape> ShapeOf(ValueIndex value, const ReductionTarget& target) const;
+
+ private:
+  // What a node does, whatever the target.
+  struct Meaning {
+    std::optional<ReductionTarget> target;  // of a reduction
+    std::optional<ReduceOperator> reduce;
+    std::optional<GatherOperator> gather;
+    std::optional<RowOperator> rows;
+  };
+  using Kind = RegionRole::Kind;
+
+  const std::optional<TensorType>& TypeOf(ValueIndex value) const { return graph_.values[value].type; }
+  const Meaning& MeaningOf(ValueIndex result) const;
+  bool IsWritten(ValueIndex value) const;
+  void FindEqualIndices();
+  ValueIndex BaseOf(ValueIndex value) const;
+  std::optional<ReductionTarget> FindTarget(const Node& node) const;
+  int64_t DepthOf(const Node& node, const RegionRole& role) const;
+  bool HasRole(ValueIndex value) const;
+  bool IsReduced(ValueIndex value) const;
+  bool IsEndOfEdges(ValueIndex index) const;
+  RegionRole RoleOf(const Node& node, const ReductionTarget& target, const std::set<ValueIndex>& skipped) const;
+  RegionRole RoleOfGather(const GatherOperator& gather, const RowShape& rows, const ReductionTarget& target) const;
+  RegionRole RoleOfRows(const RowOperator& op, const RowShape& rows, const ReductionTarget& target) const;
+
+  const Graph& graph_;
+  const std::vector<Input>& inputs_;
+  const SharedMemory memory_;
+  const size_t known_values_;     // that there were at first; nothing writes to others
+  std::vector<Meaning> meaning_;  // of the node whose result a value is
+  std::vector<size_t> producer_;
+  std::vector<ValueIndex> equal_;
+  std::vector<RegionRole> roles_;  // by node
+  std::vector<int64_t> depth_;     // by value
+};
+
+}  // namespace permafrost::program
