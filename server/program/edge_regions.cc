@@ -27,7 +27,7 @@ using nn::RegionOp;
 using nn::RegionStep;
 
 // Programs with more nodes are left alone, since each region is looked for among all of them.
-constexpr size_t kMostNodes = 10'000, kMostRegions = 512;
+constexpr size_t kMostNodes = 10'000, kMostDrafts = 512;
 // Tables with at most so many rows sum their gradients without their index's order.
 constexpr int64_t kFewRows = 64;
 
@@ -40,7 +40,7 @@ class Finder {
     if (graph().nodes.size() > kMostNodes) return std::nullopt;
     Normalize();
     roles_.emplace(graph(), program_.inputs);
-    while (found_.size() < kMostRegions) {
+    for (size_t drafts = 0; drafts < kMostDrafts; ++drafts) {
       roles_->FindProducers();
       const size_t node = NextReduction();
       if (node == kNoNode) break;
@@ -48,7 +48,7 @@ class Finder {
       if (const std::optional<RegionDraft> draft = MakeDraft(graph(), *roles_, node)) {
         if (!Replace(*draft)) Skip(*draft);
       } else {
-        skipped_.insert(ResultOf(graph().nodes[node]));
+        SkipDepthOf(node);
       }
     }
     if (found_.empty()) return std::nullopt;
@@ -108,6 +108,16 @@ class Finder {
     return kNoNode;
   }
 
+  // The reductions that would be in one region with this one.
+  void SkipDepthOf(size_t reduction) {
+    const ValueIndex result = ResultOf(graph().nodes[reduction]);
+    skipped_.insert(result);
+    for (size_t i = 0; i < graph().nodes.size(); ++i) {
+      const ValueIndex other = ResultOf(graph().nodes[i]);
+      if (roles_->Role(i).kind == Kind::kReduce && roles_->Depth(other) == roles_->Depth(result))
+        skipped_.insert(other);
+    }
+  }
   void Skip(const RegionDraft& draft) {
     for (const size_t node : draft.nodes)
       if (roles_->Role(node).kind == Kind::kReduce) skipped_.insert(ResultOf(graph().nodes[node]));

@@ -48,7 +48,7 @@ class RowFacts {
   RowFacts(const Graph& graph, BatchSymbols symbols);
 
   bool IsWritten(ValueIndex value) const {
-    return value < static_cast<ValueIndex>(known_values_) && memory_.IsWritten(value);
+    return value == kNoValue || (value < static_cast<ValueIndex>(known_values_) && memory_.IsWritten(value));
   }
   const TensorType* TypeOf(ValueIndex value) const;
   // Learns about the node's result from its arguments.

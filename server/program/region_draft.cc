@@ -17,7 +17,8 @@ using nn::RegionLevel;
 using nn::RegionOp;
 using nn::RegionStep;
 
-constexpr size_t kMostSteps = 200;
+constexpr size_t kMostSteps = 200, kMostRegionNodes = 800;
+constexpr int kMostPasses = 16;
 
 class Drafter {
  public:
@@ -30,7 +31,8 @@ class Drafter {
     const auto at_depth = [&](size_t node) { return roles_.Depth(ResultOf(graph_.nodes[node])) == depth_; };
     for (size_t i = 0; i < roles_.num_nodes(); ++i)
       if (roles_.Role(i).kind == Kind::kReduce && at_depth(i)) Include(i);
-    for (size_t before = 0; before != draft_.nodes.size();) {
+    int passes = 0;
+    for (size_t before = 0; before != draft_.nodes.size() && passes < kMostPasses; ++passes) {
       before = draft_.nodes.size();
       for (size_t i = 0; i < roles_.num_nodes(); ++i) {
         if (roles_.Role(i).kind != Kind::kRows || !at_depth(i) || draft_.nodes.contains(i)) continue;
@@ -40,7 +42,7 @@ class Drafter {
         if (std::ranges::any_of(InputsOf(graph_.nodes[i]), inside)) Include(i);
       }
     }
-    return AddSteps() && AddOutputs() ? std::optional(std::move(draft_)) : std::nullopt;
+    return fits_ && AddSteps() && AddOutputs() ? std::optional(std::move(draft_)) : std::nullopt;
   }
 
  private:
@@ -55,7 +57,8 @@ class Drafter {
       draft_.copied.insert(node);
       return;
     }
-    if (!draft_.nodes.insert(node).second) return;
+    if (draft_.nodes.size() > kMostRegionNodes) fits_ = false;
+    if (!fits_ || !draft_.nodes.insert(node).second) return;
     const auto take = [&](ValueIndex value) {
       const size_t from = roles_.Producer(value);
       if (from == kNoNode || roles_.Role(from).kind == Kind::kNone) return;
@@ -76,6 +79,7 @@ class Drafter {
     std::set<size_t> order = draft_.nodes;
     order.insert(draft_.copied.begin(), draft_.copied.end());
     for (const size_t i : order) {
+      if (!fits_ || draft_.region.steps.size() > kMostSteps) return false;
       const RegionRole& role = roles_.Role(i);
       const ValueIndex result = ResultOf(graph_.nodes[i]);
       if (draft_.copied.contains(i)) {
@@ -89,7 +93,7 @@ class Drafter {
         steps_[result] = AddRows(role.rows, roles_.ShapeOf(result, draft_.target)->level);
       }
     }
-    return draft_.region.steps.size() <= kMostSteps;
+    return fits_ && draft_.region.steps.size() <= kMostSteps;
   }
 
   // The width of a step that is not told is the largest of its operands.
@@ -108,10 +112,10 @@ class Drafter {
   int32_t AddInput(ValueIndex value, RegionStep step, const Dims& dims) {
     step.width = static_cast<int32_t>(WidthOf(dims));
     for (size_t i = 0; i < draft_.inputs.size(); ++i) {
+      if (draft_.inputs[i] != value) continue;
       step.input = static_cast<int32_t>(i);
       const auto found = std::ranges::find(draft_.region.steps, step);
-      if (draft_.inputs[i] == value && found != draft_.region.steps.end())
-        return static_cast<int32_t>(found - draft_.region.steps.begin());
+      if (found != draft_.region.steps.end()) return static_cast<int32_t>(found - draft_.region.steps.begin());
     }
     step.input = static_cast<int32_t>(draft_.inputs.size());
     draft_.inputs.push_back(value);
@@ -121,6 +125,8 @@ class Drafter {
   int32_t StepOf(ValueIndex value) {
     const size_t from = roles_.Producer(value);
     if (from != kNoNode && (draft_.nodes.contains(from) || draft_.copied.contains(from))) return steps_.at(value);
+    // A mask from elsewhere is no input.
+    if (graph_.values[value].type->dtype == DType::kBool) fits_ = false;
     const RowShape rows = *roles_.ShapeOf(value, draft_.target);
     const RegionOp op = rows.level == RegionLevel::kEdge     ? RegionOp::kEdge
                         : rows.level == RegionLevel::kTarget ? RegionOp::kTarget
@@ -227,6 +233,7 @@ class Drafter {
   const RegionRoles& roles_;
   const int64_t depth_;
   RegionDraft draft_;
+  bool fits_ = true;
   std::map<ValueIndex, int32_t> steps_;
 };
 

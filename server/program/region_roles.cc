@@ -135,7 +135,9 @@ ValueIndex RegionRoles::BaseOf(ValueIndex value) const {
 // Returns what the reduction reduces to, if it is one.
 std::optional<ReductionTarget> RegionRoles::FindTarget(const Node& node) const {
   const auto reduce = ReduceOperatorOf(node);
-  if (!reduce || reduce->rows == kNoValue || reduce->zeros == kNoValue || WritesInPlace(node)) return std::nullopt;
+  if (!reduce || reduce->rows == kNoValue || reduce->zeros == kNoValue || reduce->index == kNoValue ||
+      WritesInPlace(node))
+    return std::nullopt;
   const ValueIndex result = ResultOf(node);
   const size_t zeros = producer_[reduce->zeros];
   if (zeros == kNoNode || !TypeOf(result) || !TypeOf(reduce->rows) || !TypeOf(reduce->index)) return std::nullopt;
@@ -239,7 +241,12 @@ RegionRole RegionRoles::RoleOf(const Node& node, const ReductionTarget& target,
   const auto rows = ShapeOf(result, target);
   if (!rows || rows->level == RegionLevel::kShared) return role;
   if (meaning.gather) return RoleOfGather(*meaning.gather, *rows, target);
-  return meaning.rows ? RoleOfRows(*meaning.rows, *rows, target) : role;
+  if (!meaning.rows) return role;
+  // Of what makes masks, regions know comparisons.
+  const std::vector<nn::RegionStep>& steps = meaning.rows->steps;
+  const bool makes_mask = !steps.empty() && TypeOf(result)->dtype == DType::kBool;
+  if (makes_mask && (steps[0].op < RegionOp::kLess || steps[0].op > RegionOp::kNotEqual)) return role;
+  return RoleOfRows(*meaning.rows, *rows, target);
 }
 
 RegionRole RegionRoles::RoleOfGather(const GatherOperator& gather, const RowShape& rows,

@@ -155,14 +155,16 @@ std::optional<RowOperator> Choice(const Node& node, std::string_view mask, std::
   return op;
 }
 
+constexpr int64_t kMostSummed = 1 << 14;
 // The sum, or mean, of a row's last dimensions.
 std::optional<RowOperator> RowSum(const Node& node, const Graph& graph, bool mean) {
   Reader reader(node);
   const int32_t a = reader.Operand("self");
   const Argument* dims = ArgumentOf(node, "dim");
   const auto* list = dims == nullptr ? nullptr : std::get_if<Ints>(dims);
-  if (a < 0 || list == nullptr || list->values.empty() || reader.Has("dtype")) return std::nullopt;
-  const auto& type = graph.values[ValueOf(node, "self")].type;
+  const ValueIndex self = ValueOf(node, "self");
+  if (self == kNoValue || list == nullptr || list->values.empty() || reader.Has("dtype")) return std::nullopt;
+  const auto& type = graph.values[self].type;
   if (!type) return std::nullopt;
   const auto rank = static_cast<int64_t>(type->sizes.size());
   int64_t group = 1;
@@ -173,7 +175,9 @@ std::optional<RowOperator> RowSum(const Node& node, const Graph& graph, bool mea
     const int64_t at = *dim < 0 ? *dim + rank : *dim;
     if (at == 0 || !type->sizes[at].expression.empty()) return std::nullopt;
     summed[at] = true;
-    group *= type->sizes[at].number;
+    const int64_t size = type->sizes[at].number;
+    if (size < 1 || size > kMostSummed / group) return std::nullopt;
+    group *= size;
   }
   if (!std::ranges::is_sorted(summed) || group < 1) return std::nullopt;
   reader.Add({.op = RegionOp::kRowSum, .a = a, .group = static_cast<int32_t>(group)});

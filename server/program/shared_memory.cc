@@ -101,6 +101,21 @@ void AddWrittenByRegion(const Node& node, std::vector<ValueIndex>& written) {
   }
 }
 
+// Adds the running statistics that a norm writes to in training.
+void AddStatistics(const Node& node, std::vector<ValueIndex>& written) {
+  const auto op = ParseOperator(node.target);
+  if (!op || (op->name != "aten::batch_norm" && op->name != "aten::instance_norm")) return;
+  std::vector<ValueIndex> statistics;
+  for (const NamedArgument& input : node.inputs) {
+    const auto* flag = std::get_if<bool>(&input.value);
+    if ((input.name == "training" || input.name == "use_input_stats") && flag != nullptr && !*flag) return;
+    const auto* ref = std::get_if<Ref>(&input.value);
+    if ((input.name == "running_mean" || input.name == "running_var") && ref != nullptr)
+      statistics.push_back(ref->value);
+  }
+  written.insert(written.end(), statistics.begin(), statistics.end());
+}
+
 }  // namespace
 
 bool WritesInPlace(const Node& node) {
@@ -129,6 +144,7 @@ SharedMemory::SharedMemory(const Graph& graph) : roots_(graph.values.size()), wr
       inputs.erase(inputs.begin() + 1, inputs.end());  // the first argument is written to, and returned
       written.push_back(inputs[0]);
     }
+    AddStatistics(node, written);
     if (ReturnsItsOwn(node)) continue;
     std::ranges::copy_if(inputs, std::back_inserter(shared), is_tensor);
     for (const Output& output : node.outputs)

@@ -16,8 +16,10 @@
 #include "nn/ops/edge_region.h"
 #include "program/exported.h"
 #include "program/interpreter.h"
+#include "program/node_linears.h"
 #include "program/operators.h"
 #include "program/self_loops.h"
+#include "program/synthetic.h"
 
 namespace permafrost::program {
 namespace {
@@ -186,6 +188,64 @@ TEST_F(EdgeRegions, TypesThatAreNotTrueAreErrors) {
       }
     }
   }
+}
+
+// A file may pass numbers, or nothing, where operators take tensors.
+TEST(RewritingsOfFiles, SkipNodesWithoutTensors) {
+  const auto run = [](const std::shared_ptr<const Program>& program) {
+    EXPECT_FALSE(WithEdgeRegions(*program, /*differentiated=*/true));
+    EXPECT_FALSE(WithNodeLinears(*program));
+  };
+  {
+    Builder builder;
+    builder.Input("x");
+    run(builder.Return(builder.Call("sum.dim_IntList", {{"self", 3.0}, {"dim", IntsOf({1})}})));
+  }
+  for (const Argument& index : {Argument(int64_t{3}), Argument(None{})}) {
+    Builder builder;
+    const ValueIndex x = builder.Input("x");
+    const ValueIndex zeros = builder.Call("new_zeros.default", {{"self", Ref{x}}, {"size", IntsOf({4, 8})}});
+    run(builder.Return(builder.Call("scatter_add.default",
+                                    {{"self", Ref{zeros}}, {"dim", int64_t{0}}, {"index", index}, {"src", Ref{x}}})));
+  }
+  Builder builder;
+  builder.Input("x");
+  run(builder.Return(builder.Call("cat.default", {{"tensors", Refs{{kNoValue}}}, {"dim", int64_t{0}}})));
+}
+
+// The search for regions is bounded, whatever a file holds.
+TEST(RewritingsOfFiles, AreQuickForLongChains) {
+  Program program;
+  const auto value = [&](std::vector<Size> sizes, DType dtype = DType::kFloat32) {
+    program.graph.values.push_back({.name = "v" + std::to_string(program.graph.values.size()),
+                                    .kind = ValueKind::kTensor,
+                                    .type = TensorType{.dtype = dtype, .sizes = std::move(sizes)}});
+    return static_cast<ValueIndex>(program.graph.values.size()) - 1;
+  };
+  const auto call = [&](const std::string& op, std::vector<NamedArgument> inputs, ValueIndex result) {
+    program.graph.nodes.push_back({.name = "n",
+                                   .target = "torch.ops.aten." + op,
+                                   .inputs = std::move(inputs),
+                                   .outputs = {{.values = {result}}}});
+    return result;
+  };
+  const Size edges{.expression = "E"}, nodes{.expression = "N"}, width{.number = 8};
+  const ValueIndex x = value({nodes, width}), index = value({edges}, DType::kInt64);
+  ValueIndex message = call("index_select.default", {{"self", Ref{x}}, {"dim", int64_t{0}}, {"index", Ref{index}}},
+                            value({edges, width}));
+  std::vector<ValueIndex> sums;
+  for (int i = 0; i < 4000; ++i) {
+    const ValueIndex factor = value({});
+    program.graph.inputs.push_back(factor);
+    message = call("mul.Tensor", {{"self", Ref{message}}, {"other", Ref{factor}}}, value({edges, width}));
+    if (i % 4 != 0) continue;
+    const ValueIndex zeros = call("zeros.default", {{"size", IntsOf({4, 8})}}, value({nodes, width}));
+    sums.push_back(call("index_add.default",
+                        {{"self", Ref{zeros}}, {"dim", int64_t{0}}, {"index", Ref{index}}, {"source", Ref{message}}},
+                        value({nodes, width})));
+  }
+  program.graph.outputs = sums;
+  EXPECT_FALSE(WithEdgeRegions(program, /*differentiated=*/true));
 }
 
 TEST(OwnOperators, AreRefusedInFiles) {
