@@ -13,7 +13,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
@@ -390,23 +389,6 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                     trials);
 }
 
-// "3 regions of edges run as one operator each: net.py:12 return self.propagate(...)"
-std::string Tell(const std::vector<program::FoundRegion>& regions) {
-  std::vector<std::string> lines;
-  for (const program::FoundRegion& region : regions) {
-    if (region.sources.empty()) continue;
-    const std::string& line = region.sources.back();
-    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(line);
-  }
-  constexpr size_t kMostLines = 8;
-  const size_t more = lines.size() - std::min(lines.size(), kMostLines);
-  lines.resize(lines.size() - more);
-  return absl::StrCat(regions.size(),
-                      regions.size() == 1 ? " region runs as one operator" : " regions run as one operator each",
-                      lines.empty() ? "" : ": ", absl::StrJoin(lines, "; "),
-                      more == 0 ? "" : absl::StrCat("; and ", more, more == 1 ? " more line" : " more lines"));
-}
-
 // `make` makes the model in a form; `batch` is a small one with the least padding.
 template <class Make, class Batch>
 absl::StatusOr<JobFusion> TryFusion(const Make& make, const Batch& batch) {
@@ -438,7 +420,6 @@ absl::StatusOr<JobFusion> TryFusion(const Make& make, const Batch& batch) {
                                found ? absl::StrCat("its ", what, " differs") : absl::StrCat("it fails: ", refusal));
     return fusion;
   }
-  fusion.note = Tell(fused.program->regions());
   return fusion;
 }
 

@@ -47,7 +47,7 @@ struct JobPadding {
 // Whether regions of a job's program run as one operator.
 struct JobFusion {
   bool fused = true;
-  std::string note;  // tells the job's user what is fused, or why nothing is; empty: the program has no region
+  std::string note;  // tells the job's user why nothing is fused; empty: all regions are, or there is none
 };
 
 // Regions are found on the CPU alone (program/edge_regions.h). Both forms run on a small batch with and without them:
