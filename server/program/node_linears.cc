@@ -54,7 +54,7 @@ class LinearRewriter {
   }
 
  private:
-  // What a linear map of rows became.
+  // A linear map of rows, once it is moved.
   struct Mapped {
     ValueIndex value = kNoValue;  // of two dimensions
     Rows rows;                    // empty if part of it is not gathered

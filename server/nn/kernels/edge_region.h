@@ -110,9 +110,9 @@ struct EdgeRegion {
   bool operator==(const EdgeRegion&) const = default;
 };
 
-// As the two lists that an operator takes, and back. Decode checks everything that the kernels rely on: kinds, places,
-// levels, widths; each input is read by steps of one kind, index and width. Errors: InvalidArgument that names the
-// step.
+// A region as the two lists that the operator takes. DecodeRegion checks everything that the kernels rely on: kinds,
+// places, levels, widths; each input is read by steps of one kind, index and width. Errors: InvalidArgument that names
+// the step.
 struct EncodedRegion {
   std::vector<int64_t> code;
   std::vector<double> numbers;

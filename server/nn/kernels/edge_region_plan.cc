@@ -7,7 +7,7 @@
 namespace permafrost::nn {
 namespace {
 
-// What the gradient for operand k reads: values of the step itself, and of its operands.
+// The gradient for operand k reads these: values of the step itself, and of its operands.
 struct ReadByGradient {
   bool own = false;
   std::array<bool, 3> operands{};

@@ -73,9 +73,9 @@ struct RegionGradientPlan {
   RegionRegisters registers;  // of both
 };
 
-// Whether a gradient passes a step to its operand k.
+// Returns whether a gradient passes a step to its operand k.
 bool PassesGradient(RegionOp op, int k);
-// Whether operand k receives the step's adjoint as it is, where it has the step's level and width.
+// Returns whether operand k receives the step's adjoint as it is, where it has the step's level and width.
 bool PassesAdjointUnchanged(const RegionStep& step, int k);
 
 }  // namespace permafrost::nn

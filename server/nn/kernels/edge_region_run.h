@@ -27,9 +27,9 @@ void RunRegion(const RegionPlan& plan, const RegionInputs<T>& in, int64_t begin,
 template <class T>
 struct RegionGradients {
   std::span<const T* const> outputs;  // those given; null: none
-  // What is written for each input; null: not wanted. kTarget and kEdge: rows like the input's. kShared: [width], this
-  // call's share. kGather: a row for each edge, at the edge's place, or where `tables` says so [rows, width], this
-  // call's share.
+  // Each input's gradient is written here; null: it is not wanted. kTarget and kEdge: rows like the input's. kShared:
+  // [width], this call's share. kGather: a row for each edge, at the edge's place; where `tables` says so, [rows,
+  // width], this call's share.
   std::span<T* const> inputs;
   std::span<const int64_t> tables;  // rows of such a table; 0: a row for each edge
 };

@@ -37,7 +37,7 @@ class RegionMemory {
   int64_t size_ = 0;
 };
 
-// What a thread keeps between calls.
+// A thread keeps this between calls.
 template <class T>
 struct RegionScratch {
   RegionMemory<T> tile, blocks, shared;
@@ -92,7 +92,7 @@ class RegionTile {
   const RegionSegments& segments() const { return segments_; }
   int64_t first() const { return first_; }
   const int32_t* places() const { return places_; }
-  // Whether the tile's edges follow each other where they lie; then the first one's place.
+  // Returns whether the tile's edges follow each other where they lie; then first_place is where they begin.
   bool in_order() const { return in_order_; }
   int64_t first_place() const { return edges_ == 0 ? 0 : places_[0]; }
 

@@ -155,7 +155,7 @@ HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, int64_
   }
 }
 
-// Of steps whose gradient is a function of their own values.
+// Handles steps whose gradient is a function of their own values.
 template <class T>
 HWY_NOINLINE void GradientOfValues(const RegionStep& s, const T* y, const T* g, int64_t n, T* to) {
   switch (s.op) {
@@ -182,7 +182,7 @@ HWY_NOINLINE void GradientOfValues(const RegionStep& s, const T* y, const T* g, 
   }
 }
 
-// Of steps whose gradient is a function of their operand's values.
+// Handles steps whose gradient is a function of their operand's values.
 template <class T>
 HWY_NOINLINE void GradientOfOperand(const RegionStep& s, const T* a, const T* g, int64_t n, T* to) {
   const T x = static_cast<T>(s.x);

@@ -16,7 +16,7 @@ namespace permafrost::nn {
 
 using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 
-// Those of edge_region and edge_region_backward that both have, in the schema's order.
+// The arguments that edge_region and edge_region_backward share, in the schema's order.
 struct RegionArguments {
   at::TensorList inputs;
   const at::Tensor &offsets, &places;
