@@ -1,10 +1,14 @@
 #include "program/category_products.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +28,9 @@ Ints Sizes(std::initializer_list<int64_t> numbers) {
 
 class CategoryRewriter {
  public:
-  explicit CategoryRewriter(const Program& program) : program_(program), facts_(program_.graph, program.symbols) {}
+  explicit CategoryRewriter(const Program& program) : program_(program), facts_(program_.graph, program.symbols) {
+    for (const Input& input : program.inputs) of_inputs_.insert(input.value);
+  }
 
   std::optional<Program> Run() {
     bool rewritten = false;
@@ -36,14 +42,11 @@ class CategoryRewriter {
         continue;
       }
       if (op == "aten::view" || op == "aten::reshape") FollowView(node);
+      FollowInput(node, op);
       facts_.Follow(node);
       out_.nodes.push_back(node);
     }
-    if (!rewritten) return std::nullopt;
-    Program result = program_;
-    result.graph.nodes = std::move(out_.nodes);
-    RemoveOrphans(program_, result);
-    return result;
+    return rewritten ? std::optional(WithNodes(program_, std::move(out_.nodes))) : std::nullopt;
   }
 
  private:
@@ -57,9 +60,21 @@ class CategoryRewriter {
   std::optional<Gather> GatherOf(ValueIndex value) const {
     const auto rows = facts_.RowsOf(value);
     if (!rows || rows->size() != 1 || (*rows)[0].sum.size() != 1 || (*rows)[0].sum[0].factor != 1) return std::nullopt;
-    // An index that may be negative is no place in another table.
+    // An index that may be negative is no place in another table: those that a step passes are not, and the gathers
+    // that are left out would have refused others.
     const Gather& gather = (*rows)[0].sum[0].gather;
-    return gather.by == Gather::By::kIndex ? std::nullopt : std::optional(gather);
+    const bool checked = gather.by != Gather::By::kIndex && of_inputs_.contains(gather.index);
+    return checked ? std::optional(gather) : std::nullopt;
+  }
+
+  // Learns which values are an input, or a part of one.
+  void FollowInput(const Node& node, const std::string& op) {
+    constexpr std::string_view kParts[] = {"aten::alias",     "aten::clone",  "aten::contiguous", "aten::flatten",
+                                           "aten::reshape",   "aten::select", "aten::slice",      "aten::squeeze",
+                                           "aten::unsqueeze", "aten::view"};
+    const ValueIndex self = ValueOf(node, "self");
+    const bool is_part = of_inputs_.contains(self) && std::ranges::find(kParts, op) != std::end(kParts);
+    if (is_part && ResultOf(node) != kNoValue) of_inputs_.insert(ResultOf(node));
   }
 
   static bool IsKnown(const Size& size) { return size.expression.empty() && size.number > 0; }
@@ -124,6 +139,7 @@ class CategoryRewriter {
   RowFacts facts_;
   NodeWriter out_{program_.graph.values};
   std::map<ValueIndex, Matrices> matrices_;
+  std::set<ValueIndex> of_inputs_;
 };
 
 }  // namespace

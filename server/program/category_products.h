@@ -1,5 +1,5 @@
-// Programs without a matrix for each edge, where edges of few categories have the matrix of their category, as in
-// NNConv. Threads: pure functions.
+// Rewrites NNConv's products: edges of one category share a matrix, so that no matrix for each edge is made. Threads:
+// pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace permafrost::program {
 // Returns a program that gives equal results up to rounding, with gradients for the same tensors. Returns nullopt if
 // nothing needs rewriting. A product of the row of an edge's end with a matrix that is gathered from at most
 // kMaxCategories becomes a product of all nodes with all matrices, from which each edge gathers its own.
-// program: as WithNodeLinears returns it, so that matrices that are computed of an embedding are gathered.
+// WithNodeLinears must have run: it turns matrices computed from an embedding into gathered rows.
 std::optional<Program> WithCategoryProducts(const Program& program);
 
 // With more categories the products of all nodes take longer than the matrices of the edges.

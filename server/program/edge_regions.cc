@@ -28,8 +28,6 @@ using nn::RegionStep;
 
 // Programs with more nodes are left alone, since each region is looked for among all of them.
 constexpr size_t kMostNodes = 10'000, kMostDrafts = 512;
-// Tables with at most so many rows sum their gradients without their index's order.
-constexpr int64_t kFewRows = 64;
 
 class Finder {
  public:
@@ -108,7 +106,7 @@ class Finder {
     return kNoNode;
   }
 
-  // The reductions that would be in one region with this one.
+  // Skips this reduction and all others of its depth, which would be in its region.
   void SkipDepthOf(size_t reduction) {
     const ValueIndex result = ResultOf(graph().nodes[reduction]);
     skipped_.insert(result);
@@ -123,8 +121,8 @@ class Finder {
       if (roles_->Role(node).kind == Kind::kReduce) skipped_.insert(ResultOf(graph().nodes[node]));
   }
 
-  // Puts the region's operator behind what it takes, and drops its nodes. Returns false, and does nothing, where a node
-  // before that reads what the region makes.
+  // Replaces the region's nodes by its operator, placed after its last input. Returns false and changes nothing if the
+  // number of targets is unknown, or if a node before that place reads an output.
   bool Replace(const RegionDraft& draft) {
     const size_t first =
         *std::ranges::find_if(draft.nodes, [&](size_t node) { return roles_->Role(node).kind == Kind::kReduce; });
@@ -214,8 +212,7 @@ class Finder {
     for (size_t k = 0; k < draft.indices.size(); ++k) {
       const IndexKey& key = draft.indices[k];
       indices.values.push_back(key.first);
-      const bool small = key.second.expression.empty() && key.second.number <= kFewRows;
-      if (!differentiated_ || small) {
+      if (!differentiated_ || ReadsSmallTables(draft, k)) {
         offsets.values.push_back(kNoValue);
         places.values.push_back(kNoValue);
         continue;
@@ -265,6 +262,13 @@ class Finder {
       add("torch.ops.aten.view.default", {{"self", Ref{of}}, {"size", std::move(size)}}, {{.values = {value}}});
     }
     return nodes;
+  }
+  // Returns whether gradients for all tables of the k-th index are summed without its order.
+  static bool ReadsSmallTables(const RegionDraft& draft, size_t k) {
+    const Size& rows = draft.indices[k].second;
+    return rows.expression.empty() && std::ranges::all_of(draft.region.steps, [&](const RegionStep& step) {
+             return step.index != static_cast<int32_t>(k) || rows.number <= nn::kSmallTableValues / step.width;
+           });
   }
   // A table that the region reads by its k-th index.
   static ValueIndex TableOf(const RegionDraft& draft, size_t k) {

@@ -20,12 +20,12 @@ struct FoundRegion {
 };
 struct FusedProgram {
   Program program;
-  std::vector<FoundRegion> regions;  // in the order in which they run
+  std::vector<FoundRegion> regions;  // in the order in which they were found
 };
 
-// Returns nothing if the program has no region. Results equal the program's up to rounding. Nodes that draw random
-// numbers, write to memory that others read, or whose widths are not known stay as they are, and so does what the file
-// tells no type of. differentiated: whether gradients will be asked for.
+// Returns nothing if the program has no region, or more than 10,000 nodes. Results equal the program's up to rounding.
+// A node stays if it draws random numbers, writes to shared memory, or has an unknown type or width. differentiated:
+// whether gradients will be asked for.
 std::optional<FusedProgram> WithEdgeRegions(const Program& program, bool differentiated);
 
 }  // namespace permafrost::program

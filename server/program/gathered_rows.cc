@@ -14,7 +14,7 @@
 namespace permafrost::program {
 namespace {
 
-// Bounds on what is followed: a sum of more gathers is read from memory faster than it is gathered again.
+// Sums of more gathers are not followed: reading the sum is faster than gathering its terms again.
 constexpr size_t kMaxTerms = 4, kMaxColumns = 64;
 
 // Operators that return what they take, in the same order, with dimensions of size 1 more or fewer if the sizes say so.

@@ -1,5 +1,5 @@
-// Which tensors of a program consist of rows that were gathered from tables by an index, such as the features of the
-// nodes at the ends of edges. Torch-free. Threads: plain values.
+// Finds tensors of a program whose rows an index gathered from tables, such as features of the ends of edges.
+// Torch-free. Threads: plain values.
 #pragma once
 
 #include <compare>

@@ -1,4 +1,4 @@
-// Which tables are multiplied where a linear map goes before the gathers of its rows. Threads: pure functions.
+// Decides which tables to multiply when a linear map moves before the gathers of its rows. Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Product {
 };
 
 // Returns the products of tables that take the place of a linear map of gathered columns. Returns nullopt if no column
-// is gathered, if the map does not take rows of this width, or if the products and their gathers are as much work.
+// is gathered, if gathers cancel, if the width differs, or if the work does not shrink.
 std::optional<std::vector<Product>> FewerProducts(const Rows& rows, int64_t width);
 
 }  // namespace permafrost::program

@@ -46,11 +46,7 @@ class LinearRewriter {
       facts_.Follow(node);
       out_.nodes.push_back(node);
     }
-    if (!rewritten_) return std::nullopt;
-    Program rewritten = program_;
-    rewritten.graph.nodes = std::move(out_.nodes);
-    RemoveOrphans(program_, rewritten);
-    return rewritten;
+    return rewritten_ ? std::optional(WithNodes(program_, std::move(out_.nodes))) : std::nullopt;
   }
 
  private:
@@ -111,8 +107,8 @@ class LinearRewriter {
     return true;
   }
 
-  // An operator that works value by value, on rows of a small table, is done on the table. Returns true if the rows
-  // are then needed no more, so that the node becomes a gather of its own.
+  // Does a value-by-value operator on rows of a small table on the table. Returns false if the node is none. If nothing
+  // else uses the rows, a gather takes the node's place; otherwise the node stays beside it.
   bool RewriteOnTable(const Node& node, const std::string& op) {
     const ValueIndex self = ValueOf(node, "self"), result = ResultOf(node);
     if (std::ranges::find(kValueByValue, op) == std::end(kValueByValue) || ValuesOf(node).size() != 1) return false;

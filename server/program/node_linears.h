@@ -9,15 +9,14 @@
 
 namespace permafrost::program {
 
-// Returns a program that gives equal results up to rounding, with gradients for the same tensors. Returns nullopt if
-// nothing needs rewriting.
+// Returns a program that gives equal results up to rounding, with gradients for the same tensors. Returns nullopt if no
+// node is a candidate.
 // - A linear map of rows that an index gathers becomes a gather of the mapped table. The rows may have passed sums,
-//   products with numbers, and changes of shape. Columns that are concatenated are mapped one by one, and those that
-//   no index gathers stay as they are.
-// - This is done for tables of at most kSmallTable rows, and for tables of nodes gathered for edges, where fewer
-// numbers
-//   are multiplied then.
-// - What is computed value by value of rows of a small table, between such maps, is computed on the table.
+//   products with numbers, and changes of shape. Concatenated columns are mapped one by one. Columns that no index
+//   gathers are multiplied where they are.
+// - Tables qualify that have at most kSmallTable rows, or a row for each node while the index has one for each edge.
+//   They are mapped only if that is less work (linear_products.h).
+// - Value-by-value operators on gathered rows of a small table run on the table, so that a map after them can follow.
 // Values that an operator writes to in place are left alone.
 std::optional<Program> WithNodeLinears(const Program& program);
 

@@ -76,7 +76,7 @@ bool AnyOutput(const Node& node, const Flags& flags) {
 }  // namespace
 
 void RemoveOrphans(const Program& original, Program& rewritten) {
-  // Values that nothing in the original used were no orphans before, so that they do not become some.
+  // A value that the original never used was not orphaned by the rewriting, so its node stays.
   Flags had_use = UsedOutside(original);
   for (const Node& node : original.graph.nodes)
     for (const ValueIndex value : ValuesOf(node)) Use(value, had_use);
@@ -93,6 +93,13 @@ void RemoveOrphans(const Program& original, Program& rewritten) {
   }
   std::ranges::reverse(kept);
   rewritten.graph.nodes = std::move(kept);
+}
+
+Program WithNodes(const Program& program, std::vector<Node> nodes) {
+  Program rewritten = program;
+  rewritten.graph.nodes = std::move(nodes);
+  RemoveOrphans(program, rewritten);
+  return rewritten;
 }
 
 }  // namespace permafrost::program

@@ -136,8 +136,7 @@ class Drafter {
 
   int32_t AddGather(const GatherOperator& gather) {
     const TensorType& table = *graph_.values[gather.table].type;
-    Dims dims;
-    for (size_t i = 1; i < table.sizes.size(); ++i) dims.push_back(table.sizes[i].number);
+    const Dims dims = DimsBehindRows(table);
     const ValueIndex index = roles_.Equal(gather.index);
     if (index == draft_.target.index && table.sizes[0] == draft_.target.targets) {
       const int32_t row = AddInput(gather.table, {.op = RegionOp::kTarget, .level = RegionLevel::kTarget}, dims);
@@ -189,7 +188,7 @@ class Drafter {
     return Add({.op = RegionOp::kScale, .a = step, .width = width, .x = 1, .level = level});
   }
 
-  // Whether a node has no effect but results, and none of them is wanted any more. A norm may write to its running
+  // Returns whether a node only computes results that nothing wants any more. A norm may write to its running
   // statistics, and an index may stand for others that equal it.
   bool IsOrphaned(const Node& node, const std::set<ValueIndex>& wanted) const {
     const std::string name = OperatorOf(node);
@@ -201,8 +200,8 @@ class Drafter {
     });
   }
 
-  // What others use of the values that the region's nodes make. Nodes that only these used, as views of indices, fall
-  // away with them.
+  // Finds the region's values that other nodes use. Nodes that only the region used, such as views of indices, fall
+  // away.
   bool AddOutputs() {
     std::set<ValueIndex> wanted(graph_.outputs.begin(), graph_.outputs.end());
     wanted.insert(draft_.inputs.begin(), draft_.inputs.end());

@@ -24,8 +24,9 @@ struct RegionDraft {
   std::vector<ValueIndex> outputs;                   // values of the program
 };
 
-// Returns the region that a reduction is in, with all that has its depth and leads to it or follows from it. roles:
-// those for its target. Nothing where it has no role, or the region would be too large.
+// Returns the region of a reduction: all reductions of its depth, the nodes of that depth that lead to them, and those
+// that follow. roles: those for its target. Returns nothing if it has no role, or if the region is too large or has a
+// mask that crosses its border.
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction);
 
 }  // namespace permafrost::program

@@ -15,8 +15,8 @@ namespace {
 using nn::RegionLevel;
 using nn::RegionOp;
 
-// Whether `from` stands for `to` if each of its values is repeated: it has the first of `to`'s dimensions, and 1 for
-// the others. Both are aligned at their ends.
+// Returns whether repeating each value of `from` gives `to`. Aligned at their ends, `from` equals `to` up to some
+// dimension and is 1 after it: [4, 1] gives [4, 8].
 bool Repeats(Dims from, const Dims& to) {
   if (from.size() > to.size()) {
     const auto extra = static_cast<std::ptrdiff_t>(from.size() - to.size());
@@ -36,13 +36,13 @@ bool Repeats(Dims from, const Dims& to) {
 
 bool IsReal(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 
+}  // namespace
+
 Dims DimsBehindRows(const TensorType& type) {
   Dims dims;
   for (size_t i = 1; i < type.sizes.size(); ++i) dims.push_back(type.sizes[i].number);
   return dims;
 }
-
-}  // namespace
 
 int64_t WidthOf(const Dims& dims) {
   int64_t width = 1;
@@ -79,7 +79,7 @@ const RegionRoles::Meaning& RegionRoles::MeaningOf(ValueIndex result) const {
   return static_cast<size_t>(result) < meaning_.size() ? meaning_[result] : none;
 }
 
-// Nothing writes to what is put in.
+// Nothing writes to values that were added later.
 bool RegionRoles::IsWritten(ValueIndex value) const {
   return static_cast<size_t>(value) < known_values_ && memory_.IsWritten(value);
 }
@@ -242,7 +242,7 @@ RegionRole RegionRoles::RoleOf(const Node& node, const ReductionTarget& target,
   if (!rows || rows->level == RegionLevel::kShared) return role;
   if (meaning.gather) return RoleOfGather(*meaning.gather, *rows, target);
   if (!meaning.rows) return role;
-  // Of what makes masks, regions know comparisons.
+  // Comparisons are the only masks that regions can make.
   const std::vector<nn::RegionStep>& steps = meaning.rows->steps;
   const bool makes_mask = !steps.empty() && TypeOf(result)->dtype == DType::kBool;
   if (makes_mask && (steps[0].op < RegionOp::kLess || steps[0].op > RegionOp::kNotEqual)) return role;
@@ -292,7 +292,7 @@ RegionRole RegionRoles::RoleOfRows(const RowOperator& op, const RowShape& rows, 
     if (role.rows.steps.empty() ? WidthOf(of->dims) != WidthOf(rows.dims) && !Repeats(of->dims, rows.dims)
                                 : !Repeats(of->dims, rows.dims))
       return {};
-    // A row for each edge cannot be one column of a wider one.
+    // At the result's level, an operand must have as many dimensions as the result.
     if (!role.rows.steps.empty() && of->level == rows.level && of->dims.size() != rows.dims.size()) return {};
   }
   if (any && role.reduced) role.kind = Kind::kRows;

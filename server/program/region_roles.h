@@ -1,5 +1,5 @@
-// What the nodes of a program are for the edges that a reduction gathers: the first half of finding regions
-// (edge_regions.h). Threads: plain values.
+// Gives each node its role for one reduction target, the first half of finding regions (edge_regions.h). Threads: plain
+// values.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,8 @@ inline constexpr int64_t kMostRegionWidth = 1 << 14;  // of a step
 
 // Sizes of a tensor behind its rows. All of them are known.
 using Dims = std::vector<int64_t>;
+// Returns those of a table.
+Dims DimsBehindRows(const TensorType& type);
 // Returns their product; more than kMostRegionWidth is that and 1.
 int64_t WidthOf(const Dims& dims);
 
@@ -54,12 +56,12 @@ struct RegionRole {
 
 class RegionRoles {
  public:
-  // Borrows both. Nodes of the graph may be taken out and put in, where FindProducers is told.
+  // Borrows both. After the graph's nodes change, FindProducers must be called.
   RegionRoles(const Graph& graph, const std::vector<Input>& inputs);
 
   // Called after nodes were taken out or put in. Those that were put in have no role.
   void FindProducers();
-  // Forgets the node that made a value, in whose place another makes it now.
+  // Called after another node took over making `value`; the new node has no role.
   void Forget(ValueIndex value) { meaning_[value] = {}; }
   // Called for each value that is added to the graph.
   void AddValue() { equal_.push_back(static_cast<ValueIndex>(equal_.size())); }
@@ -67,7 +69,7 @@ class RegionRoles {
   // Gives each node its role for the target. Reductions whose results are among `skipped` have none.
   void GiveRoles(const ReductionTarget& target, const std::set<ValueIndex>& skipped);
 
-  // What the node reduces to whose result a value is; null where it is no reduction.
+  // Returns the target of the reduction that makes `result`; null: no reduction makes it.
   const ReductionTarget* TargetOf(ValueIndex result) const;
   // The node that makes a value; kNoNode: it is an input.
   size_t Producer(ValueIndex value) const { return producer_[value]; }
@@ -75,8 +77,8 @@ class RegionRoles {
   ValueIndex Equal(ValueIndex index) const { return equal_[index]; }
   const RegionRole& Role(size_t node) const { return roles_[node]; }
   size_t num_nodes() const { return roles_.size(); }
-  // What may be in one region has one odd depth, and what lies between two regions an even one in between. So no region
-  // waits for itself.
+  // Nodes of one region share an odd depth. Nodes between two regions have an even depth between theirs. A region thus
+  // never depends on its own outputs.
   int64_t Depth(ValueIndex value) const { return depth_[value]; }
 
   bool IsIndex(ValueIndex value) const;  // of one dimension, int64

@@ -121,7 +121,7 @@ std::optional<RowOperator> Clamp(const Node& node, std::string_view least, std::
   return any ? std::optional(reader.Take()) : std::nullopt;
 }
 
-// An activation with one number, where all others have their defaults.
+// Reads leaky_relu, elu or softplus. Numbers that its region step does not hold must have their defaults.
 std::optional<RowOperator> Activation(const Node& node, std::string_view name) {
   Reader reader(node);
   const int32_t a = reader.Operand("self");

@@ -30,7 +30,7 @@ struct GatherOperator {
 };
 std::optional<GatherOperator> GatherOperatorOf(const Node& node, const Graph& graph);
 
-// A node that reduces rows by an index into a tensor of zeros.
+// A node that reduces rows by an index into `zeros`. The caller checks that `zeros` is filled with 0.
 struct ReduceOperator {
   nn::RegionOp op = nn::RegionOp::kSum;  // kSum, kMax or kMin
   ValueIndex zeros = kNoValue, index = kNoValue, rows = kNoValue;

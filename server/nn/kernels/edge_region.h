@@ -1,5 +1,4 @@
-// A region of a step, as a value: what is computed for each edge, what each target gathers of its edges, and what
-// follows for each target. No tensor of [edges, width] is made for what lies between.
+// An edge region: a list of steps that computes values for each edge, reduces them by target, and goes on from there.
 // A step of a region has a level and a width: a shared step holds one row of values, a target step a row for each
 // target, an edge step a row for each edge. Edges are worked through by target, so that a step may read what the
 // target of an edge gathered.
@@ -28,10 +27,10 @@ enum class RegionOp : uint8_t {
   // Between levels and widths. An edge step that is summed and the like becomes a target step.
   kExpand,  // target to edge: the row of the edge's target
   kSum,
-  kMax,     // 0 where a target has no edges, as scatter_reduce_ on zeros without them; NaN passes through
+  kMax,     // 0 for a target without edges, as scatter_reduce_ with include_self=false on zeros; NaN passes through
   kMin,     // likewise
   kCount,   // the number of edges of each target; a target step of width 1
-  kRowSum,  // of each `group` values of a row that follow each other: width is that of `a` / group
+  kRowSum,  // sums each run of `group` values of a row; the width is that of `a` divided by `group`
   kDetach,  // as it is; no gradient passes
   // Of `a`, value by value.
   kNeg,
@@ -50,7 +49,7 @@ enum class RegionOp : uint8_t {
   kSoftplus,  // beta 1, threshold 20
   kClampMin,  // x
   kClampMax,  // x
-  kPower,     // to x, which is a number
+  kPower,     // a to the power of x
   kScale,     // times x, plus y
   // Of `a` and `b`, value by value.
   kAdd,  // a + x * b
@@ -89,8 +88,7 @@ extern const EnumNames<RegionLevel, 3> kRegionLevelNames;
 struct RegionStep {
   RegionOp op = RegionOp::kConstant;
   // Steps before this one; -1: none. A value-by-value step takes operands of its own level and shared ones. An operand
-  // has the width of the step, or a width that divides it: then each of its values stands for as many that follow each
-  // other.
+  // has the width of the step, or a divisor of it: then each of its values is repeated width / divisor times in a row.
   int32_t a = -1, b = -1, c = -1;
   int32_t input = -1, index = -1;  // places among inputs and indices
   int32_t width = 1, group = 1;
@@ -100,8 +98,12 @@ struct RegionStep {
   bool operator==(const RegionStep&) const = default;
 };
 
-// What Decode accepts at most.
+// Limits of DecodeRegion. Outputs are limited as steps are.
 inline constexpr int32_t kMaxRegionSteps = 4096, kMaxRegionWidth = 1 << 16;
+
+// Gradients for tables of at most so many values are summed chunk by chunk, which needs no order of their index. Larger
+// ones get a row for each edge first.
+inline constexpr int64_t kSmallTableValues = 4096;
 
 struct EdgeRegion {
   std::vector<RegionStep> steps;

@@ -7,49 +7,6 @@
 namespace permafrost::nn {
 namespace {
 
-// The gradient for operand k reads these: values of the step itself, and of its operands.
-struct ReadByGradient {
-  bool own = false;
-  std::array<bool, 3> operands{};
-};
-
-ReadByGradient ReadsOf(RegionOp op, int k) {
-  switch (op) {
-    case RegionOp::kExp:
-    case RegionOp::kSqrt:
-    case RegionOp::kRsqrt:
-    case RegionOp::kReciprocal:
-    case RegionOp::kSigmoid:
-    case RegionOp::kTanh:
-    case RegionOp::kRelu:
-      return {.own = true};
-    case RegionOp::kMax:
-    case RegionOp::kMin:
-      return {.own = true, .operands = {true}};
-    case RegionOp::kAbs:
-    case RegionOp::kLog:
-    case RegionOp::kLeakyRelu:
-    case RegionOp::kElu:
-    case RegionOp::kSilu:
-    case RegionOp::kSoftplus:
-    case RegionOp::kClampMin:
-    case RegionOp::kClampMax:
-    case RegionOp::kPower:
-      return {.operands = {true}};
-    case RegionOp::kMul:
-      return {.operands = {k == 1, k == 0}};
-    case RegionOp::kDiv:
-      return {.operands = {k == 1, true}};
-    case RegionOp::kMaximum:
-    case RegionOp::kMinimum:
-      return {.operands = {true, true}};
-    case RegionOp::kWhere:
-      return {.operands = {false, false, true}};
-    default:  // linear
-      return {};
-  }
-}
-
 // Steps that have no register: their rows are an input's, or nothing is computed for them.
 bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
 
@@ -63,7 +20,7 @@ void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
   }
 }
 
-// wanted: roots to compute, with all that they are computed of; kept: roots whose registers are not used again.
+// wanted: the roots to compute, operands included. kept: roots whose registers are never reused.
 RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, const std::vector<char>& kept,
                     RegionRegisters& registers) {
   const std::vector<RegionStep>& steps = plan.region.steps;
@@ -117,6 +74,43 @@ RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, con
 }
 
 }  // namespace
+
+ReadByGradient ReadsOf(RegionOp op, int k) {
+  switch (op) {
+    case RegionOp::kExp:
+    case RegionOp::kSqrt:
+    case RegionOp::kRsqrt:
+    case RegionOp::kReciprocal:
+    case RegionOp::kSigmoid:
+    case RegionOp::kTanh:
+    case RegionOp::kRelu:
+      return {.own = true};
+    case RegionOp::kMax:
+    case RegionOp::kMin:
+      return {.own = true, .operands = {true}};
+    case RegionOp::kAbs:
+    case RegionOp::kLog:
+    case RegionOp::kLeakyRelu:
+    case RegionOp::kElu:
+    case RegionOp::kSilu:
+    case RegionOp::kSoftplus:
+    case RegionOp::kClampMin:
+    case RegionOp::kClampMax:
+    case RegionOp::kPower:
+      return {.operands = {true}};
+    case RegionOp::kMul:
+      return {.operands = {k == 1, k == 0}};
+    case RegionOp::kDiv:
+      return {.operands = {k == 1, true}};
+    case RegionOp::kMaximum:
+    case RegionOp::kMinimum:
+      return {.operands = {true, true}};
+    case RegionOp::kWhere:
+      return {.operands = {false, false, true}};
+    default:  // linear
+      return {};
+  }
+}
 
 int32_t RegionRegisters::Add(RegionLevel level, int32_t width) {
   int64_t& columns = level == RegionLevel::kEdge ? edge_columns : target_columns;

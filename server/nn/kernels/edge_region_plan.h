@@ -4,6 +4,7 @@
 // Threads: plain values, and functions that are safe anywhere.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -55,12 +56,12 @@ struct RegionPlan {
   std::vector<int64_t> shared_place;
   int64_t shared_columns = 0;
   int32_t widest = 1;
-  // The pass forward, whose registers are used again once their values were read for the last time.
+  // The forward pass. A register is reused after the last read of its value.
   RegionPass forward;
   RegionRegisters registers;
 };
 
-// The gradient for some inputs, given those of some outputs.
+// Plans the gradients of the wanted inputs from those of the given outputs.
 struct RegionGradientPlan {
   RegionGradientPlan(const RegionPlan& plan, std::span<const char> wanted_inputs, std::span<const char> given_outputs);
 
@@ -73,9 +74,15 @@ struct RegionGradientPlan {
   RegionRegisters registers;  // of both
 };
 
-// Returns whether a gradient passes a step to its operand k.
+// The values that the gradient for operand k reads: the step's own, and its operands'.
+struct ReadByGradient {
+  bool own = false;
+  std::array<bool, 3> operands{};
+};
+ReadByGradient ReadsOf(RegionOp op, int k);
+// Returns whether a step passes a gradient to operand k.
 bool PassesGradient(RegionOp op, int k);
-// Returns whether operand k receives the step's adjoint as it is, where it has the step's level and width.
+// Returns whether operand k, if it has the step's level and width, receives the step's adjoint unchanged.
 bool PassesAdjointUnchanged(const RegionStep& step, int k);
 
 }  // namespace permafrost::nn

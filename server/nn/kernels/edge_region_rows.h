@@ -1,6 +1,6 @@
 // Rows of a region between levels and widths: gathered, expanded, reduced, and their gradients.
-// A `base` is what the result is added to, null: 0; it may be the place of the result.
-// Threads: any, each with rows of its own. Sums are in the order of the rows.
+// The result is added to `base`, which may be the output itself. If `base` is null, the result is stored alone.
+// Threads: any, each with rows of its own. Rows are added in their order. SumGroups adds a row's values by lanes.
 #pragma once
 
 #include <cstdint>

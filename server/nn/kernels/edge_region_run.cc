@@ -110,15 +110,15 @@ class TileGradient {
         const Sum sum = Add(i);
         if (sum.base == nullptr) {
           GatherRows<T>(given, s.width, nullptr, tile_.places(), edges, sum.to);
-        }
-        for (int64_t e = 0; sum.base != nullptr && e < edges; ++e) {
-          AddValues<T>(sum.base + e * s.width, given + tile_.places()[e] * s.width, s.width, sum.to + e * s.width);
+        } else {
+          for (int64_t e = 0; e < edges; ++e)
+            AddValues<T>(sum.base + e * s.width, given + tile_.places()[e] * s.width, s.width, sum.to + e * s.width);
         }
       }
     }
   }
 
-  // The step whose adjoint operand k's gradient is added to; -1: nobody wants it.
+  // Returns the step that collects operand k's gradient; -1: the gradient is not wanted.
   int32_t Receiver(const RegionStep& s, int k) const {
     if (!PassesGradient(s.op, k)) return -1;
     const int32_t home = plan_.home[static_cast<size_t>(s.operands()[static_cast<size_t>(k)])];

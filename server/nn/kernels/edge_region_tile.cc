@@ -5,7 +5,7 @@
 namespace permafrost::nn {
 namespace {
 
-// A tile's registers take so many bytes: few beside an L2 cache, and many beside the cost of beginning a step.
+// Bytes of a tile's registers. They fit an L2 cache and hold enough work to make starting a step cheap.
 constexpr int64_t kTileBytes = 128 << 10;
 // Values of a block, which with those of its operands fit an L1 cache.
 constexpr int64_t kBlockValues = 1024;

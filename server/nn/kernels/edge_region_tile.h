@@ -14,7 +14,7 @@
 
 namespace permafrost::nn {
 
-// Memory that grows and is not set.
+// An uninitialized array that grows, and loses its values when it does.
 template <class T>
 class RegionMemory {
  public:
@@ -37,7 +37,7 @@ class RegionMemory {
   int64_t size_ = 0;
 };
 
-// A thread keeps this between calls.
+// Memory that a thread keeps between calls.
 template <class T>
 struct RegionScratch {
   RegionMemory<T> tile, blocks, shared;
@@ -78,7 +78,7 @@ class RegionTile {
   // Computes the shared steps. outputs: as of RunRegion; empty: none.
   RegionTile(const RegionPlan& plan, const RegionPass& pass, const RegionRegisters& registers,
              const RegionInputs<T>& in, std::span<T* const> outputs);
-  // Takes the targets from `first` on that make a tile, before `end`. Returns the first one behind them.
+  // Makes a tile of as many targets from `first` as fit, at least one and none from `end` on. Returns the next target.
   int64_t Take(int64_t first, int64_t end);
   // Computes the steps of the pass, and writes the outputs.
   void Compute();
@@ -92,7 +92,7 @@ class RegionTile {
   const RegionSegments& segments() const { return segments_; }
   int64_t first() const { return first_; }
   const int32_t* places() const { return places_; }
-  // Returns whether the tile's edges follow each other where they lie; then first_place is where they begin.
+  // True if the tile's edges have consecutive places. They then begin at first_place().
   bool in_order() const { return in_order_; }
   int64_t first_place() const { return edges_ == 0 ? 0 : places_[0]; }
 

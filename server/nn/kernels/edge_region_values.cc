@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "nn/kernels/edge_region_plan.h"
 #include "nn/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -155,7 +156,7 @@ HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, int64_
   }
 }
 
-// Handles steps whose gradient is a function of their own values.
+// Computes gradients that depend on the step's own values.
 template <class T>
 HWY_NOINLINE void GradientOfValues(const RegionStep& s, const T* y, const T* g, int64_t n, T* to) {
   switch (s.op) {
@@ -182,7 +183,7 @@ HWY_NOINLINE void GradientOfValues(const RegionStep& s, const T* y, const T* g, 
   }
 }
 
-// Handles steps whose gradient is a function of their operand's values.
+// Computes gradients that depend on the operand's values.
 template <class T>
 HWY_NOINLINE void GradientOfOperand(const RegionStep& s, const T* a, const T* g, int64_t n, T* to) {
   const T x = static_cast<T>(s.x);
@@ -254,7 +255,7 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
       });
     case RegionOp::kMaximum:
     case RegionOp::kMinimum: {
-      // Nothing where the other one was taken, half where they are equal, all where either is NaN.
+      // An operand that lost gets 0. Equal operands get half each. If either is NaN, both get all.
       const bool lost_if_less = (s.op == RegionOp::kMaximum) == (k == 0);
       const T *const less = lost_if_less ? in.a : in.b, *const more = lost_if_less ? in.b : in.a;
       return EachValue(n, to, [&](auto d, int64_t i) HWY_ATTR {
@@ -268,15 +269,8 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
         const auto fails = hn::Eq(c, hn::Zero(d));
         return k == 0 ? hn::IfThenZeroElse(fails, w) : hn::IfThenElseZero(fails, w);
       });
-    case RegionOp::kExp:
-    case RegionOp::kSqrt:
-    case RegionOp::kRsqrt:
-    case RegionOp::kReciprocal:
-    case RegionOp::kSigmoid:
-    case RegionOp::kTanh:
-    case RegionOp::kRelu:
-      return GradientOfValues(s, y, g, n, to);
     default:
+      if (ReadsOf(s.op, k).own) return GradientOfValues(s, y, g, n, to);
       return GradientOfOperand(s, in.a, g, n, to);
   }
 }

@@ -8,7 +8,7 @@
 
 namespace permafrost::nn {
 
-// Values of a step and of its operands, of which those are read that the step has. Operands have the step's width.
+// Values of a step's operands, each as wide as the step. Pointers to operands that the step lacks are not read.
 template <class T>
 struct RegionValues {
   const T *a, *b, *c;

@@ -19,10 +19,7 @@ namespace {
 using at::Tensor;
 using torch::autograd::variable_list;
 
-// Tables of up to so many values have a gradient for each chunk, which are added up: no row for each edge is written.
-constexpr int64_t kTableValues = 4096;
-
-// Values that are computed, by which threads share the chunks.
+// Returns how many chunks a thread takes at a time: all of them if too few values are computed to share.
 int64_t RegionGrain(const RegionCall& call, const RowChunks& chunks, const RegionRegisters& registers) {
   return registers.Size(call.targets(), call.edges()) < kParallelGathers ? chunks.count() : 1;
 }
@@ -87,7 +84,7 @@ std::vector<InputGradient> GradientsOf(const RegionCall& call, const RegionGradi
     gradient.read = &step;
     gradient.to = at::empty(input.sizes(), input.options());
     if (step.op == RegionOp::kGather) {
-      if (!call.HasSegments(static_cast<size_t>(step.index)) && input.numel() <= kTableValues) {
+      if (!call.HasSegments(static_cast<size_t>(step.index)) && input.numel() <= kSmallTableValues) {
         gradient.table = input.size(0);
       }
       if (gradient.table == 0) gradient.by_edge = at::empty({call.edges(), step.width}, input.options());

@@ -1,6 +1,6 @@
 // Fused message passing: runs an edge region (nn/kernels/edge_region.h) as one operator, with its gradient.
-// Registered are permafrost::segments_of, permafrost::edge_region, which a call through the dispatcher may
-// differentiate, and permafrost::edge_region_backward. On the CPU only. Results do not depend on the number of threads.
+// Registers permafrost::segments_of, edge_region and edge_region_backward, for the CPU only. Calls of edge_region
+// through the dispatcher are differentiable. Results do not depend on the number of threads.
 // Threads: any; kernels use ATen's threads.
 #pragma once
 
@@ -36,13 +36,13 @@ struct RegionEdges {
   std::vector<EdgeSegments> index_segments;
 };
 
-// inputs: float32 or float64, all of one type; kTarget: [targets, ...], kEdge: [E, ...], kGather: [rows, ...], kShared:
-// any, where the other sizes make the step's width. Returns [targets, width] or [E, width] for each output.
-// Differentiable once in the inputs. Errors: c10::Error for a region, a shape or an index that does not fit.
+// inputs: all float32 or all float64. kTarget: [targets, ...]; kEdge: [E, ...]; kGather: [rows, ...]; kShared: one row
+// of any shape. Sizes after the rows multiply to the step's width. Returns [targets, width] or [E, width] for each
+// output. Differentiable once in the inputs. Errors: c10::Error for a region, a shape or an index that does not fit.
 std::vector<at::Tensor> RunEdgeRegion(const EdgeRegion& region, const std::vector<at::Tensor>& inputs,
                                       const RegionEdges& edges);
 
-// The same of PyTorch's operators, on any device. target_index: [E] int64.
+// Computes the same with PyTorch's operators, on any device. target_index: [E] int64.
 std::vector<at::Tensor> EdgeRegionPlain(const EdgeRegion& region, const std::vector<at::Tensor>& inputs,
                                         const at::Tensor& target_index, int64_t targets,
                                         const std::vector<at::Tensor>& indices);

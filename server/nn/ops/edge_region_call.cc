@@ -104,7 +104,7 @@ std::tuple<Tensor, Tensor> SegmentsOfCpu(const Tensor& index_in, int64_t rows) {
   int32_t* const begins = offsets.mutable_data_ptr<int32_t>();
   int32_t* const place = places.mutable_data_ptr<int32_t>();
   for (int64_t e = 0; e < edges; ++e) ++begins[row[e]];
-  // Each offset is moved to the begin of its row, and by the edges to its end, which is where the next one begins.
+  // Counts become the beginnings of rows. Placing the edges moves each to its row's end, where the next row begins.
   int32_t before = 0;
   for (int64_t r = 0; r <= rows; ++r) before += std::exchange(begins[r], before);
   for (int64_t e = 0; e < edges; ++e) place[begins[row[e]]++] = static_cast<int32_t>(e);

@@ -43,11 +43,11 @@ class RegionCall {
   }
   const at::Tensor& input(size_t i) const { return inputs_[i]; }
   const at::Tensor& index(size_t k) const { return indices_[k]; }
-  // The segments of index k, checked for tables of so many rows: those given, or made here.
+  // Returns the given segments of index k, checked against `rows`, or makes them.
   std::tuple<at::Tensor, at::Tensor> IndexSegments(size_t k, int64_t rows) const;
   bool HasSegments(size_t k) const { return index_offsets_[k].defined(); }
 
-  // body(rows): with the arrays that the kernels read.
+  // Calls body(RegionInputs<T>) with the arrays that the kernels read.
   template <class T, class Body>
   void WithInputs(const Body& body) const {
     std::vector<const T*> inputs;

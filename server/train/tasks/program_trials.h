@@ -44,14 +44,15 @@ struct JobPadding {
   std::string note;  // tells the job's user why a program's batches are not padded; empty: nothing
 };
 
-// Whether regions of a job's program run as one operator.
+// Says whether a job's program runs its edge regions as one operator each.
 struct JobFusion {
   bool fused = true;
   std::string note;  // tells the job's user why nothing is fused; empty: all regions are, or there is none
 };
 
-// Regions are found on the CPU alone (program/edge_regions.h). Both forms run on a small batch with and without them:
-// predictions, losses, gradients and buffers must be equal up to rounding. Errors: as MakeModel.
+// Runs the training and evaluation forms on a small batch, fused and not. Predictions, losses, gradients and buffers
+// must agree up to rounding, or nothing is fused. On other devices than the CPU there are no regions
+// (program/edge_regions.h). Errors: as MakeModel.
 absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                    int64_t self_loops, c10::Device device, std::string_view prefix);
 absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
