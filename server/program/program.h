@@ -94,7 +94,7 @@ struct Graph {
     ValueKind kind = ValueKind::kTensor;
     // The type that the file claims for a tensor of the outermost graph; nothing checks it before a run. Empty for
     // other values, and where the file has none that is accepted.
-    std::optional<TensorType> type = {};
+    std::optional<TensorType> type;
   };
   std::vector<Value> values;
   std::vector<ValueIndex> inputs;
