@@ -57,6 +57,11 @@ TEST(WithCategoryProducts, LeavesOtherProductsAlone) {
        [](TypedWriter& w) {
          return ProductOf(w, w.Index(w.h, w.sources), w.Embedding(w.Table(4, 80), w.kinds), "bmm.default");
        }},
+      {"of computed categories, which may be negative",
+       [](TypedWriter& w) {
+         const ValueIndex matrices = w.Embedding(w.Table(4, 80), w.Neg(w.kinds));
+         return ProductOf(w, w.Select(w.h, w.sources), matrices, "bmm.default");
+       }},
   };
   for (const auto& c : kCases) {
     TypedWriter w;
