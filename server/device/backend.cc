@@ -5,6 +5,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "base/operator_threads.h"
 #include "base/resources.h"
 #include "base/status.h"
 #include "device/cpu/cpu_backend.h"
@@ -57,9 +58,11 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& choice,
   return absl::InternalError("device: no row of the table is always present");
 }
 
-int UseThreads(int threads) {
+int UseThreads(int threads, TorchThreads of_torch) {
   const int count = threads > 0 ? threads : AvailableCores();
-  at::set_num_threads(count);
+  const bool one = of_torch == TorchThreads::kOne;
+  at::set_num_threads(one ? 1 : count);
+  SetOperatorThreads(one ? count : 0);
   return count;
 }
 

@@ -133,9 +133,12 @@ inline absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, con
   return OpenBackend(DeviceChoice(kind), options);
 }
 
-// Threads of the math library on the calling thread, whatever the device: every backend has work on the host. 0:
-// AvailableCores(). Returns how many they are.
-int UseThreads(int threads);
+// The number of threads for libtorch's operators. Permafrost's own use all.
+enum class TorchThreads { kAll, kOne };
+
+// Sets the threads of operators that the calling thread runs, whatever the device: every backend has work on the host.
+// 0: AvailableCores(). Returns how many they are.
+int UseThreads(int threads, TorchThreads of_torch = TorchThreads::kAll);
 
 // The factor by which a capture allocates more at once than the step itself: the arena that replays are served from is
 // laid out with gaps.

@@ -1,7 +1,6 @@
 #include "nn/loss.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -16,6 +15,7 @@
 #include "nn/kernels/class_loss.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
+#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {
@@ -116,7 +116,7 @@ LossResult LossOf(const Tensor& prediction, double count, int64_t width, const O
   const int64_t rows = prediction.numel() / std::max<int64_t>(1, width);
   const int64_t chunk = std::max<int64_t>(1, kLossChunk / std::max<int64_t>(1, width));
   std::vector<double> parts(static_cast<size_t>((rows + chunk - 1) / chunk));
-  at::parallel_for(0, std::ssize(parts), kLossGrain, [&](int64_t first, int64_t last) {
+  ParallelFor(0, std::ssize(parts), kLossGrain, [&](int64_t first, int64_t last) {
     for (int64_t c = first; c < last; ++c) {
       parts[static_cast<size_t>(c)] = of_rows(c * chunk, std::min(rows, (c + 1) * chunk), divisor, to);
     }

@@ -5,9 +5,12 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/operator_threads.h"
 
 namespace permafrost::nn {
 
@@ -25,19 +28,27 @@ inline void ExpectClose(const OpOutcome& a, const OpOutcome& b, double tolerance
   }
 }
 
-// run(): an OpOutcome, whose bits must not depend on the number of threads.
+// run(): an OpOutcome, whose bits must not depend on the number of threads, whether libtorch's operators use them or
+// Permafrost's alone.
 template <class Run>
 void ExpectEqualByThreads(const Run& run, const std::string& why) {
   const int threads = at::get_num_threads();
-  at::set_num_threads(1);
-  const OpOutcome one = run();
-  at::set_num_threads(4);
-  const OpOutcome four = run();
-  at::set_num_threads(threads);
-  ASSERT_EQ(one.size(), four.size());
-  for (size_t i = 0; i < one.size(); ++i) {
-    EXPECT_TRUE(at::equal(one[i].second, four[i].second)) << why << ": " << one[i].first;
+  const auto run_on = [&](int of_torch, int own) {
+    at::set_num_threads(of_torch);
+    SetOperatorThreads(own);
+    return run();
+  };
+  const OpOutcome one = run_on(1, 0);
+  for (const auto& [of_torch, own] : {std::pair(4, 0), std::pair(1, 4)}) {
+    const OpOutcome several = run_on(of_torch, own);
+    EXPECT_EQ(one.size(), several.size()) << why;
+    for (size_t i = 0; i < std::min(one.size(), several.size()); ++i) {
+      EXPECT_TRUE(at::equal(one[i].second, several[i].second))
+          << why << ": " << one[i].first << " on " << of_torch << " threads of libtorch and " << own << " of its own";
+    }
   }
+  SetOperatorThreads(0);
+  at::set_num_threads(threads);
 }
 
 }  // namespace permafrost::nn

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include "nn/kernels/bfloat16.h"
 #include "nn/kernels/linear.h"
 #include "nn/kernels/norm.h"
+#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 
@@ -22,11 +22,12 @@ class RowChunks {
   static constexpr int64_t kRows = 128;
 
   // partial: values that each chunk keeps for its sums. They bound the chunks, so that adding up stays cheap.
-  RowChunks(int64_t rows, int64_t partial) : rows_(rows), count_(CountOf(rows, partial)) {}
+  // most: the largest number of chunks.
+  RowChunks(int64_t rows, int64_t partial, int64_t most = kMost) : rows_(rows), count_(CountOf(rows, partial, most)) {}
   // The most chunks for up to `rows` rows.
-  static int64_t CountOf(int64_t rows, int64_t partial) {
-    const int64_t most = std::clamp(kPartialValues / std::max<int64_t>(1, partial), kFewest, kMost);
-    return std::clamp<int64_t>((rows + kRows - 1) / kRows, 1, most);
+  static int64_t CountOf(int64_t rows, int64_t partial, int64_t most = kMost) {
+    const int64_t fitting = std::clamp(kPartialValues / std::max<int64_t>(1, partial), kFewest, most);
+    return std::clamp<int64_t>((rows + kRows - 1) / kRows, 1, fitting);
   }
 
   int64_t count() const { return count_; }
@@ -67,7 +68,7 @@ inline int64_t ChunkGrain(const RowChunks& chunks, int64_t products) {
 // body(chunk, first row, rows)
 template <class Body>
 void ForChunks(const RowChunks& chunks, int64_t grain, const Body& body) {
-  at::parallel_for(0, chunks.count(), grain, [&](int64_t begin, int64_t end) {
+  ParallelFor(0, chunks.count(), grain, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) body(c, chunks.begin(c), chunks.size(c));
   });
 }
@@ -95,7 +96,7 @@ template <class T, class Pack>
 PackedMlp<T> PackMlp(const MlpWeights& w, int64_t first_size, int64_t second_size, const Pack& pack) {
   at::Tensor storage = at::empty({first_size + second_size}, w.w1.options());
   T* const to = Write<T>(storage);
-  at::parallel_for(0, 2, w.products() < kParallelProducts ? 2 : 1, [&](int64_t begin, int64_t end) {
+  ParallelFor(0, 2, w.products() < kParallelProducts ? 2 : 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const at::Tensor& weight = i == 0 ? w.w1 : w.w2;
       pack(Read<T>(weight), weight.size(0), weight.size(1), w.kind, to + (i == 0 ? 0 : first_size));

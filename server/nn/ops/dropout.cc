@@ -1,7 +1,6 @@
 #include "nn/ops/dropout.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -10,6 +9,7 @@
 
 #include "nn/kernels/norm.h"
 #include "nn/ops/operator.h"
+#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {
@@ -45,11 +45,11 @@ Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, const OptionalTensor& 
     const auto scale = static_cast<scalar_t>(1 / (1 - p));
     const scalar_t* const from = x.const_data_ptr<scalar_t>();
     scalar_t* const to = y.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, x.size(0), std::max<int64_t>(1, kDropGrain / std::max<int64_t>(1, columns)),
-                     [&](int64_t begin, int64_t end) {
-                       DropRows<scalar_t>(mask, scale, row_key == nullptr ? nullptr : row_key + begin, begin,
-                                          end - begin, columns, from + begin * columns, to + begin * columns);
-                     });
+    ParallelFor(0, x.size(0), std::max<int64_t>(1, kDropGrain / std::max<int64_t>(1, columns)),
+                [&](int64_t begin, int64_t end) {
+                  DropRows<scalar_t>(mask, scale, row_key == nullptr ? nullptr : row_key + begin, begin, end - begin,
+                                     columns, from + begin * columns, to + begin * columns);
+                });
   });
   return y;
 }
@@ -96,17 +96,16 @@ Tensor UniformCpu(const Tensor& like, const Tensor& step, int64_t seed, int64_t 
   const uint32_t key = DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]);
   auto* const to = y.mutable_data_ptr<float>();
   const int64_t columns = like.size(1);
-  at::parallel_for(0, like.size(0), std::max<int64_t>(1, kDropGrain / std::max<int64_t>(1, columns)),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t r = begin; r < end; ++r) {
-                       const uint32_t row = DropoutMix(static_cast<uint32_t>(r) ^ key);
-                       for (int64_t c = 0; c < columns; ++c) {
-                         const uint32_t hash = DropoutMix(row ^ (static_cast<uint32_t>(c) * kDropoutColumnStride));
-                         to[r * columns + c] =
-                             std::ldexp(static_cast<float>(hash >> (32 - kUniformBits)), -kUniformBits);
-                       }
-                     }
-                   });
+  ParallelFor(0, like.size(0), std::max<int64_t>(1, kDropGrain / std::max<int64_t>(1, columns)),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t r = begin; r < end; ++r) {
+                  const uint32_t row = DropoutMix(static_cast<uint32_t>(r) ^ key);
+                  for (int64_t c = 0; c < columns; ++c) {
+                    const uint32_t hash = DropoutMix(row ^ (static_cast<uint32_t>(c) * kDropoutColumnStride));
+                    to[r * columns + c] = std::ldexp(static_cast<float>(hash >> (32 - kUniformBits)), -kUniformBits);
+                  }
+                }
+              });
   return y;
 }
 

@@ -1,7 +1,6 @@
 #include "nn/ops/embedding_sum.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -11,6 +10,7 @@
 #include "nn/gpu/operators.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
+#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {
@@ -43,7 +43,7 @@ Tensor EmbeddingForwardCpu(const Tensor& features_in, at::TensorList tables_in) 
     for (const Tensor& table : tables) from.push_back(table.const_data_ptr<scalar_t>());
     const int64_t* const category = features.const_data_ptr<int64_t>();
     scalar_t* const to = y.mutable_data_ptr<scalar_t>();
-    at::parallel_for(
+    ParallelFor(
         0, rows, std::max<int64_t>(1, kEmbeddingGrain / (width * columns + 1)), [&](int64_t begin, int64_t end) {
           for (int64_t r = begin; r < end; ++r) {
             scalar_t* __restrict__ out = to + r * width;
@@ -72,19 +72,19 @@ std::vector<Tensor> EmbeddingBackwardCpu(const Tensor& grad_in, const Tensor& fe
     const scalar_t* const from = grad.const_data_ptr<scalar_t>();
     // Each thread has tables and columns of its own, and goes through all rows in their order.
     const int64_t blocks = (width + kEmbeddingBlock - 1) / kEmbeddingBlock;
-    at::parallel_for(0, columns * blocks, std::max<int64_t>(1, kEmbeddingGrain / (rows * kEmbeddingBlock + 1)),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t item = begin; item < end; ++item) {
-                         const int64_t c = item / blocks, first = item % blocks * kEmbeddingBlock;
-                         const int64_t size = std::min(kEmbeddingBlock, width - first);
-                         for (int64_t r = 0; r < rows; ++r) {
-                           const scalar_t* __restrict__ in = from + r * width + first;
-                           scalar_t* __restrict__ out =
-                               to[static_cast<size_t>(c)] + category[r * columns + c] * width + first;
-                           for (int64_t i = 0; i < size; ++i) out[i] += in[i];
-                         }
-                       }
-                     });
+    ParallelFor(0, columns * blocks, std::max<int64_t>(1, kEmbeddingGrain / (rows * kEmbeddingBlock + 1)),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t item = begin; item < end; ++item) {
+                    const int64_t c = item / blocks, first = item % blocks * kEmbeddingBlock;
+                    const int64_t size = std::min(kEmbeddingBlock, width - first);
+                    for (int64_t r = 0; r < rows; ++r) {
+                      const scalar_t* __restrict__ in = from + r * width + first;
+                      scalar_t* __restrict__ out =
+                          to[static_cast<size_t>(c)] + category[r * columns + c] * width + first;
+                      for (int64_t i = 0; i < size; ++i) out[i] += in[i];
+                    }
+                  }
+                });
   });
   return tables;
 }

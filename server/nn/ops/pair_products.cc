@@ -1,7 +1,6 @@
 #include "nn/ops/pair_products.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -9,6 +8,7 @@
 
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
+#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {
@@ -38,15 +38,15 @@ Tensor PairsForwardCpu(const Tensor& x_in, const Tensor& first_in, const Tensor&
     const scalar_t* const from = x.const_data_ptr<scalar_t>();
     const int64_t *const a = first.const_data_ptr<int64_t>(), *const b = second.const_data_ptr<int64_t>();
     scalar_t* const to = out.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, pairs, std::max<int64_t>(1, kPairGrain / std::max<int64_t>(1, width)),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t p = begin; p < end; ++p) {
-                         const scalar_t* const left = from + a[p] * width;
-                         const scalar_t* const right = from + b[p] * width;
-                         scalar_t* __restrict__ product = to + p * width;
-                         for (int64_t c = 0; c < width; ++c) product[c] = left[c] * right[c];
-                       }
-                     });
+    ParallelFor(0, pairs, std::max<int64_t>(1, kPairGrain / std::max<int64_t>(1, width)),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t p = begin; p < end; ++p) {
+                    const scalar_t* const left = from + a[p] * width;
+                    const scalar_t* const right = from + b[p] * width;
+                    scalar_t* __restrict__ product = to + p * width;
+                    for (int64_t c = 0; c < width; ++c) product[c] = left[c] * right[c];
+                  }
+                });
   });
   return out;
 }
@@ -64,7 +64,7 @@ Tensor PairsBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor&
     scalar_t* const to = gx.mutable_data_ptr<scalar_t>();
     const int64_t groups = (width + kColumnsTogether - 1) / kColumnsTogether;
     const int64_t grain = std::max<int64_t>(1, kPairGrain / std::max<int64_t>(1, pairs * kColumnsTogether));
-    at::parallel_for(0, groups, grain, [&](int64_t begin, int64_t end) {
+    ParallelFor(0, groups, grain, [&](int64_t begin, int64_t end) {
       const int64_t low = begin * kColumnsTogether, columns = std::min(width, end * kColumnsTogether) - low;
       for (int64_t p = 0; p < pairs; ++p) {
         const scalar_t* const of_pair = g + p * width + low;

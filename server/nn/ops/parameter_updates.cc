@@ -1,7 +1,6 @@
 #include "nn/ops/parameter_updates.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "nn/kernels/segments.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
+#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {
@@ -55,7 +55,7 @@ std::vector<Block> BlocksOf(const char* name, at::TensorList parameters, at::Arr
 // update(parameter, first value, values)
 template <class Update>
 void ForBlocks(const std::vector<Block>& blocks, at::TensorList parameters, const Update& update) {
-  at::parallel_for(0, std::ssize(blocks), kAdamGrain, [&](int64_t first, int64_t last) {
+  ParallelFor(0, std::ssize(blocks), kAdamGrain, [&](int64_t first, int64_t last) {
     for (int64_t b = first; b < last; ++b) {
       const auto [i, begin] = blocks[static_cast<size_t>(b)];
       update(i, begin, std::min(kAdamBlock, parameters[i].numel() - begin));
@@ -176,12 +176,12 @@ SegmentRows<T> SegmentsOf(const Tensor& offsets, const Tensor& places, const Ten
 template <class Body>
 void ForRows(const Tensor& rows, const Tensor& offsets, int64_t width, const Body& body) {
   const int64_t *const row = rows.const_data_ptr<int64_t>(), *const begins = offsets.const_data_ptr<int64_t>();
-  at::parallel_for(0, rows.size(0), std::max<int64_t>(1, kRowGrain / std::max<int64_t>(1, width)),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t m = begin; m < end; ++m) {
-                       if (begins[m] < begins[m + 1]) body(row[m], m);
-                     }
-                   });
+  ParallelFor(0, rows.size(0), std::max<int64_t>(1, kRowGrain / std::max<int64_t>(1, width)),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t m = begin; m < end; ++m) {
+                  if (begins[m] < begins[m + 1]) body(row[m], m);
+                }
+              });
 }
 
 Tensor DenseGradientCpu(const Tensor& rows, const Tensor& offsets, const Tensor& places, const Tensor& parts,

@@ -1,7 +1,6 @@
 #include "nn/ops/segment_ops.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -15,6 +14,7 @@
 #include "nn/ops/edge_index.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
+#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {
@@ -56,14 +56,13 @@ struct Segments {
 template <class Offset, class Body>
 void ForRowRanges(const Offset* starts, int64_t rows, int64_t columns, Body body) {
   const int64_t total = static_cast<int64_t>(starts[rows]) + rows;
-  const int64_t parts =
-      std::clamp<int64_t>(total * columns / kGrain, 1, 8 * static_cast<int64_t>(at::get_num_threads()));
+  const int64_t parts = std::clamp<int64_t>(total * columns / kGrain, 1, 8 * static_cast<int64_t>(ThreadCount()));
   const auto cut = [&](int64_t part) {
     const auto all = std::views::iota(int64_t{0}, rows);
     const int64_t before = total / parts * part + total % parts * part / parts;
     return part == parts ? rows : *std::ranges::partition_point(all, [&](int64_t r) { return starts[r] + r < before; });
   };
-  at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) { body(cut(begin), cut(end)); });
+  ParallelFor(0, parts, 1, [&](int64_t begin, int64_t end) { body(cut(begin), cut(end)); });
 }
 
 Tensor WithUnitColumns(const Tensor& x) { return x.stride(1) == 1 ? x : x.contiguous(); }
@@ -257,7 +256,7 @@ Tensor DenseCpu(const Tensor& offsets_in, const Tensor& columns_in, const Option
     const scalar_t* const value = DataOrNull<scalar_t>(values);
     scalar_t* const to = out.mutable_data_ptr<scalar_t>();
     const int64_t grain = std::max<int64_t>(1, kDenseGrain / std::max<int64_t>(1, width));
-    at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
+    ParallelFor(0, rows, grain, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         scalar_t* const row = to + r * width;
         std::fill(row, row + width, scalar_t{0});
@@ -312,8 +311,8 @@ Tensor MaxForwardCpu(const Tensor& x_in, const Tensor& offsets_in, const Tensor&
     const int64_t *const starts = offsets.const_data_ptr<int64_t>(), *const source = sources.const_data_ptr<int64_t>();
     const MaxRows<scalar_t> segments{.x = from, .width = columns, .offsets = starts, .source = source};
     scalar_t* const to = out.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, GrainOf(rows, starts[rows], columns),
-                     [&](int64_t begin, int64_t end) { LargestOfSegments(segments, begin, end, to); });
+    ParallelFor(0, rows, GrainOf(rows, starts[rows], columns),
+                [&](int64_t begin, int64_t end) { LargestOfSegments(segments, begin, end, to); });
   });
   return out;
 }
@@ -333,8 +332,8 @@ Tensor MaxBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& l
     const int64_t *const starts = offsets.const_data_ptr<int64_t>(), *const source = sources.const_data_ptr<int64_t>();
     const MaxRows<scalar_t> segments{.x = from, .width = columns, .offsets = starts, .source = source};
     scalar_t* const share = shares.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, GrainOf(rows, starts[rows], columns),
-                     [&](int64_t begin, int64_t end) { SharesOfLargest(segments, most, g, begin, end, share); });
+    ParallelFor(0, rows, GrainOf(rows, starts[rows], columns),
+                [&](int64_t begin, int64_t end) { SharesOfLargest(segments, most, g, begin, end, share); });
     const MaxGradient<scalar_t> gradient{.offsets = out_offsets.const_data_ptr<int32_t>(),
                                          .rows = out_rows.const_data_ptr<int32_t>(),
                                          .targets = rows,
@@ -343,8 +342,8 @@ Tensor MaxBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& l
                                          .share = share,
                                          .width = columns};
     scalar_t* const to = gx.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, nodes, GrainOf(nodes, starts[rows], columns),
-                     [&](int64_t begin, int64_t end) { GradientOfLargest(gradient, begin, end, to); });
+    ParallelFor(0, nodes, GrainOf(nodes, starts[rows], columns),
+                [&](int64_t begin, int64_t end) { GradientOfLargest(gradient, begin, end, to); });
   });
   return gx;
 }

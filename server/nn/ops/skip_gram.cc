@@ -1,7 +1,6 @@
 #include "nn/ops/skip_gram.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>
 
@@ -13,6 +12,7 @@
 #include "nn/kernels/skip_gram.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
+#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {
@@ -67,7 +67,7 @@ std::tuple<Tensor, Tensor, Tensor> SkipGramCpu(const Tensor& table, const Tensor
     const scalar_t* const values = table.const_data_ptr<scalar_t>();
     const int64_t* const nodes = walks.const_data_ptr<int64_t>();
     scalar_t* const gradients = parts.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, all, kWalkGrain, [&](int64_t begin, int64_t end) {
+    ParallelFor(0, all, kWalkGrain, [&](int64_t begin, int64_t end) {
       std::vector<scalar_t> scores(static_cast<size_t>(shape.pairs()));
       for (int64_t w = begin; w < end; ++w) {
         const bool negative = w >= positives;
@@ -139,7 +139,7 @@ Tensor WalkScoresCpu(const Tensor& table, const Tensor& walks, int64_t context) 
     const scalar_t* const values = table.const_data_ptr<scalar_t>();
     const int64_t* const nodes = walks.const_data_ptr<int64_t>();
     scalar_t* const to = out.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, walks.size(0), kWalkGrain, [&](int64_t begin, int64_t end) {
+    ParallelFor(0, walks.size(0), kWalkGrain, [&](int64_t begin, int64_t end) {
       for (int64_t w = begin; w < end; ++w) {
         ScoreWalk(shape, values, nodes + w * shape.length, to + w * shape.pairs());
       }

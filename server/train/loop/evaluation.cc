@@ -276,7 +276,7 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   PF_RETURN_IF_ERROR(CheckBeside(options, dataset, own_context, keep_going));
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<Task> task,
                       Task::Create(options, dataset, backend.device(), threads, keep_going, own_context));
-  device::UseThreads(task->threads(threads));
+  device::UseThreads(threads, task->torch_threads());
   if (const absl::Status taken = TakeAllWeights(request.weights, request.source, task->tensors(), zero_rows);
       !taken.ok()) {
     Violations violations;

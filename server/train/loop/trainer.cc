@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
                       Task::Create(
                           request.options, request.dataset, backend.device(), threads,
                           [&context] { return context.stop_requested() == StopRequest::kNone; }, plan_context));
-  device::UseThreads(task->threads(threads));
+  device::UseThreads(threads, task->torch_threads());
   if (!task->reading().empty()) context.Log(LogLevel::kInfo, task->reading());
   for (const std::string& note : task->notes()) context.Log(LogLevel::kWarning, note);
   if (const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset)) {

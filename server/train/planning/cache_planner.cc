@@ -51,7 +51,7 @@ absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, cons
       const std::unique_ptr<Task> task,
       Task::Create(options, request.dataset, request.measure ? backend.device() : c10::Device(c10::kCPU), threads,
                    keep_going, context));
-  if (request.measure) device::UseThreads(task->threads(threads));
+  if (request.measure) device::UseThreads(threads, task->torch_threads());
   PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, PlanOf(options, *task, NoDynamicReason(backend, *task), keep_going));
   if (request.measure) {
     absl::StatusOr<MeasuredCosts> measured = MeasureCosts(options, *task, backend, plan.schedules.front(), keep_going);

@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
       new GraphSetTask(options, model, std::move(batcher), std::move(made.model), padding.pads));
   if (spec::IsProgram(options) && device.is_cpu()) {
     PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
-    task->one_thread_ = IsSmall(cost);
+    task->torch_threads_ = ThreadsFor(cost);
   }
   task->plan_ = std::move(plan);
   for (std::string& note : std::vector{std::move(made.note), std::move(padding.note), std::move(fusion.note)}) {

@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   if (model.program && device.is_cpu()) {
     BatchShape largest = task->plan_.train_ceiling;
     if (task->made_.scores_pairs) largest.edges = std::max(largest.edges, task->links_->pairs());
-    task->one_thread_ = IsSmall(model.program->Step(largest));
+    task->torch_threads_ = ThreadsFor(model.program->Step(largest));
   }
   if (kept) {
     TellKept(context, key);

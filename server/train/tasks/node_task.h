@@ -61,7 +61,7 @@ class NodeTask final : public Task {
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
   bool pads() const override { return form_.pads; }
-  int threads(int most) const override { return one_thread_ ? 1 : most; }
+  device::TorchThreads torch_threads() const override { return torch_threads_; }
   void Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& ladder) override;
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override;
@@ -169,8 +169,8 @@ class NodeTask final : public Task {
   const MadeNodeModel made_;
   const BlockForm form_;
   std::string padding_note_, fusion_note_;
-  bool one_thread_ = false;  // whether one thread of the math library is faster than several
-  FeatureTable table_;       // undefined: there is none
+  device::TorchThreads torch_threads_ = device::TorchThreads::kAll;
+  FeatureTable table_;  // undefined: there is none
   bool table_makes_means_ = false;
   std::string table_line_;
   data::RowCaches* row_caches_ = nullptr;

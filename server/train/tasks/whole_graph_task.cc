@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spe
   if (model.program && device.is_cpu()) {
     BatchShape largest = task->plan_.train_ceiling;
     if (task->made_.scores_pairs) largest.edges = std::max(largest.edges, task->links_->pairs());
-    task->one_thread_ = IsSmall(model.program->Step(largest));
+    task->torch_threads_ = ThreadsFor(model.program->Step(largest));
   }
   return task;
 }

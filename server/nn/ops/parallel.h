@@ -1,0 +1,31 @@
+// Parallel regions of this library's operators. Threads: any.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <omp.h>
+
+#include <cstdint>
+
+#include "base/operator_threads.h"
+
+namespace permafrost::nn {
+
+// Returns how many threads ParallelFor uses.
+inline int ThreadCount() { return OperatorThreads() == 0 ? at::get_num_threads() : OperatorThreads(); }
+
+// at::parallel_for on OperatorThreads() threads, if they are set. libtorch takes its number from OpenMP's setting for
+// the calling thread, which changes for this region alone.
+template <class Body>
+void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
+  const int own = OperatorThreads();
+  if (own == 0 || at::in_parallel_region()) return at::parallel_for(begin, end, grain, body);
+  at::internal::lazy_init_num_threads();  // a thread's first region would set OpenMP's number
+  struct Restored {
+    const int outer = at::get_num_threads();
+    ~Restored() { omp_set_num_threads(outer); }
+  } restored;
+  omp_set_num_threads(own);
+  at::parallel_for(begin, end, grain, body);
+}
+
+}  // namespace permafrost::nn
