@@ -13,6 +13,7 @@
 
 #include "nn/loss.h"
 #include "nn/ops/dropout.h"
+#include "nn/ops/edge_region.h"
 #include "nn/ops/embedding_sum.h"
 #include "nn/ops/gine_layer.h"
 #include "nn/ops/graph_conv.h"
@@ -21,6 +22,8 @@
 #include "nn/ops/mlp.h"
 #include "nn/ops/parameter_updates.h"
 #include "nn/ops/pool.h"
+#include "nn/ops/row_linear.h"
+#include "nn/ops/row_norm.h"
 #include "nn/ops/segment_ops.h"
 #include "nn/ops/skip_gram.h"
 
@@ -126,6 +129,98 @@ OperatorCase RoundedMlpCase(int64_t rows, int64_t width) {
       [=](const std::vector<Tensor>& leaf) {
         const Tensor hidden = at::linear(cast(leaf[0]), cast(leaf[1]), cast(leaf[2])).relu();
         return at::linear(hidden, cast(leaf[3]), cast(leaf[4])).to(at::kFloat);
+      });
+}
+
+OperatorCase RowLinearCase(int64_t rows, int64_t in, int64_t out) {
+  const std::string shape = Shape({rows, in, out});
+  return Both(
+      "row_linear_" + std::to_string(rows) + "x" + std::to_string(in) + "x" + std::to_string(out), shape,
+      {at::randn({rows, in}), at::randn({out, in}) / 8, at::randn({out})},
+      [](const std::vector<Tensor>& leaf) { return RowLinear(leaf[0], leaf[1], leaf[2], /*relu=*/true); },
+      [](const std::vector<Tensor>& leaf) { return at::linear(leaf[0], leaf[1], leaf[2]).relu(); });
+}
+
+OperatorCase RowNormCase(int64_t width) {
+  Tensor mean = at::zeros({width}), var = at::ones({width});
+  return Both(
+      "row_norm", Shape({kNodes, width}), {at::randn({kNodes, width}), at::rand({width}) + 0.5, at::randn({width})},
+      [=](const std::vector<Tensor>& leaf) mutable {
+        return RowBatchNorm(leaf[0], leaf[1], leaf[2], mean, var, BatchNormOptions(), /*relu=*/true);
+      },
+      [=](const std::vector<Tensor>& leaf) {
+        return at::batch_norm(leaf[0], leaf[1], leaf[2], mean, var, /*training=*/true, 0.1, 1e-5, false).relu();
+      });
+}
+
+// Regions as programs have them. Index 0 is the source of an edge, index 1 its kind.
+struct NamedRegion {
+  std::string name;
+  EdgeRegion region;
+  std::vector<int64_t> rows;  // of each input; 0: it is one row
+};
+
+// PyG's GINEConv: the sum of relu(x_j + e), and x_i.
+NamedRegion GineRegion(int32_t width) {
+  using enum RegionOp;
+  return {"gine",
+          {.steps = {{.op = kGather, .input = 0, .index = 0, .width = width, .level = RegionLevel::kEdge},
+                     {.op = kGather, .input = 1, .index = 1, .width = width, .level = RegionLevel::kEdge},
+                     {.op = kAdd, .a = 0, .b = 1, .width = width, .x = 1, .level = RegionLevel::kEdge},
+                     {.op = kRelu, .a = 2, .width = width, .level = RegionLevel::kEdge},
+                     {.op = kSum, .a = 3, .width = width, .level = RegionLevel::kTarget},
+                     {.op = kTarget, .input = 2, .width = width, .level = RegionLevel::kTarget},
+                     {.op = kAdd, .a = 4, .b = 5, .width = width, .x = 1, .level = RegionLevel::kTarget}},
+           .outputs = {6},
+           .num_inputs = 3,
+           .num_indices = 2},
+          {kNodes, kEdgeKinds, kNodes}};
+}
+
+// PyG's GATv2Conv: softmax over a target's edges of a * leaky_relu(x_j + x_i), with which x_j is weighted.
+NamedRegion Gatv2Region(int32_t width, int32_t heads) {
+  using enum RegionOp;
+  return {"gatv2",
+          {.steps = {{.op = kGather, .input = 0, .index = 0, .width = width, .level = RegionLevel::kEdge},
+                     {.op = kTarget, .input = 1, .width = width, .level = RegionLevel::kTarget},
+                     {.op = kExpand, .a = 1, .width = width, .level = RegionLevel::kEdge},
+                     {.op = kAdd, .a = 0, .b = 2, .width = width, .x = 1, .level = RegionLevel::kEdge},
+                     {.op = kLeakyRelu, .a = 3, .width = width, .x = 0.2, .level = RegionLevel::kEdge},
+                     {.op = kShared, .input = 2, .width = width, .level = RegionLevel::kShared},
+                     {.op = kMul, .a = 4, .b = 5, .width = width, .level = RegionLevel::kEdge},
+                     {.op = kRowSum, .a = 6, .width = heads, .group = width / heads, .level = RegionLevel::kEdge},
+                     {.op = kMax, .a = 7, .width = heads, .level = RegionLevel::kTarget},
+                     {.op = kDetach, .a = 8, .width = heads, .level = RegionLevel::kTarget},
+                     {.op = kExpand, .a = 9, .width = heads, .level = RegionLevel::kEdge},
+                     {.op = kSub, .a = 7, .b = 10, .width = heads, .x = 1, .level = RegionLevel::kEdge},
+                     {.op = kExp, .a = 11, .width = heads, .level = RegionLevel::kEdge},
+                     {.op = kSum, .a = 12, .width = heads, .level = RegionLevel::kTarget},
+                     {.op = kScale, .a = 13, .width = heads, .x = 1, .y = 1e-16, .level = RegionLevel::kTarget},
+                     {.op = kExpand, .a = 14, .width = heads, .level = RegionLevel::kEdge},
+                     {.op = kDiv, .a = 12, .b = 15, .width = heads, .level = RegionLevel::kEdge},
+                     {.op = kMul, .a = 0, .b = 16, .width = width, .level = RegionLevel::kEdge},
+                     {.op = kSum, .a = 17, .width = width, .level = RegionLevel::kTarget}},
+           .outputs = {18},
+           .num_inputs = 3,
+           .num_indices = 1},
+          {kNodes, kNodes, 0}};
+}
+
+OperatorCase RegionCase(const NamedRegion& of, int32_t width) {
+  const Tensor source = Uniform(kNodes, kEdges), target = Sorted(Uniform(kNodes, kEdges));
+  RegionEdges edges;
+  edges.targets = SegmentsOf(target, kNodes);
+  edges.indices = {source, Uniform(kEdgeKinds, kEdges)};
+  edges.indices.resize(static_cast<size_t>(of.region.num_indices));
+  edges.index_segments = {SegmentsOf(source, kNodes)};
+  std::vector<Tensor> leaves;
+  for (const int64_t rows : of.rows) leaves.push_back(rows == 0 ? at::randn({width}) : at::randn({rows, width}));
+  return Both(
+      "edge_region_" + of.name + "_" + std::to_string(width),
+      Shape({kNodes, width}) + ", " + std::to_string(kEdges) + " edges", leaves,
+      [=](const std::vector<Tensor>& leaf) { return RunEdgeRegion(of.region, leaf, edges)[0]; },
+      [=](const std::vector<Tensor>& leaf) {
+        return EdgeRegionPlain(of.region, leaf, target, kNodes, edges.indices)[0];
       });
 }
 
@@ -310,6 +405,14 @@ std::vector<OperatorCase> MakeOperatorCases() {
       if (CanRoundFactors()) cases.push_back(RoundedMlpCase(rows, width));
     }
   }
+  cases.push_back(RowLinearCase(kNodes, 64, 64));
+  cases.push_back(RowLinearCase(kNodes, 256, 256));
+  cases.push_back(RowLinearCase(10'000, 64, 64));
+  cases.push_back(RowLinearCase(2708, 1433, 64));
+  cases.push_back(RowLinearCase(kGraphs, 64, 1));
+  cases.push_back(RowNormCase(64));
+  cases.push_back(RegionCase(GineRegion(64), 64));
+  cases.push_back(RegionCase(Gatv2Region(64, 4), 64));
   cases.push_back(NormCase(64));
   cases.push_back(PoolCase(64));
   cases.push_back(EmbeddingCase(1, 64));

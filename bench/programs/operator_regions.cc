@@ -68,7 +68,7 @@ std::function<void()> Norms(int64_t size) {
       float* const of = Write<float>(moments) + b * 2 * kWidth;
       const float* const from = Read<float>(x) + b * rows * kWidth;
       ColumnMoments<float>(from, rows, kWidth, of, of + kWidth);
-      ScaleShiftRelu<float>(from, rows, kWidth, of, of, Write<float>(y) + b * rows * kWidth);
+      ScaleShift<float>(from, rows, kWidth, of, of, /*relu=*/true, Write<float>(y) + b * rows * kWidth);
     }
   });
 }
@@ -109,7 +109,7 @@ std::vector<ParallelRegion> MakeParallelRegions() {
   return {{"products", "kParallelProducts of server/nn/ops/chunks.h", MatrixProducts},
           {"gathers", "kParallelGathers of server/nn/ops/chunks.h; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
            Gathers},
-          {"norms", "kParallelValues of server/nn/ops/masked_batch_norm.cc", Norms},
+          {"norms", "kParallelNormValues of server/nn/ops/row_norm.cc", Norms},
           {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},
           {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/parameter_updates.cc", Updates},
           {"losses", "kLossGrain chunks of kLossChunk of server/nn/loss.cc", Losses}};

@@ -207,14 +207,14 @@ COLUMN_KERNEL norm_backward(const float* grad, const float* x, const float* y, c
   }
   float sum = 0, dot = 0;
   for (int i = 0; i < KEPT; ++i) {
-    own[i] = out[i] > 0 ? own[i] * kept : 0;
+    own[i] = out[i] <= 0 ? 0 : own[i] * kept;
     away[i] -= center;
     sum += own[i];
     dot += own[i] * away[i];
   }
   for (int64 r = threadIdx.y + KEPT * SHARES; r < readable; r += SHARES) {
     const int64 at = r * columns + column;
-    const float g = y[at] > 0 ? grad[at] * kept : 0;
+    const float g = y[at] <= 0 ? 0 : grad[at] * kept;
     sum += g;
     dot += g * (x[at] - center);
   }
@@ -230,7 +230,7 @@ COLUMN_KERNEL norm_backward(const float* grad, const float* x, const float* y, c
   }
   for (int64 r = threadIdx.y + KEPT * SHARES; r < all_rows; r += SHARES) {
     const int64 at = r * columns + column;
-    gx[at] = r < rows ? scale * ((y[at] > 0 ? grad[at] * kept : 0) - mean_grad - (x[at] - center) * mean_dot) : 0;
+    gx[at] = r < rows ? scale * ((y[at] <= 0 ? 0 : grad[at] * kept) - mean_grad - (x[at] - center) * mean_dot) : 0;
   }
   if (threadIdx.y > 0) return;
   gweight[column] = dot * inverse;
@@ -253,7 +253,7 @@ COLUMN_KERNEL relu_backward(const float* out, int64 rows, int64 columns, float* 
     UNROLL(KEPT)
     for (int i = 0; i < KEPT; ++i) {
       const int64 r = first + i * SHARES;
-      const float value = passes[i] > 0 ? own[i] : 0;
+      const float value = passes[i] <= 0 ? 0 : own[i];
       part += value;
       if (r < readable) grad[r * columns + column] = value;
     }
@@ -377,7 +377,7 @@ ROW_KERNEL gine_gradient(const float* x, const float* rows, const int* code, con
             if (e + v >= count || c >= columns) continue;
             passed[v][u] = g[of_g * columns + c];
             if (rows == 0) continue;
-            if (!(own[u] + rows[of_rows * columns + c] > 0)) passed[v][u] = 0;
+            if (own[u] + rows[of_rows * columns + c] <= 0) passed[v][u] = 0;
             ge[k * columns + c] = passed[v][u];
           }
         }

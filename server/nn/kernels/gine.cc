@@ -62,8 +62,8 @@ HWY_INLINE void GradientColumns(D d, const GineMessages<T>& m, const int32_t* ta
     T* const to = ge + code * m.width + c;
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      const auto active = hn::Gt(hn::Add(x[v], hn::LoadU(d, e + v * lanes)), hn::Zero(d));
-      const auto passed = hn::IfThenElseZero(active, hn::LoadU(d, from + v * lanes));
+      const auto stopped = hn::Le(hn::Add(x[v], hn::LoadU(d, e + v * lanes)), hn::Zero(d));
+      const auto passed = hn::IfThenZeroElse(stopped, hn::LoadU(d, from + v * lanes));
       total[v] = hn::Add(total[v], passed);
       hn::StoreU(m.code == nullptr ? passed : hn::Add(hn::LoadU(d, to + v * lanes), passed), d, to + v * lanes);
     }

@@ -67,10 +67,10 @@ void Activate(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T*
       const int64_t at = r * width + c;
       auto passed = hn::LoadU(d, grad + at);
       if (y != nullptr) {
-        passed = hn::IfThenElseZero(hn::Gt(hn::LoadU(d, y + at), hn::Zero(d)), hn::Mul(passed, factor));
+        passed = hn::IfThenZeroElse(hn::Le(hn::LoadU(d, y + at), hn::Zero(d)), hn::Mul(passed, factor));
       }
       total = hn::Add(total, passed);
-      hn::StoreU(passed, d, g + at);
+      if (g != nullptr) hn::StoreU(passed, d, g + at);
     }
     hn::StoreU(total, d, sums + c);
   });
@@ -79,7 +79,7 @@ void Activate(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T*
 template <class T>
 void Backward(int64_t rows, int64_t in, int64_t out, const T* a, const T* g, const T* packed, T* scratch, T* ga,
               T* gw) {
-  Outer(rows, out, in, g, a, scratch, gw);
+  if (gw != nullptr) Outer(rows, out, in, g, a, scratch, gw);
   if (packed == nullptr) return;
   Gemm(rows, in, out, g, out, 1, packed,
        [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, ga + i * in + j); });
@@ -123,8 +123,8 @@ void Backward(const MlpWidths& w, int64_t rows, const T* a, const T* z1, const T
   SumRows(gz2, rows, w.out, weights.second_bias);
   Outer(rows, w.out, w.hidden, gz2, z1, scratch, weights.second);
   Gemm(rows, w.hidden, w.out, gz2, w.out, 1, second, [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
-    const auto active = hn::Gt(hn::LoadU(d, z1 + i * w.hidden + j), hn::Zero(d));
-    hn::StoreU(hn::IfThenElseZero(active, v), d, gz1 + i * w.hidden + j);
+    const auto stopped = hn::Le(hn::LoadU(d, z1 + i * w.hidden + j), hn::Zero(d));
+    hn::StoreU(hn::IfThenZeroElse(stopped, v), d, gz1 + i * w.hidden + j);
   });
   SumRows(gz1, rows, w.hidden, weights.first_bias);
   Outer(rows, w.hidden, w.in, gz1, a, scratch, weights.first);
@@ -280,7 +280,7 @@ void LinearBackward(const LinearWidths& w, int64_t rows, const T* a, const T* g,
                     T* gw) {
   if constexpr (IsFloat32<T>) {
     if (IsBfloat16<T>(w.products)) {
-      Bfloat16Outer(rows, w.out, w.in, g, a, gw);
+      if (gw != nullptr) Bfloat16Outer(rows, w.out, w.in, g, a, gw);
       if (packed != nullptr) Bfloat16InputGradient(rows, w.in, w.out, g, packed, nullptr, ga);
       return;
     }

@@ -53,13 +53,13 @@ void LinearForward(const LinearWidths& widths, int64_t rows, const T* a, const T
 template <class T>
 void AddBiasActivate(const T* a, const T* bias, const T* addend, bool relu, int64_t rows, int64_t width, T* y);
 
-// g [rows, width] = grad, or where y is told (not null): grad * kept where y is above 0, and 0 elsewhere. sums [width]:
-// of g over the rows.
+// g [rows, width] = grad, or where y is told (not null): 0 where y is at most 0, and grad * kept elsewhere, also where
+// y is NaN. g may be null: it is not written. sums [width]: of g over the rows.
 template <class T>
 void ActivationGradient(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T* g, T* sums);
 
-// Computes from g [rows, out]: gw [out, in], the sum over these rows, and, unless `packed` is null, ga [rows, in]. a:
-// [rows, in]; packed: by PackBackward; scratch: ProductScratch values.
+// Computes from g [rows, out]: gw [out, in], the sum over these rows, unless it is null, and ga [rows, in], unless
+// `packed` is null. a: [rows, in]; packed: by PackBackward; scratch: ProductScratch values.
 template <class T>
 void LinearBackward(const LinearWidths& widths, int64_t rows, const T* a, const T* g, const T* packed, T* scratch,
                     T* ga, T* gw);

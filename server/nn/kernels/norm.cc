@@ -31,13 +31,13 @@ HWY_NOINLINE void Moments(const T* HWY_RESTRICT z, int64_t rows, int64_t width, 
     }
 }
 
-template <class T>
+template <bool kRelu, class T>
 HWY_NOINLINE void Apply(const T* HWY_RESTRICT z, int64_t rows, int64_t width, const T* HWY_RESTRICT scale,
                         const T* HWY_RESTRICT shift, T* HWY_RESTRICT out) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) {
       const T v = z[r * width + c] * scale[c] + shift[c];
-      out[r * width + c] = v < T(0) ? T(0) : v;
+      out[r * width + c] = kRelu && v < T(0) ? T(0) : v;
     }
 }
 
@@ -80,8 +80,8 @@ HWY_NOINLINE void Drop(const DropoutMask& mask, T kept, const int64_t* row_keys,
 // The gradient that passes dropout and ReLU, for the columns from `at` on.
 template <class D, class T, class V = hn::Vec<D>>
 HWY_INLINE V Passed(D d, const T* grad, const T* out, V kept, int64_t at) {
-  const auto active = hn::Gt(hn::LoadU(d, out + at), hn::Zero(d));
-  return hn::IfThenElseZero(active, hn::Mul(hn::LoadU(d, grad + at), kept));
+  const auto passed = hn::Mul(hn::LoadU(d, grad + at), kept);
+  return out == nullptr ? passed : hn::IfThenZeroElse(hn::Le(hn::LoadU(d, out + at), hn::Zero(d)), passed);
 }
 
 template <class T>
@@ -125,8 +125,8 @@ HWY_NOINLINE void Add(const T* HWY_RESTRICT parts, int64_t stride, int64_t count
   void Moments##NAME(const T* z, int64_t rows, int64_t width, T* mean, T* squares) {                                   \
     Moments(z, rows, width, mean, squares);                                                                            \
   }                                                                                                                    \
-  void Apply##NAME(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, T* out) {                  \
-    Apply(z, rows, width, scale, shift, out);                                                                          \
+  void Apply##NAME(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, bool relu, T* out) {       \
+    relu ? Apply<true>(z, rows, width, scale, shift, out) : Apply<false>(z, rows, width, scale, shift, out);           \
   }                                                                                                                    \
   void Drop##NAME(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows,           \
                   int64_t width, const T* x, T* y) {                                                                   \
@@ -153,40 +153,40 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace permafrost::nn {
 
-#define PERMAFROST_NORM(T, NAME)                                                                              \
-  HWY_EXPORT(Moments##NAME);                                                                                  \
-  HWY_EXPORT(Apply##NAME);                                                                                    \
-  HWY_EXPORT(Drop##NAME);                                                                                     \
-  HWY_EXPORT(Sums##NAME);                                                                                     \
-  HWY_EXPORT(Add##NAME);                                                                                      \
-  HWY_EXPORT(Gradient##NAME);                                                                                 \
-  template <>                                                                                                 \
-  void ColumnMoments<T>(const T* z, int64_t rows, int64_t width, T* mean, T* squares) {                       \
-    HWY_DYNAMIC_DISPATCH(Moments##NAME)(z, rows, width, mean, squares);                                       \
-  }                                                                                                           \
-  template <>                                                                                                 \
-  void ScaleShiftRelu<T>(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, T* out) {   \
-    HWY_DYNAMIC_DISPATCH(Apply##NAME)(z, rows, width, scale, shift, out);                                     \
-  }                                                                                                           \
-  template <>                                                                                                 \
-  void DropRows<T>(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows, \
-                   int64_t width, const T* x, T* y) {                                                         \
-    HWY_DYNAMIC_DISPATCH(Drop##NAME)(mask, kept, row_keys, first_row, rows, width, x, y);                     \
-  }                                                                                                           \
-  template <>                                                                                                 \
-  void NormGradientSums<T>(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows,      \
-                           int64_t width, T* sum, T* dot) {                                                   \
-    HWY_DYNAMIC_DISPATCH(Sums##NAME)(grad, out, z, mean, kept, rows, width, sum, dot);                        \
-  }                                                                                                           \
-  template <>                                                                                                 \
-  void NormGradient<T>(const T* grad, const T* out, const T* z, const T* mean, T kept, const T* scale,        \
-                       const T* mean_grad, const T* mean_dot, int64_t rows, int64_t width, T* gz) {           \
-    HWY_DYNAMIC_DISPATCH(Gradient##NAME)                                                                      \
-    (grad, out, z, mean, kept, scale, mean_grad, mean_dot, rows, width, gz);                                  \
-  }                                                                                                           \
-  template <>                                                                                                 \
-  void AddParts<T>(const T* parts, int64_t stride, int64_t count, int64_t size, T* to) {                      \
-    HWY_DYNAMIC_DISPATCH(Add##NAME)(parts, stride, count, size, to);                                          \
+#define PERMAFROST_NORM(T, NAME)                                                                                   \
+  HWY_EXPORT(Moments##NAME);                                                                                       \
+  HWY_EXPORT(Apply##NAME);                                                                                         \
+  HWY_EXPORT(Drop##NAME);                                                                                          \
+  HWY_EXPORT(Sums##NAME);                                                                                          \
+  HWY_EXPORT(Add##NAME);                                                                                           \
+  HWY_EXPORT(Gradient##NAME);                                                                                      \
+  template <>                                                                                                      \
+  void ColumnMoments<T>(const T* z, int64_t rows, int64_t width, T* mean, T* squares) {                            \
+    HWY_DYNAMIC_DISPATCH(Moments##NAME)(z, rows, width, mean, squares);                                            \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void ScaleShift<T>(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, bool relu, T* out) { \
+    HWY_DYNAMIC_DISPATCH(Apply##NAME)(z, rows, width, scale, shift, relu, out);                                    \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void DropRows<T>(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows,      \
+                   int64_t width, const T* x, T* y) {                                                              \
+    HWY_DYNAMIC_DISPATCH(Drop##NAME)(mask, kept, row_keys, first_row, rows, width, x, y);                          \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void NormGradientSums<T>(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows,           \
+                           int64_t width, T* sum, T* dot) {                                                        \
+    HWY_DYNAMIC_DISPATCH(Sums##NAME)(grad, out, z, mean, kept, rows, width, sum, dot);                             \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void NormGradient<T>(const T* grad, const T* out, const T* z, const T* mean, T kept, const T* scale,             \
+                       const T* mean_grad, const T* mean_dot, int64_t rows, int64_t width, T* gz) {                \
+    HWY_DYNAMIC_DISPATCH(Gradient##NAME)                                                                           \
+    (grad, out, z, mean, kept, scale, mean_grad, mean_dot, rows, width, gz);                                       \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void AddParts<T>(const T* parts, int64_t stride, int64_t count, int64_t size, T* to) {                           \
+    HWY_DYNAMIC_DISPATCH(Add##NAME)(parts, stride, count, size, to);                                               \
   }
 PERMAFROST_NORM(float, F32)
 PERMAFROST_NORM(double, F64)

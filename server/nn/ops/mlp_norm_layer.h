@@ -9,12 +9,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "nn/kernels/norm.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/masked_batch_norm.h"
+#include "nn/ops/row_norm.h"
 
 namespace permafrost::nn {
 
@@ -42,49 +42,6 @@ void ForwardRows(const Aggregation& aggregation, const MlpWeights& w, const RowC
                   hidden + begin * widths.hidden, product + begin * widths.out);
     after_chunk(c, begin, size);
   });
-}
-
-// [2, D]: what the norm multiplies with and adds, from all chunks' moments [chunks, 2, D]. Updates the running
-// statistics. With fewer than kLeastNormRows rows it is made of these, which stay.
-template <class T>
-at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tensor& moments, const LayerWeights& w,
-                          const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& norm,
-                          const LayerSaved& to) {
-  const int64_t width = w.norm_weight.numel();
-  at::Tensor affine = at::empty({2, width}, w.norm_weight.options());
-  const T* const of = Read<T>(moments);
-  T *const mean = Write<T>(to.mean), *const invstd = Write<T>(to.invstd), *const scale = Write<T>(affine);
-  T *const old_mean = Write<T>(running_mean), *const old_var = Write<T>(running_var);
-  const T *const weight = Read<T>(w.norm_weight), *const bias = Read<T>(w.norm_bias);
-  const auto count = static_cast<T>(std::max<int64_t>(1, rows));
-  const bool follows = rows >= kLeastNormRows;
-  const T momentum = static_cast<T>(norm.momentum);
-  for (int64_t d = 0; d < width; ++d) {
-    // Chan et al. 1983: moments of parts.
-    T average = 0, squares = 0;
-    for (int64_t c = 0; c < chunks.count(); ++c) {
-      average += of[2 * c * width + d] * (static_cast<T>(chunks.size(c)) / count);
-    }
-    for (int64_t c = 0; c < chunks.count(); ++c) {
-      const T away = of[2 * c * width + d] - average;
-      squares += of[(2 * c + 1) * width + d] + static_cast<T>(chunks.size(c)) * away * away;
-    }
-    mean[d] = follows ? average : old_mean[d];
-    const T var = follows ? squares / count : old_var[d];
-    invstd[d] = T(1) / std::sqrt(var + static_cast<T>(norm.eps));
-    scale[d] = invstd[d] * weight[d];
-    scale[width + d] = bias[d] - mean[d] * scale[d];
-    if (!follows) continue;
-    old_mean[d] += momentum * (average - old_mean[d]);
-    old_var[d] += momentum * (squares / static_cast<T>(rows - 1) - old_var[d]);
-  }
-  return affine;
-}
-
-// The rows of [N, ...] from `first` on become 0.
-template <class T>
-void ClearRows(const at::Tensor& to, int64_t first) {
-  std::fill_n(Write<T>(to) + first * to.size(1), (to.size(0) - first) * to.size(1), T(0));
 }
 
 // Undefined where nothing is dropped.
@@ -115,12 +72,13 @@ LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, i
     T* const of = Write<T>(moments) + 2 * c * widths.out;
     ColumnMoments<T>(product + begin * widths.out, size, widths.out, of, of + widths.out);
   });
-  const at::Tensor affine = CombineMoments<T>(chunks, rows, moments, w, running_mean, running_var, norm, to);
+  const at::Tensor affine = CombineMoments<T, T>(chunks, rows, moments, w.norm_weight, w.norm_bias, running_mean,
+                                                 running_var, norm, to.mean, to.invstd);
   const T *const scale = Read<T>(affine), kept = static_cast<T>(1 / (1 - dropout.p));
   T* const y = Write<T>(to.y);
   ForChunks(chunks, ChunkGrain(chunks, rows * w.mlp.products()), [&](int64_t, int64_t begin, int64_t size) {
     const int64_t at = begin * widths.out;
-    ScaleShiftRelu<T>(product + at, size, widths.out, scale, scale + widths.out, y + at);
+    ScaleShift<T>(product + at, size, widths.out, scale, scale + widths.out, /*relu=*/true, y + at);
     if (dropout.p > 0) DropRows<T>(dropout.mask, kept, nullptr, begin, size, widths.out, y + at, y + at);
   });
   // No byte of an operator's results is left unset: whoever compares two runs of it compares them all.
@@ -142,7 +100,7 @@ at::Tensor ForwardLayerEval(const Aggregation& aggregation, const MlpWeights& w,
   T* const y = Write<T>(to.y);
   ForwardRows<T>(aggregation, w, RowChunks(rows, w.values()), rows, to, [&](int64_t, int64_t begin, int64_t size) {
     const int64_t at = begin * widths.out;
-    ScaleShiftRelu<T>(Read<T>(to.product) + at, size, widths.out, Read<T>(scale), Read<T>(shift), y + at);
+    ScaleShift<T>(Read<T>(to.product) + at, size, widths.out, Read<T>(scale), Read<T>(shift), /*relu=*/true, y + at);
   });
   ClearRows<T>(to.y, rows);
   return to.y;
@@ -153,33 +111,6 @@ struct LayerGradients {
   MlpWeights mlp;
   at::Tensor norm_weight, norm_bias;
 };
-
-// [3, D], as NormGradient takes them: mean_grad, mean_dot and scale; of all chunks' sums [chunks, 2, D]. Writes the
-// gradients of the norm's weight and bias.
-template <class T>
-at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tensor& sums, const LayerWeights& w,
-                           const LayerSaved& saved, const LayerGradients& to) {
-  const int64_t width = saved.mean.numel();
-  at::Tensor means = at::empty({3, width}, saved.mean.options());
-  const T *const of = Read<T>(sums), *const invstd = Read<T>(saved.invstd), *const weight = Read<T>(w.norm_weight);
-  T *const mean = Write<T>(means), *const gw = Write<T>(to.norm_weight), *const gb = Write<T>(to.norm_bias);
-  const bool follows = rows >= kLeastNormRows;
-  const auto count = static_cast<T>(std::max<int64_t>(1, rows));
-  for (int64_t d = 0; d < width; ++d) {
-    T sum = 0, dot = 0;
-    for (int64_t c = 0; c < chunks.count(); ++c) {
-      sum += of[2 * c * width + d];
-      dot += of[(2 * c + 1) * width + d];
-    }
-    gb[d] = sum;
-    gw[d] = dot * invstd[d];
-    // Running statistics are constants: nothing of the gradient passes through them.
-    mean[d] = follows ? sum / count : T(0);
-    mean[width + d] = follows ? dot * invstd[d] * invstd[d] / count : T(0);
-    mean[2 * width + d] = weight[d] * invstd[d];
-  }
-  return means;
-}
 
 // grad: [N, D]. aggregation.Gradient has run for every chunk when this returns.
 template <class T, class Aggregation>
@@ -201,7 +132,8 @@ LayerGradients BackwardLayer(const Aggregation& aggregation, const at::Tensor& g
     T* const of = Write<T>(sums) + 2 * c * widths.out;
     NormGradientSums<T>(g + at, y + at, z + at, mean, kept, size, widths.out, of, of + widths.out);
   });
-  const at::Tensor combined = CombineNormSums<T>(chunks, rows, sums, w, saved, to);
+  const at::Tensor combined =
+      CombineNormSums<T, T>(chunks, rows, sums, w.norm_weight, saved.mean, saved.invstd, to.norm_weight, to.norm_bias);
   const T* const means = Read<T>(combined);
 
   const MlpBackwardChunks<T> mlp(w.mlp, all_rows);

@@ -63,7 +63,7 @@ Outcome Reference(const Inputs& in) {
   return {y, lx.grad(), lw.grad(), lb.grad(), mean, var};
 }
 
-void ExpectClose(const Outcome& a, const Outcome& b, double tolerance, const std::string& why) {
+void ExpectAgree(const Outcome& a, const Outcome& b, double tolerance, const std::string& why) {
   const auto close = [&](const Tensor& p, const Tensor& q, const char* what) {
     EXPECT_TRUE(at::allclose(p, q, tolerance, tolerance))
         << why << ": " << what << " differs by " << (p - q).abs().max();
@@ -87,9 +87,9 @@ TEST(MaskedBatchNorm, AgreesWithPyTorchOverTheRealRows) {
                 {"large enough to run in parallel", 3000, 256, 3001}};
   for (const auto& c : kCases) {
     const Inputs doubles = MakeInputs(c.rows, c.columns, at::kDouble);
-    ExpectClose(Masked(doubles, c.padded, 0), Reference(doubles), 1e-11, std::string(c.why) + " in float64");
+    ExpectAgree(Masked(doubles, c.padded, 0), Reference(doubles), 1e-11, std::string(c.why) + " in float64");
     const Inputs floats = MakeInputs(c.rows, c.columns, at::kFloat);
-    ExpectClose(Masked(floats, c.padded, 0), Reference(floats), 2e-4, std::string(c.why) + " in float32");
+    ExpectAgree(Masked(floats, c.padded, 0), Reference(floats), 2e-4, std::string(c.why) + " in float32");
   }
 }
 
@@ -104,7 +104,7 @@ TEST(MaskedBatchNorm, MorePaddingChangesNoBit) {
 
 TEST(MaskedBatchNorm, NanInPaddingStaysThere) {
   const Inputs in = MakeInputs(10, 8, at::kFloat);
-  ExpectClose(Masked(in, 12, std::numeric_limits<double>::quiet_NaN()), Masked(in, 12, 0), 0, "NaN padding");
+  ExpectAgree(Masked(in, 12, std::numeric_limits<double>::quiet_NaN()), Masked(in, 12, 0), 0, "NaN padding");
 }
 
 TEST(MaskedBatchNorm, NanInARealRowIsNotHidden) {
@@ -121,7 +121,7 @@ TEST(MaskedBatchNorm, OneRealRowIsNormalizedByTheRunningStatisticsWhichStay) {
     const Tensor lx = Leaf(in.x), lw = Leaf(in.weight), lb = Leaf(in.bias);
     const Tensor y = at::batch_norm(lx, lw, lb, in.mean, in.var, /*training=*/false, 0.1, 1e-5, false).relu();
     torch::autograd::backward({y}, {in.out_grad});
-    ExpectClose(run, {y, lx.grad(), lw.grad(), lb.grad(), in.mean, in.var}, type == at::kDouble ? 1e-12 : 1e-5,
+    ExpectAgree(run, {y, lx.grad(), lw.grad(), lb.grad(), in.mean, in.var}, type == at::kDouble ? 1e-12 : 1e-5,
                 at::toString(type));
     EXPECT_TRUE(at::equal(run.mean, in.mean)) << type;
     EXPECT_TRUE(at::equal(run.var, in.var)) << type;

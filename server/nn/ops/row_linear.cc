@@ -1,0 +1,157 @@
+#include "nn/ops/row_linear.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "nn/kernels/linear.h"
+#include "nn/kernels/norm.h"
+#include "nn/ops/chunks.h"
+#include "nn/ops/lowering.h"
+#include "nn/ops/operator.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+// The sizes of a checked call.
+struct LinearSizes {
+  LinearSizes(const Tensor& x, const Tensor& weight) {
+    TORCH_CHECK(x.dim() >= 1 && x.is_floating_point() && weight.dim() == 2 && weight.scalar_type() == x.scalar_type() &&
+                    x.size(-1) == weight.size(1),
+                "row_linear: x ", x.toString(), x.sizes(), " and weight ", weight.toString(), weight.sizes(),
+                " do not match");
+    in = weight.size(1);
+    out = weight.size(0);
+    rows = c10::multiply_integers(x.sizes().slice(0, static_cast<size_t>(x.dim()) - 1));
+  }
+  int64_t rows, in, out;
+};
+
+Tensor RowLinearCpu(const Tensor& x_in, const Tensor& weight, const OptionalTensor& bias_in, bool relu, bool bfloat16) {
+  const LinearSizes s(x_in, weight);
+  const Tensor x = x_in.contiguous(), bias = bias_in ? bias_in->contiguous() : at::zeros({s.out}, x.options());
+  TORCH_CHECK(bias.numel() == s.out && bias.scalar_type() == x.scalar_type(), "row_linear: the bias must be [", s.out,
+              "] of x's type, not ", bias.toString(), bias.sizes());
+  const LinearWidths widths{s.in, s.out, ProductsOf(x, bfloat16)};
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = s.out;
+  Tensor y = at::empty(sizes, x.options());
+  const RowChunks chunks(s.rows, s.in * s.out);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "row_linear", [&] {
+    using T = scalar_t;
+    const Tensor packed = at::empty({PackedSize<T>(s.in, s.out, widths.products)}, x.options());
+    PackForward<T>(Read<T>(weight.contiguous()), s.out, s.in, widths.products, Write<T>(packed));
+    const T *const from = Read<T>(x), *const added = Read<T>(bias);
+    T* const to = Write<T>(y);
+    ForChunks(chunks, ChunkGrain(chunks, s.rows * s.in * s.out), [&](int64_t, int64_t begin, int64_t size) {
+      LinearForward<T>(widths, size, from + begin * s.in, Read<T>(packed), added, relu, to + begin * s.out);
+    });
+  });
+  return y;
+}
+
+// y: the output if ReLU followed. Gradients of x, weight and bias; [0] for those that are not wanted.
+std::tuple<Tensor, Tensor, Tensor> RowLinearBackwardCpu(const Tensor& grad_in, const Tensor& x_in,
+                                                        const OptionalTensor& y, const Tensor& weight,
+                                                        std::array<bool, 3> wanted, bool bfloat16) {
+  const LinearSizes s(x_in, weight);
+  const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
+  const LinearWidths widths{s.in, s.out, ProductsOf(x, bfloat16)};
+  const auto type = x.options();
+  const bool wants_x = wanted[0], wants_weight = wanted[1], wants_bias = wanted[2];
+  Tensor gx = wants_x ? at::empty(x.sizes(), type) : at::empty({0}, type);
+  Tensor gw = wants_weight ? at::empty({s.out, s.in}, type) : at::empty({0}, type);
+  Tensor gb = wants_bias ? at::empty({s.out}, type) : at::empty({0}, type);
+  const int64_t weights = wants_weight ? s.out * s.in : 0, partial = weights + s.out;
+  const RowChunks chunks(s.rows, s.in * s.out);
+  const int64_t grain = ChunkGrain(chunks, s.rows * s.in * s.out), most = chunks.count();
+  const Tensor g = y ? at::empty_like(grad) : Tensor();  // what passes ReLU
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "row_linear_backward", [&] {
+    using T = scalar_t;
+    const int64_t scratch_size = wants_weight ? ProductScratch<T>(s.rows / most + 1, widths.products) : 0;
+    const Tensor parts = at::empty({most, partial}, type), scratch = at::empty({most, scratch_size}, type);
+    Tensor packed;
+    if (wants_x) {
+      packed = at::empty({PackedSize<T>(s.out, s.in, widths.products)}, type);
+      PackBackward<T>(Read<T>(weight.contiguous()), s.out, s.in, widths.products, Write<T>(packed));
+    }
+    const T *const from = Read<T>(x), *const out = y ? Read<T>(*y) : nullptr, *const given = Read<T>(grad);
+    T* const passed = out == nullptr ? nullptr : Write<T>(g);
+    T* const to = wants_x ? Write<T>(gx) : nullptr;
+    ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
+      const int64_t at = begin * s.out;
+      T* const part = Write<T>(parts) + c * partial;
+      if (out != nullptr) {
+        ActivationGradient<T>(given + at, out + at, T(1), size, s.out, passed + at, part + weights);
+      } else if (wants_bias) {
+        ActivationGradient<T>(given + at, nullptr, T(1), size, s.out, nullptr, part + weights);
+      }
+      LinearBackward<T>(widths, size, from + begin * s.in, (out == nullptr ? given : passed) + at,
+                        wants_x ? Read<T>(packed) : nullptr, Write<T>(scratch) + c * scratch_size,
+                        to == nullptr ? nullptr : to + begin * s.in, wants_weight ? part : nullptr);
+    });
+    if (wants_weight) {
+      ForChunks(chunks, grain, [&](int64_t c, int64_t, int64_t) {
+        const int64_t begin = weights * c / most, end = weights * (c + 1) / most;
+        AddParts<T>(Read<T>(parts) + begin, partial, most, end - begin, Write<T>(gw) + begin);
+      });
+    }
+    if (wants_bias) AddParts<T>(Read<T>(parts) + weights, partial, most, s.out, Write<T>(gb));
+  });
+  return {gx, gw, gb};
+}
+
+constexpr Operator<RowLinearCpu> kRowLinear{
+    "row_linear_forward(Tensor x, Tensor weight, Tensor? bias, bool relu, bool bfloat16) -> Tensor"};
+constexpr Operator<RowLinearBackwardCpu> kRowLinearBackward{
+    "row_linear_backward(Tensor grad, Tensor x, Tensor? y, Tensor weight, bool[3] wanted, bool bfloat16) "
+    "-> (Tensor, Tensor, Tensor)"};
+
+class RowLinearFunction : public torch::autograd::Function<RowLinearFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight,
+                        const OptionalTensor& bias, bool relu) {
+    const bool bfloat16 = RoundsFactors(x);
+    Tensor y = kRowLinear(x, weight, bias, relu, bfloat16);
+    context->save_for_backward({x, relu ? y : Tensor(), weight});
+    context->saved_data["bfloat16"] = bfloat16;
+    context->saved_data["bias"] = bias.has_value();
+    return y;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    const auto s = context->get_saved_variables();
+    const std::array<bool, 3> wanted{context->needs_input_grad(0), context->needs_input_grad(1),
+                                     context->saved_data["bias"].toBool() && context->needs_input_grad(2)};
+    auto [gx, gw, gb] =
+        kRowLinearBackward(grads[0], s[0], IfDefined(s[1]), s[2], wanted, context->saved_data["bfloat16"].toBool());
+    return {wanted[0] ? gx : Tensor(), wanted[1] ? gw : Tensor(), wanted[2] ? gb : Tensor(), Tensor()};
+  }
+};
+
+Tensor RowLinearOfProgram(const Tensor& x, const Tensor& weight, const OptionalTensor& bias, bool relu) {
+  return RowLinear(x, weight, bias.value_or(Tensor()), relu);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  kRowLinear.Register(library);
+  kRowLinearBackward.Register(library);
+  library.def("row_linear(Tensor x, Tensor weight, Tensor? bias, bool relu) -> Tensor");
+  library.impl("row_linear", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, RowLinearOfProgram));
+}
+
+bool RunsRowLayers(c10::Device device) { return device.is_cpu(); }
+
+Tensor RowLinear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
+  return RowLinearFunction::apply(x, weight, IfDefined(bias), relu);
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,161 @@
+#include "nn/ops/row_norm.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <tuple>
+
+#include "nn/kernels/norm.h"
+#include "nn/ops/operator.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+// Below this many values the work stays on one thread: small parallel regions collapse when cores are shared. At half
+// of it, 40 us of work, two threads were as fast as one: `bench/run parallel --filter norms`.
+constexpr int64_t kParallelNormValues = 1 << 17;
+
+// Chunks stay as small as RowChunks makes them for up to half a million rows: a running sum of float32 over more rows
+// put gradients a hundredth off.
+constexpr int64_t kMostChunks = 4096;
+
+int64_t NormGrain(const RowChunks& chunks, int64_t values) { return values < kParallelNormValues ? chunks.count() : 1; }
+
+// Two values of each column that every chunk adds up; as many chunks as padding makes, so that sizes do not depend on
+// values.
+Tensor SumsOfChunks(const Tensor& x) {
+  return at::empty({RowChunks::CountOf(x.size(0), 2 * x.size(1), kMostChunks), 2, x.size(1)}, x.options());
+}
+
+}  // namespace
+
+NormOutput NormalizeRows(const Tensor& x_in, int64_t rows, const Tensor& weight, const Tensor& bias,
+                         const Tensor& running_mean, const Tensor& running_var, const BatchNormOptions& norm,
+                         bool relu) {
+  const Tensor x = x_in.contiguous();
+  const int64_t width = x.size(1);
+  NormOutput to{at::empty_like(x), at::empty_like(weight), at::empty_like(weight)};
+  const RowChunks chunks(rows, 2 * width, kMostChunks);
+  const int64_t grain = NormGrain(chunks, rows * width);
+  const Tensor moments = SumsOfChunks(x);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "batch norm", [&] {
+    using T = scalar_t;
+    const T* const from = Read<T>(x);
+    T *const of = Write<T>(moments), *const y = Write<T>(to.y);
+    ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
+      ColumnMoments<T>(from + begin * width, size, width, of + 2 * c * width, of + (2 * c + 1) * width);
+    });
+    const Tensor affine = CombineMoments<T, double>(chunks, rows, moments, weight, bias, running_mean, running_var,
+                                                    norm, to.mean, to.invstd);
+    const T* const scale = Read<T>(affine);
+    ForChunks(chunks, grain, [&](int64_t, int64_t begin, int64_t size) {
+      ScaleShift<T>(from + begin * width, size, width, scale, scale + width, relu, y + begin * width);
+    });
+    ClearRows<T>(to.y, rows);
+  });
+  return to;
+}
+
+NormGradients NormalizeRowsBackward(const Tensor& grad_in, const Tensor& x_in, const Tensor& y, int64_t rows,
+                                    const Tensor& weight, const Tensor& mean, const Tensor& invstd) {
+  const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
+  const int64_t width = x.size(1);
+  NormGradients to{at::empty_like(x), at::empty_like(weight), at::empty_like(weight)};
+  const RowChunks chunks(rows, 2 * width, kMostChunks);
+  const int64_t grain = NormGrain(chunks, rows * width);
+  const Tensor sums = SumsOfChunks(x);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "batch norm", [&] {
+    using T = scalar_t;
+    const T *const g = Read<T>(grad), *const z = Read<T>(x), *const out = DataOrNull<T>(y),
+                   *const center = Read<T>(mean);
+    T *const of = Write<T>(sums), *const gx = Write<T>(to.x);
+    const auto out_at = [&](int64_t at) { return out == nullptr ? nullptr : out + at; };
+    ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
+      const int64_t at = begin * width;
+      NormGradientSums<T>(g + at, out_at(at), z + at, center, T(1), size, width, of + 2 * c * width,
+                          of + (2 * c + 1) * width);
+    });
+    const Tensor combined = CombineNormSums<T, double>(chunks, rows, sums, weight, mean, invstd, to.weight, to.bias);
+    const T* const means = Read<T>(combined);
+    ForChunks(chunks, grain, [&](int64_t, int64_t begin, int64_t size) {
+      const int64_t at = begin * width;
+      NormGradient<T>(g + at, out_at(at), z + at, center, T(1), means + 2 * width, means, means + width, size, width,
+                      gx + at);
+    });
+    ClearRows<T>(to.x, rows);
+  });
+  return to;
+}
+
+namespace {
+
+std::tuple<Tensor, Tensor, Tensor> RowNormForwardCpu(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
+                                                     Tensor& running_mean, Tensor& running_var, double momentum,
+                                                     double eps, bool relu) {
+  TORCH_CHECK(x.dim() == 2 && x.is_floating_point(), "row_norm: x must be a floating [N, D], not ", x.toString(),
+              x.sizes());
+  const Tensor weight = weight_in.contiguous(), bias = bias_in.contiguous();
+  for (const Tensor& t : {weight, bias, running_mean, running_var}) {
+    TORCH_CHECK(t.numel() == x.size(1) && t.scalar_type() == x.scalar_type() && t.is_contiguous(),
+                "row_norm: weight, bias and running statistics must be [", x.size(1),
+                "] of x's type, and the statistics contiguous, not ", t.toString(), t.sizes());
+  }
+  TORCH_CHECK_VALUE(x.size(0) != 1, "Expected more than 1 value per channel when training, got input size ", x.sizes());
+  NormOutput made = NormalizeRows(x, x.size(0), weight, bias, running_mean, running_var, {momentum, eps}, relu);
+  return {made.y, made.mean, made.invstd};
+}
+
+std::tuple<Tensor, Tensor, Tensor> RowNormBackwardCpu(const Tensor& grad, const Tensor& x, const OptionalTensor& y,
+                                                      const Tensor& weight, const Tensor& mean, const Tensor& invstd) {
+  NormGradients g = NormalizeRowsBackward(grad, x, y.value_or(Tensor()), x.size(0), weight.contiguous(), mean, invstd);
+  return {g.x, g.weight, g.bias};
+}
+
+constexpr Operator<RowNormForwardCpu> kRowNormForward{
+    "row_norm_forward(Tensor x, Tensor weight, Tensor bias, Tensor(a!) running_mean, Tensor(b!) running_var, "
+    "float momentum, float eps, bool relu) -> (Tensor, Tensor, Tensor)"};
+constexpr Operator<RowNormBackwardCpu> kRowNormBackward{
+    "row_norm_backward(Tensor grad, Tensor x, Tensor? y, Tensor weight, Tensor mean, Tensor invstd) "
+    "-> (Tensor, Tensor, Tensor)"};
+
+class RowNormFunction : public torch::autograd::Function<RowNormFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight,
+                        const Tensor& bias, Tensor running_mean, Tensor running_var, double momentum, double eps,
+                        bool relu) {
+    auto [y, mean, invstd] = kRowNormForward(x, weight, bias, running_mean, running_var, momentum, eps, relu);
+    context->save_for_backward({x, relu ? y : Tensor(), weight, mean, invstd});
+    return y;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    const auto s = context->get_saved_variables();
+    auto [gx, gw, gb] = kRowNormBackward(grads[0], s[0], IfDefined(s[1]), s[2], s[3], s[4]);
+    return {gx, gw, gb, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+Tensor RowNormOfProgram(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean,
+                        Tensor& running_var, double momentum, double eps, bool relu) {
+  return RowBatchNorm(x, weight, bias, running_mean, running_var, {momentum, eps}, relu);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  kRowNormForward.Register(library);
+  kRowNormBackward.Register(library);
+  library.def(
+      "row_norm(Tensor x, Tensor weight, Tensor bias, Tensor(a!) running_mean, Tensor(b!) running_var, "
+      "float momentum, float eps, bool relu) -> Tensor");
+  library.impl("row_norm", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, RowNormOfProgram));
+}
+
+Tensor RowBatchNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean,
+                    Tensor& running_var, const BatchNormOptions& norm, bool relu) {
+  return RowNormFunction::apply(x, weight, bias, running_mean, running_var, norm.momentum, norm.eps, relu);
+}
+
+}  // namespace permafrost::nn
