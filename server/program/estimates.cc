@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "nn/kernels/edge_region.h"
 #include "program/guards.h"
 
 namespace permafrost::program {
@@ -163,8 +165,8 @@ double OfProduct(const FunctionSchema& schema, const Stack& stack) {
   const size_t first = second == "mat1" || second == "batch1" ? 1 : 0;  // after what is added
   const at::Tensor &a = stack[first].toTensor(), &b = stack[first + 1].toTensor();
   if (a.dim() < 1 || b.dim() < 2) return 0;
-  const bool rows = schema.name() == "aten::linear" || schema.name() == "aten::cdist" ||
-                    schema.name() == "aten::scaled_dot_product_attention";
+  const bool rows = schema.name() == "aten::linear" || schema.name() == "permafrost::row_linear" ||
+                    schema.name() == "aten::cdist" || schema.name() == "aten::scaled_dot_product_attention";
   const double columns = static_cast<double>(b.size(rows ? -2 : -1));
   if (b.dim() == 2 || a.dim() < 2) {
     return Product(a.sizes()) / std::max<double>(1, static_cast<double>(a.size(-1))) * columns *
@@ -200,8 +202,28 @@ double OfIndices(const FunctionSchema& /*schema*/, const Stack& stack) {
          static_cast<double>(table.element_size());
 }
 
+double OfSegments(const FunctionSchema& schema, const Stack& stack) {
+  return Named(schema, stack, "rows") * sizeof(int32_t);
+}
+// The largest output of a region.
+double OfRegion(const FunctionSchema& schema, const Stack& stack) {
+  const auto region = nn::DecodeRegion(ArgumentNamed(schema, stack, "code")->toIntVector(),
+                                       ArgumentNamed(schema, stack, "numbers")->toDoubleVector());
+  const auto inputs = stack[0].toTensorVector();
+  if (!region.ok() || inputs.empty()) return 0;
+  const auto rows = [&](const char* name) {
+    return static_cast<double>(ArgumentNamed(schema, stack, name)->toTensor().numel());
+  };
+  double most = 0;
+  for (const int32_t output : region->outputs) {
+    const nn::RegionStep& step = region->steps[static_cast<size_t>(output)];
+    most = std::max(most, rows(step.level == nn::RegionLevel::kEdge ? "places" : "offsets") * step.width);
+  }
+  return most * static_cast<double>(inputs[0].element_size());
+}
+
 constexpr struct {
-  const char* names;
+  const char* names;  // of ATen's library, unless they say another
   Estimate estimate;
 } kEstimates[] = {
     {"zeros ones full empty rand randn randint normal new_zeros new_ones new_full new_empty", OfSize},
@@ -219,7 +241,11 @@ constexpr struct {
     {"nonzero_static", OfStaticRows},
     {"cat concat concatenate stack hstack vstack dstack column_stack cartesian_prod", OfLists},
     {"outer ger kron", OfOuter},
-    {"matmul mm bmm linear cdist addmm addbmm baddbmm linalg_matmul scaled_dot_product_attention", OfProduct},
+    {"matmul mm bmm linear cdist addmm addbmm baddbmm linalg_matmul scaled_dot_product_attention "
+     "permafrost::row_linear",
+     OfProduct},
+    {"permafrost::segments_of", OfSegments},
+    {"permafrost::edge_region", OfRegion},
     {"embedding index_select", OfRows},
     {"index", OfIndices},
     {"add sub rsub mul div divide multiply subtract true_divide floor_divide fmod remainder pow float_power maximum "
@@ -236,7 +262,7 @@ Estimate FindEstimate(const std::string& name) {
     absl::flat_hash_map<std::string, Estimate> made;
     for (const auto& row : kEstimates)
       for (const absl::string_view estimated : absl::StrSplit(row.names, ' '))
-        made.emplace(absl::StrCat("aten::", estimated), row.estimate);
+        made.emplace(absl::StrContains(estimated, "::") ? estimated : absl::StrCat("aten::", estimated), row.estimate);
     return made;
   }();
   const auto found = table.find(name);

@@ -50,6 +50,22 @@ inline std::vector<at::Tensor> RunWriter(const std::shared_ptr<const Program>& p
   return results;
 }
 
+// Compares what two programs compute for batches of so many nodes and edges.
+inline void ExpectSameResults(const std::shared_ptr<const Program>& program,
+                              const std::shared_ptr<const Program>& other,
+                              const std::vector<std::pair<int64_t, int64_t>>& batches) {
+  for (const auto& [nodes, edges] : batches) {
+    SCOPED_TRACE(testing::Message() << nodes << " nodes, " << edges << " edges");
+    const std::vector<at::Tensor> expected = RunWriter(program, nodes, edges), results = RunWriter(other, nodes, edges);
+    EXPECT_EQ(results.size(), expected.size());
+    for (size_t i = 0; i < std::min(results.size(), expected.size()); ++i) {
+      EXPECT_EQ(results[i].defined(), expected[i].defined()) << i;
+      if (!results[i].defined() || !expected[i].defined()) continue;
+      EXPECT_TRUE(IsClose(results[i], expected[i])) << i;
+    }
+  }
+}
+
 // Rewrites the program and compares what both compute.
 inline Program ExpectRewritten(std::optional<Program> (*rewrite)(const Program&),
                                const std::shared_ptr<const Program>& program) {
@@ -58,18 +74,7 @@ inline Program ExpectRewritten(std::optional<Program> (*rewrite)(const Program&)
     ADD_FAILURE() << "nothing was rewritten";
     return *program;
   }
-  const auto shared = std::make_shared<const Program>(*rewritten);
-  for (const auto& [nodes, edges] : {std::pair(7, 19), std::pair(1, 1), std::pair(3, 0)}) {
-    SCOPED_TRACE(testing::Message() << nodes << " nodes, " << edges << " edges");
-    const std::vector<at::Tensor> expected = RunWriter(program, nodes, edges),
-                                  results = RunWriter(shared, nodes, edges);
-    EXPECT_EQ(results.size(), expected.size());
-    for (size_t i = 0; i < std::min(results.size(), expected.size()); ++i) {
-      EXPECT_EQ(results[i].defined(), expected[i].defined()) << i;
-      if (!results[i].defined() || !expected[i].defined()) continue;
-      EXPECT_TRUE(IsClose(results[i], expected[i])) << i;
-    }
-  }
+  ExpectSameResults(program, std::make_shared<const Program>(*rewritten), {{7, 19}, {1, 1}, {3, 0}});
   return *std::move(rewritten);
 }
 

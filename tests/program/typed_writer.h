@@ -63,6 +63,8 @@ class TypedWriter {
   ValueIndex Table(int64_t rows, int64_t columns) {
     return Input("table_" + std::to_string(program_.inputs.size()), {Of(rows), Of(columns)});
   }
+  // A new input [size].
+  ValueIndex Vector(int64_t size) { return Input("vector_" + std::to_string(program_.inputs.size()), {Of(size)}); }
   ValueIndex Select(ValueIndex self, ValueIndex index, int64_t dim = 0, Size rows = Edges()) {
     std::vector<Size> sizes = SizesOf(self);
     sizes[0] = std::move(rows);

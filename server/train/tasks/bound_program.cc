@@ -13,9 +13,12 @@
 #include "base/string_view.h"
 #include "base/text.h"
 #include "nn/ops/edge_region.h"
+#include "nn/ops/row_linear.h"
 #include "program/category_products.h"
 #include "program/check.h"
+#include "program/edge_regions.h"
 #include "program/node_linears.h"
+#include "program/row_layers.h"
 #include "program/self_loops.h"
 #include "program/shared_memory.h"
 #include "train/tasks/padded_norm.h"
@@ -110,7 +113,14 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
     if (options_.fused && nn::RunsEdgeRegions(device_)) {
       if (auto fused = program::WithEdgeRegions(*form.program, /*differentiated=*/mode == Mode::kTrain)) {
         form.program = std::make_shared<const program::Program>(std::move(fused->program));
-        if (mode == Mode::kTrain) regions_ = std::move(fused->regions);
+        fused_ = true;
+      }
+    }
+    if (options_.fused && nn::RunsRowLayers(device_)) {
+      // Norms of padded batches see the real rows alone (Normalize).
+      if (auto layers = program::WithRowLayers(*form.program, {.norms = !options_.norms})) {
+        form.program = std::make_shared<const program::Program>(std::move(layers->program));
+        fused_ = true;
       }
     }
     PF_RETURN_IF_ERROR(CheckForm(*form.program, check));
@@ -189,7 +199,7 @@ bool BoundProgram::Normalize(Mode mode, size_t place, torch::jit::Stack& stack) 
     norm_shapes_[place] = ShapeOfNorm(stack);
     return false;
   }
-  switch (options_.norms[static_cast<size_t>(mode)].at(place)) {
+  switch ((*options_.norms)[static_cast<size_t>(mode)].at(place)) {
     case NormRows::kNodes:
       NormalizeReal(real_->nodes, stack);
       break;

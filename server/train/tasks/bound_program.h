@@ -22,7 +22,6 @@
 #include "base/step.h"
 #include "nn/models/encoder.h"
 #include "nn/tensor_set.h"
-#include "program/edge_regions.h"
 #include "program/interpreter.h"
 #include "program/load.h"
 
@@ -42,8 +41,10 @@ class BoundProgram {
     std::string name;            // of the program, for messages
     uint64_t seed = 0;           // of the numbers that it draws
     bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
-    bool fused = true;           // on the CPU, regions of edges run as one operator (program/edge_regions.h)
-    ProgramNorms norms;          // read for batches that are padded
+    // On the CPU: whether regions of edges run as one operator, and linear maps and batch norms as operators of nn
+    // (program/edge_regions.h, row_layers.h).
+    bool fused = true;
+    std::optional<ProgramNorms> norms;  // of padded batches; nothing: batches are not padded
   };
   // `check` tells whether the job's data has such an input.
   // Errors: those of `check`, and InvalidArgument. All name the program, and the input, parameter or node if one is at
@@ -67,11 +68,12 @@ class BoundProgram {
   Output Run(Mode mode, const at::Tensor& step, const RealRows* real,
              absl::FunctionRef<c10::IValue(const program::Input& input)> value);
 
-  // Returns the regions of the training form that run as one operator.
-  const std::vector<program::FoundRegion>& regions() const { return regions_; }
+  // Returns whether operators of nn run in place of the program's own.
+  bool is_fused() const { return fused_; }
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
-  // Returns the shape of each batch norm's input in the last Run without padding, in the order of the form's nodes. A
+  // Returns the shape of each batch norm's input in the last Run without padding, in the order of the form's nodes, if
+  // the program is not fused. A
   // norm that used running statistics has an empty shape, or none after the last that did not.
   const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
@@ -92,8 +94,7 @@ class BoundProgram {
 
   const Options options_;
   const c10::Device device_;
-  bool has_loss_ = false, draws_ = false;
-  std::vector<program::FoundRegion> regions_;
+  bool has_loss_ = false, draws_ = false, fused_ = false;
   nn::TensorSet tensors_;
   std::map<const c10::TensorImpl*, at::Tensor> own_;  // by the tensor that was loaded
   std::set<const c10::TensorImpl*> added_;

@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Bind(const Inputs<Batch>& inputs, 
                              .seed = options.seed,
                              .no_self_loops = options.no_self_loops,
                              .fused = options.fused,
-                             .norms = options.padding.value_or(ProgramNorms())},
+                             .norms = options.padding},
                             device, [&](const program::Input& input) { return inputs.Check(input, options); });
 }
 

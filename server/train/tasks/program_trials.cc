@@ -168,7 +168,7 @@ struct Trial {
 template <class Make, class Batch>
 absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Trial<Batch>>& trials) {
   ProgramPadding found;
-  PF_ASSIGN_OR_RETURN(const auto exact, make({.padding = std::nullopt}));
+  PF_ASSIGN_OR_RETURN(const auto exact, make({.padding = std::nullopt, .fused = false}));
   if (!exact.note.empty()) {
     found.eager = true;
     found.refusal = exact.note;
@@ -247,7 +247,7 @@ template <class Make, class Batch>
 absl::StatusOr<JobFusion> TryFusion(const Make& make, const Batch& batch) {
   JobFusion fusion;
   PF_ASSIGN_OR_RETURN(const auto fused, make({.fused = true}));
-  if (fused.program == nullptr || fused.program->regions().empty()) return fusion;
+  if (fused.program == nullptr || !fused.program->is_fused()) return fusion;
   PF_ASSIGN_OR_RETURN(const auto plain, make({.fused = false}));
   const auto observe = [&](auto& made, Mode mode, std::string& refusal) -> std::optional<Observed> {
     try {
@@ -269,7 +269,7 @@ absl::StatusOr<JobFusion> TryFusion(const Make& make, const Batch& batch) {
     std::string what = found ? FindDifference(*expected, *found, /*exactly=*/false) : "";
     if (found && what.empty()) continue;
     fusion.fused = false;
-    fusion.note = absl::StrCat("no region of the program runs as one operator, because on a small batch ",
+    fusion.note = absl::StrCat("the program runs as it is, with nothing fused, because on a small batch ",
                                found ? absl::StrCat("its ", what, " differs") : absl::StrCat("it fails: ", refusal));
     return fusion;
   }
