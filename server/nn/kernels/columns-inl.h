@@ -18,15 +18,19 @@ namespace permafrost::nn::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Calls body(tag, std::integral_constant of the number of vectors, first column) until all columns are done: kVectors
-// vectors at once, then one, then column by column.
+// vectors at once, then one, then four columns at once, then column by column.
 template <int kVectors, class T, class Body>
 HWY_INLINE void ForColumns(int64_t width, const Body& body) {
   const hn::ScalableTag<T> d;
+  [[maybe_unused]] const hn::CappedTag<T, 4> four;
   const hn::CappedTag<T, 1> one;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t c = 0;
   for (; c + kVectors * lanes <= width; c += kVectors * lanes) body(d, std::integral_constant<int, kVectors>(), c);
   for (; c + lanes <= width; c += lanes) body(d, std::integral_constant<int, 1>(), c);
+  if constexpr (hn::MaxLanes(d) > 4) {
+    for (; c + 4 <= width; c += 4) body(four, std::integral_constant<int, 1>(), c);
+  }
   for (; c < width; ++c) body(one, std::integral_constant<int, 1>(), c);
 }
 

@@ -10,6 +10,25 @@ namespace {
 // Steps that have no register: their rows are an input's, or nothing is computed for them.
 bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
 
+// Steps that read rows wherever they lie: those that work value by value on rows of their own width, and sums.
+std::vector<char> ViewsOf(const RegionPlan& plan) {
+  const std::vector<RegionStep>& steps = plan.region.steps;
+  std::vector<char> views(steps.size(), 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const bool copies = steps[i].op == RegionOp::kGather || steps[i].op == RegionOp::kExpand;
+    views[i] = copies && steps[i].width >= kLeastViewWidth && plan.root[i] == static_cast<int32_t>(i);
+  }
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const int32_t o : steps[i].operands()) {
+      if (o == -1 || steps[i].op == RegionOp::kSum) continue;
+      const bool reads_rows = TraitsOf(steps[i].op).by_value && steps[static_cast<size_t>(o)].width == steps[i].width;
+      if (!reads_rows) views[static_cast<size_t>(plan.root[static_cast<size_t>(o)])] = 0;
+    }
+  }
+  for (const int32_t o : plan.region.outputs) views[static_cast<size_t>(plan.root[static_cast<size_t>(o)])] = 0;
+  return views;
+}
+
 // Marks the roots of the operands of marked roots.
 void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
   for (size_t i = marked.size(); i-- > 0;) {
@@ -21,7 +40,7 @@ void AddOperands(const RegionPlan& plan, std::vector<char>& marked) {
 }
 
 // wanted: the roots to compute, operands included. kept: roots whose registers are never reused.
-RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, const std::vector<char>& kept,
+RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, std::vector<char> kept,
                     RegionRegisters& registers) {
   const std::vector<RegionStep>& steps = plan.region.steps;
   RegionPass pass;
@@ -33,22 +52,35 @@ RegionPass Allocate(const RegionPlan& plan, const std::vector<char>& wanted, con
       if (o != -1) last[static_cast<size_t>(plan.root[static_cast<size_t>(o)])] = i;
     }
   }
+  // The rows behind a view stay as long as the view.
+  for (size_t i = steps.size(); i-- > 0;) {
+    if (!wanted[i] || !plan.is_view[i] || steps[i].a == -1) continue;
+    size_t& of_source = last[static_cast<size_t>(plan.root[static_cast<size_t>(steps[i].a)])];
+    of_source = std::max(of_source, last[i]);
+    if (kept[i]) kept[static_cast<size_t>(plan.root[static_cast<size_t>(steps[i].a)])] = 1;
+  }
   std::map<std::pair<RegionLevel, int32_t>, std::vector<int32_t>> free;
   for (size_t i = 0; i < steps.size(); ++i) {
     const RegionStep& s = steps[i];
     if (!wanted[i] || s.level == RegionLevel::kShared) continue;
     pass.steps.push_back(static_cast<int32_t>(i));
-    std::vector<int32_t> ended;  // roots that this step is the last to read
+    std::vector<int32_t> read;  // roots, and what lies behind views
     for (const int32_t o : s.operands()) {
       if (o == -1) continue;
       const int32_t r = plan.root[static_cast<size_t>(o)];
+      const RegionStep& from = steps[static_cast<size_t>(r)];
+      read.push_back(r);
+      if (plan.is_view[static_cast<size_t>(r)] && from.a != -1) read.push_back(plan.root[static_cast<size_t>(from.a)]);
+    }
+    std::vector<int32_t> ended;  // roots that this step is the last to read
+    for (const int32_t r : read) {
       const auto at = static_cast<size_t>(r);
       if (last[at] == i && !kept[at] && pass.register_of[at] != -1 && std::ranges::find(ended, r) == ended.end()) {
         ended.push_back(r);
       }
     }
     int32_t& own = pass.register_of[i];
-    if (!IsInPlace(s.op)) {
+    if (!IsInPlace(s.op) && !plan.is_view[i]) {
       // A step that works value by value may write where it reads.
       const auto taken_over = std::ranges::find_if(ended, [&](int32_t r) {
         const RegionStep& from = steps[static_cast<size_t>(r)];
@@ -150,6 +182,7 @@ RegionPlan::RegionPlan(EdgeRegion of) : region(std::move(of)) {
       shared_columns += s.width;
     }
   }
+  is_view = ViewsOf(*this);
   std::vector<char> wanted(count, 0);
   for (const int32_t o : region.outputs) wanted[static_cast<size_t>(root[static_cast<size_t>(o)])] = 1;
   const std::vector<char> kept = wanted;

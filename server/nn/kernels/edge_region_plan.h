@@ -39,6 +39,9 @@ struct RegionPass {
   std::vector<int32_t> register_of;
 };
 
+// Narrower rows of targets and tables are copied for each edge: finding each of them takes longer.
+inline constexpr int32_t kLeastViewWidth = 16;
+
 // A region, and what follows from it alone.
 struct RegionPlan {
   explicit RegionPlan(EdgeRegion of);
@@ -51,6 +54,8 @@ struct RegionPlan {
   std::vector<int32_t> home;
   // For each input, the first step that reads it (-1: none does).
   std::vector<int32_t> reader;
+  // Steps of edges that gather or expand rows of which no copy is made: their readers take each row where it lies.
+  std::vector<char> is_view;
   // Shared steps that are computed, in their order, and where the values of each shared step begin (-1: elsewhere).
   std::vector<int32_t> shared_steps;
   std::vector<int64_t> shared_place;

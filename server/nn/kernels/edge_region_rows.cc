@@ -109,12 +109,23 @@ HWY_NOINLINE void Expand(const RegionSegments& s, int64_t width, const T* target
 }
 
 template <class T>
-HWY_NOINLINE void Sum(const RegionSegments& s, int64_t width, const T* edges, const T* base, T* targets) {
+HWY_NOINLINE void Sum(const RegionSegments& s, int64_t width, const T* edges, const int64_t* rows, const T* base,
+                      T* targets) {
+  const int64_t all = s.offsets[s.targets] - s.offsets[0];
   for (int64_t t = 0; t < s.targets; ++t) {
-    const T* const first = edges + (s.offsets[t] - s.offsets[0]) * width;
+    const int64_t first = s.offsets[t] - s.offsets[0], end = s.offsets[t + 1] - s.offsets[0];
+    const T* const from = base == nullptr ? nullptr : base + t * width;
+    T* const to = targets + t * width;
+    if (rows == nullptr) {
+      SumRowsOf(
+          end - first, width, [&](int64_t j) { return edges + (first + j) * width; }, from, to);
+      continue;
+    }
+    for (int64_t e = first + kRowsAhead; e < std::min(all, end + kRowsAhead); ++e) {
+      AskForRow(edges + rows[e] * width, width);
+    }
     SumRowsOf(
-        s.offsets[t + 1] - s.offsets[t], width, [&](int64_t j) { return first + j * width; },
-        base == nullptr ? nullptr : base + t * width, targets + t * width);
+        end - first, width, [&](int64_t j) { return edges + rows[first + j] * width; }, from, to);
   }
 }
 
@@ -205,8 +216,9 @@ HWY_NOINLINE void SumOfGroups(const T* from, int64_t n, int64_t group, const T* 
   void ExpandTargets##NAME(const RegionSegments& s, int64_t width, const T* targets, const T* base, T* edges) {      \
     Expand(s, width, targets, base, edges);                                                                          \
   }                                                                                                                  \
-  void SumEdges##NAME(const RegionSegments& s, int64_t width, const T* edges, const T* base, T* targets) {           \
-    Sum(s, width, edges, base, targets);                                                                             \
+  void SumEdges##NAME(const RegionSegments& s, int64_t width, const T* edges, const int64_t* rows, const T* base,    \
+                      T* targets) {                                                                                  \
+    Sum(s, width, edges, rows, base, targets);                                                                       \
   }                                                                                                                  \
   void ExtremeOfEdges##NAME(const RegionSegments& s, int64_t width, bool largest, const T* edges, T* targets) {      \
     largest ? Extreme<true>(s, width, edges, targets) : Extreme<false>(s, width, edges, targets);                    \
@@ -267,8 +279,9 @@ namespace permafrost::nn {
     HWY_DYNAMIC_DISPATCH(ExpandTargets##NAME)(s, width, targets, base, edges);                                         \
   }                                                                                                                    \
   template <>                                                                                                          \
-  void SumEdges<T>(const RegionSegments& s, int64_t width, const T* edges, const T* base, T* targets) {                \
-    HWY_DYNAMIC_DISPATCH(SumEdges##NAME)(s, width, edges, base, targets);                                              \
+  void SumEdges<T>(const RegionSegments& s, int64_t width, const T* edges, const int64_t* rows, const T* base,         \
+                   T* targets) {                                                                                       \
+    HWY_DYNAMIC_DISPATCH(SumEdges##NAME)(s, width, edges, rows, base, targets);                                        \
   }                                                                                                                    \
   template <>                                                                                                          \
   void ExtremeOfEdges<T>(const RegionSegments& s, int64_t width, bool largest, const T* edges, T* targets) {           \

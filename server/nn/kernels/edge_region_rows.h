@@ -30,9 +30,10 @@ void SumOfPlaces(const T* from, int64_t width, const int32_t* offsets, const int
 // edges[e] = base[e] + targets[target of e]
 template <class T>
 void ExpandTargets(const RegionSegments& segments, int64_t width, const T* targets, const T* base, T* edges);
-// targets[t] = base[t] + sum of the target's edges.
+// targets[t] = base[t] + sum of the target's edges. Edge e's row is edges[rows[e]], or edges[e] where `rows` is null.
 template <class T>
-void SumEdges(const RegionSegments& segments, int64_t width, const T* edges, const T* base, T* targets);
+void SumEdges(const RegionSegments& segments, int64_t width, const T* edges, const int64_t* rows, const T* base,
+              T* targets);
 // targets[t] = the largest (or smallest) of the target's edges; 0 where there are none, NaN where one is NaN.
 template <class T>
 void ExtremeOfEdges(const RegionSegments& segments, int64_t width, bool largest, const T* edges, T* targets);

@@ -11,6 +11,13 @@ namespace {
 // A thread gives back what only very large tiles need.
 constexpr int64_t kKeptBytes = 16 << 20;
 
+template <class T>
+void FreeLarge() {
+  RegionScratch<T>& scratch = RegionScratch<T>::OfThread();
+  scratch.tile.FreeIfAbove(kKeptBytes / static_cast<int64_t>(sizeof(T)));
+  scratch.rows.FreeIfAbove(kKeptBytes / static_cast<int64_t>(sizeof(int64_t)));
+}
+
 // The adjoints of a region's steps for one tile after another.
 template <class T>
 class TileGradient {
@@ -23,7 +30,7 @@ class TileGradient {
         in_(in),
         to_(to),
         tile_(plan, gradient.values, gradient.registers, in, {}),
-        adjoints_(steps_.size(), nullptr),
+        adjoints_(steps_.size()),
         shared_(static_cast<size_t>(plan.shared_columns), T(0)),
         sums_(static_cast<size_t>(3 * plan.widest)) {
     for (size_t i = 0; i < steps_.size(); ++i) {
@@ -35,7 +42,7 @@ class TileGradient {
       std::fill_n(to_.inputs[input], rows * s.width, T(0));
     }
     for (size_t i = 0; i < steps_.size(); ++i) {
-      if (gradient_.active[i] && steps_[i].level == RegionLevel::kShared) adjoints_[i] = Own(i);
+      if (gradient_.active[i] && steps_[i].level == RegionLevel::kShared) adjoints_[i] = FlatRows(i, Own(i));
     }
   }
 
@@ -44,7 +51,7 @@ class TileGradient {
       t = tile_.Take(t, end);
       tile_.Compute();
       for (size_t i = 0; i < steps_.size(); ++i) {
-        if (steps_[i].level != RegionLevel::kShared) adjoints_[i] = nullptr;
+        if (steps_[i].level != RegionLevel::kShared) adjoints_[i] = {};
       }
       TakeOutputs();
       for (size_t i = steps_.size(); i-- > 0;) {
@@ -80,19 +87,32 @@ class TileGradient {
     return tile_.Register(gradient_.adjoint_of[i]);
   }
 
+  RegionRows<T> FlatRows(size_t i, const T* values) const { return {values, nullptr, steps_[i].width}; }
+
   Sum Add(size_t i) {
-    const Sum sum{adjoints_[i], Own(i)};
-    adjoints_[i] = sum.to;
+    const Sum sum{Flat(i), Own(i)};
+    adjoints_[i] = FlatRows(i, sum.to);
     return sum;
   }
-  // Adds values that stay as they are until the tile is done.
-  void AddUnchanged(size_t i, const T* values) {
-    if (adjoints_[i] == nullptr) {
+  // Adds values that stay as they are until the tile is done. Rows that do not follow each other are those of targets.
+  void AddUnchanged(size_t i, const RegionRows<T>& values) {
+    if (adjoints_[i].base == nullptr) {
       adjoints_[i] = values;
       return;
     }
     const Sum sum = Add(i);
-    AddValues<T>(sum.base, values, tile_.Rows(steps_[i].level) * steps_[i].width, sum.to);
+    const int64_t width = steps_[i].width;
+    if (values.rows != nullptr) return ExpandTargets<T>(tile_.segments(), width, values.base, sum.base, sum.to);
+    AddValues<T>(sum.base, values.base, tile_.Rows(steps_[i].level) * width, sum.to);
+  }
+  // Returns the step's adjoint, whose rows then follow each other; null: none yet.
+  const T* Flat(size_t i) {
+    RegionRows<T>& adjoint = adjoints_[i];
+    if (adjoint.rows == nullptr) return adjoint.base;
+    T* const own = Own(i);
+    ExpandTargets<T>(tile_.segments(), steps_[i].width, adjoint.base, nullptr, own);
+    adjoint = FlatRows(i, own);
+    return own;
   }
 
   void TakeOutputs() {
@@ -102,9 +122,9 @@ class TileGradient {
       if (given == nullptr || !gradient_.active[i]) continue;
       const RegionStep& s = steps_[i];
       if (s.level == RegionLevel::kTarget) {
-        AddUnchanged(i, given + tile_.first() * s.width);
+        AddUnchanged(i, FlatRows(i, given + tile_.first() * s.width));
       } else if (tile_.in_order()) {
-        AddUnchanged(i, given + tile_.first_place() * s.width);
+        AddUnchanged(i, FlatRows(i, given + tile_.first_place() * s.width));
       } else {
         const int64_t edges = tile_.Rows(RegionLevel::kEdge);
         const Sum sum = Add(i);
@@ -128,17 +148,19 @@ class TileGradient {
   // The adjoint of step i is complete: it goes to the operands, or into an input's gradient.
   void PassOn(size_t i) {
     const RegionStep& s = steps_[i];
-    const T* const g = adjoints_[i];
-    if (s.input != -1) return WriteInput(i, g);
     if (TraitsOf(s.op).by_value) return PassByValue(i);
+    const T* const g = Flat(i);
+    if (s.input != -1) return WriteInput(i, g);
     const int32_t receiver = Receiver(s, 0);
     if (receiver == -1) return;
     const auto a = static_cast<size_t>(receiver);
+    // No copy is made for each edge, unless the adjoint is added to another.
+    if (s.op == RegionOp::kSum && s.width >= kLeastViewWidth) return AddUnchanged(a, {g, tile_.TargetRows(), s.width});
     const Sum sum = Add(a);
     const RegionSegments& segments = tile_.segments();
     switch (s.op) {
       case RegionOp::kExpand:
-        return SumEdges<T>(segments, s.width, g, sum.base, sum.to);
+        return SumEdges<T>(segments, s.width, g, nullptr, sum.base, sum.to);
       case RegionOp::kSum:
         return ExpandTargets<T>(segments, s.width, g, sum.base, sum.to);
       case RegionOp::kMax:
@@ -189,7 +211,8 @@ class TileGradient {
 
   void PassByValue(size_t i) {
     const RegionStep& s = steps_[i];
-    const T *const g = adjoints_[i], *const y = tile_.value(i);
+    const RegionRows<T> g = adjoints_[i];
+    const T* const y = tile_.value(i);
     const int64_t rows = tile_.Rows(s.level), width = s.width;
     Part parts[3];
     int count = 0;
@@ -212,7 +235,7 @@ class TileGradient {
       const int64_t n = std::min(block, rows - r);
       const RegionValues<T> in = operands.At(r, n);
       for (int p = 0; p < count; ++p) {
-        AddPart(s, parts[p], in, y == nullptr ? nullptr : y + r * width, g + r * width, r, n);
+        AddPart(s, parts[p], in, y == nullptr ? nullptr : y + r * width, g.From(r), r, n);
       }
     }
     for (int p = 0; p < count; ++p) {
@@ -227,13 +250,13 @@ class TileGradient {
   T* RowSum(int k) { return sums_.data() + static_cast<int64_t>(k) * plan_.widest; }
 
   // Rows [r, r + n) of the step, whose values begin at y and its adjoint at g.
-  void AddPart(const RegionStep& s, const Part& part, const RegionValues<T>& in, const T* y, const T* g, int64_t r,
-               int64_t n) {
+  void AddPart(const RegionStep& s, const Part& part, const RegionValues<T>& in, const T* y, const RegionRows<T>& g,
+               int64_t r, int64_t n) {
     const int64_t at = r * part.width;
     const T* const base = part.sum.base == nullptr || part.is_shared ? nullptr : part.sum.base + at;
     const bool is_whole = !part.is_shared && part.width == s.width;
     T* const to = is_whole && base == nullptr ? part.sum.to + at : Spare();
-    ValueGradient<T>(s, part.k, in, y, g, n * s.width, to);
+    ValueGradient<T>(s, part.k, in, y, g, n, to);
     if (part.is_shared) {
       AddToRow<T>(to, n, s.width, RowSum(part.k));
     } else if (!is_whole) {
@@ -249,8 +272,8 @@ class TileGradient {
   const RegionInputs<T>& in_;
   const RegionGradients<T>& to_;
   RegionTile<T> tile_;
-  std::vector<const T*> adjoints_;  // of the tile; null: none yet
-  std::vector<T> shared_;           // adjoints of shared steps, over all tiles
+  std::vector<RegionRows<T>> adjoints_;  // of the tile; base null: none yet
+  std::vector<T> shared_;                // adjoints of shared steps, over all tiles
   std::vector<T> sums_;
 };
 
@@ -264,14 +287,14 @@ void RunRegion(const RegionPlan& plan, const RegionInputs<T>& in, int64_t begin,
     t = tile.Take(t, end);
     tile.Compute();
   }
-  RegionScratch<T>::OfThread().tile.FreeIfAbove(kKeptBytes / static_cast<int64_t>(sizeof(T)));
+  FreeLarge<T>();
 }
 
 template <class T>
 void RunRegionGradient(const RegionPlan& plan, const RegionGradientPlan& gradient, const RegionInputs<T>& in,
                        int64_t begin, int64_t end, const RegionGradients<T>& to) {
   TileGradient<T>(plan, gradient, in, to).Run(begin, end);
-  RegionScratch<T>::OfThread().tile.FreeIfAbove(kKeptBytes / static_cast<int64_t>(sizeof(T)));
+  FreeLarge<T>();
 }
 
 template void RunRegion<float>(const RegionPlan&, const RegionInputs<float>&, int64_t, int64_t,

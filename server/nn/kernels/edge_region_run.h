@@ -1,7 +1,7 @@
 // Runs a region, or its gradient, tile by tile. A tile is a run of targets with all of their edges. Values between
 // inputs and outputs stay in the cache, unless one target has too many edges.
 // Threads: any, each with targets of its own. Results do not depend on how targets are shared out, but for sums over
-// all targets, which are those of a call. Each thread keeps up to 16 MiB of tile memory between calls.
+// all targets, which are those of a call. Each thread keeps up to 32 MiB of tile memory between calls.
 #pragma once
 
 #include <cstdint>

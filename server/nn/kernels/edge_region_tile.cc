@@ -28,7 +28,7 @@ int64_t OperandBlocks<T>::BlockRows(int64_t width) {
 }
 
 template <class T>
-OperandBlocks<T>::OperandBlocks(const RegionPlan& plan, const RegionStep& step, std::span<const T* const> values,
+OperandBlocks<T>::OperandBlocks(const RegionPlan& plan, const RegionStep& step, std::span<const RegionRows<T>> values,
                                 int64_t rows, T* blocks)
     : width_(step.width), block_rows_(std::max<int64_t>(1, rows)) {
   const std::array<int32_t, 3> of = step.operands();
@@ -38,27 +38,29 @@ OperandBlocks<T>::OperandBlocks(const RegionPlan& plan, const RegionStep& step, 
     Operand& operand = operands_[k];
     operand.from = values[static_cast<size_t>(plan.root[static_cast<size_t>(of[k])])];
     operand.width = from.width;
-    operand.is_shared = from.level != step.level;
-    if (operand.from == nullptr || (!operand.is_shared && operand.width == width_)) continue;
-    operand.block = blocks + static_cast<int64_t>(k) * BlockSize(plan);
-    block_rows_ = std::min(block_rows_, BlockRows(width_));
-  }
-  // A shared row is the same for every block.
-  for (const Operand& operand : operands_) {
-    if (operand.block == nullptr || !operand.is_shared) continue;
-    RepeatValues<T>(operand.from, operand.width, width_ / operand.width, operand.block);
-    for (int64_t r = 1; r < block_rows_; ++r) std::copy_n(operand.block, width_, operand.block + r * width_);
+    const bool is_shared = from.level != step.level;
+    if (operand.from.base == nullptr) continue;
+    T* const block = blocks + static_cast<int64_t>(k) * BlockSize(plan);
+    if (is_shared) {
+      if (operand.width != width_) {
+        RepeatValues<T>(operand.from.base, operand.width, width_ / operand.width, block);
+        operand.from.base = block;
+      }
+      operand.from.stride = 0;  // every row is this one
+    } else if (operand.width != width_) {
+      operand.block = block;
+      block_rows_ = std::min(block_rows_, BlockRows(width_));
+    }
   }
 }
 
 template <class T>
-const T* OperandBlocks<T>::OperandAt(size_t k, int64_t first, int64_t rows) {
+RegionRows<T> OperandBlocks<T>::OperandAt(size_t k, int64_t first, int64_t rows) {
   const Operand& operand = operands_[k];
-  if (operand.from == nullptr || operand.is_shared) return operand.block;
-  const T* const from = operand.from + first * operand.width;
+  const RegionRows<T> from = operand.from.From(first);
   if (operand.block == nullptr) return from;
-  RepeatValues<T>(from, rows * operand.width, width_ / operand.width, operand.block);
-  return operand.block;
+  RepeatValues<T>(from.base, rows * operand.width, width_ / operand.width, operand.block);
+  return {operand.block, nullptr, width_};
 }
 
 template <class T>
@@ -75,7 +77,9 @@ RegionTile<T>::RegionTile(const RegionPlan& plan, const RegionPass& pass, const 
       in_(in),
       outputs_(outputs),
       output_of_(plan.region.steps.size(), -1),
-      values_(plan.region.steps.size(), nullptr),
+      values_(plan.region.steps.size()),
+      has_rows_(static_cast<size_t>(plan.region.num_indices) + 1, 0),
+      list_of_(has_rows_.size(), -1),
       scratch_(RegionScratch<T>::OfThread()),
       blocks_(scratch_.blocks.Get(4 * OperandBlocks<T>::BlockSize(plan))) {
   for (size_t j = 0; j < outputs_.size(); ++j) {
@@ -84,10 +88,17 @@ RegionTile<T>::RegionTile(const RegionPlan& plan, const RegionPass& pass, const 
     const bool is_computed = plan_.region.steps[r].input == -1;
     if (is_computed && output_of_[r] == -1) output_of_[r] = static_cast<int32_t>(j);
   }
+  list_of_.back() = lists_++;
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const RegionStep& s = plan_.region.steps[i];
+    if (!plan_.is_view[i] || s.op != RegionOp::kGather) continue;
+    int32_t& list = list_of_[static_cast<size_t>(s.index)];
+    if (list == -1) list = lists_++;
+  }
   T* const shared = scratch_.shared.Get(plan_.shared_columns);
   for (size_t i = 0; i < values_.size(); ++i) {
     const RegionStep& s = plan_.region.steps[i];
-    if (s.op == RegionOp::kShared) values_[i] = in_.inputs[static_cast<size_t>(s.input)];
+    if (s.op == RegionOp::kShared) values_[i] = {in_.inputs[static_cast<size_t>(s.input)], nullptr, s.width};
   }
   for (const int32_t i : plan_.shared_steps) {
     const auto at = static_cast<size_t>(i);
@@ -105,13 +116,18 @@ int64_t RegionTile<T>::Take(int64_t first, int64_t end) {
   const int32_t* const offsets = in_.offsets;
   constexpr auto kTileValues = static_cast<int64_t>(kTileBytes / sizeof(T));
   int64_t last = first + 1;
-  while (last < end && registers_.Size(last + 1 - first, offsets[last + 1] - offsets[first]) <= kTileValues) ++last;
+  const auto size = [&](int64_t next) {
+    const int64_t edges = offsets[next] - offsets[first];
+    return registers_.Size(next - first, edges) + edges * lists_ * static_cast<int64_t>(sizeof(int64_t) / sizeof(T));
+  };
+  while (last < end && size(last + 1) <= kTileValues) ++last;
   first_ = first;
   segments_ = {offsets + first, last - first};
   edges_ = offsets[last] - offsets[first];
   places_ = in_.places + offsets[first];
   in_order_ = true;
   for (int64_t j = 1; j < edges_ && in_order_; ++j) in_order_ = places_[j] == places_[j - 1] + 1;
+  std::ranges::fill(has_rows_, 0);
   memory_ = scratch_.tile.Get(registers_.Size(segments_.targets, edges_));
   return last;
 }
@@ -133,21 +149,53 @@ void RegionTile<T>::Compute() {
 }
 
 template <class T>
+const int64_t* RegionTile<T>::RowsOf(size_t index) {
+  // Only the first list of a tile may move the memory: it has room for all.
+  int64_t* const rows = scratch_.rows.Get(lists_ * edges_) + list_of_[index] * edges_;
+  if (has_rows_[index]) return rows;
+  has_rows_[index] = 1;
+  if (index + 1 < has_rows_.size()) {
+    const int64_t* const named = in_.indices[index];
+    for (int64_t e = 0; e < edges_; ++e) rows[e] = named[places_[e]];
+  } else {
+    for (int64_t t = 0; t < segments_.targets; ++t) {
+      std::fill(rows + segments_.offsets[t] - segments_.offsets[0],
+                rows + segments_.offsets[t + 1] - segments_.offsets[0], t);
+    }
+  }
+  return rows;
+}
+
+template <class T>
+RegionRows<T> RegionTile<T>::View(const RegionStep& s) {
+  if (s.op == RegionOp::kGather) {
+    return {in_.inputs[static_cast<size_t>(s.input)], RowsOf(static_cast<size_t>(s.index)), s.width};
+  }
+  return {values_[static_cast<size_t>(plan_.root[static_cast<size_t>(s.a)])].base, TargetRows(), s.width};
+}
+
+template <class T>
 void RegionTile<T>::ComputeStep(size_t i, T* out) {
   const RegionStep& s = plan_.region.steps[i];
+  if (plan_.is_view[i]) {
+    values_[i] = View(s);
+    return;
+  }
   const T* const input = s.input == -1 ? nullptr : in_.inputs[static_cast<size_t>(s.input)];
-  const T* const a = s.a == -1 ? nullptr : values_[static_cast<size_t>(plan_.root[static_cast<size_t>(s.a)])];
-  values_[i] = out;
+  const RegionRows<T> operand =
+      s.a == -1 ? RegionRows<T>() : values_[static_cast<size_t>(plan_.root[static_cast<size_t>(s.a)])];
+  const T* const a = operand.base;
+  values_[i] = {out, nullptr, s.width};
   switch (s.op) {
     case RegionOp::kShared:
-      values_[i] = input;
+      values_[i].base = input;
       break;
     case RegionOp::kTarget:
-      values_[i] = input + first_ * s.width;
+      values_[i].base = input + first_ * s.width;
       break;
     case RegionOp::kEdge:
       if (in_order_) {
-        values_[i] = input + first_place() * s.width;
+        values_[i].base = input + first_place() * s.width;
         break;
       }
       GatherRows<T>(input, s.width, nullptr, places_, edges_, out);
@@ -162,7 +210,7 @@ void RegionTile<T>::ComputeStep(size_t i, T* out) {
       ExpandTargets<T>(segments_, s.width, a, nullptr, out);
       break;
     case RegionOp::kSum:
-      SumEdges<T>(segments_, s.width, a, nullptr, out);
+      SumEdges<T>(segments_, s.width, a, operand.rows, nullptr, out);
       break;
     case RegionOp::kMax:
     case RegionOp::kMin:
@@ -187,7 +235,7 @@ void RegionTile<T>::ComputeByValue(const RegionStep& s, T* out) {
   OperandBlocks<T> operands(plan_, s, values_, rows, blocks_);
   for (int64_t r = 0; r < rows; r += operands.block_rows()) {
     const int64_t count = std::min(operands.block_rows(), rows - r);
-    ComputeValues<T>(s, operands.At(r, count), count * s.width, out + r * s.width);
+    ComputeValues<T>(s, operands.At(r, count), count, out + r * s.width);
   }
 }
 
@@ -200,9 +248,9 @@ void RegionTile<T>::WriteOutputs() const {
     const bool is_target = s.level == RegionLevel::kTarget;
     if (output_of_[r] == static_cast<int32_t>(j) && (is_target || in_order_)) continue;  // written there
     if (is_target) {
-      std::copy_n(values_[r], segments_.targets * s.width, outputs_[j] + first_ * s.width);
+      std::copy_n(values_[r].base, segments_.targets * s.width, outputs_[j] + first_ * s.width);
     } else {
-      ScatterRows<T>(values_[r], s.width, places_, edges_, outputs_[j]);
+      ScatterRows<T>(values_[r].base, s.width, places_, edges_, outputs_[j]);
     }
   }
 }

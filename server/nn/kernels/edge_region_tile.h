@@ -41,6 +41,7 @@ class RegionMemory {
 template <class T>
 struct RegionScratch {
   RegionMemory<T> tile, blocks, shared;
+  RegionMemory<int64_t> rows;
   static RegionScratch& OfThread();
 };
 
@@ -48,10 +49,10 @@ struct RegionScratch {
 template <class T>
 class OperandBlocks {
  public:
-  // values: of each step, null where they were not computed. blocks: 3 blocks of BlockSize() values.
-  OperandBlocks(const RegionPlan& plan, const RegionStep& step, std::span<const T* const> values, int64_t rows,
+  // values: of each step, with base null where they were not computed. blocks: 3 blocks of BlockSize() values.
+  OperandBlocks(const RegionPlan& plan, const RegionStep& step, std::span<const RegionRows<T>> values, int64_t rows,
                 T* blocks);
-  // Rows of a block. All of them, where no operand has to be repeated.
+  // Rows of a block. All of them, where no operand's values have to be repeated.
   int64_t block_rows() const { return block_rows_; }
   // Rows [first, first + rows) of the step, where `first` begins a block.
   RegionValues<T> At(int64_t first, int64_t rows);
@@ -60,13 +61,12 @@ class OperandBlocks {
   static int64_t BlockRows(int64_t width);
 
  private:
-  const T* OperandAt(size_t k, int64_t first, int64_t rows);
+  RegionRows<T> OperandAt(size_t k, int64_t first, int64_t rows);
 
   struct Operand {
-    const T* from = nullptr;
+    RegionRows<T> from;  // as wide as the step, or `width` values in each row that are repeated in the block
     int64_t width = 1;
-    bool is_shared = false;
-    T* block = nullptr;  // null: `from` is as wide as the step
+    T* block = nullptr;
   };
   Operand operands_[3];
   int64_t width_, block_rows_;
@@ -84,9 +84,11 @@ class RegionTile {
   void Compute();
 
   int64_t Rows(RegionLevel level) const;
-  // The values of a step that is a root; null: not computed.
-  const T* value(size_t step) const { return values_[step]; }
-  std::span<const T* const> values() const { return values_; }
+  // The values of a step that is a root and no view; null: not computed.
+  const T* value(size_t step) const { return values_[step].base; }
+  std::span<const RegionRows<T>> values() const { return values_; }
+  // For each edge, the place of its target in the tile. Valid until the next Take.
+  const int64_t* TargetRows() { return RowsOf(static_cast<size_t>(plan_.region.num_indices)); }
   T* Register(int32_t which) const { return memory_ + registers_.Place(which, segments_.targets, edges_); }
   T* blocks() const { return blocks_; }
   const RegionSegments& segments() const { return segments_; }
@@ -98,6 +100,9 @@ class RegionTile {
 
  private:
   void ComputeStep(size_t i, T* out);
+  RegionRows<T> View(const RegionStep& step);
+  // For each edge, the row that the index names; after the last index, the place of its target.
+  const int64_t* RowsOf(size_t index);
   void ComputeByValue(const RegionStep& step, T* out);
   // Where a step's rows are written: an output, or its register.
   T* Place(size_t i) const;
@@ -109,7 +114,11 @@ class RegionTile {
   const RegionInputs<T>& in_;
   std::span<T* const> outputs_;
   std::vector<int32_t> output_of_;  // the output that a step may write to as it computes; -1: none
-  std::vector<const T*> values_;
+  std::vector<RegionRows<T>> values_;
+  // Lists of rows, by index and then for targets. Only those that views read are counted for a tile's size.
+  std::vector<char> has_rows_;    // whether RowsOf made the list for this tile
+  std::vector<int32_t> list_of_;  // its place in memory
+  int32_t lists_ = 0;
   RegionScratch<T>& scratch_;
   T *memory_ = nullptr, *blocks_;
   RegionSegments segments_{};

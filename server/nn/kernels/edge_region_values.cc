@@ -15,23 +15,49 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// out[i] = f(tag, i), by vectors.
-template <class T, class F>
-HWY_INLINE void EachValue(int64_t n, T* out, const F& f) {
-  ForColumns<1, T>(n, [&](auto d, auto, int64_t i) HWY_ATTR { hn::StoreU(f(d, i), d, out + i); });
+// Rows of tables lie anywhere: the one that many rows ahead is asked for early.
+constexpr int64_t kRowsAhead = 8;
+
+template <class T>
+HWY_INLINE void AskAhead(const RegionRows<T>& from, int64_t j, int64_t rows, int64_t width) {
+  if (from.rows == nullptr || j + kRowsAhead >= rows) return;
+  const T* const row = from.base + from.rows[j + kRowsAhead] * from.stride;
+  for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
 }
-// out[i] = f(tag, a[i]), and so on.
-template <class T, class F>
-HWY_INLINE void EachOf(const T* a, int64_t n, T* out, const F& f) {
-  EachValue(n, out, [&](auto d, int64_t i) HWY_ATTR { return f(d, hn::LoadU(d, a + i)); });
+template <class T>
+HWY_INLINE const T* RowOf(const RegionRows<T>& from, int64_t j) {
+  return from.base + (from.rows == nullptr ? j : from.rows[j]) * from.stride;
+}
+
+// The size of the rows that a step writes.
+struct Extent {
+  int64_t rows, width;
+};
+
+template <class T, class F, class... Pointers>
+HWY_INLINE void EachInRow(int64_t width, T* out, const F& f, Pointers... from) {
+  ForColumns<1, T>(width,
+                   [&](auto d, auto, int64_t c) HWY_ATTR { hn::StoreU(f(d, hn::LoadU(d, from + c)...), d, out + c); });
+}
+// out[j][c] = f(tag, from[j][c]...), by vectors.
+template <class T, class F, class... Operands>
+HWY_INLINE void Each(const Extent& n, T* out, const F& f, const Operands&... from) {
+  for (int64_t j = 0; j < n.rows; ++j) {
+    (AskAhead(from, j, n.rows, n.width), ...);
+    EachInRow(n.width, out + j * n.width, f, RowOf(from, j)...);
+  }
 }
 template <class T, class F>
-HWY_INLINE void EachOf(const T* a, const T* b, int64_t n, T* out, const F& f) {
-  EachValue(n, out, [&](auto d, int64_t i) HWY_ATTR { return f(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)); });
+HWY_INLINE void EachOf(const RegionRows<T>& a, const Extent& n, T* out, const F& f) {
+  Each(n, out, f, a);
+}
+template <class T, class F>
+HWY_INLINE void EachOf(const RegionRows<T>& a, const RegionRows<T>& b, const Extent& n, T* out, const F& f) {
+  Each(n, out, f, a, b);
 }
 
 template <class T>
-HWY_NOINLINE void PowerOf(const T* a, double x, int64_t n, T* out) {
+HWY_NOINLINE void PowerOf(const RegionRows<T>& a, double x, const Extent& n, T* out) {
   if (x == 1) return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return v; });
   if (x == 2) return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); });
   if (x == 3) return EachOf(a, n, out, [](auto, auto v) HWY_ATTR { return hn::Mul(hn::Mul(v, v), v); });
@@ -43,18 +69,21 @@ HWY_NOINLINE void PowerOf(const T* a, double x, int64_t n, T* out) {
   if (x == -2) {
     return EachOf(a, n, out, [](auto d, auto v) HWY_ATTR { return hn::Div(hn::Set(d, T(1)), hn::Mul(v, v)); });
   }
-  for (int64_t i = 0; i < n; ++i) out[i] = std::pow(a[i], static_cast<T>(x));
+  for (int64_t j = 0; j < n.rows; ++j) {
+    const T* const from = RowOf(a, j);
+    for (int64_t c = 0; c < n.width; ++c) out[j * n.width + c] = std::pow(from[c], static_cast<T>(x));
+  }
 }
 
 // 1 where holds(a, x).
 template <class T, class F>
-HWY_INLINE void MaskOf(const T* a, T x, int64_t n, T* out, const F& holds) {
+HWY_INLINE void MaskOf(const RegionRows<T>& a, T x, const Extent& n, T* out, const F& holds) {
   EachOf(a, n, out,
          [&](auto d, auto v) HWY_ATTR { return hn::IfThenElseZero(holds(v, hn::Set(d, x)), hn::Set(d, T(1))); });
 }
 
 template <class T>
-HWY_NOINLINE void Unary(const RegionStep& s, const T* a, int64_t n, T* out) {
+HWY_NOINLINE void Unary(const RegionStep& s, const RegionRows<T>& a, const Extent& n, T* out) {
   const T x = static_cast<T>(s.x), shift = static_cast<T>(s.y);
   switch (s.op) {
     case RegionOp::kNeg:
@@ -101,7 +130,7 @@ HWY_NOINLINE void Unary(const RegionStep& s, const T* a, int64_t n, T* out) {
         return hn::IfThenElse(hn::Gt(v, hn::Set(d, x)), hn::Set(d, x), v);
       });
     case RegionOp::kPower:
-      if (s.x == 0) return EachValue(n, out, [](auto d, int64_t) HWY_ATTR { return hn::Set(d, T(1)); });
+      if (s.x == 0) return EachOf(a, n, out, [](auto d, auto) HWY_ATTR { return hn::Set(d, T(1)); });
       return PowerOf(a, s.x, n, out);
     case RegionOp::kScale:
       return EachOf(a, n, out,
@@ -127,7 +156,7 @@ HWY_NOINLINE void Unary(const RegionStep& s, const T* a, int64_t n, T* out) {
 }
 
 template <class T>
-HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, int64_t n, T* out) {
+HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, const Extent& n, T* out) {
   const T x = static_cast<T>(s.x);
   switch (s.op) {
     case RegionOp::kAdd:
@@ -147,10 +176,9 @@ HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, int64_
     case RegionOp::kMinimum:
       return EachOf(in.a, in.b, n, out, [](auto, auto a, auto b) HWY_ATTR { return SmallerOf(a, b); });
     case RegionOp::kWhere:
-      return EachValue(n, out, [&](auto d, int64_t i) HWY_ATTR {
-        const auto fails = hn::Eq(hn::LoadU(d, in.c + i), hn::Zero(d));
-        return hn::IfThenElse(fails, hn::LoadU(d, in.b + i), hn::LoadU(d, in.a + i));
-      });
+      return Each(
+          n, out, [](auto d, auto a, auto b, auto c) HWY_ATTR { return hn::IfThenElse(hn::Eq(c, hn::Zero(d)), b, a); },
+          in.a, in.b, in.c);
     default:
       return Unary(s, in.a, n, out);
   }
@@ -158,7 +186,8 @@ HWY_NOINLINE void Compute(const RegionStep& s, const RegionValues<T>& in, int64_
 
 // Computes gradients that depend on the step's own values.
 template <class T>
-HWY_NOINLINE void GradientOfValues(const RegionStep& s, const T* y, const T* g, int64_t n, T* to) {
+HWY_NOINLINE void GradientOfValues(const RegionStep& s, const RegionRows<T>& y, const RegionRows<T>& g, const Extent& n,
+                                   T* to) {
   switch (s.op) {
     case RegionOp::kExp:
       return EachOf(y, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Mul(w, v); });
@@ -185,7 +214,8 @@ HWY_NOINLINE void GradientOfValues(const RegionStep& s, const T* y, const T* g, 
 
 // Computes gradients that depend on the operand's values.
 template <class T>
-HWY_NOINLINE void GradientOfOperand(const RegionStep& s, const T* a, const T* g, int64_t n, T* to) {
+HWY_NOINLINE void GradientOfOperand(const RegionStep& s, const RegionRows<T>& a, const RegionRows<T>& g,
+                                    const Extent& n, T* to) {
   const T x = static_cast<T>(s.x);
   switch (s.op) {
     case RegionOp::kAbs:
@@ -222,17 +252,17 @@ HWY_NOINLINE void GradientOfOperand(const RegionStep& s, const T* a, const T* g,
       return EachOf(a, g, n, to,
                     [=](auto d, auto v, auto w) HWY_ATTR { return hn::IfThenElseZero(hn::Le(v, hn::Set(d, x)), w); });
     default:  // kPower
-      if (s.x == 0) return EachValue(n, to, [](auto d, int64_t) HWY_ATTR { return hn::Zero(d); });
+      if (s.x == 0) return EachOf(g, n, to, [](auto d, auto) HWY_ATTR { return hn::Zero(d); });
       if (s.x == 1) return EachOf(g, n, to, [](auto, auto w) HWY_ATTR { return w; });
       PowerOf(a, s.x - 1, n, to);
-      return EachOf(to, g, n, to,
+      return EachOf(RegionRows<T>{to, nullptr, n.width}, g, n, to,
                     [=](auto d, auto v, auto w) HWY_ATTR { return hn::Mul(w, hn::Mul(hn::Set(d, x), v)); });
   }
 }
 
 template <class T>
-HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in, const T* y, const T* g, int64_t n,
-                           T* to) {
+HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in, const RegionRows<T>& y,
+                           const RegionRows<T>& g, const Extent& n, T* to) {
   const auto scaled = [&](T by) HWY_ATTR {
     EachOf(g, n, to, [=](auto d, auto w) HWY_ATTR { return hn::Mul(w, hn::Set(d, by)); });
   };
@@ -249,20 +279,20 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
       return EachOf(k == 0 ? in.b : in.a, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Mul(w, v); });
     case RegionOp::kDiv:
       if (k == 0) return EachOf(in.b, g, n, to, [](auto, auto v, auto w) HWY_ATTR { return hn::Div(w, v); });
-      return EachValue(n, to, [&](auto d, int64_t i) HWY_ATTR {
-        const auto b = hn::LoadU(d, in.b + i);
-        return hn::Mul(hn::Neg(hn::LoadU(d, g + i)), hn::Div(hn::Div(hn::LoadU(d, in.a + i), b), b));
-      });
+      return Each(
+          n, to, [](auto, auto a, auto b, auto w) HWY_ATTR { return hn::Mul(hn::Neg(w), hn::Div(hn::Div(a, b), b)); },
+          in.a, in.b, g);
     case RegionOp::kMaximum:
     case RegionOp::kMinimum: {
       // An operand that lost gets 0. Equal operands get half each. If either is NaN, both get all.
       const bool lost_if_less = (s.op == RegionOp::kMaximum) == (k == 0);
-      const T *const less = lost_if_less ? in.a : in.b, *const more = lost_if_less ? in.b : in.a;
-      return EachValue(n, to, [&](auto d, int64_t i) HWY_ATTR {
-        const auto p = hn::LoadU(d, less + i), q = hn::LoadU(d, more + i), w = hn::LoadU(d, g + i);
-        const auto passed = hn::IfThenElse(hn::Eq(p, q), hn::Mul(w, hn::Set(d, T(0.5))), w);
-        return hn::IfThenZeroElse(hn::Lt(p, q), passed);
-      });
+      return Each(
+          n, to,
+          [](auto d, auto p, auto q, auto w) HWY_ATTR {
+            const auto passed = hn::IfThenElse(hn::Eq(p, q), hn::Mul(w, hn::Set(d, T(0.5))), w);
+            return hn::IfThenZeroElse(hn::Lt(p, q), passed);
+          },
+          lost_if_less ? in.a : in.b, lost_if_less ? in.b : in.a, g);
     }
     case RegionOp::kWhere:
       return EachOf(in.c, g, n, to, [=](auto d, auto c, auto w) HWY_ATTR {
@@ -275,17 +305,28 @@ HWY_NOINLINE void Gradient(const RegionStep& s, int k, const RegionValues<T>& in
   }
 }
 
+// Rows that all follow each other are one long row.
+template <class T>
+Extent ExtentOf(const RegionStep& s, const RegionValues<T>& in, const RegionRows<T>& g, int64_t rows) {
+  const auto follows = [&](const RegionRows<T>& r) {
+    return r.base == nullptr || (r.rows == nullptr && r.stride == s.width);
+  };
+  const bool flat = follows(in.a) && follows(in.b) && follows(in.c) && follows(g);
+  return flat ? Extent{rows > 0, rows * s.width} : Extent{rows, s.width};
+}
+
 // Highway exports plain functions: one of each for each type.
-#define PERMAFROST_REGION_VALUES(T, NAME)                                                                    \
-  void ComputeValues##NAME(const RegionStep& step, const RegionValues<T>& in, int64_t n, T* out) {           \
-    Compute(step, in, n, out);                                                                               \
-  }                                                                                                          \
-  void ValueGradient##NAME(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const T* g, \
-                           int64_t n, T* to) {                                                               \
-    Gradient(step, k, in, y, g, n, to);                                                                      \
-  }                                                                                                          \
-  void AddValues##NAME(const T* a, const T* b, int64_t n, T* out) {                                          \
-    EachOf(a, b, n, out, [](auto, auto v, auto w) HWY_ATTR { return hn::Add(v, w); });                       \
+#define PERMAFROST_REGION_VALUES(T, NAME)                                                             \
+  void ComputeValues##NAME(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out) { \
+    Compute(step, in, ExtentOf(step, in, RegionRows<T>(), rows), out);                                \
+  }                                                                                                   \
+  void ValueGradient##NAME(const RegionStep& step, int k, const RegionValues<T>& in, const T* y,      \
+                           const RegionRows<T>& g, int64_t rows, T* to) {                             \
+    Gradient(step, k, in, RegionRows<T>{y, nullptr, step.width}, g, ExtentOf(step, in, g, rows), to); \
+  }                                                                                                   \
+  void AddValues##NAME(const T* a, const T* b, int64_t n, T* out) {                                   \
+    EachInRow(                                                                                        \
+        n, out, [](auto, auto v, auto w) HWY_ATTR { return hn::Add(v, w); }, a, b);                   \
   }
 PERMAFROST_REGION_VALUES(float, F32)
 PERMAFROST_REGION_VALUES(double, F64)
@@ -297,22 +338,22 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace permafrost::nn {
 
-#define PERMAFROST_REGION_VALUES(T, NAME)                                                                            \
-  HWY_EXPORT(ComputeValues##NAME);                                                                                   \
-  HWY_EXPORT(ValueGradient##NAME);                                                                                   \
-  HWY_EXPORT(AddValues##NAME);                                                                                       \
-  template <>                                                                                                        \
-  void ComputeValues<T>(const RegionStep& step, const RegionValues<T>& in, int64_t n, T* out) {                      \
-    HWY_DYNAMIC_DISPATCH(ComputeValues##NAME)(step, in, n, out);                                                     \
-  }                                                                                                                  \
-  template <>                                                                                                        \
-  void ValueGradient<T>(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const T* g, int64_t n, \
-                        T* to) {                                                                                     \
-    HWY_DYNAMIC_DISPATCH(ValueGradient##NAME)(step, k, in, y, g, n, to);                                             \
-  }                                                                                                                  \
-  template <>                                                                                                        \
-  void AddValues<T>(const T* a, const T* b, int64_t n, T* out) {                                                     \
-    HWY_DYNAMIC_DISPATCH(AddValues##NAME)(a, b, n, out);                                                             \
+#define PERMAFROST_REGION_VALUES(T, NAME)                                                                             \
+  HWY_EXPORT(ComputeValues##NAME);                                                                                    \
+  HWY_EXPORT(ValueGradient##NAME);                                                                                    \
+  HWY_EXPORT(AddValues##NAME);                                                                                        \
+  template <>                                                                                                         \
+  void ComputeValues<T>(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out) {                    \
+    HWY_DYNAMIC_DISPATCH(ComputeValues##NAME)(step, in, rows, out);                                                   \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  void ValueGradient<T>(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const RegionRows<T>& g, \
+                        int64_t rows, T* to) {                                                                        \
+    HWY_DYNAMIC_DISPATCH(ValueGradient##NAME)(step, k, in, y, g, rows, to);                                           \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  void AddValues<T>(const T* a, const T* b, int64_t n, T* out) {                                                      \
+    HWY_DYNAMIC_DISPATCH(AddValues##NAME)(a, b, n, out);                                                              \
   }
 PERMAFROST_REGION_VALUES(float, F32)
 PERMAFROST_REGION_VALUES(double, F64)

@@ -8,21 +8,34 @@
 
 namespace permafrost::nn {
 
-// Values of a step's operands, each as wide as the step. Pointers to operands that the step lacks are not read.
+// Rows of values, as wide as the step that reads them: row j is at base + stride * rows[j], or stride * j where `rows`
+// is null.
+template <class T>
+struct RegionRows {
+  const T* base = nullptr;
+  const int64_t* rows = nullptr;
+  int64_t stride = 0;
+  RegionRows From(int64_t first) const {
+    return rows == nullptr ? RegionRows{base == nullptr ? nullptr : base + first * stride, nullptr, stride}
+                           : RegionRows{base, rows + first, stride};
+  }
+};
+// Operands that the step lacks are not read.
 template <class T>
 struct RegionValues {
-  const T *a, *b, *c;
+  RegionRows<T> a, b, c;
 };
 
-// out[i], for i < n. `out` may be an operand's place.
+// out: [rows, width]; it may be an operand's place.
 template <class T>
-void ComputeValues(const RegionStep& step, const RegionValues<T>& in, int64_t n, T* out);
+void ComputeValues(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out);
 
-// The gradient for operand k: to[i] = g[i] * d(step) / d(operand k). y: the step's values. Of values, those are read
-// that the formula has (RegionGradientPlan). Formulas are PyTorch's, for 0, inf and NaN too. `to` is none of the
-// others.
+// The gradient for operand k: to = g * d(step) / d(operand k), value by value. y: the step's values, rows that follow
+// each other, as those of `to` do. Only values that the formula has are read (RegionGradientPlan). Formulas are
+// PyTorch's, for 0, inf and NaN too. `to` is none of the others.
 template <class T>
-void ValueGradient(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const T* g, int64_t n, T* to);
+void ValueGradient(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const RegionRows<T>& g,
+                   int64_t rows, T* to);
 
 // out[i] = a[i] + b[i]; `out` may be either.
 template <class T>
