@@ -27,7 +27,8 @@ class Drafter {
     draft_.target = *roles.TargetOf(ResultOf(graph.nodes[reduction]));
   }
 
-  std::optional<RegionDraft> Run() {
+  // takes_over: whether nodes before the region join it.
+  std::optional<RegionDraft> Run(bool takes_over) {
     const auto at_depth = [&](size_t node) { return roles_.Depth(ResultOf(graph_.nodes[node])) == depth_; };
     for (size_t i = 0; i < roles_.num_nodes(); ++i)
       if (roles_.Role(i).kind == Kind::kReduce && at_depth(i)) Include(i);
@@ -42,6 +43,7 @@ class Drafter {
         if (std::ranges::any_of(InputsOf(graph_.nodes[i]), inside)) Include(i);
       }
     }
+    if (takes_over) TakeOver();
     return fits_ && AddSteps() && AddOutputs() ? std::optional(std::move(draft_)) : std::nullopt;
   }
 
@@ -60,6 +62,7 @@ class Drafter {
     if (draft_.nodes.size() > kMostRegionNodes) fits_ = false;
     if (!fits_ || !draft_.nodes.insert(node).second) return;
     const auto take = [&](ValueIndex value) {
+      read_.insert(value);
       const size_t from = roles_.Producer(value);
       if (from == kNoNode || roles_.Role(from).kind == Kind::kNone) return;
       const bool gathers = roles_.Role(from).kind == Kind::kGather || roles_.Role(from).kind == Kind::kExpand;
@@ -70,6 +73,25 @@ class Drafter {
     if (role.kind == Kind::kRows) {
       for (const auto& operand : role.rows.operands)
         if (const auto* value = std::get_if<ValueIndex>(&operand)) take(*value);
+    }
+  }
+
+  // Includes nodes that work on rows of targets for this region alone, such as a factor of the target's own row.
+  void TakeOver() {
+    std::vector<char> used_elsewhere(graph_.values.size(), 0);
+    const auto use = [&](ValueIndex value) {
+      if (value != kNoValue) used_elsewhere[value] = 1;
+    };
+    for (const ValueIndex output : graph_.outputs) use(output);
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      const Node& node = graph_.nodes[i];
+      const ValueIndex result = ResultOf(node);
+      if (roles_.Role(i).joins && read_.contains(result) && !used_elsewhere[result]) {
+        draft_.nodes.insert(i);
+        for (const auto& operand : roles_.Role(i).rows.operands)
+          if (const auto* value = std::get_if<ValueIndex>(&operand)) read_.insert(*value);
+      }
+      if (!draft_.nodes.contains(i)) std::ranges::for_each(ValuesOf(node), use);
     }
   }
 
@@ -233,6 +255,7 @@ class Drafter {
   const int64_t depth_;
   RegionDraft draft_;
   bool fits_ = true;
+  std::set<ValueIndex> read_;  // by nodes of the region, value by value
   std::map<ValueIndex, int32_t> steps_;
 };
 
@@ -240,7 +263,8 @@ class Drafter {
 
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction) {
   if (roles.Role(reduction).kind != RegionRole::Kind::kReduce) return std::nullopt;
-  return Drafter(graph, roles, reduction).Run();
+  auto draft = Drafter(graph, roles, reduction).Run(/*takes_over=*/true);
+  return draft ? draft : Drafter(graph, roles, reduction).Run(/*takes_over=*/false);
 }
 
 }  // namespace permafrost::program

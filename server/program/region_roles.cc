@@ -296,6 +296,7 @@ RegionRole RegionRoles::RoleOfRows(const RowOperator& op, const RowShape& rows, 
     if (!role.rows.steps.empty() && of->level == rows.level && of->dims.size() != rows.dims.size()) return {};
   }
   if (any && role.reduced) role.kind = Kind::kRows;
+  role.joins = any && !role.reduced;
   return role;
 }
 

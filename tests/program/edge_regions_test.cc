@@ -1,4 +1,5 @@
-// Fused message passing: what exported modules compute with it, and what is fused of synthetic programs.
+// Fused message passing: what exported modules compute with it, by itself and with the linear maps and batch norms of
+// nn, and what is fused of synthetic programs.
 #include "program/edge_regions.h"
 
 #include <ATen/ATen.h>
@@ -14,10 +15,13 @@
 #include <vector>
 
 #include "nn/ops/edge_region.h"
+#include "nn/ops/row_linear.h"
 #include "program/exported.h"
 #include "program/interpreter.h"
+#include "program/node_access.h"
 #include "program/node_linears.h"
 #include "program/operators.h"
+#include "program/row_layers.h"
 #include "program/self_loops.h"
 #include "program/synthetic.h"
 
@@ -114,6 +118,8 @@ class EdgeRegions : public WithExports {
  protected:
   static void SetUpTestSuite() {
     ASSERT_TRUE(nn::RunsEdgeRegions(at::kCPU));
+    // The linker leaves out operators that nothing calls.
+    ASSERT_TRUE(nn::RowLinear(at::ones({1, 1}), at::ones({1, 1}), {}, false).defined());
     Export("export_modules.py", "");
   }
 };
@@ -144,6 +150,54 @@ TEST_F(EdgeRegions, AgreeWithTheProgram) {
   }
 }
 
+int64_t CountOf(const Program& program, const std::string& op) {
+  return std::ranges::count_if(program.graph.nodes, [&](const Node& node) { return OperatorOf(node) == op; });
+}
+
+TEST_F(EdgeRegions, AgreeWithTheProgramBesideRowLayers) {
+  int64_t linears = 0, norms = 0;
+  for (const std::string& name : Names()) {
+    if (name == "tied") continue;  // its region of autocast leaves float64 alone, and the program asserts bfloat16
+    SCOPED_TRACE(name);
+    const LoadedProgram loaded = Load(name);
+    for (const bool trains : {true, false}) {
+      const Form plain = WithoutLoops(trains ? loaded.train() : loaded.eval());
+      Form other = plain;
+      other.program = InDouble(plain).program;
+      if (auto fused = WithEdgeRegions(*other.program, trains)) {
+        other.program = std::make_shared<const Program>(std::move(fused->program));
+      }
+      auto made = WithRowLayers(*other.program, {});
+      if (!made) continue;
+      EXPECT_EQ(CountOf(made->program, "permafrost::row_linear"), made->linears);
+      EXPECT_EQ(CountOf(made->program, "permafrost::row_norm"), made->norms);
+      EXPECT_TRUE(trains || made->norms == 0) << "norms of evaluation";
+      linears += made->linears;
+      norms += made->norms;
+      other.program = std::make_shared<const Program>(std::move(made->program));
+      EXPECT_EQ(MakeInterpreter(other).mutated(), MakeInterpreter(plain).mutated()) << "what a step writes to";
+      for (const std::string suffix : {"", ".5-7-1", ".6-1-3"}) {
+        SCOPED_TRACE(suffix);
+        const Tensors tensors = suffix.empty() ? Expected(name) : ReadTensors(Archive(name).replace_extension(suffix));
+        ExpectEqual(RunForm(plain, tensors, trains), RunForm(other, tensors, trains));
+      }
+    }
+  }
+  EXPECT_GT(linears, 100);
+  EXPECT_GT(norms, 40);
+}
+
+TEST_F(EdgeRegions, LeaveNoLinearMapNormOrReluOfAnMlpToLibtorch) {
+  const LoadedProgram loaded = Load("gin");
+  const Form& form = loaded.train();
+  EXPECT_GT(CountOf(*form.program, "aten::relu"), 0);
+  const auto made = WithRowLayers(*form.program, {});
+  ASSERT_TRUE(made);
+  for (const char* op : {"aten::linear", "aten::batch_norm", "aten::relu"}) {
+    EXPECT_EQ(CountOf(made->program, op), 0) << op;
+  }
+}
+
 TEST_F(EdgeRegions, PrintsWhatAModuleGathers) {
   const auto fused = WithEdgeRegions(*Load("gine").train().program, /*differentiated=*/true);
   ASSERT_TRUE(fused);
@@ -154,10 +208,30 @@ TEST_F(EdgeRegions, PrintsWhatAModuleGathers) {
             "2: edge[16] = add(1, 0, x 1)\n"
             "3: edge[16] = relu(2)\n"
             "4: target[16] = sum(3)\n"
-            "5: target[16] = target(input 2)\n"
-            "6: target[16] = add(4, 5, x 1)\n"
-            "output: 6\n");
+            "5: shared[1] = shared(input 2)\n"
+            "6: target[16] = target(input 3)\n"
+            "7: target[16] = mul(5, 6, x 1)\n"
+            "8: target[16] = add(4, 7, x 1)\n"
+            "output: 8\n");
   EXPECT_THAT(fused->regions[0].sources, testing::Not(testing::IsEmpty()));
+}
+
+// GINE's (1 + eps) * x_i.
+TEST_F(EdgeRegions, TakeOverWhatTheyAloneRead) {
+  const LoadedProgram loaded = Load("gine");
+  Program program = *loaded.train().program;
+  ASSERT_GT(CountOf(program, "aten::mul"), 0);
+  const auto taken = WithEdgeRegions(program, /*differentiated=*/true);
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(CountOf(taken->program, "aten::mul"), 0);
+
+  // A node that something else reads, too, stays.
+  const auto factor =
+      std::ranges::find_if(program.graph.nodes, [](const Node& node) { return OperatorOf(node) == "aten::mul"; });
+  program.graph.outputs.push_back(ResultOf(*factor));
+  const auto left = WithEdgeRegions(program, /*differentiated=*/true);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(CountOf(left->program, "aten::mul"), 1);
 }
 
 // A file may claim any type for what lies between its nodes. Its program then fails, and nothing else does.
