@@ -26,6 +26,8 @@ from permafrost import models
 
 TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 1e-5
+# With seed 6, a batch norm of the virtual node gives a value of 1e-6 in float64: rounding decides whether ReLU passes its gradient.
+SEEDS = {"gine, virtual node": "7"}
 SKIPPED = 77
 PARTS = ["--norm", "layer", "--residual", "--jumping-knowledge", "cat"]
 SETS = {
@@ -97,7 +99,7 @@ def predictions(path):
 def run(daemon, work, dataset, name, flags, predicts=1):
     """A module with the weights before the step, its gradients by the server, and what the server predicts after it (predicts=0: before it),
     with the module that predicts so."""
-    step = ["--dataset", dataset, "--model", name.split(",")[0], "--hidden", "32", "--epochs", "1", "--optimizer", "sgd", "--seed", "6"]
+    step = ["--dataset", dataset, "--model", name.split(",")[0], "--hidden", "32", "--epochs", "1", "--optimizer", "sgd", "--seed", SEEDS.get(name, "6")]
     files = {}
     for number, rate in enumerate(("1e-30", "1")):
         job = f"{dataset}-{'-'.join(name.replace(',', '').split())}-{number}"
