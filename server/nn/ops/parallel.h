@@ -2,7 +2,9 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#ifdef _OPENMP
 #include <omp.h>
+#endif
 
 #include <cstdint>
 
@@ -13,6 +15,12 @@ namespace permafrost::nn {
 // Returns how many threads ParallelFor uses.
 inline int ThreadCount() { return OperatorThreads() == 0 ? at::get_num_threads() : OperatorThreads(); }
 
+inline void SetOpenMpThreads([[maybe_unused]] int threads) {
+#ifdef _OPENMP
+  omp_set_num_threads(threads);
+#endif
+}
+
 // at::parallel_for on OperatorThreads() threads, if they are set. libtorch takes its number from OpenMP's setting for
 // the calling thread, which changes for this region alone.
 template <class Body>
@@ -22,9 +30,9 @@ void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
   at::internal::lazy_init_num_threads();  // a thread's first region would set OpenMP's number
   struct Restored {
     const int outer = at::get_num_threads();
-    ~Restored() { omp_set_num_threads(outer); }
+    ~Restored() { SetOpenMpThreads(outer); }
   } restored;
-  omp_set_num_threads(own);
+  SetOpenMpThreads(own);
   at::parallel_for(begin, end, grain, body);
 }
 

@@ -87,10 +87,9 @@ std::tuple<Tensor, Tensor, Tensor> RowLinearBackwardCpu(const Tensor& grad_in, c
     ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
       const int64_t at = begin * s.out;
       T* const part = Write<T>(parts) + c * partial;
-      if (out != nullptr) {
-        ActivationGradient<T>(given + at, out + at, T(1), size, s.out, passed + at, part + weights);
-      } else if (wants_bias) {
-        ActivationGradient<T>(given + at, nullptr, T(1), size, s.out, nullptr, part + weights);
+      if (out != nullptr || wants_bias) {
+        ActivationGradient<T>(given + at, out == nullptr ? nullptr : out + at, T(1), size, s.out,
+                              out == nullptr ? nullptr : passed + at, part + weights);
       }
       LinearBackward<T>(widths, size, from + begin * s.in, (out == nullptr ? given : passed) + at,
                         wants_x ? Read<T>(packed) : nullptr, Write<T>(scratch) + c * scratch_size,
