@@ -153,14 +153,14 @@ OperatorCase RowNormCase(int64_t width) {
       });
 }
 
-// Regions as programs have them. Index 0 is the source of an edge, index 1 its kind.
+// Regions like those of programs. Index 0 is the source of an edge, index 1 its kind.
 struct NamedRegion {
   std::string name;
   EdgeRegion region;
-  std::vector<int64_t> rows;  // of each input; 0: it is one row
+  std::vector<int64_t> rows;  // of each input; 0: one row for all
 };
 
-// PyG's GINEConv: the sum of relu(x_j + e), and x_i.
+// PyG's GINEConv: the sum of relu(x_j + e), plus x_i.
 NamedRegion GineRegion(int32_t width) {
   using enum RegionOp;
   return {"gine",

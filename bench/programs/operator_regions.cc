@@ -59,7 +59,7 @@ std::function<void()> Gathers(int64_t size) {
   });
 }
 
-// A batch norm of two blocks of columns, each a thread's. size: values.
+// A batch norm of two parts of rows, each a thread's, without the combining between its two passes. size: values.
 std::function<void()> Norms(int64_t size) {
   const int64_t rows = std::max<int64_t>(2, size / (2 * kWidth));
   const Tensor x = at::randn({2, rows, kWidth}), y = at::empty_like(x), moments = at::empty({2, 2, kWidth});

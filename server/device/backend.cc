@@ -58,9 +58,9 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& choice,
   return absl::InternalError("device: no row of the table is always present");
 }
 
-int UseThreads(int threads, TorchThreads of_torch) {
+int UseThreads(int threads, TorchThreads torch_threads) {
   const int count = threads > 0 ? threads : AvailableCores();
-  const bool one = of_torch == TorchThreads::kOne;
+  const bool one = torch_threads == TorchThreads::kOne;
   at::set_num_threads(one ? 1 : count);
   SetOperatorThreads(one ? count : 0);
   return count;

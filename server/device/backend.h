@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "base/device.h"
 #include "base/kernel_launcher.h"
+#include "base/operator_threads.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
 
@@ -133,12 +134,9 @@ inline absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, con
   return OpenBackend(DeviceChoice(kind), options);
 }
 
-// The number of threads for libtorch's operators. Permafrost's own use all.
-enum class TorchThreads { kAll, kOne };
-
-// Sets the threads of operators that the calling thread runs, whatever the device: every backend has work on the host.
+// Sets how many threads operators use that the calling thread runs, whatever the device: all have work on the host.
 // 0: AvailableCores(). Returns how many they are.
-int UseThreads(int threads, TorchThreads of_torch = TorchThreads::kAll);
+int UseThreads(int threads, TorchThreads torch_threads = TorchThreads::kAll);
 
 // The factor by which a capture allocates more at once than the step itself: the arena that replays are served from is
 // laid out with gaps.

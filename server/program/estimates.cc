@@ -223,7 +223,7 @@ double OfRegion(const FunctionSchema& schema, const Stack& stack) {
 }
 
 constexpr struct {
-  const char* names;  // of ATen's library, unless they say another
+  const char* names;  // names without a library are ATen's
   Estimate estimate;
 } kEstimates[] = {
     {"zeros ones full empty rand randn randint normal new_zeros new_ones new_full new_empty", OfSize},

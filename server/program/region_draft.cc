@@ -27,7 +27,7 @@ class Drafter {
     draft_.target = *roles.TargetOf(ResultOf(graph.nodes[reduction]));
   }
 
-  // takes_over: whether nodes before the region join it.
+  // takes_over: also includes nodes before the region whose results it alone reads.
   std::optional<RegionDraft> Run(bool takes_over) {
     const auto at_depth = [&](size_t node) { return roles_.Depth(ResultOf(graph_.nodes[node])) == depth_; };
     for (size_t i = 0; i < roles_.num_nodes(); ++i)
@@ -255,7 +255,7 @@ class Drafter {
   const int64_t depth_;
   RegionDraft draft_;
   bool fits_ = true;
-  std::set<ValueIndex> read_;  // by nodes of the region, value by value
+  std::set<ValueIndex> read_;  // values that the region's nodes read, tables of gathers excepted
   std::map<ValueIndex, int32_t> steps_;
 };
 
@@ -263,8 +263,10 @@ class Drafter {
 
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction) {
   if (roles.Role(reduction).kind != RegionRole::Kind::kReduce) return std::nullopt;
+  // Nodes taken over may exceed the limits of a region; then it is drafted without them.
   auto draft = Drafter(graph, roles, reduction).Run(/*takes_over=*/true);
-  return draft ? draft : Drafter(graph, roles, reduction).Run(/*takes_over=*/false);
+  if (draft) return draft;
+  return Drafter(graph, roles, reduction).Run(/*takes_over=*/false);
 }
 
 }  // namespace permafrost::program

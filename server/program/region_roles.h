@@ -49,7 +49,8 @@ struct RegionRole {
   };
   Kind kind = Kind::kNone;
   bool reduced = false;  // its result has a row for each edge, or rows that follow from a reduction
-  // It works on each target's row apart, before anything is reduced. A region that alone reads its result may take it.
+  // It works on each target's row by itself, before any reduction. A region may include it if nothing else reads its
+  // result.
   bool joins = false;
   RowOperator rows;
   GatherOperator gather;

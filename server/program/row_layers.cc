@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "program/node_access.h"
@@ -17,11 +18,15 @@ class RowLayersWriter {
   RowLayersWriter(const Program& program, const RowLayersOptions& options)
       : options_(options), made_{.program = program, .linears = 0, .norms = 0} {
     std::vector<Node>& nodes = made_.program.graph.nodes;
+    users_.resize(program.graph.values.size());
+    const auto use = [&](ValueIndex value, size_t node) {
+      if (value != kNoValue) users_[value].push_back(node);
+    };
     for (size_t i = 0; i < nodes.size(); ++i)
-      for (const ValueIndex value : ValuesOf(nodes[i])) users_[value].push_back(i);
+      for (const ValueIndex value : ValuesOf(nodes[i])) use(value, i);
     for (const std::vector<ValueIndex>* outputs : {&program.graph.outputs, &program.outputs})
-      for (const ValueIndex output : *outputs) users_[output].push_back(nodes.size());
-    for (const BufferUpdate& update : program.updates) users_[update.value].push_back(nodes.size());
+      for (const ValueIndex output : *outputs) use(output, nodes.size());
+    for (const BufferUpdate& update : program.updates) use(update.value, nodes.size());
   }
 
   std::optional<RowLayers> Run() {
@@ -30,7 +35,7 @@ class RowLayersWriter {
     for (size_t i = 0; i < nodes.size(); ++i) {
       const std::string op = OperatorOf(nodes[i]);
       const bool linear = op == "aten::linear" && IsLinear(nodes[i]);
-      const bool norm = !linear && options_.norms && op == "aten::batch_norm" && IsNorm(nodes[i]);
+      const bool norm = options_.norms && op == "aten::batch_norm" && IsNorm(nodes[i]);
       if (!linear && !norm) continue;
       const std::optional<size_t> relu = ReluBehind(nodes[i]);
       if (linear) {
@@ -54,11 +59,11 @@ class RowLayersWriter {
  private:
   const TensorType* TypeOf(ValueIndex value) const {
     if (value == kNoValue) return nullptr;
-    const std::optional<TensorType>& type = made_.program.graph.values[static_cast<size_t>(value)].type;
+    const std::optional<TensorType>& type = made_.program.graph.values[value].type;
     const bool floats = type && (type->dtype == DType::kFloat32 || type->dtype == DType::kFloat64);
     return floats ? &*type : nullptr;
   }
-  // Returns whether the argument is a tensor of `type`'s floats with so many dimensions.
+  // Returns whether the argument is a tensor of `of`'s type with `dimensions` dimensions.
   bool HasType(const Node& node, std::string_view argument, const TensorType& of, size_t dimensions) const {
     const TensorType* type = TypeOf(ValueOf(node, argument));
     return type != nullptr && type->dtype == of.dtype && type->sizes.size() == dimensions;
@@ -69,7 +74,7 @@ class RowLayersWriter {
     if (x == nullptr || x->sizes.empty() || ResultOf(node) == kNoValue || !HasType(node, "weight", *x, 2)) return false;
     const Argument* bias = ArgumentOf(node, "bias");
     if (bias == nullptr || std::holds_alternative<None>(*bias)) return true;
-    // libtorch alone takes one number for all columns.
+    // A bias of one number for all columns is left to libtorch: row_linear refuses it.
     return HasType(node, "bias", *x, 1) &&
            TypeOf(ValueOf(node, "bias"))->sizes[0] == TypeOf(ValueOf(node, "weight"))->sizes[0];
   }
@@ -90,20 +95,14 @@ class RowLayersWriter {
            });
   }
 
-  // The ReLU that alone uses the node's result.
+  // Returns the ReLU that is the only user of the node's result.
   std::optional<size_t> ReluBehind(const Node& node) const {
     const std::vector<Node>& nodes = made_.program.graph.nodes;
-    const std::vector<size_t>& users = UsersOf(ResultOf(node));
+    const std::vector<size_t>& users = users_[ResultOf(node)];
     if (users.size() != 1 || users[0] == nodes.size()) return std::nullopt;
     const std::string op = OperatorOf(nodes[users[0]]);
     const bool relu = (op == "aten::relu" || op == "aten::relu_") && ResultOf(nodes[users[0]]) != kNoValue;
     return relu ? std::optional(users[0]) : std::nullopt;
-  }
-
-  const std::vector<size_t>& UsersOf(ValueIndex value) const {
-    static const std::vector<size_t> kNone;
-    const auto found = users_.find(value);
-    return found == users_.end() ? kNone : found->second;
   }
 
   static void SetCall(Node& node, const std::string& op, const std::vector<std::string>& arguments, bool relu) {
@@ -119,7 +118,8 @@ class RowLayersWriter {
 
   const RowLayersOptions options_;
   RowLayers made_;
-  std::map<ValueIndex, std::vector<size_t>> users_;  // places of nodes; that after the last: outside the graph
+  // The nodes that read each value; the place after the last stands for a use outside the graph.
+  std::vector<std::vector<size_t>> users_;
 };
 
 }  // namespace

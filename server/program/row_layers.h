@@ -18,8 +18,9 @@ struct RowLayers {
   int64_t linears = 0, norms = 0;  // how many were rewritten
 };
 
-// Returns nothing if the program has neither. Results equal the program's up to rounding. A map stays as it is if its
-// type is unknown, and a norm if it has no weight, no running statistics, or an input of more dimensions than two.
+// Returns nothing if the program has neither. Results equal the program's up to rounding. A map stays
+// unless x, weight and bias share one known type, float32 or float64. A norm stays in evaluation, without weight, bias
+// or running statistics, or if x is not [N, D].
 std::optional<RowLayers> WithRowLayers(const Program& program, const RowLayersOptions& options);
 
 }  // namespace permafrost::program

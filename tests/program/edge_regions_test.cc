@@ -225,7 +225,7 @@ TEST_F(EdgeRegions, TakeOverWhatTheyAloneRead) {
   ASSERT_TRUE(taken);
   EXPECT_EQ(CountOf(taken->program, "aten::mul"), 0);
 
-  // A node that something else reads, too, stays.
+  // A node with another reader stays.
   const auto factor =
       std::ranges::find_if(program.graph.nodes, [](const Node& node) { return OperatorOf(node) == "aten::mul"; });
   program.graph.outputs.push_back(ResultOf(*factor));

@@ -236,6 +236,11 @@ TEST(WithRowLayers, KeepsLinearMapsOfOtherTypes) {
   EXPECT_TRUE(WithRowLayers(all, {}));
 }
 
+TEST(WithRowLayers, KeepsLinearMapsWhoseBiasIsOneNumber) {
+  TypedWriter w;
+  EXPECT_FALSE(WithRowLayers(*w.Return({w.Linear(w.h, w.weight, w.Vector(1))}), {}));
+}
+
 TEST(WithRowLayers, KeepsOtherNorms) {
   const struct {
     const char* why;

@@ -239,7 +239,7 @@ COLUMN_KERNEL norm_backward(const float* grad, const float* x, const float* y, c
   if (before_bias != 0) before_bias[column] = follows ? 0 : scale * sum;
 }
 
-// grad = grad where out > 0, else 0; gbias: its sums over rows. Blocks: one for each COLUMNS columns.
+// grad becomes 0 where out <= 0, and stays elsewhere, also where out is NaN; gbias: its sums over rows. Blocks: one for each COLUMNS columns.
 COLUMN_KERNEL relu_backward(const float* out, int64 rows, int64 columns, float* grad, float* gbias) {
   const int64 column = (int64)blockIdx.x * COLUMNS + threadIdx.x, readable = column < columns ? rows : 0;
   float own[KEPT], passes[KEPT], part = 0;

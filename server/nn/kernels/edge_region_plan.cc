@@ -10,7 +10,8 @@ namespace {
 // Steps that have no register: their rows are an input's, or nothing is computed for them.
 bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
 
-// Steps that read rows wherever they lie: those that work value by value on rows of their own width, and sums.
+// Returns which gathers and expansions need no copy: none is an output, and every reader is a sum or works value by
+// value at the same width.
 std::vector<char> ViewsOf(const RegionPlan& plan) {
   const std::vector<RegionStep>& steps = plan.region.steps;
   std::vector<char> views(steps.size(), 0);

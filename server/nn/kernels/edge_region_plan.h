@@ -39,7 +39,7 @@ struct RegionPass {
   std::vector<int32_t> register_of;
 };
 
-// Narrower rows of targets and tables are copied for each edge: finding each of them takes longer.
+// Narrower rows of targets and tables are copied for each edge, so that steps run over values that follow each other.
 inline constexpr int32_t kLeastViewWidth = 16;
 
 // A region, and what follows from it alone.

@@ -94,7 +94,7 @@ class TileGradient {
     adjoints_[i] = FlatRows(i, sum.to);
     return sum;
   }
-  // Adds values that stay as they are until the tile is done. Rows that do not follow each other are those of targets.
+  // Adds values that do not change until the tile is done. If values.rows is set, they are rows of targets.
   void AddUnchanged(size_t i, const RegionRows<T>& values) {
     if (adjoints_[i].base == nullptr) {
       adjoints_[i] = values;
@@ -154,7 +154,7 @@ class TileGradient {
     const int32_t receiver = Receiver(s, 0);
     if (receiver == -1) return;
     const auto a = static_cast<size_t>(receiver);
-    // No copy is made for each edge, unless the adjoint is added to another.
+    // The receiver reads the targets' rows in place; they are copied only if another adjoint is added.
     if (s.op == RegionOp::kSum && s.width >= kLeastViewWidth) return AddUnchanged(a, {g, tile_.TargetRows(), s.width});
     const Sum sum = Add(a);
     const RegionSegments& segments = tile_.segments();

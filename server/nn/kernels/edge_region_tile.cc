@@ -42,11 +42,18 @@ OperandBlocks<T>::OperandBlocks(const RegionPlan& plan, const RegionStep& step, 
     if (operand.from.base == nullptr) continue;
     T* const block = blocks + static_cast<int64_t>(k) * BlockSize(plan);
     if (is_shared) {
-      if (operand.width != width_) {
+      const bool narrow = width_ < kLeastViewWidth && rows > 1;
+      if (narrow || operand.width != width_) {
         RepeatValues<T>(operand.from.base, operand.width, width_ / operand.width, block);
         operand.from.base = block;
       }
       operand.from.stride = 0;  // every row is this one
+      if (!narrow) continue;
+      // Values that follow each other are worked through faster than rows of a few.
+      block_rows_ = std::min(block_rows_, BlockRows(width_));
+      for (int64_t r = 1; r < BlockRows(width_); ++r) std::copy_n(block, width_, block + r * width_);
+      operand.from = {};
+      operand.block = block;
     } else if (operand.width != width_) {
       operand.block = block;
       block_rows_ = std::min(block_rows_, BlockRows(width_));
@@ -59,6 +66,7 @@ RegionRows<T> OperandBlocks<T>::OperandAt(size_t k, int64_t first, int64_t rows)
   const Operand& operand = operands_[k];
   const RegionRows<T> from = operand.from.From(first);
   if (operand.block == nullptr) return from;
+  if (from.base == nullptr) return {operand.block, nullptr, width_};
   RepeatValues<T>(from.base, rows * operand.width, width_ / operand.width, operand.block);
   return {operand.block, nullptr, width_};
 }
@@ -150,7 +158,7 @@ void RegionTile<T>::Compute() {
 
 template <class T>
 const int64_t* RegionTile<T>::RowsOf(size_t index) {
-  // Only the first list of a tile may move the memory: it has room for all.
+  // Every call asks for room for all lists, so only a tile's first may move the memory.
   int64_t* const rows = scratch_.rows.Get(lists_ * edges_) + list_of_[index] * edges_;
   if (has_rows_[index]) return rows;
   has_rows_[index] = 1;

@@ -64,9 +64,9 @@ class OperandBlocks {
   RegionRows<T> OperandAt(size_t k, int64_t first, int64_t rows);
 
   struct Operand {
-    RegionRows<T> from;  // as wide as the step, or `width` values in each row that are repeated in the block
+    RegionRows<T> from;  // base null: the block holds the same row again and again
     int64_t width = 1;
-    T* block = nullptr;
+    T* block = nullptr;  // not null: holds rows of `width` values repeated to the step's width
   };
   Operand operands_[3];
   int64_t width_, block_rows_;
@@ -115,7 +115,8 @@ class RegionTile {
   std::span<T* const> outputs_;
   std::vector<int32_t> output_of_;  // the output that a step may write to as it computes; -1: none
   std::vector<RegionRows<T>> values_;
-  // Lists of rows, by index and then for targets. Only those that views read are counted for a tile's size.
+  // Lists of rows, by index and then for targets. That for targets always counts for a tile's size, another if a view
+  // reads it.
   std::vector<char> has_rows_;    // whether RowsOf made the list for this tile
   std::vector<int32_t> list_of_;  // its place in memory
   int32_t lists_ = 0;

@@ -26,13 +26,13 @@ struct RegionValues {
   RegionRows<T> a, b, c;
 };
 
-// out: [rows, width]; it may be an operand's place.
+// out: [rows, width]; it may be the memory of an operand whose rows follow each other.
 template <class T>
 void ComputeValues(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out);
 
 // The gradient for operand k: to = g * d(step) / d(operand k), value by value. y: the step's values, rows that follow
 // each other, as those of `to` do. Only values that the formula has are read (RegionGradientPlan). Formulas are
-// PyTorch's, for 0, inf and NaN too. `to` is none of the others.
+// PyTorch's, for 0, inf and NaN too. `to` must not overlap the others.
 template <class T>
 void ValueGradient(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const RegionRows<T>& g,
                    int64_t rows, T* to);

@@ -53,8 +53,8 @@ void LinearForward(const LinearWidths& widths, int64_t rows, const T* a, const T
 template <class T>
 void AddBiasActivate(const T* a, const T* bias, const T* addend, bool relu, int64_t rows, int64_t width, T* y);
 
-// g [rows, width] = grad, or where y is told (not null): 0 where y is at most 0, and grad * kept elsewhere, also where
-// y is NaN. g may be null: it is not written. sums [width]: of g over the rows.
+// g [rows, width] = grad if y is null. Otherwise it is 0 where y <= 0, and grad * kept elsewhere, also where y is NaN.
+// If g is null, only the sums are written. sums [width]: of g over the rows.
 template <class T>
 void ActivationGradient(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T* g, T* sums);
 

@@ -13,7 +13,7 @@ namespace permafrost::nn {
 template <class T>
 void ColumnMoments(const T* z, int64_t rows, int64_t width, T* mean, T* squares);
 
-// out = z * scale + shift, relu of it where told, which keeps NaN. scale, shift: [width].
+// out = z * scale + shift, then ReLU if `relu`; NaN stays. scale, shift: [width].
 template <class T>
 void ScaleShift(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, bool relu, T* out);
 
@@ -58,7 +58,7 @@ template <class T>
 void DropRows(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows, int64_t width,
               const T* x, T* y);
 
-// The backward of y = relu(...) * kept, where `out` is y: the gradient passes where out is not 0, times kept. It passes
+// The backward of y = relu(...) * kept, where `out` is y: the gradient passes unless out <= 0, times kept. It passes
 // everywhere if `out` is null. Writes sum [width] of the gradients that pass and dot [width], of each times z - mean.
 template <class T>
 void NormGradientSums(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows, int64_t width,

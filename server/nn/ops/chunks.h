@@ -1,5 +1,5 @@
 // Work by chunks of rows on several threads, and an MLP's products by them: what the fused layers and the plain MLP
-// share. Threads: ATen's. Bits do not depend on their number.
+// share. Threads: those of ParallelFor. Bits do not depend on their number.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -27,7 +27,7 @@ void CountNormBatch(const at::Tensor& batches, const at::Tensor& real_rows);
 // take them for constants (PyG's BatchNorm with allow_single_element). With one real row, or none, the running
 // statistics stay.
 // x: [N, C] float32 or float64; real_rows: [1] int64 with 0 <= real_rows <= N; the rest: [C]. Returns [N, C]; padding
-// rows are 0 and get gradient 0. Source: Ioffe and Szegedy 2015, algorithm 1; variance by two passes.
+// rows are 0 and get gradient 0. Source: Ioffe and Szegedy 2015, algorithm 1; variance by two passes over each chunk.
 at::Tensor MaskedBatchNormRelu(const at::Tensor& x, const at::Tensor& real_rows, const at::Tensor& weight,
                                const at::Tensor& bias, at::Tensor& running_mean, at::Tensor& running_var,
                                const BatchNormOptions& options = {});

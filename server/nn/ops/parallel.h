@@ -1,4 +1,4 @@
-// Parallel regions of this library's operators. Threads: any.
+// Runs this library's parallel regions. Without OpenMP they run on libtorch's threads. Threads: any.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -21,13 +21,13 @@ inline void SetOpenMpThreads([[maybe_unused]] int threads) {
 #endif
 }
 
-// at::parallel_for on OperatorThreads() threads, if they are set. libtorch takes its number from OpenMP's setting for
-// the calling thread, which changes for this region alone.
+// Runs at::parallel_for with OperatorThreads() threads if they are set. libtorch reads OpenMP's number for the calling
+// thread, so it is changed for this region and then restored.
 template <class Body>
 void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
   const int own = OperatorThreads();
   if (own == 0 || at::in_parallel_region()) return at::parallel_for(begin, end, grain, body);
-  at::internal::lazy_init_num_threads();  // a thread's first region would set OpenMP's number
+  at::internal::lazy_init_num_threads();  // else a thread's first region would overwrite the number below
   struct Restored {
     const int outer = at::get_num_threads();
     ~Restored() { SetOpenMpThreads(outer); }

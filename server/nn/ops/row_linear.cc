@@ -56,7 +56,7 @@ Tensor RowLinearCpu(const Tensor& x_in, const Tensor& weight, const OptionalTens
   return y;
 }
 
-// y: the output if ReLU followed. Gradients of x, weight and bias; [0] for those that are not wanted.
+// y: the output, if ReLU followed. Returns the gradients of x, weight and bias, each [0] if it is not wanted.
 std::tuple<Tensor, Tensor, Tensor> RowLinearBackwardCpu(const Tensor& grad_in, const Tensor& x_in,
                                                         const OptionalTensor& y, const Tensor& weight,
                                                         std::array<bool, 3> wanted, bool bfloat16) {
@@ -147,7 +147,7 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   library.impl("row_linear", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, RowLinearOfProgram));
 }
 
-bool RunsRowLayers(c10::Device device) { return device.is_cpu(); }
+bool RunsRowLinear(c10::Device device) { return device.is_cpu(); }
 
 Tensor RowLinear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
   return RowLinearFunction::apply(x, weight, IfDefined(bias), relu);

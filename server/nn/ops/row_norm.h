@@ -1,26 +1,31 @@
-// Batch norm of rows by chunks on several threads, with ReLU behind it: what the CPU's norms share, and the operator
-// permafrost::row_norm, which programs use. Threads: any. Bits do not depend on their number.
+// Batch norm of rows on several threads, with an optional ReLU: the helpers of the CPU's norms, and the operator
+// permafrost::row_norm for programs. Threads: any. Bits do not depend on their number.
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/Device.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "nn/ops/chunks.h"
 #include "nn/ops/masked_batch_norm.h"
 
 namespace permafrost::nn {
 
-// The rows of [N, ...] from `first` on become 0.
+// Returns whether a device runs permafrost::row_norm: the CPU does.
+bool RunsRowNorm(c10::Device device);
+
+// Sets the rows of [N, D] from `first` on to 0.
 template <class T>
 void ClearRows(const at::Tensor& to, int64_t first) {
   std::fill_n(Write<T>(to) + first * to.size(1), (to.size(0) - first) * to.size(1), T(0));
 }
 
-// Returns [2, D], what the norm multiplies with and adds, from all chunks' moments [chunks, 2, D]. Writes mean and
-// invstd, and updates the running statistics. With fewer than kLeastNormRows rows all is made of these, which stay.
+// Returns [2, D], the norm's scale and shift, from all chunks' moments [chunks, 2, D]. Writes mean and invstd, and
+// updates the running statistics. With fewer than kLeastNormRows rows it uses these, and leaves them unchanged.
 // Sum: the type in which chunks are added up; double where there may be thousands.
 template <class T, class Sum>
 at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tensor& moments,
@@ -36,16 +41,23 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
   const auto count = static_cast<Sum>(std::max<int64_t>(1, rows));
   const bool follows = rows >= kLeastNormRows;
   const T momentum = static_cast<T>(norm.momentum);
+  // Chan et al. 1983: moments of parts.
+  std::vector<Sum> averages(static_cast<size_t>(width), 0), sums(static_cast<size_t>(width), 0);
+  for (int64_t c = 0; c < chunks.count(); ++c) {
+    const T* const means = of + 2 * c * width;
+    const Sum share = static_cast<Sum>(chunks.size(c)) / count;
+    for (int64_t d = 0; d < width; ++d) averages[d] += static_cast<Sum>(means[d]) * share;
+  }
+  for (int64_t c = 0; c < chunks.count(); ++c) {
+    const T *const means = of + 2 * c * width, *const squares = means + width;
+    const auto size = static_cast<Sum>(chunks.size(c));
+    for (int64_t d = 0; d < width; ++d) {
+      const Sum away = static_cast<Sum>(means[d]) - averages[d];
+      sums[d] += static_cast<Sum>(squares[d]) + size * away * away;
+    }
+  }
   for (int64_t d = 0; d < width; ++d) {
-    // Chan et al. 1983: moments of parts.
-    Sum average = 0, squares = 0;
-    for (int64_t c = 0; c < chunks.count(); ++c) {
-      average += static_cast<Sum>(of[2 * c * width + d]) * (static_cast<Sum>(chunks.size(c)) / count);
-    }
-    for (int64_t c = 0; c < chunks.count(); ++c) {
-      const Sum away = static_cast<Sum>(of[2 * c * width + d]) - average;
-      squares += static_cast<Sum>(of[(2 * c + 1) * width + d]) + static_cast<Sum>(chunks.size(c)) * away * away;
-    }
+    const Sum average = averages[d], squares = sums[d];
     mean[d] = follows ? static_cast<T>(average) : old_mean[d];
     const T var = follows ? static_cast<T>(squares / count) : old_var[d];
     invstd[d] = T(1) / std::sqrt(var + static_cast<T>(norm.eps));
@@ -58,7 +70,7 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
   return affine;
 }
 
-// Returns [3, D], as NormGradient takes them: mean_grad, mean_dot and scale; of all chunks' sums [chunks, 2, D]. Writes
+// Adds up all chunks' sums [chunks, 2, D], and returns [3, D] for NormGradient: mean_grad, mean_dot and scale. Writes
 // the gradients of the norm's weight and bias.
 template <class T, class Sum>
 at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tensor& sums, const at::Tensor& norm_weight,
@@ -70,12 +82,12 @@ at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tens
   T *const mean = Write<T>(means), *const gw = Write<T>(weight_to), *const gb = Write<T>(bias_to);
   const bool follows = rows >= kLeastNormRows;
   const auto count = static_cast<Sum>(std::max<int64_t>(1, rows));
+  std::vector<Sum> totals(static_cast<size_t>(2 * width), 0);
+  for (int64_t c = 0; c < chunks.count(); ++c) {
+    for (int64_t i = 0; i < 2 * width; ++i) totals[i] += static_cast<Sum>(of[2 * c * width + i]);
+  }
   for (int64_t d = 0; d < width; ++d) {
-    Sum sum = 0, dot = 0;
-    for (int64_t c = 0; c < chunks.count(); ++c) {
-      sum += static_cast<Sum>(of[2 * c * width + d]);
-      dot += static_cast<Sum>(of[(2 * c + 1) * width + d]);
-    }
+    const Sum sum = totals[d], dot = totals[width + d];
     const auto inverse = static_cast<Sum>(invstd[d]);
     gb[d] = static_cast<T>(sum);
     gw[d] = static_cast<T>(dot * inverse);

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "nn/ops/edge_region.h"
 #include "nn/ops/row_linear.h"
+#include "nn/ops/row_norm.h"
 #include "program/category_products.h"
 #include "program/check.h"
 #include "program/edge_regions.h"
@@ -116,9 +117,9 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
         fused_ = true;
       }
     }
-    if (options_.fused && nn::RunsRowLayers(device_)) {
+    if (options_.fused && nn::RunsRowLinear(device_)) {
       // Norms of padded batches see the real rows alone (Normalize).
-      if (auto layers = program::WithRowLayers(*form.program, {.norms = !options_.norms})) {
+      if (auto layers = program::WithRowLayers(*form.program, {.norms = !options_.norms && nn::RunsRowNorm(device_)})) {
         form.program = std::make_shared<const program::Program>(std::move(layers->program));
         fused_ = true;
       }

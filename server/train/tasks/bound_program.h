@@ -41,7 +41,7 @@ class BoundProgram {
     std::string name;            // of the program, for messages
     uint64_t seed = 0;           // of the numbers that it draws
     bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
-    // On the CPU: whether regions of edges run as one operator, and linear maps and batch norms as operators of nn
+    // On the CPU, runs regions of edges as one operator, and linear maps and batch norms as operators of nn
     // (program/edge_regions.h, row_layers.h).
     bool fused = true;
     std::optional<ProgramNorms> norms;  // of padded batches; nothing: batches are not padded
@@ -72,9 +72,8 @@ class BoundProgram {
   bool is_fused() const { return fused_; }
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
-  // Returns the shape of each batch norm's input in the last Run without padding, in the order of the form's nodes, if
-  // the program is not fused. A
-  // norm that used running statistics has an empty shape, or none after the last that did not.
+  // Returns the input shape of each batch norm in the last Run without padding, in the order of nodes, for programs
+  // that are not fused. The shape is empty for a norm that used running statistics; such norms at the end have none.
   const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
   const std::vector<program::Input>& inputs() const;

@@ -58,7 +58,7 @@ class GraphSetTask final : public Task {
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapeSchedule& plan() const override { return plan_; }
   bool pads() const override { return pads_; }
-  device::TorchThreads torch_threads() const override { return torch_threads_; }
+  TorchThreads torch_threads() const override { return torch_threads_; }
   graphcache::GraphSizes sizes() const override;
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
@@ -109,7 +109,7 @@ class GraphSetTask final : public Task {
   const std::array<bool, 2> has_labels_;  // by Mode: of its splits any graph
   const std::unique_ptr<nn::GraphModel> model_;
   graphcache::ShapeSchedule plan_;
-  device::TorchThreads torch_threads_ = device::TorchThreads::kAll;
+  TorchThreads torch_threads_ = TorchThreads::kAll;
   std::string reading_;
   std::vector<std::string> notes_;
   std::array<data::PaddedBatch, 2> probes_;

@@ -61,7 +61,7 @@ class NodeTask final : public Task {
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
   bool pads() const override { return form_.pads; }
-  device::TorchThreads torch_threads() const override { return torch_threads_; }
+  TorchThreads torch_threads() const override { return torch_threads_; }
   void Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& ladder) override;
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override;
@@ -169,7 +169,7 @@ class NodeTask final : public Task {
   const MadeNodeModel made_;
   const BlockForm form_;
   std::string padding_note_, fusion_note_;
-  device::TorchThreads torch_threads_ = device::TorchThreads::kAll;
+  TorchThreads torch_threads_ = TorchThreads::kAll;
   FeatureTable table_;  // undefined: there is none
   bool table_makes_means_ = false;
   std::string table_line_;

@@ -9,8 +9,8 @@
 #include <functional>
 
 #include "absl/functional/function_ref.h"
+#include "base/operator_threads.h"
 #include "base/step.h"
-#include "device/backend.h"
 #include "nn/models/model.h"
 #include "nn/tensor_set.h"
 
@@ -28,11 +28,11 @@ struct StepCost {
   double operator_values = 0;
 };
 
-// Returns how many threads libtorch's operators should use in a step. If each has few values, threads wait longer than
-// they work (bench/MEASUREMENTS.md, "From which size two threads pay"). An unknown cost counts as small.
-inline device::TorchThreads ThreadsFor(const StepCost& cost) {
+// Returns how many threads libtorch's operators should use in a step. If every operator has few values, threads wait
+// longer than they work (bench/MEASUREMENTS.md, "From which size two threads pay"). An unknown cost counts as small.
+inline TorchThreads ThreadsFor(const StepCost& cost) {
   constexpr double kSharedValues = 524'288;  // PyTorch's operators begin at 32,768
-  return cost.operator_values < kSharedValues ? device::TorchThreads::kOne : device::TorchThreads::kAll;
+  return cost.operator_values < kSharedValues ? TorchThreads::kOne : TorchThreads::kAll;
 }
 
 // The bytes of the tensors that a forward pass makes.

@@ -19,11 +19,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/operator_threads.h"
 #include "base/status.h"
 #include "base/step.h"
 #include "data/store/dataset.h"
 #include "data/store/graph.h"
-#include "device/backend.h"
 #include "device/step_program.h"
 #include "graphcache/cache_plan.h"
 #include "graphcache/executable.h"
@@ -170,9 +170,9 @@ class Task {
   }
   // False: steps read their sizes from the batch's shape, so a batch gets no padding beyond least_padded().
   virtual bool pads() const { return true; }
-  // Tells whether libtorch's operators share work in its steps on a CPU. The job decides it, so that a resumed run has
-  // as many threads.
-  virtual device::TorchThreads torch_threads() const { return device::TorchThreads::kAll; }
+  // Returns how many threads libtorch's operators use in its steps on a CPU. It depends only on the job, so a resumed
+  // run uses as many.
+  virtual TorchThreads torch_threads() const { return TorchThreads::kAll; }
   // Why there is no capture for every shape; empty: there is.
   virtual std::string NoDynamicReason() const { return {}; }
   // Tells, as a hint to the threads that make batches ready, whether the mode's batches are padded to their

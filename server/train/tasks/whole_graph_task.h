@@ -89,7 +89,7 @@ class WholeGraphTask final : public Task {
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
-  device::TorchThreads torch_threads() const override { return torch_threads_; }
+  TorchThreads torch_threads() const override { return torch_threads_; }
   std::string NoDynamicReason() const override { return "there is one shape, that of the whole graph"; }
   int64_t batches_per_epoch() const override { return 1; }
   int64_t unranked(data::Split split) const override { return links_ != nullptr ? links_->unranked(split) : 0; }
@@ -126,7 +126,7 @@ class WholeGraphTask final : public Task {
   const int64_t num_outputs_;
   const MadeNodeModel made_;
   std::string fusion_note_;
-  device::TorchThreads torch_threads_ = device::TorchThreads::kAll;
+  TorchThreads torch_threads_ = TorchThreads::kAll;
   nn::NodeBlock block_;                   // on the device, without labels
   std::vector<WholeGraphBatch> batches_;  // by Split
   nn::NodeBlock other_block_;             // with other features, for a capture's second probe

@@ -113,6 +113,14 @@ TEST(MaskedBatchNorm, NanInARealRowIsNotHidden) {
   EXPECT_TRUE(Masked(in, 12, 0).y.select(1, 2).isnan().all().item<bool>());
 }
 
+TEST(MaskedBatchNorm, NanPassesBackAsInPyTorch) {
+  Inputs in = MakeInputs(10, 8, at::kDouble);
+  in.x[3][2] = std::numeric_limits<double>::quiet_NaN();
+  const Outcome run = Masked(in, 12, 0), torch = Reference(in);
+  EXPECT_TRUE(at::allclose(run.gb, torch.gb, 1e-11, 1e-11, /*equal_nan=*/true)) << run.gb << torch.gb;
+  EXPECT_TRUE(at::allclose(run.gx, torch.gx, 1e-11, 1e-11, /*equal_nan=*/true));
+}
+
 // As PyG's BatchNorm with allow_single_element: values and gradients of evaluation.
 TEST(MaskedBatchNorm, OneRealRowIsNormalizedByTheRunningStatisticsWhichStay) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {

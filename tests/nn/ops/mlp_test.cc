@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <limits>
 #include <vector>
 
 #include "nn/leaf.h"
@@ -49,6 +50,21 @@ TEST(Mlp, AgreesWithPyTorchsOperators) {
       EXPECT_TRUE(at::allclose(single[i], of_torch[i], 1e-4, 1e-4)) << shape.why << ": value " << i << " in float32";
     }
   }
+}
+
+TEST(Mlp, ANaNPassesBackAsInPyTorch) {
+  const auto run = [](bool fused) {
+    const Tensor x = Leaf(at::ones({3, 4}, at::kDouble)), w = at::ones({4, 4}, at::kDouble),
+                 b = at::zeros({4}, at::kDouble);
+    {
+      const at::NoGradGuard no_grad;
+      x[1][2] = std::numeric_limits<double>::quiet_NaN();
+    }
+    const Tensor y = fused ? Mlp(x, w, b, w, b) : at::addmm(b, at::addmm(b, x, w.t()).relu(), w.t());
+    torch::autograd::backward({y}, {at::ones_like(y)});
+    return x.grad();
+  };
+  EXPECT_TRUE(at::allclose(run(true), run(false), 1e-12, 1e-12, /*equal_nan=*/true)) << run(true) << run(false);
 }
 
 TEST(Mlp, TheNumberOfThreadsChangesNoBit) {

@@ -136,7 +136,7 @@ TEST(RowNormOperator, NanPassesAsInPyTorch) {
 }
 
 // With as many rows as a whole set has, one running sum in float32 would be a hundredth off.
-TEST(RowNormOperator, SumsOfManyRowsStayExact) {
+TEST(RowNormOperator, SumsOfManyRowsStayAccurate) {
   RowNormInputs in(300'000, 3, at::kFloat);
   in.grad.add_(2);  // a mean gradient far from 0, whose sum is large
   in = WithoutEdge(std::move(in));
