@@ -14,8 +14,8 @@ from torch import nn
 import permafrost
 
 from tests.python.program_graphs import (
-    CLASSES, LEARNING_RATE, MODULES, SEED, STEPS, TOLERANCE, WIDTH, Net, blocks, call, check_one_executable, check_predictions, losses_of,
-    make, relative, submit, train,
+    CLASSES, GENTLE_RATE, LEARNING_RATE, MODULES, SEED, STEPS, TOLERANCE, WIDTH, Net, blocks, call, check_one_executable, check_predictions,
+    losses_of, make, relative, submit, train,
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -32,8 +32,8 @@ def graph(client):
 @pytest.mark.parametrize("name", MODULES)
 def test_the_whole_graph_trains_as_in_pytorch(name, client, graph):
     module = make(name)
-    job = submit(client, module, epochs=STEPS).wait()
-    expected = train(copy.deepcopy(module), graph)
+    job = submit(client, module, epochs=STEPS, learning_rate=GENTLE_RATE).wait()
+    expected = train(copy.deepcopy(module), graph, GENTLE_RATE)
     assert relative(losses_of(job), expected) < TOLERANCE
     assert expected[-1] < 0.9 * expected[0]
     check_predictions(job, module, graph)
@@ -47,8 +47,8 @@ EXACT = sorted(set(MODULES) - {"gcn", "gcn-weighted", "cheb", "tag"})
 @pytest.mark.parametrize("name", EXACT)
 def test_every_neighbour_sampled_is_the_whole_graph(name, client, graph):
     module = make(name)
-    job = submit(client, module, epochs=STEPS, batch_size=120, fan_outs=[-1, -1]).wait()
-    assert relative(losses_of(job), train(copy.deepcopy(module), graph)) < TOLERANCE
+    job = submit(client, module, epochs=STEPS, learning_rate=GENTLE_RATE, batch_size=120, fan_outs=[-1, -1]).wait()
+    assert relative(losses_of(job), train(copy.deepcopy(module), graph, GENTLE_RATE)) < TOLERANCE
     check_one_executable(client, job, dynamic=True)
     check_predictions(job, module, graph)
 

