@@ -184,6 +184,13 @@ double OfRows(const FunctionSchema& schema, const Stack& stack) {
   return Product(named->toTensor().sizes()) * Product(table.sizes()) / std::max(rows, 1.0) *
          static_cast<double>(table.element_size());
 }
+// The gates of all steps. CheckRecurrent has seen the weights.
+double OfRecurrent(const FunctionSchema& schema, const Stack& stack) {
+  const at::Tensor& input = stack[0].toTensor();
+  const auto gates = static_cast<double>(ArgumentNamed(schema, stack, "params")->toTensorVector()[0].size(0));
+  const double rows = Product(input.sizes().slice(0, static_cast<size_t>(input.dim()) - 1));
+  return rows * gates * static_cast<double>(input.element_size());
+}
 double OfIndices(const FunctionSchema& /*schema*/, const Stack& stack) {
   const at::Tensor& table = stack[0].toTensor();
   Stack indices;
@@ -211,13 +218,18 @@ double OfRegion(const FunctionSchema& schema, const Stack& stack) {
                                        ArgumentNamed(schema, stack, "numbers")->toDoubleVector());
   const auto inputs = stack[0].toTensorVector();
   if (!region.ok() || inputs.empty()) return 0;
-  const auto rows = [&](const char* name) {
-    return static_cast<double>(ArgumentNamed(schema, stack, name)->toTensor().numel());
-  };
-  double most = 0;
+  // Without edges, the rows are those of the inputs.
+  double targets = 0, edges = 0, most = 0;
+  if (const IValue* offsets = ArgumentNamed(schema, stack, "offsets"); offsets != nullptr) {
+    targets = static_cast<double>(offsets->toTensor().numel());
+    edges = static_cast<double>(ArgumentNamed(schema, stack, "places")->toTensor().numel());
+  } else {
+    for (const at::Tensor& input : inputs)
+      targets = std::max(targets, input.dim() == 0 ? 0 : static_cast<double>(input.size(0)));
+  }
   for (const int32_t output : region->outputs) {
     const nn::RegionStep& step = region->steps[static_cast<size_t>(output)];
-    most = std::max(most, rows(step.level == nn::RegionLevel::kEdge ? "places" : "offsets") * step.width);
+    most = std::max(most, (step.level == nn::RegionLevel::kEdge ? edges : targets) * step.width);
   }
   return most * static_cast<double>(inputs[0].element_size());
 }
@@ -245,7 +257,8 @@ constexpr struct {
      "permafrost::row_linear",
      OfProduct},
     {"permafrost::segments_of", OfSegments},
-    {"permafrost::edge_region", OfRegion},
+    {"permafrost::edge_region permafrost::row_region", OfRegion},
+    {"lstm gru rnn_tanh rnn_relu", OfRecurrent},
     {"embedding index_select", OfRows},
     {"index", OfIndices},
     {"add sub rsub mul div divide multiply subtract true_divide floor_divide fmod remainder pow float_power maximum "

@@ -4,6 +4,8 @@
 #include <c10/util/Exception.h>
 
 #include <cstdint>
+#include <iterator>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -105,6 +107,44 @@ void CheckStatistics(const FunctionSchema& schema, const Stack& stack) {
   TORCH_CHECK(values != 1, "Expected more than 1 value per channel when training, got input size ", input.sizes());
 }
 
+// Refuses weights and states that are not as the other arguments say: oneDNN's kernels read them without a check.
+void CheckRecurrent(const FunctionSchema& schema, const Stack& stack) {
+  constexpr int64_t kMostSteps = 4096;
+  const auto named = [&](const char* name) -> const IValue& { return *ArgumentNamed(schema, stack, name); };
+  const at::Tensor& input = stack[0].toTensor();
+  const std::vector<at::Tensor> params = named("params").toTensorVector();
+  const std::vector<at::Tensor> states =
+      named("hx").isTensor() ? std::vector<at::Tensor>{named("hx").toTensor()} : named("hx").toTensorVector();
+  const bool is_lstm = schema.name() == "aten::lstm", biases = named("has_biases").toBool();
+  const int64_t gates = is_lstm                        ? 4
+                        : schema.name() == "aten::gru" ? 3
+                                                       : 1,
+                directions = named("bidirectional").toBool() ? 2 : 1;
+  const int64_t layers = named("num_layers").toInt(), of_one = biases ? 4 : 2;
+  TORCH_CHECK((input.dim() == 2 || input.dim() == 3) && layers >= 1 && layers <= kMostSteps &&
+                  std::ssize(params) == layers * directions * of_one && std::ssize(states) == (is_lstm ? 2 : 1),
+              "recurrent layers: ", params.size(), " weights and ", states.size(), " states for ", layers,
+              " layers of ", input.dim(), "-dimensional rows; projections are not accepted");
+  const int64_t width = params[1].dim() == 2 ? params[1].size(1) : -1;
+  for (int64_t i = 0; i < std::ssize(params); ++i) {
+    const int64_t place = i % of_one, in = i < directions * of_one ? input.size(-1) : directions * width;
+    const std::vector<int64_t> sizes =
+        place >= 2 ? std::vector<int64_t>{gates * width} : std::vector<int64_t>{gates * width, place == 0 ? in : width};
+    const at::Tensor& weight = params[static_cast<size_t>(i)];
+    TORCH_CHECK(weight.sizes() == sizes && weight.scalar_type() == input.scalar_type(), "recurrent layers: weight ", i,
+                " is ", weight.toString(), weight.sizes(), ", not ", input.toString(), at::IntArrayRef(sizes));
+  }
+  std::vector<int64_t> sizes = {layers * directions, width};
+  const int64_t time = input.dim() == 3 && named("batch_first").toBool() ? 1 : 0;
+  if (input.dim() == 3) sizes.insert(sizes.begin() + 1, input.size(1 - time));
+  for (const at::Tensor& state : states) {
+    TORCH_CHECK(state.sizes() == sizes && state.scalar_type() == input.scalar_type(), "recurrent layers: a state is ",
+                state.toString(), state.sizes(), ", not ", input.toString(), at::IntArrayRef(sizes));
+  }
+  TORCH_CHECK(input.size(time) <= kMostSteps, "recurrent layers: ", input.size(time), " steps are more than the ",
+              kMostSteps, " that a sequence may have");
+}
+
 constexpr struct {
   const char* names;
   Guard guard;
@@ -116,6 +156,7 @@ constexpr struct {
     {"pad", CheckPadding},
     {"chunk unsafe_chunk tensor_split hsplit vsplit split unsafe_split unbind", CheckPieces},
     {"batch_norm instance_norm", CheckStatistics},
+    {"lstm gru rnn_tanh rnn_relu", CheckRecurrent},
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ constexpr struct {
      "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell trace diag diagonal diag_embed tril tril_ triu triu_ "
      "linalg_norm linalg_matrix_norm avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool1d "
      "adaptive_max_pool1d"},
-    {OperatorKind::kRandom, "scaled_dot_product_attention"},
+    {OperatorKind::kRandom, "scaled_dot_product_attention lstm gru rnn_tanh rnn_relu"},
     // Gathers and scatters.
     {OperatorKind::kTensor,
      "embedding index_select gather take take_along_dim scatter scatter_ scatter_add scatter_add_ scatter_reduce "
@@ -130,7 +130,8 @@ std::optional<OperatorKind> FindOperator(std::string_view target) {
   // A view as bool may hold bytes other than 0 and 1; kernels rely on these two.
   if (target == "torch.ops.aten.view.dtype") return std::nullopt;
   const auto parsed = ParseOperator(target);
-  if (!parsed || absl::StrContains(parsed->overload, "out")) return std::nullopt;
+  // "data" is the overload for packed sequences.
+  if (!parsed || absl::StrContains(parsed->overload, "out") || parsed->overload == "data") return std::nullopt;
   const auto found = table.find(parsed->name);
   return found == table.end() ? std::nullopt : std::optional(found->second);
 }
@@ -140,6 +141,11 @@ bool Draws(const Node& node) {
   if (absl::StrContains(node.target, "attention")) {
     const Argument* p = InputOf(node, "dropout_p");
     return p != nullptr && !IsZero(p);
+  }
+  // Recurrent layers drop between each other.
+  const Argument* layers = InputOf(node, "num_layers");
+  if (const int64_t* count = layers == nullptr ? nullptr : std::get_if<int64_t>(layers); count != nullptr) {
+    return *count != 1 && !IsFalse(InputOf(node, "train")) && !IsZero(InputOf(node, "dropout"));
   }
   // Exports leave out what has its default.
   if (node.target.starts_with("torch.ops.aten.rrelu") && InputOf(node, "training") == nullptr) return false;

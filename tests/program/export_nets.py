@@ -26,9 +26,6 @@ except ModuleNotFoundError as error:  # Torch, PyG or gRPC is absent.
     sys.exit(77)
 
 
-# Modules with operators that no program may use: an LSTM.
-NOT_RUN = {"inferred"}
-
 
 def write(name: str, out: Path) -> None:
     torch.manual_seed(7)
@@ -55,7 +52,7 @@ def first(output: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
 def main(arguments: list[str]) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    for name in arguments[1:] or sorted(set(NETS) - NOT_RUN):
+    for name in arguments[1:] or sorted(NETS):
         try:
             write(name, Path(arguments[0]))
         except Exception as error:

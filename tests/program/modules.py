@@ -160,6 +160,23 @@ class GPS(nn.Module):
         return self.head(gnn.global_add_pool(h, batch, num_graphs)).squeeze(-1)
 
 
+class Recurrent(nn.Module):
+    """A GRU whose state is a node's, an LSTM over the layers, and one that reads a graph's nodes again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes, self.conv, self.gru = nn.Embedding(28, WIDTH), gnn.GraphConv(WIDTH, WIDTH), nn.GRU(WIDTH, WIDTH)
+        self.jump, self.pool = gnn.JumpingKnowledge("lstm", WIDTH, 3), gnn.Set2Set(WIDTH, 2)
+        self.head = nn.Linear(2 * WIDTH, 1)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+        layers = [self.nodes(x)]
+        for _ in range(2):
+            sent = self.conv(layers[-1], edge_index).tanh()
+            layers.append(self.gru(sent.unsqueeze(0), layers[-1].unsqueeze(0).contiguous())[0].squeeze(0))
+        return self.head(self.pool(self.jump(layers), batch, dim_size=num_graphs)).squeeze(-1)
+
+
 class Tied(nn.Module):
     """Tied, frozen and unused parameters, constants, a buffer outside the state_dict, regions, and dropout."""
 
@@ -221,6 +238,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "point_net": PointNet,
     "schnet": SchNet,
     "gps": GPS,
+    "recurrent": Recurrent,
     "tied": Tied,
     "gated": lambda: Net(lambda h: gnn.GatedGraphConv(h, 2), edges=False),
     "sg": without_edges("SGConv", K=2),

@@ -1,5 +1,6 @@
 // Arguments and sizes that must neither end the process nor keep it busy, whatever a file holds.
 #include <ATen/Functions.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "program/guards.h"
 #include "program/interpreter.h"
 #include "program/synthetic.h"
 
@@ -257,6 +259,32 @@ TEST(Safety, TheLargestProgramIsBoundInSeconds) {
   const auto made = Interpreter::Make(program, state);
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(made->mutated().size(), kRegions + 1);
+}
+
+// Kernels of recurrent layers read weights and states as large as the other arguments say.
+TEST(Safety, WeightsOfRecurrentLayersMustFit) {
+  const auto said = [](int64_t gates, const at::Tensor& input, const at::Tensor& state, int64_t layers) -> std::string {
+    const std::vector<at::Tensor> weights = {at::ones({gates * 3, 2}), at::ones({gates * 3, 3}), at::ones({gates * 3}),
+                                             at::ones({gates * 3})};
+    const auto gru = c10::Dispatcher::singleton().findSchemaOrThrow("aten::gru", "input");
+    torch::jit::Stack stack = {input, state, weights, true, layers, 0.0, true, false, false};
+    try {
+      FindGuard("aten::gru")(gru.schema(), stack);
+      gru.callBoxed(stack);
+    } catch (const c10::Error& error) {
+      return error.what_without_backtrace();
+    }
+    return "";
+  };
+  const at::Tensor input = at::ones({4, 5, 2}), state = at::ones({1, 5, 3});
+  EXPECT_EQ(said(3, input, state, 1), "");
+  EXPECT_THAT(said(4, input, state, 1), HasSubstr("weight 0 is CPUFloatType[12, 2], not CPUFloatType[9, 2]"));
+  EXPECT_THAT(said(3, at::ones({4, 5, 7}), state, 1),
+              HasSubstr("weight 0 is CPUFloatType[9, 2], not CPUFloatType[9, 7]"));
+  EXPECT_THAT(said(3, input, at::ones({1, 4, 3}), 1), HasSubstr("a state is CPUFloatType[1, 4, 3], not"));
+  EXPECT_THAT(said(3, input, state, 2), HasSubstr("4 weights and 1 states for 2 layers"));
+  EXPECT_THAT(said(3, at::ones({5000, 1, 2}), at::ones({1, 1, 3}), 1), HasSubstr("5000 steps are more than the 4096"));
+  EXPECT_THAT(said(3, input.to(at::kDouble), state, 1), HasSubstr("weight 0 is CPUFloatType[9, 2]"));
 }
 
 }  // namespace
