@@ -30,6 +30,29 @@ int64_t CountOf(const google::protobuf::RepeatedPtrField<v1::CauseCount>& counts
   return count;
 }
 
+// The lines of a program's module that take the most time.
+std::string RenderLines(const v1::StepProfile& profile, const RenderStyle& style) {
+  constexpr int kMostLines = 20;
+  std::vector<std::vector<Cell>> rows;
+  double others = 0;
+  for (int i = 0; i < profile.lines_size(); ++i) {
+    const v1::LineTime& time = profile.lines(i);
+    const double forward = time.forward_seconds(), backward = time.backward_seconds();
+    if (i >= kMostLines) {
+      others += forward + backward;
+      continue;
+    }
+    rows.push_back({MillisecondsText(forward), backward > 0 ? MillisecondsText(backward) : kNothing,
+                    SecondsShare(forward + backward, profile.replay_seconds()), OneLine(time.line())});
+  }
+  if (const int left = profile.lines_size() - kMostLines; left > 0) {
+    rows.push_back({"", "", SecondsShare(others, profile.replay_seconds()), absl::StrCat("of ", left, " more lines")});
+  }
+  return RenderTable(
+      {{"FORWARD", Align::kRight}, {"BACKWARD", Align::kRight}, {"SHARE", Align::kRight}, {"LINE OF THE MODULE"}}, rows,
+      style);
+}
+
 std::string RenderProfile(const v1::StepProfile& profile, bool of_seeds, const RenderStyle& style) {
   const double whole = profile.replay_seconds();
   double operators = 0;
@@ -46,11 +69,13 @@ std::string RenderProfile(const v1::StepProfile& profile, bool of_seeds, const R
                   SecondsShare(profile.product_seconds(), whole), ""});
   rows.push_back({"the step run eagerly", "", MillisecondsText(profile.eager_seconds()),
                   SecondsShare(profile.eager_seconds(), whole), ""});
-  return absl::StrCat(
+  std::string text = absl::StrCat(
       "the ", profile.mode() == v1::GRAPH_CACHE_MODE_TRAIN ? "training" : "evaluation",
       " step audited last, after step ", CountText(profile.step()), ": ", ShapeText(profile.shape(), of_seeds), "\n",
       RenderTable({{"OPERATOR"}, {"CALLS", Align::kRight}, {"TIME", Align::kRight}, {"SHARE", Align::kRight}, {""}},
                   rows, style));
+  if (!profile.lines().empty()) absl::StrAppend(&text, "\n", RenderLines(profile, style));
+  return text;
 }
 
 }  // namespace

@@ -177,7 +177,8 @@ ExitCode ExplainJob(Session& session, const std::string& job) {
 
 void AddJobExplain(CLI::App& job, Command& chosen) {
   CLI::App* command = job.add_subcommand(
-      "explain", "Why a job compiled and missed what it did, what its audits found, and a step's time by operator");
+      "explain",
+      "Why a job compiled and missed what it did, what its audits found, and a step's time by operator and line");
   const auto id = std::make_shared<std::string>();
   command->add_option("ID", *id, "The job")->type_name("")->required();
   command->callback([id, &chosen] { chosen = [id](Session& session) { return ExplainJob(session, *id); }; });

@@ -22,6 +22,8 @@ void MarkPhase(int phase, const std::function<void(int)>& on_phase) {
   if (!Tape::NoteMark(phase) && !silent && on_phase) on_phase(phase);
 }
 
+void NoteLine(std::string_view line) { Tape::NoteLine(line); }
+
 SilentPhases::SilentPhases() : outer_(silent) { silent = true; }
 
 SilentPhases::~SilentPhases() { silent = outer_; }

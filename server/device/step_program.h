@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,10 @@ using BatchInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>(
 // For StepProgram::run: calls `on_phase`, the program's own, with `phase`. While the step is captured nothing is
 // called: the capture notes the place, and each replay calls the program's on_phase there.
 void MarkPhase(int phase, const std::function<void(int phase)>& on_phase);
+
+// For StepProgram::run: says that what it calls from here on, and the gradients of that, belong to a line of a user's
+// module; empty: to none. A capture keeps this for profiles; otherwise nothing happens.
+void NoteLine(std::string_view line);
 
 // While one lives MarkPhase does nothing on its thread, unless a tape records: for runs that are no steps.
 class SilentPhases {

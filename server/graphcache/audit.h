@@ -46,6 +46,7 @@ struct StepProfile {
   double replay_seconds = 0, eager_seconds = 0;
   double product_seconds = 0;           // of its matrix products, run alone
   std::vector<OperatorTime> operators;  // the longest first
+  std::vector<LineTime> lines;          // likewise
   bool operator==(const StepProfile&) const = default;
 };
 

@@ -36,11 +36,20 @@ struct OperatorTime {
   bool operator==(const OperatorTime&) const = default;
 };
 
+// The time that operators called for one line of a user's module took in one replay of a step.
+struct LineTime {
+  std::string line;
+  double forward_seconds = 0, backward_seconds = 0;
+  double seconds() const { return forward_seconds + backward_seconds; }
+  bool operator==(const LineTime&) const = default;
+};
+
 // A step that was replayed, and then run eagerly from the state that the replay began with.
 struct AuditedStep {
   StepResult result;                     // the eager step's, whose state is the present one
   std::optional<Difference> difference;  // nullopt: state and outputs are bit-equal
   std::vector<OperatorTime> operators;   // of the replay, the longest first
+  std::vector<LineTime> lines;           // likewise; operators of no line are left out
   double replay_seconds = 0, eager_seconds = 0;
   double product_seconds = 0;  // of the step's matrix products, run alone
 };

@@ -147,7 +147,8 @@ absl::StatusOr<GraphCache::Replayed> GraphCache::AuditOrReplay(Executable& execu
                        .replay_seconds = audited->replay_seconds,
                        .eager_seconds = audited->eager_seconds,
                        .product_seconds = audited->product_seconds,
-                       .operators = std::move(audited->operators)});
+                       .operators = std::move(audited->operators),
+                       .lines = std::move(audited->lines)});
   if (audited->difference) PF_RETURN_IF_ERROR(RecordDifference(replayed, *audited->difference));
   return Replayed{.result = std::move(audited->result), .audited = true, .differs = audited->difference.has_value()};
 }

@@ -60,6 +60,13 @@ struct SnapshotSchema {
   }
 
   template <class A>
+  static void Fields(A& a, typename A::template Visited<LineTime>& l) {
+    a("line", l.line);
+    a("forward_seconds", l.forward_seconds);
+    a("backward_seconds", l.backward_seconds);
+  }
+
+  template <class A>
   static void Fields(A& a, typename A::template Visited<StepProfile>& p) {
     a("mode", p.mode, kModeNames);
     a("shape", p.shape);
@@ -68,6 +75,7 @@ struct SnapshotSchema {
     a("eager_seconds", p.eager_seconds);
     a("product_seconds", p.product_seconds);
     a("operators", p.operators);
+    a("lines", p.lines);
   }
 
   static void Fields(JsonWriter<SnapshotSchema>& a, const StepProfiles& p) { a("list", p.list()); }

@@ -100,6 +100,7 @@ class Runner {
     for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = std::move(inputs[i]);
     torch::jit::Stack stack;  // kept, since each instruction needs one
     for (const Instruction& instruction : code.instructions) {
+      if (options_.on_line) options_.on_line(instruction.node->source);
       try {
         stack.clear();
         Step(instruction, values, stack);
@@ -255,6 +256,7 @@ Values Interpreter::Run(const Values& inputs) {
     }
   }
   const Values results = Runner(options_).Run(*code_, std::move(arguments));
+  if (options_.on_line) options_.on_line("");
   {
     const c10::NoGradGuard no_grad;
     for (const Update& update : updates_) state_[update.state].copy_(results[update.output].toTensor());

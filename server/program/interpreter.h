@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,8 @@ struct InterpreterOptions {
   // May replace a batch norm in the same way. Returns false to leave the stack alone and let libtorch's norm run.
   // `place` counts the program's batch norms, from 0. Empty: libtorch's norm always runs.
   std::function<bool(int64_t place, torch::jit::Stack& stack)> norm;
+  // Hears the line that each node stands for before the node runs, and an empty one in the end. May be empty.
+  std::function<void(std::string_view line)> on_line;
   // Bytes that one tensor may have; a view counts as if it were copied. Operators whose output the arguments' shapes
   // and numbers tell (estimates.cc) are refused before they take the memory. einsum, tensordot, pooling and convolution
   // are refused after it. The bytes of all tensors together have no bound. By default more than machines have, so that

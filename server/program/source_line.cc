@@ -1,10 +1,13 @@
 #include "program/source_line.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/string_view.h"
@@ -70,6 +73,20 @@ std::string SourceLine(std::string_view stack_trace, std::string_view nn_module_
   if (!best->code.empty()) absl::StrAppend(&line, ": ", Line(best->code));
   if (!module.empty()) absl::StrAppend(&line, ", ", Line(module));
   return line;
+}
+
+std::string JoinedLines(std::span<const std::string> lines) {
+  constexpr size_t kMostPlaces = 8;
+  std::vector<std::string> places;
+  for (const std::string& line : lines) {
+    std::string place = line.substr(0, line.find(" in "));
+    if (std::ranges::find(places, place) == places.end()) places.push_back(std::move(place));
+  }
+  if (places.size() < 2) return lines.empty() ? "" : lines[0];
+  const size_t told = std::min(places.size() - 1, kMostPlaces), left = places.size() - 1 - told;
+  const std::span<const std::string> others = std::span<const std::string>(places).subspan(1, told);
+  return absl::StrCat(lines[0], "; with ", absl::StrJoin(others, ", "),
+                      left == 0 ? "" : absl::StrCat(" and ", left, " more"));
 }
 
 }  // namespace permafrost::program

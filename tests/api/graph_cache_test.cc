@@ -121,7 +121,8 @@ TEST_F(GraphCacheTest, GetTellsTheCache) {
 
 TEST_F(GraphCacheTest, ExplainTellsTheCacheAndItsProfiles) {
   graphcache::Snapshot snapshot = Frozen(312);
-  snapshot.profiles.Set({.mode = Mode::kTrain, .step = 1000, .operators = {{"aten::mm", 2, 0.25}}});
+  snapshot.profiles.Set(
+      {.mode = Mode::kTrain, .step = 1000, .operators = {{"aten::mm", 2, 0.25}}, .lines = {{"net.py:1", 0.25, 0.5}}});
   SetCache(snapshot);
   grpc::ClientContext context;
   v1::ExplainGraphCacheRequest request;
@@ -131,6 +132,9 @@ TEST_F(GraphCacheTest, ExplainTellsTheCacheAndItsProfiles) {
   EXPECT_EQ(response.cache().freeze_step(), 312);
   ASSERT_EQ(response.profiles_size(), 1);
   EXPECT_EQ(response.profiles(0).step(), 1000);
+  ASSERT_EQ(response.profiles(0).lines_size(), 1);
+  EXPECT_EQ(response.profiles(0).lines(0).ShortDebugString(),
+            "line: \"net.py:1\" forward_seconds: 0.25 backward_seconds: 0.5");
 }
 
 TEST_F(GraphCacheTest, EveryMethodRefusesBadAndUnknownNames) {

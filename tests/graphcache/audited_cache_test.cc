@@ -80,7 +80,7 @@ TEST_F(AuditedCacheTest, TheSecondAndEveryNthTrainingStepThatIsAReplay) {
   EXPECT_EQ(Stats().hits, 3);
   EXPECT_EQ(Stats().misses, 2);
   EXPECT_THAT(errors_, IsEmpty());
-  const StepProfile want{Mode::kTrain, Padded(7), 4, 1, 2, 3, {{"aten::mm", 2, 0.5}}};
+  const StepProfile want{Mode::kTrain, Padded(7), 4, 1, 2, 3, {{"aten::mm", 2, 0.5}}, {}};
   EXPECT_THAT(cache_->snapshot().profiles.list(), ElementsAre(want));
 }
 

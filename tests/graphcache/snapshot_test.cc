@@ -64,7 +64,14 @@ Snapshot Filled() {
   s.graph_breaks = {{Mode::kEval, "aten::_local_scalar_dense", "reads a value back", 9}, {Mode::kTrain, "", "why", 1}};
   s.audit_failures = {{Mode::kEval, {1, 2, 3}, 4, "aten::mm", "its result 0 has other bits", 5}};
   s.eval_audit_step = 12;
-  s.profiles.Set({Mode::kTrain, {4, 5, 6}, 7, 0.25, 0.5, 0.75, {{"aten::mm", 8, 0.125}, {"", 9, 0.0625}}});
+  s.profiles.Set({Mode::kTrain,
+                  {4, 5, 6},
+                  7,
+                  0.25,
+                  0.5,
+                  0.75,
+                  {{"aten::mm", 8, 0.125}, {"", 9, 0.0625}},
+                  {{"net.py:1", 0.5, 0.25}}});
   s.command_sequence = 10;
   s.command_step = 11;
   return s;

@@ -55,6 +55,23 @@ class SchNet(nn.Module):
         return self.head(gnn.global_add_pool(h, batch, batch_size))
 
 
+class Recurrent(nn.Module):
+    """A GRU whose state is a node's, an LSTM over the layers, and one that reads a graph's nodes again and again."""
+
+    def __init__(self):
+        super().__init__()
+        self.atoms, self.conv, self.gru = nn.Embedding(28, WIDTH), gnn.GraphConv(WIDTH, WIDTH), nn.GRU(WIDTH, WIDTH)
+        self.jump, self.pool, self.head = gnn.JumpingKnowledge("lstm", WIDTH, 3), gnn.Set2Set(WIDTH, 2), nn.Linear(2 * WIDTH, 1)
+
+    def forward(self, x, edge_index, edge_attr, batch, batch_size: int):
+        h = self.atoms(x.squeeze(-1))
+        layers = [h]
+        for _ in range(2):
+            out, _ = self.gru(self.conv(layers[-1], edge_index).tanh().unsqueeze(0), layers[-1].unsqueeze(0).contiguous())
+            layers.append(out.squeeze(0))
+        return self.head(self.pool(self.jump(layers), batch, dim_size=batch_size))
+
+
 class Norms(nn.Module):
     """Norms by graph; the number of graphs and the largest one are inferred."""
 
@@ -77,7 +94,7 @@ def pna():
     return module_nets.Layers(lambda h: gnn.PNAConv(h, h, ["mean", "min", "max", "sum"], scalers, degrees, edge_dim=h), WIDTH, LAYERS)
 
 
-OWN = {"pna": pna, "schnet": SchNet, "norms": Norms, "masked": Masked}
+OWN = {"pna": pna, "schnet": SchNet, "norms": Norms, "recurrent": Recurrent, "masked": Masked}
 NAMES = sorted({*module_nets.NAMES, *OWN})
 
 
@@ -128,6 +145,11 @@ def test_trains_as_pytorch_does(name, client, server, molecules):
     check_cache(name, client, server, job)
 
 
+def explain(server, job):
+    return subprocess.run([server.program.parent / "permafrost", "--server", server.target, "job", "explain", job.id], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+
+
 def check_cache(name, client, server, job):
     modes = client.cache(job).stats()
     if name not in EAGER:
@@ -136,8 +158,9 @@ def check_cache(name, client, server, job):
                 "entries": 1, "captures": 1, "misses": 0, "eager_steps": 0}
             assert modes[mode]["dynamic"]
         assert modes["train"]["hits"] == STEPS
+        told = explain(server, job)
+        assert re.search(r"^[0-9.]+ ms +[0-9.]+ ms +[0-9.]+ % +\w+\.py:\d+ in ", told, re.MULTILINE), told
         return
     assert (modes["train"]["captures"], modes["train"]["eager_steps"]) == (0, STEPS)
-    told = subprocess.run([server.program.parent / "permafrost", "--server", server.target, "job", "explain", job.id], check=True,
-                          stdout=subprocess.PIPE, text=True).stdout
+    told = explain(server, job)
     assert re.search(f"^{EAGER[name]}", told, re.MULTILINE), told

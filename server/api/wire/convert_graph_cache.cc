@@ -60,6 +60,12 @@ void ProfileToWire(const graphcache::StepProfile& profile, v1::StepProfile& wire
     out.set_seconds(time.seconds);
     out.set_product(graphcache::IsProduct(time.op));
   }
+  for (const graphcache::LineTime& time : profile.lines) {
+    v1::LineTime& out = *wire.add_lines();
+    out.set_line(ValidUtf8(time.line));
+    out.set_forward_seconds(time.forward_seconds);
+    out.set_backward_seconds(time.backward_seconds);
+  }
 }
 
 }  // namespace

@@ -80,15 +80,24 @@ CallWatcher Tracer(Trace& trace) {
   };
 }
 
+// How long the parts of a replay take.
+struct Times {
+  std::map<std::string, graphcache::OperatorTime> operators;  // by schema name
+  std::vector<graphcache::LineTime> lines;                    // as the executable's
+};
+
 // A watcher that adds up how long each operator takes, and notes the products in it.
-CallWatcher Timer(std::map<std::string, graphcache::OperatorTime>& times, StepProducts& products) {
-  return [&times, &products](size_t /*place*/, const c10::OperatorHandle& op, torch::jit::Stack& stack,
-                             absl::FunctionRef<void()> perform) {
+CallWatcher Timer(const CpuExecutable& executable, Times& times, StepProducts& products) {
+  return [&](size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack, absl::FunctionRef<void()> perform) {
     products.Add(op, std::span(stack).last(op.schema().arguments().size()));
-    graphcache::OperatorTime& time = times[op.operator_name().name];
+    graphcache::OperatorTime& time = times.operators[op.operator_name().name];
+    const CpuExecutable::Origin origin = executable.origins()[place];
+    graphcache::LineTime& line = times.lines[origin.line];
     const Stopwatch watch;
     perform();
-    time.seconds += absl::ToDoubleSeconds(watch.Elapsed());
+    const double seconds = absl::ToDoubleSeconds(watch.Elapsed());
+    time.seconds += seconds;
+    (origin.is_backward ? line.backward_seconds : line.forward_seconds) += seconds;
     ++time.calls;
   };
 }
@@ -102,6 +111,16 @@ std::vector<graphcache::OperatorTime> InOrder(const std::map<std::string, graphc
   }
   std::ranges::stable_sort(rows, std::ranges::greater(), &graphcache::OperatorTime::seconds);
   return rows;
+}
+
+// Likewise. The first row, of no line, is left out.
+std::vector<graphcache::LineTime> InOrder(std::vector<graphcache::LineTime> times,
+                                          const std::vector<std::string>& lines) {
+  for (size_t i = 0; i < times.size(); ++i) times[i].line = lines[i];
+  times.erase(times.begin());
+  std::erase_if(times, [](const graphcache::LineTime& time) { return time.seconds() == 0; });
+  std::ranges::stable_sort(times, std::ranges::greater(), &graphcache::LineTime::seconds);
+  return times;
 }
 
 std::string ResultText(size_t index, const Bits& replay, const Bits& step) {
@@ -135,12 +154,14 @@ absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, co
                                                    const graphcache::StepInputs& inputs, Arena& arena) {
   SavedState saved(program.state);
   graphcache::AuditedStep audited;
-  std::map<std::string, graphcache::OperatorTime> times;
+  Times times;
+  times.lines.resize(executable.lines().size());
   StepProducts products;
   Stopwatch watch;
-  Tensors outputs = executable.ReplayWatched(inputs, Timer(times, products));
+  Tensors outputs = executable.ReplayWatched(inputs, Timer(executable, times, products));
   audited.replay_seconds = absl::ToDoubleSeconds(watch.Elapsed());
-  audited.operators = InOrder(times);
+  audited.operators = InOrder(times.operators);
+  audited.lines = InOrder(std::move(times.lines), executable.lines());
   const Left of_replay = LeftBy(program, outputs);
 
   const auto rewind = [&] {

@@ -52,7 +52,9 @@ class CpuExecutable::Builder {
       const auto before = std::ranges::count(keep_.begin(), keep_.begin() + static_cast<std::ptrdiff_t>(op), true);
       out_.marks_.push_back({static_cast<size_t>(before), phase});
     }
+    out_.lines_ = tape_.lines();
     for (size_t i = 0; i < tape_.ops().size(); ++i) {
+      out_.origins_.push_back({tape_.ops()[i].line, tape_.ops()[i].is_backward});
       if (!keep_[i]) continue;
       AddCall(tape_.ops()[i], i);
       if (sized_[i]) AddIntegers(i);
@@ -329,9 +331,11 @@ absl::StatusOr<std::optional<graphcache::AuditedStep>> CpuExecutable::ReplayAudi
 int64_t CpuExecutable::CountBytes() const {
   int64_t bytes = static_cast<int64_t>(sizeof(*this)) + kHeapBlock + held_bytes_ + VectorBytes(calls_) +
                   VectorBytes(values_) + VectorBytes(inputs_) + VectorBytes(output_slots_) + VectorBytes(marks_) +
-                  VectorBytes(stack_) + static_cast<int64_t>(plan_.bytes()) + kHeapBlock;
+                  VectorBytes(origins_) + VectorBytes(lines_) + VectorBytes(stack_) +
+                  static_cast<int64_t>(plan_.bytes()) + kHeapBlock;
   if (sizes_) bytes += sizes_->bytes() + VectorBytes(sizes_now_) + VectorBytes(sizes_set_);
   bytes += VectorBytes(integers_);
+  for (const std::string& line : lines_) bytes += static_cast<int64_t>(line.capacity()) + kHeapBlock;
   for (const SizedInteger& integer : integers_) bytes += VectorBytes(integer.value.terms);
   for (const Call& call : calls_) {
     bytes += VectorBytes(call.args) + VectorBytes(call.fills) + VectorBytes(call.returns) + VectorBytes(call.releases);

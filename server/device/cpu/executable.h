@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,13 @@ class CpuExecutable final : public graphcache::Executable {
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override;
   absl::StatusOr<std::optional<graphcache::AuditedStep>> ReplayAudited(const graphcache::StepInputs& inputs) override;
   int64_t bytes() const override { return bytes_; }
+  // Where an operator comes from, by its place on the tape.
+  struct Origin {
+    uint32_t line = 0;  // among lines(); 0: none of the user's
+    bool is_backward = false;
+  };
+  const std::vector<Origin>& origins() const { return origins_; }
+  const std::vector<std::string>& lines() const { return lines_; }
 
   // Storage allocations of the last replay that the arena had no place for. 0 unless an operator's temporaries depend
   // on values, or a dynamic one's inputs are larger than those that the plan was learned with.
@@ -88,6 +96,8 @@ class CpuExecutable final : public graphcache::Executable {
   std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // slot, place among the inputs
   std::vector<uint32_t> output_slots_, made_outputs_;  // the step's outputs; of them, what is not state
   std::vector<Tape::Mark> marks_;
+  std::vector<Origin> origins_;
+  std::vector<std::string> lines_;
   std::optional<StepSizes> sizes_;  // of a dynamic one
   std::vector<SizedInteger> integers_;
   std::vector<int64_t> sizes_now_, sizes_set_;  // of the inputs; those that the integers are set for

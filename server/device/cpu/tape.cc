@@ -1,9 +1,12 @@
 #include "device/cpu/tape.h"
 
 #include <ATen/ATen.h>
+#include <ATen/SequenceNumber.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -99,6 +102,7 @@ class Tape::Pass {
   std::vector<at::Tensor> Run(const Body& body);
   void OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack);
   virtual void OnMark(int phase) = 0;
+  virtual void OnLine(std::string_view /*line*/) {}
 
  protected:
   virtual void OnOp(Op op) = 0;
@@ -279,10 +283,37 @@ class Tape::Recording final : public Pass {
   using Pass::Pass;
   ~Recording() override { tape_.slots_ = std::move(slots_); }
   void OnMark(int phase) override { tape_.marks_.push_back({tape_.ops_.size(), phase}); }
+  void OnLine(std::string_view line) override {
+    const auto known = std::ranges::find(tape_.lines_, line);
+    const auto place = static_cast<uint32_t>(known - tape_.lines_.begin());
+    if (known == tape_.lines_.end()) tape_.lines_.emplace_back(line);
+    if (place != begun_.back().line) begun_.push_back({at::sequence_number::peek(), place});
+  }
 
  private:
-  void OnOp(Op op) override { tape_.ops_.push_back(std::move(op)); }
+  // Autograd numbers the nodes of the backward pass in the order in which the forward pass makes them: those from
+  // `first` on belong to this line.
+  struct Begun {
+    uint64_t first = 0;
+    uint32_t line = 0;
+  };
+
+  void OnOp(Op op) override {
+    const auto node = torch::autograd::get_current_node();
+    op.is_backward = node != nullptr;
+    op.line = node == nullptr ? begun_.back().line : LineOfNode(node->sequence_nr());
+    tape_.ops_.push_back(std::move(op));
+  }
   void OnOutputs(std::vector<size_t> outputs) override { tape_.outputs_ = std::move(outputs); }
+
+  uint32_t LineOfNode(uint64_t number) const {
+    // A parameter's node has a number beyond all others.
+    if (number >= at::sequence_number::peek()) return 0;
+    const auto later = std::ranges::upper_bound(begun_, number, {}, &Begun::first);
+    return later == begun_.begin() ? 0 : std::prev(later)->line;
+  }
+
+  std::vector<Begun> begun_ = {{}};
 };
 
 class Tape::Comparison final : public Pass {
@@ -337,6 +368,10 @@ bool Tape::NoteMark(int phase) {
   if (Pass::current == nullptr) return false;
   Pass::current->OnMark(phase);
   return true;
+}
+
+void Tape::NoteLine(std::string_view line) {
+  if (Pass::current != nullptr) Pass::current->OnLine(line);
 }
 
 bool ReturnsViews(const c10::FunctionSchema& schema) {

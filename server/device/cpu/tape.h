@@ -9,6 +9,7 @@
 #include <ATen/core/stack.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -76,6 +77,9 @@ class Tape {
     // Slots of each return value; several for a list.
     std::vector<std::vector<size_t>> returns;
     bool view = false;  // every output is a view of an input, by its schema
+    // The line of a user's module that it was called for, a place in lines(), and whether it works out a gradient.
+    uint32_t line = 0;
+    bool is_backward = false;
     std::string_view name() const { return handle.operator_name().name; }
   };
   struct Mark {
@@ -111,6 +115,8 @@ class Tape {
   const std::vector<Slot>& slots() const { return slots_; }
   const std::vector<size_t>& outputs() const { return outputs_; }
   const std::vector<Mark>& marks() const { return marks_; }
+  // Each once. The first is empty: no line.
+  const std::vector<std::string>& lines() const { return lines_; }
   // The first thing seen, by either, that cannot be captured.
   const std::optional<TapeBreak>& broken() const { return broken_; }
   // Says that it cannot; the first to say so is kept.
@@ -120,6 +126,8 @@ class Tape {
 
   // For MarkPhase: notes the place on the tape that records on this thread. False if none does.
   static bool NoteMark(int phase);
+  // For the NoteLine of step_program.h: tells the tape that records on this thread, if one does.
+  static void NoteLine(std::string_view line);
 
  private:
   class Pass;
@@ -133,6 +141,7 @@ class Tape {
   std::vector<Slot> slots_;
   std::vector<size_t> outputs_;
   std::vector<Mark> marks_;
+  std::vector<std::string> lines_ = {""};
   std::optional<TapeBreak> broken_;
 };
 

@@ -12,12 +12,14 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
+#include "device/step_program.h"
 #include "nn/ops/edge_region.h"
 #include "nn/ops/row_linear.h"
 #include "nn/ops/row_norm.h"
 #include "program/category_products.h"
 #include "program/check.h"
 #include "program/edge_regions.h"
+#include "program/linear_forms.h"
 #include "program/node_linears.h"
 #include "program/row_layers.h"
 #include "program/self_loops.h"
@@ -107,6 +109,10 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
       if (auto without = program::WithoutSelfLoops(*form.program))
         form.program = std::make_shared<const program::Program>(*std::move(without));
     }
+    if (options_.fused && nn::RunsRowLinear(device_)) {
+      if (auto forms = program::WithLinearForms(*form.program))
+        form.program = std::make_shared<const program::Program>(*std::move(forms));
+    }
     for (const auto rewrite : {program::WithNodeLinears, program::WithCategoryProducts}) {
       if (auto rewritten = rewrite(*form.program))
         form.program = std::make_shared<const program::Program>(*std::move(rewritten));
@@ -135,8 +141,11 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
     std::vector<Tensor> state;
     state.reserve(form.state.size());
     for (const Tensor& tensor : form.state) state.push_back(OnDevice(tensor));
-    program::InterpreterOptions how{
-        .device = device_, .draw = {}, .norm = {}, .max_tensor_bytes = static_cast<int64_t>(MemoryLimit())};
+    program::InterpreterOptions how{.device = device_,
+                                    .draw = {},
+                                    .norm = {},
+                                    .on_line = &device::NoteLine,
+                                    .max_tensor_bytes = static_cast<int64_t>(MemoryLimit())};
     how.draw = [this](const program::Node& node, int64_t place, torch::jit::Stack& stack) {
       Draw(node, options_.seed, place, step_, stack);
     };

@@ -33,8 +33,13 @@ struct AuditedNetwork {
   // inputs: x [rows, 4], y [rows, 4], row of each x [rows].
   AuditTensors Step(const StepInputs& in) {
     const Tensor x = CopyOf(in.tensors[0]);
+    NoteLine("net.py:1");
     const Tensor sum = at::zeros({x.size(0), 4}).index_add(0, in.tensors[2], x);
-    const Tensor prediction = at::mm(sum, weight.t()).relu();
+    NoteLine("net.py:2");
+    Tensor prediction = at::mm(sum, weight.t());
+    NoteLine("net.py:3");
+    prediction = prediction.relu();
+    NoteLine("");
     const Tensor loss = (prediction - in.tensors[1]).square().sum() * 0.5;
     const AuditTensors gradients = torch::autograd::grad({loss}, {weight});
     const at::NoGradGuard no_grad;
@@ -138,6 +143,27 @@ TEST_P(CpuAuditTest, ItTimesTheReplayByOperator) {
   EXPECT_GT(sum, 0);
   EXPECT_LE(sum, step.replay_seconds);
   EXPECT_GT(step.eager_seconds, 0);
+}
+
+TEST_P(CpuAuditTest, ItTimesTheReplayByLine) {
+  const AuditedStep step = Audit(RowsOf(23, 7));
+  double sum = 0;
+  std::vector<std::string> lines, with_gradient;
+  for (const graphcache::LineTime& time : step.lines) {
+    EXPECT_GT(time.forward_seconds, 0) << time.line;
+    lines.push_back(time.line);
+    if (time.backward_seconds > 0) with_gradient.push_back(time.line);
+    if (lines.size() > 1) {
+      EXPECT_LE(time.seconds(), step.lines[lines.size() - 2].seconds()) << "the longest first";
+    }
+    sum += time.seconds();
+  }
+  EXPECT_THAT(lines, testing::UnorderedElementsAre("net.py:1", "net.py:2", "net.py:3"));
+  // The first line reads no weight, so that it has no gradient.
+  EXPECT_THAT(with_gradient, testing::UnorderedElementsAre("net.py:2", "net.py:3"));
+  double of_operators = 0;
+  for (const graphcache::OperatorTime& time : step.operators) of_operators += time.seconds;
+  EXPECT_LT(sum, of_operators) << "the loss and the optimizer belong to no line";
 }
 
 TEST_P(CpuAuditTest, AFaultInOneOperatorOfALiveExecutableIsFoundAndNamed) {
