@@ -18,6 +18,7 @@
 #include "program/region_roles.h"
 #include "program/row_operators.h"
 #include "program/shared_memory.h"
+#include "program/source_line.h"
 
 namespace permafrost::program {
 namespace {
@@ -28,6 +29,8 @@ using nn::RegionStep;
 
 // Programs with more nodes are left alone, since each region is looked for among all of them.
 constexpr size_t kMostNodes = 10'000, kMostDrafts = 512;
+// Steps that a region without edges has at least: fewer are faster as they are.
+constexpr int64_t kLeastRowSteps = 4;
 
 class Finder {
  public:
@@ -49,6 +52,7 @@ class Finder {
         SkipDepthOf(node);
       }
     }
+    FuseRows();
     if (found_.empty()) return std::nullopt;
     RemoveOrphans(original_, program_);
     return FusedProgram{.program = std::move(program_), .regions = std::move(found_)};
@@ -106,6 +110,50 @@ class Finder {
     return kNoNode;
   }
 
+  // Fuses nodes that work on each row of nodes, or graphs, by itself.
+  void FuseRows() {
+    std::set<ValueIndex> tried;
+    for (size_t drafts = 0; drafts < kMostDrafts; ++drafts) {
+      roles_->FindProducers();
+      const std::optional<RegionDraft> draft = NextRows(tried);
+      if (!draft) return;
+      for (const size_t i : draft->nodes) tried.insert(ResultOf(graph().nodes[i]));
+      if (std::ssize(draft->region.steps) - draft->region.num_inputs >= kLeastRowSteps) Replace(*draft);
+    }
+  }
+  // The region of the first node that has one and was not tried.
+  std::optional<RegionDraft> NextRows(std::set<ValueIndex>& tried) {
+    const std::vector<Node>& nodes = graph().nodes;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const std::optional<ReductionTarget> target = RowsToTry(nodes[i], tried);
+      if (!target) continue;
+      if (++row_targets_ > kMostDrafts) break;
+      roles_->GiveRoles(*target, skipped_);
+      for (size_t j = i; j < nodes.size(); ++j) {
+        if (RowsToTry(nodes[j], tried) != target) continue;
+        if (auto draft = MakeRowDraft(graph(), *roles_, *target, j)) return draft;
+        tried.insert(ResultOf(nodes[j]));
+        if (roles_->Role(j).kind != Kind::kRows) continue;
+        // Others of its depth would be in its region: each would be looked at as long.
+        for (size_t k = j; k < nodes.size(); ++k) {
+          const ValueIndex other = ResultOf(nodes[k]);
+          if (other != kNoValue && roles_->Depth(other) == roles_->Depth(ResultOf(nodes[j]))) tried.insert(other);
+        }
+      }
+    }
+    return std::nullopt;
+  }
+  std::optional<ReductionTarget> RowsToTry(const Node& node, const std::set<ValueIndex>& tried) const {
+    const ValueIndex result = ResultOf(node);
+    return result == kNoValue || tried.contains(result) ? std::nullopt : RowsOf(result);
+  }
+  std::optional<ReductionTarget> RowsOf(ValueIndex value) const {
+    const std::optional<TensorType>& type = TypeOf(value);
+    const bool real = type && (type->dtype == DType::kFloat32 || type->dtype == DType::kFloat64);
+    if (!real || type->sizes.empty() || type->sizes[0].expression.empty()) return std::nullopt;
+    return ReductionTarget{.index = kNoValue, .edges = {.number = -1}, .targets = type->sizes[0], .dtype = type->dtype};
+  }
+
   // Skips this reduction and all others of its depth, which would be in its region.
   void SkipDepthOf(size_t reduction) {
     const ValueIndex result = ResultOf(graph().nodes[reduction]);
@@ -124,18 +172,17 @@ class Finder {
   // Replaces the region's nodes by its operator, placed after its last input. Returns false and changes nothing if the
   // number of targets is unknown, or if a node before that place reads an output.
   bool Replace(const RegionDraft& draft) {
-    const size_t first =
-        *std::ranges::find_if(draft.nodes, [&](size_t node) { return roles_->Role(node).kind == Kind::kReduce; });
-    const std::string source = graph().nodes[first].source;
-    const Argument targets = FirstSizeOf(graph().nodes[roles_->Producer(roles_->Role(first).reduce.zeros)]);
-    if (std::holds_alternative<None>(targets)) return false;
+    const bool has_edges = draft.target.index != kNoValue;
+    const Argument targets = has_edges ? TargetsOf(draft) : Argument(None());
+    if (has_edges && std::holds_alternative<None>(targets)) return false;
     size_t begin = 0;  // the operator stands before this node
     const auto need = [&](ValueIndex value) {
       if (roles_->Producer(value) != kNoNode) begin = std::max(begin, roles_->Producer(value) + 1);
     };
     for (const ValueIndex input : draft.inputs) need(input);
     if (const auto* ref = std::get_if<Ref>(&targets)) need(ref->value);
-    std::vector<IndexKey> keys = {{draft.target.index, draft.target.targets}};
+    std::vector<IndexKey> keys;
+    if (has_edges) keys.emplace_back(draft.target.index, draft.target.targets);
     keys.insert(keys.end(), draft.indices.begin(), draft.indices.end());
     for (const IndexKey& key : keys) {
       need(key.first);
@@ -147,7 +194,7 @@ class Finder {
       if (std::ranges::find_first_of(inputs, draft.outputs) != inputs.end()) return false;
     }
     Tell(draft);
-    std::vector<Node> added = MakeNodes(draft, targets, source), nodes;
+    std::vector<Node> added = MakeNodes(draft, targets, JoinedLines(found_.back().sources)), nodes;
     nodes.reserve(graph().nodes.size() + added.size());
     for (size_t i = 0; i <= graph().nodes.size(); ++i) {
       if (i == begin) std::ranges::move(added, std::back_inserter(nodes));
@@ -171,6 +218,12 @@ class Finder {
     return found == segments_.end() ? nullptr : &*found;
   }
 
+  // How many targets a region's first reduction has.
+  Argument TargetsOf(const RegionDraft& draft) const {
+    const size_t first =
+        *std::ranges::find_if(draft.nodes, [&](size_t node) { return roles_->Role(node).kind == Kind::kReduce; });
+    return FirstSizeOf(graph().nodes[roles_->Producer(roles_->Role(first).reduce.zeros)]);
+  }
   // The first size that a fill is given; None: it has none.
   static Argument FirstSizeOf(const Node& fill) {
     const Argument* size = FillOperatorOf(fill)->size;
@@ -207,7 +260,10 @@ class Finder {
           {{.values = {made.offsets}}, {.values = {made.places}}});
       return made;
     };
-    const Segments by_target = segments({draft.target.index, draft.target.targets}, targets);
+    std::optional<Segments> by_target;
+    if (draft.target.index != kNoValue) {
+      by_target = segments({draft.target.index, draft.target.targets}, targets);
+    }
     Refs indices, offsets, places;
     for (size_t k = 0; k < draft.indices.size(); ++k) {
       const IndexKey& key = draft.indices[k];
@@ -244,16 +300,22 @@ class Finder {
     const nn::EncodedRegion encoded = nn::Encode(draft.region);
     Ints code;
     code.values.assign(encoded.code.begin(), encoded.code.end());
-    add("torch.ops.permafrost.edge_region.default",
-        {{"inputs", Refs{draft.inputs}},
-         {"offsets", Ref{by_target.offsets}},
-         {"places", Ref{by_target.places}},
-         {"indices", std::move(indices)},
-         {"index_offsets", std::move(offsets)},
-         {"index_places", std::move(places)},
-         {"code", std::move(code)},
-         {"numbers", encoded.numbers}},
-        {std::move(outputs)});
+    if (by_target) {
+      add("torch.ops.permafrost.edge_region.default",
+          {{"inputs", Refs{draft.inputs}},
+           {"offsets", Ref{by_target->offsets}},
+           {"places", Ref{by_target->places}},
+           {"indices", std::move(indices)},
+           {"index_offsets", std::move(offsets)},
+           {"index_places", std::move(places)},
+           {"code", std::move(code)},
+           {"numbers", encoded.numbers}},
+          {std::move(outputs)});
+    } else {
+      add("torch.ops.permafrost.row_region.default",
+          {{"inputs", Refs{draft.inputs}}, {"code", std::move(code)}, {"numbers", encoded.numbers}},
+          {std::move(outputs)});
+    }
     for (const auto& [value, of] : reshaped) {
       Ints size;
       size.values.emplace_back(int64_t{-1});
@@ -294,6 +356,7 @@ class Finder {
   std::vector<Segments> segments_;
   std::set<ValueIndex> skipped_;  // results of reductions that stay as they are
   std::vector<FoundRegion> found_;
+  size_t row_targets_ = 0;  // that FuseRows gave roles for
 };
 
 }  // namespace

@@ -22,14 +22,15 @@ constexpr int kMostPasses = 16;
 
 class Drafter {
  public:
-  Drafter(const Graph& graph, const RegionRoles& roles, size_t reduction)
-      : graph_(graph), roles_(roles), depth_(roles.Depth(ResultOf(graph.nodes[reduction]))) {
-    draft_.target = *roles.TargetOf(ResultOf(graph.nodes[reduction]));
+  Drafter(const Graph& graph, const RegionRoles& roles, const ReductionTarget& target, size_t node)
+      : graph_(graph), roles_(roles), first_(node), depth_(roles.Depth(ResultOf(graph.nodes[node]))) {
+    draft_.target = target;
   }
 
   // takes_over: also includes nodes before the region whose results it alone reads.
   std::optional<RegionDraft> Run(bool takes_over) {
     const auto at_depth = [&](size_t node) { return roles_.Depth(ResultOf(graph_.nodes[node])) == depth_; };
+    Include(first_);
     for (size_t i = 0; i < roles_.num_nodes(); ++i)
       if (roles_.Role(i).kind == Kind::kReduce && at_depth(i)) Include(i);
     int passes = 0;
@@ -252,6 +253,7 @@ class Drafter {
 
   const Graph& graph_;
   const RegionRoles& roles_;
+  const size_t first_;  // a node of the region
   const int64_t depth_;
   RegionDraft draft_;
   bool fits_ = true;
@@ -263,10 +265,17 @@ class Drafter {
 
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction) {
   if (roles.Role(reduction).kind != RegionRole::Kind::kReduce) return std::nullopt;
+  const ReductionTarget& target = *roles.TargetOf(ResultOf(graph.nodes[reduction]));
   // Nodes taken over may exceed the limits of a region; then it is drafted without them.
-  auto draft = Drafter(graph, roles, reduction).Run(/*takes_over=*/true);
+  auto draft = Drafter(graph, roles, target, reduction).Run(/*takes_over=*/true);
   if (draft) return draft;
-  return Drafter(graph, roles, reduction).Run(/*takes_over=*/false);
+  return Drafter(graph, roles, target, reduction).Run(/*takes_over=*/false);
+}
+
+std::optional<RegionDraft> MakeRowDraft(const Graph& graph, const RegionRoles& roles, const ReductionTarget& target,
+                                        size_t node) {
+  if (roles.Role(node).kind != RegionRole::Kind::kRows) return std::nullopt;
+  return Drafter(graph, roles, target, node).Run(/*takes_over=*/false);
 }
 
 }  // namespace permafrost::program

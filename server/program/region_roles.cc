@@ -295,8 +295,9 @@ RegionRole RegionRoles::RoleOfRows(const RowOperator& op, const RowShape& rows, 
     // At the result's level, an operand must have as many dimensions as the result.
     if (!role.rows.steps.empty() && of->level == rows.level && of->dims.size() != rows.dims.size()) return {};
   }
-  if (any && role.reduced) role.kind = Kind::kRows;
-  role.joins = any && !role.reduced;
+  const bool has_edges = target.index != kNoValue;
+  if (any && (role.reduced || !has_edges)) role.kind = Kind::kRows;
+  role.joins = any && !role.reduced && has_edges;
   return role;
 }
 

@@ -24,7 +24,8 @@ Dims DimsBehindRows(const TensorType& type);
 // Returns their product; more than kMostRegionWidth is that and 1.
 int64_t WidthOf(const Dims& dims);
 
-// Rows that edges are reduced to: the index that says where, and how many rows go in and come out.
+// Rows that edges are reduced to: the index that says where, and how many rows go in and come out. Without an index
+// there are no edges, and every node that works on each of `targets` rows by itself has a role.
 struct ReductionTarget {
   ValueIndex index = kNoValue;
   Size edges, targets;

@@ -21,9 +21,11 @@
 #include "program/node_access.h"
 #include "program/node_linears.h"
 #include "program/operators.h"
+#include "program/rewritten.h"
 #include "program/row_layers.h"
 #include "program/self_loops.h"
 #include "program/synthetic.h"
+#include "program/typed_writer.h"
 
 namespace permafrost::program {
 namespace {
@@ -234,6 +236,67 @@ TEST_F(EdgeRegions, TakeOverWhatTheyAloneRead) {
   EXPECT_EQ(CountOf(left->program, "aten::mul"), 1);
 }
 
+// sigmoid(h * 0.5 + r) * tanh(h) - r, where r is made of h by a linear map and its transpose.
+std::shared_ptr<const Program> GateProgram(bool returns_middle) {
+  TypedWriter w;
+  const ValueIndex low = w.Linear(w.h, w.weight, kNoValue);
+  const ValueIndex high = w.Shape("matmul.default", low, w.SizesOf(w.h), {{"other", Ref{w.weight}}});
+  const ValueIndex gate = w.Unary("sigmoid.default", w.Sum(w.Times(w.h, 0.5), high));
+  const ValueIndex gated = w.Shape("mul.Tensor", gate, w.SizesOf(w.h), {{"other", Ref{w.Unary("tanh.default", w.h)}}});
+  const ValueIndex out = w.Sub(gated, high);
+  return w.Return(returns_middle ? std::vector<ValueIndex>{out, gate} : std::vector<ValueIndex>{out});
+}
+
+TEST(RowRegions, FuseWhatWorksOnEachRow) {
+  for (const bool returns_middle : {false, true}) {
+    SCOPED_TRACE(returns_middle);
+    const auto program = GateProgram(returns_middle);
+    const auto fused = WithEdgeRegions(*program, /*differentiated=*/true);
+    ASSERT_TRUE(fused);
+    ASSERT_EQ(fused->regions.size(), 1u);
+    EXPECT_EQ(CountOf(fused->program, "permafrost::row_region"), 1);
+    for (const char* op : {"aten::sigmoid", "aten::tanh", "aten::add", "aten::sub", "aten::mul"})
+      EXPECT_EQ(CountOf(fused->program, op), 0) << op;
+    ExpectSameResults(program, std::make_shared<const Program>(fused->program), {{7, 19}, {1, 1}, {300, 0}});
+  }
+}
+
+// What a product makes of a region's output is in no region with it.
+TEST(RowRegions, EndAtProducts) {
+  TypedWriter w;
+  const auto chain = [&](ValueIndex x) {
+    return w.Sub(w.Unary("tanh.default", w.Unary("sigmoid.default", w.Relu(x))), x);
+  };
+  const ValueIndex first = chain(w.h), low = w.Linear(first, w.weight, kNoValue);
+  const ValueIndex high = w.Shape("matmul.default", low, w.SizesOf(w.h), {{"other", Ref{w.weight}}});
+  const auto program = w.Return({w.Sum(chain(high), first)});
+  const auto fused = WithEdgeRegions(*program, /*differentiated=*/true);
+  ASSERT_TRUE(fused);
+  EXPECT_EQ(fused->regions.size(), 2u);
+  ExpectSameResults(program, std::make_shared<const Program>(fused->program), {{7, 19}, {1, 1}});
+}
+
+TEST(RowRegions, LeaveFewSteps) {
+  TypedWriter w;
+  EXPECT_FALSE(WithEdgeRegions(*w.Return({w.Relu(w.Sum(w.h, w.h))}), /*differentiated=*/true));
+}
+
+// Slices of wider rows, such as the gates of a cell.
+TEST(RowRegions, ReadRowsThatLieApart) {
+  TypedWriter w;
+  const auto half = [&](int64_t from) {
+    return w.Shape("slice.Tensor", w.h, {TypedWriter::Nodes(), TypedWriter::Of(8)},
+                   {{"dim", int64_t{1}}, {"start", from}, {"end", from + 8}});
+  };
+  const ValueIndex a = half(0), b = half(8);
+  const ValueIndex gate = w.Unary("sigmoid.default", w.Sum(a, b));
+  const auto program = w.Return({w.Sub(w.Shape("mul.Tensor", gate, w.SizesOf(a), {{"other", Ref{a}}}), b)});
+  const auto fused = WithEdgeRegions(*program, /*differentiated=*/true);
+  ASSERT_TRUE(fused);
+  EXPECT_EQ(CountOf(fused->program, "permafrost::row_region"), 1);
+  ExpectSameResults(program, std::make_shared<const Program>(fused->program), {{7, 19}, {1, 1}});
+}
+
 // A file may claim any type for what lies between its nodes. Its program then fails, and nothing else does.
 TEST_F(EdgeRegions, TypesThatAreNotTrueAreErrors) {
   for (const std::string name : {"gine", "gatv2", "pna", "gen_softmax"}) {
@@ -325,6 +388,7 @@ TEST(RewritingsOfFiles, AreQuickForLongChains) {
 TEST(OwnOperators, AreRefusedInFiles) {
   EXPECT_FALSE(FindOperator("torch.ops.permafrost.edge_region.default"));
   EXPECT_FALSE(FindOperator("torch.ops.permafrost.segments_of.default"));
+  EXPECT_FALSE(FindOperator("torch.ops.permafrost.row_region.default"));
 }
 
 }  // namespace

@@ -10,14 +10,15 @@ namespace {
 // Steps that have no register: their rows are an input's, or nothing is computed for them.
 bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
 
-// Returns which gathers and expansions need no copy: none is an output, and every reader is a sum or works value by
-// value at the same width.
-std::vector<char> ViewsOf(const RegionPlan& plan) {
+// Returns which gathers and expansions need no copy, and which target rows may lie apart: none is an output, and every
+// reader is a sum or works value by value at the same width.
+std::vector<char> ReadByRow(const RegionPlan& plan) {
   const std::vector<RegionStep>& steps = plan.region.steps;
   std::vector<char> views(steps.size(), 0);
   for (size_t i = 0; i < steps.size(); ++i) {
     const bool copies = steps[i].op == RegionOp::kGather || steps[i].op == RegionOp::kExpand;
-    views[i] = copies && steps[i].width >= kLeastViewWidth && plan.root[i] == static_cast<int32_t>(i);
+    const bool is_wide = steps[i].width >= kLeastViewWidth || steps[i].op == RegionOp::kTarget;
+    views[i] = (copies || steps[i].op == RegionOp::kTarget) && is_wide && plan.root[i] == static_cast<int32_t>(i);
   }
   for (size_t i = 0; i < steps.size(); ++i) {
     for (const int32_t o : steps[i].operands()) {
@@ -183,7 +184,13 @@ RegionPlan::RegionPlan(EdgeRegion of) : region(std::move(of)) {
       shared_columns += s.width;
     }
   }
-  is_view = ViewsOf(*this);
+  is_view = ReadByRow(*this);
+  may_lie_apart.assign(static_cast<size_t>(region.num_inputs), 0);
+  for (size_t i = 0; i < count; ++i) {
+    if (region.steps[i].op != RegionOp::kTarget || !is_view[i]) continue;
+    may_lie_apart[static_cast<size_t>(region.steps[i].input)] = 1;
+    is_view[i] = 0;
+  }
   std::vector<char> wanted(count, 0);
   for (const int32_t o : region.outputs) wanted[static_cast<size_t>(root[static_cast<size_t>(o)])] = 1;
   const std::vector<char> kept = wanted;

@@ -199,7 +199,8 @@ void RegionTile<T>::ComputeStep(size_t i, T* out) {
       values_[i].base = input;
       break;
     case RegionOp::kTarget:
-      values_[i].base = input + first_ * s.width;
+      values_[i].stride = in_.strides[static_cast<size_t>(s.input)];
+      values_[i].base = input + first_ * values_[i].stride;
       break;
     case RegionOp::kEdge:
       if (in_order_) {

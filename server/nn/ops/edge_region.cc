@@ -244,6 +244,14 @@ std::vector<Tensor> EdgeRegionAutograd(at::TensorList inputs, const Tensor& offs
       inputs, RegionArguments{inputs, offsets, places, indices, index_offsets, index_places, code, numbers});
 }
 
+// A region without edges, whose targets are the rows of its inputs.
+std::vector<Tensor> RowRegion(at::TensorList inputs, at::IntArrayRef code, at::ArrayRef<double> numbers) {
+  const int64_t rows = TargetsOfInputs(inputs, code, numbers);
+  const auto type = at::TensorOptions(at::kInt);
+  const OptionalTensors none;
+  return EdgeRegionAutograd(inputs, at::zeros({rows + 1}, type), at::empty({0}, type), {}, none, none, code, numbers);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
@@ -251,6 +259,8 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   kEdgeRegion.Register(library);
   kEdgeRegionBackward.Register(library);
   library.impl("edge_region", torch::dispatch(c10::DispatchKey::Autograd, EdgeRegionAutograd));
+  library.def("row_region(Tensor[] inputs, int[] code, float[] numbers) -> Tensor[]");
+  library.impl("row_region", torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, RowRegion));
 }
 
 bool RunsEdgeRegions(c10::Device device) { return device.is_cpu(); }

@@ -1,7 +1,7 @@
 // Fused message passing: runs an edge region (nn/kernels/edge_region.h) as one operator, with its gradient.
-// Registers permafrost::segments_of, edge_region and edge_region_backward, for the CPU only. Calls of edge_region
-// through the dispatcher are differentiable. Results do not depend on the number of threads.
-// Threads: any; kernels use ATen's threads.
+// Registers permafrost::segments_of, edge_region and edge_region_backward, and row_region for regions without edges,
+// for the CPU only. Calls of edge_region and row_region through the dispatcher are differentiable. Results do not
+// depend on the number of threads. Threads: any; kernels use ATen's threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>

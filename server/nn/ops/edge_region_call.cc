@@ -113,6 +113,15 @@ std::tuple<Tensor, Tensor> SegmentsOfCpu(const Tensor& index_in, int64_t rows) {
   return {offsets, places};
 }
 
+int64_t TargetsOfInputs(at::TensorList inputs, at::IntArrayRef code, at::ArrayRef<double> numbers) {
+  const auto plan = RegionPlans::Instance().Get(code, numbers);
+  for (const RegionStep& step : plan->region.steps) {
+    const auto input = static_cast<size_t>(step.input);
+    if (step.op == RegionOp::kTarget && input < inputs.size() && inputs[input].dim() > 0) return inputs[input].size(0);
+  }
+  TORCH_CHECK(false, "row_region: no input has a row for each target");
+}
+
 RegionCall::RegionCall(const RegionArguments& a)
     : plan_(RegionPlans::Instance().Get(a.code, a.numbers)),
       offsets_(a.offsets.contiguous()),
@@ -130,7 +139,8 @@ RegionCall::RegionCall(const RegionArguments& a)
     TORCH_CHECK((t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble) && t.is_cpu() &&
                     t.scalar_type() == a.inputs[0].scalar_type(),
                 "edge_region: inputs must be all float32 or all float64, not ", t.toString());
-    inputs_.push_back(t.contiguous());
+    const bool by_row = plan_->may_lie_apart[inputs_.size()] && t.dim() == 2 && (t.size(1) == 1 || t.stride(1) == 1);
+    inputs_.push_back(by_row ? t : t.contiguous());
   }
   for (size_t k = 0; k < a.indices.size(); ++k) {
     const Tensor& t = a.indices[k];

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,7 +28,8 @@ struct RegionArguments {
 };
 
 // Threads: one an object; the plans of past calls are shared.
-// Owns contiguous copies of the tensors that were not contiguous; borrows no argument.
+// Owns contiguous copies of tensors that were not contiguous, unless the kernels read their rows one by one; borrows no
+// argument.
 class RegionCall {
  public:
   // Errors: c10::Error for a code, a type, a shape or an index that does not fit.
@@ -51,10 +53,16 @@ class RegionCall {
   template <class T, class Body>
   void WithInputs(const Body& body) const {
     std::vector<const T*> inputs;
+    std::vector<int64_t> strides;
     std::vector<const int64_t*> indices;
-    for (const at::Tensor& t : inputs_) inputs.push_back(t.const_data_ptr<T>());
+    for (const at::Tensor& t : inputs_) {
+      inputs.push_back(t.const_data_ptr<T>());
+      const int64_t rows = t.dim() == 0 ? 1 : std::max<int64_t>(1, t.size(0));
+      strides.push_back(t.dim() == 2 ? t.stride(0) : t.numel() / rows);
+    }
     for (const at::Tensor& t : indices_) indices.push_back(t.const_data_ptr<int64_t>());
     body(RegionInputs<T>{.inputs = inputs,
+                         .strides = strides,
                          .indices = indices,
                          .offsets = offsets_.const_data_ptr<int32_t>(),
                          .places = places_.const_data_ptr<int32_t>()});
@@ -68,6 +76,9 @@ class RegionCall {
   at::Tensor offsets_, places_;
   int64_t targets_ = 0, edges_ = 0;
 };
+
+// Returns the rows of the first input that has a row for each target. Errors: c10::Error where there is none.
+int64_t TargetsOfInputs(at::TensorList inputs, at::IntArrayRef code, at::ArrayRef<double> numbers);
 
 // permafrost::segments_of on the CPU.
 std::tuple<at::Tensor, at::Tensor> SegmentsOfCpu(const at::Tensor& index, int64_t rows);

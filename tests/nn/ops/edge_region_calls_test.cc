@@ -50,6 +50,52 @@ std::vector<Tensor> CallBoxed(const BoxedCall& call) {
   return stack.at(0).toTensorVector();
 }
 
+std::vector<Tensor> CallRowRegion(const EdgeRegion& region, const std::vector<Tensor>& inputs) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::row_region", "");
+  const EncodedRegion encoded = Encode(region);
+  std::vector<c10::IValue> stack{c10::List<Tensor>(inputs), encoded.code, encoded.numbers};
+  op.callBoxed(stack);
+  return stack.at(0).toTensorVector();
+}
+
+// Regions without edges read slices of wider rows in place.
+TEST(RowRegionCalls, ReadRowsThatLieApart) {
+  for (const int32_t width : {1, 5, 16, 40}) {
+    SCOPED_TRACE(width);
+    RegionBuilder b;
+    const int32_t first = b.Target(width), second = b.Target(width), shared = b.Shared(width), narrow = b.Target(1);
+    const int32_t product =
+        b.Op(RegionOp::kMul, b.OpX(RegionOp::kSigmoid, first), b.Op(RegionOp::kAdd, second, shared));
+    const EdgeRegion region = b.Build({product, b.Op(RegionOp::kSub, product, narrow)});
+    for (const int64_t rows : {0, 1, 9, 700}) {
+      const Tensor wide = at::randn({rows, 2 * width + 3}, at::kDouble).requires_grad_(true);
+      const Tensor row = at::randn({width}, at::kDouble).requires_grad_(true);
+      const std::vector<Tensor> slices = {wide.narrow(1, 0, width), wide.narrow(1, width, width), row,
+                                          wide.narrow(1, 2 * width, 1)};
+      const auto gradients = [&](const std::vector<Tensor>& out) {
+        return torch::autograd::grad({(out[0] * out[0]).sum() + out[1].sum()}, {wide, row});
+      };
+      const std::vector<Tensor> fused = CallRowRegion(region, slices);
+      const std::vector<Tensor> plain =
+          EdgeRegionPlain(region, slices, at::empty({0}, at::kLong), rows, /*indices=*/{});
+      for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(at::allclose(fused[i], plain[i], 1e-12, 1e-12)) << i;
+      const auto of_fused = gradients(fused), of_plain = gradients(plain);
+      for (size_t i = 0; i < of_plain.size(); ++i) {
+        EXPECT_TRUE(at::allclose(of_fused[i], of_plain[i], 1e-12, 1e-12))
+            << "gradient " << i << ", " << rows << " rows";
+      }
+    }
+  }
+}
+
+TEST(RowRegionCalls, NeedAnInputWithARowForEachTarget) {
+  RegionBuilder b;
+  const EdgeRegion region = b.Build({b.Op(RegionOp::kAdd, b.Target(3), b.Target(3))});
+  EXPECT_THROW(CallRowRegion(region, {at::ones({4, 3}), at::ones({5, 3})}), c10::Error);
+  EXPECT_THROW(CallRowRegion(region, {at::ones({}), at::ones({5, 3})}), c10::Error);
+  EXPECT_THROW(CallRowRegion(region, {}), c10::Error);
+}
+
 struct GineCase {
   EdgeRegion region = GineRegion(6);
   RegionGraph graph = MakeGraph(10, 30, 2);
