@@ -9,6 +9,9 @@ by round.
   pyg           PyG over batches that were made before the clock starts
   pyg-compile   as pyg, under torch.compile(dynamic=True)
 
+`added MB` is the resident memory at its peak, less what there was before the side trained: a daemon with the dataset, a Python with PyG and
+all batches. Captures and compilation are in it.
+
 A step's milliseconds leave out evaluations, captures and compilation. `export` is Python's export of the module, once; `first step` is from
 the client's return, after the daemon acknowledged the job, to the first step; `compile` is what torch.compile took in all.
 """
@@ -24,6 +27,7 @@ import time
 
 from bench import tools
 from bench.compare_sides import POLL_SECONDS, Job, Pyg
+from bench.process_memory import memory
 from bench.progress import Progress
 from bench.rounds import interleave, ratio
 
@@ -85,12 +89,13 @@ def export(settings, path):
     return json.loads(done.stdout.splitlines()[-1])["seconds"]
 
 
-def prepared(peers, parameters, say):
-    """The peers that can run here, warm."""
+def prepared(peers, parameters, before, say):
+    """The peers that can run here, warm. Their resident memory before they trained is added to `before`."""
     ready = {}
     for name, peer in peers.items():
         say(f"{SIDES[name]} warms up")
         peer.load()
+        before[name], _ = memory(peer.process.pid)
         answer = peer.prepare()
         if peer.left_out:
             continue
@@ -107,15 +112,19 @@ def row(name, arguments, tools_, data, progress, scratch):
     say("export")
     export_seconds = export(settings, scratch / "module.pt2")
     flags = ["--loss", "l1", "--epochs", arguments.epochs, "--batch-size", arguments.batch_size]
+    # The import's memory is not the training's.
+    with tools_.daemon(arguments.dataset, scratch / "state"):
+        pass
     with contextlib.ExitStack() as stack:
         daemon = stack.enter_context(tools_.daemon(arguments.dataset, scratch / "state"))
+        before = {"permafrost": memory(daemon.process.pid)[0]}
         job = stack.enter_context(ProgramJob(daemon, scratch / "module.pt2", flags))
         job.warm_up(arguments.warm_up, say)
         facts = job.facts()
         job.pause()
         peers = {side: stack.enter_context(Pyg(sys.executable, {**settings, "side": side}, tools_.threads, scratch, "bench.peer_modules"))
                  for side in arguments.sides if side != "permafrost"}
-        ready = prepared(peers, facts["parameters"], say)
+        ready = prepared(peers, facts["parameters"], before, say)
         progress.drop((arguments.rounds + 1) * (len(peers) - len(ready)))
 
         def turn(side):
@@ -134,6 +143,7 @@ def row(name, arguments, tools_, data, progress, scratch):
             "capture_seconds": last["compile_seconds"], "executables": last["executables"], "frozen": last["frozen"],
             "compile_seconds": turns["pyg-compile"][-1]["compile_seconds"] if "pyg-compile" in turns else None,
             "milliseconds": {side: statistics.median(values) for side, values in milliseconds.items()},
+            "added_bytes": {side: max(t["peak"] for t in found) - before[side] for side, found in turns.items()},
             "ratios": {side: ratio(milliseconds[side], milliseconds["permafrost"]) for side in ready},
             "left_out": {side: peer.left_out for side, peer in peers.items() if peer.left_out}}
 
@@ -170,12 +180,14 @@ def show(result):
     beside = lambda r: f"{r['median']:.2f} ({r['low']:.2f} to {r['high']:.2f})" if r else "-"
     lines = [f"{result['dataset']}: {result['hidden']} channels, {result['layers']} layers, batches of {result['batch_size']}, {result['rounds']} rounds; "
              "ratios over Permafrost, 95 %",
-             f"{'':13}{'ms a step':>10}{'PyG':>9}{'compiled':>10}{'PyG / ours':>24}{'compiled / ours':>24}{'first step s':>14}{'captures s':>12}"
-             f"{'compile s':>11}{'export s':>10}{'executables':>13}"]
+             f"{'':13}{'ms a step':>10}{'PyG':>9}{'compiled':>10}{'PyG / ours':>24}{'compiled / ours':>24}{'added MB':>10}{'PyG':>7}{'compiled':>10}"
+             f"{'first step s':>14}{'captures s':>12}{'compile s':>11}{'export s':>10}{'executables':>13}"]
     for row in result["rows"]:
         ms, ratios = row["milliseconds"], row["ratios"]
+        added = {side: count / 1e6 for side, count in row["added_bytes"].items()}
         lines.append(f"{row['module']:13}{ms['permafrost']:10.2f}{number(ms.get('pyg'), 9, 2)}{number(ms.get('pyg-compile'), 10, 2)}"
-                     f"{beside(ratios.get('pyg')):>24}{beside(ratios.get('pyg-compile')):>24}{row['first_step_seconds']:14.2f}"
+                     f"{beside(ratios.get('pyg')):>24}{beside(ratios.get('pyg-compile')):>24}"
+                     f"{added['permafrost']:10.0f}{number(added.get('pyg'), 7, 0)}{number(added.get('pyg-compile'), 10, 0)}{row['first_step_seconds']:14.2f}"
                      f"{row['capture_seconds']:12.2f}{number(row['compile_seconds'], 11, 1)}{row['export_seconds']:10.1f}{row['executables']:13.0f}")
         lines += [f"{'':13}{SIDES[side]}: left out: {why}" for side, why in row["left_out"].items()]
     lines += [f"median over the modules, {SIDES[side]} / Permafrost: {value:.2f}" for side, value in result["median_ratios"].items()]
