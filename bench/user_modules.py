@@ -27,7 +27,7 @@ import time
 
 from bench import tools
 from bench.compare_sides import POLL_SECONDS, Job, Pyg
-from bench.process_memory import memory
+from bench.process_memory import forget_peak, memory
 from bench.progress import Progress
 from bench.rounds import interleave, ratio
 
@@ -89,13 +89,19 @@ def export(settings, path):
     return json.loads(done.stdout.splitlines()[-1])["seconds"]
 
 
+def before_training(process):
+    """Resident bytes now, from where the peak counts."""
+    forget_peak(process)
+    return memory(process)[0]
+
+
 def prepared(peers, parameters, before, say):
     """The peers that can run here, warm. Their resident memory before they trained is added to `before`."""
     ready = {}
     for name, peer in peers.items():
         say(f"{SIDES[name]} warms up")
         peer.load()
-        before[name], _ = memory(peer.process.pid)
+        before[name] = before_training(peer.process.pid)
         answer = peer.prepare()
         if peer.left_out:
             continue
@@ -117,7 +123,7 @@ def row(name, arguments, tools_, data, progress, scratch):
         pass
     with contextlib.ExitStack() as stack:
         daemon = stack.enter_context(tools_.daemon(arguments.dataset, scratch / "state"))
-        before = {"permafrost": memory(daemon.process.pid)[0]}
+        before = {"permafrost": before_training(daemon.process.pid)}
         job = stack.enter_context(ProgramJob(daemon, scratch / "module.pt2", flags))
         job.warm_up(arguments.warm_up, say)
         facts = job.facts()

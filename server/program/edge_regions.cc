@@ -52,6 +52,10 @@ class Finder {
         SkipDepthOf(node);
       }
     }
+    if (found_.empty()) {
+      program_ = original_;  // Normalize was for nothing
+      roles_.emplace(graph(), program_.inputs);
+    }
     FuseRows();
     if (found_.empty()) return std::nullopt;
     RemoveOrphans(original_, program_);
@@ -118,7 +122,8 @@ class Finder {
       const std::optional<RegionDraft> draft = NextRows(tried);
       if (!draft) return;
       for (const size_t i : draft->nodes) tried.insert(ResultOf(graph().nodes[i]));
-      if (std::ssize(draft->region.steps) - draft->region.num_inputs >= kLeastRowSteps) Replace(*draft);
+      const auto computes = [](const RegionStep& step) { return nn::TraitsOf(step.op).operands > 0; };
+      if (std::ranges::count_if(draft->region.steps, computes) >= kLeastRowSteps) Replace(*draft);
     }
   }
   // The region of the first node that has one and was not tried.
@@ -127,18 +132,14 @@ class Finder {
     for (size_t i = 0; i < nodes.size(); ++i) {
       const std::optional<ReductionTarget> target = RowsToTry(nodes[i], tried);
       if (!target) continue;
-      if (++row_targets_ > kMostDrafts) break;
+      if (++row_searches_ > kMostDrafts) break;
       roles_->GiveRoles(*target, skipped_);
       for (size_t j = i; j < nodes.size(); ++j) {
         if (RowsToTry(nodes[j], tried) != target) continue;
+        const bool has_role = roles_->Role(j).kind == Kind::kRows;
+        if (has_role && ++row_searches_ > kMostDrafts) return std::nullopt;
         if (auto draft = MakeRowDraft(graph(), *roles_, *target, j)) return draft;
         tried.insert(ResultOf(nodes[j]));
-        if (roles_->Role(j).kind != Kind::kRows) continue;
-        // Others of its depth would be in its region: each would be looked at as long.
-        for (size_t k = j; k < nodes.size(); ++k) {
-          const ValueIndex other = ResultOf(nodes[k]);
-          if (other != kNoValue && roles_->Depth(other) == roles_->Depth(ResultOf(nodes[j]))) tried.insert(other);
-        }
       }
     }
     return std::nullopt;
@@ -356,7 +357,7 @@ class Finder {
   std::vector<Segments> segments_;
   std::set<ValueIndex> skipped_;  // results of reductions that stay as they are
   std::vector<FoundRegion> found_;
-  size_t row_targets_ = 0;  // that FuseRows gave roles for
+  size_t row_searches_ = 0;  // of FuseRows, each of which looks at all nodes
 };
 
 }  // namespace

@@ -184,12 +184,14 @@ double OfRows(const FunctionSchema& schema, const Stack& stack) {
   return Product(named->toTensor().sizes()) * Product(table.sizes()) / std::max(rows, 1.0) *
          static_cast<double>(table.element_size());
 }
-// The gates of all steps. CheckRecurrent has seen the weights.
+// The gates or the output of all steps. CheckRecurrent has seen the weights.
 double OfRecurrent(const FunctionSchema& schema, const Stack& stack) {
   const at::Tensor& input = stack[0].toTensor();
-  const auto gates = static_cast<double>(ArgumentNamed(schema, stack, "params")->toTensorVector()[0].size(0));
+  const std::vector<at::Tensor> params = ArgumentNamed(schema, stack, "params")->toTensorVector();
+  const int64_t directions = ArgumentNamed(schema, stack, "bidirectional")->toBool() ? 2 : 1;
+  const auto width = static_cast<double>(std::max(params[0].size(0), directions * params[1].size(1)));
   const double rows = Product(input.sizes().slice(0, static_cast<size_t>(input.dim()) - 1));
-  return rows * gates * static_cast<double>(input.element_size());
+  return rows * width * static_cast<double>(input.element_size());
 }
 double OfIndices(const FunctionSchema& /*schema*/, const Stack& stack) {
   const at::Tensor& table = stack[0].toTensor();
@@ -224,8 +226,10 @@ double OfRegion(const FunctionSchema& schema, const Stack& stack) {
     targets = static_cast<double>(offsets->toTensor().numel());
     edges = static_cast<double>(ArgumentNamed(schema, stack, "places")->toTensor().numel());
   } else {
-    for (const at::Tensor& input : inputs)
-      targets = std::max(targets, input.dim() == 0 ? 0 : static_cast<double>(input.size(0)));
+    const auto& steps = region->steps;
+    const auto first = std::ranges::find(steps, nn::RegionOp::kTarget, &nn::RegionStep::op);
+    const size_t place = first == steps.end() ? inputs.size() : static_cast<size_t>(first->input);
+    if (place < inputs.size() && inputs[place].dim() > 0) targets = static_cast<double>(inputs[place].size(0));
   }
   for (const int32_t output : region->outputs) {
     const nn::RegionStep& step = region->steps[static_cast<size_t>(output)];

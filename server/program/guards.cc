@@ -125,7 +125,10 @@ void CheckRecurrent(const FunctionSchema& schema, const Stack& stack) {
                   std::ssize(params) == layers * directions * of_one && std::ssize(states) == (is_lstm ? 2 : 1),
               "recurrent layers: ", params.size(), " weights and ", states.size(), " states for ", layers,
               " layers of ", input.dim(), "-dimensional rows; projections are not accepted");
-  const int64_t width = params[1].dim() == 2 ? params[1].size(1) : -1;
+  const int64_t width = params[1].dim() == 2 ? params[1].size(1) : 0;
+  // oneDNN divides by it.
+  TORCH_CHECK(width >= 1, "recurrent layers: weight 1 is ", params[1].toString(), params[1].sizes(),
+              ", without columns");
   for (int64_t i = 0; i < std::ssize(params); ++i) {
     const int64_t place = i % of_one, in = i < directions * of_one ? input.size(-1) : directions * width;
     const std::vector<int64_t> sizes =

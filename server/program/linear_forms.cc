@@ -19,8 +19,8 @@
 namespace permafrost::program {
 namespace {
 
-// Cells that the layers of a sequence are written as, at most. Others stay as they are.
-constexpr int64_t kMostCells = 64;
+// Cells that the layers of one sequence are written as, and those of all, at most. Others stay as they are.
+constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
 
 bool IsNumberOne(const Node& node, std::string_view name) {
   const Argument* argument = ArgumentOf(node, name);
@@ -48,6 +48,8 @@ class LinearFormsWriter {
  private:
   bool Rewrite(const Node& node) {
     const std::string op = OperatorOf(node);
+    const auto parsed = ParseOperator(node.target);
+    if (!parsed || (!parsed->overload.empty() && parsed->overload != "input")) return false;
     if (op == "aten::matmul") return RewriteProduct(node, "self", "other", kNoValue);
     if (op == "aten::mm") return RewriteProduct(node, "self", "mat2", kNoValue);
     if (op == "aten::addmm") {
@@ -117,7 +119,9 @@ class LinearFormsWriter {
     const Size& width = cell.state.sizes[1];
     if (of_rows == nullptr || !IsFloating(rows, of_rows->sizes.size()) || !width.expression.empty()) return false;
     return std::ranges::all_of(std::array{cell.weights.input, cell.weights.state}, [&](ValueIndex weight) {
-      return IsMatrix(weight, of_rows->dtype) && TypeOf(weight)->sizes[0].number == GatesOf(cell.kind) * width.number &&
+      if (!IsMatrix(weight, of_rows->dtype)) return false;
+      const int64_t rows_of_weight = TypeOf(weight)->sizes[0].number, gates = GatesOf(cell.kind);
+      return rows_of_weight % gates == 0 && rows_of_weight / gates == width.number &&
              cell.state.dtype == of_rows->dtype;
     });
   }
@@ -176,6 +180,13 @@ class LinearFormsWriter {
            std::ranges::none_of(node.outputs, [](const Output& output) { return output.is_list; });
   }
 
+  // A file may describe more cells than memory has room for.
+  bool TakeFromBudget(int64_t cells) {
+    if (cells > cells_left_) return false;
+    cells_left_ -= cells;
+    return true;
+  }
+
   bool RewriteCell(const Node& node, Kind kind) {
     State state{.hidden = ValueOf(node, "hx")};
     if (const std::vector<ValueIndex> states = ListOf(node, "hx"); states.size() == 2)
@@ -190,22 +201,28 @@ class LinearFormsWriter {
         .kind = kind,
         .weights = {ValueOf(node, "w_ih"), ValueOf(node, "w_hh"), ValueOf(node, "b_ih"), ValueOf(node, "b_hh")},
         .state = *TypeOf(state.hidden)};
-    if (!IsFloating(input, 2) || !Fits(cell, input)) return false;
+    if (!IsFloating(input, 2) || !Fits(cell, input) || !TakeFromBudget(1)) return false;
     const State next = Next(cell, Map(cell, input, cell.weights.input, cell.weights.input_bias), state);
     Return(node, 0, next.hidden);
     if (lstm) Return(node, 1, next.memory);
     return true;
   }
 
-  static bool IsTrue(const Node& node, std::string_view name) {
+  // Nothing where the flag is no known one.
+  static std::optional<bool> FlagOf(const Node& node, std::string_view name) {
     const Argument* argument = ArgumentOf(node, name);
     const auto* value = argument == nullptr ? nullptr : std::get_if<bool>(argument);
-    return value != nullptr && *value;
+    return value == nullptr ? std::nullopt : std::optional(*value);
   }
-  ValueIndex Pick(const Node& node, ValueIndex from, int64_t dim, int64_t place) {
+  std::vector<ValueIndex> Unbind(const Node& node, ValueIndex from, int64_t dim) {
     TensorType type = *TypeOf(from);
+    const int64_t count = type.sizes[static_cast<size_t>(dim)].number;
     type.sizes.erase(type.sizes.begin() + dim);
-    return out_.Add(node, "select.int", {{"self", Ref{from}}, {"dim", dim}, {"index", place}}, std::move(type));
+    std::vector<ValueIndex> parts;
+    for (int64_t i = 0; i < count; ++i) parts.push_back(out_.NewValue(node, type));
+    out_.AddTarget(node, "torch.ops.aten.unbind.int", {{"self", Ref{from}}, {"dim", dim}}, parts[0]);
+    out_.nodes.back().outputs = {{.values = parts, .is_list = true}};
+    return parts;
   }
   ValueIndex Stack(const Node& node, std::vector<ValueIndex> parts, int64_t dim) {
     TensorType type = *TypeOf(parts[0]);
@@ -225,20 +242,22 @@ class LinearFormsWriter {
     Layers layers{
         .kind = kind, .input = ValueOf(node, "input"), .states = ListOf(node, "hx"), .weights = ListOf(node, "params")};
     if (layers.states.empty()) layers.states = {ValueOf(node, "hx")};
+    const auto bidirectional = FlagOf(node, "bidirectional"), batch_first = FlagOf(node, "batch_first"),
+               biases = FlagOf(node, "has_biases");
+    if (!bidirectional || !batch_first || !biases) return std::nullopt;
     layers.count = NumberOf(node, "num_layers", 0).value_or(0);
-    layers.directions = IsTrue(node, "bidirectional") ? 2 : 1;
-    layers.time = IsTrue(node, "batch_first") ? 1 : 0;
-    layers.biases = IsTrue(node, "has_biases");
+    layers.directions = *bidirectional ? 2 : 1;
+    layers.time = *batch_first ? 1 : 0;
+    layers.biases = *biases;
     const size_t outputs = kind == Kind::kLstm ? 3 : 2;
     if (Draws(node) || !HasOutputs(node, outputs) || layers.states.size() + 1 != outputs || layers.count < 1 ||
-        !IsFloating(layers.input, 3)) {
+        layers.count > kMostCells || !IsFloating(layers.input, 3)) {
       return std::nullopt;
     }
     const Size& steps = TypeOf(layers.input)->sizes[static_cast<size_t>(layers.time)];
     layers.steps = steps.expression.empty() ? steps.number : 0;
     const int64_t cells = layers.count * layers.directions;
-    const bool is_small =
-        layers.count <= kMostCells && layers.steps <= kMostCells && cells * layers.steps <= kMostCells;
+    const bool is_small = layers.steps <= kMostCells && cells * layers.steps <= kMostCells;
     if (layers.steps < 1 || !is_small || std::ssize(layers.weights) != cells * (layers.biases ? 4 : 2)) {
       return std::nullopt;
     }
@@ -266,36 +285,41 @@ class LinearFormsWriter {
     const std::optional<Layers> found = LayersOf(node, kind);
     if (!found) return false;
     const Layers& layers = *found;
+    if (!TakeFromBudget(layers.count * layers.directions * layers.steps)) return false;
     for (int64_t place = 0; place < layers.count * layers.directions; ++place) {
       if (!Fits(CellOf(node, layers, place), layers.input)) return false;
     }
+    std::vector<std::vector<ValueIndex>> states;
+    for (const ValueIndex state : layers.states) states.push_back(Unbind(node, state, 0));
+    const auto is_read = [&](size_t output) { return node.outputs[output].values[0] != kNoValue; };
     ValueIndex sequence = layers.input;
     std::vector<ValueIndex> hidden, memory;  // the last ones of each cell
     for (int64_t layer = 0; layer < layers.count; ++layer) {
       std::vector<std::vector<ValueIndex>> made(static_cast<size_t>(layers.steps));  // by step, then direction
       for (int64_t direction = 0; direction < layers.directions; ++direction) {
         const int64_t place = layer * layers.directions + direction;
-        const State last = RunCell(node, layers, place, sequence, made);
+        const auto at = static_cast<size_t>(place);
+        const State first{.hidden = states[0][at], .memory = states.size() == 2 ? states[1][at] : kNoValue};
+        const State last = RunCell(node, layers, place, sequence, first, made);
         hidden.push_back(last.hidden);
         memory.push_back(last.memory);
       }
-      sequence = Joined(node, layers, made);
+      if (layer + 1 < layers.count || is_read(0)) sequence = Joined(node, layers, made);
     }
     Return(node, 0, sequence);
-    Return(node, 1, Stack(node, std::move(hidden), 0));
-    if (kind == Kind::kLstm) Return(node, 2, Stack(node, std::move(memory), 0));
+    if (is_read(1)) Return(node, 1, Stack(node, std::move(hidden), 0));
+    if (kind == Kind::kLstm && is_read(2)) Return(node, 2, Stack(node, std::move(memory), 0));
     return true;
   }
-  State RunCell(const Node& node, const Layers& layers, int64_t place, ValueIndex sequence,
+  State RunCell(const Node& node, const Layers& layers, int64_t place, ValueIndex sequence, State state,
                 std::vector<std::vector<ValueIndex>>& made) {
     const Cell cell = CellOf(node, layers, place);
     const ValueIndex mapped = Map(cell, sequence, cell.weights.input, cell.weights.input_bias);
-    State state{.hidden = Pick(node, layers.states[0], 0, place)};
-    if (layers.kind == Kind::kLstm) state.memory = Pick(node, layers.states[1], 0, place);
-    for (int64_t i = 0; i < layers.steps; ++i) {
-      const int64_t step = place % layers.directions == 0 ? i : layers.steps - 1 - i;
-      state = Next(cell, Pick(node, mapped, layers.time, step), state);
-      made[static_cast<size_t>(step)].push_back(state.hidden);
+    const std::vector<ValueIndex> steps = Unbind(node, mapped, layers.time);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const size_t step = place % layers.directions == 0 ? i : steps.size() - 1 - i;
+      state = Next(cell, steps[step], state);
+      made[step].push_back(state.hidden);
     }
     return state;
   }
@@ -324,6 +348,7 @@ class LinearFormsWriter {
 
   Program program_;  // nodes of the copy stay as they are
   NodeWriter out_{program_.graph.values};
+  int64_t cells_left_ = kMostCellsOfAll;
 };
 
 }  // namespace

@@ -78,12 +78,9 @@ TEST_F(CacheCommandTest, ExplainIsAmongTheJobsCommands) {
   const ProgramResult result = explain({});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("\nits matrix products alone         1.000 ms   50.0 %\n"));
-  EXPECT_THAT(result.out, HasSubstr("\nFORWARD   BACKWARD  SHARE   LINE OF THE MODULE\n"
-                                    "0.100 ms  0.200 ms  15.0 %  net.py:12 in forward: h = conv(h)\n"));
-  EXPECT_THAT(result.out, HasSubstr("30.0 %  of 2 more lines\n"));
   const json all = json::parse(explain({"--output", "json"}).out);
   EXPECT_EQ(all["profiles"][0]["operators"][1]["op"], "aten::mm");
-  EXPECT_EQ(all["profiles"][0]["lines"].size(), 22u);
+  EXPECT_EQ(all["profiles"][0]["lines"][1]["forwardSeconds"], 0.00004);
   EXPECT_EQ(all["cache"]["capturesByCause"][1]["cause"], "GRAPH_CACHE_CAUSE_RESUME");
   EXPECT_THAT(names.seen(), testing::Each("jobs/zinc-1/graphCache"));
 }

@@ -37,6 +37,10 @@ TEST(ExplainView, TellsBreaksAuditsCausesAndTheStepByOperator) {
             "its matrix products alone         1.000 ms   50.0 %\n"
             "the step run eagerly              3.000 ms  150.0 %\n"
             "\n"
+            " FORWARD  BACKWARD   SHARE  LINE OF THE MODULE\n"
+            "0.100 ms  0.200 ms  15.0 %  net.py:12 in forward: h = conv(h)\n"
+            "0.040 ms         -   2.0 %  net.py:9 in forward: degree = count(edge_index)\n"
+            "\n"
             "operators named permafrost:: hold the matrix products of their layer; alone they were run by aten::mm on "
             "tensors of the same sizes, and a layer may multiply faster\n");
 }
@@ -93,6 +97,13 @@ TEST(ExplainView, ACacheSaysThatItIsStrict) {
   EXPECT_THAT(RenderCache(cache, kExplainTime, {}),
               HasSubstr("\n  strict         a graph break or a failed audit fails"));
   EXPECT_THAT(PolicyText(cache.policy()), testing::EndsWith(", strict"));
+}
+
+TEST(ExplainView, LinesBeyondTheTwentiethShareARow) {
+  v1::ExplainGraphCacheResponse explanation = Explanation();
+  v1::StepProfile& profile = *explanation.mutable_profiles(0);
+  while (profile.lines_size() < 22) *profile.add_lines() = profile.lines(0);
+  EXPECT_THAT(RenderExplanation(explanation, {}), testing::HasSubstr(" 30.0 %  of 2 more lines\n"));
 }
 
 }  // namespace

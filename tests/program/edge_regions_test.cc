@@ -281,6 +281,20 @@ TEST(RowRegions, LeaveFewSteps) {
   EXPECT_FALSE(WithEdgeRegions(*w.Return({w.Relu(w.Sum(w.h, w.h))}), /*differentiated=*/true));
 }
 
+// A region with a mask that is read outside is not made; others of its depth are.
+TEST(RowRegions, AreLookedForOneByOne) {
+  TypedWriter w;
+  const ValueIndex gate = w.Unary("sigmoid.default", w.h);
+  const ValueIndex mask = w.Shape("gt.Scalar", w.Unary("tanh.default", w.Neg(w.e)), w.SizesOf(w.e), {{"other", 0.0}});
+  const ValueIndex copy = w.Shape("_to_copy.default", mask, w.SizesOf(w.e), {});
+  const ValueIndex out = w.Sub(w.Unary("tanh.default", w.Neg(gate)), gate);
+  Program program = *w.Return({copy, out});
+  program.graph.values[mask].type->dtype = DType::kBool;
+  const auto fused = WithEdgeRegions(program, /*differentiated=*/true);
+  ASSERT_TRUE(fused);
+  EXPECT_EQ(fused->regions.size(), 1u);
+}
+
 // Slices of wider rows, such as the gates of a cell.
 TEST(RowRegions, ReadRowsThatLieApart) {
   TypedWriter w;
@@ -382,6 +396,20 @@ TEST(RewritingsOfFiles, AreQuickForLongChains) {
                         value({nodes, width})));
   }
   program.graph.outputs = sums;
+  EXPECT_FALSE(WithEdgeRegions(program, /*differentiated=*/true));
+}
+
+// Each of these masks keeps a region from being made, after all nodes were looked at.
+TEST(RewritingsOfFiles, AreQuickForManyMasks) {
+  TypedWriter w;
+  ValueIndex x = w.h;
+  std::vector<ValueIndex> masks;
+  for (int i = 0; i < 3000; ++i) {
+    masks.push_back(w.Shape("gt.Scalar", w.Relu(x), w.SizesOf(w.h), {{"other", 0.0}}));
+    x = w.Shape("_to_copy.default", masks.back(), w.SizesOf(w.h), {});
+  }
+  Program program = *w.Return({x});
+  for (const ValueIndex mask : masks) program.graph.values[mask].type->dtype = DType::kBool;
   EXPECT_FALSE(WithEdgeRegions(program, /*differentiated=*/true));
 }
 

@@ -168,9 +168,9 @@ std::shared_ptr<const Program> LayersOf(const LayersCase& of, const std::vector<
   const bool lstm = of.gates == 4;
   std::vector<ValueIndex> states, weights;
   for (int kind = 0; kind < (lstm ? 2 : 1); ++kind) {
-    const ValueIndex one = w.Linear(w.h, w.Weight(16), kNoValue);
-    states.push_back(w.Shape("expand.default", one, {number(cells), TypedWriter::Nodes(), number(kWidth)},
-                             {{"size", Ints{{cells, int64_t{-1}, kWidth}}}}));
+    std::vector<ValueIndex> each;
+    for (int64_t cell = 0; cell < cells; ++cell) each.push_back(w.Linear(w.h, w.Weight(16), kNoValue));
+    states.push_back(w.Stack(each));
   }
   for (int64_t cell = 0; cell < cells; ++cell) {
     weights.push_back(w.Table(of.gates * kWidth, cell < directions ? kIn : directions * kWidth));
@@ -212,6 +212,11 @@ TEST(WithLinearForms, WritesRecurrentLayers) {
 TEST(WithLinearForms, LeavesLayersThatDropOrAreMany) {
   ExpectUnchanged(LayersOf({.op = "gru", .gates = 3, .layers = 2, .dropout = 0.5}, {0}));
   ExpectUnchanged(LayersOf({.op = "gru", .gates = 3, .layers = 17}, {0}));
+  // All cells of a program have a budget.
+  Program many = *LayersOf({.op = "gru", .gates = 3, .layers = 16}, {0});
+  const auto gru = std::ranges::find(many.graph.nodes, "aten::gru", &OperatorOf);
+  many.graph.nodes.insert(many.graph.nodes.end(), 5, Node(*gru));
+  EXPECT_EQ(Count(*WithLinearForms(many), "gru.input"), 2);
   EXPECT_TRUE(WithLinearForms(*LayersOf({.op = "gru", .gates = 3, .layers = 16}, {0})));
   EXPECT_TRUE(WithLinearForms(*LayersOf({.op = "gru", .gates = 3, .layers = 1, .dropout = 0.5}, {0})))
       << "one does not drop";

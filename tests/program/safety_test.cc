@@ -263,9 +263,11 @@ TEST(Safety, TheLargestProgramIsBoundInSeconds) {
 
 // Kernels of recurrent layers read weights and states as large as the other arguments say.
 TEST(Safety, WeightsOfRecurrentLayersMustFit) {
-  const auto said = [](int64_t gates, const at::Tensor& input, const at::Tensor& state, int64_t layers) -> std::string {
-    const std::vector<at::Tensor> weights = {at::ones({gates * 3, 2}), at::ones({gates * 3, 3}), at::ones({gates * 3}),
-                                             at::ones({gates * 3})};
+  const auto said = [](int64_t gates, const at::Tensor& input, const at::Tensor& state, int64_t layers,
+                       int64_t width = 3) -> std::string {
+    const int64_t rows = gates * width;
+    const std::vector<at::Tensor> weights = {at::ones({rows, 2}), at::ones({rows, width}), at::ones({rows}),
+                                             at::ones({rows})};
     const auto gru = c10::Dispatcher::singleton().findSchemaOrThrow("aten::gru", "input");
     torch::jit::Stack stack = {input, state, weights, true, layers, 0.0, true, false, false};
     try {
@@ -284,6 +286,7 @@ TEST(Safety, WeightsOfRecurrentLayersMustFit) {
   EXPECT_THAT(said(3, input, at::ones({1, 4, 3}), 1), HasSubstr("a state is CPUFloatType[1, 4, 3], not"));
   EXPECT_THAT(said(3, input, state, 2), HasSubstr("4 weights and 1 states for 2 layers"));
   EXPECT_THAT(said(3, at::ones({5000, 1, 2}), at::ones({1, 1, 3}), 1), HasSubstr("5000 steps are more than the 4096"));
+  EXPECT_THAT(said(3, input, at::ones({1, 5, 0}), 1, /*width=*/0), HasSubstr("without columns"));
   EXPECT_THAT(said(3, input.to(at::kDouble), state, 1), HasSubstr("weight 0 is CPUFloatType[9, 2]"));
 }
 

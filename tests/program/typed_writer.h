@@ -97,6 +97,12 @@ class TypedWriter {
     const Size rows{.number = 0, .expression = "N + E"}, columns = SizesOf(parts[0])[1];
     return Node("cat.default", {{"tensors", Refs{std::move(parts)}}}, {rows, columns});
   }
+  // [parts, ...]
+  ValueIndex Stack(const std::vector<ValueIndex>& parts) {
+    std::vector<Size> sizes = SizesOf(parts[0]);
+    sizes.insert(sizes.begin(), Of(static_cast<int64_t>(parts.size())));
+    return Node("stack.default", {{"tensors", Refs{parts}}, {"dim", int64_t{0}}}, sizes);
+  }
   ValueIndex Sum(ValueIndex a, ValueIndex b) { return Two("add.Tensor", a, b); }
   ValueIndex Sub(ValueIndex a, ValueIndex b) { return Two("sub.Tensor", a, b); }
   ValueIndex Times(ValueIndex a, double factor) {

@@ -113,13 +113,22 @@ std::vector<graphcache::OperatorTime> InOrder(const std::map<std::string, graphc
   return rows;
 }
 
-// Likewise. The first row, of no line, is left out.
+// Likewise. The first row, of no line, is left out. Lines beyond the first 100 share a row at the end.
 std::vector<graphcache::LineTime> InOrder(std::vector<graphcache::LineTime> times,
                                           const std::vector<std::string>& lines) {
   for (size_t i = 0; i < times.size(); ++i) times[i].line = lines[i];
   times.erase(times.begin());
   std::erase_if(times, [](const graphcache::LineTime& time) { return time.seconds() == 0; });
   std::ranges::stable_sort(times, std::ranges::greater(), &graphcache::LineTime::seconds);
+  constexpr size_t kMostLines = 100;
+  if (times.size() <= kMostLines + 1) return times;
+  graphcache::LineTime others{.line = absl::StrCat(times.size() - kMostLines, " other lines")};
+  for (const graphcache::LineTime& time : std::span(times).subspan(kMostLines)) {
+    others.forward_seconds += time.forward_seconds;
+    others.backward_seconds += time.backward_seconds;
+  }
+  times.resize(kMostLines);
+  times.push_back(std::move(others));
   return times;
 }
 

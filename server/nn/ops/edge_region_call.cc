@@ -45,7 +45,7 @@ class RegionPlans {
   }
 
  private:
-  static constexpr size_t kMost = 64;
+  static constexpr size_t kMost = 256;
   struct Entry {
     std::vector<int64_t> code;
     std::vector<double> numbers;

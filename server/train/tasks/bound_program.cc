@@ -110,8 +110,10 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
         form.program = std::make_shared<const program::Program>(*std::move(without));
     }
     if (options_.fused && nn::RunsRowLinear(device_)) {
-      if (auto forms = program::WithLinearForms(*form.program))
+      if (auto forms = program::WithLinearForms(*form.program)) {
         form.program = std::make_shared<const program::Program>(*std::move(forms));
+        fused_ = true;
+      }
     }
     for (const auto rewrite : {program::WithNodeLinears, program::WithCategoryProducts}) {
       if (auto rewritten = rewrite(*form.program))
