@@ -4,7 +4,7 @@ import pathlib
 
 
 def forget_peak(process):
-    """The most that there were counts from here on."""
+    """Later peaks count from the present size."""
     pathlib.Path(f"/proc/{process}/clear_refs").write_text("5")
 
 

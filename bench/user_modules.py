@@ -9,8 +9,8 @@ by round.
   pyg           PyG over batches that were made before the clock starts
   pyg-compile   as pyg, under torch.compile(dynamic=True)
 
-`added MB` is the resident memory at its peak, less what there was before the side trained: a daemon with the dataset, a Python with PyG and
-all batches. Captures and compilation are in it.
+`added MB` is the peak resident memory less what the process held before it trained: the dataset in the daemon, PyG and all batches in Python. It
+includes captures and torch.compile, but not the compilers that torch.compile starts.
 
 A step's milliseconds leave out evaluations, captures and compilation. `export` is Python's export of the module, once; `first step` is from
 the client's return, after the daemon acknowledged the job, to the first step; `compile` is what torch.compile took in all.
@@ -90,7 +90,7 @@ def export(settings, path):
 
 
 def before_training(process):
-    """Resident bytes now, from where the peak counts."""
+    """Resets the peak, and returns the resident bytes now."""
     forget_peak(process)
     return memory(process)[0]
 

@@ -46,7 +46,7 @@ std::string RenderLines(const v1::StepProfile& profile, const RenderStyle& style
                     SecondsShare(forward + backward, profile.replay_seconds()), OneLine(time.line())});
   }
   if (const int left = profile.lines_size() - kMostLines; left > 0) {
-    rows.push_back({"", "", SecondsShare(others, profile.replay_seconds()), absl::StrCat("of ", left, " more lines")});
+    rows.push_back({"", "", SecondsShare(others, profile.replay_seconds()), "other lines"});
   }
   return RenderTable(
       {{"FORWARD", Align::kRight}, {"BACKWARD", Align::kRight}, {"SHARE", Align::kRight}, {"LINE OF THE MODULE"}}, rows,

@@ -72,8 +72,8 @@ using BatchInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>(
 // called: the capture notes the place, and each replay calls the program's on_phase there.
 void MarkPhase(int phase, const std::function<void(int phase)>& on_phase);
 
-// For StepProgram::run: says that what it calls from here on, and the gradients of that, belong to a line of a user's
-// module; empty: to none. A capture keeps this for profiles; otherwise nothing happens.
+// For StepProgram::run: assigns the operators that follow, and their gradients, to a line of the user's module; ""
+// assigns them to none. Only a capture keeps this, for profiles.
 void NoteLine(std::string_view line);
 
 // While one lives MarkPhase does nothing on its thread, unless a tape records: for runs that are no steps.

@@ -29,7 +29,7 @@ using nn::RegionStep;
 
 // Programs with more nodes are left alone, since each region is looked for among all of them.
 constexpr size_t kMostNodes = 10'000, kMostDrafts = 512;
-// Steps that a region without edges has at least: fewer are faster as they are.
+// The fewest steps of a region without edges. Shorter ones run faster as they are.
 constexpr int64_t kLeastRowSteps = 4;
 
 class Finder {
@@ -114,7 +114,7 @@ class Finder {
     return kNoNode;
   }
 
-  // Fuses nodes that work on each row of nodes, or graphs, by itself.
+  // Fuses operators that compute each row by itself, for tensors with a row for each node, graph or edge.
   void FuseRows() {
     std::set<ValueIndex> tried;
     for (size_t drafts = 0; drafts < kMostDrafts; ++drafts) {
@@ -357,7 +357,7 @@ class Finder {
   std::vector<Segments> segments_;
   std::set<ValueIndex> skipped_;  // results of reductions that stay as they are
   std::vector<FoundRegion> found_;
-  size_t row_searches_ = 0;  // of FuseRows, each of which looks at all nodes
+  size_t row_searches_ = 0;  // that FuseRows made; each walks all nodes
 };
 
 }  // namespace

@@ -184,7 +184,7 @@ double OfRows(const FunctionSchema& schema, const Stack& stack) {
   return Product(named->toTensor().sizes()) * Product(table.sizes()) / std::max(rows, 1.0) *
          static_cast<double>(table.element_size());
 }
-// The gates or the output of all steps. CheckRecurrent has seen the weights.
+// The larger tensor: all gates, or all outputs. CheckRecurrent has already checked the weights.
 double OfRecurrent(const FunctionSchema& schema, const Stack& stack) {
   const at::Tensor& input = stack[0].toTensor();
   const std::vector<at::Tensor> params = ArgumentNamed(schema, stack, "params")->toTensorVector();

@@ -124,7 +124,8 @@ void CheckRecurrent(const FunctionSchema& schema, const Stack& stack) {
   TORCH_CHECK((input.dim() == 2 || input.dim() == 3) && layers >= 1 && layers <= kMostSteps &&
                   std::ssize(params) == layers * directions * of_one && std::ssize(states) == (is_lstm ? 2 : 1),
               "recurrent layers: ", params.size(), " weights and ", states.size(), " states for ", layers,
-              " layers of ", input.dim(), "-dimensional rows; projections are not accepted");
+              " layers and an input of ", input.dim(), " dimensions; accepted: 2 or 3 dimensions, up to ", kMostSteps,
+              " layers, and no projections");
   const int64_t width = params[1].dim() == 2 ? params[1].size(1) : 0;
   // oneDNN divides by it.
   TORCH_CHECK(width >= 1, "recurrent layers: weight 1 is ", params[1].toString(), params[1].sizes(),

@@ -19,7 +19,7 @@
 namespace permafrost::program {
 namespace {
 
-// Cells that the layers of one sequence are written as, and those of all, at most. Others stay as they are.
+// The most cells that one layer operator, and all of a program, are rewritten to. Operators beyond that stay.
 constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
 
 bool IsNumberOne(const Node& node, std::string_view name) {
@@ -208,7 +208,7 @@ class LinearFormsWriter {
     return true;
   }
 
-  // Nothing where the flag is no known one.
+  // Returns nothing if the flag is absent or is not a constant.
   static std::optional<bool> FlagOf(const Node& node, std::string_view name) {
     const Argument* argument = ArgumentOf(node, name);
     const auto* value = argument == nullptr ? nullptr : std::get_if<bool>(argument);

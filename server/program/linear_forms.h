@@ -1,5 +1,5 @@
-// Programs whose products with matrices of weights, and recurrent cells, are written as aten::linear, which the other
-// rewritings move and run by operators of nn. It is for the CPU: other devices have kernels for whole cells.
+// Rewrites products with matrices, and recurrent cells, as aten::linear. Later rewritings can then move these maps
+// before a gather, or run them by operators of nn. It is for the CPU: other devices have kernels for whole cells.
 // Threads: pure functions.
 #pragma once
 
@@ -9,9 +9,10 @@
 
 namespace permafrost::program {
 
-// Returns nothing if the program has none. Rewritten are matmul, mm and addmm of rows with a matrix of known sizes, and
-// recurrent cells, and layers of up to 64 cells without dropout over sequences of a known length; all with tensors of
-// one known type, float32 or float64. Results equal the program's up to rounding.
+// Rewrites matmul, mm and addmm by a matrix of known sizes, recurrent cells, and recurrent layers without dropout over
+// sequences of a known length. A layer operator may have 64 cells (layers * directions * steps), and a program 256; the
+// others stay. Tensors must have one known type, float32 or float64. Results equal the program's up to rounding.
+// Returns nothing if nothing was rewritten.
 std::optional<Program> WithLinearForms(const Program& program);
 
 }  // namespace permafrost::program

@@ -142,7 +142,7 @@ bool Draws(const Node& node) {
     const Argument* p = InputOf(node, "dropout_p");
     return p != nullptr && !IsZero(p);
   }
-  // Recurrent layers drop between each other.
+  // Dropout acts between recurrent layers, so that a single one draws nothing.
   const Argument* layers = InputOf(node, "num_layers");
   if (const int64_t* count = layers == nullptr ? nullptr : std::get_if<int64_t>(layers); count != nullptr) {
     return *count != 1 && !IsFalse(InputOf(node, "train")) && !IsZero(InputOf(node, "dropout"));

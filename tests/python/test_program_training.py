@@ -13,6 +13,7 @@ import torch_geometric.nn as gnn
 from torch import nn
 from torch_geometric.nn.models.schnet import GaussianSmearing, InteractionBlock
 
+import permafrost
 from bench import module_nets
 from tests.python import zinc
 
@@ -164,3 +165,18 @@ def check_cache(name, client, server, job):
     assert (modes["train"]["captures"], modes["train"]["eager_steps"]) == (0, STEPS)
     told = explain(server, job)
     assert re.search(f"^{EAGER[name]}", told, re.MULTILINE), told
+
+
+class Dropping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.atoms, self.gru = nn.Embedding(28, WIDTH), nn.GRU(WIDTH, 1, num_layers=2, dropout=0.5)
+
+    def forward(self, x, batch, batch_size: int):
+        out, _ = self.gru(self.atoms(x.squeeze(-1)).unsqueeze(0))
+        return gnn.global_add_pool(out.squeeze(0), batch, batch_size)
+
+
+def test_dropout_between_recurrent_layers_is_refused(client, molecules):
+    with pytest.raises(permafrost.InvalidArgument, match="recurrent layers take dropout=0"):
+        client.jobs.submit("zinc-part", Dropping(), loss="l1", epochs=1)

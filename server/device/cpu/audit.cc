@@ -113,7 +113,8 @@ std::vector<graphcache::OperatorTime> InOrder(const std::map<std::string, graphc
   return rows;
 }
 
-// Likewise. The first row, of no line, is left out. Lines beyond the first 100 share a row at the end.
+// Returns the lines in the same order, without the empty line and those that took no time. Of more than 101, those
+// after the 100th become one last row.
 std::vector<graphcache::LineTime> InOrder(std::vector<graphcache::LineTime> times,
                                           const std::vector<std::string>& lines) {
   for (size_t i = 0; i < times.size(); ++i) times[i].line = lines[i];

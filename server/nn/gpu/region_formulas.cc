@@ -11,7 +11,8 @@ namespace permafrost::nn::gpu {
 namespace {
 
 // The C of a step by value. $0, $1 and $2 are the operands, $3 and $4 the numbers x and y; $5 ends the names of math
-// functions. Comparisons with NaN fail, and each formula then yields the operand that is NaN.
+// functions. Comparisons of C with NaN are false, except `!=`. The formulas are ordered so that NaN passes through
+// arithmetic; masks of NaN are 0, and that of kNotEqual is 1.
 struct Formula {
   RegionOp op;
   const char* text;

@@ -1,11 +1,11 @@
 // How a kernel is made: its loops write outputs, reductions over a target's edges, and row sums. All other steps live
 // in registers, and every loop that reads them computes them again. A loop stands in the first phase in which all that
-// it reads has been written. Barriers of the block part the phases: softmax takes four, which compute scores, the
-// largest score, the sum of exponentials, and the sum that they weight.
+// it reads has been written. Barriers of the block part the phases. A softmax takes four: the scores, the largest
+// score, the sum of exponentials, and the weighted sum.
 //
 // Cost: a reduction gives each column to one thread, which walks all edges of the target. A hub therefore keeps its
-// block busy long after the others, and a narrow step leaves most threads idle. Edge steps and row sums are spread over
-// edges and columns; a thread adds up the whole group of a row sum.
+// block busy long after the others, and a narrow step leaves most threads idle. Edge steps are spread over edges and
+// columns, target steps over columns. One thread adds up each group of a row sum.
 #include "nn/gpu/region_source.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// One description for devices: writes the forward pass of an edge region (nn/kernels/edge_region.h) as one kernel of
-// CUDA C++, which a device compiles at run time. The text needs no headers and adds nothing by atomics, so equal inputs
+// Writes the forward pass of an edge region (nn/kernels/edge_region.h) as one kernel of CUDA C++, which a device
+// compiles at run time. The text needs no headers and adds nothing by atomics, so equal inputs
 // leave equal bits. Values are those of RunEdgeRegion (nn/ops/edge_region.h) up to rounding; NaN and infinity pass
 // alike. Threads: a pure function, safe anywhere.
 #pragma once

@@ -56,7 +56,8 @@ struct RegionPlan {
   std::vector<int32_t> reader;
   // Steps of edges that gather or expand rows of which no copy is made: their readers take each row where it lies.
   std::vector<char> is_view;
-  // By input: whether it has a row for each target, and no step needs these rows to follow each other.
+  // For each input, true if it has a row for each target, and its rows may have gaps between them, as a slice of wider
+  // rows does.
   std::vector<char> may_lie_apart;
   // Shared steps that are computed, in their order, and where the values of each shared step begin (-1: elsewhere).
   std::vector<int32_t> shared_steps;

@@ -15,7 +15,7 @@ namespace permafrost::nn {
 template <class T>
 struct RegionInputs {
   std::span<const T* const> inputs;         // rows that follow each other, but for those of RegionPlan::may_lie_apart
-  std::span<const int64_t> strides;         // from one row of an input to the next
+  std::span<const int64_t> strides;         // values from one row of an input to the next
   std::span<const int64_t* const> indices;  // [edges] each
   const int32_t *offsets, *places;
 };

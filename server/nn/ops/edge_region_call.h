@@ -28,8 +28,8 @@ struct RegionArguments {
 };
 
 // Threads: one an object; the plans of past calls are shared.
-// Owns contiguous copies of tensors that were not contiguous, unless the kernels read their rows one by one; borrows no
-// argument.
+// Copies tensors that are not contiguous, except inputs that may lie apart (RegionPlan) and whose rows are contiguous.
+// Borrows no argument.
 class RegionCall {
  public:
   // Errors: c10::Error for a code, a type, a shape or an index that does not fit.
@@ -77,7 +77,7 @@ class RegionCall {
   int64_t targets_ = 0, edges_ = 0;
 };
 
-// Returns the rows of the first input that has a row for each target. Errors: c10::Error where there is none.
+// Returns the number of rows of the first input that has a row for each target. Errors: c10::Error where there is none.
 int64_t TargetsOfInputs(at::TensorList inputs, at::IntArrayRef code, at::ArrayRef<double> numbers);
 
 // permafrost::segments_of on the CPU.

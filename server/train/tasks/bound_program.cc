@@ -20,6 +20,7 @@
 #include "program/check.h"
 #include "program/edge_regions.h"
 #include "program/linear_forms.h"
+#include "program/node_access.h"
 #include "program/node_linears.h"
 #include "program/row_layers.h"
 #include "program/self_loops.h"
@@ -54,8 +55,10 @@ absl::Status CheckForm(const program::Program& form,
   }
   for (const program::Node* node : program::RandomNodes(form)) {
     if (CanDraw(*node)) continue;
+    const bool is_recurrent = program::ArgumentOf(*node, "num_layers") != nullptr;
     return absl::InvalidArgumentError(
-        absl::StrCat(program::Describe(*node), ": draws numbers in a way that is not accepted"));
+        absl::StrCat(program::Describe(*node), ": draws numbers in a way that is not accepted",
+                     is_recurrent ? "; recurrent layers take dropout=0, and nn.Dropout may follow each" : ""));
   }
   return absl::OkStatus();
 }
