@@ -23,8 +23,6 @@
 namespace permafrost::program {
 namespace {
 
-using nn::RegionLevel;
-using nn::RegionOp;
 using nn::RegionStep;
 
 // Programs with more nodes are left alone, since each region is looked for among all of them.

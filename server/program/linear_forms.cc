@@ -290,6 +290,7 @@ class LinearFormsWriter {
       if (!Fits(CellOf(node, layers, place), layers.input)) return false;
     }
     std::vector<std::vector<ValueIndex>> states;
+    states.reserve(layers.states.size());
     for (const ValueIndex state : layers.states) states.push_back(Unbind(node, state, 0));
     const auto is_read = [&](size_t output) { return node.outputs[output].values[0] != kNoValue; };
     ValueIndex sequence = layers.input;
