@@ -30,7 +30,7 @@ int64_t CountOf(const google::protobuf::RepeatedPtrField<v1::CauseCount>& counts
   return count;
 }
 
-// The lines of a program's module that take the most time.
+// Renders a table of the 20 lines of the module that take the most time.
 std::string RenderLines(const v1::StepProfile& profile, const RenderStyle& style) {
   constexpr int kMostLines = 20;
   std::vector<std::vector<Cell>> rows;

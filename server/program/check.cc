@@ -1,10 +1,16 @@
 #include "program/check.h"
 
+#include <cstdint>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "program/node_access.h"
 #include "program/operators.h"
 
 namespace permafrost::program {
@@ -19,17 +25,34 @@ void ForEachNode(const Graph& graph, const Visit& visit) {
   }
 }
 
+// Returns whether a recurrent layer has more weights than its other arguments ask for, as one with projections has.
+bool HasProjections(const Node& node) {
+  const auto flag = [&](std::string_view name) {
+    const Argument* argument = ArgumentOf(node, name);
+    const auto* value = argument == nullptr ? nullptr : std::get_if<bool>(argument);
+    return value != nullptr && *value;
+  };
+  const std::optional<int64_t> layers = NumberOf(node, "num_layers", 0);
+  if (!layers || *layers < 1) return false;
+  const int64_t of_layer = (flag("bidirectional") ? 2 : 1) * (flag("has_biases") ? 4 : 2);
+  return std::ssize(ListOf(node, "params")) / of_layer > *layers || std::ssize(ListOf(node, "params")) % of_layer != 0;
+}
+
 }  // namespace
 
 absl::Status CheckOperators(const Program& program) {
   constexpr size_t kNamed = 8;
-  std::string first;
+  std::string first, projections;
   std::set<std::string> others;
   ForEachNode(program.graph, [&](const Node& node) {
+    if (projections.empty() && OperatorOf(node) == "aten::lstm" && HasProjections(node)) projections = Describe(node);
     if (FindOperator(node.target)) return;
     if (first.empty()) first = Describe(node);
     others.insert(Shorten(node.target));
   });
+  if (first.empty() && !projections.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(projections, ": an LSTM has no projections here; use proj_size=0"));
+  }
   if (first.empty()) return absl::OkStatus();
   std::string message = absl::StrCat(first, ": no program may use this operator");
   if (others.size() > 1) {

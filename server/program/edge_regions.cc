@@ -27,7 +27,8 @@ using nn::RegionStep;
 
 // Programs with more nodes are left alone, since each region is looked for among all of them.
 constexpr size_t kMostNodes = 10'000, kMostDrafts = 512;
-// The fewest steps of a region without edges. Shorter ones run faster as they are.
+// A region without edges is made if it has at least so many steps that compute something. Shorter chains run faster as
+// they are.
 constexpr int64_t kLeastRowSteps = 4;
 
 class Finder {
@@ -51,7 +52,7 @@ class Finder {
       }
     }
     if (found_.empty()) {
-      program_ = original_;  // Normalize was for nothing
+      program_ = original_;  // no region was found: undo Normalize
       roles_.emplace(graph(), program_.inputs);
     }
     FuseRows();
@@ -115,16 +116,15 @@ class Finder {
   // Fuses operators that compute each row by itself, for tensors with a row for each node, graph or edge.
   void FuseRows() {
     std::set<ValueIndex> tried;
-    for (size_t drafts = 0; drafts < kMostDrafts; ++drafts) {
-      roles_->FindProducers();
-      const std::optional<RegionDraft> draft = NextRows(tried);
-      if (!draft) return;
+    roles_->FindProducers();
+    while (const std::optional<RegionDraft> draft = NextRows(tried)) {
       for (const size_t i : draft->nodes) tried.insert(ResultOf(graph().nodes[i]));
       const auto computes = [](const RegionStep& step) { return nn::TraitsOf(step.op).operands > 0; };
-      if (std::ranges::count_if(draft->region.steps, computes) >= kLeastRowSteps) Replace(*draft);
+      if (std::ranges::count_if(draft->region.steps, computes) < kLeastRowSteps || !Replace(*draft)) continue;
+      roles_->FindProducers();
     }
   }
-  // The region of the first node that has one and was not tried.
+  // Returns the region of the first untried node that has one. Nothing after kMostDrafts searches.
   std::optional<RegionDraft> NextRows(std::set<ValueIndex>& tried) {
     const std::vector<Node>& nodes = graph().nodes;
     for (size_t i = 0; i < nodes.size(); ++i) {
@@ -134,9 +134,10 @@ class Finder {
       roles_->GiveRoles(*target, skipped_);
       for (size_t j = i; j < nodes.size(); ++j) {
         if (RowsToTry(nodes[j], tried) != target) continue;
-        const bool has_role = roles_->Role(j).kind == Kind::kRows;
-        if (has_role && ++row_searches_ > kMostDrafts) return std::nullopt;
-        if (auto draft = MakeRowDraft(graph(), *roles_, *target, j)) return draft;
+        if (roles_->Role(j).kind == Kind::kRows) {
+          if (++row_searches_ > kMostDrafts) return std::nullopt;
+          if (auto draft = MakeRowDraft(graph(), *roles_, *target, j)) return draft;
+        }
         tried.insert(ResultOf(nodes[j]));
       }
     }
@@ -217,7 +218,7 @@ class Finder {
     return found == segments_.end() ? nullptr : &*found;
   }
 
-  // How many targets a region's first reduction has.
+  // Returns the number of targets of the region's first reduction.
   Argument TargetsOf(const RegionDraft& draft) const {
     const size_t first =
         *std::ranges::find_if(draft.nodes, [&](size_t node) { return roles_->Role(node).kind == Kind::kReduce; });
@@ -355,7 +356,7 @@ class Finder {
   std::vector<Segments> segments_;
   std::set<ValueIndex> skipped_;  // results of reductions that stay as they are
   std::vector<FoundRegion> found_;
-  size_t row_searches_ = 0;  // that FuseRows made; each walks all nodes
+  size_t row_searches_ = 0;  // that NextRows made; each visits all nodes
 };
 
 }  // namespace

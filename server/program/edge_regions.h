@@ -1,6 +1,7 @@
-// Programs whose message passing is fused: what a program gathers by the ends of edges, works out for each edge and
-// reduces by target becomes one operator, permafrost::edge_region (nn/ops/edge_region.h), which makes no tensor of
-// edges in between. Regions are found in the graph, whatever module it comes from. Threads: pure functions.
+// Finds two kinds of regions in a program's graph, whatever module it comes from, and makes each one operator
+// (nn/ops/edge_region.h). Message passing becomes permafrost::edge_region: what is gathered by the ends of edges,
+// worked out for each edge and reduced by target, with no tensor of edges in between. Connected operators that compute
+// each row by itself become permafrost::row_region. Threads: pure functions.
 #pragma once
 
 #include <cstdint>

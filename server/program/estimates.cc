@@ -184,7 +184,7 @@ double OfRows(const FunctionSchema& schema, const Stack& stack) {
   return Product(named->toTensor().sizes()) * Product(table.sizes()) / std::max(rows, 1.0) *
          static_cast<double>(table.element_size());
 }
-// The larger tensor: all gates, or all outputs. CheckRecurrent has already checked the weights.
+// Returns the bytes of the larger of two tensors: all gates, or all outputs. CheckRecurrent has checked the weights.
 double OfRecurrent(const FunctionSchema& schema, const Stack& stack) {
   const at::Tensor& input = stack[0].toTensor();
   const std::vector<at::Tensor> params = ArgumentNamed(schema, stack, "params")->toTensorVector();
@@ -220,15 +220,13 @@ double OfRegion(const FunctionSchema& schema, const Stack& stack) {
                                        ArgumentNamed(schema, stack, "numbers")->toDoubleVector());
   const auto inputs = stack[0].toTensorVector();
   if (!region.ok() || inputs.empty()) return 0;
-  // Without edges, the rows are those of the inputs.
+  // A row region has no offsets; it has as many targets as its first target input has rows.
   double targets = 0, edges = 0, most = 0;
   if (const IValue* offsets = ArgumentNamed(schema, stack, "offsets"); offsets != nullptr) {
     targets = static_cast<double>(offsets->toTensor().numel());
     edges = static_cast<double>(ArgumentNamed(schema, stack, "places")->toTensor().numel());
   } else {
-    const auto& steps = region->steps;
-    const auto first = std::ranges::find(steps, nn::RegionOp::kTarget, &nn::RegionStep::op);
-    const size_t place = first == steps.end() ? inputs.size() : static_cast<size_t>(first->input);
+    const auto place = static_cast<size_t>(nn::FirstTargetInput(*region));
     if (place < inputs.size() && inputs[place].dim() > 0) targets = static_cast<double>(inputs[place].size(0));
   }
   for (const int32_t output : region->outputs) {

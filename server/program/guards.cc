@@ -107,7 +107,8 @@ void CheckStatistics(const FunctionSchema& schema, const Stack& stack) {
   TORCH_CHECK(values != 1, "Expected more than 1 value per channel when training, got input size ", input.sizes());
 }
 
-// Refuses weights and states that are not as the other arguments say: oneDNN's kernels read them without a check.
+// Refuses weights and states whose sizes or types contradict the other arguments, because oneDNN's kernels read them
+// without a check.
 void CheckRecurrent(const FunctionSchema& schema, const Stack& stack) {
   constexpr int64_t kMostSteps = 4096;
   const auto named = [&](const char* name) -> const IValue& { return *ArgumentNamed(schema, stack, name); };
@@ -127,7 +128,7 @@ void CheckRecurrent(const FunctionSchema& schema, const Stack& stack) {
               " layers and an input of ", input.dim(), " dimensions; accepted: 2 or 3 dimensions, up to ", kMostSteps,
               " layers, and no projections");
   const int64_t width = params[1].dim() == 2 ? params[1].size(1) : 0;
-  // oneDNN divides by it.
+  // oneDNN divides by the width, and 0 would end the process.
   TORCH_CHECK(width >= 1, "recurrent layers: weight 1 is ", params[1].toString(), params[1].sizes(),
               ", without columns");
   for (int64_t i = 0; i < std::ssize(params); ++i) {

@@ -32,7 +32,8 @@ struct InterpreterOptions {
   // May replace a batch norm in the same way. Returns false to leave the stack alone and let libtorch's norm run.
   // `place` counts the program's batch norms, from 0. Empty: libtorch's norm always runs.
   std::function<bool(int64_t place, torch::jit::Stack& stack)> norm;
-  // Called with a node's line before the node runs, and with "" after the last one unless one throws. Empty: no calls.
+  // Called with a node's line before each node, and with "" after a run that did not throw. If empty, nothing is
+  // called.
   std::function<void(std::string_view line)> on_line;
   // Bytes that one tensor may have; a view counts as if it were copied. Operators whose output the arguments' shapes
   // and numbers tell (estimates.cc) are refused before they take the memory. einsum, tensordot, pooling and convolution

@@ -19,7 +19,7 @@
 namespace permafrost::program {
 namespace {
 
-// The most cells that one layer operator, and all of a program, are rewritten to. Operators beyond that stay.
+// One layer operator may become that many cells, and a whole program so many; operators beyond that stay.
 constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
 
 bool IsNumberOne(const Node& node, std::string_view name) {
@@ -125,7 +125,7 @@ class LinearFormsWriter {
              cell.state.dtype == of_rows->dtype;
     });
   }
-  // The rows' products with one kind of the weights: as wide as all gates.
+  // Maps rows by the weights of the input or of the state. Returns [..., gates * h].
   ValueIndex Map(const Cell& cell, ValueIndex rows, ValueIndex weight, ValueIndex bias) {
     TensorType type = *TypeOf(rows);
     type.sizes.back() = Size{.number = GatesOf(cell.kind) * cell.state.sizes[1].number, .expression = {}};
@@ -133,14 +133,11 @@ class LinearFormsWriter {
     if (bias != kNoValue) inputs.push_back({"bias", Ref{bias}});
     return out_.Add(cell.node, "linear.default", std::move(inputs), std::move(type));
   }
-  // Gate by gate.
+  // Splits [N, gates * h] into [N, h] for each gate.
   std::vector<ValueIndex> Split(const Cell& cell, ValueIndex mapped) {
-    std::vector<ValueIndex> parts;
-    for (int64_t g = 0; g < GatesOf(cell.kind); ++g) parts.push_back(out_.NewValue(cell.node, cell.state));
-    out_.AddTarget(cell.node, "torch.ops.aten.split.Tensor",
-                   {{"self", Ref{mapped}}, {"split_size", cell.state.sizes[1].number}, {"dim", int64_t{1}}}, parts[0]);
-    out_.nodes.back().outputs = {{.values = parts, .is_list = true}};
-    return parts;
+    return out_.AddList(cell.node, "torch.ops.aten.split.Tensor",
+                        {{"self", Ref{mapped}}, {"split_size", cell.state.sizes[1].number}, {"dim", int64_t{1}}},
+                        std::vector<TensorType>(static_cast<size_t>(GatesOf(cell.kind)), cell.state));
   }
   ValueIndex Of(const Cell& cell, std::string_view op, ValueIndex a) {
     return out_.Add(cell.node, op, {{"self", Ref{a}}}, cell.state);
@@ -149,7 +146,8 @@ class LinearFormsWriter {
     return out_.Add(cell.node, op, {{"self", Ref{a}}, {"other", Ref{b}}}, cell.state);
   }
 
-  // mapped: [N, gates * h], the products of the cell's input. Sources: torch.nn.GRUCell, LSTMCell, RNNCell.
+  // Returns the next state. mapped: [N, gates * h], Map of the cell's input. Sources: torch.nn.GRUCell, LSTMCell,
+  // RNNCell.
   State Next(const Cell& cell, ValueIndex mapped, const State& before) {
     const std::vector<ValueIndex> i = Split(cell, mapped);
     const std::vector<ValueIndex> h =
@@ -170,7 +168,7 @@ class LinearFormsWriter {
     return {.hidden = of("mul.Tensor", out, of("tanh.default", memory)), .memory = memory};
   }
 
-  // Lets an output of the node, unless nothing reads it, be this value.
+  // Makes `value` the node's output, unless nothing reads that output.
   void Return(const Node& node, size_t output, ValueIndex value) {
     const ValueIndex wanted = node.outputs[output].values[0];
     if (wanted != kNoValue) out_.Add(node, "alias.default", {{"self", Ref{value}}}, wanted);
@@ -216,13 +214,10 @@ class LinearFormsWriter {
   }
   std::vector<ValueIndex> Unbind(const Node& node, ValueIndex from, int64_t dim) {
     TensorType type = *TypeOf(from);
-    const int64_t count = type.sizes[static_cast<size_t>(dim)].number;
+    const auto count = static_cast<size_t>(type.sizes[static_cast<size_t>(dim)].number);
     type.sizes.erase(type.sizes.begin() + dim);
-    std::vector<ValueIndex> parts;
-    for (int64_t i = 0; i < count; ++i) parts.push_back(out_.NewValue(node, type));
-    out_.AddTarget(node, "torch.ops.aten.unbind.int", {{"self", Ref{from}}, {"dim", dim}}, parts[0]);
-    out_.nodes.back().outputs = {{.values = parts, .is_list = true}};
-    return parts;
+    return out_.AddList(node, "torch.ops.aten.unbind.int", {{"self", Ref{from}}, {"dim", dim}},
+                        std::vector<TensorType>(count, type));
   }
   ValueIndex Stack(const Node& node, std::vector<ValueIndex> parts, int64_t dim) {
     TensorType type = *TypeOf(parts[0]);
@@ -285,10 +280,10 @@ class LinearFormsWriter {
     const std::optional<Layers> found = LayersOf(node, kind);
     if (!found) return false;
     const Layers& layers = *found;
-    if (!TakeFromBudget(layers.count * layers.directions * layers.steps)) return false;
     for (int64_t place = 0; place < layers.count * layers.directions; ++place) {
       if (!Fits(CellOf(node, layers, place), layers.input)) return false;
     }
+    if (!TakeFromBudget(layers.count * layers.directions * layers.steps)) return false;
     std::vector<std::vector<ValueIndex>> states;
     states.reserve(layers.states.size());
     for (const ValueIndex state : layers.states) states.push_back(Unbind(node, state, 0));
@@ -347,7 +342,7 @@ class LinearFormsWriter {
                                              {"aten::rnn_tanh_cell", "aten::rnn_tanh", Kind::kTanh},
                                              {"aten::rnn_relu_cell", "aten::rnn_relu", Kind::kRelu}};
 
-  Program program_;  // nodes of the copy stay as they are
+  Program program_;  // values are added to this copy; its nodes stay
   NodeWriter out_{program_.graph.values};
   int64_t cells_left_ = kMostCellsOfAll;
 };

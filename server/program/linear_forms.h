@@ -10,9 +10,9 @@
 namespace permafrost::program {
 
 // Rewrites matmul, mm and addmm by a matrix of known sizes, recurrent cells, and recurrent layers without dropout over
-// sequences of a known length. A layer operator may have 64 cells (layers * directions * steps), and a program 256; the
-// others stay. Tensors must have one known type, float32 or float64. Results equal the program's up to rounding.
-// Returns nothing if nothing was rewritten.
+// sequences of a known length. addmm must have beta and alpha 1, and a bias as wide as the result. A layer operator may
+// have 64 cells (layers * directions * steps), and a program 256; the others stay. Tensors must have one known type,
+// float32 or float64. The rewritten program computes the same up to rounding. Returns nothing if nothing was rewritten.
 std::optional<Program> WithLinearForms(const Program& program);
 
 }  // namespace permafrost::program

@@ -197,16 +197,13 @@ class LinearRewriter {
     if (rows.size() == 1) return {map.weight};
     Ints widths;
     for (const Columns& columns : rows) widths.values.emplace_back(columns.width);
-    std::vector<ValueIndex> weights;
+    std::vector<TensorType> types;
     for (const Columns& columns : rows) {
-      weights.push_back(out_.NewValue(
-          node,
-          {.dtype = map.dtype, .sizes = {{.number = map.outputs}, {.number = columns.width}}, .requires_grad = true}));
+      types.push_back(
+          {.dtype = map.dtype, .sizes = {{.number = map.outputs}, {.number = columns.width}}, .requires_grad = true});
     }
-    out_.AddTarget(node, "torch.ops.aten.split_with_sizes.default",
-                   {{"self", Ref{map.weight}}, {"split_sizes", std::move(widths)}, {"dim", int64_t{1}}}, weights[0]);
-    out_.nodes.back().outputs = {{.values = weights, .is_list = true}};
-    return weights;
+    return out_.AddList(node, "torch.ops.aten.split_with_sizes.default",
+                        {{"self", Ref{map.weight}}, {"split_sizes", std::move(widths)}, {"dim", int64_t{1}}}, types);
   }
 
   ValueIndex Combined(const Node& node, const std::vector<ValueIndex>& weights, const std::vector<double>& factors) {

@@ -20,7 +20,7 @@ class NodeWriter {
   std::vector<Node> nodes;
 
   ValueIndex NewValue(const Node& node, TensorType type) {
-    values_.push_back({absl::StrCat(node.name, "_gathered_", values_.size()), ValueKind::kTensor, std::move(type)});
+    values_.push_back({absl::StrCat(node.name, "_made_", values_.size()), ValueKind::kTensor, std::move(type)});
     return static_cast<ValueIndex>(values_.size()) - 1;
   }
   // Adds a call of aten.OP in the place of `node`. Returns its result.
@@ -37,6 +37,18 @@ class NodeWriter {
                      .outputs = {{.values = {result}, .is_list = false}},
                      .source = node.source});
     return result;
+  }
+  // Adds a call whose results are a list, one of each type.
+  std::vector<ValueIndex> AddList(const Node& node, std::string target, std::vector<NamedArgument> inputs,
+                                  const std::vector<TensorType>& types) {
+    std::vector<ValueIndex> results;
+    for (const TensorType& type : types) results.push_back(NewValue(node, type));
+    nodes.push_back({.name = absl::StrCat(node.name, "_list_", nodes.size()),
+                     .target = std::move(target),
+                     .inputs = std::move(inputs),
+                     .outputs = {{.values = results, .is_list = true}},
+                     .source = node.source});
+    return results;
   }
   // Makes the last node's result, which is the newest value, the result of `node`.
   void Finish(const Node& node, ValueIndex result) {

@@ -274,7 +274,6 @@ std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& role
 
 std::optional<RegionDraft> MakeRowDraft(const Graph& graph, const RegionRoles& roles, const ReductionTarget& target,
                                         size_t node) {
-  if (roles.Role(node).kind != RegionRole::Kind::kRows) return std::nullopt;
   return Drafter(graph, roles, target, node).Run(/*takes_over=*/false);
 }
 

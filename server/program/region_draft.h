@@ -29,8 +29,8 @@ struct RegionDraft {
 // mask that crosses its border.
 std::optional<RegionDraft> MakeDraft(const Graph& graph, const RegionRoles& roles, size_t reduction);
 
-// Returns a region without edges: the node, and those of its depth that connect to it. roles: made for `target`, which
-// has no index. Returns nothing if the node works on no rows by itself, and for the limits of MakeDraft.
+// Returns a region without edges: the node, whose role is kRows, and those of its depth that connect to it. roles: made
+// for `target`, which has no index. Returns nothing if the region exceeds MakeDraft's limits.
 std::optional<RegionDraft> MakeRowDraft(const Graph& graph, const RegionRoles& roles, const ReductionTarget& target,
                                         size_t node);
 

@@ -100,7 +100,7 @@ TEST(WithLinearForms, WritesGruCells) {
   }
 }
 
-// The program, whose operator `op` has `count` outputs, the first being the program's so far. Returns those of `read`.
+// Gives operator `op` `count` outputs, of which the program returns those of `read`.
 std::shared_ptr<const Program> Reading(Program program, const std::string& op, size_t count,
                                        const std::vector<size_t>& read) {
   Node& node = *std::ranges::find(program.graph.nodes, op, &OperatorOf);
@@ -212,7 +212,7 @@ TEST(WithLinearForms, WritesRecurrentLayers) {
 TEST(WithLinearForms, LeavesLayersThatDropOrAreMany) {
   ExpectUnchanged(LayersOf({.op = "gru", .gates = 3, .layers = 2, .dropout = 0.5}, {0}));
   ExpectUnchanged(LayersOf({.op = "gru", .gates = 3, .layers = 17}, {0}));
-  // All cells of a program have a budget.
+  // A program may have 256 cells: four of these layers.
   Program many = *LayersOf({.op = "gru", .gates = 3, .layers = 16}, {0});
   const auto gru = std::ranges::find(many.graph.nodes, "aten::gru", &OperatorOf);
   many.graph.nodes.insert(many.graph.nodes.end(), 5, Node(*gru));

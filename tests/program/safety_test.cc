@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "program/guards.h"
@@ -259,6 +260,19 @@ TEST(Safety, TheLargestProgramIsBoundInSeconds) {
   const auto made = Interpreter::Make(program, state);
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(made->mutated().size(), kRegions + 1);
+}
+
+TEST(Interpreter, TellsTheLineOfEachNodeAndAnEmptyOneInTheEnd) {
+  Builder builder;
+  const ValueIndex x = builder.Input("a");
+  const ValueIndex y = builder.Call("relu.default", {{"self", Ref{x}}});
+  Program program = *builder.Return(builder.Call("neg.default", {{"self", Ref{y}}}));
+  program.graph.nodes[0].source = "net.py:1";
+  std::vector<std::string> lines;
+  InterpreterOptions options;
+  options.on_line = [&lines](std::string_view line) { lines.emplace_back(line); };
+  EXPECT_EQ(Said(std::make_shared<const Program>(program), {at::ones({3})}, options), "");
+  EXPECT_EQ(lines, (std::vector<std::string>{"net.py:1", "", ""}));
 }
 
 // Kernels of recurrent layers read weights and states as large as the other arguments say.

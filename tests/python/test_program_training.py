@@ -177,6 +177,13 @@ class Dropping(nn.Module):
         return gnn.global_add_pool(out.squeeze(0), batch, batch_size)
 
 
-def test_dropout_between_recurrent_layers_is_refused(client, molecules):
-    with pytest.raises(permafrost.InvalidArgument, match="recurrent layers take dropout=0"):
-        client.jobs.submit("zinc-part", Dropping(), loss="l1", epochs=1)
+class Projecting(Dropping):
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.LSTM(WIDTH, 2, proj_size=1)
+
+
+@pytest.mark.parametrize(("module", "line"), [(Dropping, "recurrent layers take dropout=0"), (Projecting, "use proj_size=0")])
+def test_recurrent_layers_that_do_not_run_are_refused(module, line, client, molecules):
+    with pytest.raises(permafrost.InvalidArgument, match=line):
+        client.jobs.submit("zinc-part", module(), loss="l1", epochs=1)

@@ -80,7 +80,7 @@ CallWatcher Tracer(Trace& trace) {
   };
 }
 
-// How long the parts of a replay take.
+// The seconds that a replay spent, by operator and by line.
 struct Times {
   std::map<std::string, graphcache::OperatorTime> operators;  // by schema name
   std::vector<graphcache::LineTime> lines;                    // as the executable's
@@ -113,8 +113,8 @@ std::vector<graphcache::OperatorTime> InOrder(const std::map<std::string, graphc
   return rows;
 }
 
-// Returns the lines in the same order, without the empty line and those that took no time. Of more than 101, those
-// after the 100th become one last row.
+// Returns the lines in the same order, without the empty line and those that took no time. Those after the 100th become
+// one last row.
 std::vector<graphcache::LineTime> InOrder(std::vector<graphcache::LineTime> times,
                                           const std::vector<std::string>& lines) {
   for (size_t i = 0; i < times.size(); ++i) times[i].line = lines[i];
@@ -122,7 +122,7 @@ std::vector<graphcache::LineTime> InOrder(std::vector<graphcache::LineTime> time
   std::erase_if(times, [](const graphcache::LineTime& time) { return time.seconds() == 0; });
   std::ranges::stable_sort(times, std::ranges::greater(), &graphcache::LineTime::seconds);
   constexpr size_t kMostLines = 100;
-  if (times.size() <= kMostLines + 1) return times;
+  if (times.size() <= kMostLines) return times;
   graphcache::LineTime others{.line = absl::StrCat(times.size() - kMostLines, " other lines")};
   for (const graphcache::LineTime& time : std::span(times).subspan(kMostLines)) {
     others.forward_seconds += time.forward_seconds;

@@ -46,9 +46,9 @@ class CpuExecutable final : public graphcache::Executable {
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override;
   absl::StatusOr<std::optional<graphcache::AuditedStep>> ReplayAudited(const graphcache::StepInputs& inputs) override;
   int64_t bytes() const override { return bytes_; }
-  // Where an operator comes from, by its place on the tape.
+  // origins()[i] tells which line called the operator at place i of the tape.
   struct Origin {
-    uint32_t line = 0;  // among lines(); 0: none of the user's
+    uint32_t line = 0;  // a place in lines(); 0: no line of the user's
     bool is_backward = false;
   };
   const std::vector<Origin>& origins() const { return origins_; }

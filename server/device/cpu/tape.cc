@@ -284,10 +284,10 @@ class Tape::Recording final : public Pass {
   ~Recording() override { tape_.slots_ = std::move(slots_); }
   void OnMark(int phase) override { tape_.marks_.push_back({tape_.ops_.size(), phase}); }
   void OnLine(std::string_view line) override {
+    if (line == tape_.lines_[begun_.back().line]) return;
     const auto [known, is_new] = places_.try_emplace(std::string(line), static_cast<uint32_t>(tape_.lines_.size()));
     if (is_new) tape_.lines_.emplace_back(line);
-    const uint32_t place = known->second;
-    if (place != begun_.back().line) begun_.push_back({at::sequence_number::peek(), place});
+    begun_.push_back({at::sequence_number::peek(), known->second});
   }
 
  private:

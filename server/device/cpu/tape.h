@@ -77,7 +77,8 @@ class Tape {
     // Slots of each return value; several for a list.
     std::vector<std::vector<size_t>> returns;
     bool view = false;  // every output is a view of an input, by its schema
-    // The line of a user's module that it was called for, a place in lines(), and whether it works out a gradient.
+    // `line` is the place in lines() of the user's line that called it; `is_backward` is true if it computes a
+    // gradient.
     uint32_t line = 0;
     bool is_backward = false;
     std::string_view name() const { return handle.operator_name().name; }
@@ -115,7 +116,7 @@ class Tape {
   const std::vector<Slot>& slots() const { return slots_; }
   const std::vector<size_t>& outputs() const { return outputs_; }
   const std::vector<Mark>& marks() const { return marks_; }
-  // Each once. The first is empty: no line.
+  // Each line appears once. The first is empty, for operators that belong to no line.
   const std::vector<std::string>& lines() const { return lines_; }
   // The first thing seen, by either, that cannot be captured.
   const std::optional<TapeBreak>& broken() const { return broken_; }

@@ -10,9 +10,9 @@
 namespace permafrost::nn::gpu {
 namespace {
 
-// The C of a step by value. $0, $1 and $2 are the operands, $3 and $4 the numbers x and y; $5 ends the names of math
-// functions. Comparisons of C with NaN are false, except `!=`. The formulas are ordered so that NaN passes through
-// arithmetic; masks of NaN are 0, and that of kNotEqual is 1.
+// A C expression for each value-by-value step. $0, $1 and $2 are the operands, $3 and $4 the numbers x and y; $5 ends
+// the names of math functions. Comparisons of C with NaN are false, except `!=`. The formulas are ordered so that NaN
+// passes through arithmetic; a mask of NaN is 0, except kNotEqual's, which is 1.
 struct Formula {
   RegionOp op;
   const char* text;
@@ -84,7 +84,7 @@ constexpr const char* kSuffix = std::is_same_v<T, float> ? "f" : "";
 
 template <class T>
 std::string LiteralOf(double x) {
-  // As the CPU's kernels round it.
+  // The CPU's kernels round it in the same way.
   const T value = static_cast<T>(x);
   if (std::isnan(value)) return absl::Substitute("(0.0$0 / 0.0$0)", kSuffix<T>);
   if (std::isinf(value)) return absl::Substitute("($1.0$0 / 0.0$0)", kSuffix<T>, value > 0 ? "1" : "-1");

@@ -1,11 +1,11 @@
 // How a kernel is made: its loops write outputs, reductions over a target's edges, and row sums. All other steps live
-// in registers, and every loop that reads them computes them again. A loop stands in the first phase in which all that
-// it reads has been written. Barriers of the block part the phases. A softmax takes four: the scores, the largest
+// in registers, and every loop that reads them computes them again. A loop runs in the first phase by which all that it
+// reads is written; __syncthreads() separates phases. A softmax takes four: the scores, the largest
 // score, the sum of exponentials, and the weighted sum.
 //
 // Cost: a reduction gives each column to one thread, which walks all edges of the target. A hub therefore keeps its
 // block busy long after the others, and a narrow step leaves most threads idle. Edge steps are spread over edges and
-// columns, target steps over columns. One thread adds up each group of a row sum.
+// columns, target steps over columns. In a row sum, one thread adds up each group.
 #include "nn/gpu/region_source.h"
 
 #include <algorithm>

@@ -18,9 +18,10 @@ namespace permafrost::nn::gpu {
 //   const long long* index0, ...    one for each index: [E], rows that kGather reads. The kernel does not check them.
 //   const int* offsets, *places     EdgeSegments of the target index: [targets + 1] and [E]
 //   long long targets
-//   T* target_values, *edge_values  memory to work in: [targets, target_columns] and [E, edge_columns]; holds anything
-//   T* output0, ...                 one for each output: [targets, width] or [E, width]; the kernel writes all of it
-// Memory that it writes overlaps nothing else. Launch: one block of `threads` threads for each target, in one
+//   T* target_values, *edge_values  memory to work in: [targets, target_columns] and [E, edge_columns]; its contents
+//   before the launch do not matter T* output0, ...                 one for each output: [targets, width] or [E,
+//   width]; the kernel writes all of it
+// No array that it writes may overlap another. Launch: one block of `threads` threads for each target, in one
 // dimension.
 struct RegionKernel {
   std::string source;

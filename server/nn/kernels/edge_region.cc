@@ -266,6 +266,18 @@ absl::StatusOr<EdgeRegion> DecodeRegion(std::span<const int64_t> code, std::span
   return region;
 }
 
+int32_t FirstTargetInput(const EdgeRegion& region) {
+  const auto found = std::ranges::find(region.steps, RegionOp::kTarget, &RegionStep::op);
+  return found == region.steps.end() ? -1 : found->input;
+}
+
+bool HasNoEdges(const EdgeRegion& region) {
+  return std::ranges::none_of(region.steps, [](const RegionStep& step) {
+    const bool reduces = step.op == RegionOp::kSum || step.op == RegionOp::kMax || step.op == RegionOp::kMin;
+    return step.level == RegionLevel::kEdge || step.op == RegionOp::kCount || reduces;
+  });
+}
+
 std::string ToString(const EdgeRegion& region) {
   std::string text;
   for (size_t i = 0; i < region.steps.size(); ++i) {

@@ -122,6 +122,11 @@ struct EncodedRegion {
 EncodedRegion Encode(const EdgeRegion& region);
 absl::StatusOr<EdgeRegion> DecodeRegion(std::span<const int64_t> code, std::span<const double> numbers);
 
+// The place of the first input with a row for each target; -1: there is none.
+int32_t FirstTargetInput(const EdgeRegion& region);
+// Returns whether every step does without edges.
+bool HasNoEdges(const EdgeRegion& region);
+
 // A line for each step, for people and tests: "3: edge[64] = add(1, 2)".
 std::string ToString(const EdgeRegion& region);
 

@@ -10,8 +10,8 @@ namespace {
 // Steps that have no register: their rows are an input's, or nothing is computed for them.
 bool IsInPlace(RegionOp op) { return op == RegionOp::kTarget || op == RegionOp::kDetach; }
 
-// Returns which gathers and expansions need no copy, and which target rows may lie apart: none is an output, and every
-// reader is a sum or works value by value at the same width.
+// Marks gathers and expansions that need no copy, and target inputs whose rows may have gaps. A marked step is no
+// output, and each of its readers is a sum or works value by value at the same width.
 std::vector<char> ReadByRow(const RegionPlan& plan) {
   const std::vector<RegionStep>& steps = plan.region.steps;
   std::vector<char> views(steps.size(), 0);

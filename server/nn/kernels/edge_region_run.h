@@ -12,9 +12,10 @@
 namespace permafrost::nn {
 
 // Checked by the caller: targets' edges are places[offsets[t]] .. places[offsets[t + 1] - 1]; indices are in range.
+// Both are null if HasNoEdges(region).
 template <class T>
 struct RegionInputs {
-  std::span<const T* const> inputs;         // rows that follow each other, but for those of RegionPlan::may_lie_apart
+  std::span<const T* const> inputs;         // RegionPlan::may_lie_apart tells which may have gaps between rows
   std::span<const int64_t> strides;         // values from one row of an input to the next
   std::span<const int64_t* const> indices;  // [edges] each
   const int32_t *offsets, *places;

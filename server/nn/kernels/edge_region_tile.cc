@@ -124,15 +124,18 @@ int64_t RegionTile<T>::Take(int64_t first, int64_t end) {
   const int32_t* const offsets = in_.offsets;
   constexpr auto kTileValues = static_cast<int64_t>(kTileBytes / sizeof(T));
   int64_t last = first + 1;
+  const auto edges_to = [&](int64_t next) -> int64_t {
+    return offsets == nullptr ? 0 : offsets[next] - offsets[first];
+  };
   const auto size = [&](int64_t next) {
-    const int64_t edges = offsets[next] - offsets[first];
+    const int64_t edges = edges_to(next);
     return registers_.Size(next - first, edges) + edges * lists_ * static_cast<int64_t>(sizeof(int64_t) / sizeof(T));
   };
   while (last < end && size(last + 1) <= kTileValues) ++last;
   first_ = first;
-  segments_ = {offsets + first, last - first};
-  edges_ = offsets[last] - offsets[first];
-  places_ = in_.places + offsets[first];
+  segments_ = {offsets == nullptr ? nullptr : offsets + first, last - first};
+  edges_ = edges_to(last);
+  places_ = offsets == nullptr ? nullptr : in_.places + offsets[first];
   in_order_ = true;
   for (int64_t j = 1; j < edges_ && in_order_; ++j) in_order_ = places_[j] == places_[j - 1] + 1;
   std::ranges::fill(has_rows_, 0);

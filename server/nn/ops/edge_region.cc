@@ -246,10 +246,9 @@ std::vector<Tensor> EdgeRegionAutograd(at::TensorList inputs, const Tensor& offs
 
 // A region without edges, whose targets are the rows of its inputs.
 std::vector<Tensor> RowRegion(at::TensorList inputs, at::IntArrayRef code, at::ArrayRef<double> numbers) {
-  const int64_t rows = TargetsOfInputs(inputs, code, numbers);
-  const auto type = at::TensorOptions(at::kInt);
+  const Tensor edges = at::empty({0}, at::kInt);
   const OptionalTensors none;
-  return EdgeRegionAutograd(inputs, at::zeros({rows + 1}, type), at::empty({0}, type), {}, none, none, code, numbers);
+  return EdgeRegionAutograd(inputs, edges, edges, {}, none, none, code, numbers);
 }
 
 }  // namespace

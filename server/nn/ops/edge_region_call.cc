@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "base/hash.h"
+
 namespace permafrost::nn {
 namespace {
 
@@ -23,11 +25,12 @@ class RegionPlans {
   }
 
   std::shared_ptr<const RegionPlan> Get(at::IntArrayRef code, at::ArrayRef<double> numbers) {
+    const uint64_t hash = Hash64({reinterpret_cast<const char*>(code.data()), code.size() * sizeof(int64_t)});
     {
       const std::lock_guard lock(mutex_);
       for (const Entry& e : entries_) {
         // By their bytes: a number may be NaN.
-        if (e.code.size() == code.size() && e.numbers.size() == numbers.size() &&
+        if (e.hash == hash && e.code.size() == code.size() && e.numbers.size() == numbers.size() &&
             std::memcmp(e.code.data(), code.data(), code.size() * sizeof(int64_t)) == 0 &&
             (numbers.empty() || std::memcmp(e.numbers.data(), numbers.data(), numbers.size() * sizeof(double)) == 0)) {
           return e.plan;
@@ -40,13 +43,14 @@ class RegionPlans {
     const std::lock_guard lock(mutex_);
     if (entries_.size() < kMost) entries_.emplace_back();
     Entry& e = entries_[next_++ % kMost];
-    e = {.code = code.vec(), .numbers = numbers.vec(), .plan = plan};
+    e = {.hash = hash, .code = code.vec(), .numbers = numbers.vec(), .plan = plan};
     return plan;
   }
 
  private:
   static constexpr size_t kMost = 256;
   struct Entry {
+    uint64_t hash = 0;  // of the code
     std::vector<int64_t> code;
     std::vector<double> numbers;
     std::shared_ptr<const RegionPlan> plan;
@@ -113,19 +117,11 @@ std::tuple<Tensor, Tensor> SegmentsOfCpu(const Tensor& index_in, int64_t rows) {
   return {offsets, places};
 }
 
-int64_t TargetsOfInputs(at::TensorList inputs, at::IntArrayRef code, at::ArrayRef<double> numbers) {
-  const auto plan = RegionPlans::Instance().Get(code, numbers);
-  for (const RegionStep& step : plan->region.steps) {
-    const auto input = static_cast<size_t>(step.input);
-    if (step.op == RegionOp::kTarget && input < inputs.size() && inputs[input].dim() > 0) return inputs[input].size(0);
-  }
-  TORCH_CHECK(false, "row_region: no input has a row for each target");
-}
-
 RegionCall::RegionCall(const RegionArguments& a)
     : plan_(RegionPlans::Instance().Get(a.code, a.numbers)),
       offsets_(a.offsets.contiguous()),
       places_(a.places.contiguous()),
+      has_edges_(offsets_.numel() > 0),
       targets_(offsets_.numel() - 1),
       edges_(places_.numel()) {
   TORCH_CHECK(std::ssize(a.inputs) == region().num_inputs && std::ssize(a.indices) == region().num_indices &&
@@ -134,7 +130,14 @@ RegionCall::RegionCall(const RegionArguments& a)
               " indices; given are ", a.inputs.size(), ", ", a.indices.size(), " and segments of ",
               a.index_offsets.size(), " and ", a.index_places.size());
   TORCH_CHECK(!a.inputs.empty(), "edge_region: without inputs there is no type of values");
-  CheckSegments(offsets_, places_, edges_, "targets");
+  if (has_edges_) {
+    CheckSegments(offsets_, places_, edges_, "targets");
+  } else {
+    const int32_t first = FirstTargetInput(region());
+    TORCH_CHECK(HasNoEdges(region()) && edges_ == 0 && first != -1 && a.inputs[static_cast<size_t>(first)].dim() > 0,
+                "edge_region: a call without offsets wants a region without edges, with a row for each target");
+    targets_ = a.inputs[static_cast<size_t>(first)].size(0);
+  }
   for (const Tensor& t : a.inputs) {
     TORCH_CHECK((t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble) && t.is_cpu() &&
                     t.scalar_type() == a.inputs[0].scalar_type(),

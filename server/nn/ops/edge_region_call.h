@@ -28,8 +28,9 @@ struct RegionArguments {
 };
 
 // Threads: one an object; the plans of past calls are shared.
-// Copies tensors that are not contiguous, except inputs that may lie apart (RegionPlan) and whose rows are contiguous.
-// Borrows no argument.
+// Copies tensors that are not contiguous, but of inputs that may lie apart (RegionPlan) only those whose rows have gaps
+// between their values. Borrows no argument. Offsets without elements stand for a region without edges, whose targets
+// are the rows of its first target input.
 class RegionCall {
  public:
   // Errors: c10::Error for a code, a type, a shape or an index that does not fit.
@@ -64,8 +65,8 @@ class RegionCall {
     body(RegionInputs<T>{.inputs = inputs,
                          .strides = strides,
                          .indices = indices,
-                         .offsets = offsets_.const_data_ptr<int32_t>(),
-                         .places = places_.const_data_ptr<int32_t>()});
+                         .offsets = has_edges_ ? offsets_.const_data_ptr<int32_t>() : nullptr,
+                         .places = has_edges_ ? places_.const_data_ptr<int32_t>() : nullptr});
   }
 
  private:
@@ -74,11 +75,9 @@ class RegionCall {
   std::shared_ptr<const RegionPlan> plan_;
   std::vector<at::Tensor> inputs_, indices_, index_offsets_, index_places_;
   at::Tensor offsets_, places_;
+  bool has_edges_ = true;
   int64_t targets_ = 0, edges_ = 0;
 };
-
-// Returns the number of rows of the first input that has a row for each target. Errors: c10::Error where there is none.
-int64_t TargetsOfInputs(at::TensorList inputs, at::IntArrayRef code, at::ArrayRef<double> numbers);
 
 // permafrost::segments_of on the CPU.
 std::tuple<at::Tensor, at::Tensor> SegmentsOfCpu(const at::Tensor& index, int64_t rows);

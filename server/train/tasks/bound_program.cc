@@ -112,26 +112,27 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
       if (auto without = program::WithoutSelfLoops(*form.program))
         form.program = std::make_shared<const program::Program>(*std::move(without));
     }
-    if (options_.fused && nn::RunsRowLinear(device_)) {
-      if (auto forms = program::WithLinearForms(*form.program)) {
-        form.program = std::make_shared<const program::Program>(*std::move(forms));
-        fused_ = true;
-      }
+    const auto take = [&](program::Program rewritten) {
+      form.program = std::make_shared<const program::Program>(std::move(rewritten));
+    };
+    const bool own_linears = options_.fused && nn::RunsRowLinear(device_);
+    if (auto forms = own_linears ? program::WithLinearForms(*form.program) : std::nullopt) {
+      take(*std::move(forms));
+      fused_ = true;
     }
     for (const auto rewrite : {program::WithNodeLinears, program::WithCategoryProducts}) {
-      if (auto rewritten = rewrite(*form.program))
-        form.program = std::make_shared<const program::Program>(*std::move(rewritten));
+      if (auto rewritten = rewrite(*form.program)) take(*std::move(rewritten));
     }
     if (options_.fused && nn::RunsEdgeRegions(device_)) {
       if (auto fused = program::WithEdgeRegions(*form.program, /*differentiated=*/mode == Mode::kTrain)) {
-        form.program = std::make_shared<const program::Program>(std::move(fused->program));
+        take(std::move(fused->program));
         fused_ = true;
       }
     }
-    if (options_.fused && nn::RunsRowLinear(device_)) {
+    if (own_linears) {
       // Norms of padded batches see the real rows alone (Normalize).
       if (auto layers = program::WithRowLayers(*form.program, {.norms = !options_.norms && nn::RunsRowNorm(device_)})) {
-        form.program = std::make_shared<const program::Program>(std::move(layers->program));
+        take(std::move(layers->program));
         fused_ = true;
       }
     }

@@ -98,7 +98,7 @@ inline std::vector<int32_t> AddEveryOpByValue(RegionBuilder& b, RegionLevel leve
     for (const double x : numbers) {
       RegionStep step{.op = traits.op, .width = width, .x = x, .y = 0.25, .level = level};
       int32_t* const places[] = {&step.a, &step.b, &step.c};
-      // Another operand is the first one each time.
+      // The operands rotate, so that each is the first one in turn.
       for (size_t k = 0; k < static_cast<size_t>(traits.operands); ++k) {
         *places[k] = operands[(added.size() + k) % operands.size()];
       }
@@ -108,7 +108,8 @@ inline std::vector<int32_t> AddEveryOpByValue(RegionBuilder& b, RegionLevel leve
   return added;
 }
 
-// Every op: those by value at each level, of whole, narrow and shared operands; the others of some of these.
+// Has every op: value-by-value ops at each level, of whole, narrow and shared operands, and the others of a few of
+// these.
 inline EdgeRegion EveryOpRegion(int32_t width) {
   RegionBuilder b;
   const int32_t narrow = width / 4, target = b.Target(width), edge = b.Edge(width), shared = b.Shared(width);

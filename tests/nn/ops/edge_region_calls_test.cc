@@ -94,6 +94,10 @@ TEST(RowRegionCalls, NeedAnInputWithARowForEachTarget) {
   EXPECT_THROW(CallRowRegion(region, {at::ones({4, 3}), at::ones({5, 3})}), c10::Error);
   EXPECT_THROW(CallRowRegion(region, {at::ones({}), at::ones({5, 3})}), c10::Error);
   EXPECT_THROW(CallRowRegion(region, {}), c10::Error);
+  RegionBuilder with_edges;
+  const EdgeRegion counting =
+      with_edges.Build({with_edges.Op(RegionOp::kMul, with_edges.Target(3), with_edges.Count())});
+  EXPECT_THROW(CallRowRegion(counting, {at::ones({4, 3})}), c10::Error);
 }
 
 struct GineCase {
