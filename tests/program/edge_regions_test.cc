@@ -122,7 +122,7 @@ class EdgeRegions : public WithExports {
     ASSERT_TRUE(nn::RunsEdgeRegions(at::kCPU));
     // The linker leaves out operators that nothing calls.
     ASSERT_TRUE(nn::RowLinear(at::ones({1, 1}), at::ones({1, 1}), {}, false).defined());
-    Export("export_modules.py", "");
+    Export(kExportModules, "");
   }
 };
 
@@ -261,7 +261,7 @@ TEST(RowRegions, FuseWhatWorksOnEachRow) {
   }
 }
 
-// What a product makes of a region's output is in no region with it.
+// Operators before and after a product are in different regions.
 TEST(RowRegions, EndAtProducts) {
   TypedWriter w;
   const auto chain = [&](ValueIndex x) {

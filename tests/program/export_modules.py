@@ -1,6 +1,4 @@
-"""Exports PyG modules as `.pt2` archives beside what PyTorch computes with them, for tests/program/exported_test.cc.
-
-usage: export_modules.py OUT [NAME...]   (all where none is named)
+"""Exports PyG modules as `.pt2` archives beside what PyTorch computes with them, for cached_exports.py.
 
 OUT/NAME.pt2: the forms train and eval. OUT/NAME.json and NAME.bin: tensors, by name their place, type and sizes. They
 are, for a batch of another shape than the export's, the inputs (`in.NAME`), the output of the eval form before the step
@@ -12,19 +10,13 @@ E edges and G graphs, computed by the module as it was exported. They have no `t
 import copy
 import inspect
 import json
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
-try:
-    import torch
-    from modules import MODULES, Batch, batch, specification
-    from torch.export import export
-    from torch.export.pt2_archive._package import package_pt2
-except ModuleNotFoundError as error:  # Torch or PyG is absent.
-    print(f"export_modules: {error}", file=sys.stderr)
-    sys.exit(77)
+import torch
+from modules import MODULES, Batch, batch, specification
+from torch.export import export
+from torch.export.pt2_archive._package import package_pt2
 
 
 def inputs_of(module: torch.nn.Module, values: Batch) -> Batch:
@@ -77,18 +69,3 @@ def write(name: str, out: Path) -> None:
         values = inputs_of(module, batch(nodes, edges, graphs, seed=3))
         save(computed(copy.deepcopy(module), values), out / f"{name}.{nodes}-{edges}-{graphs}")
     save(computed(module, inputs_of(module, batch(53, 131, 7, seed=2))), out / name)
-
-
-def main(arguments: list[str]) -> None:
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    out = Path(arguments[0])
-    for name in arguments[1:] or MODULES:
-        try:
-            write(name, out)
-        except Exception as error:
-            raise SystemExit(f"export_modules: {name}: {error}") from error
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -22,7 +22,7 @@ std::set<std::string> MutatedNames(const Interpreter& interpreter) {
 
 class Exported : public WithExports {
  protected:
-  static void SetUpTestSuite() { Export("export_modules.py", ""); }
+  static void SetUpTestSuite() { Export(kExportModules, ""); }
 };
 
 TEST_F(Exported, EqualPyTorchInOutputsGradientsAndBuffers) {

@@ -255,7 +255,7 @@ class ExportedNodeLinears : public WithExports {
   static void SetUpTestSuite() {
     std::string names;
     for (const ExportedCase& c : kExported) names += std::string(c.name) + " ";
-    Export("export_modules.py", names);
+    Export(kExportModules, names);
   }
 };
 

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 class Refusals : public WithExports {
  protected:
-  static void SetUpTestSuite() { Export("export_modules.py", "gine tied"); }
+  static void SetUpTestSuite() { Export(kExportModules, "gine tied"); }
   static Records Good(const std::string& name = "tied") { return ReadRecords(Archive(name)); }
   static std::string MessageOf(const Records& records, const Limits& limits = {}) {
     return std::string(LoadProgramFromBytes(Pack(records), limits).status().message());

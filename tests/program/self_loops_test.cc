@@ -196,7 +196,7 @@ TEST(WithoutSelfLoops, LeavesOtherMasksAlone) {
 
 class ExportedWithoutSelfLoops : public WithExports {
  protected:
-  static void SetUpTestSuite() { Export("export_modules.py", "gcn gat gatv2 cheb pdn sg appnp"); }
+  static void SetUpTestSuite() { Export(kExportModules, "gcn gat gatv2 cheb pdn sg appnp"); }
 };
 
 // True if rows are read or written by what a comparison returned.

@@ -1,5 +1,7 @@
 """A few molecules of the sample of ZINC, as PyG has them, and a step of the server in PyTorch."""
 
+import functools
+
 import torch
 from torch_geometric.data import Batch, Data
 
@@ -9,10 +11,14 @@ from tests.python.conftest import ROOT
 PARTS = {"train": range(40), "valid": range(40, 48), "test": range(48, 60)}
 
 
+@functools.cache
+def _graphs():
+    return ogb.read(ROOT / "deploy" / "sample" / "zinc")[: PARTS["test"].stop]
+
+
 def molecules():
-    """Data of x [nodes, 1] and edge_attr [edges], each in both directions."""
-    graphs = ogb.read(ROOT / "deploy" / "sample" / "zinc")[: PARTS["test"].stop]
-    return [Data(x=g["x"], edge_index=g["edge_index"], edge_attr=g["edge_attr"].squeeze(1), y=g["y"]) for g in graphs]
+    """Data of x [nodes, 1] and edge_attr [edges], each in both directions. All calls share the tensors."""
+    return [Data(x=g["x"], edge_index=g["edge_index"], edge_attr=g["edge_attr"].squeeze(1), y=g["y"]) for g in _graphs()]
 
 
 def batch_of(graphs):
