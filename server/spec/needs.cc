@@ -40,8 +40,8 @@ bool Holds(Need need, const TrainOptions& options) {
     case Need::kOwnModel:
       return !IsProgram(options);
     case Need::kLayers:
-    case Need::kProducts:
       return !walks && !IsProgram(options);
+    case Need::kProducts:
     case Need::kFeatures:
     case Need::kLabels:
     case Need::kLinks:
@@ -86,7 +86,7 @@ std::string RefusalOf(Need need, const TrainOptions& options) {
     case Need::kLinks:
       return ForWalks("learns from walks alone");
     case Need::kProducts:
-      return IsProgram(options) ? ForProgram("computes in its own types") : ForWalks("has no products with weights");
+      return ForWalks("has no products with weights");
     case Need::kNeighbors:
       return ForWalks("walks in place of drawing neighbours");
     case Need::kSampling:

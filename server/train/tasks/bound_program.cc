@@ -132,6 +132,7 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
     if (own_linears) {
       // Norms of padded batches see the real rows alone (Normalize).
       if (auto layers = program::WithRowLayers(*form.program, {.norms = !options_.norms && nn::RunsRowNorm(device_)})) {
+        own_products_ |= layers->linears > 0;
         take(std::move(layers->program));
         fused_ = true;
       }

@@ -70,6 +70,8 @@ class BoundProgram {
 
   // Returns whether operators of nn run in place of the program's own.
   bool is_fused() const { return fused_; }
+  // Returns whether products with weights run as operators of nn, whose factors a job's precision rounds.
+  bool has_own_products() const { return own_products_; }
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
   // Returns the input shape of each batch norm in the last Run without padding, in the order of nodes, for programs
@@ -93,7 +95,7 @@ class BoundProgram {
 
   const Options options_;
   const c10::Device device_;
-  bool has_loss_ = false, draws_ = false, fused_ = false;
+  bool has_loss_ = false, draws_ = false, fused_ = false, own_products_ = false;
   nn::TensorSet tensors_;
   std::map<const c10::TensorImpl*, at::Tensor> own_;  // by the tensor that was loaded
   std::set<const c10::TensorImpl*> added_;

@@ -242,12 +242,18 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                     trials);
 }
 
-// `make` makes the model in a form; `batch` is a small one with the least padding.
+// `make` makes the model in a form; `batch` is a small one with the least padding. `precision` is the job's, and the
+// trials' is float32.
 template <class Make, class Batch>
-absl::StatusOr<JobFusion> TryFusion(const Make& make, const Batch& batch) {
+absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make, const Batch& batch) {
   JobFusion fusion;
   PF_ASSIGN_OR_RETURN(const auto fused, make({.fused = true}));
-  if (fused.program == nullptr || !fused.program->is_fused()) return fusion;
+  if (fused.program == nullptr) return fusion;
+  const bool rounds = precision == spec::Precision::kBfloat16;
+  if (rounds && !fused.program->has_own_products()) {
+    fusion.note = "precision bfloat16 changes nothing: the program has no float32 product with a weight";
+  }
+  if (!fused.program->is_fused()) return fusion;
   PF_ASSIGN_OR_RETURN(const auto plain, make({.fused = false}));
   const auto observe = [&](auto& made, Mode mode, std::string& refusal) -> std::optional<Observed> {
     try {
@@ -270,7 +276,8 @@ absl::StatusOr<JobFusion> TryFusion(const Make& make, const Batch& batch) {
     if (found && what.empty()) continue;
     fusion.fused = false;
     fusion.note = absl::StrCat("the program runs as it is, with nothing fused, because on a small batch ",
-                               found ? absl::StrCat("its ", what, " differs") : absl::StrCat("it fails: ", refusal));
+                               found ? absl::StrCat("its ", what, " differs") : absl::StrCat("it fails: ", refusal),
+                               rounds ? "; precision bfloat16 rounds none of its products" : "");
     return fusion;
   }
   return fusion;
@@ -335,6 +342,7 @@ absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::
   if (!spec::IsProgram(options) || !device.is_cpu()) return JobFusion();
   const nn::GraphModelOptions small = OfTrial(model);
   return TryFusion(
+      options.model.precision,
       [&](const ProgramForm& form) { return MakeModel(options, small, self_loops, at::kCPU, prefix, form); },
       TrialBatch(model, LabelsOf(options, model.num_targets), kLeastTrial, Filling::kZeros));
 }
@@ -345,6 +353,7 @@ absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::
   BlockPadding padding;
   if (options.nodes.fan_outs.empty()) padding.nodes = 0;  // a whole graph has none
   return TryFusion(
+      options.model.precision,
       [&](const ProgramForm& form) { return MakeModel(options, model, data, at::kCPU, prefix, form); },
       TrialBlock(model, LabelsOf(options, model.num_outputs), data.position_columns, padding, Filling::kZeros));
 }

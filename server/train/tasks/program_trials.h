@@ -47,7 +47,7 @@ struct JobPadding {
 // Says whether a job's program runs its edge regions as one operator each.
 struct JobFusion {
   bool fused = true;
-  std::string note;  // tells the job's user why nothing is fused; empty: all regions are, or there is none
+  std::string note;  // tells the job's user why nothing is fused, or rounded where they asked for it; empty: all is
 };
 
 // Runs the training and evaluation forms on a small batch, fused and not. Predictions, losses, gradients and buffers
