@@ -342,12 +342,12 @@ def test_precision_rounds_the_products_of_a_module(client, zinc_set):
         assert "avx512_bf16" not in Path("/proc/cpuinfo").read_text()
         pytest.skip("this processor has no AVX512-BF16")
     full = client.jobs.submit(zinc_set, module, **common).wait()
-    a, b = (job.history[0]["train_loss"] for job in (rounded, full))
+    a, b = (job.epochs()[0]["train_loss"] for job in (rounded, full))
     assert a != b
     assert a == pytest.approx(b, rel=0.02)
-    assert rounded.notes == full.notes
-    told = client.jobs.submit(zinc_set, WithoutProducts(), precision="bfloat16", **common).wait().notes
-    assert any("precision bfloat16 changes nothing" in note for note in told)
+    job = client.jobs.submit(zinc_set, WithoutProducts(), precision="bfloat16", **common).wait()
+    assert "precision bfloat16 changes nothing" in "".join(job.logs())
+    assert "precision bfloat16" not in "".join(rounded.logs())
 
 
 def test_weights_are_taken_over_and_fixed(client, zinc_set):
