@@ -27,11 +27,7 @@ void ForEachNode(const Graph& graph, const Visit& visit) {
 
 // Returns whether a recurrent layer has more weights than its other arguments ask for, as one with projections has.
 bool HasProjections(const Node& node) {
-  const auto flag = [&](std::string_view name) {
-    const Argument* argument = ArgumentOf(node, name);
-    const auto* value = argument == nullptr ? nullptr : std::get_if<bool>(argument);
-    return value != nullptr && *value;
-  };
+  const auto flag = [&](std::string_view name) { return FlagOf(node, name, false) == true; };
   const std::optional<int64_t> layers = NumberOf(node, "num_layers", 0);
   if (!layers || *layers < 1) return false;
   const int64_t of_layer = (flag("bidirectional") ? 2 : 1) * (flag("has_biases") ? 4 : 2);

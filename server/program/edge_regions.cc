@@ -149,8 +149,7 @@ class Finder {
   }
   std::optional<ReductionTarget> RowsOf(ValueIndex value) const {
     const std::optional<TensorType>& type = TypeOf(value);
-    const bool real = type && (type->dtype == DType::kFloat32 || type->dtype == DType::kFloat64);
-    if (!real || type->sizes.empty() || type->sizes[0].expression.empty()) return std::nullopt;
+    if (!type || !IsReal(type->dtype) || type->sizes.empty() || type->sizes[0].expression.empty()) return std::nullopt;
     return ReductionTarget{.index = kNoValue, .edges = {.number = -1}, .targets = type->sizes[0], .dtype = type->dtype};
   }
 

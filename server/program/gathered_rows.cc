@@ -23,21 +23,14 @@ constexpr std::string_view kShapeOperators[] = {"aten::view",    "aten::reshape"
                                                 "aten::repeat",  "aten::expand"};
 
 bool IsPlainEmbedding(const Node& node) {
-  const auto is_off = [&](std::string_view name) {
-    const Argument* argument = ArgumentOf(node, name);
-    const auto* flag = argument == nullptr ? nullptr : std::get_if<bool>(argument);
-    return argument == nullptr || (flag != nullptr && !*flag);
-  };
+  const auto is_off = [&](std::string_view name) { return FlagOf(node, name, false) == false; };
   return IsNumber(node, "padding_idx", -1, -1) && is_off("scale_grad_by_freq") && is_off("sparse");
 }
 
 // The number in the place of a tensor or a scalar.
 std::optional<double> FactorOf(const Node& node, std::string_view name) {
   const Argument* argument = ArgumentOf(node, name);
-  if (argument == nullptr) return std::nullopt;
-  std::optional<double> factor;
-  if (const auto* real = std::get_if<double>(argument)) factor = *real;
-  if (const auto* whole = std::get_if<int64_t>(argument)) factor = static_cast<double>(*whole);
+  const std::optional<double> factor = argument == nullptr ? std::nullopt : RealOf(*argument);
   return factor && std::isfinite(*factor) && *factor != 0 ? factor : std::nullopt;
 }
 
@@ -67,7 +60,7 @@ std::optional<Rows> Sum(const Rows& a, const Rows& b, double factor) {
 
 std::optional<int64_t> WidthOfRows(const TensorType& type) {
   const std::vector<Size>& sizes = type.sizes;
-  if (sizes.size() < 2 || (type.dtype != DType::kFloat32 && type.dtype != DType::kFloat64)) return std::nullopt;
+  if (sizes.size() < 2 || !IsReal(type.dtype)) return std::nullopt;
   const bool flat = std::ranges::all_of(std::span(sizes).subspan(1, sizes.size() - 2),
                                         [](const Size& size) { return size == Size{.number = 1}; });
   if (!flat || !sizes.back().expression.empty() || sizes.back().number < 1) return std::nullopt;

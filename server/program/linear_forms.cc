@@ -25,8 +25,7 @@ constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
 bool IsNumberOne(const Node& node, std::string_view name) {
   const Argument* argument = ArgumentOf(node, name);
   if (argument == nullptr || std::holds_alternative<None>(*argument)) return true;
-  const auto* real = std::get_if<double>(argument);
-  return real == nullptr ? IsNumber(node, name, 1, 1) : *real == 1;
+  return RealOf(*argument) == 1;
 }
 
 class LinearFormsWriter {
@@ -70,8 +69,7 @@ class LinearFormsWriter {
   }
   bool IsFloating(ValueIndex value, size_t dimensions) const {
     const TensorType* type = TypeOf(value);
-    return type != nullptr && (type->dtype == DType::kFloat32 || type->dtype == DType::kFloat64) &&
-           type->sizes.size() == dimensions;
+    return type != nullptr && IsReal(type->dtype) && type->sizes.size() == dimensions;
   }
   bool IsMatrix(ValueIndex value, DType dtype) const {
     const auto is_known = [](const Size& size) { return size.expression.empty() && size.number > 0; };
@@ -206,12 +204,6 @@ class LinearFormsWriter {
     return true;
   }
 
-  // Returns nothing if the flag is absent or is not a constant.
-  static std::optional<bool> FlagOf(const Node& node, std::string_view name) {
-    const Argument* argument = ArgumentOf(node, name);
-    const auto* value = argument == nullptr ? nullptr : std::get_if<bool>(argument);
-    return value == nullptr ? std::nullopt : std::optional(*value);
-  }
   std::vector<ValueIndex> Unbind(const Node& node, ValueIndex from, int64_t dim) {
     TensorType type = *TypeOf(from);
     const auto count = static_cast<size_t>(type.sizes[static_cast<size_t>(dim)].number);
@@ -237,8 +229,9 @@ class LinearFormsWriter {
     Layers layers{
         .kind = kind, .input = ValueOf(node, "input"), .states = ListOf(node, "hx"), .weights = ListOf(node, "params")};
     if (layers.states.empty()) layers.states = {ValueOf(node, "hx")};
-    const auto bidirectional = FlagOf(node, "bidirectional"), batch_first = FlagOf(node, "batch_first"),
-               biases = FlagOf(node, "has_biases");
+    const auto bidirectional = FlagOf(node, "bidirectional", std::nullopt),
+               batch_first = FlagOf(node, "batch_first", std::nullopt),
+               biases = FlagOf(node, "has_biases", std::nullopt);
     if (!bidirectional || !batch_first || !biases) return std::nullopt;
     layers.count = NumberOf(node, "num_layers", 0).value_or(0);
     layers.directions = *bidirectional ? 2 : 1;

@@ -40,6 +40,19 @@ inline std::optional<int64_t> NumberOf(const Node& node, std::string_view name, 
   const auto* number = std::get_if<int64_t>(argument);
   return number == nullptr ? std::nullopt : std::optional(*number);
 }
+// The same for true and false.
+inline std::optional<bool> FlagOf(const Node& node, std::string_view name, std::optional<bool> absent) {
+  const Argument* argument = ArgumentOf(node, name);
+  if (argument == nullptr || std::holds_alternative<None>(*argument)) return absent;
+  const auto* flag = std::get_if<bool>(argument);
+  return flag == nullptr ? std::nullopt : std::optional(*flag);
+}
+// Nothing where it is no known number, whole or not.
+inline std::optional<double> RealOf(const Argument& argument) {
+  if (const auto* real = std::get_if<double>(&argument)) return *real;
+  if (const auto* whole = std::get_if<int64_t>(&argument)) return static_cast<double>(*whole);
+  return std::nullopt;
+}
 inline bool IsNumber(const Node& node, std::string_view name, int64_t absent, int64_t wanted) {
   return NumberOf(node, name, absent) == wanted;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/string_view.h"
+#include "program/node_access.h"
 #include "program/symbolic.h"
 
 namespace permafrost::program {
@@ -94,21 +95,7 @@ absl::flat_hash_map<std::string, OperatorKind> MakeTable() {
   return table;
 }
 
-const Argument* InputOf(const Node& node, std::string_view name) {
-  for (const NamedArgument& input : node.inputs)
-    if (input.name == name) return &input.value;
-  return nullptr;
-}
-bool IsFalse(const Argument* argument) {
-  const bool* value = argument == nullptr ? nullptr : std::get_if<bool>(argument);
-  return value != nullptr && !*value;
-}
-bool IsZero(const Argument* argument) {
-  if (argument == nullptr) return false;
-  const double* real = std::get_if<double>(argument);
-  const int64_t* whole = std::get_if<int64_t>(argument);
-  return (real != nullptr && *real == 0) || (whole != nullptr && *whole == 0);
-}
+bool IsZero(const Argument* argument) { return argument != nullptr && RealOf(*argument) == 0; }
 
 }  // namespace
 
@@ -139,17 +126,17 @@ std::optional<OperatorKind> FindOperator(std::string_view target) {
 bool Draws(const Node& node) {
   if (FindOperator(node.target) != OperatorKind::kRandom) return false;
   if (absl::StrContains(node.target, "attention")) {
-    const Argument* p = InputOf(node, "dropout_p");
+    const Argument* p = ArgumentOf(node, "dropout_p");
     return p != nullptr && !IsZero(p);
   }
   // Dropout acts between recurrent layers, so that a single one draws nothing.
-  const Argument* layers = InputOf(node, "num_layers");
-  if (const int64_t* count = layers == nullptr ? nullptr : std::get_if<int64_t>(layers); count != nullptr) {
-    return *count != 1 && !IsFalse(InputOf(node, "train")) && !IsZero(InputOf(node, "dropout"));
+  const auto is_off = [&](std::string_view name) { return FlagOf(node, name, std::nullopt) == false; };
+  if (ArgumentOf(node, "num_layers") != nullptr) {
+    return !IsNumber(node, "num_layers", 0, 1) && !is_off("train") && !IsZero(ArgumentOf(node, "dropout"));
   }
   // Exports leave out what has its default.
-  if (node.target.starts_with("torch.ops.aten.rrelu") && InputOf(node, "training") == nullptr) return false;
-  return !IsFalse(InputOf(node, "train")) && !IsFalse(InputOf(node, "training")) && !IsZero(InputOf(node, "p"));
+  if (node.target.starts_with("torch.ops.aten.rrelu") && ArgumentOf(node, "training") == nullptr) return false;
+  return !is_off("train") && !is_off("training") && !IsZero(ArgumentOf(node, "p"));
 }
 
 }  // namespace permafrost::program

@@ -27,6 +27,9 @@ inline constexpr EnumNames<DType, 10> kDTypeNames{{{{DType::kUint8, "uint8"},
                                                     {DType::kFloat64, "float64"},
                                                     {DType::kBool, "bool"},
                                                     {DType::kBfloat16, "bfloat16"}}}};
+
+// Returns whether rewritten operators compute in it.
+inline bool IsReal(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 enum class MemoryFormat { kContiguous, kChannelsLast, kChannelsLast3d, kPreserve };
 
 // A size that is known, or the expression that it is of the symbols: "s77", "Mul(2, s77)".

@@ -34,8 +34,6 @@ bool Repeats(Dims from, const Dims& to) {
   return true;
 }
 
-bool IsReal(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
-
 }  // namespace
 
 Dims DimsBehindRows(const TensorType& type) {

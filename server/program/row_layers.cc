@@ -60,8 +60,7 @@ class RowLayersWriter {
   const TensorType* TypeOf(ValueIndex value) const {
     if (value == kNoValue) return nullptr;
     const std::optional<TensorType>& type = made_.program.graph.values[value].type;
-    const bool floats = type && (type->dtype == DType::kFloat32 || type->dtype == DType::kFloat64);
-    return floats ? &*type : nullptr;
+    return type && IsReal(type->dtype) ? &*type : nullptr;
   }
   // Returns whether the argument is a tensor of `of`'s type with `dimensions` dimensions.
   bool HasType(const Node& node, std::string_view argument, const TensorType& of, size_t dimensions) const {
@@ -80,10 +79,8 @@ class RowLayersWriter {
   }
 
   bool IsNorm(const Node& node) const {
-    const Argument* training = ArgumentOf(node, "training");
-    const auto* trains = training == nullptr ? nullptr : std::get_if<bool>(training);
     const TensorType* x = TypeOf(ValueOf(node, "input"));
-    if (x == nullptr || x->sizes.size() != 2 || ResultOf(node) == kNoValue || trains == nullptr || !*trains) {
+    if (x == nullptr || x->sizes.size() != 2 || ResultOf(node) == kNoValue || FlagOf(node, "training", false) != true) {
       return false;
     }
     constexpr std::string_view kColumns[] = {"weight", "bias", "running_mean", "running_var"};

@@ -82,12 +82,6 @@ class Reader {
   }
   RowOperator Take() { return std::move(out_); }
 
-  static std::optional<double> RealOf(const Argument& argument) {
-    if (const auto* real = std::get_if<double>(&argument)) return *real;
-    if (const auto* whole = std::get_if<int64_t>(&argument)) return static_cast<double>(*whole);
-    return std::nullopt;
-  }
-
  private:
   const Node& node_;
   RowOperator out_;
@@ -189,9 +183,7 @@ bool IsNumberOf(const Node& node, std::string_view name, double absent, double w
   return Reader(node).Number(name, absent) == wanted;
 }
 bool IsTrue(const Node& node, std::string_view name, bool absent) {
-  const Argument* argument = ArgumentOf(node, name);
-  const auto* flag = argument == nullptr ? nullptr : std::get_if<bool>(argument);
-  return flag == nullptr ? absent : *flag;
+  return FlagOf(node, name, absent).value_or(absent);
 }
 
 }  // namespace
