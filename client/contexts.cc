@@ -41,14 +41,14 @@ absl::StatusOr<json> ReadConfig(const std::string& path) {
   return config;
 }
 
+}  // namespace
+
 std::string KnownContexts(const Contexts& contexts) {
   if (contexts.servers.empty()) return "there is none; make one with: permafrost context set NAME HOST:PORT";
   return absl::StrCat("known: ", absl::StrJoin(contexts.servers, ", ", [](std::string* out, const auto& context) {
                         absl::StrAppend(out, context.first);
                       }));
 }
-
-}  // namespace
 
 std::string ContextsPath() {
   std::filesystem::path folder = Variable("XDG_CONFIG_HOME");

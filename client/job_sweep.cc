@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@
 #include "client/job_flags.h"
 #include "client/job_view.h"
 #include "client/progress.h"
+#include "client/server_group.h"
 #include "client/sweep.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
@@ -31,6 +33,7 @@ struct SweepFlags {
   int64_t max_jobs = kDefaultMaxJobs;
   std::vector<std::string> labels;
   std::optional<std::string> id;
+  std::vector<std::string> servers;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
 
@@ -49,9 +52,11 @@ bool IsAnswer(const grpc::Status& status) {
 // One run of the command.
 class Sweep {
  public:
-  Sweep(Session& session, const SweepFlags& flags)
+  Sweep(Session& session, ServerGroup servers, const SweepFlags& flags)
       : session_(session),
+        servers_(std::move(servers)),
         reconnect_(absl::Seconds(flags.reconnect_seconds)),
+        comes_back_(flags.id.has_value()),
         id_(flags.id ? *flags.id : absl::StrCat("sweep-", MakeUuid().substr(0, 8))) {}
 
   absl::Status Plan(const SweepFlags& flags, const v1::CreateJobRequest& described) {
@@ -70,6 +75,11 @@ class Sweep {
   }
 
   ExitCode Run() {
+    if (servers_.is_spread()) {
+      if (const auto refusal = Place()) return servers_.session(refusal->member).Fail(refusal->status);
+    } else {
+      places_.assign(plan_.size(), 0);
+    }
     // Nothing is created unless all can be.
     for (size_t j = 0; j < plan_.size(); ++j) {
       if (const grpc::Status status = Create(j, /*validate_only=*/true); !status.ok()) {
@@ -89,11 +99,11 @@ class Sweep {
       }
     }
     if (!session_.json()) {
-      session_.terminal().Line(absl::StrCat("sweep ", OneLine(id_), ": ", plan_.size(), " jobs submitted"));
+      session_.terminal().Line(absl::StrCat("sweep ", OneLine(id_), ": ", plan_.size(), " jobs submitted", Shares()));
     }
     for (size_t j = 0; j < jobs_.size(); ++j) {
       const FollowResult result = Watch(j);
-      if (result.end == FollowEnd::kFailed) return session_.Fail(result.failure);
+      if (result.end == FollowEnd::kFailed) return servers_.session(places_[j]).Fail(result.failure);
       if (result.end == FollowEnd::kInterrupted) {
         return session_.Interrupted(
             absl::StrCat("the jobs go on; the same command with --id ", OneLine(id_), " comes back to them"));
@@ -104,6 +114,44 @@ class Sweep {
   }
 
  private:
+  // Finds the jobs that an earlier command made, and gives each other one to the server with the fewest. Nullopt: done.
+  std::optional<ServerGroup::Refusal> Place() {
+    if (auto refusal = servers_.Meet()) return refusal;
+    std::set<std::string> datasets, programs;
+    for (const SweepJob& job : plan_) {
+      datasets.insert(job.spec.dataset());
+      if (!job.spec.model().program().empty()) programs.insert(job.spec.model().program());
+    }
+    if (auto refusal = servers_.CheckEqual(datasets, programs)) return refusal;
+    if (const std::string differences = servers_.Differences(); !differences.empty() && !session_.json())
+      session_.terminal().Note(absl::StrCat("warning: ", differences));
+    std::vector<std::optional<size_t>> found(plan_.size());
+    for (size_t j = 0; comes_back_ && j < plan_.size(); ++j) {
+      auto [member, refusal] = servers_.FindJob(absl::StrCat(id_, "-", j));
+      if (refusal) return refusal;
+      found[j] = member;
+    }
+    for (const std::optional<size_t> member : found) places_.push_back(member ? *member : servers_.TakeLeastBusy());
+    return std::nullopt;
+  }
+
+  // " (3 on lab-1, 2 on lab-2)"; empty where there is one server.
+  std::string Shares() const {
+    if (!servers_.is_spread()) return "";
+    std::vector<std::string> shares;
+    for (size_t m = 0; m < servers_.size(); ++m)
+      shares.push_back(absl::StrCat(std::ranges::count(places_, m), " on ", OneLine(servers_.name(m))));
+    return absl::StrCat(" (", absl::StrJoin(shares, ", "), ")");
+  }
+
+  // The server of each job; empty where there is one server.
+  std::vector<std::string> ServersOfJobs() const {
+    std::vector<std::string> names;
+    if (!servers_.is_spread()) return names;
+    for (size_t j = 0; j < jobs_.size(); ++j) names.push_back(servers_.name(places_[j]));
+    return names;
+  }
+
   // Equal sweeps and jobs have equal ids, so that a command that is given again finds the jobs of the first one.
   std::string RequestId(size_t j) const {
     // The deadline of `--deadline 12h` is another one each time, and the server compares none of these.
@@ -125,7 +173,7 @@ class Sweep {
       request.set_request_id(RequestId(j));
     }
     request.set_validate_only(validate_only);
-    return CreateJob(session_, request, created_);
+    return CreateJob(servers_.session(places_[j]), request, created_);
   }
 
   std::string NameOfJob(size_t j) const {
@@ -135,7 +183,8 @@ class Sweep {
   }
 
   ExitCode NotMade(size_t j, const grpc::Status& status, bool validate_only) {
-    if (session_.json()) return session_.Fail(status);
+    Session& at = servers_.session(places_[j]);
+    if (session_.json()) return at.Fail(status);
     const bool refused = IsAnswer(status) && !session_.interrupt().requested();
     // The job may have been made, and only its answer lost.
     const bool none = validate_only || (refused && jobs_.empty());
@@ -144,16 +193,17 @@ class Sweep {
         refused ? "is refused; " : "could not be made; ",
         none ? "nothing was created"
              : absl::StrCat("the same command with --id ", OneLine(id_), " comes back to those that were made")));
-    return session_.Fail(status);
+    return at.Fail(status);
   }
 
   FollowResult Watch(size_t j) {
-    const auto stub = v1::JobService::NewStub(session_.channel());
+    Session& at = servers_.session(places_[j]);
+    const auto stub = v1::JobService::NewStub(at.channel());
     v1::WatchJobRequest request;
     request.set_name(jobs_[j].name());
     std::optional<double> valid_metric;
     return Follow<v1::Job>(
-        session_, reconnect_, [&](grpc::ClientContext* context) { return stub->WatchJob(context, request); },
+        at, reconnect_, [&](grpc::ClientContext* context) { return stub->WatchJob(context, request); },
         [&](const v1::Job& job) {
           jobs_[j] = job;
           if (!job.epochs().empty()) valid_metric = job.epochs().rbegin()->valid_metric();
@@ -173,6 +223,7 @@ class Sweep {
     if (session_.json()) return;
     const v1::Job& job = jobs_[j];
     std::string line = absl::StrCat(j + 1, "/", jobs_.size(), "  ", NameOfJob(j), "  ", StateName(job.state()));
+    if (servers_.is_spread()) absl::StrAppend(&line, " on ", OneLine(servers_.name(places_[j])));
     if (job.has_result()) {
       absl::StrAppend(&line, "  valid ", MetricName(job), " ", MetricText(job.result().best_valid_metric()), "  test ",
                       MetricText(job.result().best_test_metric()));
@@ -184,9 +235,10 @@ class Sweep {
   ExitCode Finish() {
     session_.terminal().ClearLive();
     if (session_.json()) {
-      session_.Print(SweepToJson(id_, axes_, plan_, jobs_));
+      session_.Print(SweepToJson(id_, axes_, plan_, jobs_, ServersOfJobs()));
     } else {
-      session_.Print(absl::StrCat("\n", RenderSweep(axes_, plan_, jobs_, session_.terminal().style())));
+      session_.Print(
+          absl::StrCat("\n", RenderSweep(axes_, plan_, jobs_, ServersOfJobs(), session_.terminal().style())));
     }
     const auto bad =
         std::ranges::count_if(jobs_, [](const v1::Job& job) { return job.state() != v1::Job::STATE_SUCCEEDED; });
@@ -196,7 +248,10 @@ class Sweep {
   }
 
   Session& session_;
+  ServerGroup servers_;
+  std::vector<size_t> places_;  // of each job
   const absl::Duration reconnect_;
+  const bool comes_back_;  // an earlier command may have made jobs
   const std::string id_;
   WireLabels labels_;
   std::vector<SweepAxis> axes_;
@@ -213,7 +268,14 @@ ExitCode RunSweep(Session& session, const SweepFlags& flags) {
       std::ranges::any_of(flags.vary, [](const std::string& text) { return text.starts_with("dataset="); });
   const DatasetNeed dataset = varied ? DatasetNeed::kLater : DatasetNeed::kHere;
   if (!ReadJob(flags.job, session, request, failed, dataset)) return failed;
-  Sweep sweep(session, flags);
+  absl::StatusOr<ServerGroup> servers = ServerGroup(session);
+  if (!flags.servers.empty()) {
+    if (session.options().server != session.options().implied_server)
+      return session.Fail(UsageFailure("--on: names the servers itself; accepted: without --server and --context"));
+    servers = ServerGroup::Open(session, flags.servers);
+  }
+  if (!servers.ok()) return session.Fail(FileFailure(servers.status()));
+  Sweep sweep(session, *std::move(servers), flags);
   if (const absl::Status planned = sweep.Plan(flags, request); !planned.ok()) {
     return session.Fail(UsageFailure(std::string(planned.message())));
   }
@@ -246,6 +308,13 @@ void AddJobSweep(CLI::App& job, Command& chosen) {
           "Begins the jobs' IDs, ID-0, ID-1, ...; the same command with the ID of a sweep that was interrupted "
           "comes back to its jobs, which went on (default: made up)")
       ->type_name("ID");
+  sweep
+      ->add_option(
+          "--on", flags->servers,
+          "Spread the jobs over these servers, addresses or names of contexts; each gets the next job while it "
+          "has the fewest that have not ended. All need equal datasets")
+      ->delimiter(',')
+      ->type_name("SERVER,...");
   AddJobFlags(*sweep, flags->job);
   AddLabelOption(*sweep, flags->labels, "A label of each job, beside sweep=ID, which all have; several times");
   AddReconnectOption(*sweep, flags->reconnect_seconds);

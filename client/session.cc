@@ -43,16 +43,26 @@ std::shared_ptr<grpc::Channel> MakeChannel(const GlobalOptions& options) {
 }  // namespace
 
 Session::Session(GlobalOptions options)
-    : options_(std::move(options)), terminal_(!options_.no_color), channel_(MakeChannel(options_)) {}
+    : options_(std::move(options)),
+      interrupt_(std::make_shared<Interrupt>()),
+      terminal_(std::make_shared<Terminal>(!options_.no_color)),
+      channel_(MakeChannel(options_)) {}
+
+Session::Session(const Session& first, std::string name, std::string server, Credentials credentials)
+    : options_(first.options_), interrupt_(first.interrupt_), terminal_(first.terminal_), name_(std::move(name)) {
+  options_.server = std::move(server);
+  options_.credentials = std::move(credentials);
+  channel_ = MakeChannel(options_);
+}
 
 bool Session::Connect() {
   if (ever_connected_) return true;
-  Interrupt::Scope keep_running(interrupt_, nullptr);
+  Interrupt::Scope keep_running(*interrupt_, nullptr);
   const Stopwatch watch;
   grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_READY) {
     const bool too_late = watch.Elapsed() >= options_.timeout();
-    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || interrupt_.requested() || too_late) return false;
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || interrupt_->requested() || too_late) return false;
     channel_->WaitForStateChange(state, After(kInterruptPoll));
     state = channel_->GetState(/*try_to_connect=*/true);
   }
@@ -68,19 +78,21 @@ grpc::Status Session::Unary(absl::Duration timeout, const std::function<grpc::St
   if (!Connect()) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no connection");
   grpc::ClientContext context;
   context.set_deadline(After(timeout));
-  Interrupt::Scope scope(interrupt_, &context);
+  Interrupt::Scope scope(*interrupt_, &context);
   return call(&context);
 }
 
 ExitCode Session::Fail(const grpc::Status& status) { return Fail(status, options_.timeout()); }
 
 ExitCode Session::Fail(const grpc::Status& status, absl::Duration timeout) {
-  if (interrupt_.requested()) return Interrupted("");
-  return Fail(RpcFailure(status, {options_.server, ever_connected_, timeout, options_.credentials.tls}));
+  if (interrupt_->requested()) return Interrupted("");
+  Failure failure = RpcFailure(status, {options_.server, ever_connected_, timeout, options_.credentials.tls});
+  if (failure.from_server && !name_.empty()) failure.message = absl::StrCat(name_, ": ", failure.message);
+  return Fail(failure);
 }
 
 ExitCode Session::Fail(const Failure& failure) {
-  terminal_.ClearLive();
+  terminal_->ClearLive();
   std::fflush(stdout);
   const std::string text = json() ? RenderJson(failure) : RenderText(failure);
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -95,9 +107,9 @@ ExitCode Session::Interrupted(std::string_view come_back) {
   return Fail(failure);
 }
 
-void Session::PrintJson(const google::protobuf::Message& message) { terminal_.Line(ToJson(message)); }
+void Session::PrintJson(const google::protobuf::Message& message) { terminal_->Line(ToJson(message)); }
 
-void Session::Print(std::string_view text) { terminal_.Write(text); }
+void Session::Print(std::string_view text) { terminal_->Write(text); }
 
 void Session::PrintBeside(const OutputTarget& target, std::string_view text) {
   if (!target.is_stdout()) return Print(text);

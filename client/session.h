@@ -88,11 +88,13 @@ class Interrupt {
 class Session {
  public:
   explicit Session(GlobalOptions options);
+  // A connection to another server, with the terminal and the Ctrl-C of `first`. What it says fails under `name`.
+  Session(const Session& first, std::string name, std::string server, Credentials credentials);
 
   const GlobalOptions& options() const { return options_; }
   bool json() const { return options_.json(); }
-  Terminal& terminal() { return terminal_; }
-  Interrupt& interrupt() { return interrupt_; }
+  Terminal& terminal() { return *terminal_; }
+  Interrupt& interrupt() { return *interrupt_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
   // Waits for a connection, at most the timeout, unless there was one before. False: refused, too late, or Ctrl-C.
   bool Connect();
@@ -121,10 +123,11 @@ class Session {
 
  private:
   GlobalOptions options_;
-  Interrupt interrupt_;  // before anything that starts threads
-  Terminal terminal_;
+  std::shared_ptr<Interrupt> interrupt_;  // before anything that starts threads
+  std::shared_ptr<Terminal> terminal_;
   std::shared_ptr<grpc::Channel> channel_;
   bool ever_connected_ = false;
+  std::string name_;  // where the command speaks to several servers
 };
 
 }  // namespace permafrost::client

@@ -270,12 +270,15 @@ std::vector<SweepGroup> GroupsOf(const std::vector<SweepAxis>& axes, const std::
 }
 
 std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
-                        const std::vector<v1::Job>& jobs, const RenderStyle& style) {
+                        const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
+                        const RenderStyle& style) {
   const std::vector<v1::Metric> metrics = CommonMetrics(jobs);
   std::vector<Column> columns;
   columns.reserve(axes.size());
   for (const SweepAxis& axis : axes) columns.push_back({OneLine(axis.name), Align::kRight});
-  columns.insert(columns.end(), {{"JOB"}, {"STATE"}, {"BEST EPOCH", Align::kRight}});
+  columns.push_back({"JOB"});
+  if (!servers.empty()) columns.push_back({"SERVER"});
+  columns.insert(columns.end(), {{"STATE"}, {"BEST EPOCH", Align::kRight}});
   const std::vector<Column> of_metrics = MetricColumns(metrics);
   columns.insert(columns.end(), of_metrics.begin(), of_metrics.end());
   std::vector<std::vector<Cell>> rows;
@@ -285,6 +288,7 @@ std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<Sw
     row.reserve(columns.size());
     for (const std::string& value : plan[j].values) row.emplace_back(OneLine(value));
     row.emplace_back(std::string(StripCollection("jobs", job.name())));
+    if (!servers.empty()) row.emplace_back(OneLine(servers[j]));
     row.emplace_back(StateName(job.state()));
     row.emplace_back(job.has_result() ? absl::StrCat(job.result().best_epoch()) : std::string(kNothing));
     for (size_t m = 0; m < metrics.size(); ++m)
@@ -317,7 +321,7 @@ std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<Sw
 }
 
 std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
-                        const std::vector<v1::Job>& jobs) {
+                        const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers) {
   using nlohmann::json;
   const std::vector<v1::Metric> metrics = CommonMetrics(jobs);
   json out = {{"sweep", id}, {"jobs", json::array()}, {"groups", json::array()}};
@@ -337,6 +341,7 @@ std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axe
                            {"trainSeconds", told ? NumberJson(job.result().train_seconds()) : json()},
                            {"valid", valid},
                            {"test", test}});
+    if (!servers.empty()) out["jobs"].back()["server"] = servers[j];
   }
   for (const SweepGroup& group : GroupsOf(axes, plan, jobs)) {
     json valid = json::object(), test = json::object();

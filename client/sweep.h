@@ -57,12 +57,14 @@ struct SweepGroup {
 std::vector<SweepGroup> GroupsOf(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                                  const std::vector<v1::Job>& jobs);
 
-// A row a job; and where some are repetitions of others a row a group below.
+// A row a job; and where some are repetitions of others a row a group below. servers: the name of each job's; empty:
+// all are on one.
 std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
-                        const std::vector<v1::Job>& jobs, const RenderStyle& style);
+                        const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
+                        const RenderStyle& style);
 
 // The same as one line of JSON.
 std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
-                        const std::vector<v1::Job>& jobs);
+                        const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers);
 
 }  // namespace permafrost::client

@@ -9,6 +9,7 @@
 #include "api/wire/text.h"
 #include "api/wire/wire_enum.h"
 #include "api/wire/wire_fields.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/catalog/catalog.h"
@@ -144,6 +145,7 @@ v1::Dataset DatasetToWire(const data::Dataset& dataset) {
     progress.set_bytes_read(dataset.progress.bytes_read);
     progress.set_bytes_total(dataset.progress.bytes_total);
   }
+  if (dataset.content_checksum != 0) wire.set_content_checksum(HashHex(dataset.content_checksum));
   wire.set_error(ValidUtf8(dataset.error));
   wire.set_last_error(ValidUtf8(dataset.last_error));
   SetTime(dataset.retry_time, [&wire] { return wire.mutable_retry_time(); });

@@ -89,7 +89,10 @@ void CatalogImpl::AddReady(const DatasetId& id, const absl::StatusOr<ImportRecor
   SetRecorded(record, dataset);
   dataset.state = status.ok() ? DatasetState::kReady : DatasetState::kFailed;
   dataset.error = std::string(status.message());
-  if (status.ok()) dataset.summary = SummaryOf(*store);
+  if (status.ok()) {
+    dataset.summary = SummaryOf(*store);
+    dataset.content_checksum = ContentChecksumOf(*store);
+  }
   Add(std::move(dataset));
   if (!IsTransient(status)) return;
   entries_.at(id).tries = tries + 1;

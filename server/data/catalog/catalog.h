@@ -47,6 +47,7 @@ struct Dataset {
   std::string last_error;
   absl::Time retry_time = absl::InfinitePast();
   std::optional<ImportedSummary> summary;  // when kReady
+  uint64_t content_checksum = 0;           // ContentChecksumOf its store, when kReady; 0: not known
 };
 
 // Reads the source of an import: data::Import, with its contract.

@@ -160,6 +160,9 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     ++counts_.succeeded;
     dataset.state = DatasetState::kReady;
     dataset.summary = *result;
+    // If it cannot be opened now, those who use it are told so.
+    const auto store = OpenDataset(files_.DatasetPath(id));
+    dataset.content_checksum = store.ok() ? ContentChecksumOf(*store) : 0;
     dataset.last_error.clear();
     entry.tries = 0;
     files_.RemoveImport(id).IgnoreError();  // else the next start does

@@ -46,6 +46,8 @@ TEST_F(CatalogTest, ImportsAndKeepsWhatItWasAsked) {
     EXPECT_EQ(std::get<GraphSetSummary>(*ready->summary).all.nodes, 5);
     EXPECT_EQ(ready->create_time, accepted.create_time);
     EXPECT_EQ(ready->uid, accepted.uid);
+    EXPECT_NE(ready->content_checksum, 0u);
+    accepted.content_checksum = ready->content_checksum;
     EXPECT_EQ(catalog->usage().imports.succeeded, 1);
   }
   EXPECT_THAT(OnDisk(), ElementsAre("small")) << "no record, no leavings";
@@ -55,6 +57,7 @@ TEST_F(CatalogTest, ImportsAndKeepsWhatItWasAsked) {
   EXPECT_EQ(dataset->state, DatasetState::kReady);
   EXPECT_EQ(dataset->create_time, accepted.create_time);
   EXPECT_EQ(dataset->uid, accepted.uid);
+  EXPECT_EQ(dataset->content_checksum, accepted.content_checksum);
   EXPECT_EQ(dataset->options.source, source());
   EXPECT_EQ(dataset->options.inverse_edges, InverseEdges::kKeep);
   EXPECT_EQ(dataset->options.split, "plain");

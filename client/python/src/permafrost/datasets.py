@@ -50,6 +50,12 @@ class Dataset:
         return str(self.proto.etag)
 
     @property
+    def content_checksum(self) -> str:
+        """A checksum of the data: equal for datasets of equal data, whatever their names and servers. Empty until it is
+        ready."""
+        return str(self.proto.content_checksum)
+
+    @property
     def state(self) -> str:
         """ "importing", "ready" or "failed"."""
         return fields.enum_name(_STATES, self.proto.state)
