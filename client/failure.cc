@@ -44,7 +44,7 @@ Failure Local(ExitCode exit, std::string_view code, std::string_view message) {
 }  // namespace
 
 Failure RpcFailure(const grpc::Status& status, const CallContext& call) {
-  if (!call.connected) return UnreachableFailure(call.address, call.tls);
+  if (!call.connected) return UnreachableFailure(call.address, call.tls, call.name);
   // Only the server attaches details: without them a code of the transport is the transport's.
   const bool answered = !status.error_details().empty();
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !answered) {
@@ -61,12 +61,17 @@ Failure RpcFailure(const grpc::Status& status, const CallContext& call) {
   return failure;
 }
 
-Failure UnreachableFailure(std::string_view address, bool tls) {
+Failure UnreachableFailure(std::string_view address, bool tls, std::string_view name) {
   if (tls) {
     return Local(ExitCode::kUnreachable, "UNREACHABLE",
                  absl::StrCat("no server at ", AbslView(address),
                               " that speaks TLS with a valid certificate of this name that --ca-cert vouches for, and "
                               "takes the client's (start permafrostd with --tls-cert, or see its certificate's date)"));
+  }
+  if (!name.empty()) {
+    return Local(ExitCode::kUnreachable, "UNREACHABLE",
+                 absl::StrCat("no server at ", AbslView(address), " (start permafrostd there, or leave ",
+                              AbslView(name), " out of --on)"));
   }
   return Local(
       ExitCode::kUnreachable, "UNREACHABLE",
@@ -89,15 +94,17 @@ Failure FileFailure(const absl::Status& status) {
 
 std::string RenderText(const Failure& failure) {
   if (!failure.from_server) return absl::StrCat("permafrost: ", OneLine(failure.message), "\n");
+  const std::string begin =
+      absl::StrCat("permafrost: ", failure.code, ": ", OneLine(failure.server), failure.server.empty() ? "" : ": ");
   const auto& violations = failure.violations;
   std::string message = OneLine(failure.message);
-  if (violations.size() < 2) return absl::StrCat("permafrost: ", failure.code, ": ", message, "\n");
+  if (violations.size() < 2) return absl::StrCat(begin, message, "\n");
   // The server's one-line message strings the violations together; with a line for each they need not be there twice.
   if (std::all_of(violations.begin(), violations.end(),
                   [&](const FieldViolation& v) { return absl::StrContains(failure.message, v.description); })) {
     message = absl::StrCat(violations.size(), " fields are not valid");
   }
-  std::string out = absl::StrCat("permafrost: ", failure.code, ": ", message, "\n");
+  std::string out = absl::StrCat(begin, message, "\n");
   for (const FieldViolation& v : violations)
     absl::StrAppend(&out, "  ", OneLine(v.field), ": ", OneLine(v.description), "\n");
   return out;
@@ -106,6 +113,7 @@ std::string RenderText(const Failure& failure) {
 std::string RenderJson(const Failure& failure) {
   nlohmann::ordered_json error{{"code", failure.code}, {"message", failure.message}};
   error["exitCode"] = static_cast<int>(failure.exit);
+  if (!failure.server.empty()) error["server"] = failure.server;
   if (!failure.reason.empty()) error["reason"] = failure.reason;
   if (!failure.metadata.empty()) error["metadata"] = failure.metadata;
   for (const FieldViolation& v : failure.violations)

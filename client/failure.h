@@ -50,6 +50,8 @@ struct Failure {
   std::string code;
   // True: a server's answer is what failed; only then does a person need the code.
   bool from_server = false;
+  // The server that answered, where the command speaks to several.
+  std::string server;
   std::string message;
   // The reason of google.rpc.ErrorInfo; empty where the server gave none.
   std::string reason;
@@ -66,11 +68,13 @@ struct CallContext {
   // Time that the call had.
   absl::Duration timeout;
   bool tls = false;
+  // As --on names it; empty: the command speaks to one server.
+  std::string name;
 };
 
 Failure RpcFailure(const grpc::Status& status, const CallContext& call);
-// `tls`: it was spoken to in TLS, where a certificate may be what is wrong.
-Failure UnreachableFailure(std::string_view address, bool tls = false);
+// `tls`: it was spoken to in TLS, where a certificate may be what is wrong. `name`: as in CallContext.
+Failure UnreachableFailure(std::string_view address, bool tls = false, std::string_view name = "");
 Failure UsageFailure(std::string_view message);
 Failure LocalFileFailure(std::string_view message);
 // The failure where the watched job or import ended FAILED or CANCELLED.

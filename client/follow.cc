@@ -58,7 +58,7 @@ std::optional<FollowResult> Reconnect::Ended(const grpc::Status& status) {
     const bool ended_by_server = status.error_code() == grpc::StatusCode::ABORTED;
     return FollowResult{FollowEnd::kFailed,
                         ended_by_server ? RpcFailure(status, {address, /*connected=*/true, absl::ZeroDuration()})
-                                        : UnreachableFailure(address)};
+                                        : UnreachableFailure(address, /*tls=*/false, session_.name())};
   }
   if (session_.interrupt().WaitFor(std::min(backoff_, left))) return FollowResult{FollowEnd::kInterrupted, {}};
   backoff_ = std::min(backoff_ * 2, kMaxBackoff);

@@ -56,7 +56,8 @@ FollowResult Follow(Session& session, absl::Duration window,
   Interrupt::Scope keep_running(session.interrupt(), nullptr);
   if (!session.Connect()) {
     if (session.interrupt().requested()) return {FollowEnd::kInterrupted, {}};
-    return {FollowEnd::kFailed, UnreachableFailure(session.options().server, session.options().credentials.tls)};
+    return {FollowEnd::kFailed,
+            UnreachableFailure(session.options().server, session.options().credentials.tls, session.name())};
   }
   Reconnect reconnect(session, window);
   while (true) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -6,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
@@ -75,13 +77,14 @@ class Sweep {
   }
 
   ExitCode Run() {
+    places_.assign(plan_.size(), 0);
     if (servers_.is_spread()) {
-      if (const auto refusal = Place()) return servers_.session(refusal->member).Fail(refusal->status);
-    } else {
-      places_.assign(plan_.size(), 0);
+      Interrupt::Scope keep_running(session_.interrupt(), nullptr);
+      if (const std::optional<ExitCode> failed = Place()) return *failed;
     }
     // Nothing is created unless all can be.
     for (size_t j = 0; j < plan_.size(); ++j) {
+      if (was_made_.contains(j)) continue;
       if (const grpc::Status status = Create(j, /*validate_only=*/true); !status.ok()) {
         return NotMade(j, status, /*validate_only=*/true);
       }
@@ -98,12 +101,16 @@ class Sweep {
         }
       }
     }
+    if (const std::optional<ExitCode> failed = WarnOfTwins()) return *failed;
     if (!session_.json()) {
       session_.terminal().Line(absl::StrCat("sweep ", OneLine(id_), ": ", plan_.size(), " jobs submitted", Shares()));
     }
     for (size_t j = 0; j < jobs_.size(); ++j) {
-      const FollowResult result = Watch(j);
-      if (result.end == FollowEnd::kFailed) return servers_.session(places_[j]).Fail(result.failure);
+      FollowResult result = Watch(j);
+      if (result.end == FollowEnd::kFailed) {
+        absl::StrAppend(&result.failure.message, "; the same command with --id ", id_, " comes back to the jobs");
+        return servers_.session(places_[j]).Fail(result.failure);
+      }
       if (result.end == FollowEnd::kInterrupted) {
         return session_.Interrupted(
             absl::StrCat("the jobs go on; the same command with --id ", OneLine(id_), " comes back to them"));
@@ -114,24 +121,72 @@ class Sweep {
   }
 
  private:
-  // Finds the jobs that an earlier command made, and gives each other one to the server with the fewest. Nullopt: done.
-  std::optional<ServerGroup::Refusal> Place() {
-    if (auto refusal = servers_.Meet()) return refusal;
+  ExitCode Refused(const ServerGroup::Refusal& refusal) {
+    if (comes_back_ && refusal.status.error_code() == grpc::StatusCode::UNAVAILABLE && !session_.json()) {
+      session_.terminal().Note(absl::StrCat("permafrost: jobs of sweep ", OneLine(id_), " may be on ",
+                                            OneLine(servers_.name(refusal.member)),
+                                            "; without it in --on they would be made a second time"));
+    }
+    return servers_.session(refusal.member).Fail(refusal.status);
+  }
+
+  void Warn(const std::string& text) {
+    warnings_.push_back(text);
+    if (!session_.json()) session_.terminal().Note(absl::StrCat("warning: ", text));
+  }
+
+  std::string JobId(size_t j) const { return absl::StrCat(id_, "-", j); }
+
+  // The servers that have the jobs of an earlier command, by resource name. An ID that no job can have finds none.
+  std::optional<ServerGroup::Refusal> FindMade(std::map<std::string, std::vector<size_t>>& found) {
+    const auto is_plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-'; };
+    if (!comes_back_ || !std::ranges::all_of(id_, is_plain)) return std::nullopt;
+    return servers_.FindJobs(absl::StrCat("labels.sweep = \"", id_, "\""), found);
+  }
+
+  // Chooses the server of each job: the one where an earlier command made it, or else the least busy one. Nullopt:
+  // done.
+  std::optional<ExitCode> Place() {
     std::set<std::string> datasets, programs;
     for (const SweepJob& job : plan_) {
+      if (job.spec.has_init_from()) {
+        return session_.Fail(
+            UsageFailure("--on: the weights of init_from are one server's; accepted: without init_from"));
+      }
       datasets.insert(job.spec.dataset());
       if (!job.spec.model().program().empty()) programs.insert(job.spec.model().program());
     }
-    if (auto refusal = servers_.CheckEqual(datasets, programs)) return refusal;
-    if (const std::string differences = servers_.Differences(); !differences.empty() && !session_.json())
-      session_.terminal().Note(absl::StrCat("warning: ", differences));
-    std::vector<std::optional<size_t>> found(plan_.size());
-    for (size_t j = 0; comes_back_ && j < plan_.size(); ++j) {
-      auto [member, refusal] = servers_.FindJob(absl::StrCat(id_, "-", j));
-      if (refusal) return refusal;
-      found[j] = member;
+    std::map<std::string, std::vector<size_t>> found;
+    if (const auto refusal = FindMade(found)) return Refused(*refusal);
+    for (size_t j = 0; j < plan_.size(); ++j) {
+      const auto made = found.find(absl::StrCat("jobs/", JobId(j)));
+      if (made == found.end()) continue;
+      was_made_.insert(j);
+      places_[j] = made->second.front();
     }
-    for (const std::optional<size_t> member : found) places_.push_back(member ? *member : servers_.TakeLeastBusy());
+    if (was_made_.size() == plan_.size()) return std::nullopt;
+    if (const auto refusal = servers_.Meet()) return Refused(*refusal);
+    if (const std::string doubles = servers_.Doubles(); !doubles.empty()) return session_.Fail(UsageFailure(doubles));
+    if (const auto refusal = servers_.CheckEqual(datasets, programs)) return Refused(*refusal);
+    if (const std::string differences = servers_.Differences(); !differences.empty()) Warn(differences);
+    for (size_t j = 0; j < plan_.size(); ++j) {
+      if (!was_made_.contains(j)) places_[j] = servers_.TakeLeastBusy();
+    }
+    return std::nullopt;
+  }
+
+  // An earlier command's job may have been accepted after this one had looked for it. Nullopt: done.
+  std::optional<ExitCode> WarnOfTwins() {
+    if (!servers_.is_spread()) return std::nullopt;
+    std::map<std::string, std::vector<size_t>> found;
+    if (const auto refusal = FindMade(found)) return Refused(*refusal);
+    for (const auto& [name, members] : found) {
+      if (members.size() < 2) continue;
+      std::vector<std::string> servers;
+      for (const size_t member : members) servers.push_back(OneLine(servers_.name(member)));
+      Warn(absl::StrCat(OneLine(name), " is on several servers (", absl::StrJoin(servers, ", "),
+                        "), because an earlier command's request was still under way; cancel all but one"));
+    }
     return std::nullopt;
   }
 
@@ -169,7 +224,7 @@ class Sweep {
     *request.mutable_spec() = plan_[j].spec;
     *request.mutable_labels() = labels_;
     if (!validate_only) {
-      request.set_job_id(absl::StrCat(id_, "-", j));
+      request.set_job_id(JobId(j));
       request.set_request_id(RequestId(j));
     }
     request.set_validate_only(validate_only);
@@ -235,7 +290,7 @@ class Sweep {
   ExitCode Finish() {
     session_.terminal().ClearLive();
     if (session_.json()) {
-      session_.Print(SweepToJson(id_, axes_, plan_, jobs_, ServersOfJobs()));
+      session_.Print(SweepToJson(id_, axes_, plan_, jobs_, ServersOfJobs(), warnings_));
     } else {
       session_.Print(
           absl::StrCat("\n", RenderSweep(axes_, plan_, jobs_, ServersOfJobs(), session_.terminal().style())));
@@ -249,7 +304,9 @@ class Sweep {
 
   Session& session_;
   ServerGroup servers_;
-  std::vector<size_t> places_;  // of each job
+  std::vector<size_t> places_;  // the server of each job
+  std::set<size_t> was_made_;   // jobs that an earlier command made
+  std::vector<std::string> warnings_;
   const absl::Duration reconnect_;
   const bool comes_back_;  // an earlier command may have made jobs
   const std::string id_;
@@ -271,7 +328,7 @@ ExitCode RunSweep(Session& session, const SweepFlags& flags) {
   absl::StatusOr<ServerGroup> servers = ServerGroup(session);
   if (!flags.servers.empty()) {
     if (session.options().server != session.options().implied_server)
-      return session.Fail(UsageFailure("--on: names the servers itself; accepted: without --server and --context"));
+      return session.Fail(UsageFailure("--on: stands beside --server or --context; accepted: one of the three"));
     servers = ServerGroup::Open(session, flags.servers);
   }
   if (!servers.ok()) return session.Fail(FileFailure(servers.status()));
@@ -309,10 +366,9 @@ void AddJobSweep(CLI::App& job, Command& chosen) {
           "comes back to its jobs, which went on (default: made up)")
       ->type_name("ID");
   sweep
-      ->add_option(
-          "--on", flags->servers,
-          "Spread the jobs over these servers, addresses or names of contexts; each gets the next job while it "
-          "has the fewest that have not ended. All need equal datasets")
+      ->add_option("--on", flags->servers,
+                   "Spread the jobs over these servers, which are addresses or contexts and have equal datasets; each "
+                   "job goes to the server with the fewest jobs that have not ended")
       ->delimiter(',')
       ->type_name("SERVER,...");
   AddJobFlags(*sweep, flags->job);

@@ -13,6 +13,7 @@
 #include "client/format.h"
 #include "client/job_create.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
+#include "permafrost/v1/enum_text.h"
 #include "permafrost/v1/job.grpc.pb.h"
 #include "permafrost/v1/program.grpc.pb.h"
 #include "permafrost/v1/server.grpc.pb.h"
@@ -29,6 +30,21 @@ bool IsSame(const v1::ServerInfo& a, const v1::ServerInfo& b) {
          a.start_time().seconds() == b.start_time().seconds() && a.start_time().nanos() == b.start_time().nanos();
 }
 
+std::string OneServer(const std::string& name, const std::string& other) {
+  return name == other
+             ? absl::StrCat("--on: ", OneLine(name), " stands twice; each server is accepted once")
+             : absl::StrCat("--on: ", OneLine(name), " and ", OneLine(other), " are one server; each is accepted once");
+}
+
+// An answer without a checksum, which an older server gives, equals no other.
+grpc::Status Compared(const std::string& name, const std::string& checksum) {
+  if (!checksum.empty()) return grpc::Status::OK;
+  return {grpc::StatusCode::FAILED_PRECONDITION,
+          absl::StrCat(name,
+                       ": has no checksum by which it could be compared with those of the other servers; start "
+                       "the newest permafrostd there, or import it again")};
+}
+
 grpc::Status DatasetChecksum(Session& session, const std::string& name, std::string& checksum) {
   v1::GetDatasetRequest request;
   request.set_name(name);
@@ -37,14 +53,14 @@ grpc::Status DatasetChecksum(Session& session, const std::string& name, std::str
   grpc::Status status = CallPatiently(
       session, [&](grpc::ClientContext* context) { return stub->GetDataset(context, request, &dataset); });
   if (!status.ok()) return status;
+  if (dataset.state() != v1::Dataset::STATE_READY) {
+    const std::string state = EnumShortName(*v1::Dataset::State_descriptor(), dataset.state());
+    return {
+        grpc::StatusCode::FAILED_PRECONDITION,
+        absl::StrCat(name, ": is ", state, dataset.error().empty() ? "" : ": ", dataset.error(), "; accepted: ready")};
+  }
   checksum = dataset.content_checksum();
-  if (!checksum.empty()) return status;
-  return {grpc::StatusCode::FAILED_PRECONDITION,
-          dataset.state() == v1::Dataset::STATE_READY
-              ? absl::StrCat(name,
-                             ": the server does not tell its checksum, so that it cannot be compared with the "
-                             "other servers'; accepted: a newer permafrostd")
-              : absl::StrCat(name, ": is not ready")};
+  return Compared(name, checksum);
 }
 
 grpc::Status ProgramChecksum(Session& session, const std::string& name, std::string& checksum) {
@@ -55,7 +71,20 @@ grpc::Status ProgramChecksum(Session& session, const std::string& name, std::str
   grpc::Status status = CallPatiently(
       session, [&](grpc::ClientContext* context) { return stub->GetProgram(context, request, &program); });
   checksum = program.xxh3();
-  return status;
+  return status.ok() ? Compared(name, checksum) : status;
+}
+
+// Returns `first`, and what it leaves open from `second`.
+CredentialFiles Merged(CredentialFiles first, const CredentialFiles& second) {
+  const auto fill = [](std::string& mine, const std::string& other) {
+    if (mine.empty()) mine = other;
+  };
+  fill(first.token_file, second.token_file);
+  fill(first.ca_cert, second.ca_cert);
+  fill(first.client_cert, second.client_cert);
+  fill(first.client_key, second.client_key);
+  first.tls = first.tls || second.tls;
+  return first;
 }
 
 }  // namespace
@@ -68,6 +97,7 @@ ServerGroup::ServerGroup(Session& own) {
 
 absl::StatusOr<ServerGroup> ServerGroup::Open(Session& first, const std::vector<std::string>& names) {
   ServerGroup group;
+  group.spread_ = true;
   const bool reads_contexts = !std::ranges::all_of(names, IsAddress);
   absl::StatusOr<Contexts> contexts = ReadContexts(ContextsPath());
   if (reads_contexts) PF_RETURN_IF_ERROR(contexts.status());
@@ -79,27 +109,26 @@ absl::StatusOr<ServerGroup> ServerGroup::Open(Session& first, const std::vector<
     if (!IsAddress(name)) {
       const auto context = contexts->servers.find(name);
       if (context == contexts->servers.end()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--on: '", OneLine(name), "' is neither HOST:PORT nor a context; ", KnownContexts(*contexts)));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--on: '", OneLine(name), "' is no context, no HOST:PORT and no unix:PATH; ", KnownContexts(*contexts)));
       }
       server = context->second;
       files = ResolveCredentials({.server = "", .context = name, .environment = ""}, *contexts);
     }
     const auto [other, is_new] = seen.emplace(server, name);
-    if (!is_new) {
-      return absl::InvalidArgumentError(absl::StrCat("--on: ", OneLine(name), " is the server of ",
-                                                     OneLine(other->second), "; each is accepted once"));
-    }
-    PF_ASSIGN_OR_RETURN(Credentials credentials, ReadCredentials(first.options().credential_files, files, server));
-    Member member{.name = name, .own = std::make_unique<Session>(first, name, server, std::move(credentials))};
+    if (!is_new) return absl::InvalidArgumentError(OneServer(name, other->second));
+    absl::StatusOr<Credentials> credentials =
+        ReadCredentials(Merged(first.options().credential_files, files), {}, server);
+    if (!credentials.ok()) return Annotate(credentials.status(), absl::StrCat("--on: ", OneLine(name)));
+    Member& member = group.members_.emplace_back();
+    member.name = name;
+    member.own = std::make_unique<Session>(first, name, server, *std::move(credentials));
     member.session = member.own.get();
-    group.members_.push_back(std::move(member));
   }
   return group;
 }
 
 std::optional<ServerGroup::Refusal> ServerGroup::Meet() {
-  if (!is_spread()) return std::nullopt;
   for (size_t m = 0; m < members_.size(); ++m) {
     Member& member = members_[m];
     const auto stub = v1::ServerService::NewStub(member.session->channel());
@@ -109,15 +138,18 @@ std::optional<ServerGroup::Refusal> ServerGroup::Meet() {
     if (status.ok() && member.info.draining())
       status = {grpc::StatusCode::FAILED_PRECONDITION, "the server is draining and takes no jobs"};
     if (!status.ok()) return Refusal{m, status};
-    member.jobs = int64_t{member.info.queued_jobs()} + member.info.running_jobs();
-    for (size_t other = 0; other < m; ++other) {
-      if (!IsSame(members_[other].info, member.info)) continue;
-      return Refusal{m,
-                     {grpc::StatusCode::INVALID_ARGUMENT,
-                      absl::StrCat("is the server of ", OneLine(members_[other].name), "; each is accepted once")}};
-    }
+    member.jobs = int64_t{member.info.queued_jobs()} + member.info.running_jobs() + member.info.paused_jobs();
   }
   return std::nullopt;
+}
+
+std::string ServerGroup::Doubles() const {
+  for (size_t m = 0; m < members_.size(); ++m) {
+    for (size_t other = 0; other < m; ++other) {
+      if (IsSame(members_[other].info, members_[m].info)) return OneServer(members_[m].name, members_[other].name);
+    }
+  }
+  return "";
 }
 
 std::string ServerGroup::Differences() const {
@@ -141,7 +173,6 @@ std::string ServerGroup::Differences() const {
 
 std::optional<ServerGroup::Refusal> ServerGroup::CheckEqual(const std::set<std::string>& datasets,
                                                             const std::set<std::string>& programs) {
-  if (!is_spread()) return std::nullopt;
   for (const auto& [names, read] : {std::pair(&datasets, &DatasetChecksum), std::pair(&programs, &ProgramChecksum)}) {
     for (const std::string& name : *names) {
       std::string first;
@@ -150,10 +181,10 @@ std::optional<ServerGroup::Refusal> ServerGroup::CheckEqual(const std::set<std::
         grpc::Status status = read(*members_[m].session, name, checksum);
         if (m == 0) first = checksum;
         if (status.ok() && checksum != first) {
-          status = {
-              grpc::StatusCode::FAILED_PRECONDITION,
-              absl::StrCat(name, ": holds something else than on ", OneLine(members_.front().name), " (checksums ",
-                           OneLine(checksum), " and ", OneLine(first), "); accepted: equal ones")};
+          status = {grpc::StatusCode::FAILED_PRECONDITION,
+                    absl::StrCat(name, ": holds something else than on ", OneLine(members_.front().name),
+                                 " (checksums ", OneLine(checksum), " and ", OneLine(first),
+                                 "); accepted: equal data, imported anew on both where an older version imported one")};
         }
         if (!status.ok()) return Refusal{m, status};
       }
@@ -168,19 +199,23 @@ size_t ServerGroup::TakeLeastBusy() {
   return static_cast<size_t>(least - members_.begin());
 }
 
-ServerGroup::Found ServerGroup::FindJob(const std::string& job_id) {
-  v1::GetJobRequest request;
-  request.set_name(absl::StrCat("jobs/", job_id));
+std::optional<ServerGroup::Refusal> ServerGroup::FindJobs(const std::string& filter,
+                                                          std::map<std::string, std::vector<size_t>>& found) {
   for (size_t m = 0; m < members_.size(); ++m) {
-    v1::Job job;
+    v1::ListJobsRequest request;
+    request.set_filter(filter);
+    request.set_page_size(1000);
     const auto stub = v1::JobService::NewStub(members_[m].session->channel());
-    const grpc::Status status = CallPatiently(
-        *members_[m].session, [&](grpc::ClientContext* context) { return stub->GetJob(context, request, &job); });
-    if (status.ok()) return {.member = m, .refusal = std::nullopt};
-    if (status.error_code() != grpc::StatusCode::NOT_FOUND)
-      return {.member = std::nullopt, .refusal = Refusal{m, status}};
+    do {
+      v1::ListJobsResponse page;
+      const grpc::Status status = CallPatiently(
+          *members_[m].session, [&](grpc::ClientContext* context) { return stub->ListJobs(context, request, &page); });
+      if (!status.ok()) return Refusal{m, status};
+      for (const v1::Job& job : page.jobs()) found[job.name()].push_back(m);
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty());
   }
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace permafrost::client

@@ -86,15 +86,15 @@ ExitCode Session::Fail(const grpc::Status& status) { return Fail(status, options
 
 ExitCode Session::Fail(const grpc::Status& status, absl::Duration timeout) {
   if (interrupt_->requested()) return Interrupted("");
-  Failure failure = RpcFailure(status, {options_.server, ever_connected_, timeout, options_.credentials.tls});
-  if (failure.from_server && !name_.empty()) failure.message = absl::StrCat(name_, ": ", failure.message);
-  return Fail(failure);
+  return Fail(RpcFailure(status, {options_.server, ever_connected_, timeout, options_.credentials.tls, name_}));
 }
 
 ExitCode Session::Fail(const Failure& failure) {
   terminal_->ClearLive();
   std::fflush(stdout);
-  const std::string text = json() ? RenderJson(failure) : RenderText(failure);
+  Failure named = failure;
+  if (named.from_server) named.server = name_;
+  const std::string text = json() ? RenderJson(named) : RenderText(named);
   std::fwrite(text.data(), 1, text.size(), stderr);
   return failure.exit;
 }

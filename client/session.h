@@ -88,11 +88,13 @@ class Interrupt {
 class Session {
  public:
   explicit Session(GlobalOptions options);
-  // A connection to another server, with the terminal and the Ctrl-C of `first`. What it says fails under `name`.
+  // A connection to another server, with the terminal and the Ctrl-C of `first`. Failures name it `name`.
   Session(const Session& first, std::string name, std::string server, Credentials credentials);
 
   const GlobalOptions& options() const { return options_; }
   bool json() const { return options_.json(); }
+  // As --on names the server; empty: the command speaks to one.
+  const std::string& name() const { return name_; }
   Terminal& terminal() { return *terminal_; }
   Interrupt& interrupt() { return *interrupt_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
@@ -127,7 +129,7 @@ class Session {
   std::shared_ptr<Terminal> terminal_;
   std::shared_ptr<grpc::Channel> channel_;
   bool ever_connected_ = false;
-  std::string name_;  // where the command speaks to several servers
+  std::string name_;
 };
 
 }  // namespace permafrost::client

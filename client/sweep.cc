@@ -321,10 +321,12 @@ std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<Sw
 }
 
 std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
-                        const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers) {
+                        const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
+                        const std::vector<std::string>& warnings) {
   using nlohmann::json;
   const std::vector<v1::Metric> metrics = CommonMetrics(jobs);
   json out = {{"sweep", id}, {"jobs", json::array()}, {"groups", json::array()}};
+  if (!warnings.empty()) out["warnings"] = warnings;
   for (size_t j = 0; j < jobs.size(); ++j) {
     const v1::Job& job = jobs[j];
     json valid = json::object(), test = json::object();

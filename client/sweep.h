@@ -63,8 +63,9 @@ std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<Sw
                         const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
                         const RenderStyle& style);
 
-// The same as one line of JSON.
+// The same as one line of JSON, with what the user was warned of.
 std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
-                        const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers);
+                        const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
+                        const std::vector<std::string>& warnings);
 
 }  // namespace permafrost::client

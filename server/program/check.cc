@@ -25,13 +25,13 @@ void ForEachNode(const Graph& graph, const Visit& visit) {
   }
 }
 
-// Returns whether a recurrent layer has more weights than its other arguments ask for, as one with projections has.
+// Returns whether a recurrent layer has one weight more for each layer and direction, which projects its output.
 bool HasProjections(const Node& node) {
   const auto flag = [&](std::string_view name) { return FlagOf(node, name, false) == true; };
   const std::optional<int64_t> layers = NumberOf(node, "num_layers", 0);
   if (!layers || *layers < 1) return false;
-  const int64_t of_layer = (flag("bidirectional") ? 2 : 1) * (flag("has_biases") ? 4 : 2);
-  return std::ssize(ListOf(node, "params")) / of_layer > *layers || std::ssize(ListOf(node, "params")) % of_layer != 0;
+  const int64_t directions = flag("bidirectional") ? 2 : 1, weights = (flag("has_biases") ? 4 : 2) + 1;
+  return std::ssize(ListOf(node, "params")) == directions * weights * *layers;
 }
 
 }  // namespace

@@ -125,4 +125,13 @@ std::optional<RowLayers> WithRowLayers(const Program& program, const RowLayersOp
   return RowLayersWriter(program, options).Run();
 }
 
+bool HasFloat32Linears(const Program& program) {
+  return std::ranges::any_of(program.graph.nodes, [&](const Node& node) {
+    const ValueIndex weight = ValueOf(node, "weight");
+    if (weight == kNoValue || OperatorOf(node) != "permafrost::row_linear") return false;
+    const std::optional<TensorType>& type = program.graph.values[weight].type;
+    return type && type->dtype == DType::kFloat32;
+  });
+}
+
 }  // namespace permafrost::program

@@ -1,12 +1,16 @@
 // A sweep whose jobs are spread over several scripted servers.
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "client/fake_server.h"
 #include "client/program.h"
 #include "client/sample_jobs.h"
 #include "gmock/gmock.h"
+#include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "temp_dir.h"
@@ -22,36 +26,44 @@ using testing::IsEmpty;
 // A server on which every job succeeds.
 class Host {
  public:
+  // What the server says of itself and of what it has. A test changes it between commands.
+  struct Facts {
+    v1::ServerInfo info;
+    v1::Dataset::State state = v1::Dataset::STATE_READY;
+    std::string checksum = "00000000000000aa", program = "00000000000000bb";
+    bool has_dataset = true, refuses = false;
+  };
+
   Host() {
-    info_.set_device("cpu");
-    info_.set_version("1.0");
+    facts_.info.set_device("cpu");
+    facts_.info.set_version("1.0");
     fake_.server.info = [this](const v1::GetServerInfoRequest&, v1::ServerInfo& info) {
-      info = info_;
+      info = facts().info;
       info.set_state_dir(fake_.address());
       return grpc::Status::OK;
     };
     fake_.datasets.get = [this](const v1::GetDatasetRequest& request, v1::Dataset& dataset) {
-      if (checksum_.empty()) return grpc::Status(grpc::StatusCode::NOT_FOUND, "no dataset " + request.name());
+      const Facts told = facts();
+      if (!told.has_dataset) return grpc::Status(grpc::StatusCode::NOT_FOUND, "no dataset " + request.name());
       dataset.set_name(request.name());
-      dataset.set_state(v1::Dataset::STATE_READY);
-      dataset.set_content_checksum(checksum_);
+      dataset.set_state(told.state);
+      dataset.set_content_checksum(told.checksum);
       return grpc::Status::OK;
     };
     fake_.programs.get = [this](const v1::GetProgramRequest&, v1::Program& program) {
-      program.set_xxh3(program_);
+      program.set_xxh3(facts().program);
       return grpc::Status::OK;
     };
-    fake_.jobs.get = [this](const v1::GetJobRequest& request, v1::Job& job) {
-      absl::MutexLock lock(&mu_);
-      if (!jobs_.contains(request.name())) return grpc::Status(grpc::StatusCode::NOT_FOUND, "no such job");
-      job = jobs_.at(request.name());
+    fake_.jobs.list = [this](const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
+      EXPECT_EQ(request.filter(), "labels.sweep = \"s\"");  // which all jobs here have
+      for (const std::string& name : Jobs()) response.add_jobs()->set_name(name);
       return grpc::Status::OK;
     };
     fake_.jobs.create = [this](const v1::CreateJobRequest& request, v1::Job& job) {
+      if (facts().refuses) return TwoViolations();
       job = QueuedJob();
       job.set_name("jobs/" + request.job_id());
-      absl::MutexLock lock(&mu_);
-      if (!request.validate_only()) jobs_[job.name()] = job;
+      if (!request.validate_only()) AddJob(job.name());
       return grpc::Status::OK;
     };
     fake_.jobs.watch = [](const v1::WatchJobRequest& request, grpc::ServerWriter<v1::Job>& writer,
@@ -66,25 +78,39 @@ class Host {
   }
 
   std::string address() const { return fake_.address(); }
-  // That were made.
+  void Stop() { fake_.Stop(); }
+  // The names of the jobs that were made.
   std::vector<std::string> Jobs() const {
     absl::MutexLock lock(&mu_);
-    std::vector<std::string> names;
-    for (const auto& [name, job] : jobs_) names.push_back(name);
-    return names;
+    return {jobs_.begin(), jobs_.end()};
   }
   void AddJob(const std::string& name) {
     absl::MutexLock lock(&mu_);
-    jobs_[name].set_name(name);
+    jobs_.insert(name);
+  }
+  Facts facts() const {
+    absl::MutexLock lock(&mu_);
+    return facts_;
+  }
+  void Set(const Facts& facts) {
+    absl::MutexLock lock(&mu_);
+    facts_ = facts;
   }
 
-  // Set before anything runs.
-  v1::ServerInfo info_;
-  std::string checksum_ = "00000000000000aa", program_ = "00000000000000bb";
-
  private:
+  static grpc::Status TwoViolations() {
+    google::rpc::BadRequest bad;
+    for (const char* field : {"spec.seed", "spec.epochs"}) {
+      auto* violation = bad.add_field_violations();
+      violation->set_field(field);
+      violation->set_description("is bad");
+    }
+    return WithDetails(grpc::StatusCode::INVALID_ARGUMENT, "spec.seed: is bad; spec.epochs: is bad", {&bad});
+  }
+
   mutable absl::Mutex mu_;
-  std::map<std::string, v1::Job> jobs_ ABSL_GUARDED_BY(mu_);
+  Facts facts_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> jobs_ ABSL_GUARDED_BY(mu_);
   FakeServer fake_;
 };
 
@@ -102,17 +128,26 @@ class SpreadTest : public testing::Test {
   Host a_, b_;
 };
 
-TEST_F(SpreadTest, EachJobGoesWhereTheFewestWait) {
-  a_.info_.set_queued_jobs(1);
-  a_.info_.set_running_jobs(1);
+TEST_F(SpreadTest, EachJobGoesToTheServerWithTheFewest) {
+  Host::Facts busy = a_.facts();
+  busy.info.set_queued_jobs(1);
+  busy.info.set_paused_jobs(1);
+  a_.Set(busy);
   const ProgramResult swept = Sweep(both());
   EXPECT_EQ(swept.exit_code, 0) << swept.err;
   EXPECT_THAT(a_.Jobs(), ElementsAre("jobs/s-2"));
   EXPECT_THAT(b_.Jobs(), ElementsAre("jobs/s-0", "jobs/s-1", "jobs/s-3"));
   EXPECT_THAT(swept.out, HasSubstr("4 jobs submitted (1 on " + a_.address() + ", 3 on " + b_.address() + ")"));
   EXPECT_THAT(swept.out, HasSubstr("SERVER"));
-  const ProgramResult again = Sweep(both(), {"--output", "json"});
-  EXPECT_EQ(json::parse(again.out).at("jobs")[2].at("server"), a_.address());
+  const json again = json::parse(Sweep(both(), {"--output", "json"}).out);
+  EXPECT_EQ(again.at("jobs")[2].at("server"), a_.address());
+  EXPECT_FALSE(again.contains("warnings"));
+}
+
+TEST_F(SpreadTest, OneServerIsNamedToo) {
+  const json told = json::parse(Sweep(a_.address(), {"--output", "json"}).out);
+  EXPECT_EQ(told.at("jobs")[0].at("server"), a_.address());
+  EXPECT_EQ(a_.Jobs().size(), 4u);
 }
 
 TEST_F(SpreadTest, JobsOfAnEarlierCommandAreFoundWhereTheyAre) {
@@ -121,6 +156,31 @@ TEST_F(SpreadTest, JobsOfAnEarlierCommandAreFoundWhereTheyAre) {
   EXPECT_EQ(Sweep(both()).exit_code, 0);
   EXPECT_THAT(a_.Jobs(), ElementsAre("jobs/s-1", "jobs/s-2"));
   EXPECT_THAT(b_.Jobs(), ElementsAre("jobs/s-0", "jobs/s-3"));
+  // All are there: neither the data nor the servers' state matter any more.
+  Host::Facts drained = b_.facts();
+  drained.info.set_draining(true);
+  drained.checksum = "00000000000000ff";
+  b_.Set(drained);
+  EXPECT_EQ(Sweep(both()).exit_code, 0);
+}
+
+TEST_F(SpreadTest, AJobThatIsOnTwoServersIsTold) {
+  a_.AddJob("jobs/s-1");
+  b_.AddJob("jobs/s-1");
+  const ProgramResult swept = Sweep(both(), {"--output", "json"});
+  EXPECT_EQ(swept.exit_code, 0) << swept.err;
+  EXPECT_THAT(json::parse(swept.out).at("warnings")[0].get<std::string>(),
+              HasSubstr("jobs/s-1 is on several servers (" + a_.address() + ", " + b_.address() + ")"));
+}
+
+TEST_F(SpreadTest, AServerThatIsAwayKeepsItsJobsFromBeingMadeTwice) {
+  b_.AddJob("jobs/s-1");
+  b_.Stop();
+  const ProgramResult swept = Sweep(both());
+  EXPECT_EQ(swept.exit_code, 3);
+  EXPECT_THAT(swept.err, HasSubstr("jobs of sweep s may be on " + b_.address()));
+  EXPECT_THAT(swept.err, HasSubstr("no server at " + b_.address() + " (start permafrostd there, or leave"));
+  EXPECT_THAT(a_.Jobs(), IsEmpty());
 }
 
 TEST_F(SpreadTest, ContextsNameServers) {
@@ -131,8 +191,10 @@ TEST_F(SpreadTest, ContextsNameServers) {
   EXPECT_THAT(swept.out, HasSubstr("2 on lab-1, 2 on " + b_.address()));
   const struct {
     std::string servers, says;
-  } kBad[] = {{"lab-1,lab-2", "--on: 'lab-2' is neither HOST:PORT nor a context; known: lab-1"},
-              {"lab-1," + a_.address(), "--on: " + a_.address() + " is the server of lab-1; each is accepted once"}};
+  } kBad[] = {{"lab-1,lab-2", "--on: 'lab-2' is no context, no HOST:PORT and no unix:PATH; known: lab-1"},
+              {"lab-1," + a_.address(), "--on: " + a_.address() + " and lab-1 are one server; each is accepted once"},
+              {"lab-1,lab-1", "--on: lab-1 stands twice; each server is accepted once"},
+              {a_.address() + ",localhost" + a_.address().substr(a_.address().find(':')), " are one server"}};
   for (const auto& [servers, says] : kBad) {
     const ProgramResult refused = Sweep(servers);
     EXPECT_EQ(refused.exit_code, 2) << servers;
@@ -141,49 +203,65 @@ TEST_F(SpreadTest, ContextsNameServers) {
 }
 
 TEST_F(SpreadTest, NothingIsMadeWhereServersDiffer) {
-  const auto refused = [&](int exit_code, const std::string& says, const std::vector<std::string>& more = {}) {
+  const Host::Facts whole = b_.facts();
+  const auto refused = [&](const Host::Facts& facts, const std::string& says,
+                           const std::vector<std::string>& more = {}) {
+    b_.Set(facts);
     const ProgramResult result = Sweep(both(), more);
-    EXPECT_EQ(result.exit_code, exit_code);
-    EXPECT_THAT(result.err, HasSubstr(says));
+    EXPECT_EQ(result.exit_code, 4) << says;
+    EXPECT_THAT(result.err, HasSubstr(b_.address() + ": " + says));
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_THAT(a_.Jobs(), IsEmpty());
     EXPECT_THAT(b_.Jobs(), IsEmpty());
   };
-  b_.checksum_ = "00000000000000ff";
-  refused(4, b_.address() + ": datasets/zinc: holds something else than on " + a_.address());
-  b_.checksum_ = "";
-  refused(4, b_.address() + ": no dataset datasets/zinc");
-  b_.checksum_ = a_.checksum_;
-  b_.program_ = "00000000000000ff";
-  refused(4, b_.address() + ": programs/net: holds something else", {"--program", "net"});
-  b_.info_.set_draining(true);
-  refused(4, b_.address() + ": the server is draining and takes no jobs");
+  Host::Facts facts = whole;
+  facts.checksum = "00000000000000ff";
+  refused(facts, "datasets/zinc: holds something else than on " + a_.address());
+  facts.checksum = "";
+  refused(facts, "datasets/zinc: has no checksum");
+  facts.state = v1::Dataset::STATE_IMPORTING;
+  refused(facts, "datasets/zinc: is importing; accepted: ready");
+  facts.has_dataset = false;
+  refused(facts, "no dataset datasets/zinc");
+  facts = whole;
+  facts.program = "00000000000000ff";
+  refused(facts, "programs/net: holds something else", {"--program", "net"});
+  facts = whole;
+  facts.info.set_draining(true);
+  refused(facts, "the server is draining and takes no jobs");
 }
 
-TEST_F(SpreadTest, TwoNamesOfOneServerAreTold) {
-  const std::string port = a_.address().substr(a_.address().find(':'));
-  const ProgramResult refused = Sweep(a_.address() + ",localhost" + port);
+TEST_F(SpreadTest, ARefusalOfSeveralFieldsNamesTheServer) {
+  Host::Facts facts = b_.facts();
+  facts.refuses = true;
+  b_.Set(facts);
+  const ProgramResult refused = Sweep(both());
   EXPECT_EQ(refused.exit_code, 4);
-  EXPECT_THAT(refused.err, HasSubstr("localhost" + port + ": is the server of " + a_.address()));
+  EXPECT_THAT(refused.err, HasSubstr("INVALID_ARGUMENT: " + b_.address() + ": 2 fields are not valid"));
+  const json told = json::parse(Sweep(both(), {"--output", "json"}).err);
+  EXPECT_EQ(told.at("error").at("server"), b_.address());
+  EXPECT_THAT(a_.Jobs(), IsEmpty());
 }
 
 TEST_F(SpreadTest, ServersOfOtherKindsAreTold) {
-  b_.info_.set_device("cuda");
+  Host::Facts facts = b_.facts();
+  facts.info.set_device("cuda");
+  b_.Set(facts);
+  const std::string says = "the servers have different devices (" + a_.address() + " cpu, " + b_.address() +
+                           " cuda): results of equal jobs may differ by rounding";
   const ProgramResult swept = Sweep(both());
   EXPECT_EQ(swept.exit_code, 0) << swept.err;
-  EXPECT_THAT(swept.err, HasSubstr("warning: the servers have different devices (" + a_.address() + " cpu, " +
-                                   b_.address() + " cuda): results of equal jobs may differ by rounding"));
+  EXPECT_THAT(swept.err, HasSubstr("warning: " + says));
 }
 
-TEST_F(SpreadTest, AServerThatIsNotThereIsNamed) {
-  const ProgramResult swept = Sweep(a_.address() + ",127.0.0.1:1");
-  EXPECT_EQ(swept.exit_code, 3);
-  EXPECT_THAT(swept.err, HasSubstr("no server at 127.0.0.1:1"));
-  EXPECT_THAT(a_.Jobs(), IsEmpty());
+TEST_F(SpreadTest, WhatOneServerHasIsRefused) {
+  const ProgramResult weights = Sweep(both(), {"--init-from", "jobs/first"});
+  EXPECT_EQ(weights.exit_code, 2);
+  EXPECT_THAT(weights.err, HasSubstr("--on: the weights of init_from are one server's"));
   const ProgramResult named =
       RunProgram({"--server", a_.address(), "job", "sweep", "--on", both(), "--dataset", "zinc", "--vary", "seed=0,1"});
   EXPECT_EQ(named.exit_code, 2);
-  EXPECT_THAT(named.err, HasSubstr("accepted: without --server and --context"));
+  EXPECT_THAT(named.err, HasSubstr("--on: stands beside --server or --context; accepted: one of the three"));
 }
 
 }  // namespace

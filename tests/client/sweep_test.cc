@@ -159,7 +159,7 @@ TEST(SweepView, MeansAreOverFoldsAndSeeds) {
   EXPECT_THAT(text, HasSubstr("fold  hidden  JOB  STATE      BEST EPOCH  VALID accuracy  TEST accuracy\n"));
   EXPECT_THAT(text, HasSubstr("hidden    JOBS"));
   EXPECT_THAT(text, HasSubstr("1 of 2"));
-  const json parsed = json::parse(SweepToJson("s", axes, plan, jobs, {}));
+  const json parsed = json::parse(SweepToJson("s", axes, plan, jobs, {}, {}));
   EXPECT_EQ(parsed["jobs"][3]["state"], "failed");
   EXPECT_TRUE(parsed["jobs"][3]["test"]["accuracy"].is_null());
   EXPECT_EQ(parsed["jobs"][2]["values"]["cross_validation.fold"], "1");
@@ -173,7 +173,7 @@ TEST(SweepView, WhatNoJobToldIsNullInJson) {
   const std::vector<SweepAxis> axes = {*ParseAxis("hidden=32,64")};
   std::vector<v1::Job> jobs = {ResultOf("s-0", 0.5, 0.8), ResultOf("s-1", 0, 0)};
   jobs[1].clear_result();
-  const json parsed = json::parse(SweepToJson("s", axes, *PlanSweep(base, axes, false, 10), jobs, {}));
+  const json parsed = json::parse(SweepToJson("s", axes, *PlanSweep(base, axes, false, 10), jobs, {}, {}));
   EXPECT_EQ(parsed["groups"][1]["test"]["accuracy"], json::parse(R"({"jobs":0,"mean":null,"standardDeviation":null})"));
   EXPECT_EQ(parsed["groups"][0]["test"]["accuracy"], json::parse(R"({"jobs":1,"mean":0.8,"standardDeviation":0.0})"));
   EXPECT_TRUE(parsed["jobs"][1]["bestEpoch"].is_null());

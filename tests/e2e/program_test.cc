@@ -34,7 +34,7 @@ bool ExportGine(const fs::path& out) {
   const std::string python = PERMAFROST_TEST_PYTHON;
   if (python.empty()) return false;
   const std::string command =
-      absl::StrCat(python, " " PERMAFROST_SOURCE_DIR "/tests/program/cached_exports.py " PERMAFROST_EXPORTS " ",
+      absl::StrCat(python, " " PERMAFROST_SOURCE_DIR "/tests/program/cached_exports.py '" PERMAFROST_EXPORTS "' ",
                    out.string(), " gine");
   const int status = std::system(command.c_str());
   if (WIFEXITED(status) && WEXITSTATUS(status) == kPartsAreAbsent) return false;

@@ -73,14 +73,14 @@ TEST_F(SpreadTest, ResultsAreThoseOfOneDaemonsJobs) {
 
 TEST_F(SpreadTest, TheSameCommandComesBackAfterClientAndServerWereKilled) {
   {
-    Process client(Spread("again", "20"), "");
+    Process client(Spread("again", "40"), "");
     ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return CountJobs(*b_) == 2; }));
-    b_->AwaitStep("again-1", 5);
+    b_->AwaitEpoch("again-1", 2);
     client.Signal(SIGKILL);
     EXPECT_EQ(client.Wait(absl::Seconds(30)), 128 + SIGKILL);
   }
   KillAndRestart(b_, dir_.path() / "b", data_);
-  const Output back = RunCommand(Spread("again", "20"));
+  const Output back = RunCommand(Spread("again", "40"));
   ASSERT_EQ(back.code, 0) << back.err;
   EXPECT_EQ(CountJobs(*a_), 2u);
   EXPECT_EQ(CountJobs(*b_), 2u);
@@ -97,7 +97,10 @@ TEST_F(SpreadTest, OtherDataOfThatNameIsRefused) {
   EXPECT_NE(b_->Import("graph", data_ / "large").content_checksum(), first.content_checksum());
   const Output refused = RunCommand(Spread("differs", "1", "graph"));
   EXPECT_EQ(refused.code, 4);
-  EXPECT_THAT(refused.err, HasSubstr(b_->grpc() + ": datasets/graph: holds something else than on " + a_->grpc()));
+  const json error = json::parse(refused.err).at("error");
+  EXPECT_EQ(error.at("server"), b_->grpc());
+  EXPECT_THAT(error.at("message").get<std::string>(),
+              HasSubstr("datasets/graph: holds something else than on " + a_->grpc()));
   EXPECT_EQ(CountJobs(*a_) + CountJobs(*b_), 0u);
   // It is the same after a restart.
   KillAndRestart(a_, dir_.path() / "a", data_);

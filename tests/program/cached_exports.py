@@ -2,12 +2,16 @@
 
 usage: cached_exports.py CACHE OUT [NAME...]   (all where none is named)
 
-CACHE is a folder. What it keeps is used until a script of this folder, torch or PyG changes.
+CACHE is a folder. What it keeps is used until a script of this folder, Python, torch, PyG or the processor changes:
+another processor rounds otherwise.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
+import os
+import platform
 import shutil
 import sys
 import warnings
@@ -17,7 +21,11 @@ from pathlib import Path
 
 def versions() -> str:
     scripts = b"".join(path.read_bytes() for path in sorted(Path(__file__).resolve().parent.glob("*.py")))
-    return "-".join([hashlib.sha256(scripts).hexdigest()[:16], *(metadata.version(part) for part in ("torch", "torch_geometric"))])
+    with contextlib.suppress(FileNotFoundError):
+        facts = Path("/proc/cpuinfo").read_text().splitlines()
+        scripts += "".join(sorted({line for line in facts if line.startswith(("flags", "Features", "model name"))})).encode()
+    parts = (platform.python_version(), metadata.version("torch"), metadata.version("torch_geometric"))
+    return "-".join([hashlib.sha256(scripts).hexdigest()[:16], *parts])
 
 
 def all_names(kept: Path) -> list[str]:
@@ -25,7 +33,7 @@ def all_names(kept: Path) -> list[str]:
     if not listed.exists():
         from modules import MODULES
 
-        unfinished = kept / "names.unfinished"
+        unfinished = kept / f"names.{os.getpid()}"
         unfinished.write_text(json.dumps(list(MODULES)))
         unfinished.rename(listed)
     return json.loads(listed.read_text())
@@ -46,23 +54,25 @@ def make(kept: Path) -> None:
 
 
 def main(cache: Path, out: Path, names: list[str]) -> None:
-    try:
-        kept = cache / versions()
-    except metadata.PackageNotFoundError as error:
-        print(f"cached_exports: {error}", file=sys.stderr)
-        sys.exit(77)
+    kept = cache / versions()
     kept.mkdir(parents=True, exist_ok=True)
-    # Of several processes, one writes, and the others wait for it.
-    with (kept / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for name in names or all_names(kept):
+    for name in names or all_names(kept):
+        # If several processes want a module, one writes it while the others wait.
+        with (kept / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 if not (kept / name).exists():
                     make(kept / name)
+            except ModuleNotFoundError:
+                raise
             except Exception as error:
                 raise SystemExit(f"cached_exports: {name}: {error}") from error
-            shutil.copytree(kept / name, out, dirs_exist_ok=True)
+        shutil.copytree(kept / name, out, dirs_exist_ok=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    except (metadata.PackageNotFoundError, ModuleNotFoundError) as absent:
+        print(f"cached_exports: {absent}", file=sys.stderr)
+        sys.exit(77)

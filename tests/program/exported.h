@@ -33,7 +33,7 @@ void ExpectEqualsPyTorch(const LoadedProgram& loaded, const Tensors& expected);
 Interpreter MakeInterpreter(const Form& form, InterpreterOptions options = {});
 
 // The script for PyG's modules. The build folder keeps what it writes.
-inline constexpr char kExportModules[] = "cached_exports.py " PERMAFROST_EXPORTS;
+inline constexpr char kExportModules[] = "cached_exports.py '" PERMAFROST_EXPORTS "'";
 
 // Archives that a script of tests/program writes before the first test. A suite is one ctest test, so that Python
 // exports once. Tests are skipped where there is no Python, or one without PyG.

@@ -154,17 +154,23 @@ class CatalogImpl final : public Catalog {
   void PublishUsage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
   void RunNext(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A dataset that has its name.
+  struct Published {
+    ImportedSummary summary;
+    uint64_t content_checksum = 0;
+  };
+  // Opens the store.
+  absl::StatusOr<Published> ReadPublished(const DatasetId& id) const;
   // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
-  absl::StatusOr<ImportedSummary> RunImport(const DatasetId& id, const ImportRecord& record,
-                                            const std::stop_token& stop);
+  absl::StatusOr<Published> RunImport(const DatasetId& id, const ImportRecord& record, const std::stop_token& stop);
   ImportRoom RoomFor(const DatasetId& id) const;
   // Returns what an earlier try had published when the machine failed; nullopt: none had.
-  absl::StatusOr<std::optional<ImportedSummary>> FindPublished(const DatasetId& id, const ImportRecord& record) const;
-  absl::StatusOr<ImportedSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
-                                                   const std::stop_token& stop);
+  absl::StatusOr<std::optional<Published>> FindPublished(const DatasetId& id, const ImportRecord& record) const;
+  absl::StatusOr<Published> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
+                                             const std::stop_token& stop);
   // `took`: how long the try lasted.
-  void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<ImportedSummary>& result,
-                 absl::Duration took) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<Published>& result, absl::Duration took)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const CatalogOptions options_;
   const CatalogFiles files_;

@@ -64,7 +64,7 @@ void CatalogImpl::RunNext(const DatasetId& id) {
   mu_.Unlock();
   const Stopwatch took;
   import_progress_ = 0;
-  const absl::StatusOr<ImportedSummary> result = RunImport(id, record, stop);
+  const absl::StatusOr<Published> result = RunImport(id, record, stop);
   import_progress_ = -1;
   mu_.Lock();
   if (running_deleted_) {
@@ -78,10 +78,9 @@ void CatalogImpl::RunNext(const DatasetId& id) {
   PublishUsage();
 }
 
-absl::StatusOr<ImportedSummary> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
-                                                       const std::stop_token& stop) {
-  absl::StatusOr<ImportedSummary> result =
-      WithoutThrowing("the import", [&] { return ImportAndPublish(id, record, stop); });
+absl::StatusOr<CatalogImpl::Published> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
+                                                              const std::stop_token& stop) {
+  absl::StatusOr<Published> result = WithoutThrowing("the import", [&] { return ImportAndPublish(id, record, stop); });
   if (!result.ok()) files_.DiscardDataset(id).IgnoreError();  // else the next start does
   return result;
 }
@@ -95,20 +94,25 @@ ImportRoom CatalogImpl::RoomFor(const DatasetId& id) const {
   return room;
 }
 
-absl::StatusOr<std::optional<ImportedSummary>> CatalogImpl::FindPublished(const DatasetId& id,
-                                                                          const ImportRecord& record) const {
+absl::StatusOr<CatalogImpl::Published> CatalogImpl::ReadPublished(const DatasetId& id) const {
+  PF_ASSIGN_OR_RETURN(const OpenedDataset store, OpenDataset(files_.DatasetPath(id)));
+  return Published{SummaryOf(store), ContentChecksumOf(store)};
+}
+
+absl::StatusOr<std::optional<CatalogImpl::Published>> CatalogImpl::FindPublished(const DatasetId& id,
+                                                                                 const ImportRecord& record) const {
   const absl::StatusOr<ImportRecord> published = files_.ReadDataset(id);
   if (IsTransient(published.status())) return published.status();
   if (!published.ok() || published->uid != record.uid) return std::nullopt;
   // It has its name, which may not be on disk.
   PF_RETURN_IF_ERROR(SyncDirectory(options_.directory));
-  PF_ASSIGN_OR_RETURN(const OpenedDataset store, OpenDataset(files_.DatasetPath(id)));
-  return std::optional<ImportedSummary>(SummaryOf(store));
+  PF_ASSIGN_OR_RETURN(Published found, ReadPublished(id));
+  return std::optional<Published>(std::move(found));
 }
 
-absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& id, const ImportRecord& record,
-                                                              const std::stop_token& stop) {
-  PF_ASSIGN_OR_RETURN(std::optional<ImportedSummary> published, FindPublished(id, record));
+absl::StatusOr<CatalogImpl::Published> CatalogImpl::ImportAndPublish(const DatasetId& id, const ImportRecord& record,
+                                                                     const std::stop_token& stop) {
+  PF_ASSIGN_OR_RETURN(std::optional<Published> published, FindPublished(id, record));
   if (published) return *std::move(published);
   const auto observe = [this, &id](const ImportProgress& progress) {
     if (progress.bytes_total > 0) {
@@ -147,10 +151,12 @@ absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   ImportRecord whole = record;
   whole.wait = {};
   PF_RETURN_IF_ERROR(files_.PublishDataset(id, whole));
-  return summary;
+  // A store that cannot be opened is told to those who open it.
+  const absl::StatusOr<Published> opened = ReadPublished(id);
+  return Published{*std::move(summary), opened.ok() ? opened->content_checksum : 0};
 }
 
-void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<ImportedSummary>& result,
+void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<Published>& result,
                             absl::Duration took) {
   Entry& entry = entries_.at(id);
   Dataset& dataset = entry.dataset;
@@ -159,10 +165,8 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
   if (result.ok()) {
     ++counts_.succeeded;
     dataset.state = DatasetState::kReady;
-    dataset.summary = *result;
-    // If it cannot be opened now, those who use it are told so.
-    const auto store = OpenDataset(files_.DatasetPath(id));
-    dataset.content_checksum = store.ok() ? ContentChecksumOf(*store) : 0;
+    dataset.summary = result->summary;
+    dataset.content_checksum = result->content_checksum;
     dataset.last_error.clear();
     entry.tries = 0;
     files_.RemoveImport(id).IgnoreError();  // else the next start does

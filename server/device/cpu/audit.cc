@@ -123,7 +123,8 @@ std::vector<graphcache::LineTime> InOrder(std::vector<graphcache::LineTime> time
   std::ranges::stable_sort(times, std::ranges::greater(), &graphcache::LineTime::seconds);
   constexpr size_t kMostLines = 100;
   if (times.size() <= kMostLines) return times;
-  graphcache::LineTime others{.line = absl::StrCat(times.size() - kMostLines, " other lines")};
+  const size_t rest = times.size() - kMostLines;
+  graphcache::LineTime others{.line = absl::StrCat(rest, rest == 1 ? " other line" : " other lines")};
   for (const graphcache::LineTime& time : std::span(times).subspan(kMostLines)) {
     others.forward_seconds += time.forward_seconds;
     others.backward_seconds += time.backward_seconds;

@@ -18,9 +18,8 @@ namespace permafrost::nn::gpu {
 //   const long long* index0, ...    one for each index: [E], rows that kGather reads. The kernel does not check them.
 //   const int* offsets, *places     EdgeSegments of the target index: [targets + 1] and [E]
 //   long long targets
-//   T* target_values, *edge_values  memory to work in: [targets, target_columns] and [E, edge_columns]; its contents
-//   before the launch do not matter T* output0, ...                 one for each output: [targets, width] or [E,
-//   width]; the kernel writes all of it
+//   T* target_values, *edge_values  memory to work in, of any contents: [targets, target_columns], [E, edge_columns]
+//   T* output0, ...                 one for each output, all written: [targets, width] or [E, width]
 // No array that it writes may overlap another. Launch: one block of `threads` threads for each target, in one
 // dimension.
 struct RegionKernel {

@@ -132,11 +132,11 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
     if (own_linears) {
       // Norms of padded batches see the real rows alone (Normalize).
       if (auto layers = program::WithRowLayers(*form.program, {.norms = !options_.norms && nn::RunsRowNorm(device_)})) {
-        own_products_ |= layers->linears > 0;
         take(std::move(layers->program));
         fused_ = true;
       }
     }
+    own_products_ |= program::HasFloat32Linears(*form.program);
     PF_RETURN_IF_ERROR(CheckForm(*form.program, check));
     const bool has_loss = form.program->outputs.size() == 2;
     if (mode == Mode::kEval && has_loss != has_loss_) {

@@ -70,7 +70,7 @@ class BoundProgram {
 
   // Returns whether operators of nn run in place of the program's own.
   bool is_fused() const { return fused_; }
-  // Returns whether products with weights run as operators of nn, whose factors a job's precision rounds.
+  // Returns whether a linear map of float32 runs as an operator of nn, whose factors a job's precision rounds.
   bool has_own_products() const { return own_products_; }
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }

@@ -242,8 +242,8 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                     trials);
 }
 
-// `make` makes the model in a form; `batch` is a small one with the least padding. `precision` is the job's, and the
-// trials' is float32.
+// `make` makes the model in a form; `batch` is a small one with the least padding. `precision` is the job's; the trial
+// itself runs in float32.
 template <class Make, class Batch>
 absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make, const Batch& batch) {
   JobFusion fusion;
@@ -251,7 +251,8 @@ absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make,
   if (fused.program == nullptr) return fusion;
   const bool rounds = precision == spec::Precision::kBfloat16;
   if (rounds && !fused.program->has_own_products()) {
-    fusion.note = "precision bfloat16 changes nothing: the program has no float32 product with a weight";
+    fusion.note =
+        "precision bfloat16 changes nothing: none of the program's products runs as the server's linear map of float32";
   }
   if (!fused.program->is_fused()) return fusion;
   PF_ASSIGN_OR_RETURN(const auto plain, make({.fused = false}));

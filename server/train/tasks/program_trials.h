@@ -47,7 +47,8 @@ struct JobPadding {
 // Says whether a job's program runs its edge regions as one operator each.
 struct JobFusion {
   bool fused = true;
-  std::string note;  // tells the job's user why nothing is fused, or rounded where they asked for it; empty: all is
+  // Tells the job's user why nothing is fused, or why their bfloat16 rounds nothing. Empty: neither is so.
+  std::string note;
 };
 
 // Runs the training and evaluation forms on a small batch, fused and not. Predictions, losses, gradients and buffers
