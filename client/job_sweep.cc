@@ -101,7 +101,7 @@ class Sweep {
         }
       }
     }
-    if (const std::optional<ExitCode> failed = WarnOfTwins()) return *failed;
+    WarnOfTwins();
     if (!session_.json()) {
       session_.terminal().Line(absl::StrCat("sweep ", OneLine(id_), ": ", plan_.size(), " jobs submitted", Shares()));
     }
@@ -137,11 +137,12 @@ class Sweep {
 
   std::string JobId(size_t j) const { return absl::StrCat(id_, "-", j); }
 
-  // The servers that have the jobs of an earlier command, by resource name. An ID that no job can have finds none.
-  std::optional<ServerGroup::Refusal> FindMade(std::map<std::string, std::vector<size_t>>& found) {
+  // Fills made_ with the servers that have the jobs of this ID. No server has any under an ID that no job can have.
+  std::optional<ServerGroup::Refusal> FindMade() {
     const auto is_plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-'; };
-    if (!comes_back_ || !std::ranges::all_of(id_, is_plain)) return std::nullopt;
-    return servers_.FindJobs(absl::StrCat("labels.sweep = \"", id_, "\""), found);
+    made_.clear();
+    if (!std::ranges::all_of(id_, is_plain)) return std::nullopt;
+    return servers_.FindJobs(absl::StrCat("labels.sweep = \"", id_, "\""), made_);
   }
 
   // Chooses the server of each job: the one where an earlier command made it, or else the least busy one. Nullopt:
@@ -156,11 +157,12 @@ class Sweep {
       datasets.insert(job.spec.dataset());
       if (!job.spec.model().program().empty()) programs.insert(job.spec.model().program());
     }
-    std::map<std::string, std::vector<size_t>> found;
-    if (const auto refusal = FindMade(found)) return Refused(*refusal);
+    if (comes_back_) {
+      if (const auto refusal = FindMade()) return Refused(*refusal);
+    }
     for (size_t j = 0; j < plan_.size(); ++j) {
-      const auto made = found.find(absl::StrCat("jobs/", JobId(j)));
-      if (made == found.end()) continue;
+      const auto made = made_.find(absl::StrCat("jobs/", JobId(j)));
+      if (made == made_.end()) continue;
       was_made_.insert(j);
       places_[j] = made->second.front();
     }
@@ -175,19 +177,18 @@ class Sweep {
     return std::nullopt;
   }
 
-  // An earlier command's job may have been accepted after this one had looked for it. Nullopt: done.
-  std::optional<ExitCode> WarnOfTwins() {
-    if (!servers_.is_spread()) return std::nullopt;
-    std::map<std::string, std::vector<size_t>> found;
-    if (const auto refusal = FindMade(found)) return Refused(*refusal);
-    for (const auto& [name, members] : found) {
+  // A server may have accepted an earlier command's job only after this command had looked for it there.
+  void WarnOfTwins() {
+    if (!servers_.is_spread() || !comes_back_) return;
+    // If a server is away now, following its jobs tells so.
+    if (was_made_.size() < plan_.size() && FindMade()) return;
+    for (const auto& [name, members] : made_) {
       if (members.size() < 2) continue;
       std::vector<std::string> servers;
       for (const size_t member : members) servers.push_back(OneLine(servers_.name(member)));
       Warn(absl::StrCat(OneLine(name), " is on several servers (", absl::StrJoin(servers, ", "),
-                        "), because an earlier command's request was still under way; cancel all but one"));
+                        "); cancel all but one"));
     }
-    return std::nullopt;
   }
 
   // " (3 on lab-1, 2 on lab-2)"; empty where there is one server.
@@ -304,8 +305,9 @@ class Sweep {
 
   Session& session_;
   ServerGroup servers_;
-  std::vector<size_t> places_;  // the server of each job
-  std::set<size_t> was_made_;   // jobs that an earlier command made
+  std::vector<size_t> places_;                       // the server of each job
+  std::set<size_t> was_made_;                        // jobs that an earlier command made
+  std::map<std::string, std::vector<size_t>> made_;  // the servers that have each job of this ID, by resource name
   std::vector<std::string> warnings_;
   const absl::Duration reconnect_;
   const bool comes_back_;  // an earlier command may have made jobs

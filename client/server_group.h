@@ -31,7 +31,7 @@ class ServerGroup {
   // Returns whether Open made it, even for one server.
   bool is_spread() const { return spread_; }
   Session& session(size_t member) { return *members_[member].session; }
-  // As the user named it.
+  // Returns the member's name as --on gives it.
   const std::string& name(size_t member) const { return members_[member].name; }
 
   // The member whose server refused, and what it said.

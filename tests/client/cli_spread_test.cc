@@ -26,7 +26,7 @@ using testing::IsEmpty;
 // A server on which every job succeeds.
 class Host {
  public:
-  // What the server says of itself and of what it has. A test changes it between commands.
+  // The answers of this server, which a test may change between commands.
   struct Facts {
     v1::ServerInfo info;
     v1::Dataset::State state = v1::Dataset::STATE_READY;

@@ -1,7 +1,6 @@
 """Jobs that train programs: killed, refused, and without the program that they began with."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -318,36 +317,6 @@ class Linked(nn.Module):
 
     def forward(self, x, edge_index, batch, batch_size: int):
         return self.head(gnn.global_mean_pool(self.conv(self.atoms(x.view(-1)), edge_index).relu(), batch, batch_size))
-
-
-class WithoutProducts(nn.Module):
-    """Has no product with a weight."""
-
-    def __init__(self):
-        super().__init__()
-        self.atoms = nn.Embedding(28, 1)
-
-    def forward(self, x, batch, batch_size: int):
-        return gnn.global_mean_pool(self.atoms(x.view(-1)), batch, batch_size)
-
-
-def test_precision_rounds_the_products_of_a_module(client, zinc_set):
-    torch.manual_seed(4)
-    module = module_nets.make("gine", WIDTH, 2)
-    common = {"epochs": 3, "batch_size": 8, "seed": 5}
-    try:
-        rounded = client.jobs.submit(zinc_set, module, precision="bfloat16", **common).wait()
-    except permafrost.InvalidArgument as error:
-        assert "bfloat16 wants a processor with AVX512-BF16" in error.violations[0].description
-        assert "avx512_bf16" not in Path("/proc/cpuinfo").read_text()
-        pytest.skip("this processor has no AVX512-BF16")
-    full = client.jobs.submit(zinc_set, module, **common).wait()
-    a, b = (job.epochs()[0]["train_loss"] for job in (rounded, full))
-    assert a != b
-    assert a == pytest.approx(b, rel=0.02)
-    job = client.jobs.submit(zinc_set, WithoutProducts(), precision="bfloat16", **common).wait()
-    assert "precision bfloat16 changes nothing" in "".join(job.logs())
-    assert "precision bfloat16" not in "".join(rounded.logs())
 
 
 def test_weights_are_taken_over_and_fixed(client, zinc_set):
