@@ -9,8 +9,8 @@ by round.
   pyg           PyG over batches that were made before the clock starts
   pyg-compile   as pyg, under torch.compile(dynamic=True)
 
-`added MB` is the peak resident memory while a side trains, less its resident memory just before. So the daemon's dataset, and PyG with all of its
-batches, are not counted. Captures and torch.compile are, but not the compilers that torch.compile starts.
+`added MB` is the peak resident memory while a side trains, less its resident memory just before. PyG and its batches are in memory before, and do
+not count. Pages of the daemon's dataset count once training reads them. Captures and torch.compile are, but not the compilers that torch.compile starts.
 
 A step's milliseconds leave out evaluations, captures and compilation. `export` is Python's export of the module, once; `first step` is from
 the client's return, after the daemon acknowledged the job, to the first step; `compile` is what torch.compile took in all.

@@ -28,7 +28,7 @@ absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
 // Returns whether a context may be called so: 1..63 letters, digits and ._-, the first no ._-
 bool IsContextName(const std::string& name);
 
-// "known: a, b", or how to make one.
+// Returns "known: a, b", or how to make a context if there is none.
 std::string KnownContexts(const Contexts& contexts);
 
 // The values that name a server on the command line and in the environment; empty: not given.

@@ -70,8 +70,10 @@ Failure UnreachableFailure(std::string_view address, bool tls, std::string_view 
   }
   if (!name.empty()) {
     return Local(ExitCode::kUnreachable, "UNREACHABLE",
-                 absl::StrCat("no server at ", AbslView(address), " (start permafrostd there, or leave ",
-                              AbslView(name), " out of --on)"));
+                 absl::StrCat("no server at ", AbslView(address),
+                              " (start permafrostd there; a sweep that has jobs there "
+                              "must keep ",
+                              AbslView(name), " in --on)"));
   }
   return Local(
       ExitCode::kUnreachable, "UNREACHABLE",

@@ -50,7 +50,7 @@ struct Failure {
   std::string code;
   // True: a server's answer is what failed; only then does a person need the code.
   bool from_server = false;
-  // The server that answered, where the command speaks to several.
+  // The name in --on of the server that answered; empty without --on.
   std::string server;
   std::string message;
   // The reason of google.rpc.ErrorInfo; empty where the server gave none.
@@ -68,7 +68,7 @@ struct CallContext {
   // Time that the call had.
   absl::Duration timeout;
   bool tls = false;
-  // As --on names it; empty: the command speaks to one server.
+  // The server's name in --on; empty without --on.
   std::string name;
 };
 

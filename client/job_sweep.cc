@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
+#include "base/id.h"
 #include "base/status.h"
 #include "client/commands.h"
 #include "client/follow.h"
@@ -123,9 +123,9 @@ class Sweep {
  private:
   ExitCode Refused(const ServerGroup::Refusal& refusal) {
     if (comes_back_ && refusal.status.error_code() == grpc::StatusCode::UNAVAILABLE && !session_.json()) {
-      session_.terminal().Note(absl::StrCat("permafrost: jobs of sweep ", OneLine(id_), " may be on ",
-                                            OneLine(servers_.name(refusal.member)),
-                                            "; without it in --on they would be made a second time"));
+      session_.terminal().Note(
+          absl::StrCat("permafrost: ", OneLine(servers_.name(refusal.member)), " may hold jobs of sweep ", OneLine(id_),
+                       ". Start it and repeat the command; without it in --on they are made twice"));
     }
     return servers_.session(refusal.member).Fail(refusal.status);
   }
@@ -137,22 +137,20 @@ class Sweep {
 
   std::string JobId(size_t j) const { return absl::StrCat(id_, "-", j); }
 
-  // Fills made_ with the servers that have the jobs of this ID. No server has any under an ID that no job can have.
+  // Fills made_ with the servers that have jobs of this sweep. An ID that no job may have would break the filter.
   std::optional<ServerGroup::Refusal> FindMade() {
-    const auto is_plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-'; };
     made_.clear();
-    if (!std::ranges::all_of(id_, is_plain)) return std::nullopt;
+    if (!CheckIdSyntax("job_id", JobId(0)).ok()) return std::nullopt;
     return servers_.FindJobs(absl::StrCat("labels.sweep = \"", id_, "\""), made_);
   }
 
-  // Chooses the server of each job: the one where an earlier command made it, or else the least busy one. Nullopt:
-  // done.
+  // Puts each job on the server where an earlier command made it, or else on the one with the fewest jobs. Returns an
+  // exit code only on failure.
   std::optional<ExitCode> Place() {
     std::set<std::string> datasets, programs;
     for (const SweepJob& job : plan_) {
       if (job.spec.has_init_from()) {
-        return session_.Fail(
-            UsageFailure("--on: the weights of init_from are one server's; accepted: without init_from"));
+        return session_.Fail(UsageFailure("--init-from cannot be combined with --on: its weights are on one server"));
       }
       datasets.insert(job.spec.dataset());
       if (!job.spec.model().program().empty()) programs.insert(job.spec.model().program());
@@ -180,7 +178,7 @@ class Sweep {
   // A server may have accepted an earlier command's job only after this command had looked for it there.
   void WarnOfTwins() {
     if (!servers_.is_spread() || !comes_back_) return;
-    // If a server is away now, following its jobs tells so.
+    // If a server cannot be asked now, there is no warning; Watch reports it if it has jobs of this sweep.
     if (was_made_.size() < plan_.size() && FindMade()) return;
     for (const auto& [name, members] : made_) {
       if (members.size() < 2) continue;
@@ -191,7 +189,7 @@ class Sweep {
     }
   }
 
-  // " (3 on lab-1, 2 on lab-2)"; empty where there is one server.
+  // Returns " (3 on lab-1, 2 on lab-2)"; empty without --on.
   std::string Shares() const {
     if (!servers_.is_spread()) return "";
     std::vector<std::string> shares;
@@ -200,7 +198,7 @@ class Sweep {
     return absl::StrCat(" (", absl::StrJoin(shares, ", "), ")");
   }
 
-  // The server of each job; empty where there is one server.
+  // Returns the server of each job; empty without --on.
   std::vector<std::string> ServersOfJobs() const {
     std::vector<std::string> names;
     if (!servers_.is_spread()) return names;
@@ -321,19 +319,19 @@ class Sweep {
 };
 
 ExitCode RunSweep(Session& session, const SweepFlags& flags) {
+  absl::StatusOr<ServerGroup> servers = ServerGroup(session);
+  if (!flags.servers.empty()) {
+    if (session.options().server != session.options().implied_server)
+      return session.Fail(UsageFailure("--on cannot be combined with --server or --context"));
+    servers = ServerGroup::Open(session, flags.servers);
+  }
+  if (!servers.ok()) return session.Fail(FileFailure(servers.status()));
   v1::CreateJobRequest request;
   ExitCode failed = ExitCode::kOk;
   const bool varied =
       std::ranges::any_of(flags.vary, [](const std::string& text) { return text.starts_with("dataset="); });
   const DatasetNeed dataset = varied ? DatasetNeed::kLater : DatasetNeed::kHere;
   if (!ReadJob(flags.job, session, request, failed, dataset)) return failed;
-  absl::StatusOr<ServerGroup> servers = ServerGroup(session);
-  if (!flags.servers.empty()) {
-    if (session.options().server != session.options().implied_server)
-      return session.Fail(UsageFailure("--on: stands beside --server or --context; accepted: one of the three"));
-    servers = ServerGroup::Open(session, flags.servers);
-  }
-  if (!servers.ok()) return session.Fail(FileFailure(servers.status()));
   Sweep sweep(session, *std::move(servers), flags);
   if (const absl::Status planned = sweep.Plan(flags, request); !planned.ok()) {
     return session.Fail(UsageFailure(std::string(planned.message())));
@@ -368,9 +366,10 @@ void AddJobSweep(CLI::App& job, Command& chosen) {
           "comes back to its jobs, which went on (default: made up)")
       ->type_name("ID");
   sweep
-      ->add_option("--on", flags->servers,
-                   "Spread the jobs over these servers, which are addresses or contexts and have equal datasets; each "
-                   "job goes to the server with the fewest jobs that have not ended")
+      ->add_option(
+          "--on", flags->servers,
+          "Spread the jobs over these servers (addresses or contexts), which must have equal datasets and programs; "
+          "each job goes to the one with the fewest unfinished jobs")
       ->delimiter(',')
       ->type_name("SERVER,...");
   AddJobFlags(*sweep, flags->job);

@@ -24,25 +24,23 @@ namespace {
 // A context's name has no colon, and an address has one.
 bool IsAddress(const std::string& name) { return absl::StrContains(name, ':'); }
 
-// Returns whether one daemon said both.
+// Returns whether both answers came from one daemon.
 bool IsSame(const v1::ServerInfo& a, const v1::ServerInfo& b) {
   return a.process_id() == b.process_id() && a.state_dir() == b.state_dir() &&
          a.start_time().seconds() == b.start_time().seconds() && a.start_time().nanos() == b.start_time().nanos();
 }
 
 std::string OneServer(const std::string& name, const std::string& other) {
-  return name == other
-             ? absl::StrCat("--on: ", OneLine(name), " stands twice; each server is accepted once")
-             : absl::StrCat("--on: ", OneLine(name), " and ", OneLine(other), " are one server; each is accepted once");
+  return name == other ? absl::StrCat("--on: ", OneLine(name), " is named twice; name each server once")
+                       : absl::StrCat("--on: ", OneLine(name), " and ", OneLine(other),
+                                      " are the same server; name each server once");
 }
 
-// An answer without a checksum, which an older server gives, equals no other.
-grpc::Status Compared(const std::string& name, const std::string& checksum) {
+// An older server gives no checksum, and neither does one whose store cannot be opened: equality cannot be checked.
+grpc::Status RequireChecksum(const std::string& name, const std::string& checksum) {
   if (!checksum.empty()) return grpc::Status::OK;
   return {grpc::StatusCode::FAILED_PRECONDITION,
-          absl::StrCat(name,
-                       ": has no checksum by which it could be compared with those of the other servers; start "
-                       "the newest permafrostd there, or import it again")};
+          absl::StrCat(name, ": the server gives no checksum for it; upgrade permafrostd there, or import it again")};
 }
 
 grpc::Status DatasetChecksum(Session& session, const std::string& name, std::string& checksum) {
@@ -60,7 +58,7 @@ grpc::Status DatasetChecksum(Session& session, const std::string& name, std::str
         absl::StrCat(name, ": is ", state, dataset.error().empty() ? "" : ": ", dataset.error(), "; accepted: ready")};
   }
   checksum = dataset.content_checksum();
-  return Compared(name, checksum);
+  return RequireChecksum(name, checksum);
 }
 
 grpc::Status ProgramChecksum(Session& session, const std::string& name, std::string& checksum) {
@@ -71,10 +69,10 @@ grpc::Status ProgramChecksum(Session& session, const std::string& name, std::str
   grpc::Status status = CallPatiently(
       session, [&](grpc::ClientContext* context) { return stub->GetProgram(context, request, &program); });
   checksum = program.xxh3();
-  return status.ok() ? Compared(name, checksum) : status;
+  return status.ok() ? RequireChecksum(name, checksum) : status;
 }
 
-// Returns `first`, and what it leaves open from `second`.
+// Returns `first` with its empty fields filled from `second`.
 CredentialFiles Merged(CredentialFiles first, const CredentialFiles& second) {
   const auto fill = [](std::string& mine, const std::string& other) {
     if (mine.empty()) mine = other;
@@ -89,10 +87,10 @@ CredentialFiles Merged(CredentialFiles first, const CredentialFiles& second) {
 
 }  // namespace
 
-ServerGroup::ServerGroup(Session& own) {
+ServerGroup::ServerGroup(Session& only) {
   members_.emplace_back();
-  members_.back().name = own.options().server;
-  members_.back().session = &own;
+  members_.back().name = only.options().server;
+  members_.back().session = &only;
 }
 
 absl::StatusOr<ServerGroup> ServerGroup::Open(Session& first, const std::vector<std::string>& names) {
@@ -168,7 +166,7 @@ std::string ServerGroup::Differences() const {
   compare("devices", [](const v1::ServerInfo& info) { return info.device(); });
   if (parts.empty()) return "";
   return absl::StrCat("the servers have different ", absl::StrJoin(parts, " and "),
-                      ": results of equal jobs may differ by rounding");
+                      ": results of equal jobs may differ");
 }
 
 std::optional<ServerGroup::Refusal> ServerGroup::CheckEqual(const std::set<std::string>& datasets,
@@ -182,9 +180,10 @@ std::optional<ServerGroup::Refusal> ServerGroup::CheckEqual(const std::set<std::
         if (m == 0) first = checksum;
         if (status.ok() && checksum != first) {
           status = {grpc::StatusCode::FAILED_PRECONDITION,
-                    absl::StrCat(name, ": holds something else than on ", OneLine(members_.front().name),
-                                 " (checksums ", OneLine(checksum), " and ", OneLine(first),
-                                 "); accepted: equal data, imported anew on both where an older version imported one")};
+                    absl::StrCat(name, ": differs from that on ", OneLine(members_.front().name), " (checksums ",
+                                 OneLine(checksum), " and ", OneLine(first),
+                                 "); accepted: equal content on all servers. If an older version "
+                                 "imported it, import it again")};
         }
         if (!status.ok()) return Refusal{m, status};
       }

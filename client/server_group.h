@@ -20,11 +20,11 @@ namespace permafrost::client {
 
 class ServerGroup {
  public:
-  // The session's own server alone.
-  explicit ServerGroup(Session& own);
-  // names: HOST:PORT, unix:PATH or the names of contexts. Credentials of an address are the flags' and the
-  // environment's; those of a context are the flags', the context's and the environment's, in this order. Borrows
-  // `first`. Errors: InvalidArgument for a name that is none of these, a server that stands twice, and bad credentials.
+  // A group of one, the server of `only`, which is borrowed. is_spread() is false.
+  explicit ServerGroup(Session& only);
+  // names: HOST:PORT, unix:PATH or contexts. A context's own credential files come before the environment's, unlike
+  // with --context; flags come first. Borrows `first`. Errors: InvalidArgument for an unknown name, a server that is
+  // named twice or bad credentials; those of ReadContexts.
   static absl::StatusOr<ServerGroup> Open(Session& first, const std::vector<std::string>& names);
 
   size_t size() const { return members_.size(); }
@@ -39,17 +39,18 @@ class ServerGroup {
     size_t member = 0;
     grpc::Status status;
   };
-  // Asks each server what it is and how many of its jobs have not ended. Refusals: FailedPrecondition for a server that
-  // drains, and what a call failed with. Nullopt: all take jobs.
+  // Reads each server's version, device and number of unfinished jobs. Returns the first server that drains
+  // (FailedPrecondition) or cannot be asked; nullopt: all take jobs.
   std::optional<Refusal> Meet();
-  // After Meet: one line for the user if two names are of one server; empty: none are.
+  // After Meet: returns an error message if two names mean one daemon; empty if none do.
   std::string Doubles() const;
-  // After Meet: one line for people where versions, torch's versions or devices differ; empty: none does.
+  // After Meet: returns a warning if versions, torch versions or devices differ; empty if they are equal.
   std::string Differences() const;
   // Checks that the datasets and programs of these resource names are equal on all servers. Refusals: NotFound where
   // one is missing; FailedPrecondition where one is not ready, has no checksum or differs from the first server's.
   std::optional<Refusal> CheckEqual(const std::set<std::string>& datasets, const std::set<std::string>& programs);
-  // Finds the jobs for which a filter holds (ListJobsRequest.filter): the members that have each, by resource name.
+  // Adds to `found`, by job name, the members that have a job which matches `filter` (ListJobsRequest.filter). Returns
+  // the first server that cannot be asked.
   std::optional<Refusal> FindJobs(const std::string& filter, std::map<std::string, std::vector<size_t>>& found);
   // After Meet: returns the member with the fewest jobs that have not ended, and counts one more there. If several have
   // as few, it returns the first of them.

@@ -88,12 +88,13 @@ class Interrupt {
 class Session {
  public:
   explicit Session(GlobalOptions options);
-  // A connection to another server, with the terminal and the Ctrl-C of `first`. Failures name it `name`.
+  // Connects to another server, and shares the terminal and the Ctrl-C of `first`. `name` stands in the errors that the
+  // server returns and, without TLS, where it is unreachable.
   Session(const Session& first, std::string name, std::string server, Credentials credentials);
 
   const GlobalOptions& options() const { return options_; }
   bool json() const { return options_.json(); }
-  // As --on names the server; empty: the command speaks to one.
+  // Returns the server's name in --on; empty without --on.
   const std::string& name() const { return name_; }
   Terminal& terminal() { return *terminal_; }
   Interrupt& interrupt() { return *interrupt_; }

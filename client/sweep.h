@@ -57,8 +57,8 @@ struct SweepGroup {
 std::vector<SweepGroup> GroupsOf(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                                  const std::vector<v1::Job>& jobs);
 
-// A row a job; and where some are repetitions of others a row a group below. servers: the name of each job's; empty:
-// all are on one.
+// One row for each job, and below, where some repeat others, one for each group. servers: each job's server; empty
+// without --on.
 std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
                         const std::vector<v1::Job>& jobs, const std::vector<std::string>& servers,
                         const RenderStyle& style);

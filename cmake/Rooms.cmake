@@ -83,8 +83,8 @@ function(permafrost_room_test name)
     # The longest takes 55 s on two cores, and a machine may be many times slower.
     set(properties TIMEOUT 1200 PROCESSORS 2)
     if(ROOM_TORCH)
-      # Threads of OpenMP that spin while others need the core took half of some tests' time. The daemons of e2e spin as
-      # they do for their users.
+      # Threads of OpenMP that spin would take the core from those that work. e2e has no torch of its own, and its daemons
+      # spin as they do for their users.
       list(APPEND properties ENVIRONMENT OMP_WAIT_POLICY=passive)
     endif()
   endif()

@@ -25,7 +25,7 @@ void ForEachNode(const Graph& graph, const Visit& visit) {
   }
 }
 
-// Returns whether a recurrent layer has one weight more for each layer and direction, which projects its output.
+// Returns whether an LSTM projects its outputs: it then has one extra weight for each layer and direction.
 bool HasProjections(const Node& node) {
   const auto flag = [&](std::string_view name) { return FlagOf(node, name, false) == true; };
   const std::optional<int64_t> layers = NumberOf(node, "num_layers", 0);

@@ -19,7 +19,8 @@
 namespace permafrost::program {
 namespace {
 
-// One layer operator may become that many cells, and a whole program so many; operators beyond that stay.
+// A recurrent layer operator becomes at most kMostCells cells, and all of a program at most kMostCellsOfAll. Others
+// stay.
 constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
 
 bool IsNumberOne(const Node& node, std::string_view name) {

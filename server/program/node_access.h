@@ -40,14 +40,14 @@ inline std::optional<int64_t> NumberOf(const Node& node, std::string_view name, 
   const auto* number = std::get_if<int64_t>(argument);
   return number == nullptr ? std::nullopt : std::optional(*number);
 }
-// The same for true and false.
+// Returns the flag; `absent` where it is left out or None; nothing where it is no constant.
 inline std::optional<bool> FlagOf(const Node& node, std::string_view name, std::optional<bool> absent) {
   const Argument* argument = ArgumentOf(node, name);
   if (argument == nullptr || std::holds_alternative<None>(*argument)) return absent;
   const auto* flag = std::get_if<bool>(argument);
   return flag == nullptr ? std::nullopt : std::optional(*flag);
 }
-// Nothing where it is no known number, whole or not.
+// Returns the number, whole or real; nothing where it is none.
 inline std::optional<double> RealOf(const Argument& argument) {
   if (const auto* real = std::get_if<double>(&argument)) return *real;
   if (const auto* whole = std::get_if<int64_t>(&argument)) return static_cast<double>(*whole);

@@ -28,7 +28,7 @@ inline constexpr EnumNames<DType, 10> kDTypeNames{{{{DType::kUint8, "uint8"},
                                                     {DType::kBool, "bool"},
                                                     {DType::kBfloat16, "bfloat16"}}}};
 
-// Returns whether rewritten operators compute in it.
+// Returns whether a type is float32 or float64, the only ones that rewrites handle.
 inline bool IsReal(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 enum class MemoryFormat { kContiguous, kChannelsLast, kChannelsLast3d, kPreserve };
 

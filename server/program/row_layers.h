@@ -23,7 +23,7 @@ struct RowLayers {
 // or running statistics, or if x is not [N, D].
 std::optional<RowLayers> WithRowLayers(const Program& program, const RowLayersOptions& options);
 
-// Returns whether a permafrost::row_linear of the program is of float32.
+// Returns whether a permafrost::row_linear of the program has float32 weights.
 bool HasFloat32Linears(const Program& program);
 
 }  // namespace permafrost::program

@@ -128,7 +128,7 @@ class SpreadTest : public testing::Test {
   Host a_, b_;
 };
 
-TEST_F(SpreadTest, EachJobGoesToTheServerWithTheFewest) {
+TEST_F(SpreadTest, EachJobGoesToTheServerWithTheFewestJobs) {
   Host::Facts busy = a_.facts();
   busy.info.set_queued_jobs(1);
   busy.info.set_paused_jobs(1);
@@ -144,7 +144,7 @@ TEST_F(SpreadTest, EachJobGoesToTheServerWithTheFewest) {
   EXPECT_FALSE(again.contains("warnings"));
 }
 
-TEST_F(SpreadTest, OneServerIsNamedToo) {
+TEST_F(SpreadTest, NamesASingleServer) {
   const json told = json::parse(Sweep(a_.address(), {"--output", "json"}).out);
   EXPECT_EQ(told.at("jobs")[0].at("server"), a_.address());
   EXPECT_EQ(a_.Jobs().size(), 4u);
@@ -164,7 +164,7 @@ TEST_F(SpreadTest, JobsOfAnEarlierCommandAreFoundWhereTheyAre) {
   EXPECT_EQ(Sweep(both()).exit_code, 0);
 }
 
-TEST_F(SpreadTest, AJobThatIsOnTwoServersIsTold) {
+TEST_F(SpreadTest, WarnsOfAJobOnTwoServers) {
   a_.AddJob("jobs/s-1");
   b_.AddJob("jobs/s-1");
   const ProgramResult swept = Sweep(both(), {"--output", "json"});
@@ -178,8 +178,9 @@ TEST_F(SpreadTest, AServerThatIsAwayKeepsItsJobsFromBeingMadeTwice) {
   b_.Stop();
   const ProgramResult swept = Sweep(both());
   EXPECT_EQ(swept.exit_code, 3);
-  EXPECT_THAT(swept.err, HasSubstr("jobs of sweep s may be on " + b_.address()));
-  EXPECT_THAT(swept.err, HasSubstr("no server at " + b_.address() + " (start permafrostd there, or leave"));
+  EXPECT_THAT(swept.err, HasSubstr(b_.address() + " may hold jobs of sweep s. Start it"));
+  EXPECT_THAT(swept.err,
+              HasSubstr("no server at " + b_.address() + " (start permafrostd there; a sweep that has jobs there"));
   EXPECT_THAT(a_.Jobs(), IsEmpty());
 }
 
@@ -191,10 +192,11 @@ TEST_F(SpreadTest, ContextsNameServers) {
   EXPECT_THAT(swept.out, HasSubstr("2 on lab-1, 2 on " + b_.address()));
   const struct {
     std::string servers, says;
-  } kBad[] = {{"lab-1,lab-2", "--on: 'lab-2' is no context, no HOST:PORT and no unix:PATH; known: lab-1"},
-              {"lab-1," + a_.address(), "--on: " + a_.address() + " and lab-1 are one server; each is accepted once"},
-              {"lab-1,lab-1", "--on: lab-1 stands twice; each server is accepted once"},
-              {a_.address() + ",localhost" + a_.address().substr(a_.address().find(':')), " are one server"}};
+  } kBad[] = {
+      {"lab-1,lab-2", "--on: 'lab-2' is no context, no HOST:PORT and no unix:PATH; known: lab-1"},
+      {"lab-1," + a_.address(), "--on: " + a_.address() + " and lab-1 are the same server; name each server once"},
+      {"lab-1,lab-1", "--on: lab-1 is named twice; name each server once"},
+      {a_.address() + ",localhost" + a_.address().substr(a_.address().find(':')), " are the same server"}};
   for (const auto& [servers, says] : kBad) {
     const ProgramResult refused = Sweep(servers);
     EXPECT_EQ(refused.exit_code, 2) << servers;
@@ -216,16 +218,16 @@ TEST_F(SpreadTest, NothingIsMadeWhereServersDiffer) {
   };
   Host::Facts facts = whole;
   facts.checksum = "00000000000000ff";
-  refused(facts, "datasets/zinc: holds something else than on " + a_.address());
+  refused(facts, "datasets/zinc: differs from that on " + a_.address());
   facts.checksum = "";
-  refused(facts, "datasets/zinc: has no checksum");
+  refused(facts, "datasets/zinc: the server gives no checksum for it");
   facts.state = v1::Dataset::STATE_IMPORTING;
   refused(facts, "datasets/zinc: is importing; accepted: ready");
   facts.has_dataset = false;
   refused(facts, "no dataset datasets/zinc");
   facts = whole;
   facts.program = "00000000000000ff";
-  refused(facts, "programs/net: holds something else", {"--program", "net"});
+  refused(facts, "programs/net: differs from that on", {"--program", "net"});
   facts = whole;
   facts.info.set_draining(true);
   refused(facts, "the server is draining and takes no jobs");
@@ -243,25 +245,25 @@ TEST_F(SpreadTest, ARefusalOfSeveralFieldsNamesTheServer) {
   EXPECT_THAT(a_.Jobs(), IsEmpty());
 }
 
-TEST_F(SpreadTest, ServersOfOtherKindsAreTold) {
+TEST_F(SpreadTest, WarnsOfDifferentDevices) {
   Host::Facts facts = b_.facts();
   facts.info.set_device("cuda");
   b_.Set(facts);
   const std::string says = "the servers have different devices (" + a_.address() + " cpu, " + b_.address() +
-                           " cuda): results of equal jobs may differ by rounding";
+                           " cuda): results of equal jobs may differ";
   const ProgramResult swept = Sweep(both());
   EXPECT_EQ(swept.exit_code, 0) << swept.err;
   EXPECT_THAT(swept.err, HasSubstr("warning: " + says));
 }
 
-TEST_F(SpreadTest, WhatOneServerHasIsRefused) {
+TEST_F(SpreadTest, RefusesInitFromAndServer) {
   const ProgramResult weights = Sweep(both(), {"--init-from", "jobs/first"});
   EXPECT_EQ(weights.exit_code, 2);
-  EXPECT_THAT(weights.err, HasSubstr("--on: the weights of init_from are one server's"));
+  EXPECT_THAT(weights.err, HasSubstr("--init-from cannot be combined with --on"));
   const ProgramResult named =
       RunProgram({"--server", a_.address(), "job", "sweep", "--on", both(), "--dataset", "zinc", "--vary", "seed=0,1"});
   EXPECT_EQ(named.exit_code, 2);
-  EXPECT_THAT(named.err, HasSubstr("--on: stands beside --server or --context; accepted: one of the three"));
+  EXPECT_THAT(named.err, HasSubstr("--on cannot be combined with --server or --context"));
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST_F(SpreadTest, TheSameCommandComesBackAfterClientAndServerWereKilled) {
   for (const json& job : json::parse(back.out).at("jobs")) EXPECT_EQ(job.at("state"), "SUCCEEDED");
 }
 
-TEST_F(SpreadTest, OtherDataOfThatNameIsRefused) {
+TEST_F(SpreadTest, RefusesDifferentDataOfOneName) {
   WriteOgbNodes(data_ / "small", 60);
   WriteOgbNodes(data_ / "large", 80);
   const v1::Dataset first = a_->Import("graph", data_ / "small");
@@ -99,8 +99,7 @@ TEST_F(SpreadTest, OtherDataOfThatNameIsRefused) {
   EXPECT_EQ(refused.code, 4);
   const json error = json::parse(refused.err).at("error");
   EXPECT_EQ(error.at("server"), b_->grpc());
-  EXPECT_THAT(error.at("message").get<std::string>(),
-              HasSubstr("datasets/graph: holds something else than on " + a_->grpc()));
+  EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr("datasets/graph: differs from that on " + a_->grpc()));
   EXPECT_EQ(CountJobs(*a_) + CountJobs(*b_), 0u);
   // It is the same after a restart.
   KillAndRestart(a_, dir_.path() / "a", data_);

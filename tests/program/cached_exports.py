@@ -1,9 +1,9 @@
-"""Copies what export_modules.py writes, and runs it only for modules that a cache has not.
+"""Copies exported modules from a cache, and exports those that the cache lacks (export_modules.py).
 
 usage: cached_exports.py CACHE OUT [NAME...]   (all where none is named)
 
-CACHE is a folder. What it keeps is used until a script of this folder, Python, torch, PyG or the processor changes:
-another processor rounds otherwise.
+Entries in CACHE are valid for one version of the scripts in tests/program, of Python, torch and PyG, and for one
+processor, since processors round differently.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def all_names(kept: Path) -> list[str]:
 
 
 def make(kept: Path) -> None:
-    # Its import takes seconds, which a module that is kept does not cost.
+    # Imported here because it takes seconds, and modules from the cache do not need it.
     import export_modules
     import torch
 

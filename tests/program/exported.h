@@ -1,4 +1,4 @@
-// Archives that Python's torch.export writes while a test runs, and what PyTorch computed with their modules.
+// Archives that Python's torch.export wrote, and what PyTorch computed with their modules.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,11 +32,11 @@ void ExpectEqualsPyTorch(const LoadedProgram& loaded, const Tensors& expected);
 
 Interpreter MakeInterpreter(const Form& form, InterpreterOptions options = {});
 
-// The script for PyG's modules. The build folder keeps what it writes.
+// The command that copies PyG's modules from the cache in the build folder, and exports those that it lacks.
 inline constexpr char kExportModules[] = "cached_exports.py '" PERMAFROST_EXPORTS "'";
 
-// Archives that a script of tests/program writes before the first test. A suite is one ctest test, so that Python
-// exports once. Tests are skipped where there is no Python, or one without PyG.
+// Archives that a script of tests/program provides before the suite's first test. A suite is one ctest test, so that the
+// script runs once for it. Tests are skipped where there is no Python, or one without PyG.
 class WithExports : public testing::Test {
  protected:
   // For SetUpTestSuite. names: of the script's modules; empty: all. A module that cannot be exported fails the test.

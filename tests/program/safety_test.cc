@@ -262,7 +262,7 @@ TEST(Safety, TheLargestProgramIsBoundInSeconds) {
   EXPECT_EQ(made->mutated().size(), kRegions + 1);
 }
 
-TEST(Interpreter, TellsTheLineOfEachNodeAndAnEmptyOneInTheEnd) {
+TEST(Interpreter, TellsTheLineOfEachNodeAndThenAnEmptyOne) {
   Builder builder;
   const ValueIndex x = builder.Input("a");
   const ValueIndex y = builder.Call("relu.default", {{"self", Ref{x}}});

@@ -45,5 +45,5 @@ def test_precision_rounds_the_products_of_a_module(client):
     assert a != b
     assert a == pytest.approx(b, rel=0.02)
     job = client.jobs.submit("zinc-precision", WithoutProducts(), precision="bfloat16", **common).wait()
-    assert "precision bfloat16 changes nothing" in "".join(job.logs())
+    assert "precision bfloat16 has no effect" in "".join(job.logs())
     assert "precision bfloat16" not in "".join(rounded.logs())

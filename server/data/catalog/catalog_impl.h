@@ -154,12 +154,12 @@ class CatalogImpl final : public Catalog {
   void PublishUsage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
   void RunNext(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // A dataset that has its name.
+  // Facts of a dataset whose import was published.
   struct Published {
     ImportedSummary summary;
     uint64_t content_checksum = 0;
   };
-  // Opens the store.
+  // Opens the store and reads both. Errors: those of OpenDataset.
   absl::StatusOr<Published> ReadPublished(const DatasetId& id) const;
   // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
   absl::StatusOr<Published> RunImport(const DatasetId& id, const ImportRecord& record, const std::stop_token& stop);

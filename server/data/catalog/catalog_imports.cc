@@ -151,7 +151,7 @@ absl::StatusOr<CatalogImpl::Published> CatalogImpl::ImportAndPublish(const Datas
   ImportRecord whole = record;
   whole.wait = {};
   PF_RETURN_IF_ERROR(files_.PublishDataset(id, whole));
-  // A store that cannot be opened is told to those who open it.
+  // If the store cannot be opened, the checksum stays unknown; whoever opens the dataset gets the error.
   const absl::StatusOr<Published> opened = ReadPublished(id);
   return Published{*std::move(summary), opened.ok() ? opened->content_checksum : 0};
 }

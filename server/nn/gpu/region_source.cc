@@ -1,6 +1,6 @@
 // How a kernel is made: its loops write outputs, reductions over a target's edges, and row sums. All other steps live
-// in registers, and every loop that reads them computes them again. A loop runs in the first phase by which all that it
-// reads is written; __syncthreads() separates phases. A softmax takes four: the scores, the largest
+// in registers, and every loop that reads them computes them again. A loop runs in the first phase after those that
+// write what it reads; __syncthreads() separates phases. A softmax takes four: the scores, the largest
 // score, the sum of exponentials, and the weighted sum.
 //
 // Cost: a reduction gives each column to one thread, which walks all edges of the target. A hub therefore keeps its

@@ -122,9 +122,9 @@ struct EncodedRegion {
 EncodedRegion Encode(const EdgeRegion& region);
 absl::StatusOr<EdgeRegion> DecodeRegion(std::span<const int64_t> code, std::span<const double> numbers);
 
-// The place of the first input with a row for each target; -1: there is none.
+// Returns the input that the first kTarget step reads; -1: no step reads one.
 int32_t FirstTargetInput(const EdgeRegion& region);
-// Returns whether every step does without edges.
+// Returns whether no step is an edge step, counts edges or reduces them.
 bool HasNoEdges(const EdgeRegion& region);
 
 // A line for each step, for people and tests: "3: edge[64] = add(1, 2)".

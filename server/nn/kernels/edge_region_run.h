@@ -12,7 +12,7 @@
 namespace permafrost::nn {
 
 // Checked by the caller: targets' edges are places[offsets[t]] .. places[offsets[t + 1] - 1]; indices are in range.
-// Both are null if HasNoEdges(region).
+// offsets and places may be null if HasNoEdges(region): no target has edges then.
 template <class T>
 struct RegionInputs {
   std::span<const T* const> inputs;         // RegionPlan::may_lie_apart tells which may have gaps between rows

@@ -25,7 +25,7 @@ class RegionPlans {
   }
 
   std::shared_ptr<const RegionPlan> Get(at::IntArrayRef code, at::ArrayRef<double> numbers) {
-    const uint64_t hash = Hash64({reinterpret_cast<const char*>(code.data()), code.size() * sizeof(int64_t)});
+    const uint64_t hash = Hash64(code.data(), code.size() * sizeof(int64_t));
     {
       const std::lock_guard lock(mutex_);
       for (const Entry& e : entries_) {
@@ -135,7 +135,7 @@ RegionCall::RegionCall(const RegionArguments& a)
   } else {
     const int32_t first = FirstTargetInput(region());
     TORCH_CHECK(HasNoEdges(region()) && edges_ == 0 && first != -1 && a.inputs[static_cast<size_t>(first)].dim() > 0,
-                "edge_region: a call without offsets wants a region without edges, with a row for each target");
+                "row_region: no step may use edges, and the first target input needs a dimension of rows");
     targets_ = a.inputs[static_cast<size_t>(first)].size(0);
   }
   for (const Tensor& t : a.inputs) {

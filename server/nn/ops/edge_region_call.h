@@ -28,9 +28,9 @@ struct RegionArguments {
 };
 
 // Threads: one an object; the plans of past calls are shared.
-// Copies tensors that are not contiguous, but of inputs that may lie apart (RegionPlan) only those whose rows have gaps
-// between their values. Borrows no argument. Offsets without elements stand for a region without edges, whose targets
-// are the rows of its first target input.
+// Copies tensors that are not contiguous. A two-dimensional input whose rows may have gaps between them
+// (RegionPlan::may_lie_apart) is not copied if the values of each row are adjacent. Borrows no argument. If offsets has
+// no elements, the region has no edges, and the first target step's input has a row for each target.
 class RegionCall {
  public:
   // Errors: c10::Error for a code, a type, a shape or an index that does not fit.

@@ -108,13 +108,12 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
                                 absl::FunctionRef<absl::Status(const program::Input& input)> check) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     program::Form form = mode == Mode::kTrain ? loaded.train() : loaded.eval();
-    if (options_.no_self_loops) {
-      if (auto without = program::WithoutSelfLoops(*form.program))
-        form.program = std::make_shared<const program::Program>(*std::move(without));
-    }
     const auto take = [&](program::Program rewritten) {
       form.program = std::make_shared<const program::Program>(std::move(rewritten));
     };
+    if (options_.no_self_loops) {
+      if (auto without = program::WithoutSelfLoops(*form.program)) take(*std::move(without));
+    }
     const bool own_linears = options_.fused && nn::RunsRowLinear(device_);
     if (auto forms = own_linears ? program::WithLinearForms(*form.program) : std::nullopt) {
       take(*std::move(forms));

@@ -70,7 +70,7 @@ class BoundProgram {
 
   // Returns whether operators of nn run in place of the program's own.
   bool is_fused() const { return fused_; }
-  // Returns whether a linear map of float32 runs as an operator of nn, whose factors a job's precision rounds.
+  // Returns whether row_linear runs a float32 map of the program. Only the factors of such maps are rounded.
   bool has_own_products() const { return own_products_; }
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }

@@ -252,7 +252,7 @@ absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make,
   const bool rounds = precision == spec::Precision::kBfloat16;
   if (rounds && !fused.program->has_own_products()) {
     fusion.note =
-        "precision bfloat16 changes nothing: none of the program's products runs as the server's linear map of float32";
+        "precision bfloat16 has no effect: the server runs no float32 linear map of this program by its own operator";
   }
   if (!fused.program->is_fused()) return fusion;
   PF_ASSIGN_OR_RETURN(const auto plain, make({.fused = false}));

@@ -47,7 +47,7 @@ struct JobPadding {
 // Says whether a job's program runs its edge regions as one operator each.
 struct JobFusion {
   bool fused = true;
-  // Tells the job's user why nothing is fused, or why their bfloat16 rounds nothing. Empty: neither is so.
+  // Tells the job's user why nothing is fused, or why bfloat16 has no effect; empty: nothing to tell.
   std::string note;
 };
 
