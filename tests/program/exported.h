@@ -35,8 +35,8 @@ Interpreter MakeInterpreter(const Form& form, InterpreterOptions options = {});
 // The command that copies PyG's modules from the cache in the build folder, and exports those that it lacks.
 inline constexpr char kExportModules[] = "cached_exports.py '" PERMAFROST_EXPORTS "'";
 
-// Archives that a script of tests/program provides before the suite's first test. A suite is one ctest test, so that the
-// script runs once for it. Tests are skipped where there is no Python, or one without PyG.
+// Archives that a script of tests/program provides before the suite's first test. A suite is one ctest test, so that
+// the script runs once for it. Tests are skipped where there is no Python, or one without PyG.
 class WithExports : public testing::Test {
  protected:
   // For SetUpTestSuite. names: of the script's modules; empty: all. A module that cannot be exported fails the test.

@@ -51,8 +51,9 @@ class Dataset:
 
     @property
     def content_checksum(self) -> str:
-        """A checksum of the data. Datasets with equal checksums hold equal data, on any servers. Equal data that an older
-        version imported may have another one. Empty unless the dataset is ready and its store can be opened."""
+        """A checksum of the data. Datasets with equal checksums hold equal data, on any servers. Equal data that an
+        older version imported may have another one. Empty unless the dataset is ready and its store can be opened.
+        """
         return str(self.proto.content_checksum)
 
     @property
