@@ -68,6 +68,7 @@ constexpr MethodRule kRules[] = {
     {.path = "/permafrost.v1.ServerService/ListTokens", .least = Role::kAdmin, .changes = false},
     Changes("/permafrost.v1.ServerService/RevokeToken", Role::kAdmin),
     Reads("/permafrost.v1.ServerService/WatchServer"),
+    Changes("/permafrost.v1.WorkerService/RunRank", Role::kOperator),
     Open("/grpc.health.v1.Health/Check"),
     Open("/grpc.health.v1.Health/Watch"),
     Reads("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),

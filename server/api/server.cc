@@ -35,6 +35,7 @@
 #include "api/services/job_service.h"
 #include "api/services/program_service.h"
 #include "api/services/server_service.h"
+#include "api/services/worker_service.h"
 #include "api/streams/server_stream.h"
 #include "base/host_port.h"
 #include "base/status.h"
@@ -109,6 +110,10 @@ class GrpcServer final : public Server {
         census_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, options.uploads, jobs, streams_, limits_, options.limits.unread),
         program_service_(options.programs, jobs.requests(), streams_, limits_, options.limits.unread),
+        worker_service_({.version = options.info.version,
+                         .torch_version = options.info.torch_version,
+                         .device = options.info.device},
+                        options.default_graph_cache, jobs, streams_, limits_),
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
                         jobs, catalog, access_.tokens, std::move(options.make_backup), std::move(options.clock),
                         streams_, limits_),
@@ -140,6 +145,7 @@ class GrpcServer final : public Server {
     builder.RegisterService(&census_service_);
     builder.RegisterService(&dataset_service_);
     builder.RegisterService(&program_service_);
+    builder.RegisterService(&worker_service_);
     builder.RegisterService(&server_service_);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
     grpc::ResourceQuota quota;
@@ -219,7 +225,7 @@ class GrpcServer final : public Server {
     for (const char* service : {"", v1::JobService::service_full_name(), v1::GraphCacheService::service_full_name(),
                                 v1::PlanService::service_full_name(), v1::CensusService::service_full_name(),
                                 v1::DatasetService::service_full_name(), v1::ProgramService::service_full_name(),
-                                v1::ServerService::service_full_name()}) {
+                                v1::WorkerService::service_full_name(), v1::ServerService::service_full_name()}) {
       health->SetServingStatus(service, serving);
     }
   }
@@ -237,6 +243,7 @@ class GrpcServer final : public Server {
   CensusService census_service_;
   DatasetService dataset_service_;
   ProgramService program_service_;
+  WorkerService worker_service_;
   ServerService server_service_;
   std::string address_;
   const RequestObserver observer_;

@@ -1,8 +1,11 @@
 #include "daemon/access_settings.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "access/gate.h"
 #include "access/token_store.h"
 #include "base/host_port.h"
@@ -13,6 +16,7 @@ namespace {
 
 constexpr char kNoFile[] = "none";
 constexpr char kNoRole[] = "none";
+constexpr char kNoPeers[] = "none";
 
 absl::Status ReadPem(const std::string& value, std::filesystem::path& out) {
   if (value == kNoFile) {
@@ -29,6 +33,17 @@ absl::Status ReadClientRole(const std::string& value, Options& out) {
   return out.tls_client_role || value == kNoRole
              ? absl::OkStatus()
              : Refuse(value, absl::StrCat(kNoRole, ", ", access::kRoleNames.Accepted()));
+}
+
+absl::Status ReadPeers(const std::string& value, Options& out) {
+  out.peers.clear();
+  if (value == kNoPeers) return absl::OkStatus();
+  for (const absl::string_view each : absl::StrSplit(value, ',')) {
+    std::string& peer = out.peers.emplace_back();
+    PF_RETURN_IF_ERROR(ReadAddress(std::string(each), peer));
+    if (std::ranges::count(out.peers, peer) > 1) return Refuse(value, absl::StrCat(peer, " once"));
+  }
+  return absl::OkStatus();
 }
 
 bool IsReachable(const std::string& address) {
@@ -96,6 +111,29 @@ void AddAccessSettings(std::vector<Setting>& settings) {
                       .show = [](const Options& o) {
                         return o.tls_client_role ? std::string(access::kRoleNames.Name(*o.tls_client_role)) : kNoRole;
                       }});
+  settings.push_back(
+      {.name = "peers",
+       .metavar = "HOST:PORT,...",
+       .help = "The gRPC addresses of other daemons, which train jobs with --replicas together with this\none. Their "
+               "values travel in plain text, on ports of their own: the network between them\nmust be private. none: "
+               "jobs have one replica.",
+       .is_list = false,
+       .read = ReadPeers,
+       .show = [](const Options& o) { return o.peers.empty() ? kNoPeers : absl::StrJoin(o.peers, ","); }});
+  settings.push_back({.name = "peer-token-file",
+                      .metavar = "FILE",
+                      .help = "A file with the bearer token that this daemon shows to --peers: of an operator there.\n"
+                              "none: they ask for none.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadPem(v, o.peer_token_file); },
+                      .show = [](const Options& o) { return ShowPem(o.peer_token_file); }});
+  settings.push_back({.name = "peer-ca",
+                      .metavar = "FILE",
+                      .help = "Certificates in PEM of whoever signs those of --peers, to which this daemon then speaks\n"
+                              "TLS. none: plain text.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadPem(v, o.peer_authority); },
+                      .show = [](const Options& o) { return ShowPem(o.peer_authority); }});
   settings.push_back({.name = "insecure",
                       .metavar = "",
                       .help = "Allow addresses that other machines reach without TLS, or without tokens.",
@@ -123,6 +161,17 @@ void AddAccessSettings(std::vector<Setting>& settings) {
 
 absl::Status CheckAccess(Options& options, const WhereOf& where) {
   PF_RETURN_IF_ERROR(CheckTlsFiles(options, where));
+  for (const auto& [name, file] : {std::pair("peer-token-file", options.peer_token_file),
+                                   std::pair("peer-ca", options.peer_authority)}) {
+    if (file.empty() || !options.peers.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(where(name), " is given without --peers: accepted: both"));
+  }
+  if (!options.peer_token_file.empty() && options.peer_authority.empty() && !options.insecure &&
+      std::ranges::any_of(options.peers, IsReachable)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where("peer-token-file"),
+                     " would travel in plain text: accepted: with --peer-ca, to loopback addresses, or with --insecure"));
+  }
   const bool tls = !options.tls.certificate.empty();
   const bool reachable = IsReachable(options.listen) || IsReachable(options.metrics);
   const access::Auth asked = options.auth;

@@ -4,10 +4,16 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "access/https_exposer.h"
 #include "api/guard/unix_socket.h"
+#include "api/peers/grpc_peers.h"
+#include "base/device.h"
+#include "base/file.h"
 #include "base/status.h"
+#include "daemon/version.h"
+#include "device/torch_version.h"
 #include "telemetry/log.h"
 
 namespace permafrost {
@@ -44,6 +50,26 @@ absl::StatusOr<Access> OpenAccess(const Options& options, const std::filesystem:
       access::GateOptions{.auth = options.auth, .certificate_role = options.tls_client_role}, access.tokens.get());
   access.socket = SocketPath(options, state_dir);
   return access;
+}
+
+absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options) {
+  if (options.peers.empty()) return nullptr;
+  const auto read = [](const char* flag, const std::filesystem::path& file) -> absl::StatusOr<std::string> {
+    if (file.empty()) return std::string();
+    absl::StatusOr<std::string> text = ReadFile(file);
+    if (!text.ok()) return Annotate(text.status(), flag);
+    absl::StripAsciiWhitespace(&*text);
+    if (text->empty()) return absl::InvalidArgumentError(absl::StrCat(flag, " ", file.string(), " is empty"));
+    return text;
+  };
+  PF_ASSIGN_OR_RETURN(std::string token, read("--peer-token-file", options.peer_token_file));
+  PF_ASSIGN_OR_RETURN(std::string authority, read("--peer-ca", options.peer_authority));
+  return api::MakeGrpcPeers({.addresses = options.peers,
+                             .token = std::move(token),
+                             .authority = std::move(authority),
+                             .version = std::string(Version()),
+                             .torch_version = device::LoadedTorchVersion(),
+                             .device = std::string(kDeviceNames.Name(DeviceKind::kCpu))});
 }
 
 absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& options, const Access& access,

@@ -19,6 +19,7 @@
 #include "telemetry/exposer.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/server_metrics.h"
+#include "train/peers.h"
 
 namespace prometheus {
 class Registry;
@@ -37,6 +38,9 @@ struct Access {
 
 // Tokens expire by `clock`, which is borrowed.
 absl::StatusOr<Access> OpenAccess(const Options& options, const std::filesystem::path& state_dir, SeenClock& clock);
+
+// Reads what the daemon shows to its peers. nullptr: it has none.
+absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options);
 
 // /metrics, over HTTPS where there are certificates. Borrows `access`. `before_scrape`: as telemetry::Exposer's.
 absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& options, const Access& access,

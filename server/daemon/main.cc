@@ -133,6 +133,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   PF_ASSIGN_OR_RETURN(const Access access, OpenAccess(options, state_dir, *clock));
 
   const DiskReserve reserve(state_dir, options.min_free_disk_bytes);
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<train::Peers> peers, MakePeers(options));
   PF_ASSIGN_OR_RETURN(
       const std::unique_ptr<train::Runner> runner,
       train::MakeTorchRunner({.device = options.device,
@@ -143,7 +144,8 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                               .features = {.reader = options.feature_reader,
                                            .budget_bytes = options.feature_cache_bytes,
                                            .log = [](std::string_view line) { Log(Severity::kInfo, line); }},
-                              .reserve = reserve}));
+                              .reserve = reserve,
+                              .peers = peers.get()}));
   for (const std::string& warning : runner->device_state().warnings) Log(Severity::kWarning, warning);
   const std::string device(kDeviceNames.Name(runner->device()));
 

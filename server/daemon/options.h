@@ -63,6 +63,10 @@ struct Options {
   access::Auth auth = access::Auth::kAuto;
   // The certificates of gRPC and /metrics; without a certificate they speak plain text.
   access::TlsFiles tls;
+  // The daemons that jobs with replicas are trained with: host:port of gRPC. A bearer token that they accept, and the
+  // authority of their certificates; empty: they ask for none, and speak plain text.
+  std::vector<std::string> peers;
+  std::filesystem::path peer_token_file, peer_authority;
   // The role of a caller with a client certificate and without a token; nullopt: none.
   std::optional<access::Role> tls_client_role;
   // Path of the unix socket, "auto" or "off".

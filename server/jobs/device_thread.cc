@@ -197,10 +197,31 @@ std::optional<StartedJob> DeviceThread::TakeNext() {
 bool DeviceThread::RunWhileIdle(std::function<absl::Status()> work) {
   {
     absl::MutexLock lock(&work_mu_);
-    if (!waits_) return false;
+    if (!waits_ || guest_) return false;
     work_.push_back(std::move(work));
   }
   book_.changed().Set();
+  return true;
+}
+
+bool DeviceThread::RunGuest(const std::function<absl::Status()>& work) {
+  absl::Notification done;
+  {
+    absl::MutexLock lock(&work_mu_);
+    if (!waits_ || guest_) return false;
+    guest_ = true;
+    work_.push_back([&] {
+      absl::Status worked = work();
+      {
+        absl::MutexLock end(&work_mu_);
+        guest_ = false;
+      }
+      done.Notify();
+      return worked;
+    });
+  }
+  book_.changed().Set();
+  done.WaitForNotification();
   return true;
 }
 

@@ -40,6 +40,9 @@ class DeviceThread {
   // the thread runs a job, has not begun, or ends. `work` returns its outcome, and must not throw; it ends soon once
   // the book drains.
   bool RunWhileIdle(std::function<absl::Status()> work);
+  // Runs `work` in the same way, which may take as long as a job, and waits for it: until it ends, no other work is
+  // taken, and no job. False, too, while such work is there.
+  bool RunGuest(const std::function<absl::Status()>& work);
   // As RunWhileIdle, and waits for it.
   bool RunNowIfIdle(const std::function<absl::Status()>& work);
   // Tells what the thread does. Work of RunWhileIdle reports here too.
@@ -79,6 +82,7 @@ class DeviceThread {
   Event idle_;  // the thread has not begun, or has ended
   absl::Mutex work_mu_;
   bool waits_ ABSL_GUARDED_BY(work_mu_) = false;  // for a job
+  bool guest_ ABSL_GUARDED_BY(work_mu_) = false;  // RunGuest has work there
   std::vector<std::function<absl::Status()>> work_ ABSL_GUARDED_BY(work_mu_);
 };
 

@@ -18,6 +18,7 @@
 #include "jobs/job_filter.h"
 #include "jobs/page_token.h"
 #include "jobs/planner.h"
+#include "jobs/rank_host.h"
 #include "jobs/request_log.h"
 #include "jobs/retention.h"
 
@@ -102,6 +103,7 @@ struct JobManager::Parts {
         device(book, catalog, runner, metrics, options.on_device_fault),
         planner(book, admission, device, catalog, runner),
         evaluator(book, device, catalog, runner),
+        ranks(book, device, catalog, runner),
         retention(book, admission, metrics.job, options.keep_finished, options.may_expire),
         caretaker(options.attend_every, [this, &book] {
           book.Attend();
@@ -115,6 +117,7 @@ struct JobManager::Parts {
   DeviceThread device;  // after what its thread uses
   Planner planner;
   JobEvaluator evaluator;
+  RankHost ranks;
   Retention retention;
   std::mutex start_mu;  // held by Start for caretaker
   Caretaker caretaker;  // last: it uses all of the above
@@ -223,6 +226,10 @@ absl::StatusOr<graphcache::Census> JobManager::TakeGraphCacheCensus(const spec::
 absl::StatusOr<JobEvaluation> JobManager::Evaluate(
     const EvaluationRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) {
   return parts_->evaluator.Evaluate(request, on_progress);
+}
+
+absl::Status JobManager::RunRank(const RankRequest& request, const std::function<bool(int64_t steps)>& on_progress) {
+  return parts_->ranks.Run(request, on_progress);
 }
 
 absl::StatusOr<JobPage> JobManager::List(int64_t page_size, const std::string& page_token,

@@ -77,6 +77,14 @@ inline constexpr EnumNames<Artifact, 3> kArtifactNames{{{{Artifact::kBestWeights
                                                          {Artifact::kLastWeights, "last-weights"},
                                                          {Artifact::kTestPredictions, "test-predictions"}}}};
 
+// A request to JobManager::RunRank.
+struct RankRequest {
+  std::string job;  // as its leader names it
+  spec::TrainOptions options;
+  std::string dataset_checksum;  // data::ContentChecksumOf the leader's dataset, as hex digits
+  train::RankPlace place;
+};
+
 // A request to JobManager::Evaluate.
 struct EvaluationRequest {
   JobId job;

@@ -331,6 +331,25 @@ void CheckWalks(const TrainOptions& options, FieldChecker& check) {
 
 }  // namespace
 
+namespace {
+
+// Sums over a batch are shared by the operators of lowering auto alone.
+void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
+  if (options.replicas <= 1) return;
+  const auto refuse = [&](absl::string_view why) {
+    check.Add("replicas", absl::StrCat(options.replicas, " is given ", why));
+  };
+  if (options.batch_size < options.replicas) {
+    refuse(absl::StrCat("for batches of ", options.batch_size, " graphs; accepted: at most one replica a graph"));
+  }
+  if (options.model.lowering != Lowering::kAuto) {
+    refuse(absl::StrCat("with lowering ", AbslView(kLoweringNames.Name(options.model.lowering)), "; accepted: auto"));
+  }
+  if (options.non_finite == NonFinite::kRewind) refuse("with non_finite rewind; accepted: fail");
+}
+
+}  // namespace
+
 void CheckRules(const TrainOptions& options, FieldChecker& check) {
   CheckModel(options.model, check);
   CheckOptimizer(options, check);
@@ -342,6 +361,7 @@ void CheckRules(const TrainOptions& options, FieldChecker& check) {
   CheckSampling(options, check);
   CheckWalks(options, check);
   CheckBatching(options, check);
+  CheckReplicas(options, check);
 }
 
 }  // namespace permafrost::spec

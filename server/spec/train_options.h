@@ -304,6 +304,8 @@ struct TrainOptions {
   // Parameters whose names begin so are not trained (nn::TensorSet::Fix).
   std::vector<std::string> fixed_parameters;
   NonFinite non_finite = NonFinite::kFail;
+  // Daemons that train the job together, 1..64; each takes a share of every batch.
+  int64_t replicas = 1;
   bool operator==(const TrainOptions&) const = default;
 };
 
@@ -351,6 +353,13 @@ void VisitFields(Options<TrainOptions>, F&& f) {
          "holds)"},
     &T::batch_size);
   f({.name = "seed", .flag = "--seed", .help = "Seed of weights and shuffling ({})"}, &T::seed);
+  f({.name = "replicas",
+     .accepts = Between(1, 64),
+     .needs = {Need::kSet, Need::kOwnModel},
+     .flag = "--replicas",
+     .help = "Daemons that train the job together, the server and others of its --peers, each a share of\nevery batch, "
+             "1..64 ({})"},
+    &T::replicas);
   f({.name = "checkpoint"}, &T::checkpoint);
   f({.name = "init_from"}, &T::init_from);
   f({.name = "fixed_parameters",

@@ -24,6 +24,7 @@
 #include "spec/field.h"
 #include "spec/program_description.h"
 #include "spec/train_options.h"
+#include "train/peers.h"
 
 namespace permafrost::train {
 
@@ -199,6 +200,8 @@ struct RunRequest {
   data::OpenedDataset dataset;
   // jobs/ID: checkpoints/STEP/ and artifacts/ are written under it. A complete checkpoint there is resumed from.
   std::filesystem::path job_directory;
+  // Set for a rank of a job that another daemon leads: it has no directory, and keeps nothing.
+  std::optional<RankPlace> place = std::nullopt;
 };
 
 struct PlanRequest {

@@ -70,8 +70,12 @@ const Room kRooms[] = {
     {.name = "nn/kernels",
      .may_include = {},
      .why = "kernels work on plain arrays: what calls them knows tensors and threads"},
+    {.name = "collective",
+     .may_include = {},
+     .torch = true,
+     .why = "ranks exchange tensors, whatever is in them"},
     {.name = "nn",
-     .may_include = {"nn/kernels"},
+     .may_include = {"collective", "nn/kernels"},
      .torch = true,
      .why = "a model is a function of tensors, wherever they come from"},
     {.name = "program",
@@ -79,12 +83,12 @@ const Room kRooms[] = {
      .torch = true,
      .why = "a program is a function of tensors that a file describes: who trains it and on what it does not know"},
     {.name = "device",
-     .may_include = {"graphcache"},
+     .may_include = {"collective", "graphcache"},
      .torch = true,
      .why = "a device implements graphcache's interfaces and knows neither jobs nor datasets"},
     {.name = "train",
-     .may_include = {"nn", "program", "data/batching", "data/rows", "data/sampling", "data/store", "graphcache",
-                     "device"},
+     .may_include = {"collective", "nn", "program", "data/batching", "data/rows", "data/sampling", "data/store",
+                     "graphcache", "device"},
      .torch = true,
      .why = "the loop does not know who asked for it: it reports through RunContext"},
     {.name = "jobs",
@@ -96,7 +100,8 @@ const Room kRooms[] = {
      .why = "a backup copies files and the database's rows, and asks no room that runs"},
     {.name = "api",
      .may_include = {"access", "backup", "jobs", "data/catalog", "data/import", "data/source", "data/rows",
-                     "data/sampling", "data/store", "graphcache", "train/checkpoint_files.h", "train/runner.h"},
+                     "data/sampling", "data/store", "graphcache", "train/checkpoint_files.h", "train/peers.h",
+                     "train/runner.h"},
      .wire = true,
      .why = "handlers parse, enqueue and read snapshots; of training they see only its torch-free results"},
     {.name = "daemon",
@@ -107,7 +112,7 @@ const Room kRooms[] = {
 
 constexpr char kWireWhy[] = "wire types stop in api/, so that the contract can change without the rooms behind it";
 constexpr char kTorchWhy[] =
-    "only nn, program, device and train need libtorch, which costs seconds a file and hides protobuf 3.13 headers";
+    "only collective, nn, program, device and train need libtorch, which costs seconds a file and hides protobuf 3.13 headers";
 constexpr char kClashWhy[] = "libtorch ships protobuf 3.13 headers, which must never meet a .pb.h in one file";
 
 bool StartsWith(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }

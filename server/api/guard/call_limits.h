@@ -42,6 +42,8 @@ struct CallLimitOptions {
   int plans = 4;
   // EvaluateJob. Each takes the memory of a model and its batches, and time of every core from the job that trains.
   int evaluations = 2;
+  // RunRank. Each takes a thread; one has the device, and another is refused at once.
+  int ranks = 4;
   // Health/Watch. Each holds gRPC's state of a call; its refusal says no more than the code.
   int health_watches = 256;
   // UploadDataset and UploadProgram. Each takes a thread and a message of 1 MiB at most.
@@ -133,6 +135,7 @@ struct CallLimits {
         dataset_reads("verifications, samples and plans", options.dataset_reads, client_of),
         plans("plans", options.plans, client_of),
         evaluations("evaluations", options.evaluations, client_of),
+        ranks("ranks", options.ranks, client_of),
         health_watches("health watches", options.health_watches),
         uploads("uploads", options.uploads, client_of),
         checkpoint_lists("lists of checkpoints", options.checkpoint_lists, client_of),
@@ -145,8 +148,8 @@ struct CallLimits {
   // Asked by all that is below but health.
   ConnectionLimit connections;
   const ClientNamer client_of;
-  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
-      checkpoint_lists, deletions, token_changes, backups;
+  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, ranks, health_watches,
+      uploads, checkpoint_lists, deletions, token_changes, backups;
   CallPool workers;
   // The threads of CreateJob, RetryJob and DeleteJob, which take their time one after the other (a plan of a whole set,
   // a tree of files): apart, so that they keep nobody else waiting.

@@ -16,6 +16,7 @@
 #include "permafrost/v1/plan.pb.h"
 #include "permafrost/v1/program.pb.h"
 #include "permafrost/v1/server.pb.h"
+#include "permafrost/v1/worker.pb.h"
 #include "telemetry/log.h"
 
 namespace permafrost::api {
@@ -40,7 +41,8 @@ LabelsByPath MakeLabels() {
   for (const auto* file :
        {v1::Job::descriptor()->file(), v1::GraphCache::descriptor()->file(),
         v1::PlanGraphCacheResponse::descriptor()->file(), v1::CensusGraphCacheResponse::descriptor()->file(),
-        v1::Dataset::descriptor()->file(), v1::Program::descriptor()->file(), v1::ServerInfo::descriptor()->file()}) {
+        v1::Dataset::descriptor()->file(), v1::Program::descriptor()->file(), v1::ServerInfo::descriptor()->file(),
+        v1::RunRankRequest::descriptor()->file()}) {
     for (int s = 0; s < file->service_count(); ++s) {
       const auto* service = file->service(s);
       for (int m = 0; m < service->method_count(); ++m) {

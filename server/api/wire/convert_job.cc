@@ -96,6 +96,8 @@ spec::JobSpec SpecFromWire(const v1::JobSpec& wire, const spec::PolicyOptions& d
   return spec;
 }
 
+}  // namespace
+
 void SpecToWire(const spec::JobSpec& spec, v1::JobSpec& wire) {
   const spec::TrainOptions& train = spec.train;
   WireWriter(wire, train).Write(spec);
@@ -108,6 +110,8 @@ void SpecToWire(const spec::JobSpec& spec, v1::JobSpec& wire) {
   if (!of_nodes) wire.clear_neighbor_sampling();
   if (of_nodes && train.batching == spec::BatchingOptions()) wire.clear_batching();
 }
+
+namespace {
 
 // Writes state changes, time on the device, and the error of a FAILED job.
 void LifeToWire(const jobs::Job& job, v1::Job& wire) {

@@ -66,6 +66,8 @@ absl::StatusOr<spec::JobSpec> SpecFromWire(const Request& wire, const spec::Poli
   return std::move(job->spec);
 }
 
+// Writes the spec whole, but for messages that mean nothing for the job.
+void SpecToWire(const spec::JobSpec& spec, v1::JobSpec& wire);
 v1::Job JobToWire(const jobs::Job& job);
 
 // Adds violations of `states[I]`.

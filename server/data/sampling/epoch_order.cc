@@ -217,10 +217,21 @@ EpochBatches EpochOrder::DealOut(SplitMix64& random) const {
   return Collect(graphs_, order, *batch_of, batches_, random);
 }
 
+int64_t EpochOrder::Size(const EpochBatches& epoch, int64_t batch) const {
+  const auto index = static_cast<size_t>(batch);
+  return static_cast<int64_t>(epoch.ends[index] - (index == 0 ? 0 : epoch.ends[index - 1]));
+}
+
 std::span<const uint32_t> EpochOrder::Batch(const EpochBatches& epoch, int64_t batch) const {
-  const auto index = static_cast<size_t>(batch * options_.world_size + options_.rank);
-  const size_t begin = index == 0 ? 0 : epoch.ends[index - 1];
-  return std::span(epoch.graphs).subspan(begin, epoch.ends[index] - begin);
+  const auto size = static_cast<size_t>(Size(epoch, batch));
+  const size_t begin = epoch.ends[static_cast<size_t>(batch)] - size;
+  // The graphs before rank r's: r shares of the larger size, as long as those last.
+  const auto before = [&](int64_t rank) {
+    const auto r = static_cast<size_t>(rank), ranks = static_cast<size_t>(options_.world_size);
+    return r * (size / ranks) + std::min(r, size % ranks);
+  };
+  const size_t first = before(options_.rank);
+  return std::span(epoch.graphs).subspan(begin + first, before(options_.rank + 1) - first);
 }
 
 }  // namespace permafrost::data

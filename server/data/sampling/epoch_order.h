@@ -61,8 +61,8 @@ struct EpochOrderOptions {
   int64_t batch_size = 32;
   uint64_t seed = 0;
   bool shuffle = true;
-  // Data parallelism: this process takes batches rank, rank + world_size, ... of the epoch. Every rank takes equally
-  // many, since they average gradients at each step: up to world_size - 1 batches at an epoch's end are left out.
+  // Data parallelism: this process takes a share of every batch, graphs that lie side by side in it. Shares differ by at
+  // most one graph, the larger first; the last batch may have less graphs than there are ranks, and leave some no graph.
   int64_t rank = 0;
   int64_t world_size = 1;
   spec::BatchingOptions batching;  // with shuffle no bound of it is less than a graph
@@ -74,21 +74,23 @@ struct EpochBatches {
   std::vector<size_t> ends;  // of each batch, in `graphs`
 };
 
-// The batches of every epoch over a split: in each every graph once (see world_size for the one exception). No batch is
-// empty.
+// The batches of every epoch over a split: in each every graph once. No batch is empty, of all ranks together.
 class EpochOrder {
  public:
   // `graphs`: ids of a split; copied. `sizes`: theirs, in their order; not needed for kRandom.
   EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions options, std::vector<GraphSize> sizes = {});
 
-  // The number of batches of this rank, the same in every epoch.
-  int64_t batches_per_epoch() const { return batches_ / options_.world_size; }
-  // Under kBalanced and kBudget no batch of any epoch holds more; graphs, nodes and edges are all bounded.
+  // The number of batches, the same in every epoch.
+  int64_t batches_per_epoch() const { return batches_; }
+  // Under kBalanced and kBudget no batch of any epoch holds more, of all ranks together; graphs, nodes and edges are all
+  // bounded.
   const DealLimits& limits() const { return limits_; }
   // The same for equal (seed, epoch, graphs, sizes) on every machine.
   EpochBatches Of(int64_t epoch) const;
-  // Returns the graph ids of this rank's batch `batch`, 0..batches_per_epoch()-1. `epoch` must outlive them.
+  // Returns the graph ids of this rank's share of `batch`, 0..batches_per_epoch()-1. `epoch` must outlive them.
   std::span<const uint32_t> Batch(const EpochBatches& epoch, int64_t batch) const;
+  // The graphs of a batch on all ranks together.
+  int64_t Size(const EpochBatches& epoch, int64_t batch) const;
 
  private:
   bool is_dealt() const { return options_.shuffle && options_.batching.kind != spec::BatchingKind::kRandom; }

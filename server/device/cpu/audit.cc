@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "base/monotonic.h"
 #include "base/string_view.h"
+#include "collective/group.h"
 #include "device/cpu/tape.h"
 #include "device/cpu/tape_compare.h"
 #include "device/step_program.h"
@@ -164,6 +165,7 @@ std::optional<graphcache::Difference> FirstOperator(const Trace& replay, const T
 absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, const StepProgram& program,
                                                    const graphcache::StepInputs& inputs, Arena& arena) {
   SavedState saved(program.state);
+  collective::Rerun rerun;
   graphcache::AuditedStep audited;
   Times times;
   times.lines.resize(executable.lines().size());
@@ -179,6 +181,7 @@ absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, co
     outputs.clear();
     arena.Release();
     saved.Rewind();
+    rerun.Again();
   };
   rewind();
   watch.Restart();

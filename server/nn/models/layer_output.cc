@@ -53,8 +53,10 @@ Tensor RowNorm::BatchNormRelu(const Tensor& x, const RealRowsOf& real, bool trai
   if (!training) return nn::BatchNormReluEval(x, weight_, bias_, running_mean_, running_var_);
   if (!weight_.requires_grad()) return FixedBatchNormRelu(x, weight_, bias_, running_mean_, running_var_);
   if (real.count.defined()) {
+    Tensor mean = running_mean_, var = running_var_;
+    Tensor y = MaskedBatchNormRelu(x, real.count, weight_, bias_, mean, var);
     CountNormBatch(batches_tracked_, real.count);
-    return MaskedBatchNormRelu(x, real.count, weight_, bias_, running_mean_, running_var_);
+    return y;
   }
   const Tensor mask = real.keys.defined() ? real.keys.narrow(0, 0, x.size(0)).gt(-1).to(x.scalar_type()).unsqueeze(1)
                                           : at::ones({x.size(0), 1}, x.options());

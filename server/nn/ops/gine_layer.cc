@@ -92,13 +92,14 @@ GineForwardResult GineForwardCpu(const Tensor& x_in, const OptionalTensor& edge_
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer");
   const LayerDropout dropout{
       {DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]), DropoutThreshold(p)}, p};
-  if (rows >= kLeastNormRows) ++*batches.mutable_data_ptr<int64_t>();
   LayerSaved out;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gine_layer", [&] {
     GineAggregation<scalar_t> aggregation(x, edge_rows, code);
     aggregation.SetInEdges(in_offsets, source);
     out = ForwardLayer<scalar_t>(aggregation, w, x.size(0), rows, running_mean, running_var, {momentum, eps}, dropout);
   });
+  const int64_t counted = collective::IsShared() ? MergedRows() : rows;
+  if (counted >= kLeastNormRows) ++*batches.mutable_data_ptr<int64_t>();
   return {out.y, out.sum, out.hidden, out.product, out.mean, out.invstd};
 }
 

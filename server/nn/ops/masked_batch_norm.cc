@@ -115,7 +115,23 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   kNormBackward.Register(library, NormBackwardComposite, NormBackwardGpu);
 }
 
+namespace {
+
+// The norm that comes before it on this thread has counted the rows of all ranks.
+void CountSharedBatch(Tensor& batches) {
+  if (MergedRows() >= kLeastNormRows) ++*batches.mutable_data_ptr<int64_t>();
+}
+constexpr Operator<CountSharedBatch> kCountSharedBatch{"count_shared_batch(Tensor(a!) batches) -> ()"};
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) { kCountSharedBatch.Register(library); }
+
 void CountNormBatch(const Tensor& batches, const Tensor& real_rows) {
+  if (collective::IsShared()) {
+    Tensor counted = batches;
+    return kCountSharedBatch(counted);
+  }
   batches.add_(real_rows.reshape({}).gt(kLeastNormRows - 1).to(at::kLong));
 }
 

@@ -28,7 +28,57 @@ Tensor SumsOfChunks(const Tensor& x) {
   return at::empty({RowChunks::CountOf(x.size(0), 2 * x.size(1), kMostChunks), 2, x.size(1)}, x.options());
 }
 
+// The rows of the norm whose moments were merged last on this thread.
+thread_local int64_t merged_rows = 0;
+
 }  // namespace
+
+void MergeMoments(int64_t& rows, std::vector<double>& means, std::vector<double>& squares) {
+  merged_rows = rows;
+  collective::Group* const group = collective::Current();
+  if (group == nullptr) return;
+  const size_t width = means.size();
+  std::vector<double> own{static_cast<double>(rows)};
+  own.insert(own.end(), means.begin(), means.end());
+  own.insert(own.end(), squares.begin(), squares.end());
+  const std::vector<double> all = group->AllGather(own);
+  const auto ranks = static_cast<size_t>(group->size());
+  const auto of = [&](size_t rank) { return all.data() + rank * own.size(); };
+  double count = 0;
+  for (size_t r = 0; r < ranks; ++r) count += of(r)[0];
+  std::ranges::fill(means, 0);
+  std::ranges::fill(squares, 0);
+  // Chan et al. 1983, as over the chunks of one rank.
+  for (size_t r = 0; r < ranks; ++r) {
+    const double part = count > 0 ? of(r)[0] / count : 0;
+    for (size_t d = 0; d < width; ++d) means[d] += of(r)[1 + d] * part;
+  }
+  for (size_t r = 0; r < ranks; ++r) {
+    for (size_t d = 0; d < width; ++d) {
+      const double away = of(r)[1 + d] - means[d];
+      squares[d] += of(r)[1 + width + d] + of(r)[0] * away * away;
+    }
+  }
+  rows = merged_rows = static_cast<int64_t>(count);
+}
+
+void MergeSums(int64_t& rows, std::vector<double>& sums) {
+  collective::Group* const group = collective::Current();
+  if (group == nullptr) return;
+  std::vector<double> own{static_cast<double>(rows)};
+  own.insert(own.end(), sums.begin(), sums.end());
+  const std::vector<double> all = group->AllGather(own);
+  double count = 0;
+  std::ranges::fill(sums, 0);
+  for (int64_t r = 0; r < group->size(); ++r) {
+    const double* const of = all.data() + static_cast<size_t>(r) * own.size();
+    count += of[0];
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += of[1 + i];
+  }
+  rows = static_cast<int64_t>(count);
+}
+
+int64_t MergedRows() { return merged_rows; }
 
 NormOutput NormalizeRows(const Tensor& x_in, int64_t rows, const Tensor& weight, const Tensor& bias,
                          const Tensor& running_mean, const Tensor& running_var, const BatchNormOptions& norm,

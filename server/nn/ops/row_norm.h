@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "collective/group.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/masked_batch_norm.h"
 
@@ -24,8 +25,18 @@ void ClearRows(const at::Tensor& to, int64_t first) {
   std::fill_n(Write<T>(to) + first * to.size(1), (to.size(0) - first) * to.size(1), T(0));
 }
 
+// The norm's sums of this rank, which become those of all ranks that share the step (collective/group.h); as they were
+// where none do. They are added in the order of ranks, in double.
+// moments: rows [1], then means and sums of squared differences from these [2 * D].
+void MergeMoments(int64_t& rows, std::vector<double>& means, std::vector<double>& squares);
+// sums: any that are added up.
+void MergeSums(int64_t& rows, std::vector<double>& sums);
+// The rows of all ranks that MergeMoments counted last on this thread.
+int64_t MergedRows();
+
 // Returns [2, D], the norm's scale and shift, from all chunks' moments [chunks, 2, D]. Writes mean and invstd, and
 // updates the running statistics. With fewer than kLeastNormRows rows it uses these, and leaves them unchanged.
+// Where a step is shared, the rows are those of all ranks.
 // Sum: the type in which chunks are added up; double where there may be thousands.
 template <class T, class Sum>
 at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tensor& moments,
@@ -38,8 +49,7 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
   T *const mean = Write<T>(mean_to), *const invstd = Write<T>(invstd_to), *const scale = Write<T>(affine);
   T *const old_mean = Write<T>(running_mean), *const old_var = Write<T>(running_var);
   const T *const weight = Read<T>(norm_weight), *const bias = Read<T>(norm_bias);
-  const auto count = static_cast<Sum>(std::max<int64_t>(1, rows));
-  const bool follows = rows >= kLeastNormRows;
+  auto count = static_cast<Sum>(std::max<int64_t>(1, rows));
   const T momentum = static_cast<T>(norm.momentum);
   // Chan et al. 1983: moments of parts.
   std::vector<Sum> averages(static_cast<size_t>(width), 0), sums(static_cast<size_t>(width), 0);
@@ -56,6 +66,14 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
       sums[d] += static_cast<Sum>(squares[d]) + size * away * away;
     }
   }
+  if (collective::IsShared()) {
+    std::vector<double> means(averages.begin(), averages.end()), squares(sums.begin(), sums.end());
+    MergeMoments(rows, means, squares);
+    count = static_cast<Sum>(std::max<int64_t>(1, rows));
+    std::ranges::transform(means, averages.begin(), [](double x) { return static_cast<Sum>(x); });
+    std::ranges::transform(squares, sums.begin(), [](double x) { return static_cast<Sum>(x); });
+  }
+  const bool follows = rows >= kLeastNormRows;
   for (int64_t d = 0; d < width; ++d) {
     const Sum average = averages[d], squares = sums[d];
     mean[d] = follows ? static_cast<T>(average) : old_mean[d];
@@ -71,7 +89,7 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
 }
 
 // Adds up all chunks' sums [chunks, 2, D], and returns [3, D] for NormGradient: mean_grad, mean_dot and scale. Writes
-// the gradients of the norm's weight and bias.
+// the gradients of the norm's weight and bias: of this rank's rows, where a step is shared.
 template <class T, class Sum>
 at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tensor& sums, const at::Tensor& norm_weight,
                            const at::Tensor& saved_mean, const at::Tensor& saved_invstd, const at::Tensor& weight_to,
@@ -80,17 +98,24 @@ at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tens
   at::Tensor means = at::empty({3, width}, saved_mean.options());
   const T *const of = Read<T>(sums), *const invstd = Read<T>(saved_invstd), *const weight = Read<T>(norm_weight);
   T *const mean = Write<T>(means), *const gw = Write<T>(weight_to), *const gb = Write<T>(bias_to);
-  const bool follows = rows >= kLeastNormRows;
-  const auto count = static_cast<Sum>(std::max<int64_t>(1, rows));
   std::vector<Sum> totals(static_cast<size_t>(2 * width), 0);
   for (int64_t c = 0; c < chunks.count(); ++c) {
     for (int64_t i = 0; i < 2 * width; ++i) totals[i] += static_cast<Sum>(of[2 * c * width + i]);
   }
   for (int64_t d = 0; d < width; ++d) {
+    gb[d] = static_cast<T>(totals[d]);
+    gw[d] = static_cast<T>(totals[width + d] * static_cast<Sum>(invstd[d]));
+  }
+  if (collective::IsShared()) {
+    std::vector<double> shared(totals.begin(), totals.end());
+    MergeSums(rows, shared);
+    std::ranges::transform(shared, totals.begin(), [](double x) { return static_cast<Sum>(x); });
+  }
+  const bool follows = rows >= kLeastNormRows;
+  const auto count = static_cast<Sum>(std::max<int64_t>(1, rows));
+  for (int64_t d = 0; d < width; ++d) {
     const Sum sum = totals[d], dot = totals[width + d];
     const auto inverse = static_cast<Sum>(invstd[d]);
-    gb[d] = static_cast<T>(sum);
-    gw[d] = static_cast<T>(dot * inverse);
     // Running statistics are constants: nothing of the gradient passes through them.
     mean[d] = follows ? static_cast<T>(sum / count) : T(0);
     mean[width + d] = follows ? static_cast<T>(dot * inverse * inverse / count) : T(0);

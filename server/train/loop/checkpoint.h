@@ -42,6 +42,10 @@ struct RunState {
   std::vector<int64_t> skipped_steps;      // steps whose batches were skipped, rising
 };
 
+// The numbers as JSON, and back; NaN and all digits survive. Errors: DataLoss.
+std::string RunStateToJson(const RunState& state);
+absl::StatusOr<RunState> RunStateFromJson(const std::string& text);
+
 struct Checkpoint {
   RunState state;
   std::vector<nn::NamedTensor> model;  // parameters and buffers

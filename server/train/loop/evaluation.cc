@@ -224,6 +224,7 @@ spec::TrainOptions OptionsOfEvaluation(spec::TrainOptions options, const data::I
   }
   options.epochs = 1;
   options.patience = 0;
+  options.replicas = 1;
   options.init_from = {};
   options.fixed_parameters.clear();
   options.cross_validation = {};
@@ -353,6 +354,23 @@ void Keep(const at::Tensor& prediction, const HostBatch& batch, std::vector<floa
   for (const int64_t row : rows) out.insert(out.end(), values + row * width, values + (row + 1) * width);
 }
 
+// Replaces a rank's values by those of all ranks, in their order.
+template <class T>
+void GatherAll(collective::Group& group, c10::ScalarType type, std::vector<T>& values) {
+  static_assert(sizeof(T) == 4);
+  const at::Tensor all =
+      group.AllGatherRows(at::from_blob(values.data(), {std::ssize(values)}, at::TensorOptions().dtype(type)));
+  const auto* const from = static_cast<const T*>(all.const_data_ptr());
+  values.assign(from, from + all.numel());
+}
+
+void SumAll(collective::Group& group, ErrorSums& sums) {
+  for (const nn::NamedTensor& sum : sums.tensors()) {
+    at::Tensor value = sum.value;
+    group.AllReduceSum(value);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, data::Split split,
@@ -381,6 +399,14 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, da
     Keep(prediction, *host, result.predictions);
     if (!sums) labels.insert(labels.end(), host->labels().begin(), host->labels().end());
     result.ids.insert(result.ids.end(), host->ids().begin(), host->ids().end());
+  }
+  if (options.group != nullptr) {
+    options.group->Meet();
+    SumAll(*options.group, steps.losses);
+    SumAll(*options.group, steps.errors);
+    GatherAll(*options.group, at::kFloat, result.predictions);
+    GatherAll(*options.group, at::kFloat, labels);
+    GatherAll(*options.group, at::kInt, result.ids);
   }
   result.loss = steps.losses.Mean();
   result.has_labels = steps.losses.Count() > 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "collective/group.h"
 #include "device/backend.h"
 #include "train/loop/step_engine.h"
 #include "train/loop/step_programs.h"
@@ -32,6 +33,9 @@ struct EvaluationOptions {
   std::vector<spec::Metric> metrics = {spec::Metric::kMae};
   int64_t step = 0;  // optimizer steps done
   bool keep_predictions = false;
+  // The ranks that share the evaluation, each a part of its batches; all come to the same result. nullptr: there are no
+  // others.
+  collective::Group* group = nullptr;
   // After each batch of those that are streamed; none: nobody asks.
   std::function<void(const BatchStream&)> on_batch = nullptr;
 };

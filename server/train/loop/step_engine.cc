@@ -41,10 +41,12 @@ graphcache::GraphCacheSetup SetupOf(const spec::TrainOptions& options, const Tas
 }  // namespace
 
 StepEngine::StepEngine(const spec::TrainOptions& options, Task& task, nn::Optimizer& optimizer,
-                       const device::Backend& backend, RunContext& context)
+                       const device::Backend& backend, RunContext& context,
+                       collective::Group* group)
     : backend_(backend),
       context_(context),
       task_(task),
+      group_(group),
       losses_(backend.device()),
       eval_losses_(backend.device()),
       eval_errors_(backend.device()),
@@ -52,7 +54,7 @@ StepEngine::StepEngine(const spec::TrainOptions& options, Task& task, nn::Optimi
                           [this](int phase) { OnPhase(phase); })),
       eval_(EvalProgram(task, LossOf(options, backend.device()), eval_losses_, eval_errors_)),
       compiler_(train_, eval_, task, backend,
-                [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
+                [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }, group),
       cache_(SetupOf(options, task, context), compiler_) {
   TellTask();
   AnnouncePolicyOnDevice();
@@ -68,6 +70,7 @@ void StepEngine::TellTask() {
 
 absl::Status StepEngine::Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds) {
   phase_seconds_ = &seconds;
+  const collective::Scope shared(group_);
   return Run(Mode::kTrain, batch, step).status();
 }
 

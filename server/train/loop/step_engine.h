@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collective/group.h"
 #include "device/backend.h"
 #include "graphcache/graph_cache.h"
 #include "nn/optimizer.h"
@@ -21,8 +22,9 @@ namespace permafrost::train {
 
 class StepEngine {
  public:
+  // `group`: the ranks that share the training steps; nullptr: there are no others.
   StepEngine(const spec::TrainOptions& options, Task& task, nn::Optimizer& optimizer, const device::Backend& backend,
-             RunContext& context);
+             RunContext& context, collective::Group* group = nullptr);
   StepEngine(const StepEngine&) = delete;
   ~StepEngine();
 
@@ -64,6 +66,7 @@ class StepEngine {
   const device::Backend& backend_;
   RunContext& context_;
   Task& task_;
+  collective::Group* const group_;
   ErrorSums losses_, eval_losses_, eval_errors_;
   const device::StepProgram train_, eval_;
   StepCompiler compiler_;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "collective/group.h"
 #include "nn/loss.h"
 #include "nn/ops/lowering.h"
 
@@ -67,6 +68,17 @@ nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output)
   return {.mean = mean, .sum = mean.detach() * count, .count = count};
 }
 
+// The terms of all ranks together where a step is shared: the gradients of their means add up to that of the whole
+// batch's.
+nn::LossTerms ShareTerms(nn::LossTerms own) {
+  if (!collective::IsShared()) return own;
+  const at::Tensor all = collective::AllReduceSum(at::stack({own.sum, own.count}));
+  const at::Tensor count = all[1];
+  // Where no rank has a label, each mean is 0.
+  const at::Tensor part = own.count / at::where(count > 0, count, at::ones_like(count));
+  return {.mean = own.mean * part, .sum = all[0], .count = count};
+}
+
 }  // namespace
 
 LossOptions LossOf(const spec::TrainOptions& options, c10::Device device) {
@@ -102,7 +114,7 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
       return {};
     }
     const Task::Output output = task.Forward(inputs, Mode::kTrain);
-    const nn::LossTerms terms = LossOfStep(loss, output);
+    const nn::LossTerms terms = ShareTerms(LossOfStep(loss, output));
     device::MarkPhase(kForward, on_phase);
     const SingleThreadedBackward on_this_thread;
     // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
@@ -111,6 +123,7 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
       // The program may divide by the number of labels, and the gradient of 0 / 0 is NaN.
       for (at::Tensor& gradient : gradients) gradient = at::where(terms.count > 0, gradient, 0.0);
     }
+    if (collective::IsShared()) gradients = collective::AllReduceSum(gradients);
     device::MarkPhase(kBackward, on_phase);
     optimizer.Step(std::move(gradients));
     losses.Add(terms);
@@ -190,15 +203,24 @@ namespace {
 constexpr std::array<int64_t, device::kDynamicProbes> kProbeSteps{0, 1, 5, 2};
 constexpr int64_t kRungStep = 3;
 
+// The steps that a capture takes are those of this rank alone.
+struct CaptureScope {
+  explicit CaptureScope(collective::Group* group) : shared(group) {}
+  const collective::Scope shared;
+  const collective::Apart apart;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::Capture(Mode mode, const BatchShape& shape) {
+  const CaptureScope scope(group_);
   PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(mode, shape));
   return capturer_->Capture(*programs_[static_cast<size_t>(mode)], *probes[0]->TakeInputs(kProbeSteps[0]),
                             *probes[1]->TakeInputs(kProbeSteps[1]));
 }
 
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureDynamic(Mode mode) {
+  const CaptureScope scope(group_);
   return capturer_->CaptureDynamic(*programs_[static_cast<size_t>(mode)],
                                    [&](size_t probe) -> absl::StatusOr<const graphcache::StepInputs*> {
                                      PF_ASSIGN_OR_RETURN(HostBatch * batch, task_.DynamicProbe(mode, probe));
@@ -207,6 +229,7 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureDyn
 }
 
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureRung(Mode mode, const BatchShape& shape) {
+  const CaptureScope scope(group_);
   bool& resists = resists_[static_cast<size_t>(mode)];
   if (resists || graphcache::AtLeastDynamic(shape) != shape || !NoDynamicReason().empty()) return Capture(mode, shape);
   auto made = capturer_->CaptureRung(
@@ -226,6 +249,7 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureRun
 }
 
 absl::Status StepCompiler::WarmUp(Mode mode, const BatchShape& shape) {
+  const CaptureScope scope(group_);
   if (!backend_.keeps_graphs()) return absl::OkStatus();
   PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(mode, shape));
   return capturer_->WarmUp(*programs_[static_cast<size_t>(mode)], *probes[0]->TakeInputs(kProbeSteps[0]));

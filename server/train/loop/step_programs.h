@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "collective/group.h"
 #include "device/backend.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
@@ -81,13 +82,16 @@ std::string NoDynamicReason(const device::Backend& backend, const Task& task);
 // Borrows everything.
 class StepCompiler final : public graphcache::Compiler {
  public:
+  // `group`: the ranks that share the training steps; nullptr: there are no others.
   StepCompiler(const device::StepProgram& train, const device::StepProgram& eval, Task& task,
-               const device::Backend& backend, std::function<void(std::string_view line)> log)
+               const device::Backend& backend, std::function<void(std::string_view line)> log,
+               collective::Group* group = nullptr)
       : programs_{&train, &eval},
         task_(task),
         backend_(backend),
         capturer_(backend.MakeCapturer()),
-        log_(std::move(log)) {}
+        log_(std::move(log)),
+        group_(group) {}
 
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(Mode mode) override;
@@ -108,6 +112,7 @@ class StepCompiler final : public graphcache::Compiler {
   const device::Backend& backend_;
   const std::unique_ptr<device::Capturer> capturer_;
   const std::function<void(std::string_view line)> log_;
+  collective::Group* const group_;
   std::array<bool, 2> resists_{};  // by Mode: each rung is recorded for itself
 };
 

@@ -20,6 +20,7 @@
 #include "train/loop/device_kernels.h"
 #include "train/loop/evaluation.h"
 #include "train/loop/initial_weights.h"
+#include "train/loop/team.h"
 #include "train/loop/trainer.h"
 #include "train/planning/cache_planner.h"
 #include "train/planning/census.h"
@@ -38,6 +39,7 @@ class TorchRunner final : public Runner {
         threads_(threads),
         torch_version_(device::LoadedTorchVersion()),
         reserve_(options.reserve),
+        peers_(options.peers),
         row_caches_(options.features) {
     if (!options.plans.empty()) plans_.emplace(options.plans, options.warn);
   }
@@ -45,7 +47,8 @@ class TorchRunner final : public Runner {
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
       // Again: what there is may be less than when the job came.
-      PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
+      PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
+      PF_ASSIGN_OR_RETURN(const std::unique_ptr<Team> team, Team::Form(request, peers_, context));
       device::UseThreads(threads_);  // a setting of the calling thread
       PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
       backend_->RestartStoragePeak();
@@ -57,16 +60,20 @@ class TorchRunner final : public Runner {
         plan.allocate_pinned = [this](int64_t rows, int64_t width) { return backend_->AllocatePinned(rows, width); };
       }
       plan.reserve = reserve_;
+      plan.rank = team->rank();
       plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
       std::optional<Rewind> rewind;
       while (true) {
-        const auto trainer = Trainer::Create(request, *backend_, threads_, context, plan, rewind);
+        // The exceptions of a group whose ranks have gone are caught here, where their reason is known.
+        const auto trainer = device::CatchTorch(
+            [&] { return Trainer::Create(request, *backend_, threads_, context, plan, rewind, team->group()); });
         if (absl::IsCancelled(trainer.status())) {
           const bool cancel = context.stop_requested() == StopRequest::kCancel;
           return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
         }
-        PF_RETURN_IF_ERROR(trainer.status());
-        absl::StatusOr<RunOutcome> outcome = (*trainer)->Run();
+        if (!trainer.ok()) return team->Explain(trainer.status());
+        absl::StatusOr<RunOutcome> outcome = device::CatchTorch([&] { return (*trainer)->Run(); });
+        if (!outcome.ok()) outcome = team->Explain(outcome.status());
         rewind = (*trainer)->rewind();
         if (outcome.ok() || !rewind) return outcome;
         // The run begins as after a crash, but takes its steps with care.
@@ -127,6 +134,14 @@ class TorchRunner final : public Runner {
 
   absl::Status CheckCompatible(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                                std::string_view prefix) const override {
+    PF_RETURN_IF_ERROR(
+        CheckReplicas(options.replicas, backend_->kind(), peers_ == nullptr ? 0 : peers_->count(), prefix));
+    return CheckModel(options, summary, prefix);
+  }
+
+  // CheckCompatible for a rank of this or another daemon's job.
+  absl::Status CheckModel(const spec::TrainOptions& options, const data::ImportedSummary& summary,
+                          std::string_view prefix) const {
     PF_RETURN_IF_ERROR(CheckPrecision(options.model, backend_->kind(), nn::CanRoundFactors(), prefix));
     return device::CatchTorch([&]() -> absl::Status {
       PF_RETURN_IF_ERROR(Task::Check(options, summary, Limits(), prefix));
@@ -220,6 +235,7 @@ class TorchRunner final : public Runner {
   const std::string torch_version_;
   std::optional<ScheduleStore> plans_;
   const DiskReserve reserve_;
+  Peers* const peers_;
   data::RowCaches row_caches_;
   mutable absl::Mutex mu_;
   mutable StorageUse storage_ ABSL_GUARDED_BY(mu_);  // as it was told last

@@ -31,6 +31,8 @@ struct RunnerOptions {
   data::RowCaches::Options features;
   // Kept free on the disk of jobs: checkpoints that are due wait while less is.
   DiskReserve reserve;
+  // The daemons that jobs with several replicas are trained with; nullptr: there are none. Outlives the runner.
+  Peers* peers = nullptr;
 };
 
 // Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this

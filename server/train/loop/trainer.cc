@@ -61,7 +61,8 @@ bool IsBetter(spec::Metric metric, double value, double best) {
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
                                                          const PlanContext& plan_context,
-                                                         const std::optional<Rewind>& rewind) {
+                                                         const std::optional<Rewind>& rewind,
+                                                         collective::Group* group) {
   PF_ASSIGN_OR_RETURN(auto task,
                       Task::Create(
                           request.options, request.dataset, backend.device(), threads,
@@ -78,26 +79,30 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
     categories = CategoriesRead(request.options, data::SummaryOf(request.dataset), *std::move(categories));
   }
   std::unique_ptr<Trainer> trainer(
-      new Trainer(request, backend, threads, context, plan_context.reserve, std::move(task), std::move(categories)));
-  PF_RETURN_IF_ERROR(trainer->Resume());
+      new Trainer(request, backend, threads, context, plan_context.reserve, std::move(task), std::move(categories),
+                  group));
+  PF_RETURN_IF_ERROR(trainer->leads() ? trainer->Resume() : trainer->Begin());
+  if (group != nullptr) PF_RETURN_IF_ERROR(trainer->ShareState());
   if (rewind) trainer->TakeCare(*rewind);
   return trainer;
 }
 
 Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
-                 DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories)
+                 DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories,
+                 collective::Group* group)
     : options_(request.options),
       job_directory_(request.job_directory),
       backend_(backend),
       reserve_(std::move(reserve)),
       store_checksum_(data::ChecksumOf(request.dataset)),
       context_(context),
+      group_(group),
       metrics_(MetricsOf(options_)),
       task_(std::move(task)),
       categories_(std::move(categories)),
       optimizer_(options_.optimizer, task_->tensors().parameters()),
       averaged_(task_->tensors(), optimizer_),
-      engine_(options_, *task_, optimizer_, backend, context),
+      engine_(options_, *task_, optimizer_, backend, context, group),
       checkpoints_(job_directory_ / kCheckpointsFolder, options_.checkpoint.keep,
                    MetadataOf(request, *task_, categories_),
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
@@ -128,7 +133,7 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
 absl::StatusOr<StopRequest> Trainer::WarmUp() {
   std::optional<ParkedState> parked;
   // The warm-up then meets zero moments, as at a job's begin.
-  if (state_.step > 0 && !engine_.cache().ready()) {
+  if (state_.step > 0 && !engine_.cache().ready() && leads()) {
     absl::StatusOr<std::optional<ParkedState>> moved = ParkedState::Park(job_directory_, reserve_, optimizer_.state());
     if (!moved.ok()) {
       context_.Log(LogLevel::kWarning,
@@ -240,6 +245,8 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
     PF_ASSIGN_OR_RETURN(const StopRequest stop, PrepareStep());
     if (stop != StopRequest::kNone) return stop;
+    // Each rank has captured its step in its own time.
+    if (group_ != nullptr && run_steps_ == 0) group_->Meet();
     const absl::Duration begin = Worked();
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
     progress_.phase_seconds.batch += Seconds(Worked() - begin);
@@ -248,15 +255,17 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     ++state_.step;
     ++state_.position.batch;
     ++run_steps_;
+    run_graphs_ += host->ids_of_all_ranks();
     const absl::Duration end = Worked();
     step_seconds_ += Seconds(end - begin);
     state_.epoch_seconds += Seconds(end - begin);
-    if (end >= next_loss_read_) {
+    // Another rank may come to it at another step, and would end there alone.
+    if (leads() && end >= next_loss_read_) {
       progress_.loss = engine_.losses().Mean();
       PF_RETURN_IF_ERROR(CheckFinite(progress_.loss));
       next_loss_read_ = end + kLossInterval;
     }
-    meter_.Add(end, run_steps_, rows().graphs - graphs_before_);
+    meter_.Add(end, run_steps_, run_graphs_);
     ReportLookAhead(*stream);
     engine_.Report();
     Report();
@@ -342,6 +351,7 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   if (best->has_labels && !std::isfinite(best->loss)) {
     context_.Log(LogLevel::kWarning, absl::StrFormat("the test loss of the best weights is %g", best->loss));
   }
+  if (!leads()) return StopRequest::kNone;
   const auto name = [this](std::span<const uint32_t> ids) { return task_->NameRows(data::Split::kTest, ids); };
   PF_RETURN_IF_ERROR(WritePredictions(job_directory_, name, best->ids, best->predictions));
   return StopRequest::kNone;
@@ -358,6 +368,7 @@ absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_p
                    .metrics = metrics_,
                    .step = state_.step,
                    .keep_predictions = keep_predictions,
+                   .group = group_,
                    .on_batch = report},
                   [this] { return context_.stop_requested() == StopRequest::kNone; });
 }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/monotonic.h"
 #include "base/resources.h"
+#include "collective/group.h"
 #include "data/sampling/epoch_order.h"
 #include "data/store/categories.h"
 #include "device/backend.h"
@@ -34,17 +35,21 @@ class Trainer {
  public:
   // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `backend` and `context` outlive
   // the trainer. Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
+  // group: the ranks that train the job together, which outlives the trainer; nullptr: there are no others. All of them
+  // do the same steps from the state that rank 0 has; it alone keeps and publishes anything.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
                                                          const PlanContext& plan_context,
-                                                         const std::optional<Rewind>& rewind = std::nullopt);
+                                                         const std::optional<Rewind>& rewind = std::nullopt,
+                                                         collective::Group* group = nullptr);
   absl::StatusOr<RunOutcome> Run();
   // Set where Run ended with an error that a new trainer gets over, which begins anew with this.
   const std::optional<Rewind>& rewind() const { return rewind_; }
 
  private:
   Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
-          DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories);
+          DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories,
+          collective::Group* group);
 
   // Each returns the StopRequest that ended it early; kNone: it came to its end.
   // True if every epoch is done, or as many epochs without a better validation as the job's patience allows.
@@ -59,6 +64,9 @@ class Trainer {
   absl::Status Resume();
   // Begins a run that has no checkpoint, with the weights that the job is to begin with.
   absl::Status Begin();
+  bool leads() const { return group_ == nullptr || group_->leads(); }
+  // Gives every rank the state of rank 0.
+  absl::Status ShareState();
   // Tells the optimizer the place of the next step in the job: its learning rate, and whether it ends a group of
   // batches.
   void SetLearningRate(int64_t batches);
@@ -115,6 +123,7 @@ class Trainer {
   const DiskReserve reserve_;
   const uint64_t store_checksum_;  // data::ChecksumOf the dataset
   RunContext& context_;
+  collective::Group* const group_;
   const std::vector<spec::Metric> metrics_;
   const std::unique_ptr<Task> task_;
   const std::optional<data::Categories> categories_;  // that the model reads; nullopt: its dataset does not tell
@@ -130,11 +139,10 @@ class Trainer {
   // Counts the time of this run only.
   const Stopwatch run_;
   double seconds_before_ = 0;                      // train_seconds of earlier runs
-  int64_t graphs_before_ = 0;                      // of earlier runs
   Stopwatch work_;                                 // since Run began: what comes before is not training
   absl::Duration warm_up_ = absl::ZeroDuration();  // nor are captures between steps
   CheckpointSchedule schedule_;
-  int64_t run_steps_ = 0;
+  int64_t run_steps_ = 0, run_graphs_ = 0;  // the graphs of all ranks
   double step_seconds_ = 0;
   std::optional<CarefulSteps> careful_;
   bool save_soon_ = false;  // a batch was skipped: what was found must not be looked for again

@@ -35,7 +35,8 @@ absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, uint64_
 }  // namespace
 
 absl::Status Trainer::Begin() {
-  if (options_.init_from.given()) {
+  // Other ranks begin with the weights of rank 0.
+  if (options_.init_from.given() && leads()) {
     PF_ASSIGN_OR_RETURN(const std::string file, ReadFile(job_directory_ / kInitialWeightsFile));
     PF_ASSIGN_OR_RETURN(const std::string line, TakeWeights(file, options_.init_from, task_->tensors(), categories_));
     context_.Log(LogLevel::kInfo, line);
@@ -76,7 +77,6 @@ absl::Status Trainer::Resume() {
   progress_.skipped_batches = static_cast<int64_t>(state_.skipped_steps.size());
   seconds_before_ = state_.train_seconds;
   PF_RETURN_IF_ERROR(RestoreCache(*found));
-  graphs_before_ = rows().graphs;
   if (!IsTrained() && !engine_.cache().ready()) {
     // This comes before the moments: a capture keeps no copy of zeros.
     Report();
@@ -131,7 +131,24 @@ Checkpoint Trainer::MakeCheckpoint() {
           .cache_entries = engine_.cache().entries()};
 }
 
+absl::Status Trainer::ShareState() {
+  // The leader may have captured its step before it took its moments, which takes its time.
+  group_->Meet();
+  const int threads = state_.threads;
+  PF_ASSIGN_OR_RETURN(state_, RunStateFromJson(group_->BroadcastText(RunStateToJson(state_))));
+  state_.threads = threads;
+  for (const std::vector<nn::NamedTensor>& tensors :
+       {task_->tensors().All(), optimizer_.state(), engine_.losses().tensors(), best_}) {
+    for (const nn::NamedTensor& tensor : tensors) {
+      at::Tensor value = tensor.value.detach();
+      group_->Broadcast(value);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::SaveCheckpoint(bool is_last) {
+  if (!leads()) return absl::OkStatus();
   const absl::Duration begin = Worked();
   PF_RETURN_IF_ERROR(CheckFiniteState());
   PF_RETURN_IF_ERROR(context_.StoreEpochs(is_last));
@@ -149,6 +166,7 @@ absl::Status Trainer::SaveCheckpoint(bool is_last) {
 }
 
 absl::Status Trainer::SaveDueCheckpoint() {
+  if (!leads()) return absl::OkStatus();
   absl::Status saved = reserve_.Check(TensorBytes(MakeCheckpoint()));
   if (saved.ok()) saved = SaveCheckpoint(/*is_last=*/false);
   if (saved.ok() || !IsTransient(saved)) return saved;

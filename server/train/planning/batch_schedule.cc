@@ -161,8 +161,11 @@ absl::StatusOr<BatchShape> ProvenBound(const data::GraphExtents& graphs, std::sp
 absl::Status PlanTraining(const data::GraphExtents& graphs, const ScheduleOptions& options, const std::stop_token& stop,
                           graphcache::ShapeSchedule& plan) {
   const auto split = graphs.split(data::Split::kTrain);
-  const data::EpochOrder epochs =
-      TrainingOrder(graphs, {.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching});
+  const data::EpochOrder epochs = TrainingOrder(graphs, {.batch_size = options.batch_size,
+                                                         .seed = options.seed,
+                                                         .rank = options.rank,
+                                                         .world_size = options.world_size,
+                                                         .batching = options.batching});
   const bool dealt = options.batching.kind != spec::BatchingKind::kRandom;
   BatchWalker walker(graphs, LimitsOf(options.batching.kind, options.limits), [&stop] { return CheckStop(stop); });
   graphcache::ShapeCounter counter;

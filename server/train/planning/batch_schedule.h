@@ -73,6 +73,8 @@ struct ScheduleOptions {
   int64_t epochs = 0, batch_size = 0;
   uint64_t seed = 0;
   spec::BatchingOptions batching;
+  // The shapes are those of this rank's share of each training batch.
+  int64_t rank = 0, world_size = 1;
   // If a training schedule is beyond them, only its beginning is walked, and its ceiling is the proven bound.
   WalkLimits limits;
 };

@@ -28,14 +28,16 @@ constexpr double kHostGraphSetBatches = 4;
 
 // Walks the schedule on a thread of its own, so that this one hears of a stop meanwhile.
 absl::StatusOr<graphcache::ShapeSchedule> WalkAside(const data::GraphExtents& graphs, const spec::TrainOptions& options,
-                                                    const std::function<bool()>& keep_going) {
+                                                    int64_t rank, const std::function<bool()>& keep_going) {
   std::stop_source stop;
   auto plan = std::async(std::launch::async, [&] {
     return PlanShapes(graphs,
                       {.epochs = options.epochs,
                        .batch_size = options.batch_size,
                        .seed = options.seed,
-                       .batching = options.batching},
+                       .batching = options.batching,
+                       .rank = rank,
+                       .world_size = options.replicas},
                       stop.get_token());
   });
   while (plan.wait_for(kStopInterval) != std::future_status::ready) {
@@ -48,14 +50,14 @@ absl::StatusOr<graphcache::ShapeSchedule> FindOrWalk(const spec::TrainOptions& o
                                                      const data::GraphExtents& graphs, const PlanContext& context,
                                                      bool ladder, const std::function<bool()>& keep_going) {
   const int64_t rungs = ladder ? RungsOf(options.graph_cache) : 0;
-  const std::string key = ScheduleKey(options, graphs.set(), rungs);
+  const std::string key = ScheduleKey(options, graphs.set(), rungs, context.rank);
   if (context.plans != nullptr) {
     if (std::optional<graphcache::ShapeSchedule> kept = context.plans->Find(key)) {
       TellKept(context, key);
       return *std::move(kept);
     }
   }
-  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, WalkAside(graphs, options, keep_going));
+  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, WalkAside(graphs, options, context.rank, keep_going));
   if (rungs > 0) MakeLadders(rungs, plan);
   if (context.plans != nullptr) context.plans->Keep(key, plan);
   return plan;

@@ -24,6 +24,8 @@ namespace permafrost::train {
 struct PlanContext {
   ScheduleStore* plans = nullptr;  // nullptr: nothing is kept
   MemoryLimits limits = kNoLimits;
+  // Which share of each training batch the run takes, of as many as the job has replicas.
+  int64_t rank = 0;
   // Set for a run only, since a cache serves one at a time. nullptr: features are read through the mapping.
   data::RowCaches* rows = nullptr;
   // Set for a run on a device that gathers the features of sampled blocks itself, if there is memory for them

@@ -108,12 +108,15 @@ absl::StatusOr<SampledSizes> SampledSizesFromJson(const std::string& body) {
 
 }  // namespace
 
-std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs) {
+std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs,
+                        int64_t rank) {
   const spec::BatchingOptions& batching = options.batching;
-  return absl::StrCat("plan ", kPlanVersion, " of set ", HashHex(set.checksum()), ", epochs ", options.epochs,
+  std::string key = absl::StrCat("plan ", kPlanVersion, " of set ", HashHex(set.checksum()), ", epochs ", options.epochs,
                       ", batch size ", options.batch_size, ", seed ", options.seed, ", ",
                       AbslView(spec::kBatchingNames.Name(batching.kind)), " ", batching.max_nodes, " ",
                       batching.max_edges, ", rungs ", rungs);
+  if (options.replicas > 1) absl::StrAppend(&key, ", rank ", rank, " of ", options.replicas);
+  return key;
 }
 
 std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere) {

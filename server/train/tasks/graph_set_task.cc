@@ -65,12 +65,14 @@ bool HaveLabels(const data::Batcher& batcher, Mode mode) {
 // Batches first.. of an order of graphs.
 class GraphSetStream final : public BatchStream {
  public:
+  // Batches first..last-1.
   GraphSetStream(const data::Batcher& batcher, bool pads, data::EpochOrder epochs, int64_t epoch, int64_t first,
-                 int64_t depth)
+                 int64_t last, int64_t depth)
       : epochs_(std::move(epochs)),
         order_(epochs_.Of(epoch)),
         view_(batcher, nullptr, pads),
-        prefetcher_(epochs_.batches_per_epoch() - first, depth,
+        next_(first),
+        prefetcher_(last - first, depth,
                     [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
                       const auto graphs = epochs_.Batch(order_, first + index);
                       return batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), out);
@@ -79,7 +81,7 @@ class GraphSetStream final : public BatchStream {
   absl::StatusOr<HostBatch*> Next() override {
     PF_ASSIGN_OR_RETURN(data::PaddedBatch * host, prefetcher_.Next());
     if (host == nullptr) return nullptr;
-    view_.Bind(*host);
+    view_.Bind(*host, epochs_.Size(order_, next_++));
     return &view_;
   }
 
@@ -87,6 +89,7 @@ class GraphSetStream final : public BatchStream {
   const data::EpochOrder epochs_;
   const data::EpochBatches order_;
   GraphSetHostBatch view_;
+  int64_t next_;
   data::Prefetcher<data::PaddedBatch> prefetcher_;
 };
 
@@ -125,6 +128,9 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
                                                                    const std::function<bool()>& keep_going,
                                                                    const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), "spec."));
+  // Ranks drop other values. The weights that they begin with are rank 0's.
+  spec::TrainOptions of_rank = options;
+  if (context.rank > 0) of_rank.seed = SplitMix64(options.seed, static_cast<uint64_t>(context.rank)).Next();
   std::string reading = TellNodeInputs(options.model, set->summary());
   // Before features and weights, for which there may be no memory. Shapes do not depend on features, so that the plan
   // is the one that was made when the job was submitted.
@@ -136,11 +142,11 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(JobFusion fusion, FusionOf(options, model, self_loops, device, "spec."));
-  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(options, model, self_loops, device, "spec.",
+  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(of_rank, model, self_loops, device, "spec.",
                                                 {.padding = padding.norms, .fused = fusion.fused}));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set), made.reads_positions));
   std::unique_ptr<GraphSetTask> task(
-      new GraphSetTask(options, model, std::move(batcher), std::move(made.model), padding.pads));
+      new GraphSetTask(options, context.rank, model, std::move(batcher), std::move(made.model), padding.pads));
   if (spec::IsProgram(options) && device.is_cpu()) {
     PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
     task->torch_threads_ = ThreadsFor(cost);
@@ -153,14 +159,18 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   return task;
 }
 
-GraphSetTask::GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+GraphSetTask::GraphSetTask(const spec::TrainOptions& options, int64_t rank, const nn::GraphModelOptions& model,
                            std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made, bool pads)
     : num_epochs_(options.epochs),
       loss_(options.loss),
       num_outputs_(model.num_targets),
       pads_(pads),
       batcher_(std::move(batcher)),
-      order_options_{.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching},
+      order_options_{.batch_size = options.batch_size,
+                     .seed = options.seed,
+                     .rank = rank,
+                     .world_size = options.replicas,
+                     .batching = options.batching},
       typical_batch_(GraphsPerBatch(options, sizes())),
       epochs_(TrainingOrder(batcher_->extents(), order_options_)),
       has_labels_{HaveLabels(*batcher_, Mode::kTrain), HaveLabels(*batcher_, Mode::kEval)},
@@ -391,13 +401,18 @@ absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& 
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return std::make_unique<GraphSetStream>(*batcher_, pads_, epochs_, epoch, first_batch, kPrefetchDepth);
+  return std::make_unique<GraphSetStream>(*batcher_, pads_, epochs_, epoch, first_batch, batches_per_epoch(),
+                                          kPrefetchDepth);
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
-  return std::make_unique<GraphSetStream>(
-      *batcher_, pads_, EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching),
-      /*epoch=*/0, /*first=*/0, kEvalPrefetchDepth);
+  data::EpochOrder order =
+      EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching);
+  // Ranks take batches that lie side by side, so that their rows, one rank's after the other's, are in order.
+  const int64_t batches = order.batches_per_epoch();
+  const auto before = [&](int64_t rank) { return batches * rank / order_options_.world_size; };
+  return std::make_unique<GraphSetStream>(*batcher_, pads_, std::move(order), /*epoch=*/0, before(order_options_.rank),
+                                          before(order_options_.rank + 1), kEvalPrefetchDepth);
 }
 
 }  // namespace permafrost::train

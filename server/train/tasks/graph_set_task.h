@@ -25,10 +25,14 @@ class GraphSetHostBatch final : public HostBatch {
   BatchShape least_padded() const override { return data::Batcher::LeastPadded(host_->real); }
   BatchShape padded() const override { return host_->padded; }
   std::span<const uint32_t> ids() const override { return host_->graph_ids; }
+  int64_t ids_of_all_ranks() const override { return ids_of_all_ranks_; }
   std::span<const float> labels() const override;
 
-  // Makes this the batch `host`, until it is bound to another.
-  void Bind(data::PaddedBatch& host) { host_ = &host; }
+  // Makes this the batch `host`, this rank's share of one of `graphs`, until it is bound to another.
+  void Bind(data::PaddedBatch& host, int64_t graphs) {
+    host_ = &host;
+    ids_of_all_ranks_ = graphs;
+  }
 
  private:
   // Errors: Internal for a shape to which it is not padded.
@@ -37,6 +41,7 @@ class GraphSetHostBatch final : public HostBatch {
 
   const data::Batcher* batcher_;
   data::PaddedBatch* host_ = nullptr;
+  int64_t ids_of_all_ranks_ = 0;
   bool pads_ = true;
 };
 
@@ -73,7 +78,7 @@ class GraphSetTask final : public Task {
   const data::Batcher& batcher() const { return *batcher_; }
 
  private:
-  GraphSetTask(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
+  GraphSetTask(const spec::TrainOptions& options, int64_t rank, const nn::GraphModelOptions& model,
                std::unique_ptr<data::Batcher> batcher, std::unique_ptr<nn::GraphModel> made, bool pads);
   // Composes probe number `probe` from rows of the mode's splits, at exactly this shape. It serves steps that read
   // their sizes from the shape and allow no other padding.

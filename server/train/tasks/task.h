@@ -55,6 +55,8 @@ class HostBatch : public graphcache::Batch {
   // Graphs or nodes of the dataset that are predicted for; their labels [ids, targets], NaN where missing; and the rows
   // of a prediction that are theirs, empty for the first ones.
   virtual std::span<const uint32_t> ids() const = 0;
+  // How many of them the batch has on all ranks together.
+  virtual int64_t ids_of_all_ranks() const { return std::ssize(ids()); }
   virtual std::span<const float> labels() const = 0;
   virtual std::span<const int64_t> prediction_rows() const { return {}; }
 

@@ -1,0 +1,176 @@
+#include "api/peers/grpc_peers.h"
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <cstddef>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "api/wire/convert_job.h"
+#include "api/wire/resource_name.h"
+#include "base/id.h"
+#include "base/status.h"
+#include "permafrost/v1/worker.grpc.pb.h"
+
+namespace permafrost::api {
+namespace {
+
+// A peer whose machine vanished is noticed after these two together.
+constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
+// A collective fails at once when a rank goes, and the end of that rank's stream may come a moment later.
+constexpr absl::Duration kNewsWait = absl::Seconds(1);
+
+// One daemon's rank, as long as its stream is open.
+class Recruit {
+ public:
+  Recruit(std::string address, std::shared_ptr<grpc::Channel> channel, const std::string& token,
+          const v1::RunRankRequest& request)
+      : address_(std::move(address)), stub_(v1::WorkerService::NewStub(std::move(channel))) {
+    if (!token.empty()) context_.AddMetadata("authorization", absl::StrCat("Bearer ", token));
+    thread_ = std::thread([this, request] { Read(request); });
+  }
+  Recruit(const Recruit&) = delete;
+  ~Recruit() {
+    context_.TryCancel();
+    thread_.join();
+  }
+
+  const std::string& address() const { return address_; }
+  // Returns once the device has taken the rank. Errors: why not, without the address.
+  absl::Status AwaitTaken(absl::Duration timeout) {
+    absl::MutexLock lock(&mu_);
+    const bool told = mu_.AwaitWithTimeout(absl::Condition(
+                                               +[](Recruit* self) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                                                 return self->taken_ || self->ended_.has_value();
+                                               },
+                                               this),
+                                           timeout);
+    if (taken_) return absl::OkStatus();
+    if (!told) return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
+    return ended_->ok() ? absl::UnavailableError("it ended at once") : *ended_;
+  }
+  // How the rank ended; nullopt: it goes on.
+  std::optional<absl::Status> ended() const {
+    absl::MutexLock lock(&mu_);
+    return ended_;
+  }
+
+ private:
+  void Read(const v1::RunRankRequest& request) {
+    const auto reader = stub_->RunRank(&context_, request);
+    v1::RunRankResponse response;
+    while (reader->Read(&response)) {
+      absl::MutexLock lock(&mu_);
+      taken_ = true;
+    }
+    const grpc::Status status = reader->Finish();
+    absl::MutexLock lock(&mu_);
+    ended_ = absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  }
+
+  const std::string address_;
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  grpc::ClientContext context_;
+  mutable absl::Mutex mu_;
+  bool taken_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+class GrpcRecruits final : public train::Recruits {
+ public:
+  void Add(std::unique_ptr<Recruit> recruit) {
+    addresses_.push_back(recruit->address());
+    recruits_.push_back(std::move(recruit));
+  }
+  const std::vector<std::string>& addresses() const override { return addresses_; }
+  absl::Status WaitForFailure() override {
+    const absl::Time until = absl::Now() + kNewsWait;
+    while (true) {
+      for (const auto& recruit : recruits_) {
+        const std::optional<absl::Status> ended = recruit->ended();
+        if (!ended) continue;
+        return absl::UnavailableError(
+            absl::StrCat(recruit->address(), ended->ok() ? " has left the job" : ": ", ended->message()));
+      }
+      if (absl::Now() >= until) return absl::OkStatus();
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+  }
+
+ private:
+  std::vector<std::string> addresses_;
+  std::vector<std::unique_ptr<Recruit>> recruits_;
+};
+
+class GrpcPeers final : public train::Peers {
+ public:
+  explicit GrpcPeers(PeerOptions options) : options_(std::move(options)) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPeerPingMs);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPeerPingTimeoutMs);
+    // A daemon that comes back is found soon.
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+    const std::shared_ptr<grpc::ChannelCredentials> credentials =
+        options_.authority.empty() ? grpc::InsecureChannelCredentials()
+                                   : grpc::SslCredentials({.pem_root_certs = options_.authority});
+    for (const std::string& address : options_.addresses) {
+      channels_.push_back(grpc::CreateCustomChannel(address, credentials, arguments));
+    }
+  }
+
+  int64_t count() const override { return std::ssize(channels_); }
+
+  absl::StatusOr<std::unique_ptr<train::Recruits>> Recruit(const train::RecruitRequest& request) override {
+    v1::RunRankRequest wire;
+    wire.set_job(FormatJobName(JobId(request.job)));
+    SpecToWire({.train = request.options}, *wire.mutable_spec());
+    wire.set_dataset_checksum(request.dataset_checksum);
+    wire.set_rendezvous_port(request.rendezvous_port);
+    wire.set_version(options_.version);
+    wire.set_torch_version(options_.torch_version);
+    wire.set_device(options_.device);
+    const int64_t wanted = request.options.replicas - 1;
+    auto recruits = std::make_unique<GrpcRecruits>();
+    std::vector<std::string> refusals;
+    for (size_t i = 0; i < channels_.size(); ++i) {
+      const int64_t joined = std::ssize(recruits->addresses());
+      if (joined == wanted) break;
+      wire.set_rank(joined + 1);
+      auto recruit =
+          std::make_unique<api::Recruit>(options_.addresses[i], channels_[i], options_.token, wire);
+      const absl::Status taken = recruit->AwaitTaken(options_.answer_timeout);
+      if (taken.ok()) {
+        recruits->Add(std::move(recruit));
+      } else {
+        refusals.push_back(absl::StrCat(options_.addresses[i], ": ", taken.message()));
+      }
+    }
+    const int64_t joined = std::ssize(recruits->addresses());
+    if (joined == wanted) return recruits;
+    return absl::UnavailableError(absl::StrCat("the job wants ", wanted, wanted == 1 ? " other daemon" : " other daemons",
+                                               ", and ", joined, joined == 1 ? " joins" : " join", "; ",
+                                               absl::StrJoin(refusals, "; ")));
+  }
+
+ private:
+  const PeerOptions options_;
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;
+};
+
+}  // namespace
+
+std::unique_ptr<train::Peers> MakeGrpcPeers(PeerOptions options) {
+  return std::make_unique<GrpcPeers>(std::move(options));
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,27 @@
+// The other daemons that this one leads in a job, called by gRPC.
+// Threads: all methods are safe anywhere; each recruit has a thread that reads its stream.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "train/peers.h"
+
+namespace permafrost::api {
+
+struct PeerOptions {
+  std::vector<std::string> addresses;  // host:port of gRPC
+  std::string token;                   // a bearer token that they accept; empty: they ask for none
+  std::string authority;               // PEM of the authority of their certificates; empty: they speak plain text
+  // Of this server: they refuse another.
+  std::string version, torch_version, device;
+  // How long one may take to say whether its device has taken a rank.
+  absl::Duration answer_timeout = absl::Seconds(10);
+};
+
+std::unique_ptr<train::Peers> MakeGrpcPeers(PeerOptions options);
+
+}  // namespace permafrost::api

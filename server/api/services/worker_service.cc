@@ -1,0 +1,111 @@
+#include "api/services/worker_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "api/streams/stream_work.h"
+#include "api/wire/convert_job.h"
+#include "api/wire/resource_name.h"
+#include "base/host_port.h"
+#include "base/monotonic.h"
+#include "base/status.h"
+#include "base/string_view.h"
+
+namespace permafrost::api {
+namespace {
+
+constexpr absl::Duration kTellInterval = absl::Seconds(1);
+
+// Source of RunRank: a thread waits for the rank, which the device's thread runs.
+// Threads: as StreamSource; the thread starts in Subscribe, and is stopped and joined in the destructor.
+class RankSource final : public StreamSource<v1::RunRankResponse> {
+ public:
+  RankSource(jobs::JobManager& jobs, jobs::RankRequest request, ChangeHub& hub, std::string key)
+      : work_("the rank", hub, std::move(key),
+              [&jobs, request = std::move(request)](const StreamWork::OnProgress& on_progress) {
+                // The total only says that the device has taken it.
+                return jobs.RunRank(request, [&](int64_t steps) { return on_progress(steps, 1); });
+              }) {}
+
+  absl::StatusOr<Pull> Next(v1::RunRankResponse& response) override {
+    const StreamWork::State state = work_.Read();
+    if (state.outcome) {
+      PF_RETURN_IF_ERROR(*state.outcome);
+      return Pull::kEnd;
+    }
+    const bool told = since_told_.has_value();
+    if (state.total == 0 || (told && since_told_->Elapsed() < kTellInterval)) return Pull::kWait;
+    since_told_.emplace();
+    response.set_steps(state.done);
+    return Pull::kMore;
+  }
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {
+    return work_.Start(std::move(listener));
+  }
+
+ private:
+  std::optional<Stopwatch> since_told_;
+  StreamWork work_;  // last: its thread ends first
+};
+
+// The address that a call comes from, as gRPC writes it: "ipv4:10.0.0.1:5000", "ipv6:%5B::1%5D:5000".
+absl::StatusOr<std::string> HostOf(absl::string_view peer) {
+  std::string address(peer.substr(std::min(peer.size(), peer.find(':') + 1)));
+  address = absl::StrReplaceAll(address, {{"%5B", "["}, {"%5D", "]"}});
+  if (!absl::StartsWith(peer, "ipv4:") && !absl::StartsWith(peer, "ipv6:")) {
+    return absl::InvalidArgumentError(absl::StrCat("a rank's leader calls by TCP, and this call comes from ", peer));
+  }
+  PF_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(address));
+  return parsed.host;
+}
+
+}  // namespace
+
+absl::StatusOr<jobs::RankRequest> WorkerService::Read(const v1::RunRankRequest& request,
+                                                      const std::string& peer) const {
+  const auto differs = [](absl::string_view what, const std::string& own, const std::string& leader) {
+    return absl::StrCat("this server's ", what, " is ", own, ", and the leader's ", leader, "; accepted: equal ones");
+  };
+  for (const auto& [what, own, leader] : {std::tuple{"version", facts_.version, request.version()},
+                                          {"libtorch", facts_.torch_version, request.torch_version()}}) {
+    if (own == leader) continue;
+    return WithReason(absl::FailedPreconditionError(differs(what, own, leader)), "VERSION_DIFFERS");
+  }
+  if (facts_.device != request.device()) {
+    return WithReason(absl::FailedPreconditionError(differs("device", facts_.device, request.device())),
+                      "DEVICE_DIFFERS");
+  }
+  PF_ASSIGN_OR_RETURN(const spec::JobSpec spec, SpecFromWire(request, default_graph_cache_, LevelsOf(jobs_)));
+  PF_ASSIGN_OR_RETURN(const JobId job, ParseJobName("job", request.job()));
+  Violations violations;
+  constexpr int kMostPort = 65'535;
+  if (request.rendezvous_port() < 1 || request.rendezvous_port() > kMostPort) {
+    violations.Add("rendezvous_port", absl::StrCat(request.rendezvous_port(), "; accepted: 1 to ", kMostPort));
+  }
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  PF_ASSIGN_OR_RETURN(std::string host, HostOf(peer));
+  return jobs::RankRequest{.job = job.value(),
+                           .options = spec.train,
+                           .dataset_checksum = request.dataset_checksum(),
+                           .place = {.rank = request.rank(),
+                                     .leader_host = std::move(host),
+                                     .rendezvous_port = request.rendezvous_port()}};
+}
+
+grpc::ServerWriteReactor<v1::RunRankResponse>* WorkerService::RunRank(grpc::CallbackServerContext* context,
+                                                                      const v1::RunRankRequest* request) {
+  return StartStream<v1::RunRankResponse>(
+      *context, limits_.ranks, streams_, [&]() -> absl::StatusOr<std::unique_ptr<RankSource>> {
+        PF_ASSIGN_OR_RETURN(jobs::RankRequest rank, Read(*request, context->peer()));
+        return std::make_unique<RankSource>(jobs_, std::move(rank), hub_, std::to_string(++ranks_));
+      });
+}
+
+}  // namespace permafrost::api

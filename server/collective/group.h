@@ -1,0 +1,110 @@
+// The daemons that train one job together, as its steps see them: what each of them adds up, and where the sums of all
+// come from. Threads: a group belongs to the device thread of its daemon, and a Scope to the thread that made it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace permafrost::collective {
+
+// Every rank calls the same methods in the same order, with tensors of equal types and, but for AllGatherRows, equal
+// sizes. Tensors are dense and on the CPU. A method throws std::exception once another rank is gone or keeps it waiting
+// for too long; every later call then throws, and failure() tells why.
+class Group {
+ public:
+  virtual ~Group() = default;
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
+  bool leads() const { return rank_ == 0; }
+
+  // Waits until every rank has called it as often. A rank may come to it minutes after the others: for what takes each
+  // rank its own time, such as the capture of a step.
+  virtual void Meet() = 0;
+  // Sets x to its sum over all ranks. Groups of one size add in one order, and all ranks get the same bits.
+  virtual void AllReduceSum(at::Tensor& x) = 0;
+  // Sets all, of size() * x.numel() values, to x of every rank, in their order.
+  virtual void AllGather(const at::Tensor& x, at::Tensor& all) = 0;
+  // Sets x to that of rank 0.
+  virtual void Broadcast(at::Tensor& x) = 0;
+  // The first error of a method; Ok: there was none.
+  virtual absl::Status failure() const = 0;
+
+  // Returns the values of every rank, in their order: rank r's from r * x.size() on. No tensor is allocated, so that an
+  // operator of a step that is replayed allocates what it did when it was captured.
+  std::vector<double> AllGather(std::span<const double> x);
+  // Returns the rows of every rank, in their order. rows: [n, ...], where n may differ between ranks.
+  at::Tensor AllGatherRows(const at::Tensor& rows);
+  // Returns the text of rank 0.
+  std::string BroadcastText(std::string text);
+
+ protected:
+  Group(int64_t rank, int64_t size) : rank_(rank), size_(size) {}
+
+ private:
+  const int64_t rank_, size_;
+};
+
+// While one lives, the operators of a training step on this thread share their sums with the group's other ranks.
+// nullptr: they do not.
+class Scope {
+ public:
+  explicit Scope(Group* group);
+  Scope(const Scope&) = delete;
+  ~Scope();
+
+ private:
+  Group* const outer_;
+};
+
+// While one lives, a step on this thread has the operators of a shared one, but each leaves its values as they are: for
+// a capture, whose steps the other ranks do not take.
+class Apart {
+ public:
+  Apart();
+  Apart(const Apart&) = delete;
+  ~Apart();
+
+ private:
+  const bool outer_;
+};
+
+// While one lives, a step of this thread may be run again and again, though the other ranks take it once: its first run
+// exchanges values as ever, and those after Again() get the values that the first one got. For an audit of a replay.
+class Rerun {
+ public:
+  Rerun();
+  Rerun(const Rerun&) = delete;
+  ~Rerun();
+  // The runs before this have come to their end.
+  void Again();
+
+ private:
+  class Recorder;
+  std::unique_ptr<Recorder> recorder_;  // nullptr: nothing is exchanged
+  std::optional<Scope> scope_;
+};
+
+// Returns whether a step of this thread has the operators of a shared one.
+bool IsShared();
+// Returns the group with which an operator exchanges values now; nullptr: it leaves them as they are.
+Group* Current();
+
+// permafrost::all_reduce_sum: returns the sum of x over all ranks; x itself, copied, where Current() is nullptr. Has no
+// gradient.
+at::Tensor AllReduceSum(const at::Tensor& x);
+// Returns the sums of tensors of one type over all ranks, which are added as one. Has no gradient.
+std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors);
+
+}  // namespace permafrost::collective

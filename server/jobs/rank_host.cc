@@ -1,0 +1,117 @@
+#include "jobs/rank_host.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "base/monotonic.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "telemetry/log.h"
+
+namespace permafrost::jobs {
+namespace {
+
+// Between two questions whether the leader is still there.
+constexpr absl::Duration kAskInterval = absl::Milliseconds(100);
+
+// A rank keeps nothing: its leader does.
+class RankContext final : public train::RunContext {
+ public:
+  RankContext(std::string name, const JobBook& book, DeviceActivityBoard& activity,
+              const std::function<bool(int64_t steps)>& on_progress)
+      : name_(std::move(name)), book_(book), activity_(activity), on_progress_(on_progress) {}
+
+  train::StopRequest stop_requested() const override {
+    if (book_.draining()) return train::StopRequest::kDrain;
+    if (!gone_ && asked_.Elapsed() >= kAskInterval) {
+      asked_.Restart();
+      gone_ = !on_progress_(steps_);
+    }
+    return gone_ ? train::StopRequest::kCancel : train::StopRequest::kNone;
+  }
+  void OnProgress(const train::Progress& progress) override {
+    activity_.Move();
+    if (first_step_ < 0) first_step_ = progress.step;
+    steps_ = progress.step - first_step_;
+  }
+  void OnGraphCache(const graphcache::Snapshot& /*snapshot*/,
+                    std::shared_ptr<const std::vector<graphcache::EntryInfo>> /*entries*/) override {
+    activity_.Move();
+  }
+  std::vector<graphcache::Command> TakeCacheCommands(int64_t /*after_sequence*/, int64_t /*step*/) override {
+    return {};
+  }
+  void OnEpoch(const train::EpochMetrics& /*metrics*/) override {}
+  absl::Status StoreEpochs(bool /*is_last*/) override { return absl::OkStatus(); }
+  void OnCheckpoint(int64_t /*step*/, absl::Duration /*duration*/) override {}
+  void OnCheckpointFailed(const absl::Status& /*error*/) override {}
+  void Log(train::LogLevel level, std::string_view line) override {
+    telemetry::Log(level == train::LogLevel::kError     ? telemetry::Severity::kError
+                   : level == train::LogLevel::kWarning ? telemetry::Severity::kWarning
+                                                        : telemetry::Severity::kInfo,
+                   absl::StrCat(name_, ": ", AbslView(line)));
+  }
+
+ private:
+  const std::string name_;
+  const JobBook& book_;
+  DeviceActivityBoard& activity_;
+  const std::function<bool(int64_t steps)>& on_progress_;
+  int64_t first_step_ = -1, steps_ = 0;
+  // Asked by the device thread alone.
+  mutable Stopwatch asked_;
+  mutable bool gone_ = false;
+};
+
+absl::Status Differs(const DatasetId& dataset, absl::string_view what) {
+  return WithReason(absl::FailedPreconditionError(absl::StrCat("dataset ", dataset.value(), " ", what)),
+                    "DATASET_DIFFERS", {{"dataset", dataset.value()}});
+}
+
+}  // namespace
+
+absl::Status RankHost::Run(const RankRequest& request, const std::function<bool(int64_t steps)>& on_progress) {
+  if (book_.draining()) return DrainingError();
+  const spec::TrainOptions& options = request.options;
+  Violations violations;
+  spec::Validate(options, "spec.", violations);
+  if (request.place.rank < 1 || request.place.rank >= options.replicas) {
+    violations.Add("rank", absl::StrCat(request.place.rank, ": the job has ", options.replicas,
+                                        " replicas; accepted: 1 to ", options.replicas - 1));
+  }
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  absl::StatusOr<data::OpenedDataset> dataset = catalog_.Open(options.dataset);
+  if (!dataset.ok()) return Differs(options.dataset, absl::StrCat("is not here: ", dataset.status().message()));
+  if (const std::string own = HashHex(data::ContentChecksumOf(*dataset)); own != request.dataset_checksum) {
+    return Differs(options.dataset, absl::StrCat("holds other data here (checksum ", own, ") than on the leader (",
+                                                 request.dataset_checksum, ")"));
+  }
+  const std::string name =
+      absl::StrCat("rank ", request.place.rank, " of job ", request.job, " of ", request.place.leader_host);
+  absl::StatusOr<train::RunOutcome> outcome = train::RunOutcome();
+  const auto run = [&]() -> absl::Status {
+    // The leader hears that the device has taken it.
+    if (!on_progress(0)) {
+      outcome = absl::CancelledError("the leader has gone");
+      return outcome.status();
+    }
+    telemetry::Log(telemetry::Severity::kInfo, absl::StrCat(name, ": begins"));
+    RankContext context(name, book_, device_.activity(), on_progress);
+    outcome = runner_.Run({.options = options, .dataset = *dataset, .job_directory = {}, .place = request.place}, context);
+    telemetry::Log(telemetry::Severity::kInfo,
+                   absl::StrCat(name, outcome.ok() ? ": ended" : ": ended by an error: ", outcome.status().message()));
+    return outcome.status();
+  };
+  if (!device_.RunGuest(run)) {
+    return WithReason(absl::UnavailableError("the device is not idle"), "DEVICE_BUSY");
+  }
+  if (book_.draining() && outcome.ok() && outcome->end != train::RunEnd::kSucceeded) return DrainingError();
+  return outcome.status();
+}
+
+}  // namespace permafrost::jobs

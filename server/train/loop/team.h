@@ -1,0 +1,44 @@
+// The ranks that train one job: alone, led by this daemon, or led by another.
+// Threads: the device thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/device.h"
+#include "collective/gloo_group.h"
+#include "train/peers.h"
+#include "train/runner.h"
+
+namespace permafrost::train {
+
+// Ok if a job with so many replicas can be led by a server with this device and so many peers; else InvalidArgument with
+// a violation under `prefix`.
+absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, std::string_view prefix);
+
+class Team {
+ public:
+  // Finds the ranks that the request wants, and connects them. A job of one replica is alone. Errors: Unavailable,
+  // transient, where others are wanted that are not to be had.
+  static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, Peers* peers, RunContext& context);
+
+  int64_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
+  // nullptr: there are no others.
+  collective::Group* group() const { return group_.get(); }
+  // Returns `error`, with which the run ended; where another rank is the cause, a transient error that names it.
+  absl::Status Explain(absl::Status error) const;
+
+ private:
+  Team() = default;
+
+  // In the order in which each wants what is above it.
+  std::unique_ptr<collective::Rendezvous> rendezvous_;
+  std::unique_ptr<Recruits> recruits_;
+  std::unique_ptr<collective::Group> group_;
+};
+
+}  // namespace permafrost::train

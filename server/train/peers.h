@@ -1,0 +1,53 @@
+// The other daemons that train a job with this one, as a run sees them: whom it asks, and where a rank stands.
+// No torch, no wire: the runner uses it, and the room that calls other servers implements it.
+// Threads: as each class says.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "spec/train_options.h"
+
+namespace permafrost::train {
+
+// The place of a run among those that train one job. The leader is rank 0.
+struct RankPlace {
+  int64_t rank = 0;
+  // Where the leader waits for the others: its address, as this machine reaches it, and a port.
+  std::string leader_host;
+  int rendezvous_port = 0;
+};
+
+struct RecruitRequest {
+  std::string job;                 // its id, for the others' logs
+  spec::TrainOptions options;      // of the job; options.replicas - 1 daemons are wanted
+  std::string dataset_checksum;    // data::ContentChecksumOf, as hex digits
+  int rendezvous_port = 0;
+};
+
+// The daemons that train with this one, ranks 1, 2, ... They are let go when it is destroyed.
+// Threads: all methods are safe anywhere.
+class Recruits {
+ public:
+  virtual ~Recruits() = default;
+  // host:port of each, as this daemon was told them.
+  virtual const std::vector<std::string>& addresses() const = 0;
+  // Why one of them has ended, with its address; waits a moment for the news. Ok: all go on.
+  virtual absl::Status WaitForFailure() = 0;
+};
+
+// Threads: all methods are safe anywhere.
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  // The daemons that may be asked.
+  virtual int64_t count() const = 0;
+  // Asks one after the other until there are enough. Errors: Unavailable, transient, with what those that refused said.
+  virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
+};
+
+}  // namespace permafrost::train

@@ -1,0 +1,146 @@
+#include "collective/group.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <array>
+#include <string>
+
+#include "collective/gloo_group.h"
+#include "collective/ranks.h"
+
+namespace permafrost::collective {
+namespace {
+
+using at::Tensor;
+
+Tensor Of(const Group& group, double value) { return at::full({3}, value + static_cast<double>(group.rank())); }
+
+TEST(GroupTest, SumsAndGathersInTheOrderOfRanks) {
+  RunRanks(3, [](Group& group) {
+    Tensor x = Of(group, 1);
+    group.AllReduceSum(x);
+    EXPECT_TRUE(at::equal(x, at::full({3}, 6.0))) << x;
+    const std::vector<double> own{1, static_cast<double>(group.rank())};
+    EXPECT_THAT(group.AllGather(own), testing::ElementsAre(1, 0, 1, 1, 1, 2));
+    EXPECT_EQ(group.leads(), group.rank() == 0);
+  });
+}
+
+TEST(GroupTest, RanksMayHaveDifferentNumbersOfRowsAndNone) {
+  RunRanks(3, [](Group& group) {
+    const Tensor rows = at::full({2 * group.rank(), 2}, group.rank(), at::kInt);
+    const Tensor all = group.AllGatherRows(rows);
+    ASSERT_EQ(all.sizes(), (std::array<int64_t, 2>{6, 2}));
+    EXPECT_EQ(all[0][0].item<int>(), 1);
+    EXPECT_EQ(all[5][1].item<int>(), 2);
+    EXPECT_EQ(group.AllGatherRows(at::empty({0}, at::kInt)).numel(), 0);
+  });
+}
+
+TEST(GroupTest, EveryRankHasWhatTheFirstSends) {
+  RunRanks(2, [](Group& group) {
+    Tensor x = Of(group, 7);
+    group.Broadcast(x);
+    EXPECT_TRUE(at::equal(x, at::full({3}, 7.0)));
+    EXPECT_EQ(group.BroadcastText(group.leads() ? "state" : "other, and longer"), "state");
+    EXPECT_EQ(group.BroadcastText(""), "");
+  });
+}
+
+TEST(GroupTest, MeetWaitsForTheLastRank) {
+  std::atomic<int> came = 0;
+  RunRanks(2, [&](Group& group) {
+    for (int i = 1; i <= 3; ++i) {
+      if (group.rank() == 1) absl::SleepFor(absl::Milliseconds(50));
+      ++came;
+      group.Meet();
+      EXPECT_GE(came.load(), 2 * i);
+    }
+  });
+}
+
+TEST(GroupTest, ARankThatIsGoneFailsTheOthersAndStaysSo) {
+  RunRanks(2, [](Group& group) {
+    if (group.rank() == 1) return;
+    Tensor x = Of(group, 1);
+    EXPECT_ANY_THROW(group.AllReduceSum(x));
+    EXPECT_TRUE(absl::IsUnavailable(group.failure())) << group.failure();
+    EXPECT_ANY_THROW(group.Meet());
+    EXPECT_EQ(group.failure().message().find('\n'), absl::string_view::npos);
+  });
+}
+
+TEST(GroupTest, ARankThatDoesNotAnswerIsNotWaitedForForLong) {
+  std::atomic<bool> failed = false;
+  RunRanks(
+      2,
+      [&](Group& group) {
+        if (group.rank() == 1) {
+          while (!failed) absl::SleepFor(absl::Milliseconds(10));
+          return;
+        }
+        Tensor x = Of(group, 1);
+        EXPECT_ANY_THROW(group.AllReduceSum(x));
+        EXPECT_THAT(std::string(group.failure().message()), testing::HasSubstr("Timed out"));
+        failed = true;
+      },
+      {.step_timeout = absl::Milliseconds(200)});
+}
+
+TEST(GroupTest, RanksThatDoNotComeAreAnError) {
+  const auto rendezvous = Rendezvous::Serve();
+  ASSERT_TRUE(rendezvous.ok());
+  const auto group =
+      JoinGloo({.rank = 0, .size = 2, .store_port = (*rendezvous)->port(), .connect_timeout = absl::Milliseconds(300)});
+  EXPECT_TRUE(absl::IsUnavailable(group.status())) << group.status();
+}
+
+TEST(GroupTest, TheAddressTowardsAHostIsOneOfThisMachine) {
+  EXPECT_EQ(*OwnAddressTowards("127.0.0.1"), "127.0.0.1");
+  EXPECT_TRUE(absl::IsUnavailable(OwnAddressTowards("no-such-host.invalid").status()));
+}
+
+TEST(ScopeTest, OperatorsShareWithinAScopeAndNotApart) {
+  EXPECT_FALSE(IsShared());
+  EXPECT_TRUE(at::equal(AllReduceSum(at::ones({2})), at::ones({2})));
+  RunRanks(2, [](Group& group) {
+    const Scope scope(&group);
+    EXPECT_TRUE(IsShared());
+    EXPECT_EQ(AllReduceSum(at::ones({2}))[0].item<float>(), 2);
+    {
+      const Apart apart;
+      EXPECT_TRUE(IsShared());
+      EXPECT_EQ(Current(), nullptr);
+      EXPECT_EQ(AllReduceSum(at::ones({2}))[0].item<float>(), 1);
+    }
+    const auto sums = AllReduceSum({at::ones({2, 2}), at::full({3}, 2.0)});
+    ASSERT_EQ(sums.size(), 2u);
+    EXPECT_TRUE(at::equal(sums[0], at::full({2, 2}, 2.0)));
+    EXPECT_TRUE(at::equal(sums[1], at::full({3}, 4.0)));
+  });
+}
+
+TEST(RerunTest, ASecondRunGetsWhatTheFirstExchanged) {
+  RunRanks(2, [](Group& group) {
+    const Scope scope(&group);
+    const float own = static_cast<float>(group.rank() + 1);
+    Rerun rerun;
+    const auto run = [&] {
+      const std::vector<double> all = Current()->AllGather(std::vector<double>{own});
+      return AllReduceSum(at::full({1}, own)).item<float>() + static_cast<float>(all[0] + all[1]);
+    };
+    EXPECT_EQ(run(), 6);
+    // Rank 1 runs its step again and rank 0 does not.
+    if (group.rank() == 1) {
+      for (int again = 0; again < 2; ++again) {
+        rerun.Again();
+        EXPECT_EQ(run(), 6);
+        EXPECT_ANY_THROW(run()) << "a step of more exchanges";
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace permafrost::collective

@@ -1,0 +1,33 @@
+// Ranks of one group on threads of this process, over real sockets.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "collective/gloo_group.h"
+
+namespace permafrost::collective {
+
+// Calls `rank` on a thread for each of `size` ranks, and waits for all.
+inline void RunRanks(int64_t size, const std::function<void(Group&)>& rank, GlooOptions options = {}) {
+  const auto rendezvous = Rendezvous::Serve();
+  ASSERT_TRUE(rendezvous.ok()) << rendezvous.status();
+  options.size = size;
+  options.store_port = (*rendezvous)->port();
+  std::vector<std::thread> threads;
+  for (int64_t r = 0; r < size; ++r) {
+    threads.emplace_back([&rank, r, own = options]() mutable {
+      own.rank = r;
+      const auto group = JoinGloo(own);
+      ASSERT_TRUE(group.ok()) << group.status();
+      rank(**group);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace permafrost::collective

@@ -1,0 +1,261 @@
+// Jobs of several ranks, each a runner on a thread of its own that the others reach by sockets, beside the same job of
+// one.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "nn/safetensors.h"
+#include "recorder.h"
+#include "runner_fixture.h"
+
+namespace permafrost::train {
+namespace {
+
+using testing::HasSubstr;
+
+// Recruits runners of this process.
+class ThreadPeers final : public Peers {
+ public:
+  explicit ThreadPeers(std::shared_ptr<const data::GraphSet> graphs) : graphs_(std::move(graphs)) {}
+
+  int64_t count() const override { return 3; }
+  absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) override {
+    ++recruited;
+    auto team = std::make_unique<Threads>();
+    for (int64_t rank = 1; rank < request.options.replicas; ++rank) team->Add(*this, request, rank);
+    return team;
+  }
+
+  int recruited = 0;
+  std::function<StopRequest(const Progress&)> stop;  // of every recruit
+  std::vector<absl::Status> ends;                    // by rank - 1, of those that were recruited last
+
+ private:
+  class Threads final : public Recruits {
+   public:
+    ~Threads() override {
+      for (std::thread& thread : threads_) thread.join();
+    }
+    void Add(ThreadPeers& peers, const RecruitRequest& request, int64_t rank) {
+      addresses_.push_back("127.0.0.1:" + std::to_string(rank));
+      peers.ends.resize(static_cast<size_t>(rank));
+      threads_.emplace_back([&peers, request, rank] {
+        const auto runner = MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 1});
+        Recorder context;
+        context.stop = peers.stop;
+        const auto outcome =
+            (*runner)->Run({.options = request.options,
+                            .dataset = peers.graphs_,
+                            .place = RankPlace{.rank = rank,
+                                               .leader_host = "127.0.0.1",
+                                               .rendezvous_port = request.rendezvous_port}},
+                           context);
+        peers.ends[static_cast<size_t>(rank - 1)] = outcome.status();
+      });
+    }
+    const std::vector<std::string>& addresses() const override { return addresses_; }
+    absl::Status WaitForFailure() override { return absl::OkStatus(); }
+
+   private:
+    std::vector<std::string> addresses_;
+    std::vector<std::thread> threads_;
+  };
+
+  const std::shared_ptr<const data::GraphSet> graphs_;
+};
+
+class ReplicasTest : public RunnerTest {
+ protected:
+  void SetUp() override {
+    RunnerTest::SetUp();
+    peers_ = std::make_unique<ThreadPeers>(graphs_);
+    runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 1, .peers = peers_.get()});
+  }
+
+  // Runs the job on one rank and on `replicas`, and compares epochs, results and weights.
+  void ExpectAsOne(const spec::TrainOptions& options, int64_t replicas, const std::string& name, double tolerance) {
+    SCOPED_TRACE(name);
+    Recorder one, several;
+    const auto alone = Run(options, name + "-1", one);
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    spec::TrainOptions shared = options;
+    shared.replicas = replicas;
+    const auto together = Run(shared, name + "-n", several);
+    ASSERT_TRUE(together.ok()) << together.status();
+    for (const absl::Status& end : peers_->ends) EXPECT_TRUE(end.ok()) << end;
+    ASSERT_EQ(one.epochs.size(), several.epochs.size());
+    for (size_t e = 0; e < one.epochs.size(); ++e) {
+      EXPECT_NEAR(one.epochs[e].train_loss, several.epochs[e].train_loss, tolerance) << "epoch " << e + 1;
+      EXPECT_NEAR(one.epochs[e].valid_loss, several.epochs[e].valid_loss, tolerance) << "epoch " << e + 1;
+    }
+    EXPECT_NEAR(alone->result->best_test_metric, together->result->best_test_metric, tolerance);
+    const auto wanted = Weights(name + "-1"), found = Weights(name + "-n");
+    ASSERT_EQ(wanted.size(), found.size());
+    for (size_t t = 0; t < wanted.size(); ++t) {
+      const double away = (wanted[t].value.to(at::kDouble) - found[t].value.to(at::kDouble)).abs().max().item<double>();
+      EXPECT_LE(away, tolerance) << wanted[t].name;
+    }
+  }
+  std::vector<nn::NamedTensor> Weights(const std::string& job) {
+    return nn::DecodeSafetensors(Artifact(job, kLastWeightsFile))->tensors;
+  }
+
+  std::unique_ptr<ThreadPeers> peers_;
+};
+
+spec::TrainOptions Plain(spec::TrainOptions options) {
+  // Adam divides a gradient by its size, which makes a difference of one out of rounding.
+  options.optimizer.algorithm = spec::OptimizerAlgorithm::kSgd;
+  options.optimizer.learning_rate = 1e-3;
+  options.epochs = 2;
+  return options;
+}
+
+TEST_F(ReplicasTest, StepsAreThoseOfOneRankWithTheWholeBatch) {
+  for (const spec::Architecture model : {spec::Architecture::kGine, spec::Architecture::kGin, spec::Architecture::kGcn,
+                                         spec::Architecture::kSage, spec::Architecture::kGatv2}) {
+    for (const int64_t replicas : {2, 3}) {
+      spec::TrainOptions options = Plain(Options());
+      options.model.architecture = model;
+      ExpectAsOne(options, replicas,
+                  std::string(spec::TraitsOf(model).name) + "-" + std::to_string(replicas), 1e-4);
+    }
+  }
+}
+
+TEST_F(ReplicasTest, SoAreThoseOfEveryPartAndOptimizer) {
+  struct Case {
+    const char* name;
+    std::function<void(spec::TrainOptions&)> set;
+  };
+  const Case kCases[] = {
+      {"virtual-node", [](auto& o) { o.model.virtual_node = true; }},
+      {"layer-norm", [](auto& o) { o.model.architecture = spec::Architecture::kGin, o.model.norm = spec::Norm::kLayer; }},
+      {"no-norm", [](auto& o) { o.model.architecture = spec::Architecture::kGcn, o.model.norm = spec::Norm::kNone; }},
+      {"clipped", [](auto& o) { o.optimizer.max_grad_norm = 0.5; }},
+      {"accumulated", [](auto& o) { o.optimizer.accumulate_steps = 4; }},
+      {"averaged", [](auto& o) { o.optimizer.ema_decay = 0.9; }},
+      {"mse", [](auto& o) { o.loss = spec::Loss::kMse, o.metrics = {spec::Metric::kRmse, spec::Metric::kMae}; }},
+      {"plateau", [](auto& o) { o.optimizer.schedule = spec::Schedule::kPlateau; }},
+      // 80 graphs: the last batch has one, of which two of the ranks have none.
+      {"empty-share", [](auto& o) { o.batch_size = 79; }},
+      {"balanced", [](auto& o) { o.batching.kind = spec::BatchingKind::kBalanced; }},
+  };
+  for (const Case& c : kCases) {
+    spec::TrainOptions options = Plain(Options());
+    c.set(options);
+    ExpectAsOne(options, 3, c.name, 1e-4);
+  }
+}
+
+TEST_F(ReplicasTest, AdamLearnsTheSame) {
+  // A bias before a norm has a gradient of rounding alone, which Adam takes for one of the usual size.
+  spec::TrainOptions options = Options();
+  options.model.architecture = spec::Architecture::kGin;
+  options.model.norm = spec::Norm::kNone;
+  ExpectAsOne(options, 2, "adam", 1e-3);
+}
+
+TEST_F(ReplicasTest, EveryPolicyTakesTheSameSteps) {
+  std::string first;
+  for (const spec::Policy policy :
+       {spec::Policy::kFreeze, spec::Policy::kAlways, spec::Policy::kNever, spec::Policy::kClearPerStep}) {
+    spec::TrainOptions options = Options();
+    options.replicas = 2;
+    options.graph_cache.policy = policy;
+    // Audits run a step twice on one rank.
+    options.graph_cache.audit_every = 5;
+    Recorder told;
+    const std::string name(spec::kPolicyNames.Name(policy));
+    const auto outcome = Run(options, name, told);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(told.cache.of(Mode::kTrain).audit_failures, 0) << told.log;
+    if (policy == spec::Policy::kFreeze) {
+      EXPECT_GT(told.cache.of(Mode::kTrain).audits, 0);
+    }
+    const std::string weights = HashHex(Hash64(Artifact(name, kLastWeightsFile)));
+    if (first.empty()) first = weights;
+    EXPECT_EQ(weights, first) << name << ": equal worlds give equal bits, however steps are run";
+  }
+}
+
+TEST_F(ReplicasTest, AnInterruptedJobEndsWithTheSameBits) {
+  spec::TrainOptions options = Options();
+  options.replicas = 2;
+  Recorder whole;
+  ASSERT_TRUE(Run(options, "whole", whole).ok());
+  EXPECT_THAT(whole.log, HasSubstr("trains on 2 daemons: this one and 127.0.0.1:1"));
+  Recorder first;
+  first.stop = [](const Progress& p) { return p.step >= 13 ? StopRequest::kDrain : StopRequest::kNone; };
+  const auto drained = Run(options, "job", first);
+  ASSERT_TRUE(drained.ok()) << drained.status();
+  EXPECT_EQ(drained->end, RunEnd::kDrained);
+  Recorder second;
+  const auto outcome = Run(options, "job", second);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(second.log, HasSubstr("resumed from the checkpoint of step 13"));
+  EXPECT_TRUE(Artifact("job", kLastWeightsFile) == Artifact("whole", kLastWeightsFile));
+  EXPECT_TRUE(Artifact("job", kTestPredictionsFile) == Artifact("whole", kTestPredictionsFile));
+}
+
+TEST_F(ReplicasTest, ARankThatLeavesIsAnErrorOfTheMachineAndTheJobGoesOn) {
+  spec::TrainOptions options = Options();
+  options.replicas = 3;
+  options.checkpoint.every_steps = 4;
+  Recorder whole;
+  ASSERT_TRUE(Run(options, "whole", whole).ok());
+  peers_->stop = [](const Progress& p) { return p.step >= 10 ? StopRequest::kDrain : StopRequest::kNone; };
+  Recorder broken;
+  const auto failed = Run(options, "job", broken);
+  EXPECT_TRUE(IsTransient(failed.status())) << failed.status();
+  EXPECT_THAT(std::string(failed.status().message()), HasSubstr("another daemon of the job did not answer"));
+  peers_->stop = nullptr;
+  Recorder resumed;
+  const auto outcome = Run(options, "job", resumed);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(resumed.log, HasSubstr("resumed from the checkpoint of step 8"));
+  EXPECT_TRUE(Artifact("job", kLastWeightsFile) == Artifact("whole", kLastWeightsFile));
+}
+
+TEST_F(ReplicasTest, PatienceAndWeightsToBeginWithAreTheLeaders) {
+  spec::TrainOptions options = Options();
+  options.epochs = 40;
+  options.optimizer.learning_rate = 0.05;
+  options.patience = 3;
+  options.replicas = 2;
+  Recorder told;
+  const auto outcome = Run(options, "job", told);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_LT(told.epochs.size(), 40u);
+  for (const absl::Status& end : peers_->ends) EXPECT_TRUE(end.ok()) << end;
+}
+
+TEST_F(ReplicasTest, WhatNoServerCanLeadIsRefused) {
+  const data::ImportedSummary summary = graphs_->summary();
+  spec::TrainOptions options = Options();
+  options.replicas = 5;
+  const absl::Status too_many = runner_->CheckCompatible(options, summary, "spec.");
+  ASSERT_EQ(GetViolations(too_many).size(), 1u) << too_many;
+  EXPECT_EQ(GetViolations(too_many)[0].field, "spec.replicas");
+  EXPECT_EQ(GetViolations(too_many)[0].description, "5: this server and its --peers are 4 daemons; accepted: 1 to 4");
+  options.replicas = 2;
+  const auto alone = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 1});
+  EXPECT_EQ(GetViolations(alone->CheckCompatible(options, summary, "spec."))[0].description,
+            "2: this server and its --peers are 1 daemon; accepted: 1 to 1");
+  // A server that has lost its peers keeps the job for later.
+  Recorder told;
+  const auto waits = alone->Run({.options = options, .dataset = graphs_, .job_directory = dir_.path() / "later"}, told);
+  EXPECT_TRUE(IsTransient(waits.status())) << waits.status();
+}
+
+}  // namespace
+}  // namespace permafrost::train
