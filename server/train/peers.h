@@ -20,13 +20,16 @@ struct RankPlace {
   // Where the leader waits for the others: its address, as this machine reaches it, and a port.
   std::string leader_host;
   int rendezvous_port = 0;
+  std::string rendezvous_token;  // which shows that it was asked
 };
 
 struct RecruitRequest {
-  std::string job;                 // its id, for the others' logs
-  spec::TrainOptions options;      // of the job; options.replicas - 1 daemons are wanted
-  std::string dataset_checksum;    // data::ContentChecksumOf, as hex digits
+  std::string job;               // its id, for the others' logs
+  spec::TrainOptions options;    // of the job; options.replicas - 1 daemons are wanted
+  std::string dataset_checksum;  // data::ContentChecksumOf, as hex digits
+  // As RankPlace's.
   int rendezvous_port = 0;
+  std::string rendezvous_token;
 };
 
 // The daemons that train with this one, ranks 1, 2, ... They are let go when it is destroyed.

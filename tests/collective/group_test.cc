@@ -1,13 +1,14 @@
 #include "collective/group.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 
 #include <array>
 #include <string>
 
-#include "collective/gloo_group.h"
 #include "collective/ranks.h"
+#include "collective/tcp_group.h"
 
 namespace permafrost::collective {
 namespace {
@@ -82,23 +83,47 @@ TEST(GroupTest, ARankThatDoesNotAnswerIsNotWaitedForForLong) {
         }
         Tensor x = Of(group, 1);
         EXPECT_ANY_THROW(group.AllReduceSum(x));
-        EXPECT_THAT(std::string(group.failure().message()), testing::HasSubstr("Timed out"));
+        EXPECT_THAT(std::string(group.failure().message()), testing::HasSubstr("rank 1 (127.0.0.1) has not answered for 200ms"));
         failed = true;
       },
       {.step_timeout = absl::Milliseconds(200)});
 }
 
+TEST(GroupTest, LargeTensorsAreSummedInTheSameOrder) {
+  // 100,001 values: no part is as long as another.
+  RunRanks(3, [](Group& group) {
+    const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(group.rank() + 1));
+    const Tensor own = at::randn({100'001}, generator);
+    std::vector<Tensor> all;
+    for (uint64_t r = 1; r <= 3; ++r) all.push_back(at::randn({100'001}, at::make_generator<at::CPUGeneratorImpl>(r)));
+    Tensor sum = own.clone();
+    group.AllReduceSum(sum);
+    EXPECT_TRUE(at::equal(sum, all[0] + all[1] + all[2]));
+    Tensor few = own.narrow(0, 0, 7).clone();
+    group.AllReduceSum(few);
+    EXPECT_TRUE(at::equal(few, sum.narrow(0, 0, 7))) << "small ones take another way, to the same bits";
+  });
+}
+
 TEST(GroupTest, RanksThatDoNotComeAreAnError) {
   const auto rendezvous = Rendezvous::Serve();
   ASSERT_TRUE(rendezvous.ok());
-  const auto group =
-      JoinGloo({.rank = 0, .size = 2, .store_port = (*rendezvous)->port(), .connect_timeout = absl::Milliseconds(300)});
-  EXPECT_TRUE(absl::IsUnavailable(group.status())) << group.status();
+  const auto group = LeadTcp(**rendezvous, {.connect_timeout = absl::Milliseconds(100)});
+  EXPECT_EQ(group.status(), absl::UnavailableError("no other daemon has connected in time"));
+  EXPECT_TRUE(absl::IsUnavailable(JoinTcp("no-such-host.invalid", 1, {.rank = 1}).status()));
 }
 
-TEST(GroupTest, TheAddressTowardsAHostIsOneOfThisMachine) {
-  EXPECT_EQ(*OwnAddressTowards("127.0.0.1"), "127.0.0.1");
-  EXPECT_TRUE(absl::IsUnavailable(OwnAddressTowards("no-such-host.invalid").status()));
+TEST(GroupTest, WhoDoesNotKnowTheTokenIsNotInTheGroup) {
+  const auto rendezvous = Rendezvous::Serve();
+  ASSERT_TRUE(rendezvous.ok());
+  std::thread other([&] {
+    const auto joined = JoinTcp("127.0.0.1", (*rendezvous)->port(),
+                                {.rank = 1, .token = std::string(32, '0'), .connect_timeout = absl::Seconds(5)});
+    EXPECT_TRUE(absl::IsUnavailable(joined.status())) << joined.status();
+  });
+  const auto group = LeadTcp(**rendezvous, {.connect_timeout = absl::Milliseconds(300)});
+  EXPECT_TRUE(absl::IsUnavailable(group.status())) << group.status();
+  other.join();
 }
 
 TEST(ScopeTest, OperatorsShareWithinAScopeAndNotApart) {

@@ -8,21 +8,21 @@
 #include <thread>
 #include <vector>
 
-#include "collective/gloo_group.h"
+#include "collective/tcp_group.h"
 
 namespace permafrost::collective {
 
 // Calls `rank` on a thread for each of `size` ranks, and waits for all.
-inline void RunRanks(int64_t size, const std::function<void(Group&)>& rank, GlooOptions options = {}) {
+inline void RunRanks(int64_t size, const std::function<void(Group&)>& rank, TcpOptions options = {}) {
   const auto rendezvous = Rendezvous::Serve();
   ASSERT_TRUE(rendezvous.ok()) << rendezvous.status();
   options.size = size;
-  options.store_port = (*rendezvous)->port();
+  options.token = (*rendezvous)->token();
   std::vector<std::thread> threads;
   for (int64_t r = 0; r < size; ++r) {
-    threads.emplace_back([&rank, r, own = options]() mutable {
+    threads.emplace_back([&, r, own = options]() mutable {
       own.rank = r;
-      const auto group = JoinGloo(own);
+      const auto group = r == 0 ? LeadTcp(**rendezvous, own) : JoinTcp("127.0.0.1", (*rendezvous)->port(), own);
       ASSERT_TRUE(group.ok()) << group.status();
       rank(**group);
     });

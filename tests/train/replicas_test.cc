@@ -57,7 +57,8 @@ class ThreadPeers final : public Peers {
                             .dataset = peers.graphs_,
                             .place = RankPlace{.rank = rank,
                                                .leader_host = "127.0.0.1",
-                                               .rendezvous_port = request.rendezvous_port}},
+                                               .rendezvous_port = request.rendezvous_port,
+                                               .rendezvous_token = request.rendezvous_token}},
                            context);
         peers.ends[static_cast<size_t>(rank - 1)] = outcome.status();
       });
@@ -217,7 +218,7 @@ TEST_F(ReplicasTest, ARankThatLeavesIsAnErrorOfTheMachineAndTheJobGoesOn) {
   Recorder broken;
   const auto failed = Run(options, "job", broken);
   EXPECT_TRUE(IsTransient(failed.status())) << failed.status();
-  EXPECT_THAT(std::string(failed.status().message()), HasSubstr("another daemon of the job did not answer"));
+  EXPECT_THAT(std::string(failed.status().message()), HasSubstr("(127.0.0.1) has gone: "));
   peers_->stop = nullptr;
   Recorder resumed;
   const auto outcome = Run(options, "job", resumed);

@@ -18,6 +18,7 @@
 #include "api/wire/convert_job.h"
 #include "api/wire/resource_name.h"
 #include "base/id.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 #include "permafrost/v1/worker.grpc.pb.h"
 
@@ -94,7 +95,7 @@ class GrpcRecruits final : public train::Recruits {
   }
   const std::vector<std::string>& addresses() const override { return addresses_; }
   absl::Status WaitForFailure() override {
-    const absl::Time until = absl::Now() + kNewsWait;
+    const Stopwatch waited;
     while (true) {
       for (const auto& recruit : recruits_) {
         const std::optional<absl::Status> ended = recruit->ended();
@@ -102,7 +103,7 @@ class GrpcRecruits final : public train::Recruits {
         return absl::UnavailableError(
             absl::StrCat(recruit->address(), ended->ok() ? " has left the job" : ": ", ended->message()));
       }
-      if (absl::Now() >= until) return absl::OkStatus();
+      if (waited.Elapsed() >= kNewsWait) return absl::OkStatus();
       absl::SleepFor(absl::Milliseconds(20));
     }
   }
@@ -136,6 +137,7 @@ class GrpcPeers final : public train::Peers {
     SpecToWire({.train = request.options}, *wire.mutable_spec());
     wire.set_dataset_checksum(request.dataset_checksum);
     wire.set_rendezvous_port(request.rendezvous_port);
+    wire.set_rendezvous_token(request.rendezvous_token);
     wire.set_version(options_.version);
     wire.set_torch_version(options_.torch_version);
     wire.set_device(options_.device);

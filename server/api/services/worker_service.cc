@@ -96,7 +96,8 @@ absl::StatusOr<jobs::RankRequest> WorkerService::Read(const v1::RunRankRequest& 
                            .dataset_checksum = request.dataset_checksum(),
                            .place = {.rank = request.rank(),
                                      .leader_host = std::move(host),
-                                     .rendezvous_port = request.rendezvous_port()}};
+                                     .rendezvous_port = request.rendezvous_port(),
+                                     .rendezvous_token = request.rendezvous_token()}};
 }
 
 grpc::ServerWriteReactor<v1::RunRankResponse>* WorkerService::RunRank(grpc::CallbackServerContext* context,

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
-#include "base/host_port.h"
 #include "base/status.h"
 #include "base/string_view.h"
 
@@ -18,8 +17,6 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
   if (device != DeviceKind::kCpu) {
     why = absl::StrCat("replicas train on CPUs, and this server's device is ", AbslView(kDeviceNames.Name(device)),
                        "; accepted: 1");
-  } else if (const std::string no_gloo = collective::NoGlooReason(); !no_gloo.empty()) {
-    why = absl::StrCat(no_gloo, "; accepted: 1");
   } else if (replicas > peers + 1) {
     why = absl::StrCat("this server and its --peers are ", peers + 1, peers == 0 ? " daemon" : " daemons",
                        "; accepted: 1 to ", peers + 1);
@@ -34,19 +31,15 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
 absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peers* peers, RunContext& context) {
   std::unique_ptr<Team> team(new Team());
   const int64_t size = request.options.replicas;
-  collective::GlooOptions options{.size = size};
-  const auto join = [&](const std::string& other) -> absl::Status {
-    PF_ASSIGN_OR_RETURN(options.own_host, collective::OwnAddressTowards(other));
-    PF_ASSIGN_OR_RETURN(team->group_, collective::JoinGloo(options));
-    return absl::OkStatus();
-  };
+  collective::TcpOptions options{.size = size};
   if (const std::optional<RankPlace>& place = request.place) {
     options.rank = place->rank;
-    options.store_host = place->leader_host;
-    options.store_port = place->rendezvous_port;
-    // The leader may have met an error that it waits for: what it does there bounds how long.
+    options.token = place->rendezvous_token;
+    // The leader bounds how long an error of another lasts, and what it waits for itself may take longer than a step.
     options.step_timeout = options.meet_timeout;
-    PF_RETURN_IF_ERROR(AsTransient(join(place->leader_host)));
+    auto joined = collective::JoinTcp(place->leader_host, place->rendezvous_port, options);
+    if (!joined.ok()) return AsTransient(joined.status());
+    team->group_ = *std::move(joined);
     return team;
   }
   if (size <= 1) return team;
@@ -57,28 +50,26 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peer
   auto rendezvous = collective::Rendezvous::Serve();
   if (!rendezvous.ok()) return AsTransient(rendezvous.status());
   team->rendezvous_ = *std::move(rendezvous);
-  options.store_port = team->rendezvous_->port();
   auto recruits = peers->Recruit({.job = request.job_directory.filename().string(),
                                   .options = request.options,
                                   .dataset_checksum = HashHex(data::ContentChecksumOf(request.dataset)),
-                                  .rendezvous_port = options.store_port});
+                                  .rendezvous_port = team->rendezvous_->port(),
+                                  .rendezvous_token = team->rendezvous_->token()});
   if (!recruits.ok()) return AsTransient(recruits.status());
   team->recruits_ = *std::move(recruits);
-  const std::vector<std::string>& addresses = team->recruits_->addresses();
-  context.Log(LogLevel::kInfo,
-              absl::StrCat("trains on ", size, " daemons: this one and ", absl::StrJoin(addresses, ", ")));
-  PF_ASSIGN_OR_RETURN(const HostPort first, ParseHostPort(addresses.front()));
-  if (const absl::Status joined = join(first.host); !joined.ok()) return team->Explain(joined);
+  context.Log(LogLevel::kInfo, absl::StrCat("trains on ", size, " daemons: this one and ",
+                                            absl::StrJoin(team->recruits_->addresses(), ", ")));
+  auto led = collective::LeadTcp(*team->rendezvous_, options);
+  if (!led.ok()) return team->Explain(led.status());
+  team->group_ = *std::move(led);
   return team;
 }
 
 absl::Status Team::Explain(absl::Status error) const {
-  if (group_ != nullptr && group_->failure().ok()) return error;
-  if (group_ == nullptr && recruits_ == nullptr) return error;
+  if (group_ == nullptr ? recruits_ == nullptr : group_->failure().ok()) return error;
   const absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
   if (!gone.ok()) return AsTransient(absl::UnavailableError(gone.message()));
-  return AsTransient(absl::UnavailableError(absl::StrCat(
-      "another daemon of the job did not answer: ", group_ != nullptr ? group_->failure().message() : error.message())));
+  return AsTransient(absl::UnavailableError(group_ != nullptr ? group_->failure().message() : error.message()));
 }
 
 }  // namespace permafrost::train

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/device.h"
-#include "collective/gloo_group.h"
+#include "collective/tcp_group.h"
 #include "train/peers.h"
 #include "train/runner.h"
 

@@ -1,0 +1,248 @@
+#include "collective/tcp_group.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+
+namespace permafrost::collective {
+namespace {
+
+// A tensor up to this size goes to every rank whole: one exchange then takes less time than two of a part.
+constexpr size_t kWhole = 64 << 10;
+// How long whoever connects may take to say who it is.
+constexpr absl::Duration kHelloTime = absl::Seconds(2);
+
+template <class T>
+std::span<const char> BytesOf(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+template <class T>
+std::span<char> BytesOf(T& value) {
+  return {reinterpret_cast<char*>(&value), sizeof value};
+}
+
+class TcpGroup final : public Group {
+ public:
+  // connections: by rank; that of the own rank is not open.
+  TcpGroup(const TcpOptions& options, std::vector<Connection> connections)
+      : Group(options.rank, options.size),
+        step_timeout_(options.step_timeout),
+        meet_timeout_(options.meet_timeout),
+        connections_(std::move(connections)) {}
+
+  void Meet() override {
+    const char own = 1;
+    std::vector<char> all(static_cast<size_t>(size()));
+    Gather(BytesOf(own), all, meet_timeout_);
+  }
+
+  void AllReduceSum(at::Tensor& x) override {
+    CheckDense(x);
+    std::span<char> bytes(static_cast<char*>(x.mutable_data_ptr()), x.nbytes());
+    if (bytes.empty()) return;
+    if (bytes.size() <= kWhole) {
+      parts_.resize(bytes.size() * static_cast<size_t>(size()));
+      Gather(bytes, parts_, step_timeout_);
+      return Add(x.scalar_type(), parts_, bytes);
+    }
+    // Each rank adds up a part, and sends it to the others.
+    const auto part = [&](int64_t rank) {
+      const auto at = [&](int64_t r) { return static_cast<size_t>(x.numel() * r / size()) * x.element_size(); };
+      return bytes.subspan(at(rank), at(rank + 1) - at(rank));
+    };
+    const std::span<char> own = part(rank());
+    parts_.resize(own.size() * static_cast<size_t>(size()));
+    const auto slot = [&](int64_t r) {
+      return std::span(parts_).subspan(own.size() * static_cast<size_t>(r), own.size());
+    };
+    Run([&](int64_t r) { return Transfer{.out = part(r), .in = slot(r)}; }, step_timeout_);
+    std::ranges::copy(own, slot(rank()).begin());
+    Add(x.scalar_type(), parts_, own);
+    Run([&](int64_t r) { return Transfer{.out = own, .in = part(r)}; }, step_timeout_);
+  }
+
+  void AllGather(const at::Tensor& x, at::Tensor& all) override {
+    CheckDense(x);
+    CheckDense(all);
+    TORCH_CHECK(all.nbytes() == x.nbytes() * static_cast<size_t>(size()), "AllGather: ", all.nbytes(), " bytes for ",
+                size(), " times ", x.nbytes());
+    Gather({static_cast<const char*>(x.const_data_ptr()), x.nbytes()},
+           {static_cast<char*>(all.mutable_data_ptr()), all.nbytes()}, step_timeout_);
+  }
+
+  void Broadcast(at::Tensor& x) override {
+    CheckDense(x);
+    const std::span<char> bytes(static_cast<char*>(x.mutable_data_ptr()), x.nbytes());
+    Run(
+        [&](int64_t r) {
+          if (leads()) return Transfer{.out = bytes};
+          return Transfer{.in = r == 0 ? bytes : std::span<char>()};
+        },
+        step_timeout_);
+  }
+
+  absl::Status failure() const override { return failure_; }
+
+ private:
+  static void CheckDense(const at::Tensor& x) {
+    TORCH_CHECK(x.is_cpu() && x.is_contiguous(), "ranks exchange dense tensors of the CPU");
+  }
+
+  void Gather(std::span<const char> own, std::span<char> all, absl::Duration timeout) {
+    const auto slot = [&](int64_t r) { return all.subspan(own.size() * static_cast<size_t>(r), own.size()); };
+    Run([&](int64_t r) { return Transfer{.out = own, .in = slot(r)}; }, timeout);
+    std::ranges::copy(own, slot(rank()).begin());
+  }
+
+  // Exchanges transfer_of(rank) with every other rank.
+  template <class TransferOf>
+  void Run(const TransferOf& transfer_of, absl::Duration timeout) {
+    if (failure_.ok()) {
+      transfers_.clear();
+      for (int64_t r = 0; r < size(); ++r) {
+        if (r == rank()) continue;
+        const Connection& connection = connections_[static_cast<size_t>(r)];
+        Transfer& transfer = transfers_.emplace_back(transfer_of(r));
+        transfer.connection = &connection;
+        transfer.name = absl::StrCat("rank ", r, " (", connection.host, ")");
+      }
+      failure_ = Exchange(transfers_, timeout);
+    }
+    if (!failure_.ok()) throw std::runtime_error(std::string(failure_.message()));
+  }
+
+  // to: the sum of the parts of all ranks, in their order.
+  void Add(at::ScalarType type, std::span<const char> parts, std::span<char> to) const {
+    AT_DISPATCH_ALL_TYPES(type, "AllReduceSum", [&] {
+      const auto* const from = reinterpret_cast<const scalar_t*>(parts.data());
+      auto* const sum = reinterpret_cast<scalar_t*>(to.data());
+      const size_t values = to.size() / sizeof(scalar_t);
+      std::copy_n(from, values, sum);
+      for (int64_t r = 1; r < size(); ++r) {
+        const scalar_t* const part = from + static_cast<size_t>(r) * values;
+        for (size_t i = 0; i < values; ++i) sum[i] += part[i];
+      }
+    });
+  }
+
+  const absl::Duration step_timeout_, meet_timeout_;
+  const std::vector<Connection> connections_;
+  std::vector<Transfer> transfers_;
+  std::vector<char> parts_;
+  absl::Status failure_;
+};
+
+// What a rank says first on every connection.
+struct Hello {
+  // Tells another program, another version of this, and another order of bytes.
+  uint64_t magic = 0x5046'7261'6e6b'0001;
+  char token[32] = {};
+  int64_t rank = 0;
+  int64_t port = 0;  // where it listens; 0: nowhere
+};
+
+absl::Status Send(const Connection& to, std::span<const char> bytes, const Deadline& deadline) {
+  Transfer transfer{.connection = &to, .name = to.host, .out = bytes};
+  return Exchange({&transfer, 1}, deadline.left());
+}
+
+absl::Status Receive(const Connection& from, std::span<char> bytes, const Deadline& deadline) {
+  Transfer transfer{.connection = &from, .name = from.host, .in = bytes};
+  return Exchange({&transfer, 1}, deadline.left());
+}
+
+Hello HelloOf(const TcpOptions& options, int64_t port) {
+  Hello hello{.rank = options.rank, .port = port};
+  std::ranges::copy(options.token.substr(0, sizeof hello.token), hello.token);
+  return hello;
+}
+
+// Accepts ranks first.. of the group, and returns what each said. Whoever does not know the token is let go.
+absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const TcpOptions& options, int64_t first,
+                                               const Deadline& deadline, std::vector<Connection>& connections) {
+  std::vector<Hello> hellos(static_cast<size_t>(options.size));
+  const Hello own = HelloOf(options, 0);
+  for (int64_t missing = options.size - first; missing > 0;) {
+    PF_ASSIGN_OR_RETURN(Connection connection, Accept(listening, deadline));
+    Hello hello;
+    if (!Receive(connection, BytesOf(hello), Deadline(std::min(deadline.left(), kHelloTime))).ok()) continue;
+    if (hello.magic != own.magic || std::memcmp(hello.token, own.token, sizeof own.token) != 0) continue;
+    if (hello.rank < first || hello.rank >= options.size) continue;
+    Connection& place = connections[static_cast<size_t>(hello.rank)];
+    if (place.socket.open()) continue;
+    place = std::move(connection);
+    hellos[static_cast<size_t>(hello.rank)] = hello;
+    --missing;
+  }
+  return hellos;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Serve() {
+  auto made = std::make_unique<Rendezvous>();
+  PF_ASSIGN_OR_RETURN(made->socket_, Listen());
+  PF_ASSIGN_OR_RETURN(made->port_, PortOf(made->socket_));
+  std::random_device random;
+  while (made->token_.size() < sizeof Hello::token) absl::StrAppend(&made->token_, absl::Hex(random(), absl::kZeroPad8));
+  return made;
+}
+
+absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, TcpOptions options) {
+  options.rank = 0;
+  options.token = rendezvous.token();
+  const Deadline deadline(options.connect_timeout);
+  std::vector<Connection> connections(static_cast<size_t>(options.size));
+  PF_ASSIGN_OR_RETURN(const std::vector<Hello> hellos,
+                      AcceptRanks(rendezvous.socket(), options, /*first=*/1, deadline, connections));
+  // Tells each where the others listen: "host port" by rank, a line each.
+  std::string table;
+  for (size_t r = 1; r < connections.size(); ++r) absl::StrAppend(&table, connections[r].host, " ", hellos[r].port, "\n");
+  const uint64_t bytes = table.size();
+  for (size_t r = 1; r < connections.size(); ++r) {
+    PF_RETURN_IF_ERROR(Send(connections[r], BytesOf(bytes), deadline));
+    PF_RETURN_IF_ERROR(Send(connections[r], table, deadline));
+  }
+  return std::make_unique<TcpGroup>(options, std::move(connections));
+}
+
+absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, const TcpOptions& options) {
+  constexpr uint64_t kMostTable = 1 << 20;
+  const Deadline deadline(options.connect_timeout);
+  std::vector<Connection> connections(static_cast<size_t>(options.size));
+  PF_ASSIGN_OR_RETURN(const Socket listening, Listen());
+  PF_ASSIGN_OR_RETURN(const int own_port, PortOf(listening));
+  const Hello hello = HelloOf(options, own_port);
+  PF_ASSIGN_OR_RETURN(connections[0], Connect(host, port, deadline));
+  PF_RETURN_IF_ERROR(Send(connections[0], BytesOf(hello), deadline));
+  uint64_t bytes = 0;
+  PF_RETURN_IF_ERROR(Receive(connections[0], BytesOf(bytes), deadline));
+  if (bytes > kMostTable) return absl::UnavailableError(absl::StrCat(host, ":", port, " is no rendezvous"));
+  std::string table(bytes, '\0');
+  PF_RETURN_IF_ERROR(Receive(connections[0], table, deadline));
+  const std::vector<std::string> lines = absl::StrSplit(table, '\n', absl::SkipEmpty());
+  if (std::ssize(lines) != options.size - 1) return absl::UnavailableError("the rendezvous told of other ranks");
+  for (int64_t r = 1; r < options.rank; ++r) {
+    const std::pair<std::string, std::string> where = absl::StrSplit(lines[static_cast<size_t>(r - 1)], ' ');
+    int other = 0;
+    if (!absl::SimpleAtoi(where.second, &other)) return absl::UnavailableError("the rendezvous told no port");
+    Connection& connection = connections[static_cast<size_t>(r)];
+    PF_ASSIGN_OR_RETURN(connection, Connect(where.first, other, deadline));
+    PF_RETURN_IF_ERROR(Send(connection, BytesOf(hello), deadline));
+  }
+  PF_RETURN_IF_ERROR(AcceptRanks(listening, options, options.rank + 1, deadline, connections).status());
+  return std::make_unique<TcpGroup>(options, std::move(connections));
+}
+
+}  // namespace permafrost::collective
