@@ -154,6 +154,14 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
                                                   DurationText(absl::Seconds(phase.forward())), ", backward ",
                                                   DurationText(absl::Seconds(phase.backward())), ", optimizer ",
                                                   DurationText(absl::Seconds(phase.optimizer())))});
+  if (progress.has_exchange()) {
+    const v1::Exchange& exchange = progress.exchange();
+    fields.push_back({"exchange", absl::StrCat("with ", CountText(exchange.replicas() - 1), " other ",
+                                               exchange.replicas() == 2 ? "daemon" : "daemons", ", ",
+                                               CountText(exchange.exchanges()), " times in ",
+                                               DurationText(absl::Seconds(exchange.seconds())), ", ",
+                                               BytesText(exchange.sent_bytes()), " sent")});
+  }
   if (progress.has_look_ahead()) AddLookAhead(progress, fields);
   if (!IsOnDevice(job.state())) return;
   fields.push_back({"speed", absl::StrCat(ShortText(progress.graphs_per_second()), " ", Unit(job), "/s")});
@@ -311,6 +319,7 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
     const v1::CrossValidation& folds = spec.cross_validation();
     fields.push_back({"fold", absl::StrCat(folds.fold(), " of ", folds.folds(), ", seed ", folds.seed())});
   }
+  if (spec.replicas() > 1) fields.push_back({"replicas", absl::StrCat(CountText(spec.replicas()), " daemons")});
   if (spec.batching().kind() > v1::Batching::KIND_RANDOM) fields.push_back({"batching", BatchingText(spec.batching())});
   if (spec.has_link_prediction()) fields.push_back({"links", LinkText(spec.link_prediction())});
   if (spec.has_node2vec()) {

@@ -24,6 +24,9 @@ namespace {
 
 // Between ranks that work equally long, about what the slower one is late by.
 constexpr absl::Duration kPolling = absl::Milliseconds(2);
+// A rank that is to stop goes on for as long as the others do not keep it waiting: a step is best ended.
+constexpr absl::Duration kPatience = absl::Seconds(1);
+constexpr int64_t kMostSleep = 200;  // milliseconds
 constexpr int kBacklog = 64;
 
 absl::Status Failed(absl::string_view what) {
@@ -139,9 +142,11 @@ absl::StatusOr<Connection> Connect(const std::string& host, int port, const Dead
   return failed;
 }
 
-absl::Status Exchange(std::span<Transfer> transfers, absl::Duration timeout) {
+absl::Status Exchange(std::span<Transfer> transfers, absl::Duration timeout, const std::function<bool()>& keep_going) {
   const auto gone = [](const Transfer& t, absl::string_view why) {
-    return absl::UnavailableError(absl::StrCat(t.name, " ", why));
+    const std::string& host = t.connection->host;
+    return absl::UnavailableError(t.rank < 0 ? absl::StrCat(host, " ", why)
+                                             : absl::StrCat("rank ", t.rank, " (", host, ") ", why));
   };
   std::vector<pollfd> waiting;
   Stopwatch idle;
@@ -182,13 +187,14 @@ absl::Status Exchange(std::span<Transfer> transfers, absl::Duration timeout) {
       continue;
     }
     const auto late = std::ranges::find_if(transfers, [](const Transfer& t) { return !t.out.empty() || !t.in.empty(); });
+    if (waited >= kPatience && keep_going && !keep_going()) return absl::CancelledError("stopped while it waited");
     if (waited >= timeout) return gone(*late, absl::StrCat("has not answered for ", absl::FormatDuration(timeout)));
     waiting.clear();
     for (const Transfer& t : transfers) {
       const int events = (t.in.empty() ? 0 : POLLIN) | (t.out.empty() ? 0 : POLLOUT);
       if (events != 0) waiting.push_back({.fd = t.connection->socket.fd(), .events = static_cast<short>(events), .revents = 0});
     }
-    const int64_t left = std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout - waited), 1, 1000);
+    const int64_t left = std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout - waited), 1, kMostSleep);
     poll(waiting.data(), waiting.size(), static_cast<int>(left));
   }
 }

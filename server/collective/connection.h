@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -62,13 +64,15 @@ absl::StatusOr<Connection> Connect(const std::string& host, int port, const Dead
 // Bytes to send and to receive over one connection.
 struct Transfer {
   const Connection* connection = nullptr;
-  std::string name;  // of the other side, for errors
+  int64_t rank = -1;  // of the other side, for errors; negative: not known
   std::span<const char> out;
   std::span<char> in;
 };
 // Sends and receives all of it. It polls for a moment before it sleeps, since another rank is rarely late by more, and a
 // core that sleeps takes longer to wake than a message to come. Errors: where another side has gone, or where nothing
-// came or went for `timeout`, with its name.
-absl::Status Exchange(std::span<Transfer> transfers, absl::Duration timeout);
+// came or went for `timeout`, with its rank and host.
+// `keep_going`, if given, is asked now and then once it has waited for a second: false ends it with Cancelled.
+absl::Status Exchange(std::span<Transfer> transfers, absl::Duration timeout,
+                      const std::function<bool()>& keep_going = nullptr);
 
 }  // namespace permafrost::collective

@@ -43,6 +43,7 @@ class Rerun::Recorder final : public Group {
   }
   void Broadcast(at::Tensor& x) override { group_.Broadcast(x); }
   absl::Status failure() const override { return group_.failure(); }
+  Traffic traffic() const override { return group_.traffic(); }
 
  private:
   // What is kept is no tensor: the storage of those lasts as long as the step.

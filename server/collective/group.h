@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace permafrost::collective {
 
@@ -40,6 +41,12 @@ class Group {
   virtual void Broadcast(at::Tensor& x) = 0;
   // The first error of a method; Ok: there was none.
   virtual absl::Status failure() const = 0;
+  struct Traffic {
+    int64_t exchanges = 0, sent_bytes = 0;
+    absl::Duration time;  // in them, waiting for the others included
+  };
+  // Since the group was made.
+  virtual Traffic traffic() const = 0;
 
   // Returns the values of every rank, in their order: rank r's from r * x.size() on. No tensor is allocated, so that an
   // operator of a step that is replayed allocates what it did when it was captured.

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 
 namespace permafrost::collective {
@@ -39,6 +40,7 @@ class TcpGroup final : public Group {
       : Group(options.rank, options.size),
         step_timeout_(options.step_timeout),
         meet_timeout_(options.meet_timeout),
+        keep_going_(options.keep_going),
         connections_(std::move(connections)) {}
 
   void Meet() override {
@@ -93,6 +95,7 @@ class TcpGroup final : public Group {
   }
 
   absl::Status failure() const override { return failure_; }
+  Traffic traffic() const override { return traffic_; }
 
  private:
   static void CheckDense(const at::Tensor& x) {
@@ -115,9 +118,13 @@ class TcpGroup final : public Group {
         const Connection& connection = connections_[static_cast<size_t>(r)];
         Transfer& transfer = transfers_.emplace_back(transfer_of(r));
         transfer.connection = &connection;
-        transfer.name = absl::StrCat("rank ", r, " (", connection.host, ")");
+        transfer.rank = r;
+        traffic_.sent_bytes += std::ssize(transfer.out);
       }
-      failure_ = Exchange(transfers_, timeout);
+      const Stopwatch watch;
+      failure_ = Exchange(transfers_, timeout, keep_going_);
+      traffic_.time += watch.Elapsed();
+      ++traffic_.exchanges;
     }
     if (!failure_.ok()) throw std::runtime_error(std::string(failure_.message()));
   }
@@ -137,9 +144,11 @@ class TcpGroup final : public Group {
   }
 
   const absl::Duration step_timeout_, meet_timeout_;
+  const std::function<bool()> keep_going_;
   const std::vector<Connection> connections_;
   std::vector<Transfer> transfers_;
   std::vector<char> parts_;
+  Traffic traffic_;
   absl::Status failure_;
 };
 
@@ -153,12 +162,12 @@ struct Hello {
 };
 
 absl::Status Send(const Connection& to, std::span<const char> bytes, const Deadline& deadline) {
-  Transfer transfer{.connection = &to, .name = to.host, .out = bytes};
+  Transfer transfer{.connection = &to, .out = bytes};
   return Exchange({&transfer, 1}, deadline.left());
 }
 
 absl::Status Receive(const Connection& from, std::span<char> bytes, const Deadline& deadline) {
-  Transfer transfer{.connection = &from, .name = from.host, .in = bytes};
+  Transfer transfer{.connection = &from, .in = bytes};
   return Exchange({&transfer, 1}, deadline.left());
 }
 

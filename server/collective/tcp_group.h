@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -40,6 +41,8 @@ struct TcpOptions {
   absl::Duration connect_timeout = absl::Seconds(30), step_timeout = absl::Seconds(30);
   // How long one waits for another in Meet.
   absl::Duration meet_timeout = absl::Minutes(10);
+  // Asked now and then by a rank that waits for another; false: failure() is Cancelled.
+  std::function<bool()> keep_going = nullptr;
 };
 
 // Rank 0's group, once all ranks are connected. Errors: Unavailable.

@@ -17,6 +17,7 @@ namespace {
 constexpr char kNoFile[] = "none";
 constexpr char kNoRole[] = "none";
 constexpr char kNoPeers[] = "none";
+constexpr double kMostPeerSeconds = 3600;
 
 absl::Status ReadPem(const std::string& value, std::filesystem::path& out) {
   if (value == kNoFile) {
@@ -134,6 +135,19 @@ void AddAccessSettings(std::vector<Setting>& settings) {
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadPem(v, o.peer_authority); },
                       .show = [](const Options& o) { return ShowPem(o.peer_authority); }});
+  settings.push_back({.name = "peer-timeout",
+                      .metavar = "SECONDS",
+                      .help = "How long a step of a job with replicas waits for another daemon, 1..3600. The job then goes\n"
+                              "back to its newest checkpoint and waits until enough daemons answer.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) -> absl::Status {
+                        absl::Duration read;
+                        PF_RETURN_IF_ERROR(ReadSeconds(v, kMostPeerSeconds, read));
+                        if (read < absl::Seconds(1)) return Refuse(v, "1 to 3600");
+                        o.peer_timeout = read;
+                        return absl::OkStatus();
+                      },
+                      .show = [](const Options& o) { return absl::StrCat(absl::ToDoubleSeconds(o.peer_timeout)); }});
   settings.push_back({.name = "insecure",
                       .metavar = "",
                       .help = "Allow addresses that other machines reach without TLS, or without tokens.",

@@ -145,7 +145,8 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                            .budget_bytes = options.feature_cache_bytes,
                                            .log = [](std::string_view line) { Log(Severity::kInfo, line); }},
                               .reserve = reserve,
-                              .peers = peers.get()}));
+                              .peers = peers.get(),
+                              .peer_timeout = options.peer_timeout}));
   for (const std::string& warning : runner->device_state().warnings) Log(Severity::kWarning, warning);
   const std::string device(kDeviceNames.Name(runner->device()));
 

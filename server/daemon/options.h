@@ -67,6 +67,8 @@ struct Options {
   // authority of their certificates; empty: they ask for none, and speak plain text.
   std::vector<std::string> peers;
   std::filesystem::path peer_token_file, peer_authority;
+  // How long a step waits for another daemon of its job.
+  absl::Duration peer_timeout = absl::Seconds(30);
   // The role of a caller with a client certificate and without a token; nullopt: none.
   std::optional<access::Role> tls_client_role;
   // Path of the unix socket, "auto" or "off".

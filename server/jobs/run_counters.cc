@@ -97,6 +97,7 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
       // Counts of this run alone begin with it.
       last_.phase_seconds = {};
       last_.look_ahead.reset();
+      last_.exchange.reset();
       // Phase seconds begin with the run: any of them means that this progress came after a step.
       if (Total(progress.phase_seconds) > 0) --last_.step;
     }
@@ -110,6 +111,10 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   out.counts.padding_edges = Since(progress.padding_edges, last_.padding_edges);
   out.counts.skipped_batches = Since(progress.skipped_batches, most_skipped_);
   most_skipped_ = std::max(most_skipped_, progress.skipped_batches);
+  const train::Exchange exchange = progress.exchange.value_or(train::Exchange());
+  const train::Exchange exchange_before = last_.exchange.value_or(train::Exchange());
+  out.counts.exchanged_bytes = Since(exchange.sent_bytes, exchange_before.sent_bytes);
+  out.counts.exchange_seconds = Since(exchange.seconds, exchange_before.seconds);
   const train::LookAhead ahead = progress.look_ahead.value_or(train::LookAhead());
   const train::LookAhead ahead_before = last_.look_ahead.value_or(train::LookAhead());
   out.look_ahead.stalls = Since(ahead.stalls, ahead_before.stalls);

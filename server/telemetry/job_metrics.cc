@@ -163,6 +163,11 @@ struct JobMetrics::Families {
         padding_edges(OneCounter(registry, "permafrost_train_padding_edges_total", "Padding edges of training steps.")),
         skipped_batches(OneCounter(registry, "permafrost_train_skipped_batches_total",
                                    "Batches that jobs skipped, since their steps made something that is not finite.")),
+        exchanged_bytes(OneCounter(registry, "permafrost_train_exchanged_bytes_total",
+                                   "Bytes sent to the other daemons of jobs with several replicas.")),
+        exchange_seconds(OneCounter(registry, "permafrost_train_exchange_seconds_total",
+                                    "Time in which values were exchanged with the other daemons of jobs with several "
+                                    "replicas, waiting for them included.")),
         step_seconds(HistogramFamily(registry, "permafrost_train_step_seconds",
                                      "Time of a training step by phase, on the device's thread.")),
         whole_step_seconds(HistogramFamily(registry, "permafrost_train_whole_step_seconds",
@@ -221,7 +226,8 @@ struct JobMetrics::Families {
   Counter &resumes, &retries, &preemptions, &expired, &dropped_log_bytes, &failed_stores, &failed_checkpoints,
       &failed_log_lines, &quarantined;
   Gauge& unreadable;
-  Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges, &skipped_batches;
+  Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges, &skipped_batches, &exchanged_bytes,
+      &exchange_seconds;
   prometheus::Family<Histogram>& step_seconds;
   Histogram& whole_step_seconds;
   MaybeGauge last_step ABSL_GUARDED_BY(mu);
@@ -301,6 +307,8 @@ void JobMetrics::AddSteps(const StepCounts& increments) {
   families_->padding_nodes.Increment(static_cast<double>(increments.padding_nodes));
   families_->padding_edges.Increment(static_cast<double>(increments.padding_edges));
   families_->skipped_batches.Increment(static_cast<double>(increments.skipped_batches));
+  families_->exchanged_bytes.Increment(static_cast<double>(increments.exchanged_bytes));
+  families_->exchange_seconds.Increment(increments.exchange_seconds);
 }
 
 void JobMetrics::ObserveStep(const StepSeconds& seconds) {

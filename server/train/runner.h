@@ -44,7 +44,24 @@ void VisitFields(spec::Options<PhaseSeconds>, F&& f) {
 // The look-ahead of this run.
 using LookAhead = data::LookAhead;
 
-// Counters begin at the job's first step and survive resumes, but for phase_seconds (since Run began).
+// What this rank exchanged with the others since Run began.
+struct Exchange {
+  int64_t replicas = 0, exchanges = 0;
+  double seconds = 0;  // of phases of the step, and of evaluation; waiting included
+  int64_t sent_bytes = 0;
+};
+
+template <class F>
+void VisitFields(spec::Options<Exchange>, F&& f) {
+  using E = Exchange;
+  f({.name = "replicas"}, &E::replicas);
+  f({.name = "exchanges"}, &E::exchanges);
+  f({.name = "seconds"}, &E::seconds);
+  f({.name = "sent_bytes"}, &E::sent_bytes);
+}
+
+// Counters begin at the job's first step and survive resumes, but for those of this run alone: phase_seconds,
+// look_ahead and exchange.
 struct Progress {
   int64_t epoch = 0;  // from 1; 0 before the first step
   int64_t step_in_epoch = 0;
@@ -62,6 +79,7 @@ struct Progress {
   // Batches whose steps were taken back, since they made something that is not finite; they count as steps.
   int64_t skipped_batches = 0;
   std::optional<LookAhead> look_ahead;  // of jobs that sample one large graph
+  std::optional<Exchange> exchange;     // of jobs of several replicas
 };
 
 template <class F>
@@ -85,6 +103,7 @@ void VisitFields(spec::Options<Progress>, F&& f) {
   f({.name = "checkpoint_step"}, &P::checkpoint_step);
   f({.name = "skipped_batches"}, &P::skipped_batches);
   f({.name = "look_ahead"}, &P::look_ahead);
+  f({.name = "exchange"}, &P::exchange);
 }
 
 struct EpochMetrics {

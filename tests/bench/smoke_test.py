@@ -43,6 +43,8 @@ SMOKES = {
                  ["seconds", "ratios", "accuracy"]),
     "models": ([["--dataset", SMALL, "--nodes", "2000", "--edges", "10000", "--features", "8", "--epochs", "1", "--hidden", "8", "--batch-size", "16",
                  "--seeds-a-batch", "128"]], ["rows"]),
+    "replicas": ([["--dataset", SMALL, "--hidden", "8", "--layers", "2", "--batch-sizes", "16", "--rounds", "1", "--epochs", "1", "--peer-steps", "2", *peer]
+                  for peer in ([], ["--peer", "none"])], ["replicas", "rows"]),
     "warm-up": ([["--dataset", SMALL, "--jobs", "1", "--kills", "1", "--seeds", "2", "--epochs", "1", "--batch-size", "16", "--hidden", "8",
                   "--layers", "2", "--resume-epochs", "50000"]], ["warm_up", "resume", "batching", "difference"]),
     "policies-sampled": ([["--dataset", LARGE, "--fan-out", "5,3", "--architecture", "gcn", "--epochs", "2", "--batch-size", "64", "--hidden", "8",

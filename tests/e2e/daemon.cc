@@ -11,6 +11,7 @@
 #include <iterator>
 #include <regex>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -21,8 +22,6 @@ namespace permafrost::e2e {
 Daemon::Daemon(const std::filesystem::path& state_dir, const std::filesystem::path& import_root,
                const std::vector<std::string>& more_flags) {
   std::vector<std::string> argv = {PERMAFROSTD,
-                                   "--listen",
-                                   "127.0.0.1:0",
                                    "--metrics",
                                    "127.0.0.1:0",
                                    "--state-dir",
@@ -34,6 +33,7 @@ Daemon::Daemon(const std::filesystem::path& state_dir, const std::filesystem::pa
                                    "--threads",
                                    "2"};
   argv.insert(argv.end(), more_flags.begin(), more_flags.end());
+  if (!absl::c_linear_search(more_flags, "--listen")) argv.insert(argv.end(), {"--listen", "127.0.0.1:0"});
   process_ = std::make_unique<Process>(argv, state_dir.string() + ".stderr");
   const std::string line = process_->ReadLine(absl::Seconds(60));
   std::smatch found;

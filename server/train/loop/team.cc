@@ -28,10 +28,12 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
   return violations.ToStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peers* peers, RunContext& context) {
+absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peers* peers,
+                                                 absl::Duration step_timeout, RunContext& context) {
   std::unique_ptr<Team> team(new Team());
   const int64_t size = request.options.replicas;
-  collective::TcpOptions options{.size = size};
+  collective::TcpOptions options{.size = size, .step_timeout = step_timeout};
+  options.keep_going = [&context] { return context.stop_requested() == StopRequest::kNone; };
   if (const std::optional<RankPlace>& place = request.place) {
     options.rank = place->rank;
     options.token = place->rendezvous_token;
@@ -66,6 +68,7 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peer
 }
 
 absl::Status Team::Explain(absl::Status error) const {
+  if (group_ != nullptr && absl::IsCancelled(group_->failure())) return group_->failure();
   if (group_ == nullptr ? recruits_ == nullptr : group_->failure().ok()) return error;
   const absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
   if (!gone.ok()) return AsTransient(absl::UnavailableError(gone.message()));

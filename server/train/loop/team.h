@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/device.h"
 #include "collective/tcp_group.h"
 #include "train/peers.h"
@@ -22,14 +23,17 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
 
 class Team {
  public:
-  // Finds the ranks that the request wants, and connects them. A job of one replica is alone. Errors: Unavailable,
+  // Finds the ranks that the request wants, and connects them. A job of one replica is alone. `step_timeout`: how long a
+  // step waits for another rank. Errors: Unavailable,
   // transient, where others are wanted that are not to be had.
-  static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, Peers* peers, RunContext& context);
+  static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, Peers* peers,
+                                                    absl::Duration step_timeout, RunContext& context);
 
   int64_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
   // nullptr: there are no others.
   collective::Group* group() const { return group_.get(); }
-  // Returns `error`, with which the run ended; where another rank is the cause, a transient error that names it.
+  // Returns `error`, with which the run ended; where another rank is the cause, a transient error that names it, or
+  // Cancelled if a stop was asked for while that rank kept this one waiting.
   absl::Status Explain(absl::Status error) const;
 
  private:

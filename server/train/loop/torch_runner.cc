@@ -40,6 +40,7 @@ class TorchRunner final : public Runner {
         torch_version_(device::LoadedTorchVersion()),
         reserve_(options.reserve),
         peers_(options.peers),
+        peer_timeout_(options.peer_timeout),
         row_caches_(options.features) {
     if (!options.plans.empty()) plans_.emplace(options.plans, options.warn);
   }
@@ -48,7 +49,7 @@ class TorchRunner final : public Runner {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
       // Again: what there is may be less than when the job came.
       PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
-      PF_ASSIGN_OR_RETURN(const std::unique_ptr<Team> team, Team::Form(request, peers_, context));
+      PF_ASSIGN_OR_RETURN(const std::unique_ptr<Team> team, Team::Form(request, peers_, peer_timeout_, context));
       device::UseThreads(threads_);  // a setting of the calling thread
       PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
       backend_->RestartStoragePeak();
@@ -67,13 +68,17 @@ class TorchRunner final : public Runner {
         // The exceptions of a group whose ranks have gone are caught here, where their reason is known.
         const auto trainer = device::CatchTorch(
             [&] { return Trainer::Create(request, *backend_, threads_, context, plan, rewind, team->group()); });
-        if (absl::IsCancelled(trainer.status())) {
+        const auto stopped = [&context] {
           const bool cancel = context.stop_requested() == StopRequest::kCancel;
           return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
-        }
-        if (!trainer.ok()) return team->Explain(trainer.status());
+        };
+        const absl::Status begun = trainer.ok() ? absl::OkStatus() : team->Explain(trainer.status());
+        if (absl::IsCancelled(begun)) return stopped();
+        PF_RETURN_IF_ERROR(begun);
         absl::StatusOr<RunOutcome> outcome = device::CatchTorch([&] { return (*trainer)->Run(); });
         if (!outcome.ok()) outcome = team->Explain(outcome.status());
+        // In the middle of a step: the newest checkpoint is what the next run begins with.
+        if (absl::IsCancelled(outcome.status())) return stopped();
         rewind = (*trainer)->rewind();
         if (outcome.ok() || !rewind) return outcome;
         // The run begins as after a crash, but takes its steps with care.
@@ -236,6 +241,7 @@ class TorchRunner final : public Runner {
   std::optional<ScheduleStore> plans_;
   const DiskReserve reserve_;
   Peers* const peers_;
+  const absl::Duration peer_timeout_;
   data::RowCaches row_caches_;
   mutable absl::Mutex mu_;
   mutable StorageUse storage_ ABSL_GUARDED_BY(mu_);  // as it was told last

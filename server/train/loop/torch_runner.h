@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/device.h"
 #include "base/resources.h"
 #include "data/rows/row_caches.h"
@@ -33,6 +34,8 @@ struct RunnerOptions {
   DiskReserve reserve;
   // The daemons that jobs with several replicas are trained with; nullptr: there are none. Outlives the runner.
   Peers* peers = nullptr;
+  // How long a step waits for one of them.
+  absl::Duration peer_timeout = absl::Seconds(30);
 };
 
 // Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this

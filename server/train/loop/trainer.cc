@@ -398,6 +398,13 @@ void Trainer::Report() {
   progress_.edges = rows().edges;
   progress_.padding_nodes = rows().padding_nodes;
   progress_.padding_edges = rows().padding_edges;
+  if (group_ != nullptr) {
+    const collective::Group::Traffic traffic = group_->traffic();
+    progress_.exchange = {.replicas = group_->size(),
+                          .exchanges = traffic.exchanges,
+                          .seconds = Seconds(traffic.time),
+                          .sent_bytes = traffic.sent_bytes};
+  }
   context_.OnProgress(progress_);
 }
 

@@ -1,0 +1,78 @@
+"""PyG's side of `replicas`: reads settings as JSON from standard input, writes {milliseconds, processes, version} as JSON.
+
+With several processes the module is under DistributedDataParallel with Gloo, and each process takes its share of every batch; its batch
+norms are over its own rows, since SyncBatchNorm wants GPUs. Batches are made before the clock starts."""
+
+import json
+import os
+import random
+import socket
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed
+import torch.multiprocessing
+import torch_geometric
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+import tests  # noqa: F401  the Python package's modules are found by it
+from permafrost import models
+from tests.parity import ogb
+
+WARM_UP = 5
+
+
+def batches(settings, rank):
+    """This process's share of each global batch."""
+    graphs = ogb.read(settings["dataset"])
+    order = list(ogb.split(settings["dataset"], "train"))
+    random.Random(1).shuffle(order)
+    size, processes = settings["batch_size"], settings["processes"]
+    made = []
+    for begin in range(0, len(order) - size + 1, size):
+        share = order[begin:begin + size][rank * size // processes:(rank + 1) * size // processes]
+        *inputs, y = ogb.collate([graphs[i] for i in share])
+        made.append((inputs, y))
+    return made
+
+
+def train(rank, settings, port, results):
+    torch.set_num_threads(settings["threads"])
+    module = models.load(settings["weights"])
+    module.train()
+    if settings["processes"] > 1:
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+        torch.distributed.init_process_group("gloo", rank=rank, world_size=settings["processes"])
+        module = DistributedDataParallel(module)
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-3, fused=True)
+    made = batches(settings, rank)
+    seconds = []
+    for number in range(WARM_UP + settings["steps"]):
+        inputs, y = made[number % len(made)]
+        begin = time.perf_counter()
+        optimizer.zero_grad()
+        F.l1_loss(module(*inputs), y).backward()
+        optimizer.step()
+        seconds.append(time.perf_counter() - begin)
+    if settings["processes"] > 1:
+        torch.distributed.destroy_process_group()
+    if rank == 0:
+        results.put(1e3 * statistics.fmean(seconds[WARM_UP:]))
+
+
+def main():
+    settings = json.load(sys.stdin)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = torch.multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    torch.multiprocessing.spawn(train, (settings, port, results), nprocs=settings["processes"])
+    print(json.dumps({"milliseconds": results.get(), "processes": settings["processes"], "version": f"PyG {torch_geometric.__version__}"}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Training steps of one job on several daemons beside one daemon, and beside PyTorch's DistributedDataParallel.
+
+Every daemon and every process of PyTorch has --threads threads (give 1 on a machine with a core for each). All sides train GINE on the
+same set with the same global batch; a row for each number of channels (--hidden) and graphs a batch (--batch-sizes).
+
+  one        a job of one replica
+  several    a job of --replicas, whose batch norms are over the rows of all of them
+  pyg        PyG eager, one process, batches made beforehand
+  ddp        the same under DistributedDataParallel with Gloo, --replicas processes: each has its share of the batch, and batch norms of its own
+
+`gain` is one over several, `ddp gain` is pyg over ddp; both from steps of one run, round by round.
+"""
+
+import contextlib
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from bench import tools
+from bench.rounds import interleave, ratio, ratio_text
+
+NAME = "replicas"
+MEASURES = "training steps of one job on several daemons beside one, and beside PyTorch's DistributedDataParallel"
+NEEDS = "PyG for the peers, or --peer none"
+PROGRAMS = ["permafrostd", "permafrost"]
+PACKAGES = []
+EXCHANGED = ("seconds", "exchanges", "sentBytes")
+
+
+def add_arguments(parser):
+    parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs (default: deploy/sample/zinc)")
+    numbers = lambda text: [int(part) for part in text.split(",")]
+    parser.add_argument("--hidden", type=numbers, default=[64, 256], help="channels, a row each (default 64,256)")
+    parser.add_argument("--batch-sizes", type=numbers, default=[32, 256], help="graphs of a global batch, a row each (default 32,256)")
+    parser.add_argument("--peer", choices=("pyg", "none"), default="pyg", help="default pyg")
+    tools.add_numbers(parser, rounds=7, epochs=2, layers=4, replicas=2, peer_steps=40)
+
+
+def peer(arguments, weights, batch_size, processes):
+    """Milliseconds of a step of PyG in so many processes, of which the first tells; the mean of --peer-steps."""
+    settings = {"dataset": str(arguments.dataset), "weights": str(weights), "batch_size": batch_size, "steps": arguments.peer_steps,
+                "threads": arguments.threads, "processes": processes}
+    command = [sys.executable, "-m", "bench.peer_ddp"]
+    ran = subprocess.run(command, input=json.dumps(settings), check=True, stdout=subprocess.PIPE, text=True, cwd=tools.ROOT,
+                         env={**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(arguments.threads)})
+    return json.loads(ran.stdout)["milliseconds"]
+
+
+def measure_row(arguments, leader, hidden, batch_size, folder):
+    exchanged = []
+    weights = folder / f"{hidden}-{batch_size}.safetensors"
+
+    def step(replicas, number):
+        job = leader.train(f"{hidden}-{batch_size}-{replicas}-{number}", "--dataset", "set", "--hidden", hidden, "--layers", arguments.layers,
+                           "--batch-size", batch_size, "--epochs", arguments.epochs, "--replicas", replicas)
+        if replicas > 1:
+            steps = int(job["progress"]["step"])
+            exchanged.append({name: float(job["progress"]["exchange"].get(name, 0)) / steps for name in EXCHANGED})
+        if not weights.exists():
+            leader.client("job", "export", job["name"].removeprefix("jobs/"), "--artifact", "last-weights", "--to", weights)
+        return float(job["result"]["meanStepMilliseconds"])
+
+    sides = {"one": lambda number: step(1, number), "several": lambda number: step(arguments.replicas, number)}
+    if arguments.peer == "pyg":
+        # What the module is stands beside the weights of a first job.
+        step(1, "first")
+        sides["pyg"] = lambda _: peer(arguments, weights, batch_size, 1)
+        sides["ddp"] = lambda _: peer(arguments, weights, batch_size, arguments.replicas)
+    values = interleave(sides, arguments.rounds)
+    row = {"hidden": hidden, "batch_size": batch_size, "milliseconds": values, "exchange_a_step": exchanged[-1],
+           "gain": ratio(values["one"], values["several"])}
+    if arguments.peer == "pyg":
+        row |= {"ddp_gain": ratio(values["pyg"], values["ddp"]), "beside_pyg": ratio(values["pyg"], values["one"]),
+                "beside_ddp": ratio(values["ddp"], values["several"])}
+    return row
+
+
+def measure(arguments, tools_):
+    with tempfile.TemporaryDirectory(dir=tools_.work) as folder, contextlib.ExitStack() as stack:
+        states = [pathlib.Path(folder) / str(rank) for rank in range(arguments.replicas)]
+        peers = [stack.enter_context(tools_.daemon(arguments.dataset, state)) for state in states[1:]]
+        leader = stack.enter_context(tools_.daemon(arguments.dataset, states[0], "--peers", ",".join(peer.server for peer in peers)))
+        rows = [measure_row(arguments, leader, hidden, batch_size, pathlib.Path(folder)) for hidden in arguments.hidden for batch_size in arguments.batch_sizes]
+    return {"dataset": arguments.dataset.name, "replicas": arguments.replicas, "rows": rows}
+
+
+def show(result):
+    lines = [f"{result['dataset']}: one daemon, and {result['replicas']} together"]
+    for row in result["rows"]:
+        step = {side: statistics.median(values) for side, values in row["milliseconds"].items()}
+        lines.append(f"  {row['hidden']} channels, batches of {row['batch_size']}: " + ", ".join(f"{side} {value:.3g} ms" for side, value in step.items()))
+        exchange = row["exchange_a_step"]
+        lines.append(f"    gain {ratio_text(row['gain'])}; {exchange['exchanges']:.0f} exchanges a step in {1e3 * exchange['seconds']:.2f} ms, "
+                     f"{exchange['sentBytes'] / 1e3:.0f} kB sent")
+        if "ddp_gain" in row:
+            lines.append(f"    ddp gain {ratio_text(row['ddp_gain'])}")
+            lines.append(f"    PyG takes {ratio_text(row['beside_pyg'])} times as long as one, DDP {ratio_text(row['beside_ddp'])} times as several")
+    return "\n".join(lines)

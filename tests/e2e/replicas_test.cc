@@ -1,0 +1,156 @@
+// Jobs that several real daemons train together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "e2e/daemon.h"
+#include "temp_dir.h"
+
+namespace permafrost::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class ReplicasTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::copy(ShippedSample(), data_ / "zinc", fs::copy_options::recursive);
+    b_ = Start("b", {});
+    c_ = Start("c", {});
+    ASSERT_TRUE(b_->ready() && c_->ready());
+    peers_ = {"--peers", b_->grpc() + "," + c_->grpc(), "--peer-timeout", "2"};
+    a_ = Start("a", peers_);
+    ASSERT_TRUE(a_->ready());
+    for (Daemon* daemon : {a_.get(), b_.get(), c_.get()}) daemon->Import("zinc", data_ / "zinc");
+  }
+  std::unique_ptr<Daemon> Start(const std::string& name, std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--listen", "127.0.0.1:0"});
+    return std::make_unique<Daemon>(dir_.path() / name, data_, flags);
+  }
+  // Another one takes the place of `daemon`, which was killed, at its address.
+  void Restart(std::unique_ptr<Daemon>& daemon, const std::string& name, std::vector<std::string> flags = {}) {
+    flags.insert(flags.end(), {"--listen", daemon->grpc()});
+    daemon = std::make_unique<Daemon>(dir_.path() / name, data_, flags);
+    ASSERT_TRUE(daemon->ready());
+  }
+  static void Kill(Daemon& daemon) {
+    daemon.process().Signal(SIGKILL);
+    ASSERT_EQ(daemon.process().Wait(absl::Seconds(30)), 128 + SIGKILL);
+  }
+  Output Submit(const std::string& id, int replicas, int epochs, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments{"job",       "submit",   "--id",           id,  "--dataset", "zinc",
+                                       "--hidden",  "16",       "--batch-size",   "250", "--epochs",
+                                       std::to_string(epochs), "--replicas", std::to_string(replicas),
+                                       "--checkpoint-every", "10"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return a_->Client(arguments);
+  }
+  std::string Weights(const std::string& job) { return a_->LastWeights(job, dir_.path() / (job + ".safetensors")); }
+  std::string Log(const std::string& job) { return a_->Client({"job", "logs", job}).out; }
+  // Waits until the log of the job has this text.
+  void AwaitLog(const std::string& job, const std::string& text) {
+    ASSERT_TRUE(WaitUntil(absl::Seconds(30), [&] { return absl::StrContains(Log(job), text); })) << Log(job);
+  }
+
+  const TempDir dir_, more_;
+  const fs::path data_ = more_.path();
+  std::unique_ptr<Daemon> a_, b_, c_;
+  std::vector<std::string> peers_;
+};
+
+TEST_F(ReplicasTest, TrainAsOneDaemonDoes) {
+  const std::vector<std::string> plain{"--optimizer", "sgd", "--lr", "0.001"};
+  ASSERT_EQ(Submit("one", 1, 2, plain).code, 0);
+  ASSERT_EQ(Submit("three", 3, 2, plain).code, 0);
+  ASSERT_EQ(Submit("again", 3, 2, plain).code, 0);
+  for (const char* job : {"one", "three", "again"}) a_->AwaitEnd(job);
+  const v1::Job one = a_->Get("one"), three = a_->Get("three");
+  ASSERT_EQ(three.state(), v1::Job::STATE_SUCCEEDED) << three.error();
+  ASSERT_EQ(three.epochs_size(), 2);
+  for (int e = 0; e < 2; ++e) {
+    EXPECT_NEAR(three.epochs(e).train_loss(), one.epochs(e).train_loss(), 1e-4);
+    EXPECT_NEAR(three.epochs(e).valid_loss(), one.epochs(e).valid_loss(), 1e-3);
+  }
+  EXPECT_EQ(Weights("three"), Weights("again")) << "equal worlds give equal bits";
+  EXPECT_EQ(three.spec().replicas(), 3);
+  EXPECT_THAT(Log("three"), HasSubstr("trains on 3 daemons: this one and " + b_->grpc() + ", " + c_->grpc()));
+  // It is told of, by its leader alone.
+  const v1::Exchange& exchange = three.progress().exchange();
+  EXPECT_EQ(exchange.replicas(), 3);
+  EXPECT_GT(exchange.exchanges(), 2 * 40);
+  EXPECT_GT(exchange.sent_bytes(), 0);
+  const std::string page = HttpGet(a_->metrics(), "metrics");
+  EXPECT_GT(Metric(page, "permafrost_train_exchanged_bytes_total"), static_cast<double>(exchange.sent_bytes()));
+  EXPECT_GT(Metric(page, "permafrost_train_exchange_seconds_total"), 0);
+  EXPECT_THAT(a_->Client({"job", "show", "three"}).out, HasSubstr("with 2 other daemons, "));
+  EXPECT_EQ(b_->Client({"job", "list", "--output", "json"}).out.find("three"), std::string::npos);
+}
+
+TEST_F(ReplicasTest, AnyKillEndsWithTheSameWeights) {
+  ASSERT_EQ(Submit("whole", 3, 12).code, 0);
+  ASSERT_EQ(a_->AwaitEnd("whole").state(), v1::Job::STATE_SUCCEEDED);
+  ASSERT_EQ(Submit("killed", 3, 12).code, 0);
+  a_->AwaitEpoch("killed", 2);
+  Kill(*b_);
+  AwaitLog("killed", "queued to run again: " + b_->grpc());
+  Restart(b_, "b");
+  a_->AwaitEpoch("killed", 5);
+  Kill(*a_);
+  // The others are free again, though nobody told them anything.
+  ASSERT_TRUE(WaitUntil(absl::Seconds(10), [&] {
+    return absl::StrContains(c_->Client({"job", "submit", "--id", "own", "--dataset", "zinc", "--epochs", "1", "--watch"}).out,
+                             "succeeded");
+  }));
+  Restart(a_, "a", peers_);
+  a_->AwaitEpoch("killed", 8);
+  Kill(*c_);
+  Restart(c_, "c");
+  const v1::Job job = a_->AwaitEnd("killed");
+  ASSERT_EQ(job.state(), v1::Job::STATE_SUCCEEDED) << job.error();
+  EXPECT_GE(job.resumes(), 2);
+  EXPECT_EQ(Weights("killed"), Weights("whole"));
+}
+
+TEST_F(ReplicasTest, ADaemonThatDoesNotAnswerIsNamedAndWaitedFor) {
+  ASSERT_EQ(Submit("job", 2, 400).code, 0);
+  a_->AwaitEpoch("job", 2);
+  b_->process().Signal(SIGSTOP);
+  AwaitLog("job", "rank 1 (127.0.0.1) has not answered for 2s");
+  // The other one takes its place.
+  AwaitLog("job", "this one and " + c_->grpc());
+  b_->process().Signal(SIGCONT);
+  EXPECT_EQ(a_->Client({"job", "cancel", "job"}).code, 0);
+  EXPECT_EQ(a_->AwaitEnd("job").state(), v1::Job::STATE_CANCELLED);
+}
+
+TEST_F(ReplicasTest, AJobWaitsForDaemonsThatAreBusyOrHoldOtherData) {
+  ASSERT_EQ(b_->Client({"job", "submit", "--id", "own", "--dataset", "zinc", "--epochs", "10000"}).code, 0);
+  b_->AwaitEpoch("own", 2);
+  ASSERT_EQ(Submit("job", 3, 1).code, 0);
+  AwaitLog("job", "the job wants 2 other daemons, and 1 joins; " + b_->grpc() + ": the device is not idle");
+  EXPECT_EQ(b_->Client({"job", "cancel", "own"}).code, 0);
+  EXPECT_EQ(a_->AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
+
+  fs::copy(ShippedSample(), data_ / "other", fs::copy_options::recursive);
+  a_->Import("other", data_ / "other");
+  ASSERT_EQ(a_->Client({"job", "submit", "--id", "lonely", "--dataset", "other", "--replicas", "3"}).code, 0);
+  AwaitLog("lonely", b_->grpc() + ": dataset other is not here");
+  b_->Import("other", data_ / "other");
+  c_->Import("other", data_ / "other");
+  EXPECT_EQ(a_->Client({"job", "cancel", "lonely"}).code, 0);
+
+  const Output refused = Submit("many", 4, 1);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("4: this server and its --peers are 3 daemons; accepted: 1 to 3"));
+}
+
+}  // namespace
+}  // namespace permafrost::e2e
