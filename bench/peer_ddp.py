@@ -27,16 +27,21 @@ WARM_UP = 5
 
 def batches(settings, rank):
     """This process's share of each global batch."""
-    graphs = ogb.read(settings["dataset"])
-    order = list(ogb.split(settings["dataset"], "train"))
-    random.Random(1).shuffle(order)
+    graphs = torch.load(settings["graphs"])
     size, processes = settings["batch_size"], settings["processes"]
     made = []
-    for begin in range(0, len(order) - size + 1, size):
-        share = order[begin:begin + size][rank * size // processes:(rank + 1) * size // processes]
-        *inputs, y = ogb.collate([graphs[i] for i in share])
+    for begin in range(0, len(graphs) - size + 1, size):
+        *inputs, y = ogb.collate(graphs[begin:begin + size][rank * size // processes:(rank + 1) * size // processes])
         made.append((inputs, y))
     return made
+
+
+def keep(dataset, count, path):
+    """Writes so many graphs of the train split, in any order, for processes that read them again and again."""
+    order = list(ogb.split(dataset, "train"))
+    random.Random(1).shuffle(order)
+    graphs = ogb.read(dataset)
+    torch.save([graphs[i] for i in order[:count]], path)
 
 
 def train(rank, settings, port, results):

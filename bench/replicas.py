@@ -41,7 +41,7 @@ def add_arguments(parser):
 
 def peer(arguments, weights, batch_size, processes):
     """Milliseconds of a step of PyG in so many processes, of which the first tells; the mean of --peer-steps."""
-    settings = {"dataset": str(arguments.dataset), "weights": str(weights), "batch_size": batch_size, "steps": arguments.peer_steps,
+    settings = {"graphs": str(weights.parent / "graphs.pt"), "weights": str(weights), "batch_size": batch_size, "steps": arguments.peer_steps,
                 "threads": arguments.threads, "processes": processes}
     command = [sys.executable, "-m", "bench.peer_ddp"]
     ran = subprocess.run(command, input=json.dumps(settings), check=True, stdout=subprocess.PIPE, text=True, cwd=tools.ROOT,
@@ -54,7 +54,7 @@ def measure_row(arguments, leader, hidden, batch_size, folder):
     weights = folder / f"{hidden}-{batch_size}.safetensors"
 
     def step(replicas, number):
-        job = leader.train(f"{hidden}-{batch_size}-{replicas}-{number}", "--dataset", "set", "--hidden", hidden, "--layers", arguments.layers,
+        job = leader.train(f"gine-{hidden}-{batch_size}-{replicas}-{number}", "--dataset", "set", "--hidden", hidden, "--layers", arguments.layers,
                            "--batch-size", batch_size, "--epochs", arguments.epochs, "--replicas", replicas)
         if replicas > 1:
             steps = int(job["progress"]["step"])
@@ -80,6 +80,10 @@ def measure_row(arguments, leader, hidden, batch_size, folder):
 
 def measure(arguments, tools_):
     with tempfile.TemporaryDirectory(dir=tools_.work) as folder, contextlib.ExitStack() as stack:
+        if arguments.peer == "pyg":
+            from bench import peer_ddp
+
+            peer_ddp.keep(arguments.dataset, max(arguments.batch_sizes) * arguments.peer_steps, pathlib.Path(folder) / "graphs.pt")
         states = [pathlib.Path(folder) / str(rank) for rank in range(arguments.replicas)]
         peers = [stack.enter_context(tools_.daemon(arguments.dataset, state)) for state in states[1:]]
         leader = stack.enter_context(tools_.daemon(arguments.dataset, states[0], "--peers", ",".join(peer.server for peer in peers)))

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ bool Await(int fd, short events, const Deadline& deadline) {
     const absl::Duration left = deadline.left();
     if (left <= absl::ZeroDuration()) return false;
     pollfd wanted{.fd = fd, .events = events, .revents = 0};
-    const int ready = poll(&wanted, 1, static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(left), 1, 1000)));
+    const int ready = poll(&wanted, 1, static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(left), 1, kMostSleep)));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
   }
@@ -108,7 +109,10 @@ absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadl
     const int fd = accept(listening.fd(), nullptr, nullptr);
     if (fd >= 0) {
       fcntl(fd, F_SETFD, FD_CLOEXEC);
-      return Prepare(Socket(fd));
+      absl::StatusOr<Connection> connection = Prepare(Socket(fd));
+      // Who connects and goes again, as a scan of ports does, is no rank.
+      if (connection.ok()) return connection;
+      continue;
     }
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return Failed("cannot accept another daemon");
   }
@@ -142,41 +146,95 @@ absl::StatusOr<Connection> Connect(const std::string& host, int port, const Dead
   return failed;
 }
 
-absl::Status Exchange(std::span<Transfer> transfers, absl::Duration timeout, const std::function<bool()>& keep_going) {
-  const auto gone = [](const Transfer& t, absl::string_view why) {
+namespace {
+
+// What precedes each message.
+struct Header {
+  uint64_t number = 0, bytes = 0;
+  bool operator==(const Header&) const = default;
+};
+
+// One direction of a transfer: a header and the message, and how much of both has passed.
+struct Stream {
+  char* data[2];
+  size_t sizes[2];
+  size_t passed = 0;
+
+  bool done() const { return passed == sizes[0] + sizes[1]; }
+  // Passes what the socket takes or has: true if that is something. Errors: why it takes or has nothing more.
+  template <class Pass>
+  absl::StatusOr<bool> Advance(const Pass& pass) {
+    if (done()) return false;
+    std::array<iovec, 2> parts{};
+    size_t count = 0;
+    size_t skip = passed;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const size_t skipped = std::min(skip, sizes[i]);
+      skip -= skipped;
+      if (skipped < sizes[i]) parts[count++] = {.iov_base = data[i] + skipped, .iov_len = sizes[i] - skipped};
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t moved = pass(message);
+    if (moved > 0) {
+      passed += static_cast<size_t>(moved);
+      return true;
+    }
+    if (moved == 0) return absl::UnavailableError("it closed its connection");
+    if (errno == EAGAIN || errno == EINTR) return false;
+    return absl::UnavailableError(std::strerror(errno));
+  }
+};
+
+// A transfer under way.
+struct Both {
+  Header own, other, wanted;
+  Stream out, in;
+};
+
+}  // namespace
+
+absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Patience& patience) {
+  const auto blame = [](const Transfer& t, absl::string_view what) {
     const std::string& host = t.connection->host;
-    return absl::UnavailableError(t.rank < 0 ? absl::StrCat(host, " ", why)
-                                             : absl::StrCat("rank ", t.rank, " (", host, ") ", why));
+    return absl::UnavailableError(t.rank < 0 ? absl::StrCat(host, " ", what)
+                                             : absl::StrCat("rank ", t.rank, " (", host, ") ", what));
   };
+  std::vector<Both> all(transfers.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Transfer& t = transfers[i];
+    Both& both = all[i];
+    both.own = {.number = number, .bytes = t.out.size()};
+    both.wanted = {.number = number, .bytes = t.in.size()};
+    // sendmsg takes no pointers to what is const, and writes nothing there.
+    both.out = {.data = {reinterpret_cast<char*>(&both.own), const_cast<char*>(t.out.data())},
+                .sizes = {t.out.empty() ? 0 : sizeof(Header), t.out.size()}};
+    both.in = {.data = {reinterpret_cast<char*>(&both.other), t.in.data()},
+               .sizes = {t.in.empty() ? 0 : sizeof(Header), t.in.size()}};
+  }
   std::vector<pollfd> waiting;
+  const Stopwatch begun;
   Stopwatch idle;
   while (true) {
     bool moved = false, done = true;
-    for (Transfer& t : transfers) {
-      const int fd = t.connection->socket.fd();
-      if (!t.out.empty()) {
-        const ssize_t sent = send(fd, t.out.data(), t.out.size(), MSG_NOSIGNAL);
-        if (sent > 0) {
-          t.out = t.out.subspan(static_cast<size_t>(sent));
-          moved = true;
-        } else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-          return gone(t, absl::StrCat("has gone: ", std::strerror(errno)));
-        }
+    for (size_t i = 0; i < all.size(); ++i) {
+      Both& both = all[i];
+      const int fd = transfers[i].connection->socket.fd();
+      const auto sent = both.out.Advance([fd](msghdr& m) { return sendmsg(fd, &m, MSG_NOSIGNAL); });
+      if (!sent.ok()) return blame(transfers[i], absl::StrCat("has gone: ", sent.status().message()));
+      const auto received = both.in.Advance([fd](msghdr& m) { return recvmsg(fd, &m, 0); });
+      if (!received.ok()) return blame(transfers[i], absl::StrCat("has gone: ", received.status().message()));
+      if (*received && both.in.passed >= sizeof(Header) && both.other != both.wanted) {
+        return blame(transfers[i],
+                     absl::StrCat("sends ", both.other.bytes, " bytes as its exchange ", both.other.number, ", and ",
+                                  both.wanted.bytes, " bytes of exchange ", both.wanted.number, " were due"));
       }
-      if (!t.in.empty()) {
-        const ssize_t received = recv(fd, t.in.data(), t.in.size(), 0);
-        if (received > 0) {
-          t.in = t.in.subspan(static_cast<size_t>(received));
-          moved = true;
-        } else if (received == 0) {
-          return gone(t, "has gone: it closed its connection");
-        } else if (errno != EAGAIN && errno != EINTR) {
-          return gone(t, absl::StrCat("has gone: ", std::strerror(errno)));
-        }
-      }
-      done = done && t.out.empty() && t.in.empty();
+      moved = moved || *sent || *received;
+      done = done && both.out.done() && both.in.done();
     }
     if (done) return absl::OkStatus();
+    if (begun.Elapsed() >= patience.total) return absl::UnavailableError("an exchange took too long");
     if (moved) {
       idle.Restart();
       continue;
@@ -186,16 +244,23 @@ absl::Status Exchange(std::span<Transfer> transfers, absl::Duration timeout, con
       sched_yield();
       continue;
     }
-    const auto late = std::ranges::find_if(transfers, [](const Transfer& t) { return !t.out.empty() || !t.in.empty(); });
-    if (waited >= kPatience && keep_going && !keep_going()) return absl::CancelledError("stopped while it waited");
-    if (waited >= timeout) return gone(*late, absl::StrCat("has not answered for ", absl::FormatDuration(timeout)));
-    waiting.clear();
-    for (const Transfer& t : transfers) {
-      const int events = (t.in.empty() ? 0 : POLLIN) | (t.out.empty() ? 0 : POLLOUT);
-      if (events != 0) waiting.push_back({.fd = t.connection->socket.fd(), .events = static_cast<short>(events), .revents = 0});
+    if (waited >= kPatience && patience.keep_going && !patience.keep_going()) {
+      return absl::CancelledError("stopped while it waited");
     }
-    const int64_t left = std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout - waited), 1, kMostSleep);
-    poll(waiting.data(), waiting.size(), static_cast<int>(left));
+    const auto late = std::ranges::find_if(all, [](const Both& both) { return !both.in.done() || !both.out.done(); });
+    if (waited >= patience.idle) {
+      return blame(transfers[static_cast<size_t>(late - all.begin())],
+                   absl::StrCat("has not answered for ", absl::FormatDuration(patience.idle)));
+    }
+    waiting.clear();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int events = (all[i].in.done() ? 0 : POLLIN) | (all[i].out.done() ? 0 : POLLOUT);
+      const int fd = transfers[i].connection->socket.fd();
+      if (events != 0) waiting.push_back({.fd = fd, .events = static_cast<short>(events), .revents = 0});
+    }
+    const absl::Duration left = std::min(patience.idle - waited, patience.total - begun.Elapsed());
+    poll(waiting.data(), waiting.size(),
+         static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(left), 1, kMostSleep)));
   }
 }
 

@@ -18,15 +18,22 @@
 
 namespace permafrost::collective {
 
-// A moment that comes, whatever becomes of the wall clock.
+// A moment that comes, whatever becomes of the wall clock; at once, when `keep_going` says so, if it is given.
 class Deadline {
  public:
-  explicit Deadline(absl::Duration from_now) : time_(from_now) {}
+  explicit Deadline(absl::Duration from_now, std::function<bool()> keep_going = nullptr)
+      : time_(from_now), keep_going_(std::move(keep_going)) {}
   // At least zero.
-  absl::Duration left() const { return std::max(time_ - since_.Elapsed(), absl::ZeroDuration()); }
+  absl::Duration left() const {
+    if (keep_going_ && !keep_going_()) return absl::ZeroDuration();
+    return std::max(time_ - since_.Elapsed(), absl::ZeroDuration());
+  }
+  // Another one with the same `keep_going`, which is no later.
+  Deadline Within(absl::Duration from_now) const { return Deadline(std::min(left(), from_now), keep_going_); }
 
  private:
   absl::Duration time_;
+  std::function<bool()> keep_going_;
   Stopwatch since_;
 };
 
@@ -61,18 +68,25 @@ struct Connection {
 absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadline);
 absl::StatusOr<Connection> Connect(const std::string& host, int port, const Deadline& deadline);
 
-// Bytes to send and to receive over one connection.
+// A message to send to one rank, and one to receive from it.
 struct Transfer {
   const Connection* connection = nullptr;
   int64_t rank = -1;  // of the other side, for errors; negative: not known
   std::span<const char> out;
   std::span<char> in;
 };
-// Sends and receives all of it. It polls for a moment before it sleeps, since another rank is rarely late by more, and a
-// core that sleeps takes longer to wake than a message to come. Errors: where another side has gone, or where nothing
-// came or went for `timeout`, with its rank and host.
-// `keep_going`, if given, is asked now and then once it has waited for a second: false ends it with Cancelled.
-absl::Status Exchange(std::span<Transfer> transfers, absl::Duration timeout,
-                      const std::function<bool()>& keep_going = nullptr);
+
+// How long an exchange may take.
+struct Patience {
+  absl::Duration idle;                               // without a byte that comes or goes
+  absl::Duration total = absl::InfiniteDuration();   // in all
+  std::function<bool()> keep_going = nullptr;        // asked now and then once it was idle for a second
+};
+
+// Sends and receives all of it. Each message is preceded by `number` and its length, so that ranks which do not exchange
+// the same are told at once. It polls for a moment before it sleeps, since another rank is rarely late by more, and a
+// core that sleeps takes longer to wake than a message to come. Errors: Unavailable, with the rank and host of another
+// side that has gone, sends something else, or has not answered; Cancelled, where keep_going says so.
+absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Patience& patience);
 
 }  // namespace permafrost::collective

@@ -123,7 +123,10 @@ std::vector<double> Group::AllGather(std::span<const double> x) {
 at::Tensor Group::AllGatherRows(const at::Tensor& rows) {
   at::Tensor counts = at::empty({size()}, at::kLong);
   AllGather(at::full({1}, rows.size(0), at::kLong), counts);
+  // As many as a set can have graphs.
+  constexpr int64_t kMostRows = int64_t{1} << 32;
   const int64_t most = counts.max().item<int64_t>();
+  TORCH_CHECK(counts.min().item<int64_t>() >= 0 && most <= kMostRows, "a rank sends ", most, " rows");
   std::vector<int64_t> sizes = rows.sizes().vec();
   sizes[0] = most;
   at::Tensor padded = at::zeros(sizes, rows.options());
@@ -140,6 +143,9 @@ at::Tensor Group::AllGatherRows(const at::Tensor& rows) {
 std::string Group::BroadcastText(std::string text) {
   at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
   Broadcast(size);
+  constexpr int64_t kMostText = 1 << 24;
+  TORCH_CHECK(size.item<int64_t>() >= 0 && size.item<int64_t>() <= kMostText, "rank 0 sends a text of ",
+              size.item<int64_t>(), " bytes");
   at::Tensor bytes = at::zeros({size.item<int64_t>()}, at::kByte);
   if (leads()) std::memcpy(bytes.mutable_data_ptr<uint8_t>(), text.data(), text.size());
   if (bytes.numel() == 0) return {};

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/host_port.h"
 #include "base/monotonic.h"
 #include "base/status.h"
 
@@ -21,8 +22,9 @@ namespace {
 
 // A tensor up to this size goes to every rank whole: one exchange then takes less time than two of a part.
 constexpr size_t kWhole = 64 << 10;
+constexpr absl::string_view kLeadersHost = "-";
 // How long whoever connects may take to say who it is.
-constexpr absl::Duration kHelloTime = absl::Seconds(2);
+constexpr absl::Duration kHelloTime = absl::Milliseconds(500);
 
 template <class T>
 std::span<const char> BytesOf(const T& value) {
@@ -122,7 +124,7 @@ class TcpGroup final : public Group {
         traffic_.sent_bytes += std::ssize(transfer.out);
       }
       const Stopwatch watch;
-      failure_ = Exchange(transfers_, timeout, keep_going_);
+      failure_ = Exchange(transfers_, ++number_, {.idle = timeout, .keep_going = keep_going_});
       traffic_.time += watch.Elapsed();
       ++traffic_.exchanges;
     }
@@ -148,6 +150,7 @@ class TcpGroup final : public Group {
   const std::vector<Connection> connections_;
   std::vector<Transfer> transfers_;
   std::vector<char> parts_;
+  uint64_t number_ = 0;  // of the exchange
   Traffic traffic_;
   absl::Status failure_;
 };
@@ -163,12 +166,18 @@ struct Hello {
 
 absl::Status Send(const Connection& to, std::span<const char> bytes, const Deadline& deadline) {
   Transfer transfer{.connection = &to, .out = bytes};
-  return Exchange({&transfer, 1}, deadline.left());
+  return Exchange({&transfer, 1}, /*number=*/0,
+                  {.idle = deadline.left(),
+                   .total = deadline.left(),
+                   .keep_going = [&deadline] { return deadline.left() > absl::ZeroDuration(); }});
 }
 
 absl::Status Receive(const Connection& from, std::span<char> bytes, const Deadline& deadline) {
   Transfer transfer{.connection = &from, .in = bytes};
-  return Exchange({&transfer, 1}, deadline.left());
+  return Exchange({&transfer, 1}, /*number=*/0,
+                  {.idle = deadline.left(),
+                   .total = deadline.left(),
+                   .keep_going = [&deadline] { return deadline.left() > absl::ZeroDuration(); }});
 }
 
 Hello HelloOf(const TcpOptions& options, int64_t port) {
@@ -185,7 +194,7 @@ absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const Tc
   for (int64_t missing = options.size - first; missing > 0;) {
     PF_ASSIGN_OR_RETURN(Connection connection, Accept(listening, deadline));
     Hello hello;
-    if (!Receive(connection, BytesOf(hello), Deadline(std::min(deadline.left(), kHelloTime))).ok()) continue;
+    if (!Receive(connection, BytesOf(hello), deadline.Within(kHelloTime)).ok()) continue;
     if (hello.magic != own.magic || std::memcmp(hello.token, own.token, sizeof own.token) != 0) continue;
     if (hello.rank < first || hello.rank >= options.size) continue;
     Connection& place = connections[static_cast<size_t>(hello.rank)];
@@ -211,13 +220,18 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Serve() {
 absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, TcpOptions options) {
   options.rank = 0;
   options.token = rendezvous.token();
-  const Deadline deadline(options.connect_timeout);
+  const Deadline deadline(options.connect_timeout, options.keep_connecting);
   std::vector<Connection> connections(static_cast<size_t>(options.size));
   PF_ASSIGN_OR_RETURN(const std::vector<Hello> hellos,
                       AcceptRanks(rendezvous.socket(), options, /*first=*/1, deadline, connections));
   // Tells each where the others listen: "host port" by rank, a line each.
   std::string table;
-  for (size_t r = 1; r < connections.size(); ++r) absl::StrAppend(&table, connections[r].host, " ", hellos[r].port, "\n");
+  for (size_t r = 1; r < connections.size(); ++r) {
+    const std::string& host = connections[r].host;
+    // One on the leader's own machine is where the leader is, as others see it.
+    const bool is_here = IsLoopback({.host = host});
+    absl::StrAppend(&table, is_here ? kLeadersHost : absl::string_view(host), " ", hellos[r].port, "\n");
+  }
   const uint64_t bytes = table.size();
   for (size_t r = 1; r < connections.size(); ++r) {
     PF_RETURN_IF_ERROR(Send(connections[r], BytesOf(bytes), deadline));
@@ -228,7 +242,7 @@ absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, Tcp
 
 absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, const TcpOptions& options) {
   constexpr uint64_t kMostTable = 1 << 20;
-  const Deadline deadline(options.connect_timeout);
+  const Deadline deadline(options.connect_timeout, options.keep_connecting);
   std::vector<Connection> connections(static_cast<size_t>(options.size));
   PF_ASSIGN_OR_RETURN(const Socket listening, Listen());
   PF_ASSIGN_OR_RETURN(const int own_port, PortOf(listening));
@@ -247,7 +261,7 @@ absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port
     int other = 0;
     if (!absl::SimpleAtoi(where.second, &other)) return absl::UnavailableError("the rendezvous told no port");
     Connection& connection = connections[static_cast<size_t>(r)];
-    PF_ASSIGN_OR_RETURN(connection, Connect(where.first, other, deadline));
+    PF_ASSIGN_OR_RETURN(connection, Connect(where.first == kLeadersHost ? host : where.first, other, deadline));
     PF_RETURN_IF_ERROR(Send(connection, BytesOf(hello), deadline));
   }
   PF_RETURN_IF_ERROR(AcceptRanks(listening, options, options.rank + 1, deadline, connections).status());

@@ -43,6 +43,8 @@ struct TcpOptions {
   absl::Duration meet_timeout = absl::Minutes(10);
   // Asked now and then by a rank that waits for another; false: failure() is Cancelled.
   std::function<bool()> keep_going = nullptr;
+  // The same while the ranks find each other: false ends that with Unavailable.
+  std::function<bool()> keep_connecting = nullptr;
 };
 
 // Rank 0's group, once all ranks are connected. Errors: Unavailable.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -179,6 +180,10 @@ absl::Status CheckAccess(Options& options, const WhereOf& where) {
                                    std::pair("peer-ca", options.peer_authority)}) {
     if (file.empty() || !options.peers.empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat(where(name), " is given without --peers: accepted: both"));
+  }
+  if (absl::c_linear_search(options.peers, options.listen)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where("peers"), " names this daemon, ", options.listen, ": accepted: other daemons"));
   }
   if (!options.peer_token_file.empty() && options.peer_authority.empty() && !options.insecure &&
       std::ranges::any_of(options.peers, IsReachable)) {

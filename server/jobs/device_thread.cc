@@ -37,6 +37,11 @@ void ConcludeTrouble(const absl::Status& error, Job& job) {
   ++job.trouble.runs;
   job.interrupted = true;
   if (job.state == JobState::kCancelling) return Move(job, JobState::kCancelled, why::kCancelRequested);
+  if (GetReason(error).reason == train::kTooFewPeersReason) {
+    // It waits for them as others wait for the device: that is no retry.
+    job.trouble.runs = 1;
+    return MoveAside(job, why::kTooFewPeers, job.trouble.error);
+  }
   if (job.spec.max_retries > 0 && job.trouble.runs > job.spec.max_retries) {
     return MoveToFailed(
         job, WithReason(absl::AbortedError(absl::StrCat("errors of the machine ended ", job.trouble.runs,
@@ -197,32 +202,29 @@ std::optional<StartedJob> DeviceThread::TakeNext() {
 bool DeviceThread::RunWhileIdle(std::function<absl::Status()> work) {
   {
     absl::MutexLock lock(&work_mu_);
-    if (!waits_ || guest_) return false;
+    if (!waits_ || guest_ != nullptr) return false;
     work_.push_back(std::move(work));
   }
   book_.changed().Set();
   return true;
 }
 
-bool DeviceThread::RunGuest(const std::function<absl::Status()>& work) {
+struct DeviceThread::Guest {
+  const std::function<absl::Status()>& work;
+  bool ran = false;
   absl::Notification done;
+};
+
+bool DeviceThread::RunGuest(const std::function<absl::Status()>& work) {
+  Guest guest{.work = work};
   {
     absl::MutexLock lock(&work_mu_);
-    if (!waits_ || guest_) return false;
-    guest_ = true;
-    work_.push_back([&] {
-      absl::Status worked = work();
-      {
-        absl::MutexLock end(&work_mu_);
-        guest_ = false;
-      }
-      done.Notify();
-      return worked;
-    });
+    if (!waits_ || guest_ != nullptr) return false;
+    guest_ = &guest;
   }
   book_.changed().Set();
-  done.WaitForNotification();
-  return true;
+  guest.done.WaitForNotification();
+  return guest.ran;
 }
 
 bool DeviceThread::RunNowIfIdle(const std::function<absl::Status()>& work) {
@@ -238,14 +240,29 @@ bool DeviceThread::RunNowIfIdle(const std::function<absl::Status()>& work) {
 
 void DeviceThread::DoIdleWork(bool waits) {
   std::vector<std::function<absl::Status()>> work;
+  Guest* guest = nullptr;
   {
     absl::MutexLock lock(&work_mu_);
     waits_ = waits;
     work.swap(work_);
+    guest = guest_;
   }
   for (const std::function<absl::Status()>& piece : work) {
     activity_.Enter(DevicePhase::kCall);
     LookForFault(piece());
+  }
+  if (guest != nullptr) {
+    // A job that is taken does not wait for as long as another.
+    guest->ran = waits;
+    if (waits) {
+      activity_.Enter(DevicePhase::kCall);
+      LookForFault(guest->work());
+    }
+    {
+      absl::MutexLock lock(&work_mu_);
+      guest_ = nullptr;
+    }
+    guest->done.Notify();
   }
   activity_.Enter(DevicePhase::kIdle);
 }

@@ -82,7 +82,9 @@ class DeviceThread {
   Event idle_;  // the thread has not begun, or has ended
   absl::Mutex work_mu_;
   bool waits_ ABSL_GUARDED_BY(work_mu_) = false;  // for a job
-  bool guest_ ABSL_GUARDED_BY(work_mu_) = false;  // RunGuest has work there
+  // The work of RunGuest, until it has ended or was refused since a job came first.
+  struct Guest;
+  Guest* guest_ ABSL_GUARDED_BY(work_mu_) = nullptr;
   std::vector<std::function<absl::Status()>> work_ ABSL_GUARDED_BY(work_mu_);
 };
 

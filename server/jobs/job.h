@@ -78,6 +78,7 @@ inline constexpr std::string_view kPreempted = "PREEMPTED";
 inline constexpr std::string_view kStopWithdrawn = "STOP_WITHDRAWN";
 inline constexpr std::string_view kServerDied = "SERVER_DIED";
 inline constexpr std::string_view kMachineError = "MACHINE_ERROR";
+inline constexpr std::string_view kTooFewPeers = "TOO_FEW_PEERS";
 inline constexpr std::string_view kDeviceFault = "DEVICE_FAULT";
 inline constexpr std::string_view kTaken = "TAKEN";
 inline constexpr std::string_view kCapturing = "CAPTURING";

@@ -58,6 +58,8 @@ struct StartedJob {
 struct BookOptions {
   // Wait before a run that an error of the machine ended is tried again; it doubles each time.
   absl::Duration first_retry = absl::Seconds(1);
+  // Wait before a job that needs other daemons asks them again.
+  absl::Duration peers_retry = absl::Seconds(5);
   // True: a job takes the device from one of lower priority.
   bool preempt = true;
   // Most bytes kept of a job's log; 0: all.

@@ -163,6 +163,7 @@ absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(
   const bool goes_on = !IsTerminal(next.state);
   absl::Duration delay;
   if (next.trouble.runs > active.job.trouble.runs) delay = RetryDelay(options_.first_retry, next.trouble.runs);
+  if (next.history.changes.back().reason == why::kTooFewPeers) delay = options_.peers_retry;
   // The device failed at one place again: other jobs run first, as after the server's death.
   if (next.deaths.count > std::max(active.job.deaths.count, 1)) {
     delay = RetryDelay(options_.first_retry, next.deaths.count);

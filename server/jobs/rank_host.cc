@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/device.h"
 #include "base/hash.h"
 #include "base/monotonic.h"
 #include "base/status.h"
@@ -68,6 +69,12 @@ class RankContext final : public train::RunContext {
   mutable bool gone_ = false;
 };
 
+// An error that the same step would meet on any machine. Damaged data and a device that failed are this machine's.
+bool IsOfTheJob(const absl::Status& error) {
+  return !error.ok() && !IsTransient(error) && !IsDeviceFault(error) && !absl::IsCancelled(error) &&
+         !absl::IsUnavailable(error) && !absl::IsDataLoss(error) && !absl::IsResourceExhausted(error);
+}
+
 absl::Status Differs(const DatasetId& dataset, absl::string_view what) {
   return WithReason(absl::FailedPreconditionError(absl::StrCat("dataset ", dataset.value(), " ", what)),
                     "DATASET_DIFFERS", {{"dataset", dataset.value()}});
@@ -86,11 +93,16 @@ absl::Status RankHost::Run(const RankRequest& request, const std::function<bool(
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   absl::StatusOr<data::OpenedDataset> dataset = catalog_.Open(options.dataset);
-  if (!dataset.ok()) return Differs(options.dataset, absl::StrCat("is not here: ", dataset.status().message()));
+  if (absl::IsNotFound(dataset.status())) return Differs(options.dataset, "is not here");
+  PF_RETURN_IF_ERROR(dataset.status());
   if (const std::string own = HashHex(data::ContentChecksumOf(*dataset)); own != request.dataset_checksum) {
     return Differs(options.dataset, absl::StrCat("holds other data here (checksum ", own, ") than on the leader (",
                                                  request.dataset_checksum, ")"));
   }
+  // What the leader found of its own machine need not hold here. Whose peers there are is the leader's matter.
+  spec::TrainOptions alone = options;
+  alone.replicas = 1;
+  PF_RETURN_IF_ERROR(runner_.CheckCompatible(alone, data::SummaryOf(*dataset), "spec."));
   const std::string name =
       absl::StrCat("rank ", request.place.rank, " of job ", request.job, " of ", request.place.leader_host);
   absl::StatusOr<train::RunOutcome> outcome = train::RunOutcome();
@@ -109,6 +121,9 @@ absl::Status RankHost::Run(const RankRequest& request, const std::function<bool(
   };
   if (!device_.RunGuest(run)) {
     return WithReason(absl::UnavailableError("the device is not idle"), "DEVICE_BUSY");
+  }
+  if (IsOfTheJob(outcome.status())) {
+    return WithReason(absl::FailedPreconditionError(outcome.status().message()), train::kRankFailedReason);
   }
   if (book_.draining() && outcome.ok() && outcome->end != train::RunEnd::kSucceeded) return DrainingError();
   return outcome.status();

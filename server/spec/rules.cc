@@ -329,10 +329,6 @@ void CheckWalks(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Sums over a batch are shared by the operators of lowering auto alone.
 void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
   if (options.replicas <= 1) return;
@@ -346,6 +342,15 @@ void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
     refuse(absl::StrCat("with lowering ", AbslView(kLoweringNames.Name(options.model.lowering)), "; accepted: auto"));
   }
   if (options.non_finite == NonFinite::kRewind) refuse("with non_finite rewind; accepted: fail");
+  // Executables of one shape would be captured by each rank at steps of its own, while the others wait.
+  const PolicyOptions& cache = options.graph_cache;
+  const bool is_dynamic =
+      cache.policy == Policy::kFreeze && (cache.shapes == Shapes::kAuto || cache.shapes == Shapes::kDynamic);
+  if (!is_dynamic && cache.policy != Policy::kNever) {
+    refuse(absl::StrCat("with graph cache policy ", AbslView(kPolicyNames.Name(cache.policy)), " and shapes ",
+                        AbslView(kShapesNames.Name(cache.shapes)),
+                        "; accepted: freeze with shapes auto or dynamic, or never"));
+  }
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +25,11 @@ struct RankPlace {
   std::string rendezvous_token;  // which shows that it was asked
 };
 
+// The reason of an error that says that too few daemons are free; the job waits.
+inline constexpr std::string_view kTooFewPeersReason = "TOO_FEW_PEERS";
+// The reason with which a rank ends by an error of the job, which another try would meet again.
+inline constexpr std::string_view kRankFailedReason = "RANK_FAILED";
+
 struct RecruitRequest {
   std::string job;               // its id, for the others' logs
   spec::TrainOptions options;    // of the job; options.replicas - 1 daemons are wanted
@@ -30,6 +37,8 @@ struct RecruitRequest {
   // As RankPlace's.
   int rendezvous_port = 0;
   std::string rendezvous_token;
+  // Asked now and then; false: nobody wants them any more.
+  std::function<bool()> keep_going = [] { return true; };
 };
 
 // The daemons that train with this one, ranks 1, 2, ... They are let go when it is destroyed.
@@ -39,7 +48,10 @@ class Recruits {
   virtual ~Recruits() = default;
   // host:port of each, as this daemon was told them.
   virtual const std::vector<std::string>& addresses() const = 0;
-  // Why one of them has ended, with its address; waits a moment for the news. Ok: all go on.
+  // Why one of them has ended, with its address: Unavailable, or FailedPrecondition with kRankFailedReason. Ok: all go
+  // on.
+  virtual absl::Status failure() const = 0;
+  // The same, after a moment in which the news may come.
   virtual absl::Status WaitForFailure() = 0;
 };
 
@@ -49,7 +61,9 @@ class Peers {
   virtual ~Peers() = default;
   // The daemons that may be asked.
   virtual int64_t count() const = 0;
-  // Asks one after the other until there are enough. Errors: Unavailable, transient, with what those that refused said.
+  // Asks one after the other until there are enough. Errors: Unavailable, transient and with
+  // kTooFewPeersReason, with what those that refused said; FailedPrecondition, where one says that the job cannot be
+  // trained; Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
 };
 

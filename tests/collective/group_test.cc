@@ -113,6 +113,46 @@ TEST(GroupTest, RanksThatDoNotComeAreAnError) {
   EXPECT_TRUE(absl::IsUnavailable(JoinTcp("no-such-host.invalid", 1, {.rank = 1}).status()));
 }
 
+TEST(GroupTest, RanksThatExchangeDifferentThingsAreTold) {
+  RunRanks(2, [](Group& group) {
+    Tensor x = at::ones({group.leads() ? 3 : 4});
+    EXPECT_ANY_THROW(group.AllReduceSum(x));
+    const std::string said(group.failure().message());
+    if (group.leads()) {
+      EXPECT_EQ(said, "rank 1 (127.0.0.1) sends 16 bytes as its exchange 1, and 12 bytes of exchange 1 were due");
+    }
+  });
+}
+
+TEST(GroupTest, ARankThatIsToStopDoesNotWaitForAnother) {
+  std::atomic<bool> stopped = false;
+  RunRanks(
+      2,
+      [&](Group& group) {
+        if (!group.leads()) {
+          while (!stopped) absl::SleepFor(absl::Milliseconds(10));
+          return;
+        }
+        EXPECT_ANY_THROW(group.Meet());
+        EXPECT_TRUE(absl::IsCancelled(group.failure())) << group.failure();
+        stopped = true;
+      },
+      {.keep_going = [] { return false; }});
+}
+
+TEST(GroupTest, WhoConnectsAndGoesIsNoRank) {
+  const auto rendezvous = Rendezvous::Serve();
+  ASSERT_TRUE(rendezvous.ok());
+  const int port = (*rendezvous)->port();
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Connect("127.0.0.1", port, Deadline(absl::Seconds(1))).ok());
+  std::thread other([&] {
+    EXPECT_TRUE(JoinTcp("127.0.0.1", port, {.rank = 1, .token = (*rendezvous)->token()}).ok());
+  });
+  const auto group = LeadTcp(**rendezvous, {});
+  EXPECT_TRUE(group.ok()) << group.status();
+  other.join();
+}
+
 TEST(GroupTest, WhoDoesNotKnowTheTokenIsNotInTheGroup) {
   const auto rendezvous = Rendezvous::Serve();
   ASSERT_TRUE(rendezvous.ok());

@@ -87,7 +87,7 @@ TEST_F(ReplicasTest, TrainAsOneDaemonDoes) {
   EXPECT_EQ(exchange.replicas(), 3);
   EXPECT_GT(exchange.exchanges(), 2 * 40);
   EXPECT_GT(exchange.sent_bytes(), 0);
-  const std::string page = HttpGet(a_->metrics(), "metrics");
+  const std::string page = HttpGet(a_->metrics(), "/metrics");
   EXPECT_GT(Metric(page, "permafrost_train_exchanged_bytes_total"), static_cast<double>(exchange.sent_bytes()));
   EXPECT_GT(Metric(page, "permafrost_train_exchange_seconds_total"), 0);
   EXPECT_THAT(a_->Client({"job", "show", "three"}).out, HasSubstr("with 2 other daemons, "));

@@ -64,6 +64,7 @@ class ThreadPeers final : public Peers {
       });
     }
     const std::vector<std::string>& addresses() const override { return addresses_; }
+    absl::Status failure() const override { return absl::OkStatus(); }
     absl::Status WaitForFailure() override { return absl::OkStatus(); }
 
    private:
@@ -149,6 +150,8 @@ TEST_F(ReplicasTest, SoAreThoseOfEveryPartAndOptimizer) {
       {"plateau", [](auto& o) { o.optimizer.schedule = spec::Schedule::kPlateau; }},
       // 80 graphs: the last batch has one, of which two of the ranks have none.
       {"empty-share", [](auto& o) { o.batch_size = 79; }},
+      {"empty-share-eager", [](auto& o) { o.batch_size = 79, o.graph_cache.policy = spec::Policy::kNever; }},
+      {"fixed", [](auto& o) { o.fixed_parameters = {"convs.0"}; }},
       {"balanced", [](auto& o) { o.batching.kind = spec::BatchingKind::kBalanced; }},
   };
   for (const Case& c : kCases) {
@@ -169,7 +172,7 @@ TEST_F(ReplicasTest, AdamLearnsTheSame) {
 TEST_F(ReplicasTest, EveryPolicyTakesTheSameSteps) {
   std::string first;
   for (const spec::Policy policy :
-       {spec::Policy::kFreeze, spec::Policy::kAlways, spec::Policy::kNever, spec::Policy::kClearPerStep}) {
+       {spec::Policy::kFreeze, spec::Policy::kNever}) {
     spec::TrainOptions options = Options();
     options.replicas = 2;
     options.graph_cache.policy = policy;
@@ -227,7 +230,7 @@ TEST_F(ReplicasTest, ARankThatLeavesIsAnErrorOfTheMachineAndTheJobGoesOn) {
   EXPECT_TRUE(Artifact("job", kLastWeightsFile) == Artifact("whole", kLastWeightsFile));
 }
 
-TEST_F(ReplicasTest, PatienceAndWeightsToBeginWithAreTheLeaders) {
+TEST_F(ReplicasTest, PatienceIsTheSameOnAllRanks) {
   spec::TrainOptions options = Options();
   options.epochs = 40;
   options.optimizer.learning_rate = 0.05;
@@ -238,6 +241,19 @@ TEST_F(ReplicasTest, PatienceAndWeightsToBeginWithAreTheLeaders) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_LT(told.epochs.size(), 40u);
   for (const absl::Status& end : peers_->ends) EXPECT_TRUE(end.ok()) << end;
+}
+
+TEST_F(ReplicasTest, AJobBeginsWithTheWeightsOfItsLeader) {
+  Recorder told;
+  ASSERT_TRUE(Run(Options(), "first", told).ok());
+  const std::string weights = Artifact("first", kLastWeightsFile);
+  for (const char* name : {"as-one-1", "as-one-n"}) {
+    ASSERT_TRUE(CreateDirectories(dir_.path() / name).ok());
+    ASSERT_TRUE(WriteFileAtomic(dir_.path() / name / kInitialWeightsFile, weights).ok());
+  }
+  spec::TrainOptions options = Plain(Options());
+  options.init_from.job = JobId("first");
+  ExpectAsOne(options, 2, "as-one", 1e-4);
 }
 
 TEST_F(ReplicasTest, WhatNoServerCanLeadIsRefused) {

@@ -6,6 +6,7 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <thread>
@@ -15,11 +16,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "api/services/unary.h"
 #include "api/wire/convert_job.h"
 #include "api/wire/resource_name.h"
 #include "base/id.h"
 #include "base/monotonic.h"
 #include "base/status.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "permafrost/v1/worker.grpc.pb.h"
 
 namespace permafrost::api {
@@ -29,6 +33,8 @@ namespace {
 constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
 // A collective fails at once when a rank goes, and the end of that rank's stream may come a moment later.
 constexpr absl::Duration kNewsWait = absl::Seconds(1);
+// Between two questions whether the job still wants its peers.
+constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
 
 // One daemon's rank, as long as its stream is open.
 class Recruit {
@@ -37,27 +43,34 @@ class Recruit {
           const v1::RunRankRequest& request)
       : address_(std::move(address)), stub_(v1::WorkerService::NewStub(std::move(channel))) {
     if (!token.empty()) context_.AddMetadata("authorization", absl::StrCat("Bearer ", token));
-    thread_ = std::thread([this, request] { Read(request); });
+    absl::StatusOr<std::thread> thread = StartThread(address_, [this, request] { Read(request); });
+    if (thread.ok()) {
+      thread_ = *std::move(thread);
+    } else {
+      End(thread.status());
+    }
   }
   Recruit(const Recruit&) = delete;
   ~Recruit() {
     context_.TryCancel();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   const std::string& address() const { return address_; }
-  // Returns once the device has taken the rank. Errors: why not, without the address.
-  absl::Status AwaitTaken(absl::Duration timeout) {
-    absl::MutexLock lock(&mu_);
-    const bool told = mu_.AwaitWithTimeout(absl::Condition(
-                                               +[](Recruit* self) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                                                 return self->taken_ || self->ended_.has_value();
-                                               },
-                                               this),
-                                           timeout);
-    if (taken_) return absl::OkStatus();
-    if (!told) return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
-    return ended_->ok() ? absl::UnavailableError("it ended at once") : *ended_;
+  // Returns once the device has taken the rank. Errors: why not, without the address; Cancelled.
+  absl::Status AwaitTaken(absl::Duration timeout, const std::function<bool()>& keep_going) {
+    const Stopwatch waited;
+    while (waited.Elapsed() < timeout) {
+      {
+        absl::MutexLock lock(&mu_);
+        if (taken_) return absl::OkStatus();
+        if (ended_) return ended_->ok() ? absl::UnavailableError("it ended at once") : *ended_;
+      }
+      if (!keep_going()) return absl::CancelledError("stopped while other daemons were asked");
+      changed_.Reset();
+      changed_.WaitFor(kAskInterval);
+    }
+    return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
   }
   // How the rank ended; nullopt: it goes on.
   std::optional<absl::Status> ended() const {
@@ -72,10 +85,25 @@ class Recruit {
     while (reader->Read(&response)) {
       absl::MutexLock lock(&mu_);
       taken_ = true;
+      changed_.Set();
     }
     const grpc::Status status = reader->Finish();
+    absl::Status ended(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+    End(IsRankFailed(status) ? WithReason(ended, train::kRankFailedReason) : ended);
+  }
+  void End(const absl::Status& how) {
     absl::MutexLock lock(&mu_);
-    ended_ = absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+    ended_ = how;
+    changed_.Set();
+  }
+  // Returns whether the peer says that the job cannot be trained.
+  static bool IsRankFailed(const grpc::Status& status) {
+    google::rpc::Status details;
+    if (!details.ParseFromString(status.error_details())) return false;
+    google::rpc::ErrorInfo info;
+    return std::ranges::any_of(details.details(), [&](const google::protobuf::Any& detail) {
+      return detail.UnpackTo(&info) && info.reason() == train::kRankFailedReason;
+    });
   }
 
   const std::string address_;
@@ -84,6 +112,7 @@ class Recruit {
   mutable absl::Mutex mu_;
   bool taken_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mu_);
+  Event changed_;
   std::thread thread_;
 };
 
@@ -94,18 +123,24 @@ class GrpcRecruits final : public train::Recruits {
     recruits_.push_back(std::move(recruit));
   }
   const std::vector<std::string>& addresses() const override { return addresses_; }
+  absl::Status failure() const override {
+    for (const auto& recruit : recruits_) {
+      const std::optional<absl::Status> ended = recruit->ended();
+      if (!ended) continue;
+      const std::string what = absl::StrCat(recruit->address(), ended->ok() ? " has left the job" : ": ", ended->message());
+      if (GetReason(*ended).reason != train::kRankFailedReason) return absl::UnavailableError(what);
+      return WithReason(absl::FailedPreconditionError(what), train::kRankFailedReason);
+    }
+    return absl::OkStatus();
+  }
   absl::Status WaitForFailure() override {
     const Stopwatch waited;
-    while (true) {
-      for (const auto& recruit : recruits_) {
-        const std::optional<absl::Status> ended = recruit->ended();
-        if (!ended) continue;
-        return absl::UnavailableError(
-            absl::StrCat(recruit->address(), ended->ok() ? " has left the job" : ": ", ended->message()));
-      }
-      if (waited.Elapsed() >= kNewsWait) return absl::OkStatus();
+    absl::Status failed = failure();
+    while (failed.ok() && waited.Elapsed() < kNewsWait) {
       absl::SleepFor(absl::Milliseconds(20));
+      failed = failure();
     }
+    return failed;
   }
 
  private:
@@ -150,7 +185,11 @@ class GrpcPeers final : public train::Peers {
       wire.set_rank(joined + 1);
       auto recruit =
           std::make_unique<api::Recruit>(options_.addresses[i], channels_[i], options_.token, wire);
-      const absl::Status taken = recruit->AwaitTaken(options_.answer_timeout);
+      absl::Status taken = recruit->AwaitTaken(options_.answer_timeout, request.keep_going);
+      if (absl::IsCancelled(taken)) return taken;
+      if (GetReason(taken).reason == train::kRankFailedReason || absl::IsInvalidArgument(taken)) {
+        return absl::FailedPreconditionError(absl::StrCat(options_.addresses[i], ": ", taken.message()));
+      }
       if (taken.ok()) {
         recruits->Add(std::move(recruit));
       } else {
@@ -159,9 +198,10 @@ class GrpcPeers final : public train::Peers {
     }
     const int64_t joined = std::ssize(recruits->addresses());
     if (joined == wanted) return recruits;
-    return absl::UnavailableError(absl::StrCat("the job wants ", wanted, wanted == 1 ? " other daemon" : " other daemons",
+    return WithReason(absl::UnavailableError(absl::StrCat("the job wants ", wanted, wanted == 1 ? " other daemon" : " other daemons",
                                                ", and ", joined, joined == 1 ? " joins" : " join", "; ",
-                                               absl::StrJoin(refusals, "; ")));
+                                               absl::StrJoin(refusals, "; "))),
+                      train::kTooFewPeersReason);
   }
 
  private:

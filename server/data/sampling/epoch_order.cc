@@ -168,6 +168,22 @@ EpochOrder::EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions optio
 }
 
 EpochBatches EpochOrder::Of(int64_t epoch) const {
+  EpochBatches out = Compose(epoch);
+  if (options_.world_size == 1) return out;
+  // Within each batch, one rank's graphs after the other's.
+  const std::vector<uint32_t> graphs = out.graphs;
+  const auto ranks = static_cast<size_t>(options_.world_size);
+  size_t begin = 0, to = 0;
+  for (const size_t end : out.ends) {
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      for (size_t from = begin + rank; from < end; from += ranks) out.graphs[to++] = graphs[from];
+    }
+    begin = end;
+  }
+  return out;
+}
+
+EpochBatches EpochOrder::Compose(int64_t epoch) const {
   SplitMix64 random(options_.seed, static_cast<uint64_t>(epoch));
   if (is_dealt()) return DealOut(random);
   EpochBatches out{.graphs = graphs_, .ends = cut_};

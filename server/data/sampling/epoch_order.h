@@ -61,8 +61,9 @@ struct EpochOrderOptions {
   int64_t batch_size = 32;
   uint64_t seed = 0;
   bool shuffle = true;
-  // Data parallelism: this process takes a share of every batch, graphs that lie side by side in it. Shares differ by at
-  // most one graph, the larger first; the last batch may have less graphs than there are ranks, and leave some no graph.
+  // Data parallelism: this process takes a share of every batch: graphs rank, rank + world_size, ... of it, so that
+  // those of a dealt batch, where the larger come first, are shared evenly. Shares differ by at most one graph, the larger
+  // first; the last batch may have less graphs than there are ranks, and leave some no graph.
   int64_t rank = 0;
   int64_t world_size = 1;
   spec::BatchingOptions batching;  // with shuffle no bound of it is less than a graph
@@ -94,6 +95,8 @@ class EpochOrder {
 
  private:
   bool is_dealt() const { return options_.shuffle && options_.batching.kind != spec::BatchingKind::kRandom; }
+  // The graphs of an epoch, batch after batch.
+  EpochBatches Compose(int64_t epoch) const;
   // Deals out the batches under kBalanced and kBudget.
   EpochBatches DealOut(SplitMix64& random) const;
   // Returns the end of each batch under kBudget in the split's order.

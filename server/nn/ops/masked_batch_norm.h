@@ -19,7 +19,7 @@ inline constexpr int64_t kLeastNormRows = 2;
 
 // Counts the batches that training has followed: adds one where it has kLeastNormRows real rows or more. batches: []
 // int64; real_rows: [1] or [] of any type.
-// Comes after that norm: where a step is shared, the rows that count are those of all ranks.
+// The caller has called that norm before: where a step is shared, it has counted the rows of all ranks.
 void CountNormBatch(const at::Tensor& batches, const at::Tensor& real_rows);
 
 // Training: y = relu((x - mean) / sqrt(var + eps) * weight + bias) with mean and (biased) variance over the first

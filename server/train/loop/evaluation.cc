@@ -364,6 +364,17 @@ void GatherAll(collective::Group& group, c10::ScalarType type, std::vector<T>& v
   values.assign(from, from + all.numel());
 }
 
+// Ranks on other machines may round a metric otherwise, and what follows from it must be the same.
+void ShareFigures(collective::Group& group, Evaluation& evaluation) {
+  std::vector<double> figures = evaluation.metrics;
+  figures.push_back(evaluation.loss);
+  at::Tensor shared = at::from_blob(figures.data(), {std::ssize(figures)}, at::kDouble);
+  group.Broadcast(shared);
+  evaluation.loss = figures.back();
+  figures.pop_back();
+  evaluation.metrics = figures;
+}
+
 void SumAll(collective::Group& group, ErrorSums& sums) {
   for (const nn::NamedTensor& sum : sums.tensors()) {
     at::Tensor value = sum.value;
@@ -415,6 +426,7 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, da
                                                           : nn::ComputeMetric(metric, options.loss, result.predictions,
                                                                               labels, task.num_outputs()));
   }
+  if (options.group != nullptr) ShareFigures(*options.group, result);
   // They were kept for the metrics alone.
   if (!options.keep_predictions) {
     result.ids = std::vector<uint32_t>();

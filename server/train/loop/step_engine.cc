@@ -25,7 +25,7 @@ constexpr int64_t kLoggedThresholds = 3;
 
 graphcache::GraphCacheSetup SetupOf(const spec::TrainOptions& options, const Task& task, RunContext& context) {
   return {.options = options.graph_cache,
-          .batch_size = GraphsPerBatch(options, task.sizes()),
+          .batch_size = (GraphsPerBatch(options, task.sizes()) + options.replicas - 1) / options.replicas,
           .has_partial = HavePartialBatches(options),
           .sizes = task.sizes(),
           .plan = task.plan(),

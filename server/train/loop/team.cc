@@ -37,9 +37,11 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peer
   if (const std::optional<RankPlace>& place = request.place) {
     options.rank = place->rank;
     options.token = place->rendezvous_token;
+    options.keep_connecting = options.keep_going;
     // The leader bounds how long an error of another lasts, and what it waits for itself may take longer than a step.
-    options.step_timeout = options.meet_timeout;
+    options.step_timeout = options.connect_timeout = options.meet_timeout;
     auto joined = collective::JoinTcp(place->leader_host, place->rendezvous_port, options);
+    if (absl::IsCancelled(joined.status())) return joined.status();
     if (!joined.ok()) return AsTransient(joined.status());
     team->group_ = *std::move(joined);
     return team;
@@ -56,12 +58,18 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peer
                                   .options = request.options,
                                   .dataset_checksum = HashHex(data::ContentChecksumOf(request.dataset)),
                                   .rendezvous_port = team->rendezvous_->port(),
-                                  .rendezvous_token = team->rendezvous_->token()});
-  if (!recruits.ok()) return AsTransient(recruits.status());
+                                  .rendezvous_token = team->rendezvous_->token(),
+                                  .keep_going = options.keep_going});
+  if (absl::IsUnavailable(recruits.status())) return AsTransient(recruits.status());
+  PF_RETURN_IF_ERROR(recruits.status());
   team->recruits_ = *std::move(recruits);
   context.Log(LogLevel::kInfo, absl::StrCat("trains on ", size, " daemons: this one and ",
                                             absl::StrJoin(team->recruits_->addresses(), ", ")));
-  auto led = collective::LeadTcp(*team->rendezvous_, options);
+  const auto asked_to_stop = [&context] { return context.stop_requested() != StopRequest::kNone; };
+  // Who has ended will not come.
+  options.keep_connecting = [&] { return !asked_to_stop() && team->recruits_->failure().ok(); };
+    auto led = collective::LeadTcp(*team->rendezvous_, options);
+  if (asked_to_stop()) return absl::CancelledError("stopped while other daemons were awaited");
   if (!led.ok()) return team->Explain(led.status());
   team->group_ = *std::move(led);
   return team;
@@ -71,6 +79,7 @@ absl::Status Team::Explain(absl::Status error) const {
   if (group_ != nullptr && absl::IsCancelled(group_->failure())) return group_->failure();
   if (group_ == nullptr ? recruits_ == nullptr : group_->failure().ok()) return error;
   const absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
+  if (absl::IsFailedPrecondition(gone)) return gone;
   if (!gone.ok()) return AsTransient(absl::UnavailableError(gone.message()));
   return AsTransient(absl::UnavailableError(group_ != nullptr ? group_->failure().message() : error.message()));
 }

@@ -31,6 +31,12 @@
 namespace permafrost::train {
 namespace {
 
+// Of a run that a stop ended before its first step, or within one.
+RunOutcome StoppedOutcome(const RunContext& context) {
+  const bool cancel = context.stop_requested() == StopRequest::kCancel;
+  return {.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
+}
+
 class TorchRunner final : public Runner {
  public:
   TorchRunner(std::unique_ptr<device::Backend> backend, int threads, const RunnerOptions& options)
@@ -49,7 +55,13 @@ class TorchRunner final : public Runner {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
       // Again: what there is may be less than when the job came.
       PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
-      PF_ASSIGN_OR_RETURN(const std::unique_ptr<Team> team, Team::Form(request, peers_, peer_timeout_, context));
+      // The device may be another than when the job came. Whether there are enough peers is seen when they are asked.
+      PF_RETURN_IF_ERROR(
+          CheckReplicas(request.options.replicas, backend_->kind(), /*peers=*/request.options.replicas, "spec."));
+      absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, peers_, peer_timeout_, context);
+      if (absl::IsCancelled(formed.status())) return StoppedOutcome(context);
+      PF_RETURN_IF_ERROR(formed.status());
+      const std::unique_ptr<Team> team = *std::move(formed);
       device::UseThreads(threads_);  // a setting of the calling thread
       PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
       backend_->RestartStoragePeak();
@@ -68,17 +80,13 @@ class TorchRunner final : public Runner {
         // The exceptions of a group whose ranks have gone are caught here, where their reason is known.
         const auto trainer = device::CatchTorch(
             [&] { return Trainer::Create(request, *backend_, threads_, context, plan, rewind, team->group()); });
-        const auto stopped = [&context] {
-          const bool cancel = context.stop_requested() == StopRequest::kCancel;
-          return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
-        };
         const absl::Status begun = trainer.ok() ? absl::OkStatus() : team->Explain(trainer.status());
-        if (absl::IsCancelled(begun)) return stopped();
+        if (absl::IsCancelled(begun)) return StoppedOutcome(context);
         PF_RETURN_IF_ERROR(begun);
         absl::StatusOr<RunOutcome> outcome = device::CatchTorch([&] { return (*trainer)->Run(); });
         if (!outcome.ok()) outcome = team->Explain(outcome.status());
         // In the middle of a step: the newest checkpoint is what the next run begins with.
-        if (absl::IsCancelled(outcome.status())) return stopped();
+        if (absl::IsCancelled(outcome.status())) return StoppedOutcome(context);
         rewind = (*trainer)->rewind();
         if (outcome.ok() || !rewind) return outcome;
         // The run begins as after a crash, but takes its steps with care.

@@ -283,6 +283,8 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   const double train_loss = engine_.losses().Mean();
   PF_RETURN_IF_ERROR(CheckFinite(train_loss));
   PF_RETURN_IF_ERROR(CheckNotAllSkipped());
+  // Ranks on processors of different kinds may have come apart by rounding.
+  if (group_ != nullptr) ShareWeights();
   const Stopwatch evaluation;
   const absl::StatusOr<Evaluation> valid = [this] {
     const AveragedWeights::Scope averages(averaged_);

@@ -65,8 +65,11 @@ class Trainer {
   // Begins a run that has no checkpoint, with the weights that the job is to begin with.
   absl::Status Begin();
   bool leads() const { return group_ == nullptr || group_->leads(); }
-  // Gives every rank the state of rank 0.
+  // Gives every rank the state of rank 0. Errors: Internal, where it trains another model.
   absl::Status ShareState();
+  // The same for the weights and the optimizer alone, and for other tensors.
+  void ShareWeights();
+  void ShareTensors(const std::vector<nn::NamedTensor>& tensors);
   // Tells the optimizer the place of the next step in the job: its learning rate, and whether it ends a group of
   // batches.
   void SetLearningRate(int64_t batches);

@@ -134,17 +134,29 @@ Checkpoint Trainer::MakeCheckpoint() {
 absl::Status Trainer::ShareState() {
   // The leader may have captured its step before it took its moments, which takes its time.
   group_->Meet();
+  const std::string own = task_->Describe(), leaders = group_->BroadcastText(own);
+  if (own != leaders) {
+    return absl::InternalError(absl::StrCat("this rank trains ", own, ", and its leader ", leaders));
+  }
   const int threads = state_.threads;
   PF_ASSIGN_OR_RETURN(state_, RunStateFromJson(group_->BroadcastText(RunStateToJson(state_))));
   state_.threads = threads;
-  for (const std::vector<nn::NamedTensor>& tensors :
-       {task_->tensors().All(), optimizer_.state(), engine_.losses().tensors(), best_}) {
-    for (const nn::NamedTensor& tensor : tensors) {
-      at::Tensor value = tensor.value.detach();
-      group_->Broadcast(value);
-    }
-  }
+  ShareTensors(engine_.losses().tensors());
+  ShareTensors(best_);
+  ShareWeights();
   return absl::OkStatus();
+}
+
+void Trainer::ShareTensors(const std::vector<nn::NamedTensor>& tensors) {
+  for (const nn::NamedTensor& tensor : tensors) {
+    at::Tensor value = tensor.value.detach();
+    group_->Broadcast(value);
+  }
+}
+
+void Trainer::ShareWeights() {
+  ShareTensors(task_->tensors().All());
+  ShareTensors(optimizer_.state());
 }
 
 absl::Status Trainer::SaveCheckpoint(bool is_last) {

@@ -158,6 +158,11 @@ absl::StatusOr<BatchShape> ProvenBound(const data::GraphExtents& graphs, std::sp
   return data::Batcher::LeastPadded({nodes.sum(), edges.sum(), most});
 }
 
+// The most graphs of a batch that a rank takes.
+int64_t LargestShare(const ScheduleOptions& options) {
+  return (options.batch_size + options.world_size - 1) / options.world_size;
+}
+
 absl::Status PlanTraining(const data::GraphExtents& graphs, const ScheduleOptions& options, const std::stop_token& stop,
                           graphcache::ShapeSchedule& plan) {
   const auto split = graphs.split(data::Split::kTrain);
@@ -183,7 +188,7 @@ absl::Status PlanTraining(const data::GraphExtents& graphs, const ScheduleOption
     plan.train_ceiling = data::Batcher::LeastPadded({most.nodes, most.edges, most.graphs});
     counter.Add(plan.train_ceiling, 0);
   } else {
-    PF_ASSIGN_OR_RETURN(plan.train_ceiling, ProvenBound(graphs, split, options.batch_size, stop));
+    PF_ASSIGN_OR_RETURN(plan.train_ceiling, ProvenBound(graphs, split, LargestShare(options), stop));
     counter.Add(plan.train_ceiling, 0);
   }
   plan.train_schedule = graphcache::MergeNeighbours(counter.Counts());

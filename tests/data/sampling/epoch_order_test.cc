@@ -80,8 +80,8 @@ TEST(EpochOrder, BatchCounts) {
       {"fewer than a batch", 3, 32, 1, 1},
       {"whole batches", 64, 32, 1, 2},
       {"one more", 65, 32, 1, 3},
-      {"7 batches over 2 ranks leave one out", 7, 1, 2, 3},
-      {"fewer batches than ranks", 2, 1, 4, 0},
+      {"each of them has a share for every rank", 7, 1, 2, 7},
+      {"which may be empty", 2, 1, 4, 2},
   };
   for (const auto& c : kCases) {
     const EpochOrder epochs(Ids(c.graphs), {.batch_size = c.batch_size, .world_size = c.world_size});
@@ -89,18 +89,35 @@ TEST(EpochOrder, BatchCounts) {
   }
 }
 
-TEST(EpochOrder, RanksShareAnEpochWithoutOverlap) {
-  const EpochOrder alone(Ids(70), {.batch_size = 10, .seed = 5});
-  const auto order = alone.Of(2);
-  for (int64_t rank = 0; rank < 3; ++rank) {
-    const EpochOrder epochs(Ids(70), {.batch_size = 10, .seed = 5, .rank = rank, .world_size = 3});
-    ASSERT_EQ(epochs.batches_per_epoch(), 2);
-    EXPECT_EQ(epochs.Of(2).graphs, order.graphs);
-    for (int64_t batch = 0; batch < 2; ++batch) {
-      const auto mine = epochs.Batch(order, batch), global = alone.Batch(order, batch * 3 + rank);
-      EXPECT_TRUE(std::equal(mine.begin(), mine.end(), global.begin(), global.end()));
+// The batches of the ranks together are those of one; returns how many graphs each rank has of `batch`.
+std::vector<size_t> ExpectShared(const std::vector<GraphSize>& sizes, EpochOrderOptions options, int64_t ranks,
+                                 int64_t batch) {
+  const EpochOrder alone(Ids(70), options, sizes);
+  const EpochBatches order = alone.Of(2);
+  std::vector<size_t> shares;
+  for (int64_t b = 0; b < alone.batches_per_epoch(); ++b) {
+    std::vector<uint32_t> all;
+    for (options.rank = 0; options.rank < ranks; ++options.rank) {
+      options.world_size = ranks;
+      const EpochOrder epochs(Ids(70), options, sizes);
+      const EpochBatches own = epochs.Of(2);
+      EXPECT_EQ(epochs.batches_per_epoch(), alone.batches_per_epoch());
+      EXPECT_EQ(epochs.Size(own, b), std::ssize(alone.Batch(order, b)));
+      const auto mine = epochs.Batch(own, b);
+      all.insert(all.end(), mine.begin(), mine.end());
+      if (b == batch) shares.push_back(mine.size());
     }
+    const auto whole = alone.Batch(order, b);
+    EXPECT_THAT(all, testing::UnorderedElementsAreArray(whole.begin(), whole.end())) << b;
   }
+  return shares;
+}
+
+TEST(EpochOrder, RanksShareEachBatch) {
+  // Eight batches of 9 graphs but the last, which has 7.
+  EXPECT_THAT(ExpectShared({}, {.batch_size = 9, .seed = 5}, 3, 0), ElementsAre(3, 3, 3));
+  EXPECT_THAT(ExpectShared({}, {.batch_size = 9, .seed = 5}, 3, 7), ElementsAre(3, 2, 2));
+  EXPECT_THAT(ExpectShared({}, {.batch_size = 69}, 3, 1), ElementsAre(1, 0, 0));
 }
 
 // ---- Composed batches.
@@ -229,20 +246,21 @@ TEST(ComposedBatches, BalancedOnesAreOfNearlyEqualSize) {
   }
 }
 
-TEST(ComposedBatches, RanksShareThem) {
+TEST(ComposedBatches, RanksShareThemEvenly) {
   const std::vector<GraphSize> sizes = SizesOf(70);
-  const spec::BatchingOptions batching{.kind = spec::BatchingKind::kBalanced};
-  const EpochOrder alone(Ids(70), {.batch_size = 10, .seed = 5, .batching = batching}, sizes);
-  const EpochBatches order = alone.Of(2);
-  for (int64_t rank = 0; rank < 3; ++rank) {
-    const EpochOrder epochs(Ids(70), {.batch_size = 10, .seed = 5, .rank = rank, .world_size = 3, .batching = batching},
-                            sizes);
-    ASSERT_EQ(epochs.batches_per_epoch(), 2);
-    for (int64_t batch = 0; batch < 2; ++batch) {
-      const auto mine = epochs.Batch(order, batch), global = alone.Batch(order, batch * 3 + rank);
-      EXPECT_TRUE(std::equal(mine.begin(), mine.end(), global.begin(), global.end()));
+  EpochOrderOptions options{.batch_size = 12, .seed = 5, .batching = {.kind = spec::BatchingKind::kBalanced}};
+  ExpectShared(sizes, options, 3, 0);
+  // The larger come first in a dealt batch; no rank has all of them.
+  options.world_size = 2;
+  std::array<int64_t, 2> nodes{};
+  for (options.rank = 0; options.rank < 2; ++options.rank) {
+    const EpochOrder epochs(Ids(70), options, sizes);
+    const EpochBatches order = epochs.Of(0);
+    for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
+      for (const uint32_t graph : epochs.Batch(order, b)) nodes.at(options.rank) += sizes[graph - 100].nodes;
     }
   }
+  EXPECT_NEAR(static_cast<double>(nodes[0]) / static_cast<double>(nodes[1]), 1, 0.15);
 }
 
 TEST(SplitMix64, BelowIsUniformAndInRange) {
