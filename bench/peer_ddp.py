@@ -37,7 +37,7 @@ def batches(settings, rank):
 
 
 def keep(dataset, count, path):
-    """Writes so many graphs of the train split, in any order, for processes that read them again and again."""
+    """Writes so many graphs of the train split, shuffled, for processes that read them again and again."""
     order = list(ogb.split(dataset, "train"))
     random.Random(1).shuffle(order)
     graphs = ogb.read(dataset)

@@ -1,6 +1,6 @@
 """Training steps of one job on several daemons beside one daemon, and beside PyTorch's DistributedDataParallel.
 
-Every daemon and every process of PyTorch has --threads threads (give 1 on a machine with a core for each). All sides train GINE on the
+Every daemon and every process of PyTorch has --threads threads (use 1 if each daemon has one core). All sides train GINE on the
 same set with the same global batch; a row for each number of channels (--hidden) and graphs a batch (--batch-sizes).
 
   one        a job of one replica
@@ -39,8 +39,8 @@ def add_arguments(parser):
     tools.add_numbers(parser, rounds=7, epochs=2, layers=4, replicas=2, peer_steps=40)
 
 
-def peer(arguments, weights, batch_size, processes):
-    """Milliseconds of a step of PyG in so many processes, of which the first tells; the mean of --peer-steps."""
+def pyg(arguments, weights, batch_size, processes):
+    """Milliseconds of a step of PyG in so many processes, as measured by the first: the mean of --peer-steps."""
     settings = {"graphs": str(weights.parent / "graphs.pt"), "weights": str(weights), "batch_size": batch_size, "steps": arguments.peer_steps,
                 "threads": arguments.threads, "processes": processes}
     command = [sys.executable, "-m", "bench.peer_ddp"]
@@ -65,10 +65,10 @@ def measure_row(arguments, leader, hidden, batch_size, folder):
 
     sides = {"one": lambda number: step(1, number), "several": lambda number: step(arguments.replicas, number)}
     if arguments.peer == "pyg":
-        # What the module is stands beside the weights of a first job.
+        # PyG builds its module from the weights of a first job.
         step(1, "first")
-        sides["pyg"] = lambda _: peer(arguments, weights, batch_size, 1)
-        sides["ddp"] = lambda _: peer(arguments, weights, batch_size, arguments.replicas)
+        sides["pyg"] = lambda _: pyg(arguments, weights, batch_size, 1)
+        sides["ddp"] = lambda _: pyg(arguments, weights, batch_size, arguments.replicas)
     values = interleave(sides, arguments.rounds)
     row = {"hidden": hidden, "batch_size": batch_size, "milliseconds": values, "exchange_a_step": exchanged[-1],
            "gain": ratio(values["one"], values["several"])}

@@ -40,7 +40,8 @@ bool Await(int fd, short events, const Deadline& deadline) {
     const absl::Duration left = deadline.left();
     if (left <= absl::ZeroDuration()) return false;
     pollfd wanted{.fd = fd, .events = events, .revents = 0};
-    const int ready = poll(&wanted, 1, static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(left), 1, kMostSleep)));
+    const int ready =
+        poll(&wanted, 1, static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(left), 1, kMostSleep)));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
   }
@@ -226,15 +227,17 @@ absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Pati
       const auto received = both.in.Advance([fd](msghdr& m) { return recvmsg(fd, &m, 0); });
       if (!received.ok()) return blame(transfers[i], absl::StrCat("has gone: ", received.status().message()));
       if (*received && both.in.passed >= sizeof(Header) && both.other != both.wanted) {
-        return blame(transfers[i],
-                     absl::StrCat("sends ", both.other.bytes, " bytes as its exchange ", both.other.number, ", and ",
-                                  both.wanted.bytes, " bytes of exchange ", both.wanted.number, " were due"));
+        return blame(transfers[i], absl::StrCat("is at exchange ", both.other.number, " with ", both.other.bytes,
+                                                " bytes where exchange ", both.wanted.number, " with ",
+                                                both.wanted.bytes, " bytes was expected: the ranks are out of step"));
       }
       moved = moved || *sent || *received;
       done = done && both.out.done() && both.in.done();
     }
     if (done) return absl::OkStatus();
-    if (begun.Elapsed() >= patience.total) return absl::UnavailableError("an exchange took too long");
+    if (begun.Elapsed() >= patience.total)
+      return absl::UnavailableError(
+          absl::StrCat("an exchange took longer than ", absl::FormatDuration(patience.total)));
     if (moved) {
       idle.Restart();
       continue;

@@ -18,7 +18,7 @@
 
 namespace permafrost::collective {
 
-// A moment that comes, whatever becomes of the wall clock; at once, when `keep_going` says so, if it is given.
+// A point in time on a clock that nobody sets. It has come early if `keep_going` is given and returns false.
 class Deadline {
  public:
   explicit Deadline(absl::Duration from_now, std::function<bool()> keep_going = nullptr)
@@ -28,7 +28,7 @@ class Deadline {
     if (keep_going_ && !keep_going_()) return absl::ZeroDuration();
     return std::max(time_ - since_.Elapsed(), absl::ZeroDuration());
   }
-  // Another one with the same `keep_going`, which is no later.
+  // Returns a deadline that is no later than this one, with the same `keep_going`.
   Deadline Within(absl::Duration from_now) const { return Deadline(std::min(left(), from_now), keep_going_); }
 
  private:
@@ -56,7 +56,9 @@ class Socket {
   int fd_ = -1;
 };
 
-// Listens on a free port of every address of this machine. Errors: Unavailable, as of all of these.
+// Every function below returns Unavailable on failure.
+
+// Listens on a free port of every address of this machine.
 absl::StatusOr<Socket> Listen();
 absl::StatusOr<int> PortOf(const Socket& listening);
 
@@ -78,15 +80,15 @@ struct Transfer {
 
 // How long an exchange may take.
 struct Patience {
-  absl::Duration idle;                               // without a byte that comes or goes
-  absl::Duration total = absl::InfiniteDuration();   // in all
-  std::function<bool()> keep_going = nullptr;        // asked now and then once it was idle for a second
+  absl::Duration idle;                              // without a byte that comes or goes
+  absl::Duration total = absl::InfiniteDuration();  // in all
+  std::function<bool()> keep_going = nullptr;       // asked now and then once it was idle for a second
 };
 
-// Sends and receives all of it. Each message is preceded by `number` and its length, so that ranks which do not exchange
-// the same are told at once. It polls for a moment before it sleeps, since another rank is rarely late by more, and a
-// core that sleeps takes longer to wake than a message to come. Errors: Unavailable, with the rank and host of another
-// side that has gone, sends something else, or has not answered; Cancelled, where keep_going says so.
+// Completes every transfer. A header of `number` and length precedes each message, so that a rank at another exchange
+// is found at once. It polls for a moment before it sleeps, since another rank is rarely late by more, and a core that
+// sleeps takes longer to wake than a message to come. Errors: Unavailable, with the rank and host of another side that
+// has gone, sends something else, or has not answered; Cancelled, where keep_going says so.
 absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Patience& patience);
 
 }  // namespace permafrost::collective

@@ -1,5 +1,5 @@
-// The daemons that train one job together, as its steps see them: what each of them adds up, and where the sums of all
-// come from. Threads: a group belongs to the device thread of its daemon, and a Scope to the thread that made it.
+// The collective operations of the ranks that train one job. Threads: a group belongs to the device thread of its
+// daemon, and a Scope to the thread that made it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,7 +30,7 @@ class Group {
   int64_t size() const { return size_; }
   bool leads() const { return rank_ == 0; }
 
-  // Waits until every rank has called it as often. A rank may come to it minutes after the others: for what takes each
+  // Barrier: returns once every rank has called it. A rank may come to it minutes after the others: for what takes each
   // rank its own time, such as the capture of a step.
   virtual void Meet() = 0;
   // Sets x to its sum over all ranks. Groups of one size add in one order, and all ranks get the same bits.
@@ -75,8 +75,8 @@ class Scope {
   Group* const outer_;
 };
 
-// While one lives, a step on this thread has the operators of a shared one, but each leaves its values as they are: for
-// a capture, whose steps the other ranks do not take.
+// While one lives, shared operators on this thread exchange nothing and return their input. Used during a capture, in
+// which other ranks take no part.
 class Apart {
  public:
   Apart();
@@ -94,7 +94,7 @@ class Rerun {
   Rerun();
   Rerun(const Rerun&) = delete;
   ~Rerun();
-  // The runs before this have come to their end.
+  // Called between runs: later runs get the values that the first one received.
   void Again();
 
  private:

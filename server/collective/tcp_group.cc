@@ -167,17 +167,17 @@ struct Hello {
 absl::Status Send(const Connection& to, std::span<const char> bytes, const Deadline& deadline) {
   Transfer transfer{.connection = &to, .out = bytes};
   return Exchange({&transfer, 1}, /*number=*/0,
-                  {.idle = deadline.left(),
-                   .total = deadline.left(),
-                   .keep_going = [&deadline] { return deadline.left() > absl::ZeroDuration(); }});
+                  {.idle = deadline.left(), .total = deadline.left(), .keep_going = [&deadline] {
+                     return deadline.left() > absl::ZeroDuration();
+                   }});
 }
 
 absl::Status Receive(const Connection& from, std::span<char> bytes, const Deadline& deadline) {
   Transfer transfer{.connection = &from, .in = bytes};
   return Exchange({&transfer, 1}, /*number=*/0,
-                  {.idle = deadline.left(),
-                   .total = deadline.left(),
-                   .keep_going = [&deadline] { return deadline.left() > absl::ZeroDuration(); }});
+                  {.idle = deadline.left(), .total = deadline.left(), .keep_going = [&deadline] {
+                     return deadline.left() > absl::ZeroDuration();
+                   }});
 }
 
 Hello HelloOf(const TcpOptions& options, int64_t port) {
@@ -213,7 +213,8 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Serve() {
   PF_ASSIGN_OR_RETURN(made->socket_, Listen());
   PF_ASSIGN_OR_RETURN(made->port_, PortOf(made->socket_));
   std::random_device random;
-  while (made->token_.size() < sizeof Hello::token) absl::StrAppend(&made->token_, absl::Hex(random(), absl::kZeroPad8));
+  while (made->token_.size() < sizeof Hello::token)
+    absl::StrAppend(&made->token_, absl::Hex(random(), absl::kZeroPad8));
   return made;
 }
 
@@ -222,8 +223,16 @@ absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, Tcp
   options.token = rendezvous.token();
   const Deadline deadline(options.connect_timeout, options.keep_connecting);
   std::vector<Connection> connections(static_cast<size_t>(options.size));
-  PF_ASSIGN_OR_RETURN(const std::vector<Hello> hellos,
-                      AcceptRanks(rendezvous.socket(), options, /*first=*/1, deadline, connections));
+  const absl::StatusOr<std::vector<Hello>> accepted =
+      AcceptRanks(rendezvous.socket(), options, /*first=*/1, deadline, connections);
+  if (!accepted.ok()) {
+    const auto missing = std::ranges::find_if(connections.begin() + 1, connections.end(),
+                                              [](const Connection& c) { return !c.socket.open(); });
+    return absl::UnavailableError(absl::StrCat(
+        "rank ", missing - connections.begin(), " has not connected to port ", rendezvous.port(),
+        " of this machine within ", absl::FormatDuration(options.connect_timeout), ": does a firewall block it?"));
+  }
+  const std::vector<Hello>& hellos = *accepted;
   // Tells each where the others listen: "host port" by rank, a line each.
   std::string table;
   for (size_t r = 1; r < connections.size(); ++r) {
@@ -255,7 +264,10 @@ absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port
   std::string table(bytes, '\0');
   PF_RETURN_IF_ERROR(Receive(connections[0], table, deadline));
   const std::vector<std::string> lines = absl::StrSplit(table, '\n', absl::SkipEmpty());
-  if (std::ssize(lines) != options.size - 1) return absl::UnavailableError("the rendezvous told of other ranks");
+  if (std::ssize(lines) != options.size - 1) {
+    return absl::UnavailableError(
+        absl::StrCat("the leader listed ", lines.size(), " ranks, and ", options.size - 1, " were expected"));
+  }
   for (int64_t r = 1; r < options.rank; ++r) {
     const std::pair<std::string, std::string> where = absl::StrSplit(lines[static_cast<size_t>(r - 1)], ' ');
     int other = 0;

@@ -1,8 +1,6 @@
 // A group whose ranks are connected by TCP, each with each. What they send is not encrypted: the network between them
 // must be private. Who joins must know the token of the rendezvous.
-// Sums are added in the order of ranks. Measured on two cores of a machine whose cores sleep while they wait: an exchange
-// of 1 KB within a step took 0.8 ms by c10d's ProcessGroupGloo, which passes each message through two more threads.
-// Threads: as Group.
+// Sums are added in the order of ranks. Threads: as Group.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +22,7 @@ class Rendezvous {
   static absl::StatusOr<std::unique_ptr<Rendezvous>> Serve();
 
   int port() const { return port_; }
-  // Which the others must show.
+  // The other ranks must send it.
   const std::string& token() const { return token_; }
   const Socket& socket() const { return socket_; }
 
@@ -41,15 +39,16 @@ struct TcpOptions {
   absl::Duration connect_timeout = absl::Seconds(30), step_timeout = absl::Seconds(30);
   // How long one waits for another in Meet.
   absl::Duration meet_timeout = absl::Minutes(10);
-  // Asked now and then by a rank that waits for another; false: failure() is Cancelled.
+  // Called some five times a second while a rank waits for another; if it returns false, the exchange fails, and
+  // failure() is Cancelled.
   std::function<bool()> keep_going = nullptr;
   // The same while the ranks find each other: false ends that with Unavailable.
   std::function<bool()> keep_connecting = nullptr;
 };
 
-// Rank 0's group, once all ranks are connected. Errors: Unavailable.
+// Waits until all ranks are connected, and returns rank 0's group. Errors: Unavailable.
 absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, TcpOptions options);
-// The same for another rank, whose leader serves a rendezvous at this host and port.
+// Does the same for another rank, whose leader serves a rendezvous at this host and port.
 absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, const TcpOptions& options);
 
 }  // namespace permafrost::collective

@@ -116,30 +116,34 @@ void AddAccessSettings(std::vector<Setting>& settings) {
   settings.push_back(
       {.name = "peers",
        .metavar = "HOST:PORT,...",
-       .help = "The gRPC addresses of other daemons, which train jobs with --replicas together with this\none. Their "
-               "values travel in plain text, on ports of their own: the network between them\nmust be private. none: "
-               "jobs have one replica.",
+       .help =
+           "gRPC addresses of daemons that may train jobs together with this one (--replicas). While\nthey train, "
+           "the daemons exchange data unencrypted on free ports, so the network between\nthem must be private. none: "
+           "jobs have one replica.",
        .is_list = false,
        .read = ReadPeers,
        .show = [](const Options& o) { return o.peers.empty() ? kNoPeers : absl::StrJoin(o.peers, ","); }});
   settings.push_back({.name = "peer-token-file",
                       .metavar = "FILE",
-                      .help = "A file with the bearer token that this daemon shows to --peers: of an operator there.\n"
-                              "none: they ask for none.",
+                      .help =
+                          "File with a bearer token of role operator, which this daemon sends to every peer. It is\n"
+                          "read at start. none: sends no token.",
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadPem(v, o.peer_token_file); },
                       .show = [](const Options& o) { return ShowPem(o.peer_token_file); }});
   settings.push_back({.name = "peer-ca",
                       .metavar = "FILE",
-                      .help = "Certificates in PEM of whoever signs those of --peers, to which this daemon then speaks\n"
-                              "TLS. none: plain text.",
+                      .help = "PEM file of the authority that signed the peers' certificates; calls to peers then use\n"
+                              "TLS. It is read at start. none: plain text.",
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadPem(v, o.peer_authority); },
                       .show = [](const Options& o) { return ShowPem(o.peer_authority); }});
   settings.push_back({.name = "peer-timeout",
                       .metavar = "SECONDS",
-                      .help = "How long a step of a job with replicas waits for another daemon, 1..3600. The job then goes\n"
-                              "back to its newest checkpoint and waits until enough daemons answer.",
+                      .help =
+                          "Seconds that a step of a job with replicas waits for another daemon, 1..3600. After that\n"
+                          "the job is queued again and resumes from its newest checkpoint. Captures and evaluation\n"
+                          "wait up to 10 minutes.",
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) -> absl::Status {
                         absl::Duration read;
@@ -176,10 +180,10 @@ void AddAccessSettings(std::vector<Setting>& settings) {
 
 absl::Status CheckAccess(Options& options, const WhereOf& where) {
   PF_RETURN_IF_ERROR(CheckTlsFiles(options, where));
-  for (const auto& [name, file] : {std::pair("peer-token-file", options.peer_token_file),
-                                   std::pair("peer-ca", options.peer_authority)}) {
+  for (const auto& [name, file] :
+       {std::pair("peer-token-file", options.peer_token_file), std::pair("peer-ca", options.peer_authority)}) {
     if (file.empty() || !options.peers.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(where(name), " is given without --peers: accepted: both"));
+    return absl::InvalidArgumentError(absl::StrCat(where(name), " needs --peers: accepted: both, or neither"));
   }
   if (absl::c_linear_search(options.peers, options.listen)) {
     return absl::InvalidArgumentError(
@@ -187,9 +191,9 @@ absl::Status CheckAccess(Options& options, const WhereOf& where) {
   }
   if (!options.peer_token_file.empty() && options.peer_authority.empty() && !options.insecure &&
       std::ranges::any_of(options.peers, IsReachable)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where("peer-token-file"),
-                     " would travel in plain text: accepted: with --peer-ca, to loopback addresses, or with --insecure"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        where("peer-token-file"),
+        " would travel in plain text: accepted: with --peer-ca, to loopback addresses, or with --insecure"));
   }
   const bool tls = !options.tls.certificate.empty();
   const bool reachable = IsReachable(options.listen) || IsReachable(options.metrics);

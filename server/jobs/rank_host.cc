@@ -114,13 +114,14 @@ absl::Status RankHost::Run(const RankRequest& request, const std::function<bool(
     }
     telemetry::Log(telemetry::Severity::kInfo, absl::StrCat(name, ": begins"));
     RankContext context(name, book_, device_.activity(), on_progress);
-    outcome = runner_.Run({.options = options, .dataset = *dataset, .job_directory = {}, .place = request.place}, context);
+    outcome =
+        runner_.Run({.options = options, .dataset = *dataset, .job_directory = {}, .place = request.place}, context);
     telemetry::Log(telemetry::Severity::kInfo,
                    absl::StrCat(name, outcome.ok() ? ": ended" : ": ended by an error: ", outcome.status().message()));
     return outcome.status();
   };
   if (!device_.RunGuest(run)) {
-    return WithReason(absl::UnavailableError("the device is not idle"), "DEVICE_BUSY");
+    return WithReason(absl::UnavailableError("it trains another job or rank"), "DEVICE_BUSY");
   }
   if (IsOfTheJob(outcome.status())) {
     return WithReason(absl::FailedPreconditionError(outcome.status().message()), train::kRankFailedReason);

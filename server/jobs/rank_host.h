@@ -1,4 +1,4 @@
-// Ranks of jobs that other servers lead, on this server's device.
+// Runs ranks of jobs that other servers lead on this server's device.
 // Threads: safe anywhere; a call waits for its rank. Borrows everything.
 #pragma once
 

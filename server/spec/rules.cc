@@ -336,7 +336,7 @@ void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
     check.Add("replicas", absl::StrCat(options.replicas, " is given ", why));
   };
   if (options.batch_size < options.replicas) {
-    refuse(absl::StrCat("for batches of ", options.batch_size, " graphs; accepted: at most one replica a graph"));
+    refuse(absl::StrCat("for a batch size of ", options.batch_size, "; accepted: at most one replica a graph"));
   }
   if (options.model.lowering != Lowering::kAuto) {
     refuse(absl::StrCat("with lowering ", AbslView(kLoweringNames.Name(options.model.lowering)), "; accepted: auto"));

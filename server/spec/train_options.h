@@ -357,8 +357,9 @@ void VisitFields(Options<TrainOptions>, F&& f) {
      .accepts = Between(1, 64),
      .needs = {Need::kSet, Need::kOwnModel},
      .flag = "--replicas",
-     .help = "Daemons that train the job together, the server and others of its --peers, each a share of\nevery batch, "
-             "1..64 ({})"},
+     .help =
+         "Daemons that train the job, 1..64: the server and some of its --peers. Each takes a share\nof every batch "
+         "({})"},
     &T::replicas);
   f({.name = "checkpoint"}, &T::checkpoint);
   f({.name = "init_from"}, &T::init_from);

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,8 +61,8 @@ class Peers {
   virtual ~Peers() = default;
   // The daemons that may be asked.
   virtual int64_t count() const = 0;
-  // Asks one after the other until there are enough. Errors: Unavailable, transient and with
-  // kTooFewPeersReason, with what those that refused said; FailedPrecondition, where one says that the job cannot be
+  // Asks one after the other until there are enough. Errors: Unavailable with kTooFewPeersReason,
+  // whose message quotes each refusal; FailedPrecondition, where one says that the job cannot be
   // trained; Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
 };

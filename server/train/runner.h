@@ -47,7 +47,7 @@ using LookAhead = data::LookAhead;
 // What this rank exchanged with the others since Run began.
 struct Exchange {
   int64_t replicas = 0, exchanges = 0;
-  double seconds = 0;  // of phases of the step, and of evaluation; waiting included
+  double seconds = 0;  // waiting included; the start and evaluation count too
   int64_t sent_bytes = 0;
 };
 

@@ -92,6 +92,7 @@ TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
                                              "permafrost.v1.GraphCacheService",
                                              "permafrost.v1.DatasetService",
                                              "permafrost.v1.ProgramService",
+                                             "permafrost.v1.WorkerService",
                                              "permafrost.v1.ServerService"};
   const auto check = [&](const std::string& service) {
     RawCall call(*channel_, "/grpc.health.v1.Health/Check", HealthRequest(service));
@@ -247,7 +248,7 @@ TEST_F(ServerTest, AMethodThatDoesNotExistMakesNoSeries) {
 
 TEST(RequestMethods, AreEveryMethodOfTheContractAndHealth) {
   const std::vector<std::string> methods = RequestMethods();
-  EXPECT_EQ(methods.size(), 49u);
+  EXPECT_EQ(methods.size(), 50u);
   for (const char* method :
        {"JobService/CreateJob", "JobService/ExportJob", "GraphCacheService/GetGraphCache",
         "GraphCacheService/WatchGraphCache", "PlanService/PlanGraphCache", "CensusService/CensusGraphCache",

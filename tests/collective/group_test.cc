@@ -74,19 +74,19 @@ TEST(GroupTest, ARankThatIsGoneFailsTheOthersAndStaysSo) {
 
 TEST(GroupTest, ARankThatDoesNotAnswerIsNotWaitedForForLong) {
   std::atomic<bool> failed = false;
-  RunRanks(
-      2,
-      [&](Group& group) {
-        if (group.rank() == 1) {
-          while (!failed) absl::SleepFor(absl::Milliseconds(10));
-          return;
-        }
-        Tensor x = Of(group, 1);
-        EXPECT_ANY_THROW(group.AllReduceSum(x));
-        EXPECT_THAT(std::string(group.failure().message()), testing::HasSubstr("rank 1 (127.0.0.1) has not answered for 200ms"));
-        failed = true;
-      },
-      {.step_timeout = absl::Milliseconds(200)});
+  RunRanks(2,
+           [&](Group& group) {
+             if (group.rank() == 1) {
+               while (!failed) absl::SleepFor(absl::Milliseconds(10));
+               return;
+             }
+             Tensor x = Of(group, 1);
+             EXPECT_ANY_THROW(group.AllReduceSum(x));
+             EXPECT_THAT(std::string(group.failure().message()),
+                         testing::HasSubstr("rank 1 (127.0.0.1) has not answered for 200ms"));
+             failed = true;
+           },
+           {.step_timeout = absl::Milliseconds(200)});
 }
 
 TEST(GroupTest, LargeTensorsAreSummedInTheSameOrder) {
@@ -109,7 +109,8 @@ TEST(GroupTest, RanksThatDoNotComeAreAnError) {
   const auto rendezvous = Rendezvous::Serve();
   ASSERT_TRUE(rendezvous.ok());
   const auto group = LeadTcp(**rendezvous, {.connect_timeout = absl::Milliseconds(100)});
-  EXPECT_EQ(group.status(), absl::UnavailableError("no other daemon has connected in time"));
+  EXPECT_THAT(std::string(group.status().message()),
+              testing::HasSubstr("of this machine within 100ms: does a firewall"));
   EXPECT_TRUE(absl::IsUnavailable(JoinTcp("no-such-host.invalid", 1, {.rank = 1}).status()));
 }
 
@@ -119,25 +120,27 @@ TEST(GroupTest, RanksThatExchangeDifferentThingsAreTold) {
     EXPECT_ANY_THROW(group.AllReduceSum(x));
     const std::string said(group.failure().message());
     if (group.leads()) {
-      EXPECT_EQ(said, "rank 1 (127.0.0.1) sends 16 bytes as its exchange 1, and 12 bytes of exchange 1 were due");
+      EXPECT_EQ(said,
+                "rank 1 (127.0.0.1) is at exchange 1 with 16 bytes where exchange 1 with 12 bytes was expected: the "
+                "ranks are out of "
+                "step");
     }
   });
 }
 
 TEST(GroupTest, ARankThatIsToStopDoesNotWaitForAnother) {
   std::atomic<bool> stopped = false;
-  RunRanks(
-      2,
-      [&](Group& group) {
-        if (!group.leads()) {
-          while (!stopped) absl::SleepFor(absl::Milliseconds(10));
-          return;
-        }
-        EXPECT_ANY_THROW(group.Meet());
-        EXPECT_TRUE(absl::IsCancelled(group.failure())) << group.failure();
-        stopped = true;
-      },
-      {.keep_going = [] { return false; }});
+  RunRanks(2,
+           [&](Group& group) {
+             if (!group.leads()) {
+               while (!stopped) absl::SleepFor(absl::Milliseconds(10));
+               return;
+             }
+             EXPECT_ANY_THROW(group.Meet());
+             EXPECT_TRUE(absl::IsCancelled(group.failure())) << group.failure();
+             stopped = true;
+           },
+           {.keep_going = [] { return false; }});
 }
 
 TEST(GroupTest, WhoConnectsAndGoesIsNoRank) {
@@ -145,9 +148,8 @@ TEST(GroupTest, WhoConnectsAndGoesIsNoRank) {
   ASSERT_TRUE(rendezvous.ok());
   const int port = (*rendezvous)->port();
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(Connect("127.0.0.1", port, Deadline(absl::Seconds(1))).ok());
-  std::thread other([&] {
-    EXPECT_TRUE(JoinTcp("127.0.0.1", port, {.rank = 1, .token = (*rendezvous)->token()}).ok());
-  });
+  std::thread other(
+      [&] { EXPECT_TRUE(JoinTcp("127.0.0.1", port, {.rank = 1, .token = (*rendezvous)->token()}).ok()); });
   const auto group = LeadTcp(**rendezvous, {});
   EXPECT_TRUE(group.ok()) << group.status();
   other.join();

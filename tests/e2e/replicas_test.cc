@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -46,10 +46,22 @@ class ReplicasTest : public testing::Test {
     ASSERT_EQ(daemon.process().Wait(absl::Seconds(30)), 128 + SIGKILL);
   }
   Output Submit(const std::string& id, int replicas, int epochs, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments{"job",       "submit",   "--id",           id,  "--dataset", "zinc",
-                                       "--hidden",  "16",       "--batch-size",   "250", "--epochs",
-                                       std::to_string(epochs), "--replicas", std::to_string(replicas),
-                                       "--checkpoint-every", "10"};
+    std::vector<std::string> arguments{"job",
+                                       "submit",
+                                       "--id",
+                                       id,
+                                       "--dataset",
+                                       "zinc",
+                                       "--hidden",
+                                       "16",
+                                       "--batch-size",
+                                       "250",
+                                       "--epochs",
+                                       std::to_string(epochs),
+                                       "--replicas",
+                                       std::to_string(replicas),
+                                       "--checkpoint-every",
+                                       "10"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return a_->Client(arguments);
   }
@@ -106,8 +118,8 @@ TEST_F(ReplicasTest, AnyKillEndsWithTheSameWeights) {
   Kill(*a_);
   // The others are free again, though nobody told them anything.
   ASSERT_TRUE(WaitUntil(absl::Seconds(10), [&] {
-    return absl::StrContains(c_->Client({"job", "submit", "--id", "own", "--dataset", "zinc", "--epochs", "1", "--watch"}).out,
-                             "succeeded");
+    return absl::StrContains(
+        c_->Client({"job", "submit", "--id", "own", "--dataset", "zinc", "--epochs", "1", "--watch"}).out, "succeeded");
   }));
   Restart(a_, "a", peers_);
   a_->AwaitEpoch("killed", 8);
@@ -135,7 +147,7 @@ TEST_F(ReplicasTest, AJobWaitsForDaemonsThatAreBusyOrHoldOtherData) {
   ASSERT_EQ(b_->Client({"job", "submit", "--id", "own", "--dataset", "zinc", "--epochs", "10000"}).code, 0);
   b_->AwaitEpoch("own", 2);
   ASSERT_EQ(Submit("job", 3, 1).code, 0);
-  AwaitLog("job", "the job wants 2 other daemons, and 1 joins; " + b_->grpc() + ": the device is not idle");
+  AwaitLog("job", "the job wants 2 other daemons, and 1 joins; " + b_->grpc() + ": it trains another job or rank");
   EXPECT_EQ(b_->Client({"job", "cancel", "own"}).code, 0);
   EXPECT_EQ(a_->AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
 

@@ -89,7 +89,8 @@ TEST_F(RankHostTest, WhatCannotBeTrainedHereIsSaidBeforeTheDeviceTakesIt) {
 
 TEST_F(RankHostTest, ErrorsOfTheJobAreToldApartFromThoseOfTheMachine) {
   absl::Status end;
-  server_.runner().SetScript([&](const train::RunRequest&, train::RunContext&) -> absl::StatusOr<train::RunOutcome> { return end; });
+  server_.runner().SetScript(
+      [&](const train::RunRequest&, train::RunContext&) -> absl::StatusOr<train::RunOutcome> { return end; });
   end = absl::InternalError("label 7 is none of the classes");
   const absl::Status failed = Run(Request());
   EXPECT_TRUE(absl::IsFailedPrecondition(failed)) << failed;
@@ -101,13 +102,14 @@ TEST_F(RankHostTest, ErrorsOfTheJobAreToldApartFromThoseOfTheMachine) {
 }
 
 TEST_F(RankHostTest, ALeaderThatHasGoneEndsItsRank) {
-  server_.runner().SetScript([](const train::RunRequest&, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
-    const Stopwatch waited;
-    while (context.stop_requested() == train::StopRequest::kNone && waited.Elapsed() < absl::Seconds(60)) {
-      absl::SleepFor(absl::Milliseconds(5));
-    }
-    return train::RunOutcome{.end = train::RunEnd::kCancelled};
-  });
+  server_.runner().SetScript(
+      [](const train::RunRequest&, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+        const Stopwatch waited;
+        while (context.stop_requested() == train::StopRequest::kNone && waited.Elapsed() < absl::Seconds(60)) {
+          absl::SleepFor(absl::Milliseconds(5));
+        }
+        return train::RunOutcome{.end = train::RunEnd::kCancelled};
+      });
   int asked = 0;
   absl::Status ran;
   for (const Stopwatch waited; waited.Elapsed() < absl::Seconds(60);) {

@@ -70,10 +70,7 @@ const Room kRooms[] = {
     {.name = "nn/kernels",
      .may_include = {},
      .why = "kernels work on plain arrays: what calls them knows tensors and threads"},
-    {.name = "collective",
-     .may_include = {},
-     .torch = true,
-     .why = "ranks exchange tensors, whatever is in them"},
+    {.name = "collective", .may_include = {}, .torch = true, .why = "ranks exchange tensors, whatever is in them"},
     {.name = "nn",
      .may_include = {"collective", "nn/kernels"},
      .torch = true,
@@ -112,7 +109,8 @@ const Room kRooms[] = {
 
 constexpr char kWireWhy[] = "wire types stop in api/, so that the contract can change without the rooms behind it";
 constexpr char kTorchWhy[] =
-    "only collective, nn, program, device and train need libtorch, which costs seconds a file and hides protobuf 3.13 headers";
+    "only collective, nn, program, device and train need libtorch, which costs seconds a file and hides protobuf 3.13 "
+    "headers";
 constexpr char kClashWhy[] = "libtorch ships protobuf 3.13 headers, which must never meet a .pb.h in one file";
 
 bool StartsWith(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }

@@ -52,14 +52,13 @@ class ThreadPeers final : public Peers {
         const auto runner = MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 1});
         Recorder context;
         context.stop = peers.stop;
-        const auto outcome =
-            (*runner)->Run({.options = request.options,
-                            .dataset = peers.graphs_,
-                            .place = RankPlace{.rank = rank,
-                                               .leader_host = "127.0.0.1",
-                                               .rendezvous_port = request.rendezvous_port,
-                                               .rendezvous_token = request.rendezvous_token}},
-                           context);
+        const auto outcome = (*runner)->Run({.options = request.options,
+                                             .dataset = peers.graphs_,
+                                             .place = RankPlace{.rank = rank,
+                                                                .leader_host = "127.0.0.1",
+                                                                .rendezvous_port = request.rendezvous_port,
+                                                                .rendezvous_token = request.rendezvous_token}},
+                                            context);
         peers.ends[static_cast<size_t>(rank - 1)] = outcome.status();
       });
     }
@@ -128,8 +127,7 @@ TEST_F(ReplicasTest, StepsAreThoseOfOneRankWithTheWholeBatch) {
     for (const int64_t replicas : {2, 3}) {
       spec::TrainOptions options = Plain(Options());
       options.model.architecture = model;
-      ExpectAsOne(options, replicas,
-                  std::string(spec::TraitsOf(model).name) + "-" + std::to_string(replicas), 1e-4);
+      ExpectAsOne(options, replicas, std::string(spec::TraitsOf(model).name) + "-" + std::to_string(replicas), 1e-4);
     }
   }
 }
@@ -141,12 +139,16 @@ TEST_F(ReplicasTest, SoAreThoseOfEveryPartAndOptimizer) {
   };
   const Case kCases[] = {
       {"virtual-node", [](auto& o) { o.model.virtual_node = true; }},
-      {"layer-norm", [](auto& o) { o.model.architecture = spec::Architecture::kGin, o.model.norm = spec::Norm::kLayer; }},
+      {"layer-norm",
+       [](auto& o) { o.model.architecture = spec::Architecture::kGin, o.model.norm = spec::Norm::kLayer; }},
       {"no-norm", [](auto& o) { o.model.architecture = spec::Architecture::kGcn, o.model.norm = spec::Norm::kNone; }},
       {"clipped", [](auto& o) { o.optimizer.max_grad_norm = 0.5; }},
       {"accumulated", [](auto& o) { o.optimizer.accumulate_steps = 4; }},
       {"averaged", [](auto& o) { o.optimizer.ema_decay = 0.9; }},
-      {"mse", [](auto& o) { o.loss = spec::Loss::kMse, o.metrics = {spec::Metric::kRmse, spec::Metric::kMae}; }},
+      {"mse",
+       [](auto& o) {
+         o.loss = spec::Loss::kMse, o.metrics = {spec::Metric::kRmse, spec::Metric::kMae};
+       }},
       {"plateau", [](auto& o) { o.optimizer.schedule = spec::Schedule::kPlateau; }},
       // 80 graphs: the last batch has one, of which two of the ranks have none.
       {"empty-share", [](auto& o) { o.batch_size = 79; }},
@@ -171,8 +173,7 @@ TEST_F(ReplicasTest, AdamLearnsTheSame) {
 
 TEST_F(ReplicasTest, EveryPolicyTakesTheSameSteps) {
   std::string first;
-  for (const spec::Policy policy :
-       {spec::Policy::kFreeze, spec::Policy::kNever}) {
+  for (const spec::Policy policy : {spec::Policy::kFreeze, spec::Policy::kNever}) {
     spec::TrainOptions options = Options();
     options.replicas = 2;
     options.graph_cache.policy = policy;

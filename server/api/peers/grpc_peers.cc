@@ -29,7 +29,7 @@
 namespace permafrost::api {
 namespace {
 
-// A peer whose machine vanished is noticed after these two together.
+// They end the stream of a peer whose machine vanished, after both times together.
 constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
 // A collective fails at once when a rank goes, and the end of that rank's stream may come a moment later.
 constexpr absl::Duration kNewsWait = absl::Seconds(1);
@@ -127,7 +127,8 @@ class GrpcRecruits final : public train::Recruits {
     for (const auto& recruit : recruits_) {
       const std::optional<absl::Status> ended = recruit->ended();
       if (!ended) continue;
-      const std::string what = absl::StrCat(recruit->address(), ended->ok() ? " has left the job" : ": ", ended->message());
+      const std::string what =
+          absl::StrCat(recruit->address(), ended->ok() ? " has left the job" : ": ", ended->message());
       if (GetReason(*ended).reason != train::kRankFailedReason) return absl::UnavailableError(what);
       return WithReason(absl::FailedPreconditionError(what), train::kRankFailedReason);
     }
@@ -154,6 +155,8 @@ class GrpcPeers final : public train::Peers {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPeerPingMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPeerPingTimeoutMs);
+    // Peers are on a private network.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     // A daemon that comes back is found soon.
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
     const std::shared_ptr<grpc::ChannelCredentials> credentials =
@@ -183,11 +186,10 @@ class GrpcPeers final : public train::Peers {
       const int64_t joined = std::ssize(recruits->addresses());
       if (joined == wanted) break;
       wire.set_rank(joined + 1);
-      auto recruit =
-          std::make_unique<api::Recruit>(options_.addresses[i], channels_[i], options_.token, wire);
+      auto recruit = std::make_unique<api::Recruit>(options_.addresses[i], channels_[i], options_.token, wire);
       absl::Status taken = recruit->AwaitTaken(options_.answer_timeout, request.keep_going);
       if (absl::IsCancelled(taken)) return taken;
-      if (GetReason(taken).reason == train::kRankFailedReason || absl::IsInvalidArgument(taken)) {
+      if (GetReason(taken).reason == train::kRankFailedReason) {
         return absl::FailedPreconditionError(absl::StrCat(options_.addresses[i], ": ", taken.message()));
       }
       if (taken.ok()) {
@@ -198,9 +200,9 @@ class GrpcPeers final : public train::Peers {
     }
     const int64_t joined = std::ssize(recruits->addresses());
     if (joined == wanted) return recruits;
-    return WithReason(absl::UnavailableError(absl::StrCat("the job wants ", wanted, wanted == 1 ? " other daemon" : " other daemons",
-                                               ", and ", joined, joined == 1 ? " joins" : " join", "; ",
-                                               absl::StrJoin(refusals, "; "))),
+    return WithReason(absl::UnavailableError(absl::StrCat(
+                          "the job wants ", wanted, wanted == 1 ? " other daemon" : " other daemons", ", and ", joined,
+                          joined == 1 ? " joins" : " join", "; ", absl::StrJoin(refusals, "; "))),
                       train::kTooFewPeersReason);
   }
 

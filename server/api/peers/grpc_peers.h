@@ -14,9 +14,9 @@ namespace permafrost::api {
 
 struct PeerOptions {
   std::vector<std::string> addresses;  // host:port of gRPC
-  std::string token;                   // a bearer token that they accept; empty: they ask for none
+  std::string token;                   // a bearer token, sent to every peer; empty: none is sent
   std::string authority;               // PEM of the authority of their certificates; empty: they speak plain text
-  // Of this server: they refuse another.
+  // This server's; a peer that differs refuses the rank.
   std::string version, torch_version, device;
   // How long one may take to say whether its device has taken a rank.
   absl::Duration answer_timeout = absl::Seconds(10);

@@ -176,7 +176,10 @@ EpochBatches EpochOrder::Of(int64_t epoch) const {
   size_t begin = 0, to = 0;
   for (const size_t end : out.ends) {
     for (size_t rank = 0; rank < ranks; ++rank) {
-      for (size_t from = begin + rank; from < end; from += ranks) out.graphs[to++] = graphs[from];
+      for (size_t turn = 0; begin + turn * ranks < end; ++turn) {
+        const size_t from = begin + turn * ranks + (turn % 2 == 0 ? rank : ranks - 1 - rank);
+        if (from < end) out.graphs[to++] = graphs[from];
+      }
     }
     begin = end;
   }
@@ -241,10 +244,11 @@ int64_t EpochOrder::Size(const EpochBatches& epoch, int64_t batch) const {
 std::span<const uint32_t> EpochOrder::Batch(const EpochBatches& epoch, int64_t batch) const {
   const auto size = static_cast<size_t>(Size(epoch, batch));
   const size_t begin = epoch.ends[static_cast<size_t>(batch)] - size;
-  // The graphs before rank r's: r shares of the larger size, as long as those last.
+  // The graphs before rank r's: a graph in each whole turn, and one more for ranks that the last turn reaches.
   const auto before = [&](int64_t rank) {
     const auto r = static_cast<size_t>(rank), ranks = static_cast<size_t>(options_.world_size);
-    return r * (size / ranks) + std::min(r, size % ranks);
+    const size_t turns = size / ranks, rest = size % ranks;
+    return r * turns + (turns % 2 == 0 ? std::min(r, rest) : r - std::min(r, ranks - rest));
   };
   const size_t first = before(options_.rank);
   return std::span(epoch.graphs).subspan(begin + first, before(options_.rank + 1) - first);

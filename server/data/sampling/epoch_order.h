@@ -61,9 +61,9 @@ struct EpochOrderOptions {
   int64_t batch_size = 32;
   uint64_t seed = 0;
   bool shuffle = true;
-  // Data parallelism: this process takes a share of every batch: graphs rank, rank + world_size, ... of it, so that
-  // those of a dealt batch, where the larger come first, are shared evenly. Shares differ by at most one graph, the larger
-  // first; the last batch may have less graphs than there are ranks, and leave some no graph.
+  // Data parallelism: this process takes a share of every batch. Its graphs are dealt to the ranks in turns, 0 to the
+  // last and back, so that those of a dealt batch, where the larger come first, are shared evenly. Shares differ by at
+  // most one graph; the last batch may have less graphs than there are ranks, and leave some no graph.
   int64_t rank = 0;
   int64_t world_size = 1;
   spec::BatchingOptions batching;  // with shuffle no bound of it is less than a graph
@@ -83,8 +83,8 @@ class EpochOrder {
 
   // The number of batches, the same in every epoch.
   int64_t batches_per_epoch() const { return batches_; }
-  // Under kBalanced and kBudget no batch of any epoch holds more, of all ranks together; graphs, nodes and edges are all
-  // bounded.
+  // Under kBalanced and kBudget no batch of any epoch holds more, of all ranks together; graphs, nodes and edges are
+  // all bounded.
   const DealLimits& limits() const { return limits_; }
   // The same for equal (seed, epoch, graphs, sizes) on every machine.
   EpochBatches Of(int64_t epoch) const;

@@ -25,13 +25,12 @@ void ClearRows(const at::Tensor& to, int64_t first) {
   std::fill_n(Write<T>(to) + first * to.size(1), (to.size(0) - first) * to.size(1), T(0));
 }
 
-// The norm's sums of this rank, which become those of all ranks that share the step (collective/group.h); as they were
-// where none do. They are added in the order of ranks, in double.
-// moments: rows [1], then means and sums of squared differences from these [2 * D].
+// Replaces this rank's row count, means [D] and sums of squared differences from them [D] by those of all ranks that
+// share the step (collective/group.h), merged in float64 in the order of ranks. Does nothing if no step is shared.
 void MergeMoments(int64_t& rows, std::vector<double>& means, std::vector<double>& squares);
-// sums: any that are added up.
+// Replaces rows and sums by their totals over all ranks, in the same way.
 void MergeSums(int64_t& rows, std::vector<double>& sums);
-// The rows of all ranks that MergeMoments counted last on this thread.
+// Returns the row count, over all ranks, that the last MergeMoments on this thread found.
 int64_t MergedRows();
 
 // Returns [2, D], the norm's scale and shift, from all chunks' moments [chunks, 2, D]. Writes mean and invstd, and

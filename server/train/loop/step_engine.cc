@@ -41,8 +41,7 @@ graphcache::GraphCacheSetup SetupOf(const spec::TrainOptions& options, const Tas
 }  // namespace
 
 StepEngine::StepEngine(const spec::TrainOptions& options, Task& task, nn::Optimizer& optimizer,
-                       const device::Backend& backend, RunContext& context,
-                       collective::Group* group)
+                       const device::Backend& backend, RunContext& context, collective::Group* group)
     : backend_(backend),
       context_(context),
       task_(task),
@@ -53,8 +52,9 @@ StepEngine::StepEngine(const spec::TrainOptions& options, Task& task, nn::Optimi
       train_(TrainProgram(task, optimizer, LossOf(options, backend.device()), losses_,
                           [this](int phase) { OnPhase(phase); })),
       eval_(EvalProgram(task, LossOf(options, backend.device()), eval_losses_, eval_errors_)),
-      compiler_(train_, eval_, task, backend,
-                [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }, group),
+      compiler_(
+          train_, eval_, task, backend, [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); },
+          group),
       cache_(SetupOf(options, task, context), compiler_) {
   TellTask();
   AnnouncePolicyOnDevice();

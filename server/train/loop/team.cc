@@ -28,8 +28,8 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
   return violations.ToStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peers* peers,
-                                                 absl::Duration step_timeout, RunContext& context) {
+absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peers* peers, absl::Duration step_timeout,
+                                                 RunContext& context) {
   std::unique_ptr<Team> team(new Team());
   const int64_t size = request.options.replicas;
   collective::TcpOptions options{.size = size, .step_timeout = step_timeout};
@@ -66,19 +66,23 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peer
   context.Log(LogLevel::kInfo, absl::StrCat("trains on ", size, " daemons: this one and ",
                                             absl::StrJoin(team->recruits_->addresses(), ", ")));
   const auto asked_to_stop = [&context] { return context.stop_requested() != StopRequest::kNone; };
-  // Who has ended will not come.
-  options.keep_connecting = [&] { return !asked_to_stop() && team->recruits_->failure().ok(); };
-    auto led = collective::LeadTcp(*team->rendezvous_, options);
+  // Nobody waits for one whose call has ended.
+  options.keep_going = [asked_to_stop, recruits = team->recruits_.get()] {
+    return !asked_to_stop() && recruits->failure().ok();
+  };
+  options.keep_connecting = options.keep_going;
+  auto led = collective::LeadTcp(*team->rendezvous_, options);
   if (asked_to_stop()) return absl::CancelledError("stopped while other daemons were awaited");
-  if (!led.ok()) return team->Explain(led.status());
+  if (!led.ok()) return team->Explain(led.status(), context);
   team->group_ = *std::move(led);
   return team;
 }
 
-absl::Status Team::Explain(absl::Status error) const {
-  if (group_ != nullptr && absl::IsCancelled(group_->failure())) return group_->failure();
+absl::Status Team::Explain(absl::Status error, const RunContext& context) const {
+  const bool stopped = context.stop_requested() != StopRequest::kNone;
+  if (stopped && group_ != nullptr && absl::IsCancelled(group_->failure())) return group_->failure();
   if (group_ == nullptr ? recruits_ == nullptr : group_->failure().ok()) return error;
-  const absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
+  absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
   if (absl::IsFailedPrecondition(gone)) return gone;
   if (!gone.ok()) return AsTransient(absl::UnavailableError(gone.message()));
   return AsTransient(absl::UnavailableError(group_ != nullptr ? group_->failure().message() : error.message()));

@@ -80,11 +80,11 @@ class TorchRunner final : public Runner {
         // The exceptions of a group whose ranks have gone are caught here, where their reason is known.
         const auto trainer = device::CatchTorch(
             [&] { return Trainer::Create(request, *backend_, threads_, context, plan, rewind, team->group()); });
-        const absl::Status begun = trainer.ok() ? absl::OkStatus() : team->Explain(trainer.status());
+        const absl::Status begun = trainer.ok() ? absl::OkStatus() : team->Explain(trainer.status(), context);
         if (absl::IsCancelled(begun)) return StoppedOutcome(context);
         PF_RETURN_IF_ERROR(begun);
         absl::StatusOr<RunOutcome> outcome = device::CatchTorch([&] { return (*trainer)->Run(); });
-        if (!outcome.ok()) outcome = team->Explain(outcome.status());
+        if (!outcome.ok()) outcome = team->Explain(outcome.status(), context);
         // In the middle of a step: the newest checkpoint is what the next run begins with.
         if (absl::IsCancelled(outcome.status())) return StoppedOutcome(context);
         rewind = (*trainer)->rewind();

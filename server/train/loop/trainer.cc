@@ -78,9 +78,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
   if (categories) {
     categories = CategoriesRead(request.options, data::SummaryOf(request.dataset), *std::move(categories));
   }
-  std::unique_ptr<Trainer> trainer(
-      new Trainer(request, backend, threads, context, plan_context.reserve, std::move(task), std::move(categories),
-                  group));
+  std::unique_ptr<Trainer> trainer(new Trainer(request, backend, threads, context, plan_context.reserve,
+                                               std::move(task), std::move(categories), group));
   PF_RETURN_IF_ERROR(trainer->leads() ? trainer->Resume() : trainer->Begin());
   if (group != nullptr) PF_RETURN_IF_ERROR(trainer->ShareState());
   if (rewind) trainer->TakeCare(*rewind);

@@ -108,13 +108,12 @@ absl::StatusOr<SampledSizes> SampledSizesFromJson(const std::string& body) {
 
 }  // namespace
 
-std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs,
-                        int64_t rank) {
+std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs, int64_t rank) {
   const spec::BatchingOptions& batching = options.batching;
-  std::string key = absl::StrCat("plan ", kPlanVersion, " of set ", HashHex(set.checksum()), ", epochs ", options.epochs,
-                      ", batch size ", options.batch_size, ", seed ", options.seed, ", ",
-                      AbslView(spec::kBatchingNames.Name(batching.kind)), " ", batching.max_nodes, " ",
-                      batching.max_edges, ", rungs ", rungs);
+  std::string key = absl::StrCat("plan ", kPlanVersion, " of set ", HashHex(set.checksum()), ", epochs ",
+                                 options.epochs, ", batch size ", options.batch_size, ", seed ", options.seed, ", ",
+                                 AbslView(spec::kBatchingNames.Name(batching.kind)), " ", batching.max_nodes, " ",
+                                 batching.max_edges, ", rungs ", rungs);
   if (options.replicas > 1) absl::StrAppend(&key, ", rank ", rank, " of ", options.replicas);
   return key;
 }

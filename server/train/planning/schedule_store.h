@@ -26,8 +26,7 @@ namespace permafrost::train {
 
 // Returns a key of everything that a job's plan depends on: jobs with one key have one plan. `rungs`: of the ladders
 // that are made with it; 0: none.
-std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs,
-                        int64_t rank = 0);
+std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs, int64_t rank = 0);
 
 // By Mode: the sizes of the batches that a job on one large graph samples ahead, in their order.
 using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;

@@ -72,11 +72,10 @@ class GraphSetStream final : public BatchStream {
         order_(epochs_.Of(epoch)),
         view_(batcher, nullptr, pads),
         next_(first),
-        prefetcher_(last - first, depth,
-                    [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
-                      const auto graphs = epochs_.Batch(order_, first + index);
-                      return batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), out);
-                    }) {}
+        prefetcher_(last - first, depth, [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
+          const auto graphs = epochs_.Batch(order_, first + index);
+          return batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), out);
+        }) {}
 
   absl::StatusOr<HostBatch*> Next() override {
     PF_ASSIGN_OR_RETURN(data::PaddedBatch * host, prefetcher_.Next());

@@ -116,7 +116,8 @@ std::vector<size_t> ExpectShared(const std::vector<GraphSize>& sizes, EpochOrder
 TEST(EpochOrder, RanksShareEachBatch) {
   // Eight batches of 9 graphs but the last, which has 7.
   EXPECT_THAT(ExpectShared({}, {.batch_size = 9, .seed = 5}, 3, 0), ElementsAre(3, 3, 3));
-  EXPECT_THAT(ExpectShared({}, {.batch_size = 9, .seed = 5}, 3, 7), ElementsAre(3, 2, 2));
+  EXPECT_THAT(ExpectShared({}, {.batch_size = 9, .seed = 5}, 3, 7), ElementsAre(3, 2, 2)) << "the last turn is onward";
+  EXPECT_THAT(ExpectShared({}, {.batch_size = 67}, 2, 1), ElementsAre(1, 2)) << "it is back";
   EXPECT_THAT(ExpectShared({}, {.batch_size = 69}, 3, 1), ElementsAre(1, 0, 0));
 }
 
@@ -260,7 +261,7 @@ TEST(ComposedBatches, RanksShareThemEvenly) {
       for (const uint32_t graph : epochs.Batch(order, b)) nodes.at(options.rank) += sizes[graph - 100].nodes;
     }
   }
-  EXPECT_NEAR(static_cast<double>(nodes[0]) / static_cast<double>(nodes[1]), 1, 0.15);
+  EXPECT_NEAR(static_cast<double>(nodes[0]) / static_cast<double>(nodes[1]), 1, 0.1);
 }
 
 TEST(SplitMix64, BelowIsUniformAndInRange) {
