@@ -44,7 +44,8 @@ def keep(dataset, count, path):
     torch.save([graphs[i] for i in order[:count]], path)
 
 
-def train(rank, settings, port, results):
+def train(rank, settings, port):
+    """Prints the result, in process 0, and ends the process: threads of torch were seen to hang at its usual end."""
     torch.set_num_threads(settings["threads"])
     module = models.load(settings["weights"])
     module.train()
@@ -65,7 +66,9 @@ def train(rank, settings, port, results):
     if settings["processes"] > 1:
         torch.distributed.destroy_process_group()
     if rank == 0:
-        results.put(1e3 * statistics.fmean(seconds[WARM_UP:]))
+        print(json.dumps({"milliseconds": 1e3 * statistics.fmean(seconds[WARM_UP:]), "processes": settings["processes"],
+                          "version": f"PyG {torch_geometric.__version__}"}), flush=True)
+    os._exit(0)
 
 
 def main():
@@ -73,10 +76,7 @@ def main():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = torch.multiprocessing.get_context("spawn")
-    results = context.SimpleQueue()
-    torch.multiprocessing.spawn(train, (settings, port, results), nprocs=settings["processes"])
-    print(json.dumps({"milliseconds": results.get(), "processes": settings["processes"], "version": f"PyG {torch_geometric.__version__}"}))
+    torch.multiprocessing.spawn(train, (settings, port), nprocs=settings["processes"])
 
 
 if __name__ == "__main__":

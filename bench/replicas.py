@@ -97,7 +97,7 @@ def show(result):
         step = {side: statistics.median(values) for side, values in row["milliseconds"].items()}
         lines.append(f"  {row['hidden']} channels, batches of {row['batch_size']}: " + ", ".join(f"{side} {value:.3g} ms" for side, value in step.items()))
         exchange = row["exchange_a_step"]
-        lines.append(f"    gain {ratio_text(row['gain'])}; {exchange['exchanges']:.0f} exchanges a step in {1e3 * exchange['seconds']:.2f} ms, "
+        lines.append(f"    gain {ratio_text(row['gain'])}; {exchange['exchanges']:.0f} exchanges a step, evaluation included, in {1e3 * exchange['seconds']:.2f} ms, "
                      f"{exchange['sentBytes'] / 1e3:.0f} kB sent")
         if "ddp_gain" in row:
             lines.append(f"    ddp gain {ratio_text(row['ddp_gain'])}")
