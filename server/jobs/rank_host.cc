@@ -69,10 +69,12 @@ class RankContext final : public train::RunContext {
   mutable bool gone_ = false;
 };
 
-// An error that the same step would meet on any machine. Damaged data and a device that failed are this machine's.
+// Returns whether the same step would meet the error on any machine. Damaged data, a device that failed, and memory
+// that is too little for a job which the leader found to be valid are matters of this machine.
 bool IsOfTheJob(const absl::Status& error) {
   return !error.ok() && !IsTransient(error) && !IsDeviceFault(error) && !absl::IsCancelled(error) &&
-         !absl::IsUnavailable(error) && !absl::IsDataLoss(error) && !absl::IsResourceExhausted(error);
+         !absl::IsUnavailable(error) && !absl::IsDataLoss(error) && !absl::IsResourceExhausted(error) &&
+         !absl::IsInvalidArgument(error);
 }
 
 absl::Status Differs(const DatasetId& dataset, absl::string_view what) {

@@ -107,14 +107,14 @@ TEST_F(ReplicasTest, TrainAsOneDaemonDoes) {
 }
 
 TEST_F(ReplicasTest, AnyKillEndsWithTheSameWeights) {
-  ASSERT_EQ(Submit("whole", 3, 12).code, 0);
+  ASSERT_EQ(Submit("whole", 3, 40).code, 0);
   ASSERT_EQ(a_->AwaitEnd("whole").state(), v1::Job::STATE_SUCCEEDED);
-  ASSERT_EQ(Submit("killed", 3, 12).code, 0);
+  ASSERT_EQ(Submit("killed", 3, 40).code, 0);
   a_->AwaitEpoch("killed", 2);
   Kill(*b_);
-  AwaitLog("killed", "queued to run again: " + b_->grpc());
+  AwaitLog("killed", "queued to run again: ");
   Restart(b_, "b");
-  a_->AwaitEpoch("killed", 5);
+  a_->AwaitEpoch("killed", 10);
   Kill(*a_);
   // The others are free again, though nobody told them anything.
   ASSERT_TRUE(WaitUntil(absl::Seconds(10), [&] {
@@ -122,7 +122,7 @@ TEST_F(ReplicasTest, AnyKillEndsWithTheSameWeights) {
         c_->Client({"job", "submit", "--id", "own", "--dataset", "zinc", "--epochs", "1", "--watch"}).out, "succeeded");
   }));
   Restart(a_, "a", peers_);
-  a_->AwaitEpoch("killed", 8);
+  a_->AwaitEpoch("killed", 20);
   Kill(*c_);
   Restart(c_, "c");
   const v1::Job job = a_->AwaitEnd("killed");

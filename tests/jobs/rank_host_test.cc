@@ -97,6 +97,8 @@ TEST_F(RankHostTest, ErrorsOfTheJobAreToldApartFromThoseOfTheMachine) {
   EXPECT_EQ(GetReason(failed).reason, train::kRankFailedReason);
   end = absl::DataLossError("a block is damaged");
   EXPECT_EQ(Run(Request()), end);
+  end = absl::InvalidArgumentError("the batch takes more memory than there is");
+  EXPECT_EQ(Run(Request()), end);
   end = AsTransient(absl::UnavailableError("rank 0 has gone"));
   EXPECT_TRUE(absl::IsUnavailable(Run(Request())));
 }
