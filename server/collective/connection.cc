@@ -149,7 +149,7 @@ absl::StatusOr<Connection> Connect(const std::string& host, int port, const Dead
 
 namespace {
 
-// What precedes each message.
+// A header precedes each message.
 struct Header {
   uint64_t number = 0, bytes = 0;
   bool operator==(const Header&) const = default;

@@ -46,7 +46,7 @@ class Rerun::Recorder final : public Group {
   Traffic traffic() const override { return group_.traffic(); }
 
  private:
-  // What is kept is no tensor: the storage of those lasts as long as the step.
+  // It keeps bytes, and no tensors, whose storage lasts as long as the step.
   template <class Ask>
   void Exchange(at::Tensor& result, const Ask& ask) {
     const size_t bytes = result.nbytes();
@@ -123,7 +123,7 @@ std::vector<double> Group::AllGather(std::span<const double> x) {
 at::Tensor Group::AllGatherRows(const at::Tensor& rows) {
   at::Tensor counts = at::empty({size()}, at::kLong);
   AllGather(at::full({1}, rows.size(0), at::kLong), counts);
-  // As many as a set can have graphs.
+  // No set has more graphs than this.
   constexpr int64_t kMostRows = int64_t{1} << 32;
   const int64_t most = counts.max().item<int64_t>();
   TORCH_CHECK(counts.min().item<int64_t>() >= 0 && most <= kMostRows, "a rank sends ", most, " rows");

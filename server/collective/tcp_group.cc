@@ -155,7 +155,7 @@ class TcpGroup final : public Group {
   absl::Status failure_;
 };
 
-// What a rank says first on every connection.
+// Each rank sends this first on every connection.
 struct Hello {
   // Tells another program, another version of this, and another order of bytes.
   uint64_t magic = 0x5046'7261'6e6b'0001;

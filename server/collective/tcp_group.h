@@ -1,4 +1,4 @@
-// A group whose ranks are connected by TCP, each with each. What they send is not encrypted: the network between them
+// A group whose ranks are connected by TCP, each with each. Their messages are not encrypted: the network between them
 // must be private. Who joins must know the token of the rendezvous.
 // Sums are added in the order of ranks. Threads: as Group.
 #pragma once

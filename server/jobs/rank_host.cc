@@ -101,7 +101,7 @@ absl::Status RankHost::Run(const RankRequest& request, const std::function<bool(
     return Differs(options.dataset, absl::StrCat("holds other data here (checksum ", own, ") than on the leader (",
                                                  request.dataset_checksum, ")"));
   }
-  // What the leader found of its own machine need not hold here. Whose peers there are is the leader's matter.
+  // This machine may differ from the leader's. The leader has looked at the number of peers.
   spec::TrainOptions alone = options;
   alone.replicas = 1;
   PF_RETURN_IF_ERROR(runner_.CheckCompatible(alone, data::SummaryOf(*dataset), "spec."));

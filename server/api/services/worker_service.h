@@ -15,7 +15,7 @@
 
 namespace permafrost::api {
 
-// What a leader must be equal in.
+// The leader must be equal in these.
 struct WorkerFacts {
   std::string version, torch_version, device;
 };

@@ -31,7 +31,7 @@
 namespace permafrost::train {
 namespace {
 
-// Of a run that a stop ended before its first step, or within one.
+// Returns the outcome of a run that a stop ended before its first step, or within one.
 RunOutcome StoppedOutcome(const RunContext& context) {
   const bool cancel = context.stop_requested() == StopRequest::kCancel;
   return {.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
@@ -55,7 +55,7 @@ class TorchRunner final : public Runner {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
       // Again: what there is may be less than when the job came.
       PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
-      // The device may be another than when the job came. Whether there are enough peers is seen when they are asked.
+      // The device may be another than when the job came. The team finds out whether there are enough peers.
       PF_RETURN_IF_ERROR(
           CheckReplicas(request.options.replicas, backend_->kind(), /*peers=*/request.options.replicas, "spec."));
       absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, peers_, peer_timeout_, context);
