@@ -11,6 +11,7 @@ same set with the same global batch; a row for each number of channels (--hidden
 `gain` is one over several, `ddp gain` is pyg over ddp; both from steps of one run, round by round.
 """
 
+import argparse
 import contextlib
 import json
 import pathlib
@@ -30,11 +31,17 @@ PACKAGES = []
 EXCHANGED = ("seconds", "exchanges", "sentBytes")
 
 
+def whole_numbers(text):
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: accepted: whole numbers divided by commas") from None
+
+
 def add_arguments(parser):
     parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs (default: deploy/sample/zinc)")
-    numbers = lambda text: [int(part) for part in text.split(",")]
-    parser.add_argument("--hidden", type=numbers, default=[64, 256], help="channels, a row each (default 64,256)")
-    parser.add_argument("--batch-sizes", type=numbers, default=[32, 256], help="graphs of a global batch, a row each (default 32,256)")
+    parser.add_argument("--hidden", type=whole_numbers, default=[64, 256], help="channels, a row each (default 64,256)")
+    parser.add_argument("--batch-sizes", type=whole_numbers, default=[32, 256], help="graphs of a global batch, a row each (default 32,256)")
     parser.add_argument("--peer", choices=("pyg", "none"), default="pyg", help="default pyg")
     tools.add_numbers(parser, rounds=7, epochs=2, layers=4, replicas=2, peer_steps=40)
 

@@ -141,9 +141,10 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
   fields.push_back({"steps", absl::StrCat(CountText(progress.step()), " of ",
                                           CountText(progress.steps_per_epoch() * job.spec().epochs()))});
   const RowUnits rows = RowUnitsOf(job);
-  fields.push_back({"trained on", absl::StrCat(CountText(progress.graphs()), Unit(job) == "nodes" ? " seed " : " ",
-                                               Unit(job), ", ", CountText(progress.nodes()), " ", rows.nodes, ", ",
-                                               CountText(progress.edges()), " ", rows.edges)});
+  fields.push_back(
+      {"trained on", absl::StrCat(CountText(progress.graphs()), Unit(job) == "nodes" ? " seed " : " ", Unit(job), ", ",
+                                  CountText(progress.nodes()), " ", rows.nodes, ", ", CountText(progress.edges()), " ",
+                                  rows.edges, progress.has_exchange() ? " (the leader's share)" : "")});
   if (progress.skipped_batches() > 0) {
     fields.push_back({"skipped", absl::StrCat(CountText(progress.skipped_batches()), " batches that were not finite")});
   }

@@ -40,8 +40,8 @@ class DeviceThread {
   // the thread runs a job, has not begun, or ends. `work` returns its outcome, and must not throw; it ends soon once
   // the book drains.
   bool RunWhileIdle(std::function<absl::Status()> work);
-  // Runs `work` in the same way, which may take as long as a job, and waits for it: until it ends, no other work is
-  // taken, and no job. False, too, while such work is there.
+  // Runs `work` in the same way and waits for it, though it may take as long as a job: until it ends, neither a job nor
+  // other work is taken. Returns false, too, while such work is there, and if a job is taken first.
   bool RunGuest(const std::function<absl::Status()>& work);
   // As RunWhileIdle, and waits for it.
   bool RunNowIfIdle(const std::function<absl::Status()>& work);

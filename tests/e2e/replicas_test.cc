@@ -103,6 +103,7 @@ TEST_F(ReplicasTest, TrainAsOneDaemonDoes) {
   EXPECT_GT(Metric(page, "permafrost_train_exchanged_bytes_total"), static_cast<double>(exchange.sent_bytes()));
   EXPECT_GT(Metric(page, "permafrost_train_exchange_seconds_total"), 0);
   EXPECT_THAT(a_->Client({"job", "show", "three"}).out, HasSubstr("with 2 other daemons, "));
+  EXPECT_THAT(a_->Client({"job", "show", "three"}).out, HasSubstr("(the leader's share)"));
   EXPECT_EQ(b_->Client({"job", "list", "--output", "json"}).out.find("three"), std::string::npos);
 }
 

@@ -20,7 +20,7 @@ class RankHostTest : public testing::Test {
     request.dataset_checksum = HashHex(data::ContentChecksumOf(*server_.catalog().Open(DatasetId("zinc"))));
     return request;
   }
-  // As soon as the device waits for a job.
+  // Runs the rank as soon as the device waits for a job.
   absl::Status Run(const RankRequest& request) {
     absl::Status ran;
     for (const Stopwatch waited; waited.Elapsed() < absl::Seconds(60); absl::SleepFor(absl::Milliseconds(1))) {

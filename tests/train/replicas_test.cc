@@ -273,6 +273,7 @@ TEST_F(ReplicasTest, WhatNoServerCanLeadIsRefused) {
   Recorder told;
   const auto waits = alone->Run({.options = options, .dataset = graphs_, .job_directory = dir_.path() / "later"}, told);
   EXPECT_TRUE(IsTransient(waits.status())) << waits.status();
+  EXPECT_EQ(GetReason(waits.status()).reason, kTooFewPeersReason) << "it waits for them, whatever its max_retries";
 }
 
 }  // namespace

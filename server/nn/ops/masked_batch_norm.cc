@@ -91,6 +91,12 @@ constexpr Operator<NormBackwardCpu> kNormBackward{
     "masked_batch_norm_relu_backward(Tensor grad, Tensor x, Tensor y, Tensor real_rows, Tensor weight, Tensor mean, "
     "Tensor invstd) -> (Tensor, Tensor, Tensor)"};
 
+// The norm that comes before it on this thread has counted the rows of all ranks.
+void CountSharedBatch(Tensor& batches) {
+  if (MergedRows() >= kLeastNormRows) ++*batches.mutable_data_ptr<int64_t>();
+}
+constexpr Operator<CountSharedBatch> kCountSharedBatch{"count_shared_batch(Tensor(a!) batches) -> ()"};
+
 class MaskedBatchNormReluFunction : public torch::autograd::Function<MaskedBatchNormReluFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& real_rows,
@@ -113,19 +119,8 @@ class MaskedBatchNormReluFunction : public torch::autograd::Function<MaskedBatch
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   kNormForward.Register(library, NormForwardComposite, NormForwardGpu);
   kNormBackward.Register(library, NormBackwardComposite, NormBackwardGpu);
+  kCountSharedBatch.Register(library);
 }
-
-namespace {
-
-// The norm that comes before it on this thread has counted the rows of all ranks.
-void CountSharedBatch(Tensor& batches) {
-  if (MergedRows() >= kLeastNormRows) ++*batches.mutable_data_ptr<int64_t>();
-}
-constexpr Operator<CountSharedBatch> kCountSharedBatch{"count_shared_batch(Tensor(a!) batches) -> ()"};
-
-}  // namespace
-
-TORCH_LIBRARY_FRAGMENT(permafrost, library) { kCountSharedBatch.Register(library); }
 
 void CountNormBatch(const Tensor& batches, const Tensor& real_rows) {
   if (collective::IsShared()) {

@@ -94,20 +94,6 @@ RunState FromJson(const json& j) {
   return s;
 }
 
-}  // namespace
-
-std::string RunStateToJson(const RunState& state) { return ToJson(state).dump(); }
-
-absl::StatusOr<RunState> RunStateFromJson(const std::string& text) {
-  try {
-    return FromJson(json::parse(text));
-  } catch (const json::exception& error) {
-    return absl::DataLossError(absl::StrCat("the state of a run: ", error.what()));
-  }
-}
-
-namespace {
-
 // A file of a complete checkpoint: one that is not there is damage, one that cannot be read is not.
 absl::StatusOr<std::string> ReadPart(const fs::path& path) {
   absl::StatusOr<std::string> data = ReadFile(path);
@@ -139,6 +125,16 @@ absl::Status CheckVersion(const fs::path& file, const json& version) {
 }
 
 }  // namespace
+
+std::string RunStateToJson(const RunState& state) { return ToJson(state).dump(); }
+
+absl::StatusOr<RunState> RunStateFromJson(const std::string& text) {
+  try {
+    return FromJson(json::parse(text));
+  } catch (const json::exception& error) {
+    return absl::DataLossError(absl::StrCat("the state of a run: ", error.what()));
+  }
+}
 
 uint64_t TensorBytes(const Checkpoint& checkpoint) {
   uint64_t bytes = 0;

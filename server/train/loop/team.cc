@@ -48,8 +48,9 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peer
   }
   if (size <= 1) return team;
   if (peers == nullptr) {
-    return AsTransient(absl::UnavailableError(
-        absl::StrCat("the job wants ", size, " daemons, and this server has no --peers any more")));
+    return AsTransient(WithReason(
+        absl::UnavailableError(absl::StrCat("the job wants ", size, " daemons, and this server has no --peers")),
+        kTooFewPeersReason));
   }
   auto rendezvous = collective::Rendezvous::Serve();
   if (!rendezvous.ok()) return AsTransient(rendezvous.status());
