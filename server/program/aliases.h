@@ -1,10 +1,12 @@
-// Finds the inputs of a graph that its operators write to, also through views. Threads: one thread at a time.
+// Finds what shares memory in a graph, and which of it an operator may write to. Aliases follows the alias annotations
+// of libtorch's schemas, and tells which inputs of a graph are written to. SharedMemory is torch-free, for rewritings:
+// it assumes views where it does not know better. Threads: Aliases by one thread at a time; SharedMemory is a plain
+// value.
 #pragma once
 
 #include <cstdint>
 #include <set>
 #include <vector>
-
 #include "program/program.h"
 
 namespace permafrost::program {
@@ -29,5 +31,27 @@ class Aliases {
 
 // Tells whether an operator may return what it takes, or views of it, although its schema does not say so.
 bool ReturnsArguments(const Node& node);
+
+class SharedMemory {
+ public:
+  explicit SharedMemory(const Graph& graph);
+  // True if an operator may write to the value, or to another that shares its memory, at any time. An operator not
+  // listed as returning fresh memory is assumed to return views of all its arguments.
+  bool IsWritten(ValueIndex value) const { return WritersOf(value) > 0; }
+  // Returns how many nodes may write to the value, or to another that shares its memory.
+  int64_t WritersOf(ValueIndex value) const { return writers_[roots_[value]]; }
+
+ private:
+  ValueIndex Find(ValueIndex value);
+  void Join(const std::vector<ValueIndex>& values);
+
+  std::vector<ValueIndex> roots_;  // values that share memory have one
+  std::vector<int64_t> writers_;   // by root
+};
+
+// "scatter_add_"
+bool WritesInPlace(const Node& node);
+// Values that a node takes, kNoValue left out.
+std::vector<ValueIndex> InputsOf(const Node& node);
 
 }  // namespace permafrost::program

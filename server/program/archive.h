@@ -1,4 +1,5 @@
-// The records of a `.pt2` archive that torch.export wrote. Nothing in it is executed or unpickled.
+// The records of a `.pt2` archive that torch.export wrote, and the limits within which it is read. Nothing in it is
+// executed or unpickled.
 // Threads: one thread at a time. An archive of bytes borrows them.
 #pragma once
 
@@ -8,16 +9,30 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "program/limits.h"
 
 namespace caffe2::serialize {
 class PyTorchStreamReader;
 }
 
 namespace permafrost::program {
+
+struct Limits {
+  // Bytes of the archive, and of all tensors in it.
+  int64_t archive_bytes = int64_t{16} << 30;
+  int64_t tensor_bytes = int64_t{16} << 30;
+  // Bytes of one JSON record. The largest of 15 exported modules has 0.5 MiB.
+  int64_t json_bytes = int64_t{64} << 20;
+  // Lists and objects within each other. A region within another adds seven.
+  int64_t json_depth = 200;
+  int64_t records = 100'000;
+  // Nodes of a form, those of its regions included.
+  int64_t nodes = 100'000;
+  // Regions (autocast, no_grad) within regions.
+  int64_t nested_regions = 8;
+  int64_t dimensions = 16;
+};
 
 class Archive {
  public:

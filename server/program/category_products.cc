@@ -14,8 +14,7 @@
 
 #include "program/gathered_rows.h"
 #include "program/node_access.h"
-#include "program/node_writer.h"
-#include "program/orphans.h"
+#include "program/rewriting.h"
 
 namespace permafrost::program {
 namespace {

@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "program/aliases.h"
 #include "program/dtypes.h"
-#include "program/operand.h"
 
 namespace permafrost::program {
 namespace {

@@ -1,16 +1,17 @@
-// A graph bound to libtorch's operators: what Interpreter runs.
-// Threads: plain values.
+// A graph bound to libtorch's operators: what Interpreter runs. Arguments of its nodes become those that libtorch's
+// schemas ask for (code_operands.cc).
+// Threads: plain values and pure functions.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
-
 #include <memory>
 #include <optional>
 #include <set>
 #include <vector>
-
 #include "absl/status/statusor.h"
 #include "program/guards.h"
 #include "program/operators.h"
@@ -66,5 +67,14 @@ struct Bound {
 
 // Binds the program's graph; it borrows the program. Errors: InvalidArgument that names the node.
 absl::StatusOr<Bound> Bind(const Program& program, c10::Device device);
+
+// wanted: an argument of an operator's schema. Errors: InvalidArgument that names it and its type.
+absl::StatusOr<Operand> BindArgument(const Argument& argument, const c10::Argument& wanted, const Graph& graph,
+                                     c10::Device device);
+// An argument of a function without a schema: numbers, values and text.
+absl::StatusOr<Operand> BindPlain(const Argument& argument);
+
+// A number as Python passes it where a tensor is taken: of no dimension, and of a type that gives way to others.
+at::Tensor WrappedNumber(const c10::IValue& number);
 
 }  // namespace permafrost::program

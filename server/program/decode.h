@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "program/limits.h"
+#include "program/archive.h"
 #include "program/program.h"
 
 namespace permafrost::program {

@@ -11,14 +11,14 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "program/aliases.h"
 #include "program/node_access.h"
 #include "program/operators.h"
-#include "program/orphans.h"
+#include "program/program.h"
 #include "program/region_draft.h"
 #include "program/region_roles.h"
+#include "program/rewriting.h"
 #include "program/row_operators.h"
-#include "program/shared_memory.h"
-#include "program/source_line.h"
 
 namespace permafrost::program {
 namespace {

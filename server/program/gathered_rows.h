@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "program/aliases.h"
 #include "program/program.h"
-#include "program/shared_memory.h"
 
 namespace permafrost::program {
 
@@ -64,8 +64,6 @@ class RowFacts {
   bool IsOfEdges(const Size& size) const;
   const Rows* Gathered(ValueIndex value) const;
   ValueIndex Flat(ValueIndex value) const;
-  void FollowGather(const Node& node, Gather::By by, ValueIndex result);
-  void FollowIndex(const Node& node, ValueIndex result);
   void FollowCat(const Node& node, ValueIndex result);
   void FollowSum(const Node& node, ValueIndex result, double sign);
   void FollowScaled(const Node& node, const std::string& op, ValueIndex result);

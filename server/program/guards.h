@@ -1,5 +1,5 @@
 // Checks that libtorch's kernels leave out. Without them, arguments end the process, or reach memory that is none of a
-// tensor's.
+// tensor's. Estimates of the memory that an operator will take are in guards_estimates.cc.
 // Threads: pure functions.
 #pragma once
 

@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "program/node_access.h"
-#include "program/node_writer.h"
-#include "program/orphans.h"
+#include "program/rewriting.h"
 
 namespace permafrost::program {
 namespace {

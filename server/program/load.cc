@@ -1,21 +1,211 @@
 #include "program/load.h"
-
+#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
+#include <algorithm>
+#include <cstring>
 #include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
-
+#include <vector>
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "program/archive.h"
-#include "program/check.h"
 #include "program/decode.h"
+#include "program/dtypes.h"
 #include "program/interpreter.h"
+#include "program/operators.h"
 #include "program/torch_errors.h"
-#include "program/weights.h"
 
 namespace permafrost::program {
 namespace {
+
+using Table = std::map<std::string, StoredTensor>;
+
+std::vector<int64_t> SizesOf(const TensorType& type) {
+  std::vector<int64_t> sizes;
+  sizes.reserve(type.sizes.size());
+  for (const Size& size : type.sizes) sizes.push_back(size.number);
+  return sizes;
+}
+
+std::string TypeText(const TensorType& type) {
+  return absl::StrCat(AbslView(kDTypeNames.Name(type.dtype)), " [", absl::StrJoin(SizesOf(type), ", "), "]");
+}
+
+// Bytes from the beginning of the file to the end of the tensor's last element. -1: beyond 64 bits.
+int64_t BytesUsed(const StoredTensor& stored, int64_t element) {
+  int64_t last = stored.offset;
+  for (size_t i = 0; i < stored.strides.size(); ++i) {
+    const int64_t size = stored.type.sizes[i].number;
+    if (size == 0) return 0;
+    int64_t step = 0;
+    if (__builtin_mul_overflow(size - 1, stored.strides[i], &step) || __builtin_add_overflow(last, step, &last))
+      return -1;
+  }
+  int64_t bytes = 0;
+  const bool over = __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, element, &bytes);
+  return over ? -1 : bytes;
+}
+
+// Bytes of all elements, each told once. -1: beyond 64 bits.
+int64_t BytesOf(const StoredTensor& stored, int64_t element) {
+  int64_t bytes = element;
+  for (const Size& size : stored.type.sizes) {
+    if (size.number == 0) return 0;
+    if (bytes >= 0 && __builtin_mul_overflow(bytes, size.number, &bytes)) bytes = -1;
+  }
+  return bytes;
+}
+
+class WeightReader {
+ public:
+  WeightReader(const Archive& archive, const Limits& limits) : archive_(archive), limits_(limits) {}
+
+  absl::StatusOr<std::vector<at::Tensor>> Read(const Program& program) {
+    PF_ASSIGN_OR_RETURN(const Table weights, ReadTable("data/weights/", program.form, "_weights_config.json"));
+    PF_ASSIGN_OR_RETURN(const Table constants, ReadTable("data/constants/", program.form, "_constants_config.json"));
+    std::vector<at::Tensor> tensors;
+    tensors.reserve(program.state.size());
+    for (const State& state : program.state) {
+      PF_ASSIGN_OR_RETURN(at::Tensor tensor, TensorOf(state, weights, constants));
+      tensors.push_back(std::move(tensor));
+    }
+    return tensors;
+  }
+
+ private:
+  absl::StatusOr<Table> ReadTable(const char* folder, const std::string& form, const char* ending) const {
+    const std::string record = absl::StrCat(folder, form, ending);
+    if (!archive_.Has(record)) return Table();
+    PF_ASSIGN_OR_RETURN(const std::string text, archive_.ReadText(record));
+    return DecodeTensorTable(record, text, limits_);
+  }
+
+  absl::StatusOr<at::Tensor> TensorOf(const State& state, const Table& weights, const Table& constants) {
+    const std::string what = absl::StrCat(AbslView(kStateKindNames.Name(state.kind)), " ", Shorten(state.name));
+    const char* folder = "data/weights/";
+    auto found = weights.find(state.name);
+    if (found == weights.end() || state.kind == StateKind::kConstant) {
+      folder = "data/constants/";
+      found = constants.find(state.name);
+      if (found == constants.end())
+        return absl::InvalidArgumentError(absl::StrCat(what, ": the archive has no such tensor"));
+    }
+    const StoredTensor& stored = found->second;
+    if (stored.type.dtype != state.type.dtype || stored.type.sizes != state.type.sizes) {
+      return absl::InvalidArgumentError(absl::StrCat(what, ": is stored as ", TypeText(stored.type),
+                                                     ", where the graph takes ", TypeText(state.type)));
+    }
+    absl::StatusOr<at::Tensor> tensor = View(folder + stored.file, stored, state.kind == StateKind::kParameter);
+    if (!tensor.ok()) return Annotate(tensor.status(), what);
+    if (state.kind == StateKind::kConstant) return tensor;
+    const auto [shared, added] = shared_.emplace(state.name, *tensor);
+    if (added || shared->second.is_same(*tensor)) return tensor;
+    if (!SameBytes(shared->second, *tensor)) {
+      return absl::InvalidArgumentError(absl::StrCat(what, ": differs between the forms, which share it by name"));
+    }
+    return shared->second;
+  }
+
+  static bool SameBytes(const at::Tensor& a, const at::Tensor& b) {
+    if (a.sizes() != b.sizes() || a.strides() != b.strides() || a.scalar_type() != b.scalar_type()) return false;
+    if (a.requires_grad() != b.requires_grad()) return false;
+    const at::Tensor x = a.detach().contiguous(), y = b.detach().contiguous();
+    return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+  }
+
+  // The tensor over its file's bytes, made once for equal ones.
+  absl::StatusOr<at::Tensor> View(const std::string& record, const StoredTensor& stored, bool is_parameter) {
+    const at::ScalarType type = ScalarTypeOf(stored.type.dtype);
+    const bool requires_grad = is_parameter && stored.type.requires_grad;
+    if (requires_grad && !at::isFloatingType(type)) {
+      return absl::InvalidArgumentError(absl::StrCat("requires_grad: ", TypeText(stored.type), " has no gradient"));
+    }
+    const Key key{record, type, SizesOf(stored.type), stored.strides, stored.offset, requires_grad};
+    if (const auto made = views_.find(key); made != views_.end()) return made->second;
+    const auto element = static_cast<int64_t>(c10::elementSize(type));
+    PF_ASSIGN_OR_RETURN(const int64_t bytes, archive_.SizeOf(record));
+    const int64_t used = BytesUsed(stored, element);
+    if (used < 0 || used > bytes || bytes % element != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(Shorten(record), ": its ", bytes, " bytes are not those of ",
+                                                     TypeText(stored.type), " at offset ", stored.offset));
+    }
+    // A stride of 0 would let a few bytes be a tensor of any size, which copies and optimizers need in full.
+    if (const int64_t all = BytesOf(stored, element); all < 0 || all > bytes) {
+      return absl::InvalidArgumentError(absl::StrCat(TypeText(stored.type), " repeats the elements of its ", bytes,
+                                                     " bytes; call contiguous() in the module"));
+    }
+    at::Tensor file;
+    PF_RETURN_IF_ERROR(ReadFile(record, bytes, file));
+    at::Tensor tensor;
+    PF_RETURN_IF_ERROR(CatchTorch(Shorten(record), [&] {
+      tensor = at::empty({0}, type).set_(file.storage(), stored.offset, SizesOf(stored.type), stored.strides);
+      // Once for a record, however many tensors are views of it.
+      if (type == at::kBool && used > 0 && checked_bools_.insert(record).second) {
+        const auto* values = static_cast<const uint8_t*>(file.const_data_ptr());
+        if (std::any_of(values, values + bytes, [](uint8_t value) { return value > 1; })) {
+          return absl::InvalidArgumentError("a bool is neither 0 nor 1");
+        }
+      }
+      tensor.set_requires_grad(requires_grad);
+      return absl::OkStatus();
+    }));
+    views_.emplace(key, tensor);
+    return tensor;
+  }
+
+  absl::Status ReadFile(const std::string& record, int64_t bytes, at::Tensor& into) {
+    if (const auto read = files_.find(record); read != files_.end()) {
+      into = read->second;
+      return absl::OkStatus();
+    }
+    read_ += bytes;
+    if (read_ > limits_.tensor_bytes) {
+      return absl::InvalidArgumentError(absl::StrCat("the tensors have more than ", limits_.tensor_bytes, " bytes"));
+    }
+    if (read_ > archive_.bytes()) {
+      return absl::InvalidArgumentError(absl::StrCat("the tensors have more than the archive's ", archive_.bytes(),
+                                                     " bytes; none may be compressed"));
+    }
+    PF_RETURN_IF_ERROR(CatchTorch(Shorten(record), [&] {
+      into = at::empty({bytes}, at::kByte);
+      return absl::OkStatus();
+    }));
+    if (bytes > 0) PF_RETURN_IF_ERROR(archive_.Read(record, into.mutable_data_ptr(), bytes));
+    files_.emplace(record, into);
+    return absl::OkStatus();
+  }
+
+  using Key = std::tuple<std::string, at::ScalarType, std::vector<int64_t>, std::vector<int64_t>, int64_t, bool>;
+  const Archive& archive_;
+  const Limits& limits_;
+  int64_t read_ = 0;
+  std::map<std::string, at::Tensor> files_;  // bytes by record
+  std::set<std::string> checked_bools_;      // records whose bytes are all 0 or 1
+  std::map<Key, at::Tensor> views_;
+  std::map<std::string, at::Tensor> shared_;  // parameters and buffers by name
+};
+
+// Reads the tensors of each program's state, in its order, on the CPU. Tensors of equal file, type and shape are one
+// tensor: so are tied parameters, and the parameters and buffers that the forms share by name. Parameters require
+// gradients where the file says so. Errors: InvalidArgument or DataLoss that names the tensor.
+absl::StatusOr<std::vector<std::vector<at::Tensor>>> ReadWeights(const Archive& archive,
+                                                                 const std::vector<Program>& programs,
+                                                                 const Limits& limits) {
+  WeightReader reader(archive, limits);
+  std::vector<std::vector<at::Tensor>> tensors;
+  tensors.reserve(programs.size());
+  for (const Program& program : programs) {
+    PF_ASSIGN_OR_RETURN(std::vector<at::Tensor> read, reader.Read(program));
+    tensors.push_back(std::move(read));
+  }
+  return tensors;
+}
 
 std::string TypeOf(const Input& input) {
   if (input.kind != ValueKind::kTensor) return std::string(kValueKindNames.Name(input.kind));

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "program/aliases.h"
 #include "program/operators.h"
 #include "program/program.h"
-#include "program/shared_memory.h"
 
 namespace permafrost::program {
 

@@ -1,6 +1,6 @@
 #include "program/node_linears.h"
-
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -10,15 +10,91 @@
 #include <tuple>
 #include <utility>
 #include <vector>
-
 #include "program/gathered_rows.h"
-#include "program/linear_products.h"
 #include "program/node_access.h"
-#include "program/node_writer.h"
-#include "program/orphans.h"
+#include "program/rewriting.h"
 
 namespace permafrost::program {
 namespace {
+
+// A table times a weighted sum of the weight's columns, and the gathers of its rows that are added up.
+struct TableProduct {
+  ValueIndex table = kNoValue;
+  int64_t width = 0;
+  std::vector<double> factors;   // for each of the columns of rows; 0 where the table is no part of them
+  std::vector<GatherTerm> uses;  // the first has the factor 1
+};
+
+// Work is counted in multiplications for each output and pair of edges. A gather and its sum move numbers in memory,
+// which takes as long as this many multiplications.
+constexpr int64_t kWorkOfGather = 6;
+// Molecules have about half as many atoms as directed bonds.
+constexpr int64_t kEdgesOfPair = 2, kNodesOfPair = 1;
+
+std::optional<size_t> FirstOf(const std::vector<double>& factors) {
+  const auto found = std::ranges::find_if(factors, [](double factor) { return factor != 0; });
+  return found == factors.end() ? std::nullopt : std::optional(static_cast<size_t>(found - factors.begin()));
+}
+
+// The number by which `one` is a multiple of `other`.
+std::optional<double> Ratio(const std::vector<double>& one, const std::vector<double>& other) {
+  const auto first = FirstOf(other);
+  if (!first || one[*first] == 0) return std::nullopt;
+  const double ratio = one[*first] / other[*first];
+  for (size_t i = 0; i < one.size(); ++i)
+    if (one[i] != ratio * other[i]) return std::nullopt;
+  return ratio;
+}
+
+struct Gathered {
+  Gather gather;
+  int64_t width = 0;
+  std::vector<double> factors;
+};
+
+std::vector<Gathered> GathersOf(const Rows& rows) {
+  std::vector<Gathered> gathers;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (const GatherTerm& term : rows[i].sum) {
+      auto found = std::ranges::find(gathers, term.gather, &Gathered::gather);
+      if (found == gathers.end()) {
+        gathers.push_back({term.gather, rows[i].width, std::vector<double>(rows.size())});
+        found = gathers.end() - 1;
+      }
+      found->factors[i] += term.factor;
+    }
+  }
+  return gathers;
+}
+
+// Returns the products of tables that take the place of a linear map of gathered columns. Returns nullopt if no column
+// is gathered, if gathers cancel, if the width differs, or if the work does not shrink.
+std::optional<std::vector<TableProduct>> FewerProducts(const Rows& rows, int64_t width) {
+  std::vector<TableProduct> products;
+  int64_t before = 0, after = 0, columns = 0;
+  for (const Columns& part : rows) {
+    columns += part.width;
+    if (!part.sum.empty()) before += kEdgesOfPair * part.width;
+  }
+  for (Gathered& gathered : GathersOf(rows)) {
+    if (!FirstOf(gathered.factors)) return std::nullopt;  // x - x
+    after += kWorkOfGather;
+    double ratio = 1;
+    const auto product = std::ranges::find_if(products, [&](const TableProduct& other) {
+      const auto found = other.table == gathered.gather.table ? Ratio(gathered.factors, other.factors) : std::nullopt;
+      if (found) ratio = *found;
+      return found.has_value();
+    });
+    if (product != products.end()) {
+      product->uses.push_back({gathered.gather, ratio});
+      continue;
+    }
+    products.push_back({gathered.gather.table, gathered.width, std::move(gathered.factors), {{gathered.gather}}});
+    if (!gathered.gather.small) after += kNodesOfPair * gathered.width;
+  }
+  if (products.empty() || columns != width || after >= before) return std::nullopt;
+  return products;
+}
 
 // Tables that are gathered from tables, and so on, are followed so far.
 constexpr int kMaxDepth = 4;
@@ -137,7 +213,7 @@ class LinearRewriter {
   }
 
   // The sum of the linear maps of all columns, as a tensor of two dimensions.
-  Mapped Apply(const Node& node, const Rows& rows, const std::vector<Product>& products, const Map& map,
+  Mapped Apply(const Node& node, const Rows& rows, const std::vector<TableProduct>& products, const Map& map,
                const Size& count, int depth) {
     const std::vector<ValueIndex> weights = Split(node, map, rows);
     const TensorType type{.dtype = map.dtype, .sizes = {count, {.number = map.outputs}}, .requires_grad = true};
@@ -152,7 +228,7 @@ class LinearRewriter {
       add(AddLinear(node, rows[i].plain, weights[i], std::exchange(bias, kNoValue), type), 1);
       mapped.clear();
     }
-    for (const Product& product : products) {
+    for (const TableProduct& product : products) {
       Map own = map;
       own.weight = Combined(node, weights, product.factors);
       own.inputs = product.width;

@@ -15,7 +15,7 @@ namespace permafrost::program {
 //   products with numbers, and changes of shape. Concatenated columns are mapped one by one. Columns that no index
 //   gathers are multiplied where they are.
 // - Tables qualify that have at most kSmallTable rows, or a row for each node while the index has one for each edge.
-//   They are mapped only if that is less work (linear_products.h).
+//   They are mapped only if that is less work (FewerProducts).
 // - Value-by-value operators on gathered rows of a small table run on the table, so that a map after them can follow.
 // Values that an operator writes to in place are left alone.
 std::optional<Program> WithNodeLinears(const Program& program);

@@ -1,11 +1,12 @@
-// The operators that a program may use. Everything else is refused.
+// The operators that a program may use, and those of them that draw random numbers. Everything else is refused.
 // Threads: pure functions.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
-
+#include <vector>
+#include "absl/status/status.h"
 #include "program/program.h"
 
 namespace permafrost::program {
@@ -36,5 +37,12 @@ std::optional<OperatorKind> FindOperator(std::string_view target);
 
 // Tells whether a node draws numbers: dropout in a form for evaluation does not.
 bool Draws(const Node& node);
+
+// InvalidArgument that names the first node whose operator no program may use, with its line of the module, and the
+// other operators of that kind.
+absl::Status CheckOperators(const Program& program);
+
+// Nodes that draw, in their order, those of regions included. They live as long as the program.
+std::vector<const Node*> RandomNodes(const Program& program);
 
 }  // namespace permafrost::program

@@ -1,4 +1,5 @@
-// A program: one form (train, eval) of a module that torch.export wrote, as a value. Torch-free.
+// A program: one form (train, eval) of a module that torch.export wrote, as a value, and the texts by which messages
+// name its nodes. Torch-free.
 // Threads: plain values.
 // Invariant of what DecodeProgram returns: every value is defined once and before its uses, and every index is in
 // range.
@@ -7,11 +8,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
-
 #include "base/enum_names.h"
 
 namespace permafrost::program {
@@ -158,5 +160,14 @@ struct Program {
 
 // "node add_3 (torch.ops.aten.add.Tensor; model.py:12: return x + y)", on one line and cut where it is long.
 std::string Describe(const Node& node);
+
+// stack_trace: what torch.export keeps of Python's stack, outermost call first. nn_module_stack: the modules around the
+// call. Returns "model.py:12 in forward: h = self.norm(h), in convs.0 (GINEConv)" of the innermost line that is not a
+// library's, or else of the innermost one. Empty where neither says anything.
+std::string SourceLine(std::string_view stack_trace, std::string_view nn_module_stack);
+
+// Returns one text for several lines that SourceLine gave: the first, and the places of up to eight others, as
+// "model.py:12 in forward: h = self.norm(h), in convs.0 (GINEConv); with model.py:13, model.py:15".
+std::string JoinedLines(std::span<const std::string> lines);
 
 }  // namespace permafrost::program

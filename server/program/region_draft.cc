@@ -5,10 +5,10 @@
 #include <string>
 #include <variant>
 
+#include "program/aliases.h"
 #include "program/node_access.h"
 #include "program/operators.h"
 #include "program/row_operators.h"
-#include "program/shared_memory.h"
 
 namespace permafrost::program {
 namespace {

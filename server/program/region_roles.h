@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "nn/kernels/edge_region.h"
+#include "program/aliases.h"
 #include "program/program.h"
 #include "program/row_operators.h"
-#include "program/shared_memory.h"
 
 namespace permafrost::program {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "program/aliases.h"
 #include "program/node_access.h"
-#include "program/shared_memory.h"
 
 namespace permafrost::program {
 namespace {

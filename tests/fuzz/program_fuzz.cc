@@ -4,9 +4,9 @@
 #include <string>
 
 #include "fuzz_input.h"
-#include "program/check.h"
 #include "program/decode.h"
 #include "program/load.h"
+#include "program/operators.h"
 
 namespace permafrost::program {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "program/check.h"
 #include "program/exported.h"
 #include "program/interpreter.h"
 #include "program/load.h"
+#include "program/operators.h"
 
 namespace permafrost::program {
 namespace {

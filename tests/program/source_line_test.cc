@@ -1,4 +1,4 @@
-#include "program/source_line.h"
+#include "program/program.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,7 @@
-#include "program/source_line.h"
-
+#include "program/program.h"
 #include <algorithm>
 #include <utility>
 #include <vector>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -87,6 +85,12 @@ std::string JoinedLines(std::span<const std::string> lines) {
   const std::span<const std::string> others = std::span<const std::string>(places).subspan(1, told);
   return absl::StrCat(lines[0], "; with ", absl::StrJoin(others, ", "),
                       left == 0 ? "" : absl::StrCat(" and ", left, " more"));
+}
+
+std::string Describe(const Node& node) {
+  const auto line = [](const std::string& text) { return CutMessage(absl::CHexEscape(text), 120); };
+  return absl::StrCat("node ", line(node.name), " (", line(node.target), node.source.empty() ? "" : "; ", node.source,
+                      ")");
 }
 
 }  // namespace permafrost::program

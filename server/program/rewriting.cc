@@ -1,5 +1,4 @@
-#include "program/orphans.h"
-
+#include "program/rewriting.h"
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -8,7 +7,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
 #include "program/node_access.h"
 
 namespace permafrost::program {

@@ -1,4 +1,4 @@
-#include "program/operand.h"
+#include "program/code.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/jit_type.h>

@@ -1,11 +1,12 @@
-// Writes the nodes that take the place of a program's own. Threads: plain values.
+// For rewritings of a program: writes the nodes that take the place of its own, and removes those that nothing uses any
+// more.
+// Threads: a NodeWriter by one thread at a time; the rest are pure functions.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
 #include "program/program.h"
@@ -60,5 +61,11 @@ class NodeWriter {
  private:
   std::vector<Graph::Value>& values_;
 };
+
+// Removes nodes of `rewritten` whose outputs nothing uses, if something used them in `original` or if the rewriting
+// added them. Only operators of a fixed list are removed: they do nothing but compute their result.
+void RemoveOrphans(const Program& original, Program& rewritten);
+// Returns the program with these nodes in place of its own, without orphans. Its values include those of the nodes.
+Program WithNodes(const Program& program, std::vector<Node> nodes);
 
 }  // namespace permafrost::program
