@@ -1,9 +1,11 @@
 #include "program/aliases.h"
+
 #include <algorithm>
 #include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_split.h"
 #include "program/operators.h"

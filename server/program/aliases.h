@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <set>
 #include <vector>
+
 #include "program/program.h"
 
 namespace permafrost::program {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 

@@ -8,10 +8,12 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
+
 #include <memory>
 #include <optional>
 #include <set>
 #include <vector>
+
 #include "absl/status/statusor.h"
 #include "program/guards.h"
 #include "program/operators.h"

@@ -1,9 +1,11 @@
 #include "program/decode_graph.h"
+
 #include <array>
 #include <cctype>
 #include <limits>
 #include <utility>
 #include <vector>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

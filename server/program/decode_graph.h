@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+
 #include "program/archive.h"
 #include "program/decode.h"
 #include "program/json_access.h"

@@ -1,9 +1,11 @@
 #include "program/interpreter.h"
+
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -12,6 +14,7 @@
 #include <string>
 #include <utility>
 #include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"

@@ -1,6 +1,8 @@
 #include "program/load.h"
+
 #include <ATen/Functions.h>
 #include <ATen/core/Tensor.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -9,6 +11,7 @@
 #include <tuple>
 #include <utility>
 #include <vector>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -1,4 +1,5 @@
 #include "program/node_linears.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <tuple>
 #include <utility>
 #include <vector>
+
 #include "program/gathered_rows.h"
 #include "program/node_access.h"
 #include "program/rewriting.h"

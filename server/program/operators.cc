@@ -1,4 +1,5 @@
 #include "program/operators.h"
+
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <variant>
 #include <vector>
+
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
 #include "absl/status/status.h"
 #include "program/program.h"
 

@@ -1,7 +1,9 @@
 #include "program/program.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

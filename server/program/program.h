@@ -14,6 +14,7 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
 #include "base/enum_names.h"
 
 namespace permafrost::program {

@@ -1,4 +1,5 @@
 #include "program/rewriting.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
 #include "program/node_access.h"
 
 namespace permafrost::program {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
 #include "program/program.h"
