@@ -1,6 +1,7 @@
 #include "collective/group.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include <cstring>
@@ -41,6 +42,7 @@ class Rerun::Recorder final : public Group {
   void AllGather(const at::Tensor& x, at::Tensor& all) override {
     Exchange(all, [&] { group_.AllGather(x, all); });
   }
+  void ShareRows(at::Tensor& x, std::span<const int64_t> firsts) override { group_.ShareRows(x, firsts); }
   void Broadcast(at::Tensor& x) override { group_.Broadcast(x); }
   absl::Status failure() const override { return group_.failure(); }
   Traffic traffic() const override { return group_.traffic(); }
@@ -89,12 +91,30 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   library.impl("all_reduce_sum", torch::dispatch(c10::DispatchKey::CPU, AllReduceSumCpu));
 }
 
-at::Tensor AllReduceSum(const at::Tensor& x) {
+namespace {
+
+at::Tensor CallAllReduceSum(const at::Tensor& x) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("permafrost::all_reduce_sum", "")
                              .typed<at::Tensor(const at::Tensor&)>();
   return op.call(x);
 }
+
+class AllReduceSumFunction : public torch::autograd::Function<AllReduceSumFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x) {
+    return CallAllReduceSum(x);
+  }
+  // Each rank's loss is a part of the whole one.
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {CallAllReduceSum(gradients[0])};
+  }
+};
+
+}  // namespace
+
+at::Tensor AllReduceSum(const at::Tensor& x) { return AllReduceSumFunction::apply(x); }
 
 std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> flat;
@@ -127,23 +147,20 @@ at::Tensor Group::AllGatherRows(const at::Tensor& rows) {
   constexpr int64_t kMostRows = int64_t{1} << 32;
   const int64_t most = counts.max().item<int64_t>();
   TORCH_CHECK(counts.min().item<int64_t>() >= 0 && most <= kMostRows, "a rank sends ", most, " rows");
+  std::vector<int64_t> firsts{0};
+  for (int64_t r = 0; r < size(); ++r) firsts.push_back(firsts.back() + counts[r].item<int64_t>());
   std::vector<int64_t> sizes = rows.sizes().vec();
-  sizes[0] = most;
-  at::Tensor padded = at::zeros(sizes, rows.options());
-  padded.narrow(0, 0, rows.size(0)).copy_(rows);
-  at::Tensor all = at::empty({size() * padded.numel()}, rows.options());
-  if (padded.numel() > 0) AllGather(padded, all);
-  sizes.insert(sizes.begin(), size());
-  all = all.view(sizes);
-  std::vector<at::Tensor> parts;
-  for (int64_t r = 0; r < size(); ++r) parts.push_back(all[r].narrow(0, 0, counts[r].item<int64_t>()));
-  return at::cat(parts);
+  sizes[0] = firsts.back();
+  at::Tensor all = at::empty(sizes, rows.options());
+  all.narrow(0, firsts[static_cast<size_t>(rank())], rows.size(0)).copy_(rows);
+  ShareRows(all, firsts);
+  return all;
 }
 
 std::string Group::BroadcastText(std::string text) {
   at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
   Broadcast(size);
-  constexpr int64_t kMostText = 1 << 24;
+  constexpr int64_t kMostText = int64_t{1} << 34;
   TORCH_CHECK(size.item<int64_t>() >= 0 && size.item<int64_t>() <= kMostText, "rank 0 sends a text of ",
               size.item<int64_t>(), " bytes");
   at::Tensor bytes = at::zeros({size.item<int64_t>()}, at::kByte);

@@ -37,6 +37,9 @@ class Group {
   virtual void AllReduceSum(at::Tensor& x) = 0;
   // Sets all, of size() * x.numel() values, to x of every rank, in their order.
   virtual void AllGather(const at::Tensor& x, at::Tensor& all) = 0;
+  // Sets the rows of every other rank to what they are there. x: [n, ...], of which rank r has the rows firsts[r] to
+  // firsts[r + 1] - 1; firsts: [size() + 1], equal on all ranks.
+  virtual void ShareRows(at::Tensor& x, std::span<const int64_t> firsts) = 0;
   // Sets x to that of rank 0.
   virtual void Broadcast(at::Tensor& x) = 0;
   // The first error of a method; Ok: there was none.
@@ -108,10 +111,10 @@ bool IsShared();
 // Returns the group with which an operator exchanges values now; nullptr: it leaves them as they are.
 Group* Current();
 
-// permafrost::all_reduce_sum: returns the sum of x over all ranks; x itself, copied, where Current() is nullptr. Has no
-// gradient.
+// permafrost::all_reduce_sum: returns the sum of x over all ranks; x itself, copied, where Current() is nullptr. Its
+// gradient is the sum of the ranks' gradients, since each has a part of the loss; so all of them must need it, or none.
 at::Tensor AllReduceSum(const at::Tensor& x);
-// Returns the sums of tensors of one type over all ranks, which are added as one. Has no gradient.
+// Returns the sums of tensors of one type over all ranks, which are added as one.
 std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors);
 
 }  // namespace permafrost::collective

@@ -85,6 +85,19 @@ class TcpGroup final : public Group {
            {static_cast<char*>(all.mutable_data_ptr()), all.nbytes()}, step_timeout_);
   }
 
+  void ShareRows(at::Tensor& x, std::span<const int64_t> firsts) override {
+    CheckDense(x);
+    TORCH_CHECK(std::ssize(firsts) == size() + 1 && firsts.back() == x.size(0), "ShareRows: ", x.size(0), " rows");
+    if (x.numel() == 0) return;
+    const std::span<char> bytes(static_cast<char*>(x.mutable_data_ptr()), x.nbytes());
+    const size_t row = x.nbytes() / static_cast<size_t>(x.size(0));
+    const auto part = [&](int64_t r) {
+      const auto first = static_cast<size_t>(firsts[static_cast<size_t>(r)]);
+      return bytes.subspan(first * row, (static_cast<size_t>(firsts[static_cast<size_t>(r + 1)]) - first) * row);
+    };
+    Run([&](int64_t r) { return Transfer{.out = part(rank()), .in = part(r)}; }, step_timeout_);
+  }
+
   void Broadcast(at::Tensor& x) override {
     CheckDense(x);
     const std::span<char> bytes(static_cast<char*>(x.mutable_data_ptr()), x.nbytes());

@@ -104,7 +104,10 @@ absl::Status RankHost::Run(const RankRequest& request, const std::function<bool(
   // This machine may differ from the leader's. The leader has looked at the number of peers.
   spec::TrainOptions alone = options;
   alone.replicas = 1;
-  PF_RETURN_IF_ERROR(runner_.CheckCompatible(alone, data::SummaryOf(*dataset), "spec."));
+  // A program comes from the leader once the ranks are connected, and is checked then.
+  if (!spec::IsProgram(options)) {
+    PF_RETURN_IF_ERROR(runner_.CheckCompatible(alone, data::SummaryOf(*dataset), "spec."));
+  }
   const std::string name =
       absl::StrCat("rank ", request.place.rank, " of job ", request.job, " of ", request.place.leader_host);
   absl::StatusOr<train::RunOutcome> outcome = train::RunOutcome();

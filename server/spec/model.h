@@ -4,7 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/enum_names.h"
@@ -167,8 +169,10 @@ constexpr LevelDefaults DefaultsOf(ModelLevel level) {
 struct ModelOptions {
   Architecture architecture = Architecture::kGine;
   ProgramId program;  // of kProgram
-  // Its archive, as whoever runs or checks the job finds it; no field of the job.
+  // Its archive, as whoever runs or checks the job finds it: the file, or where another daemon has sent it, its bytes.
+  // Neither is a field of the job.
   std::filesystem::path program_file;
+  std::shared_ptr<const std::string> program_bytes;
   ModelLevel level = ModelLevel::kGraph;
   int64_t hidden_channels = 64;  // 1..4096, a multiple of heads
   int64_t num_layers = 4;        // 1..64; of kNode2Vec, which has none, 1

@@ -336,7 +336,12 @@ void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
     check.Add("replicas", absl::StrCat(options.replicas, " is given ", why));
   };
   if (options.batch_size < options.replicas) {
-    refuse(absl::StrCat("for a batch size of ", options.batch_size, "; accepted: at most one replica a graph"));
+    refuse(absl::StrCat("for a batch size of ", options.batch_size, "; accepted: at most the batch size"));
+  }
+  if (Walks(options)) {
+    refuse("with model node2vec; accepted: another model");
+  } else if (options.model.level == ModelLevel::kNode && options.nodes.fan_outs.empty()) {
+    refuse("for steps on the whole graph, which no rank can take a part of; accepted: with fan_outs");
   }
   if (options.model.lowering != Lowering::kAuto) {
     refuse(absl::StrCat("with lowering ", AbslView(kLoweringNames.Name(options.model.lowering)), "; accepted: auto"));

@@ -355,7 +355,6 @@ void VisitFields(Options<TrainOptions>, F&& f) {
   f({.name = "seed", .flag = "--seed", .help = "Seed of weights and shuffling ({})"}, &T::seed);
   f({.name = "replicas",
      .accepts = Between(1, 64),
-     .needs = {Need::kSet, Need::kOwnModel},
      .flag = "--replicas",
      .help =
          "Daemons that train the job, 1..64: the server and some of its --peers. Each takes a share\nof every batch "

@@ -5,8 +5,10 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -187,5 +189,18 @@ double Metric(const std::string& page, const std::string& series) {
 }
 
 std::filesystem::path ShippedSample() { return std::filesystem::path(PERMAFROST_SOURCE_DIR) / "deploy/sample/zinc"; }
+
+bool ExportModule(const std::string& name, const std::filesystem::path& out) {
+  constexpr int kPartsAreAbsent = 77;
+  const std::string python = PERMAFROST_TEST_PYTHON;
+  if (python.empty()) return false;
+  const std::string command =
+      absl::StrCat(python, " " PERMAFROST_SOURCE_DIR "/tests/program/cached_exports.py '" PERMAFROST_EXPORTS "' ",
+                   out.string(), " ", name);
+  const int status = std::system(command.c_str());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kPartsAreAbsent) return false;
+  EXPECT_EQ(status, 0) << command;
+  return true;
+}
 
 }  // namespace permafrost::e2e

@@ -2,10 +2,8 @@
 // deleted. A refused upload leaves it as it was.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -28,26 +26,12 @@ std::string ReadAll(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Exports the module GINE of tests/program/modules.py as `out`/gine.pt2. Returns false if this Python has no PyG.
-bool ExportGine(const fs::path& out) {
-  constexpr int kPartsAreAbsent = 77;
-  const std::string python = PERMAFROST_TEST_PYTHON;
-  if (python.empty()) return false;
-  const std::string command =
-      absl::StrCat(python, " " PERMAFROST_SOURCE_DIR "/tests/program/cached_exports.py '" PERMAFROST_EXPORTS "' ",
-                   out.string(), " gine");
-  const int status = std::system(command.c_str());
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kPartsAreAbsent) return false;
-  EXPECT_EQ(status, 0) << command;
-  return true;
-}
-
 class ProgramsTest : public testing::Test {
  protected:
   void SetUp() override {
     fs::create_directories(root_);
     fs::create_directories(exports_);
-    if (!ExportGine(exports_)) GTEST_SKIP() << "PERMAFROST_TEST_PYTHON has no torch_geometric";
+    if (!ExportModule("gine", exports_)) GTEST_SKIP() << "PERMAFROST_TEST_PYTHON has no torch_geometric";
   }
   static json Json(const Daemon& daemon, const std::string& verb) {
     const Output out = daemon.Client({"--output", "json", "program", verb, "gine"});

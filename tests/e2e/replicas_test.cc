@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "e2e/daemon.h"
+#include "e2e/ogb_nodes.h"
 #include "temp_dir.h"
 
 namespace permafrost::e2e {
@@ -105,6 +106,58 @@ TEST_F(ReplicasTest, TrainAsOneDaemonDoes) {
   EXPECT_THAT(a_->Client({"job", "show", "three"}).out, HasSubstr("with 2 other daemons, "));
   EXPECT_THAT(a_->Client({"job", "show", "three"}).out, HasSubstr("(the leader's share)"));
   EXPECT_EQ(b_->Client({"job", "list", "--output", "json"}).out.find("three"), std::string::npos);
+}
+
+// A module with batch norms. The peers get it from their leader.
+TEST_F(ReplicasTest, TrainAUsersModuleAsOneDaemonDoes) {
+  if (!ExportModule("cg", more_.path())) GTEST_SKIP() << "PERMAFROST_TEST_PYTHON has no torch_geometric";
+  ASSERT_EQ(a_->Client({"program", "import", "cg", (more_.path() / "cg.pt2").string()}).code, 0);
+  const auto submit = [&](const std::string& id, int replicas, const std::string& policy) {
+    const Output out = a_->Client({"job", "submit", "--id", id, "--program", "cg", "--dataset", "zinc", "--batch-size",
+                                   "9999", "--epochs", "2", "--optimizer", "sgd", "--lr", "0.001", "--cache-policy", policy,
+                                   "--replicas", std::to_string(replicas)});
+    ASSERT_EQ(out.code, 0) << out.err;
+  };
+  // 10,000 graphs: the last batch has one, of which two ranks have none.
+  submit("one", 1, "freeze");
+  submit("three", 3, "freeze");
+  submit("eager", 3, "never");
+  a_->AwaitEnd("one");
+  const v1::Job one = a_->Get("one");
+  for (const char* id : {"three", "eager"}) {
+    a_->AwaitEnd(id);
+    const v1::Job several = a_->Get(id);
+    ASSERT_EQ(several.state(), v1::Job::STATE_SUCCEEDED) << several.error();
+    ASSERT_EQ(several.epochs_size(), 2);
+    for (int e = 0; e < 2; ++e) {
+      EXPECT_NEAR(several.epochs(e).train_loss(), one.epochs(e).train_loss(), 1e-3) << id;
+      EXPECT_NEAR(several.epochs(e).valid_loss(), one.epochs(e).valid_loss(), 1e-3) << id;
+    }
+  }
+}
+
+TEST_F(ReplicasTest, TrainOnALargeGraphAndSurviveAKill) {
+  WriteOgbNodes(data_ / "nodes", 3000);
+  for (Daemon* daemon : {a_.get(), b_.get(), c_.get()}) daemon->Import("nodes", data_ / "nodes");
+  const auto submit = [&](const std::string& id, const std::string& epochs) {
+    const Output out =
+        a_->Client({"job", "submit", "--id", id, "--dataset", "nodes", "--fan-out", "5", "3", "--batch-size", "100",
+                    "--hidden", "16", "--epochs", epochs, "--replicas", "3", "--checkpoint-every", "10"});
+    ASSERT_EQ(out.code, 0) << out.err;
+  };
+  submit("whole", "30");
+  ASSERT_EQ(a_->AwaitEnd("whole").state(), v1::Job::STATE_SUCCEEDED);
+  submit("killed", "30");
+  a_->AwaitEpoch("killed", 2);
+  Kill(*b_);
+  AwaitLog("killed", "queued to run again: ");
+  Restart(b_, "b");
+  a_->AwaitEnd("killed");
+  const v1::Job job = a_->Get("killed");
+  ASSERT_EQ(job.state(), v1::Job::STATE_SUCCEEDED) << job.error();
+  EXPECT_GT(job.result().best_test_metric(), 0.5) << "of four kinds";
+  EXPECT_EQ(job.progress().exchange().replicas(), 3);
+  EXPECT_EQ(Weights("killed"), Weights("whole"));
 }
 
 TEST_F(ReplicasTest, AnyKillEndsWithTheSameWeights) {

@@ -254,17 +254,24 @@ int64_t EpochOrder::Size(const EpochBatches& epoch, int64_t batch) const {
   return static_cast<int64_t>(epoch.ends[index] - (index == 0 ? 0 : epoch.ends[index - 1]));
 }
 
+int64_t EpochOrder::RandomSize(int64_t batch) const {
+  return std::min(options_.batch_size, std::ssize(graphs_) - batch * options_.batch_size);
+}
+
+// A graph in each whole turn, and one more for ranks that the last turn reaches.
+int64_t EpochOrder::Before(int64_t rank, int64_t graphs) const {
+  const int64_t ranks = options_.world_size, turns = graphs / ranks, rest = graphs % ranks;
+  return rank * turns + (turns % 2 == 0 ? std::min(rank, rest) : rank - std::min(rank, ranks - rest));
+}
+
+int64_t EpochOrder::ShareOf(int64_t graphs) const {
+  return Before(options_.rank + 1, graphs) - Before(options_.rank, graphs);
+}
+
 std::span<const uint32_t> EpochOrder::Batch(const EpochBatches& epoch, int64_t batch) const {
-  const auto size = static_cast<size_t>(Size(epoch, batch));
-  const size_t begin = epoch.ends[static_cast<size_t>(batch)] - size;
-  // The graphs before rank r's: a graph in each whole turn, and one more for ranks that the last turn reaches.
-  const auto before = [&](int64_t rank) {
-    const auto r = static_cast<size_t>(rank), ranks = static_cast<size_t>(options_.world_size);
-    const size_t turns = size / ranks, rest = size % ranks;
-    return r * turns + (turns % 2 == 0 ? std::min(r, rest) : r - std::min(r, ranks - rest));
-  };
-  const size_t first = before(options_.rank);
-  return std::span(epoch.graphs).subspan(begin + first, before(options_.rank + 1) - first);
+  const int64_t size = Size(epoch, batch), begin = static_cast<int64_t>(epoch.ends[static_cast<size_t>(batch)]) - size;
+  return std::span(epoch.graphs)
+      .subspan(static_cast<size_t>(begin + Before(options_.rank, size)), static_cast<size_t>(ShareOf(size)));
 }
 
 }  // namespace permafrost::data

@@ -92,9 +92,15 @@ class EpochOrder {
   std::span<const uint32_t> Batch(const EpochBatches& epoch, int64_t batch) const;
   // The graphs of a batch on all ranks together.
   int64_t Size(const EpochBatches& epoch, int64_t batch) const;
+  // The same for orders of kRandom, whose batches are all full but the last.
+  int64_t RandomSize(int64_t batch) const;
+  // Returns how many of a batch's `graphs` are this rank's.
+  int64_t ShareOf(int64_t graphs) const;
 
  private:
   bool is_dealt() const { return options_.shuffle && options_.batching.kind != spec::BatchingKind::kRandom; }
+  // Returns how many of a batch's `graphs` are those of the ranks before `rank`.
+  int64_t Before(int64_t rank, int64_t graphs) const;
   // The graphs of an epoch, batch after batch.
   EpochBatches Compose(int64_t epoch) const;
   // Deals out the batches under kBalanced and kBudget.

@@ -386,8 +386,15 @@ void SumAll(collective::Group& group, ErrorSums& sums) {
 
 absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, data::Split split,
                                     const EvaluationOptions& options, const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(std::optional<Evaluation> whole, task.EvaluateWhole(split, options.keep_predictions, keep_going));
-  if (whole) return *std::move(whole);
+  PF_ASSIGN_OR_RETURN(std::optional<Evaluation> whole,
+                      task.EvaluateWhole(split, options.keep_predictions, keep_going));
+  if (whole) {
+    if (options.group != nullptr) {
+      options.group->Meet();
+      ShareFigures(*options.group, *whole);
+    }
+    return *std::move(whole);
+  }
   const std::unique_ptr<BatchStream> batches = task.EvalBatches(split);
   // The mean absolute error is summed on the device; other metrics need all predictions together.
   const bool sums = options.metrics == std::vector{spec::Metric::kMae}, keep = options.keep_predictions || !sums;

@@ -70,9 +70,9 @@ nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output)
 
 // The terms of all ranks together where a step is shared: the gradients of their means add up to that of the whole
 // batch's.
-nn::LossTerms ShareTerms(nn::LossTerms own) {
+nn::LossTerms ShareTerms(const nn::LossTerms& own) {
   if (!collective::IsShared()) return own;
-  const at::Tensor all = collective::AllReduceSum(at::stack({own.sum, own.count}));
+  const at::Tensor all = collective::AllReduceSum(at::stack({own.sum.detach(), own.count}));
   const at::Tensor count = all[1];
   // Where no rank has a label, each mean is 0.
   const at::Tensor part = own.count / at::where(count > 0, count, at::ones_like(count));
@@ -114,14 +114,14 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
       return {};
     }
     const Task::Output output = task.Forward(inputs, Mode::kTrain);
-    const nn::LossTerms terms = ShareTerms(LossOfStep(loss, output));
+    const nn::LossTerms own = LossOfStep(loss, output), terms = ShareTerms(own);
     device::MarkPhase(kForward, on_phase);
     const SingleThreadedBackward on_this_thread;
     // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
     if (output.loss.defined()) {
       // The program may divide by the number of labels, and the gradient of 0 / 0 is NaN.
-      for (at::Tensor& gradient : gradients) gradient = at::where(terms.count > 0, gradient, 0.0);
+      for (at::Tensor& gradient : gradients) gradient = at::where(own.count > 0, gradient, 0.0);
     }
     if (collective::IsShared()) gradients = collective::AllReduceSum(gradients);
     device::MarkPhase(kBackward, on_phase);

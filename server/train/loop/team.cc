@@ -1,10 +1,13 @@
 #include "train/loop/team.h"
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -77,6 +80,16 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peer
   if (!led.ok()) return team->Explain(led.status(), context);
   team->group_ = *std::move(led);
   return team;
+}
+
+absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
+  if (group_ == nullptr || model.architecture != spec::Architecture::kProgram) return absl::OkStatus();
+  std::string archive;
+  if (group_->leads()) {
+    PF_ASSIGN_OR_RETURN(archive, ReadFile(model.program_file));
+  }
+  model.program_bytes = std::make_shared<const std::string>(group_->BroadcastText(std::move(archive)));
+  return absl::OkStatus();
 }
 
 absl::Status Team::Explain(absl::Status error, const RunContext& context) const {

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/device.h"
 #include "collective/tcp_group.h"
+#include "spec/model.h"
 #include "train/peers.h"
 #include "train/runner.h"
 
@@ -32,6 +33,8 @@ class Team {
   int64_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
   // nullptr: there are no others.
   collective::Group* group() const { return group_.get(); }
+  // Gives each rank the archive of the leader's program. Errors: those of ReadFile; throws as the group.
+  absl::Status ShareProgram(spec::ModelOptions& model) const;
   // Returns `error`, with which the run ended; where another rank is the cause, a transient error that names it, or
   // Cancelled if a stop was asked for while that rank kept this one waiting.
   absl::Status Explain(absl::Status error, const RunContext& context) const;

@@ -51,10 +51,16 @@ class TorchRunner final : public Runner {
     if (!options.plans.empty()) plans_.emplace(options.plans, options.warn);
   }
 
-  absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
+  absl::StatusOr<RunOutcome> Run(const RunRequest& asked, RunContext& context) override {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
+      RunRequest request = asked;
+      // A program that another daemon leads has not come yet.
+      const bool has_model = !request.place || !spec::IsProgram(request.options);
+      const auto check_model = [&] {
+        return CheckModel(request.options, data::SummaryOf(request.dataset), "spec.");
+      };
       // Again: what there is may be less than when the job came.
-      PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
+      if (has_model) PF_RETURN_IF_ERROR(check_model());
       // The device may be another than when the job came. The team finds out whether there are enough peers.
       PF_RETURN_IF_ERROR(
           CheckReplicas(request.options.replicas, backend_->kind(), /*peers=*/request.options.replicas, "spec."));
@@ -62,6 +68,9 @@ class TorchRunner final : public Runner {
       if (absl::IsCancelled(formed.status())) return StoppedOutcome(context);
       PF_RETURN_IF_ERROR(formed.status());
       const std::unique_ptr<Team> team = *std::move(formed);
+      const absl::Status shared = device::CatchTorch([&] { return team->ShareProgram(request.options.model); });
+      if (!shared.ok()) return team->Explain(shared, context);
+      if (!has_model) PF_RETURN_IF_ERROR(check_model());
       device::UseThreads(threads_);  // a setting of the calling thread
       PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
       backend_->RestartStoragePeak();
@@ -73,7 +82,7 @@ class TorchRunner final : public Runner {
         plan.allocate_pinned = [this](int64_t rows, int64_t width) { return backend_->AllocatePinned(rows, width); };
       }
       plan.reserve = reserve_;
-      plan.rank = team->rank();
+      plan.group = team->group();
       plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
       std::optional<Rewind> rewind;
       while (true) {

@@ -50,14 +50,14 @@ absl::StatusOr<graphcache::ShapeSchedule> FindOrWalk(const spec::TrainOptions& o
                                                      const data::GraphExtents& graphs, const PlanContext& context,
                                                      bool ladder, const std::function<bool()>& keep_going) {
   const int64_t rungs = ladder ? RungsOf(options.graph_cache) : 0;
-  const std::string key = ScheduleKey(options, graphs.set(), rungs, context.rank);
+  const std::string key = ScheduleKey(options, graphs.set(), rungs, context.rank());
   if (context.plans != nullptr) {
     if (std::optional<graphcache::ShapeSchedule> kept = context.plans->Find(key)) {
       TellKept(context, key);
       return *std::move(kept);
     }
   }
-  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, WalkAside(graphs, options, context.rank, keep_going));
+  PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, WalkAside(graphs, options, context.rank(), keep_going));
   if (rungs > 0) MakeLadders(rungs, plan);
   if (context.plans != nullptr) context.plans->Keep(key, plan);
   return plan;

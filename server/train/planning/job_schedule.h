@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/resources.h"
+#include "collective/group.h"
 #include "data/batching/batch.h"
 #include "data/rows/row_caches.h"
 #include "device/backend.h"
@@ -24,8 +25,9 @@ namespace permafrost::train {
 struct PlanContext {
   ScheduleStore* plans = nullptr;  // nullptr: nothing is kept
   MemoryLimits limits = kNoLimits;
-  // Which share of each training batch the run takes, of as many as the job has replicas.
-  int64_t rank = 0;
+  // The ranks that train the job together, of which this run is one; nullptr: there are no others.
+  collective::Group* group = nullptr;
+  int64_t rank() const { return group == nullptr ? 0 : group->rank(); }
   // Set for a run only, since a cache serves one at a time. nullptr: features are read through the mapping.
   data::RowCaches* rows = nullptr;
   // Set for a run on a device that gathers the features of sampled blocks itself, if there is memory for them

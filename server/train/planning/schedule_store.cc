@@ -108,17 +108,26 @@ absl::StatusOr<SampledSizes> SampledSizesFromJson(const std::string& body) {
 
 }  // namespace
 
+namespace {
+
+void AppendRank(const spec::TrainOptions& options, int64_t rank, std::string& key) {
+  if (options.replicas > 1) absl::StrAppend(&key, ", rank ", rank, " of ", options.replicas);
+}
+
+}  // namespace
+
 std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs, int64_t rank) {
   const spec::BatchingOptions& batching = options.batching;
   std::string key = absl::StrCat("plan ", kPlanVersion, " of set ", HashHex(set.checksum()), ", epochs ",
                                  options.epochs, ", batch size ", options.batch_size, ", seed ", options.seed, ", ",
                                  AbslView(spec::kBatchingNames.Name(batching.kind)), " ", batching.max_nodes, " ",
                                  batching.max_edges, ", rungs ", rungs);
-  if (options.replicas > 1) absl::StrAppend(&key, ", rank ", rank, " of ", options.replicas);
+  AppendRank(options, rank, key);
   return key;
 }
 
-std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere) {
+std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere,
+                       int64_t rank) {
   if (graph.checksum() == 0) return "";
   const spec::NodeTrainingOptions& nodes = options.nodes;
   std::string key = absl::StrCat(
@@ -132,6 +141,7 @@ std::string SampledKey(const spec::TrainOptions& options, const data::Graph& gra
     absl::StrAppend(&key, ", ", SamplingOf(options, mode, graph.summary()).last_hop_apart ? "means" : "rows");
   }
   if (means_elsewhere) absl::StrAppend(&key, ", of means made elsewhere");
+  AppendRank(options, rank, key);
   if (const spec::BatchingOptions& bounds = options.batching; bounds.max_nodes > 0 || bounds.max_edges > 0) {
     absl::StrAppend(&key, ", budget ", bounds.max_nodes, " ", bounds.max_edges);
   }

@@ -33,7 +33,8 @@ using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
 
 // Returns such a key for sampled sizes. means_elsewhere: sizes have the entries of lists of neighbours
 // (data::SizesOf). Empty: the graph has no checksum to be known by, and nothing is kept.
-std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere = false);
+std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere = false,
+                       int64_t rank = 0);
 
 class ScheduleStore {
  public:

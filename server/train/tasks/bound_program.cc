@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
+#include "collective/group.h"
 #include "device/step_program.h"
 #include "nn/ops/edge_region.h"
 #include "nn/ops/row_linear.h"
@@ -213,7 +214,9 @@ bool BoundProgram::Normalize(Mode mode, size_t place, torch::jit::Stack& stack) 
   if (real_ == nullptr) {
     norm_shapes_.resize(std::max(place + 1, norm_shapes_.size()));
     norm_shapes_[place] = ShapeOfNorm(stack);
-    return false;
+    if (!collective::IsShared()) return false;
+    NormalizeReal(at::ones({norm_shapes_[place].at(0)}, at::TensorOptions().dtype(at::kBool).device(device_)), stack);
+    return true;
   }
   switch ((*options_.norms)[static_cast<size_t>(mode)].at(place)) {
     case NormRows::kNodes:

@@ -127,9 +127,6 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
                                                                    const std::function<bool()>& keep_going,
                                                                    const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), "spec."));
-  // Ranks drop other values. The weights that they begin with are rank 0's.
-  spec::TrainOptions of_rank = options;
-  if (context.rank > 0) of_rank.seed = SplitMix64(options.seed, static_cast<uint64_t>(context.rank)).Next();
   std::string reading = TellNodeInputs(options.model, set->summary());
   // Before features and weights, for which there may be no memory. Shapes do not depend on features, so that the plan
   // is the one that was made when the job was submitted.
@@ -141,11 +138,11 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (spec::TraitsOf(options.loss).labels == spec::LabelKind::kBinary) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(JobFusion fusion, FusionOf(options, model, self_loops, device, "spec."));
-  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(of_rank, model, self_loops, device, "spec.",
+  PF_ASSIGN_OR_RETURN(MadeModel made, MakeModel(OfRank(options, context.rank()), model, self_loops, device, "spec.",
                                                 {.padding = padding.norms, .fused = fusion.fused}));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set), made.reads_positions));
   std::unique_ptr<GraphSetTask> task(
-      new GraphSetTask(options, context.rank, model, std::move(batcher), std::move(made.model), padding.pads));
+      new GraphSetTask(options, context.rank(), model, std::move(batcher), std::move(made.model), padding.pads));
   if (spec::IsProgram(options) && device.is_cpu()) {
     PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
     task->torch_threads_ = ThreadsFor(cost);

@@ -22,9 +22,9 @@ at::Tensor CopyOf(const From* values, uint64_t count, at::ScalarType type) {
   return tensor;
 }
 
-// The end of the chunk that begins at `begin`.
-absl::StatusOr<uint64_t> ChunkEnd(const data::GraphView& view, uint64_t begin, uint64_t most_edges) {
-  const uint64_t most = std::min(view.nodes, begin + kChunkRows);
+// The end of the chunk that begins at `begin`, `end_row` at most.
+absl::StatusOr<uint64_t> ChunkEnd(const data::GraphView& view, uint64_t begin, uint64_t end_row, uint64_t most_edges) {
+  const uint64_t most = std::min(end_row, begin + kChunkRows);
   if (!view.in.offsets.Touch(begin, most + 1)) return view.in.offsets.status();
   uint64_t end = begin + 1;
   while (end < most && view.in.offsets[end + 1] - view.in.offsets[begin] <= most_edges) ++end;
@@ -35,6 +35,30 @@ absl::StatusOr<uint64_t> ChunkEnd(const data::GraphView& view, uint64_t begin, u
 void Put(const at::Tensor& rows, uint64_t begin, int64_t nodes, at::Tensor& all) {
   if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());
   all.narrow(0, static_cast<int64_t>(begin), rows.size(0)).copy_(rows);
+}
+
+// Deals the rows to ranks, about as many rows and edges to each and at least one row. Returns the first row of each
+// rank, and after them the number of rows. Errors: DataLoss.
+absl::StatusOr<std::vector<int64_t>> DealRows(const data::GraphView& view, int64_t ranks) {
+  const auto nodes = static_cast<int64_t>(view.nodes), edges = static_cast<int64_t>(view.in.neighbors.size());
+  std::vector<int64_t> firsts{0};
+  for (int64_t rank = 1; rank < ranks; ++rank) {
+    const int64_t wanted = (nodes + edges) / ranks * rank;
+    int64_t low = firsts.back() + 1, high = nodes - (ranks - rank);
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      const auto row = static_cast<uint64_t>(middle);
+      if (!view.in.offsets.Touch(row, row + 1)) return view.in.offsets.status();
+      if (middle + static_cast<int64_t>(view.in.offsets[row]) < wanted) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    firsts.push_back(low);
+  }
+  firsts.push_back(nodes);
+  return firsts;
 }
 
 }  // namespace
@@ -110,9 +134,21 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
   const data::GraphView& view = graph.view();
   const auto nodes = static_cast<int64_t>(view.nodes);
   const uint64_t most_edges = MostChunkEdges(graph.summary(), model, options);
-  std::vector<uint64_t> ends;
-  for (uint64_t begin = 0; begin < view.nodes; begin = ends.back()) {
-    PF_ASSIGN_OR_RETURN(const uint64_t end, ChunkEnd(view, begin, most_edges));
+  // A graph of fewer rows than ranks is not worth an exchange.
+  collective::Group* const group =
+      options.group != nullptr && options.group->size() <= nodes ? options.group : nullptr;
+  PF_ASSIGN_OR_RETURN(const std::vector<int64_t> firsts, DealRows(view, group == nullptr ? 1 : group->size()));
+  const auto rank = static_cast<size_t>(group == nullptr ? 0 : group->rank());
+  const auto first_row = static_cast<uint64_t>(firsts[rank]), end_row = static_cast<uint64_t>(firsts[rank + 1]);
+  const auto share = [&](at::Tensor& rows) {
+    if (group == nullptr) return;
+    // A rank may come minutes after another.
+    group->Meet();
+    group->ShareRows(rows, firsts);
+  };
+  std::vector<uint64_t> ends;  // of the chunks of this rank
+  for (uint64_t begin = first_row; begin < end_row; begin = ends.back()) {
+    PF_ASSIGN_OR_RETURN(const uint64_t end, ChunkEnd(view, begin, end_row, most_edges));
     ends.push_back(end);
   }
   const auto on_device = [&](const at::Tensor& t) { return t.defined() ? t.to(options.device) : t; };
@@ -126,21 +162,22 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
     chunk.inverse_sqrt_degrees = degrees;
     return chunk;
   };
-  uint64_t first_row = 0;
+  uint64_t begin = first_row;
   for (const uint64_t end : ends) {
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
-    PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::Chunk chunk, read_edges(first_row, end));
+    PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::Chunk chunk, read_edges(begin, end));
     const at::Tensor own = model.InverseSqrtDegrees(chunk);
     if (!own.defined()) break;
     if (!degrees.defined()) degrees = at::empty({nodes}, floats);
     degrees.narrow(0, chunk.first_row, own.size(0)).copy_(own);
-    first_row = end;
+    begin = end;
   }
+  if (degrees.defined()) share(degrees);
   at::Tensor layer_input;  // [nodes, hidden]; undefined: the features
   at::Tensor joined;       // of all layers so far, where the model joins them
   for (int64_t layer = 0; layer < options.num_layers; ++layer) {
     at::Tensor projected = at::empty({nodes, model.projected_width(layer)}, floats);
-    uint64_t begin = 0;
+    begin = first_row;
     for (const uint64_t end : ends) {
       if (!keep_going()) return absl::CancelledError("evaluation stopped");
       const auto first = static_cast<int64_t>(begin), rows = static_cast<int64_t>(end - begin);
@@ -155,8 +192,10 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
       projected.narrow(0, first, rows).copy_(model.Project(layer, input));
       begin = end;
     }
+    // A layer reads rows of neighbours, which any rank may have; all else that it reads belongs to its own rows.
+    share(projected);
     at::Tensor output, joined_output;
-    begin = 0;
+    begin = first_row;
     for (const uint64_t end : ends) {
       if (!keep_going()) return absl::CancelledError("evaluation stopped");
       PF_ASSIGN_OR_RETURN(const nn::LayerWiseModel::Chunk chunk, read_edges(begin, end));
@@ -171,7 +210,9 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
     layer_input = output;
     joined = joined_output;
   }
-  return (model.joins() ? joined : layer_input).to(at::kCPU);
+  at::Tensor predictions = model.joins() ? joined : layer_input;
+  share(predictions);
+  return predictions.to(at::kCPU);
 }
 
 }  // namespace permafrost::train

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "collective/group.h"
 #include "data/store/edge_rows.h"
 #include "data/store/graph.h"
 #include "nn/models/model.h"
@@ -40,6 +41,9 @@ struct LayerWiseOptions {
   bool edge_weights = false;
   data::EdgeInputs edges = data::EdgeInputs::kNone;
   c10::Device device = c10::kCPU;
+  // The ranks that share the work, each a part of the rows; all of them get the same predictions. nullptr: there are no
+  // others.
+  collective::Group* group = nullptr;
 };
 
 // Returns the most edges that are in memory at a time. A single row that has more edges is the exception.

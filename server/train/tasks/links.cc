@@ -106,6 +106,13 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const spec::TrainOptions& o
   return std::unique_ptr<Links>(new Links(options, graph, std::move(split), std::move(non_neighbors)));
 }
 
+namespace {
+
+// Returns the most of a batch's links that one rank has.
+int64_t LargestShare(int64_t links, int64_t replicas) { return (links + replicas - 1) / replicas; }
+
+}  // namespace
+
 Links::Links(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
              std::vector<uint32_t> non_neighbors)
     : options_(options),
@@ -115,8 +122,9 @@ Links::Links(const spec::TrainOptions& options, std::shared_ptr<const data::Grap
       times_(std::move(split.times)),
       given_(options.links.given ? graph_->view().given_links : data::GivenLinks()),
       non_neighbors_(std::make_shared<const std::vector<uint32_t>>(std::move(non_neighbors))),
-      pairs_((options.nodes.fan_outs.empty() ? size(data::Split::kTrain)
-                                             : std::min(options.batch_size, size(data::Split::kTrain))) *
+      pairs_((options.nodes.fan_outs.empty()
+                  ? size(data::Split::kTrain)
+                  : LargestShare(std::min(options.batch_size, size(data::Split::kTrain)), options.replicas)) *
              (1 + options.links.negatives)),
       batcher_(std::make_unique<data::LinkBatcher>(
           links(data::Split::kTrain), data::NegativeDraw(graph_, options.links.sampling, options.seed, non_neighbors_),

@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   const NodeProgramData data = ProgramDataOf(graph->summary());
   PF_ASSIGN_OR_RETURN(JobPadding padding, PaddingOf(options, model, data, context.limits, "spec."));
   PF_ASSIGN_OR_RETURN(JobFusion fusion, FusionOf(options, model, data, device, "spec."));
-  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(options, model, data, device, "spec.",
+  PF_ASSIGN_OR_RETURN(MadeNodeModel made, MakeModel(OfRank(options, context.rank()), model, data, device, "spec.",
                                                     {.padding = padding.norms, .fused = fusion.fused}));
   const spec::TrainOptions own = WithProgram(options, model, made);
   const std::shared_ptr<const data::Graph> given = graph;
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
   std::unique_ptr<NodeTask> task(new NodeTask(own, std::move(graph), std::move(links), std::move(splits),
                                               model.num_outputs, std::move(made), device,
-                                              {.pads = padding.pads, .flat = spec::IsProgram(options)}));
+                                              {.pads = padding.pads, .flat = spec::IsProgram(options)}, context.group));
   task->padding_note_ = std::move(padding.note);
   task->fusion_note_ = std::move(fusion.note);
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
@@ -90,7 +90,8 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
                         HasRoomForBothModes(options, model, task->graph_->summary(), context.limits);
   const std::string key =
       context.plans != nullptr
-          ? SampledKey(options, *given, task->MeansElsewhere(Mode::kTrain) || task->MeansElsewhere(Mode::kEval))
+          ? SampledKey(options, *given, task->MeansElsewhere(Mode::kTrain) || task->MeansElsewhere(Mode::kEval),
+                       context.rank())
           : "";
   std::optional<SampledSizes> kept;
   if (!key.empty()) kept = context.plans->FindSizes(key);
@@ -121,7 +122,7 @@ SampledSizes NodeTask::Sampled() const {
 
 NodeTask::NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
                    std::unique_ptr<Links> links, std::array<std::vector<NodeId>, 3> splits, int64_t num_outputs,
-                   MadeNodeModel made, c10::Device device, BlockForm form)
+                   MadeNodeModel made, c10::Device device, BlockForm form, collective::Group* group)
     : options_(options),
       graph_(std::move(graph)),
       links_(std::move(links)),
@@ -129,8 +130,9 @@ NodeTask::NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data
       device_(device),
       num_outputs_(num_outputs),
       splits_(std::move(splits)),
+      group_(group),
       epochs_(links_ != nullptr ? links_->train_ids() : splits_[0],
-              {.batch_size = options.batch_size, .seed = options.seed}),
+              {.batch_size = options.batch_size, .seed = options.seed, .rank = rank(), .world_size = options.replicas}),
       made_(std::move(made)),
       form_(form) {}
 
@@ -282,8 +284,10 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
 
 std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first_batch) {
   epoch_ = epoch;
-  const auto sample = [batches = batches_per_epoch()](int64_t pass, int64_t batch) {
-    return static_cast<uint64_t>(pass * batches + batch);
+  // Each rank draws its own neighbours.
+  const auto sample = [batches = batches_per_epoch(), ranks = options_.replicas, rank = rank()](int64_t pass,
+                                                                                               int64_t batch) {
+    return static_cast<uint64_t>((pass * batches + batch) * ranks + rank);
   };
   return Batches(Mode::kTrain,
                  {.order = epochs_,
@@ -299,12 +303,21 @@ std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
   // Other splits are evaluated once or twice, so making their batches ahead gains nothing.
   const bool keeps = keeps_passes_ && split == data::Split::kValid;
+  // Ranks take batches that lie side by side, so that their rows, one rank's after the other's, are in order.
+  const std::span<const NodeId> ids = splits_[static_cast<size_t>(split)];
+  const int64_t batches = (std::ssize(ids) + options_.batch_size - 1) / options_.batch_size;
+  const int64_t first = batches * rank() / options_.replicas, end = batches * (rank() + 1) / options_.replicas;
+  const auto place = [&](int64_t batch) {
+    return static_cast<size_t>(std::min(batch * options_.batch_size, std::ssize(ids)));
+  };
   return Batches(Mode::kEval,
-                 {.order = {splits_[static_cast<size_t>(split)], {.batch_size = options_.batch_size, .shuffle = false}},
+                 {.order = {ids.subspan(place(first), place(end) - place(first)),
+                            {.batch_size = options_.batch_size, .shuffle = false}},
                   .first_pass = keeps ? validations_++ : 0,
                   .first_batch = 0,
                   .passes = std::max<int64_t>(1, options_.epochs - epoch_),
-                  .sample = [streams](int64_t, int64_t batch) { return streams + static_cast<uint64_t>(batch); }},
+                  .sample = [streams, first](int64_t,
+                                             int64_t batch) { return streams + static_cast<uint64_t>(first + batch); }},
                  keeps);
 }
 
@@ -396,7 +409,8 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
                                                               .hidden_channels = options_.model.hidden_channels,
                                                               .edge_weights = ReadsWeights(),
                                                               .edges = EdgeInputsOf(options_.model, graph_->summary()),
-                                                              .device = device_},
+                                                              .device = device_,
+                                                              .group = group_},
                                                              keep_going));
   if (links_ != nullptr) return links_->EvaluateRows(all.to(device_), split, keep_predictions, keep_going);
   const std::vector<NodeId>& ids = splits_[static_cast<size_t>(split)];

@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "collective/group.h"
 #include "data/batching/block_batch.h"
 #include "data/batching/link_batch.h"
 #include "data/rows/row_cache.h"
@@ -79,7 +80,7 @@ class NodeTask final : public Task {
     std::vector<data::NodeId> seeds;
     std::vector<int64_t> times;  // of the seeds, or empty
     int64_t most_seeds = 0;      // of a batch of as many links, or as many nodes
-    bool full = false;           // whether the batch is of the job's batch size
+    bool full = false;           // whether the whole batch is of the job's batch size
     data::LinkBatch pairs;       // where links are predicted
     uint64_t stream = 0;
     data::BlockSizes sizes;
@@ -100,7 +101,8 @@ class NodeTask final : public Task {
 
   NodeTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
            std::array<std::vector<data::NodeId>, 3> splits, int64_t num_outputs, MadeNodeModel made, c10::Device device,
-           BlockForm form);
+           BlockForm form, collective::Group* group);
+  int64_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
   // Returns whether batches carry the weights of their edges.
@@ -121,8 +123,9 @@ class NodeTask final : public Task {
   // Returns how often the batches of an epoch and of its evaluation are expected to draw each node.
   absl::StatusOr<std::vector<float>> ExpectedDraws(const std::function<bool()>& keep_going) const;
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
-  // The batch of these nodes or links of a training epoch, not sampled yet.
-  absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const;
+  // This rank's share of a batch of a training epoch: these nodes or links, not sampled yet. full: whether the batch is
+  // of the job's batch size.
+  absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch, bool full) const;
   // Makes an artificial block of this shape for a program. It is valid until the next call whose `probe` is equally odd
   // or even.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
@@ -165,7 +168,8 @@ class NodeTask final : public Task {
   const c10::Device device_;
   const int64_t num_outputs_;
   const std::array<std::vector<data::NodeId>, 3> splits_;
-  const data::EpochOrder epochs_;
+  collective::Group* const group_;  // nullptr: no other rank trains this job
+  const data::EpochOrder epochs_;  // of this rank
   const MadeNodeModel made_;
   const BlockForm form_;
   std::string padding_note_, fusion_note_;

@@ -23,11 +23,11 @@ constexpr int64_t kProbeBatches = 32, kPartialProbes = 4;
 
 }  // namespace
 
-absl::StatusOr<NodeTask::Probe> NodeTask::ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const {
+absl::StatusOr<NodeTask::Probe> NodeTask::ProbeOf(std::span<const uint32_t> ids, int64_t epoch, bool full) const {
   Probe probe{.seeds = {ids.begin(), ids.end()},
               .times = {},
               .most_seeds = std::ssize(ids),
-              .full = std::ssize(ids) == options_.batch_size,
+              .full = full,
               .pairs = {},
               .sizes = {}};
   if (links_ == nullptr) {
@@ -47,21 +47,26 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
   // Full batches, and the last ones of epochs, which may be partial.
   std::vector<Probe> full, partial;
   for (const data::Split split : SplitsOf(mode)) {
-    const data::EpochOrder order(
-        links_ != nullptr ? links_->train_ids() : splits_[static_cast<size_t>(split)],
-        {.batch_size = options_.batch_size, .seed = options_.seed, .shuffle = mode == Mode::kTrain});
+    const bool trains = mode == Mode::kTrain;
+    const data::EpochOrder validation(splits_[static_cast<size_t>(split)],
+                                      {.batch_size = options_.batch_size, .shuffle = false});
+    const data::EpochOrder& order = trains ? epochs_ : validation;
     const int64_t batches = order.batches_per_epoch();
     for (int64_t epoch = 0; epoch < kPartialProbes; ++epoch) {
       const data::EpochBatches ids = order.Of(epoch);
       for (int64_t b = 0; b < batches && std::ssize(full) < kProbeBatches; ++b) {
-        PF_ASSIGN_OR_RETURN(Probe probe, ProbeOf(order.Batch(ids, b), epoch));
-        if (probe.full) full.push_back(std::move(probe));
+        if (order.RandomSize(b) < options_.batch_size) break;
+        PF_ASSIGN_OR_RETURN(full.emplace_back(), ProbeOf(order.Batch(ids, b), epoch, /*full=*/true));
       }
-      const auto last = batches > 0 ? order.Batch(ids, batches - 1) : std::span<const uint32_t>();
-      if (!last.empty() && std::ssize(last) < options_.batch_size) {
-        PF_ASSIGN_OR_RETURN(partial.emplace_back(), ProbeOf(last, epoch));
+      if (batches > 0 && order.RandomSize(batches - 1) < options_.batch_size) {
+        auto last = order.Batch(ids, batches - 1);
+        // Other ranks have all of the only batch.
+        if (last.empty() && batches == 1) last = std::span(ids.graphs).first(1);
+        if (!last.empty()) {
+          PF_ASSIGN_OR_RETURN(partial.emplace_back(), ProbeOf(last, epoch, /*full=*/false));
+        }
       }
-      if (mode == Mode::kEval) break;
+      if (!trains) break;
     }
   }
   if (!full.empty()) {

@@ -4,6 +4,9 @@
 #include <c10/core/GradMode.h>
 
 #include <utility>
+#include <vector>
+
+#include "collective/group.h"
 
 namespace permafrost::train {
 namespace {
@@ -39,10 +42,26 @@ void NormalizeReal(const Tensor& real, torch::jit::Stack& stack) {
   const double momentum = Get(stack, kMomentum).toDouble(), eps = Get(stack, kEps).toDouble();
   const bool half = at::isReducedFloatingType(input.scalar_type());
   const Tensor x = half ? input.to(at::kFloat) : input;
-  const Tensor is_real = real.unsqueeze(1), rows = real.sum().to(x.scalar_type());
-  const Tensor count = rows.clamp_min(1), enough = rows.ge(2), zero = at::zeros({}, x.options());
-  Tensor mean = at::where(is_real, x, zero).sum(0) / count;
-  Tensor var = at::where(is_real, x - mean, zero).square().sum(0) / count;
+  // All dimensions but that of the channels.
+  std::vector<int64_t> others{0};
+  for (int64_t d = 2; d < x.dim(); ++d) others.push_back(d);
+  std::vector<int64_t> of_rows(static_cast<size_t>(x.dim()), 1), of_channels = of_rows;
+  of_rows[0] = -1;
+  of_channels[1] = x.size(1);
+  const Tensor is_real = real.view(of_rows), zero = at::zeros({}, x.options());
+  const auto by_channel = [&](const Tensor& value) { return value.view(of_channels); };
+  Tensor sum = at::where(is_real, x, zero).sum(others), values = real.sum().to(x.scalar_type());
+  for (int64_t d = 2; d < x.dim(); ++d) values = values * x.size(d);
+  if (collective::IsShared()) {
+    const Tensor all = collective::AllReduceSum(at::cat({sum, values.reshape({1})}));
+    sum = all.narrow(0, 0, x.size(1));
+    values = all.select(0, x.size(1)).detach();
+  }
+  const Tensor count = values.clamp_min(1), enough = values.ge(2);
+  Tensor mean = sum / count;
+  Tensor squares = at::where(is_real, x - by_channel(mean), zero).square().sum(others);
+  if (collective::IsShared()) squares = collective::AllReduceSum(squares);
+  Tensor var = squares / count;
   if (running_mean.defined()) {
     const Tensor batch_mean = mean.detach(), unbiased = var.detach() * (count / (count - 1).clamp_min(1));
     mean = at::where(enough, mean, running_mean);
@@ -51,9 +70,9 @@ void NormalizeReal(const Tensor& real, torch::jit::Stack& stack) {
     Follow(running_mean, batch_mean, momentum, enough);
     Follow(running_var, unbiased, momentum, enough);
   }
-  Tensor y = at::where(is_real, x - mean, zero) * (var + eps).rsqrt();
-  if (weight.defined()) y = y * weight;
-  if (bias.defined()) y = y + bias;
+  Tensor y = at::where(is_real, x - by_channel(mean), zero) * by_channel((var + eps).rsqrt());
+  if (weight.defined()) y = y * by_channel(weight);
+  if (bias.defined()) y = y + by_channel(bias);
   torch::jit::drop(stack, kArguments);
   stack.emplace_back(half ? y.to(input.scalar_type()) : std::move(y));
 }

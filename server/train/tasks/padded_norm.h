@@ -16,10 +16,10 @@ std::vector<int64_t> ShapeOfNorm(const torch::jit::Stack& stack);
 bool NormTrains(const torch::jit::Stack& stack);
 
 // Takes the arguments off the stack and leaves the output there. The mean and the (biased) variance are those of the
-// rows that `real`, bool [rows], says are real; running statistics are updated as PyTorch does. Padding rows get the
-// bias (0 without one) and no gradient. With fewer than two real rows, running statistics, if there are any, are used
-// and not updated.
-// x: [rows, channels].
+// rows that `real`, bool [rows], says are real, on all ranks where a step is shared; running statistics are updated as
+// PyTorch does. Padding rows get the bias (0 without one) and no gradient. With fewer than two values of a channel,
+// running statistics, if there are any, are used and not updated.
+// x: [rows, channels, ...].
 void NormalizeReal(const at::Tensor& real, torch::jit::Stack& stack);
 
 }  // namespace permafrost::train

@@ -334,11 +334,20 @@ absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program:
   return ProgramOfNodes::Make(loaded, options, device);
 }
 
+namespace {
+
+absl::StatusOr<program::LoadedProgram> LoadProgramOf(const spec::ModelOptions& model) {
+  return model.program_bytes != nullptr ? program::LoadProgramFromBytes(*model.program_bytes)
+                                        : program::LoadProgram(model.program_file);
+}
+
+}  // namespace
+
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     int64_t self_loops, c10::Device device, std::string_view prefix,
                                     const ProgramForm& form) {
   if (!spec::IsProgram(options)) return MadeModel{.model = nn::MakeGraphModel(model, options.seed, device), .note = {}};
-  PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
+  PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, LoadProgramOf(options.model));
   PF_RETURN_IF_ERROR(CheckOwnLoss(options, loaded, prefix));
   auto made = ProgramOfGraphs::Make(loaded,
                                     {.name = options.model.program.value(),
@@ -369,7 +378,7 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
     nn::LayerWiseModel* const layers = own.get();
     return MadeNodeModel{.model = std::move(own), .layers = layers, .note = {}};
   }
-  PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, program::LoadProgram(options.model.program_file));
+  PF_ASSIGN_OR_RETURN(const program::LoadedProgram loaded, LoadProgramOf(options.model));
   PF_RETURN_IF_ERROR(CheckOwnLoss(options, loaded, prefix));
   auto made = ProgramOfNodes::Make(loaded,
                                    {.name = options.model.program.value(),

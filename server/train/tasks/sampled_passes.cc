@@ -125,6 +125,7 @@ void SampledPasses::BeginPassIfOver() {
 absl::StatusOr<HostBatch*> SampledPasses::Next() {
   PF_ASSIGN_OR_RETURN(data::BlockBatch * host, stream_.Next());
   if (host == nullptr) return nullptr;
+  const int64_t ids = plan_.order.RandomSize(batch_);
   ++batch_;
   BeginPassIfOver();
   const data::LinkBatch* pairs = nullptr;
@@ -135,7 +136,7 @@ absl::StatusOr<HostBatch*> SampledPasses::Next() {
     given_ = true;
     pairs = &pairs_.front();
   }
-  view_.Bind(*host, pairs);
+  view_.Bind(*host, pairs, ids);
   return &view_;
 }
 

@@ -43,9 +43,11 @@ class SampledBatch final : public HostBatch {
       : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)), form_(form) {}
   // Makes this the batch `host`, until it is bound to another. pairs: the seeds' pairs if the job predicts links, else
   // nullptr.
-  void Bind(data::BlockBatch& host, const data::LinkBatch* pairs) {
+  // ids_of_all_ranks: the nodes or links of the batch whose share this is.
+  void Bind(data::BlockBatch& host, const data::LinkBatch* pairs, int64_t ids_of_all_ranks = 0) {
     host_ = &host;
     pairs_ = pairs;
+    ids_of_all_ranks_ = ids_of_all_ranks;
   }
 
   BatchShape real() const override;
@@ -54,6 +56,7 @@ class SampledBatch final : public HostBatch {
   BatchShape dynamic_shape() const override;
   BatchShape padded() const override { return host_->padded.shape(); }
   std::span<const uint32_t> ids() const override;
+  int64_t ids_of_all_ranks() const override { return ids_of_all_ranks_; }
   std::span<const float> labels() const override;
 
  private:
@@ -69,6 +72,7 @@ class SampledBatch final : public HostBatch {
   BlockForm form_;
   data::BlockBatch* host_ = nullptr;
   const data::LinkBatch* pairs_ = nullptr;
+  int64_t ids_of_all_ranks_ = 0;
   mutable RowKeys keys_;
   mutable FlatBlock flat_;
 };

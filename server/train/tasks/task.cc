@@ -62,6 +62,11 @@ absl::StatusOr<NamedRows> NameNodes(const data::Graph& graph, std::span<const ui
   return NamedRows{.columns = {"node"}, .names = std::move(names), .values = PredictionColumns(outputs)};
 }
 
+spec::TrainOptions OfRank(spec::TrainOptions options, int64_t rank) {
+  if (rank > 0) options.seed = SplitMix64(options.seed, static_cast<uint64_t>(rank)).Next();
+  return options;
+}
+
 std::vector<data::Split> SplitsOf(Mode mode) {
   if (mode == Mode::kTrain) return {data::Split::kTrain};
   return {data::Split::kValid, data::Split::kTest};
