@@ -113,9 +113,26 @@ TEST_F(ReplicasTest, TrainAUsersModuleAsOneDaemonDoes) {
   if (!ExportModule("cg", more_.path())) GTEST_SKIP() << "PERMAFROST_TEST_PYTHON has no torch_geometric";
   ASSERT_EQ(a_->Client({"program", "import", "cg", (more_.path() / "cg.pt2").string()}).code, 0);
   const auto submit = [&](const std::string& id, int replicas, const std::string& policy) {
-    const Output out = a_->Client({"job", "submit", "--id", id, "--program", "cg", "--dataset", "zinc", "--batch-size",
-                                   "9999", "--epochs", "2", "--optimizer", "sgd", "--lr", "0.001", "--cache-policy", policy,
-                                   "--replicas", std::to_string(replicas)});
+    const Output out = a_->Client({"job",
+                                   "submit",
+                                   "--id",
+                                   id,
+                                   "--program",
+                                   "cg",
+                                   "--dataset",
+                                   "zinc",
+                                   "--batch-size",
+                                   "9999",
+                                   "--epochs",
+                                   "2",
+                                   "--optimizer",
+                                   "sgd",
+                                   "--lr",
+                                   "0.001",
+                                   "--cache-policy",
+                                   policy,
+                                   "--replicas",
+                                   std::to_string(replicas)});
     ASSERT_EQ(out.code, 0) << out.err;
   };
   // 10,000 graphs: the last batch has one, of which two ranks have none.

@@ -292,7 +292,12 @@ TEST_F(ReplicasTest, StepsOnALargeGraphAreThoseOfOneRankWithTheWholeBatch) {
   const Case kCases[] = {
       {"sage", {}, kSage},
       {"gatv2", {}, kGatv2},
-      {"sparse", {.sparse = true}, kSage, [](auto& o) { o.class_weights = {1, 2, 0.5}; }},
+      {"sparse",
+       {.sparse = true},
+       kSage,
+       [](auto& o) {
+         o.class_weights = {1, 2, 0.5};
+       }},
       {"layer-norm", {}, kSage, [](auto& o) { o.model.norm = spec::Norm::kLayer; }},
       {"layer-wise", {}, kSage, [](auto& o) { o.nodes.layer_wise_evaluation = true; }},
       // GCN counts degrees within a block, which a share has fewer of. So its weights stay, and evaluation is compared.
@@ -305,10 +310,16 @@ TEST_F(ReplicasTest, StepsOnALargeGraphAreThoseOfOneRankWithTheWholeBatch) {
        kSage,
        [](auto& o) { o.nodes.layer_wise_evaluation = true, o.model.jumping_knowledge = spec::JumpingKnowledge::kMax; }},
       {"apart", {}, kSage, [](auto& o) { o.nodes.disjoint = true; }},
-      {"earlier", {.timestamped = true, .node_times = true}, kSage,
+      {"earlier",
+       {.timestamped = true, .node_times = true},
+       kSage,
        [](auto& o) { o.nodes.disjoint = true, o.nodes.temporal = spec::TemporalSampling::kUniform; }},
-      {"measures", {.measures = true}, kSage,
-       [](auto& o) { o.loss = spec::Loss::kMse, o.metrics = {spec::Metric::kMae, spec::Metric::kR2}; }},
+      {"measures",
+       {.measures = true},
+       kSage,
+       [](auto& o) {
+         o.loss = spec::Loss::kMse, o.metrics = {spec::Metric::kMae, spec::Metric::kR2};
+       }},
       // 240 nodes: the last batch has one, of which two ranks have none.
       {"empty-share", {}, kSage, [](auto& o) { o.batch_size = 239; }},
       {"empty-share-eager",

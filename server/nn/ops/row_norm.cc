@@ -152,7 +152,8 @@ std::tuple<Tensor, Tensor, Tensor> RowNormForwardCpu(const Tensor& x, const Tens
                 "row_norm: weight, bias and running statistics must be [", x.size(1),
                 "] of x's type, and the statistics contiguous, not ", t.toString(), t.sizes());
   }
-  TORCH_CHECK_VALUE(x.size(0) != 1 || collective::IsShared(), "Expected more than 1 value per channel when training, got input size ", x.sizes());
+  TORCH_CHECK_VALUE(x.size(0) != 1 || collective::IsShared(),
+                    "Expected more than 1 value per channel when training, got input size ", x.sizes());
   NormOutput made = NormalizeRows(x, x.size(0), weight, bias, running_mean, running_var, {momentum, eps}, relu);
   return {made.y, made.mean, made.invstd};
 }

@@ -386,8 +386,7 @@ void SumAll(collective::Group& group, ErrorSums& sums) {
 
 absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, data::Split split,
                                     const EvaluationOptions& options, const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(std::optional<Evaluation> whole,
-                      task.EvaluateWhole(split, options.keep_predictions, keep_going));
+  PF_ASSIGN_OR_RETURN(std::optional<Evaluation> whole, task.EvaluateWhole(split, options.keep_predictions, keep_going));
   if (whole) {
     if (options.group != nullptr) {
       options.group->Meet();

@@ -56,9 +56,7 @@ class TorchRunner final : public Runner {
       RunRequest request = asked;
       // A program that another daemon leads has not come yet.
       const bool has_model = !request.place || !spec::IsProgram(request.options);
-      const auto check_model = [&] {
-        return CheckModel(request.options, data::SummaryOf(request.dataset), "spec.");
-      };
+      const auto check_model = [&] { return CheckModel(request.options, data::SummaryOf(request.dataset), "spec."); };
       // Again: what there is may be less than when the job came.
       if (has_model) PF_RETURN_IF_ERROR(check_model());
       // The device may be another than when the job came. The team finds out whether there are enough peers.

@@ -135,8 +135,7 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
   const auto nodes = static_cast<int64_t>(view.nodes);
   const uint64_t most_edges = MostChunkEdges(graph.summary(), model, options);
   // A graph of fewer rows than ranks is not worth an exchange.
-  collective::Group* const group =
-      options.group != nullptr && options.group->size() <= nodes ? options.group : nullptr;
+  collective::Group* const group = options.group != nullptr && options.group->size() <= nodes ? options.group : nullptr;
   PF_ASSIGN_OR_RETURN(const std::vector<int64_t> firsts, DealRows(view, group == nullptr ? 1 : group->size()));
   const auto rank = static_cast<size_t>(group == nullptr ? 0 : group->rank());
   const auto first_row = static_cast<uint64_t>(firsts[rank]), end_row = static_cast<uint64_t>(firsts[rank + 1]);

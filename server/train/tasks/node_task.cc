@@ -286,7 +286,7 @@ std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first
   epoch_ = epoch;
   // Each rank draws its own neighbours.
   const auto sample = [batches = batches_per_epoch(), ranks = options_.replicas, rank = rank()](int64_t pass,
-                                                                                               int64_t batch) {
+                                                                                                int64_t batch) {
     return static_cast<uint64_t>((pass * batches + batch) * ranks + rank);
   };
   return Batches(Mode::kTrain,
@@ -310,15 +310,15 @@ std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
   const auto place = [&](int64_t batch) {
     return static_cast<size_t>(std::min(batch * options_.batch_size, std::ssize(ids)));
   };
-  return Batches(Mode::kEval,
-                 {.order = {ids.subspan(place(first), place(end) - place(first)),
-                            {.batch_size = options_.batch_size, .shuffle = false}},
-                  .first_pass = keeps ? validations_++ : 0,
-                  .first_batch = 0,
-                  .passes = std::max<int64_t>(1, options_.epochs - epoch_),
-                  .sample = [streams, first](int64_t,
-                                             int64_t batch) { return streams + static_cast<uint64_t>(first + batch); }},
-                 keeps);
+  return Batches(
+      Mode::kEval,
+      {.order = {ids.subspan(place(first), place(end) - place(first)),
+                 {.batch_size = options_.batch_size, .shuffle = false}},
+       .first_pass = keeps ? validations_++ : 0,
+       .first_batch = 0,
+       .passes = std::max<int64_t>(1, options_.epochs - epoch_),
+       .sample = [streams, first](int64_t, int64_t batch) { return streams + static_cast<uint64_t>(first + batch); }},
+      keeps);
 }
 
 std::optional<data::RowReading> NodeTask::Reading() {

@@ -169,7 +169,7 @@ class NodeTask final : public Task {
   const int64_t num_outputs_;
   const std::array<std::vector<data::NodeId>, 3> splits_;
   collective::Group* const group_;  // nullptr: no other rank trains this job
-  const data::EpochOrder epochs_;  // of this rank
+  const data::EpochOrder epochs_;   // of this rank
   const MadeNodeModel made_;
   const BlockForm form_;
   std::string padding_note_, fusion_note_;
