@@ -67,7 +67,9 @@ class TorchRunner final : public Runner {
       PF_RETURN_IF_ERROR(formed.status());
       const std::unique_ptr<Team> team = *std::move(formed);
       const absl::Status shared = device::CatchTorch([&] { return team->ShareProgram(request.options.model); });
-      if (!shared.ok()) return team->Explain(shared, context);
+      const absl::Status sent = shared.ok() ? absl::OkStatus() : team->Explain(shared, context);
+      if (absl::IsCancelled(sent)) return StoppedOutcome(context);
+      PF_RETURN_IF_ERROR(sent);
       if (!has_model) PF_RETURN_IF_ERROR(check_model());
       device::UseThreads(threads_);  // a setting of the calling thread
       PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));

@@ -238,7 +238,8 @@ absl::StatusOr<Evaluation> Links::EvaluatePairs(const ScoreOfNodes& score, data:
     return score(pairs);
   };
   // With n negatives a link has 2 + n ends: its source, its target, and a target for each negative.
-  const int64_t links_at_once = pairs_ / (1 + options_.links.negatives);
+  // Each call draws a sample of its own, so that its size must not depend on the replicas.
+  const int64_t links_at_once = std::min(options_.batch_size, size(data::Split::kTrain));
   return Evaluate(asking, std::max<int64_t>(1, links_at_once * (2 + options_.links.negatives) / 2), split,
                   keep_predictions, keep_going);
 }
