@@ -239,7 +239,8 @@ absl::StatusOr<Evaluation> Links::EvaluatePairs(const ScoreOfNodes& score, data:
   };
   // With n negatives a link has 2 + n ends: its source, its target, and a target for each negative.
   // Each call draws a sample of its own, so that its size must not depend on the replicas.
-  const int64_t links_at_once = std::min(options_.batch_size, size(data::Split::kTrain));
+  const int64_t train = size(data::Split::kTrain);
+  const int64_t links_at_once = options_.nodes.fan_outs.empty() ? train : std::min(options_.batch_size, train);
   return Evaluate(asking, std::max<int64_t>(1, links_at_once * (2 + options_.links.negatives) / 2), split,
                   keep_predictions, keep_going);
 }
