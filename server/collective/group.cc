@@ -11,6 +11,7 @@ namespace {
 
 thread_local Group* scope_group = nullptr;
 thread_local bool is_apart = false;
+thread_local const at::Tensor* part_count = nullptr;
 
 at::Tensor AllReduceSumCpu(const at::Tensor& x) {
   at::Tensor sum = x.clone(at::MemoryFormat::Contiguous);
@@ -25,6 +26,13 @@ Scope::~Scope() { scope_group = outer_; }
 
 Apart::Apart() : outer_(std::exchange(is_apart, true)) {}
 Apart::~Apart() { is_apart = outer_; }
+
+Part::Part(const at::Tensor& count) : outer_(std::exchange(part_count, &count)) {}
+Part::~Part() { part_count = outer_; }
+
+at::Tensor OwnGradient(const at::Tensor& gradient) {
+  return part_count == nullptr ? gradient : at::where(*part_count > 0, gradient, 0.0);
+}
 
 class Rerun::Recorder final : public Group {
  public:
@@ -108,7 +116,7 @@ class AllReduceSumFunction : public torch::autograd::Function<AllReduceSumFuncti
   // Each rank's loss is a part of the whole one.
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
                                                  const torch::autograd::variable_list& gradients) {
-    return {CallAllReduceSum(gradients[0])};
+    return {CallAllReduceSum(OwnGradient(gradients[0]))};
   }
 };
 
@@ -157,12 +165,11 @@ at::Tensor Group::AllGatherRows(const at::Tensor& rows) {
   return all;
 }
 
-std::string Group::BroadcastText(std::string text) {
+std::string Group::BroadcastText(std::string text, int64_t most) {
   at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
   Broadcast(size);
-  constexpr int64_t kMostText = int64_t{1} << 34;
-  TORCH_CHECK(size.item<int64_t>() >= 0 && size.item<int64_t>() <= kMostText, "rank 0 sends a text of ",
-              size.item<int64_t>(), " bytes");
+  TORCH_CHECK(size.item<int64_t>() >= 0 && size.item<int64_t>() <= most, "rank 0 sends ", size.item<int64_t>(),
+              " bytes; accepted: at most ", most);
   at::Tensor bytes = at::zeros({size.item<int64_t>()}, at::kByte);
   if (leads()) std::memcpy(bytes.mutable_data_ptr<uint8_t>(), text.data(), text.size());
   if (bytes.numel() == 0) return {};

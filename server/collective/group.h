@@ -37,8 +37,8 @@ class Group {
   virtual void AllReduceSum(at::Tensor& x) = 0;
   // Sets all, of size() * x.numel() values, to x of every rank, in their order.
   virtual void AllGather(const at::Tensor& x, at::Tensor& all) = 0;
-  // Sets the rows of every other rank to what they are there. x: [n, ...], of which rank r has the rows firsts[r] to
-  // firsts[r + 1] - 1; firsts: [size() + 1], equal on all ranks.
+  // Gives every rank all rows. x: [n, ...]; of its rows each rank r has made firsts[r] to firsts[r + 1] - 1, and
+  // receives the others. firsts: [size() + 1], equal on all ranks.
   virtual void ShareRows(at::Tensor& x, std::span<const int64_t> firsts) = 0;
   // Sets x to that of rank 0.
   virtual void Broadcast(at::Tensor& x) = 0;
@@ -56,8 +56,10 @@ class Group {
   std::vector<double> AllGather(std::span<const double> x);
   // Returns the rows of every rank, in their order. rows: [n, ...], where n may differ between ranks.
   at::Tensor AllGatherRows(const at::Tensor& rows);
-  // Returns the text of rank 0.
-  std::string BroadcastText(std::string text);
+  // Bytes of a text, unless the caller allows more.
+  static constexpr int64_t kMostText = int64_t{1} << 24;
+  // Returns rank 0's text; those of the other ranks are ignored. Throws if it has more than `most` bytes.
+  std::string BroadcastText(std::string text, int64_t most = kMostText);
 
  protected:
   Group(int64_t rank, int64_t size) : rank_(rank), size_(size) {}
@@ -106,15 +108,31 @@ class Rerun {
   std::optional<Scope> scope_;
 };
 
+// While one lives and its `count` (one number: this rank's labels) is 0, this thread adds 0 to the gradients that ranks
+// add up. Without it a module that divides by the number of labels would send NaN to all ranks.
+class Part {
+ public:
+  explicit Part(const at::Tensor& count);  // outlives this
+  Part(const Part&) = delete;
+  ~Part();
+
+ private:
+  const at::Tensor* const outer_;
+};
+
+// Returns what this rank adds to the sum of a gradient: the gradient, or 0 where Part says so.
+at::Tensor OwnGradient(const at::Tensor& gradient);
+
 // Returns whether a step of this thread has the operators of a shared one.
 bool IsShared();
 // Returns the group with which an operator exchanges values now; nullptr: it leaves them as they are.
 Group* Current();
 
-// permafrost::all_reduce_sum: returns the sum of x over all ranks; x itself, copied, where Current() is nullptr. Its
-// gradient is the sum of the ranks' gradients, since each has a part of the loss; so all of them must need it, or none.
+// permafrost::all_reduce_sum: returns the sum of x over all ranks; x itself, copied, where Current() is nullptr. The
+// gradient of x is the sum of the ranks' gradients, since each rank has a part of the loss. Either all ranks compute it
+// or none: else those that do wait in vain.
 at::Tensor AllReduceSum(const at::Tensor& x);
-// Returns the sums of tensors of one type over all ranks, which are added as one.
+// Returns the sums of tensors of one type over all ranks, found in one exchange.
 std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors);
 
 }  // namespace permafrost::collective

@@ -7,6 +7,9 @@
 
 #include <vector>
 
+#include "collective/ranks.h"
+#include "nn/ops/row_norm.h"
+
 namespace permafrost::train {
 namespace {
 
@@ -61,6 +64,65 @@ TEST(PaddedNorm, EqualsBatchNormOfTheRealRows) {
                expected = Gradients(wanted, {plain.x, plain.weight, plain.bias});
     for (size_t i = 0; i < made.size(); ++i) EXPECT_TRUE(at::allclose(made[i], expected[i], 1e-4, 1e-5)) << i;
     EXPECT_EQ(made[0].index_select(0, at::tensor({2, 3, 6}, at::kLong)).abs().sum().item<float>(), 0);
+  }
+}
+
+// Two ranks of a padded batch, [rows, channels] or [rows, channels, 2], with three and one real rows.
+TEST(PaddedNorm, IsOverTheRowsOfAllRanks) {
+  for (const bool deep : {false, true}) {
+    const std::vector<std::vector<int64_t>> real{{0, 2, 5}, {3}};
+    const auto input = [&](const Tensor& x) { return deep ? at::stack({x, x.square()}, 2) : x; };
+    const Norm whole(2 * kNormRows);
+    const Tensor rows = at::tensor({0, 2, 5, 7 + 3}, at::kLong);
+    const Tensor wanted =
+        at::batch_norm(input(whole.x.index_select(0, rows)), whole.weight, whole.bias, whole.mean, whole.var,
+                       /*training=*/true, kNormMomentum, kNormEps, /*cudnn_enabled=*/false);
+    const auto expected = Gradients(wanted, {whole.x, whole.weight});
+    std::vector<Tensor> made(2), x_gradients(2), weight_gradients(2);
+    collective::RunRanks(2, [&](collective::Group& group) {
+      const auto rank = static_cast<size_t>(group.rank());
+      const collective::Scope scope(&group);
+      const Norm own(kNormRows);
+      const Tensor x = whole.x.detach().narrow(0, group.rank() * kNormRows, kNormRows).clone().set_requires_grad(true);
+      torch::jit::Stack stack = own.Arguments();
+      stack[0] = input(x);
+      NormalizeReal(Some(real[rank]), stack);
+      made[rank] = stack.at(0).toTensor().index_select(0, at::tensor(real[rank], at::kLong));
+      // Its part of the whole loss.
+      const Tensor weights = at::arange(wanted.numel(), at::kFloat).cos().view(wanted.sizes());
+      c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+      const auto gradients = torch::autograd::grad(
+          {(made[rank] * weights.narrow(0, rank == 0 ? 0 : 3, rank == 0 ? 3 : 1)).sum()}, {x, own.weight});
+      x_gradients[rank] = gradients[0];
+      weight_gradients[rank] = gradients[1];
+      EXPECT_TRUE(at::allclose(own.mean, whole.mean, 1e-6)) << own.mean << whole.mean;
+      EXPECT_TRUE(at::allclose(own.var, whole.var, 1e-5)) << own.var << whole.var;
+    });
+    EXPECT_TRUE(at::allclose(at::cat(made), wanted, 1e-5, 1e-6));
+    EXPECT_TRUE(at::allclose(at::cat(x_gradients), expected[0], 1e-4, 1e-5)) << at::cat(x_gradients) << expected[0];
+    EXPECT_TRUE(at::allclose(weight_gradients[0] + weight_gradients[1], expected[1], 1e-4, 1e-5));
+  }
+}
+
+// A module that divides its loss by its labels gives NaN where it has none, which must not reach the other ranks.
+TEST(PaddedNorm, ARankWithoutLabelsAddsNothingToTheGradientsOfOthers) {
+  for (const bool is_operator : {false, true}) {
+    std::vector<Tensor> gradients(2);
+    collective::RunRanks(2, [&](collective::Group& group) {
+      const auto rank = static_cast<size_t>(group.rank());
+      const collective::Scope scope(&group);
+      Norm own(kNormRows);
+      const Tensor y = is_operator ? nn::RowBatchNorm(own.x, own.weight, own.bias, own.mean, own.var,
+                                                      {kNormMomentum, kNormEps}, false)
+                                   : own.Run(at::ones({kNormRows}, at::kBool));
+      const Tensor count = at::full({}, rank == 0 ? 2.0F : 0.0F);
+      const collective::Part part(count);
+      c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+      const Tensor loss = (y * at::arange(y.numel(), at::kFloat).cos().view(y.sizes())).sum() * count / count;
+      gradients[rank] = torch::autograd::grad({loss}, {own.x})[0];
+    });
+    EXPECT_TRUE(gradients[0].isfinite().all().item<bool>()) << gradients[0];
+    EXPECT_GT(gradients[0].abs().max().item<float>(), 0);
   }
 }
 

@@ -8,9 +8,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <optional>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -116,8 +120,31 @@ class Recruit {
   std::thread thread_;
 };
 
+// The peers that could not run a job: it asks them last. They are asked again, since their memory may be free by then.
+// Threads: safe anywhere.
+class UnablePeers {
+ public:
+  void Add(const std::string& job, const std::string& address) {
+    const absl::MutexLock lock(&mu_);
+    if (job != job_) addresses_.clear();
+    job_ = job;
+    addresses_.insert(address);
+  }
+  bool Contains(const std::string& job, const std::string& address) const {
+    const absl::MutexLock lock(&mu_);
+    return job == job_ && addresses_.contains(address);
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  std::string job_ ABSL_GUARDED_BY(mu_);  // the last one
+  std::set<std::string> addresses_ ABSL_GUARDED_BY(mu_);
+};
+
 class GrpcRecruits final : public train::Recruits {
  public:
+  // unable: outlives this.
+  GrpcRecruits(std::string job, UnablePeers& unable) : job_(std::move(job)), unable_(unable) {}
   void Add(std::unique_ptr<Recruit> recruit) {
     addresses_.push_back(recruit->address());
     recruits_.push_back(std::move(recruit));
@@ -127,6 +154,7 @@ class GrpcRecruits final : public train::Recruits {
     for (const auto& recruit : recruits_) {
       const std::optional<absl::Status> ended = recruit->ended();
       if (!ended) continue;
+      if (absl::IsInvalidArgument(*ended)) unable_.Add(job_, recruit->address());
       const std::string what =
           absl::StrCat(recruit->address(), ended->ok() ? " has left the job" : ": ", ended->message());
       if (GetReason(*ended).reason != train::kRankFailedReason) return absl::UnavailableError(what);
@@ -145,6 +173,8 @@ class GrpcRecruits final : public train::Recruits {
   }
 
  private:
+  const std::string job_;
+  UnablePeers& unable_;
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Recruit>> recruits_;
 };
@@ -180,9 +210,13 @@ class GrpcPeers final : public train::Peers {
     wire.set_torch_version(options_.torch_version);
     wire.set_device(options_.device);
     const int64_t wanted = request.options.replicas - 1;
-    auto recruits = std::make_unique<GrpcRecruits>();
+    auto recruits = std::make_unique<GrpcRecruits>(request.job, unable_);
     std::vector<std::string> refusals;
-    for (size_t i = 0; i < channels_.size(); ++i) {
+    std::vector<size_t> order(channels_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::sort(order, {},
+                      [&](size_t i) { return std::pair(unable_.Contains(request.job, options_.addresses[i]), i); });
+    for (const size_t i : order) {
       const int64_t joined = std::ssize(recruits->addresses());
       if (joined == wanted) break;
       wire.set_rank(joined + 1);
@@ -209,6 +243,7 @@ class GrpcPeers final : public train::Peers {
  private:
   const PeerOptions options_;
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  UnablePeers unable_;
 };
 
 }  // namespace

@@ -183,7 +183,7 @@ class RowNormFunction : public torch::autograd::Function<RowNormFunction> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
     const auto s = context->get_saved_variables();
-    auto [gx, gw, gb] = kRowNormBackward(grads[0], s[0], IfDefined(s[1]), s[2], s[3], s[4]);
+    auto [gx, gw, gb] = kRowNormBackward(collective::OwnGradient(grads[0]), s[0], IfDefined(s[1]), s[2], s[3], s[4]);
     return {gx, gw, gb, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };

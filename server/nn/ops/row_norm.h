@@ -141,8 +141,8 @@ NormGradients NormalizeRowsBackward(const at::Tensor& grad, const at::Tensor& x,
                                     const at::Tensor& weight, const at::Tensor& mean, const at::Tensor& invstd);
 
 // Batch norm in training, as at::batch_norm for [N, D]: with the statistics of x, which the running ones follow. x:
-// float32 or float64; the rest: [D] of its type. Differentiable in x, weight and bias. Errors: ValueError for one
-// row that is not shared, as PyTorch's Python. No rows leave the statistics as they are.
+// float32 or float64; the rest: [D] of its type. Differentiable in x, weight and bias. Errors: ValueError for
+// one row outside a shared step, as PyTorch's Python. No rows leave the statistics as they are.
 at::Tensor RowBatchNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor& running_mean,
                         at::Tensor& running_var, const BatchNormOptions& norm, bool relu);
 

@@ -117,6 +117,8 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
     const nn::LossTerms own = LossOfStep(loss, output), terms = ShareTerms(own);
     device::MarkPhase(kForward, on_phase);
     const SingleThreadedBackward on_this_thread;
+    std::optional<collective::Part> part;
+    if (output.loss.defined() && collective::IsShared()) part.emplace(own.count);
     // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
     if (output.loss.defined()) {

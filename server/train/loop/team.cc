@@ -9,10 +9,18 @@
 #include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "base/string_view.h"
 
 namespace permafrost::train {
+namespace {
+
+// Part of the memory that a program's archive may take here: it is there twice while it comes, and then its tensors
+// are.
+constexpr uint64_t kProgramShare = 4;
+
+}  // namespace
 
 absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, std::string_view prefix) {
   if (replicas <= 1) return absl::OkStatus();
@@ -88,7 +96,8 @@ absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
   if (group_->leads()) {
     PF_ASSIGN_OR_RETURN(archive, ReadFile(model.program_file));
   }
-  model.program_bytes = std::make_shared<const std::string>(group_->BroadcastText(std::move(archive)));
+  const auto most = static_cast<int64_t>(MemoryLimit() / kProgramShare);
+  model.program_bytes = std::make_shared<const std::string>(group_->BroadcastText(std::move(archive), most));
   return absl::OkStatus();
 }
 

@@ -54,7 +54,7 @@ class TorchRunner final : public Runner {
   absl::StatusOr<RunOutcome> Run(const RunRequest& asked, RunContext& context) override {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
       RunRequest request = asked;
-      // A program that another daemon leads has not come yet.
+      // A rank of another daemon's job gets the program once the ranks have connected.
       const bool has_model = !request.place || !spec::IsProgram(request.options);
       const auto check_model = [&] { return CheckModel(request.options, data::SummaryOf(request.dataset), "spec."); };
       // Again: what there is may be less than when the job came.

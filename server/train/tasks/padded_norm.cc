@@ -30,6 +30,9 @@ void Follow(const Tensor& running, const Tensor& value, double momentum, const T
   running.copy_(at::where(moves, running * (1 - momentum) + value * momentum, running));
 }
 
+// Returns the sum over all ranks, added in float64.
+Tensor OverRanks(const Tensor& sum) { return collective::AllReduceSum(sum.to(at::kDouble)).to(sum.scalar_type()); }
+
 }  // namespace
 
 std::vector<int64_t> ShapeOfNorm(const torch::jit::Stack& stack) { return TensorOf(stack, kX).sizes().vec(); }
@@ -53,14 +56,14 @@ void NormalizeReal(const Tensor& real, torch::jit::Stack& stack) {
   Tensor sum = at::where(is_real, x, zero).sum(others), values = real.sum().to(x.scalar_type());
   for (int64_t d = 2; d < x.dim(); ++d) values = values * x.size(d);
   if (collective::IsShared()) {
-    const Tensor all = collective::AllReduceSum(at::cat({sum, values.reshape({1})}));
+    const Tensor all = OverRanks(at::cat({sum, values.reshape({1})}));
     sum = all.narrow(0, 0, x.size(1));
     values = all.select(0, x.size(1)).detach();
   }
   const Tensor count = values.clamp_min(1), enough = values.ge(2);
   Tensor mean = sum / count;
   Tensor squares = at::where(is_real, x - by_channel(mean), zero).square().sum(others);
-  if (collective::IsShared()) squares = collective::AllReduceSum(squares);
+  if (collective::IsShared()) squares = OverRanks(squares);
   Tensor var = squares / count;
   if (running_mean.defined()) {
     const Tensor batch_mean = mean.detach(), unbiased = var.detach() * (count / (count - 1).clamp_min(1));
