@@ -19,6 +19,7 @@ class PyTorchStreamReader;
 
 namespace permafrost::program {
 
+// The bounds of an archive and of what is decoded from it.
 struct Limits {
   // Bytes of the archive, and of all tensors in it.
   int64_t archive_bytes = int64_t{16} << 30;

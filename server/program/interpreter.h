@@ -1,6 +1,5 @@
-// Runs a program's nodes through libtorch's dispatcher, so that autograd, autocast and a capture see them as they would
-// see the module's own.
-// Threads: one thread at a time.
+// Checks the inputs of each step against the export, and runs a program's nodes through libtorch's dispatcher, so that
+// autograd, autocast and a capture see them as they would see the module's own. Threads: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

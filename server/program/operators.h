@@ -1,4 +1,4 @@
-// The operators that a program may use, and those of them that draw random numbers. Everything else is refused.
+// The operators that a program may use; all others are refused. Tells which of them draw random numbers, too.
 // Threads: pure functions.
 #pragma once
 
@@ -39,8 +39,8 @@ std::optional<OperatorKind> FindOperator(std::string_view target);
 // Tells whether a node draws numbers: dropout in a form for evaluation does not.
 bool Draws(const Node& node);
 
-// InvalidArgument that names the first node whose operator no program may use, with its line of the module, and the
-// other operators of that kind.
+// Returns InvalidArgument if a program may not use some node's operator. The message names the first such node, its
+// line of the module, and the other operators that are refused.
 absl::Status CheckOperators(const Program& program);
 
 // Nodes that draw, in their order, those of regions included. They live as long as the program.

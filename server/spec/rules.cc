@@ -339,9 +339,10 @@ void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
     refuse(absl::StrCat("for a batch size of ", options.batch_size, "; accepted: at most the batch size"));
   }
   if (Walks(options)) {
-    refuse("with model node2vec; accepted: another model");
+    refuse("with model node2vec; accepted: 1, or another model");
   } else if (options.model.level == ModelLevel::kNode && options.nodes.fan_outs.empty()) {
-    refuse("for steps on the whole graph, which no rank can take a part of; accepted: with fan_outs");
+    refuse(
+        "for steps on the whole graph, which ranks cannot divide; accepted: 1, or any with neighbor_sampling.fan_outs");
   }
   if (options.model.lowering != Lowering::kAuto) {
     refuse(absl::StrCat("with lowering ", AbslView(kLoweringNames.Name(options.model.lowering)), "; accepted: auto"));

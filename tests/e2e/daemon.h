@@ -73,7 +73,8 @@ double Metric(const std::string& page, const std::string& series);
 // The dataset that the project ships.
 std::filesystem::path ShippedSample();
 
-// Exports a module of tests/program/modules.py as `out`/NAME.pt2. Returns false if this Python has no PyG.
+// Exports a module of tests/program/modules.py as `out`/NAME.pt2. Returns false if there is no Python for tests, or
+// it has no PyG; other errors fail the test.
 bool ExportModule(const std::string& name, const std::filesystem::path& out);
 
 }  // namespace permafrost::e2e

@@ -108,7 +108,7 @@ TEST_F(ReplicasTest, TrainAsOneDaemonDoes) {
   EXPECT_EQ(b_->Client({"job", "list", "--output", "json"}).out.find("three"), std::string::npos);
 }
 
-// A module with batch norms. The peers get it from their leader.
+// The module has batch norms, and only the leader imported it.
 TEST_F(ReplicasTest, TrainAUsersModuleAsOneDaemonDoes) {
   if (!ExportModule("cg", more_.path())) GTEST_SKIP() << "PERMAFROST_TEST_PYTHON has no torch_geometric";
   ASSERT_EQ(a_->Client({"program", "import", "cg", (more_.path() / "cg.pt2").string()}).code, 0);
@@ -135,7 +135,7 @@ TEST_F(ReplicasTest, TrainAUsersModuleAsOneDaemonDoes) {
                                    std::to_string(replicas)});
     ASSERT_EQ(out.code, 0) << out.err;
   };
-  // 10,000 graphs: the last batch has one, of which two ranks have none.
+  // 10,000 training graphs: the last batch has one, so that two ranks have none.
   submit("one", 1, "freeze");
   submit("three", 3, "freeze");
   submit("eager", 3, "never");

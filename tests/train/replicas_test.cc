@@ -273,7 +273,7 @@ TEST_F(ReplicasTest, AJobBeginsWithTheWeightsOfItsLeader) {
   ExpectAsOne(options, 2, "as-one", 1e-4);
 }
 
-// With all neighbours nothing is drawn, so that shares of a batch are what the whole batch is.
+// With all neighbours nothing is drawn at random, so that the shares together compute what the whole batch does.
 spec::TrainOptions AllNeighbors(spec::Architecture architecture) {
   spec::TrainOptions options = Plain(SampledJob(architecture));
   options.nodes.fan_outs = {-1, -1};
@@ -300,7 +300,8 @@ TEST_F(ReplicasTest, StepsOnALargeGraphAreThoseOfOneRankWithTheWholeBatch) {
        }},
       {"layer-norm", {}, kSage, [](auto& o) { o.model.norm = spec::Norm::kLayer; }},
       {"layer-wise", {}, kSage, [](auto& o) { o.nodes.layer_wise_evaluation = true; }},
-      // GCN counts degrees within a block, which a share has fewer of. So its weights stay, and evaluation is compared.
+      // GCN counts degrees within a block, and a share's block has fewer edges. A learning rate near 0 keeps its
+      // weights, so that evaluation is compared.
       {"layer-wise-gcn",
        {.weighted = true},
        kGcn,
@@ -320,7 +321,7 @@ TEST_F(ReplicasTest, StepsOnALargeGraphAreThoseOfOneRankWithTheWholeBatch) {
        [](auto& o) {
          o.loss = spec::Loss::kMse, o.metrics = {spec::Metric::kMae, spec::Metric::kR2};
        }},
-      // 240 nodes: the last batch has one, of which two ranks have none.
+      // 240 training nodes: the last batch has one, so that two ranks have none.
       {"empty-share", {}, kSage, [](auto& o) { o.batch_size = 239; }},
       {"empty-share-eager",
        {},

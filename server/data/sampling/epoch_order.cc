@@ -258,7 +258,8 @@ int64_t EpochOrder::RandomSize(int64_t batch) const {
   return std::min(options_.batch_size, std::ssize(graphs_) - batch * options_.batch_size);
 }
 
-// A graph in each whole turn, and one more for ranks that the last turn reaches.
+// Each rank has one graph of each whole turn. A rank that the last, partial turn reaches has one more; odd turns go
+// back.
 int64_t EpochOrder::Before(int64_t rank, int64_t graphs) const {
   const int64_t ranks = options_.world_size, turns = graphs / ranks, rest = graphs % ranks;
   return rank * turns + (turns % 2 == 0 ? std::min(rank, rest) : rank - std::min(rank, ranks - rest));

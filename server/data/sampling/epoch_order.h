@@ -92,7 +92,7 @@ class EpochOrder {
   std::span<const uint32_t> Batch(const EpochBatches& epoch, int64_t batch) const;
   // The graphs of a batch on all ranks together.
   int64_t Size(const EpochBatches& epoch, int64_t batch) const;
-  // The same for orders of kRandom, whose batches are all full but the last.
+  // Returns Size() of an order of kRandom, whose batches are all full but the last.
   int64_t RandomSize(int64_t batch) const;
   // Returns how many of a batch's `graphs` are this rank's.
   int64_t ShareOf(int64_t graphs) const;

@@ -32,7 +32,8 @@ std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet&
 using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
 
 // Returns such a key for sampled sizes. means_elsewhere: sizes have the entries of lists of neighbours
-// (data::SizesOf). Empty: the graph has no checksum to be known by, and nothing is kept.
+// (data::SizesOf). rank: which of the job's replicas has these batches. Empty: the graph has no checksum to be known
+// by, and nothing is kept.
 std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere = false,
                        int64_t rank = 0);
 

@@ -86,7 +86,8 @@ class BoundProgram {
   BoundProgram(Options options, c10::Device device) : options_(std::move(options)), device_(device) {}
   absl::Status Bind(const program::LoadedProgram& loaded,
                     absl::FunctionRef<absl::Status(const program::Input& input)> check);
-  // Normalizes over the real rows of the batch that Run runs. Returns false if libtorch's batch norm must run instead.
+  // Normalizes over the real rows of the batch that Run runs, or over all of them if it is not padded; in a shared step
+  // over those of all ranks. Returns false if libtorch's batch norm must run instead.
   bool Normalize(Mode mode, size_t place, torch::jit::Stack& stack);
   // Returns the job's copy of a loaded tensor, one copy for all of its names. The loaded program is not changed.
   at::Tensor OnDevice(const at::Tensor& tensor);

@@ -404,7 +404,7 @@ std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t f
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
   data::EpochOrder order =
       EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching);
-  // Ranks take batches that lie side by side, so that their rows, one rank's after the other's, are in order.
+  // Each rank takes consecutive batches, so that predictions gathered in the order of ranks are in that of the split.
   const int64_t batches = order.batches_per_epoch();
   const auto before = [&](int64_t rank) { return batches * rank / order_options_.world_size; };
   return std::make_unique<GraphSetStream>(*batcher_, pads_, std::move(order), /*epoch=*/0, before(order_options_.rank),

@@ -22,7 +22,7 @@ at::Tensor CopyOf(const From* values, uint64_t count, at::ScalarType type) {
   return tensor;
 }
 
-// The end of the chunk that begins at `begin`, `end_row` at most.
+// Returns the end of the chunk that begins at `begin`. It is never beyond `end_row`.
 absl::StatusOr<uint64_t> ChunkEnd(const data::GraphView& view, uint64_t begin, uint64_t end_row, uint64_t most_edges) {
   const uint64_t most = std::min(end_row, begin + kChunkRows);
   if (!view.in.offsets.Touch(begin, most + 1)) return view.in.offsets.status();
@@ -37,8 +37,8 @@ void Put(const at::Tensor& rows, uint64_t begin, int64_t nodes, at::Tensor& all)
   all.narrow(0, static_cast<int64_t>(begin), rows.size(0)).copy_(rows);
 }
 
-// Deals the rows to ranks, about as many rows and edges to each and at least one row. Returns the first row of each
-// rank, and after them the number of rows. Errors: DataLoss.
+// Divides the rows among ranks, of which there are no more: about as many rows and edges for each, and at least one
+// row. Returns the first row of each rank, and after them the number of rows. Errors: DataLoss.
 absl::StatusOr<std::vector<int64_t>> DealRows(const data::GraphView& view, int64_t ranks) {
   const auto nodes = static_cast<int64_t>(view.nodes), edges = static_cast<int64_t>(view.in.neighbors.size());
   std::vector<int64_t> firsts{0};
@@ -134,14 +134,14 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
   const data::GraphView& view = graph.view();
   const auto nodes = static_cast<int64_t>(view.nodes);
   const uint64_t most_edges = MostChunkEdges(graph.summary(), model, options);
-  // A graph of fewer rows than ranks is not worth an exchange.
+  // With fewer rows than ranks every rank computes all of them.
   collective::Group* const group = options.group != nullptr && options.group->size() <= nodes ? options.group : nullptr;
   PF_ASSIGN_OR_RETURN(const std::vector<int64_t> firsts, DealRows(view, group == nullptr ? 1 : group->size()));
   const auto rank = static_cast<size_t>(group == nullptr ? 0 : group->rank());
   const auto first_row = static_cast<uint64_t>(firsts[rank]), end_row = static_cast<uint64_t>(firsts[rank + 1]);
   const auto share = [&](at::Tensor& rows) {
     if (group == nullptr) return;
-    // A rank may come minutes after another.
+    // Ranks may come minutes apart, later than a step's exchange waits for.
     group->Meet();
     group->ShareRows(rows, firsts);
   };

@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const spec::TrainOptions& o
 
 namespace {
 
-// Returns the most of a batch's links that one rank has.
+// Returns the links of the largest share of a batch.
 int64_t LargestShare(int64_t links, int64_t replicas) { return (links + replicas - 1) / replicas; }
 
 }  // namespace
@@ -238,7 +238,7 @@ absl::StatusOr<Evaluation> Links::EvaluatePairs(const ScoreOfNodes& score, data:
     return score(pairs);
   };
   // With n negatives a link has 2 + n ends: its source, its target, and a target for each negative.
-  // Each call draws a sample of its own, so that its size must not depend on the replicas.
+  // Each call draws its own sample, so its size must not depend on the replicas: else the results would.
   const int64_t train = size(data::Split::kTrain);
   const int64_t links_at_once = options_.nodes.fan_outs.empty() ? train : std::min(options_.batch_size, train);
   return Evaluate(asking, std::max<int64_t>(1, links_at_once * (2 + options_.links.negatives) / 2), split,

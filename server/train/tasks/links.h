@@ -35,8 +35,8 @@ class Links {
   int64_t size(data::Split split) const { return std::ssize(links(split)); }
   // 0, 1, ...: a number for each link of the train split.
   std::vector<uint32_t> train_ids() const;
-  // The number of pairs in every batch, padding included: for a rank's largest share of `batch_size` links, or of all
-  // links of the train split if it has fewer.
+  // Returns the pairs in every batch, padding included. With fan_outs a batch has a rank's largest share of
+  // `batch_size` links, or of all links of the train split if it has fewer; without, it has all of them.
   int64_t pairs() const { return pairs_; }
   // The batch of these links of the train split. Equal arguments make equal batches. Errors: DataLoss.
   absl::Status MakeBatch(std::span<const uint32_t> ids, int64_t epoch, data::LinkBatch& out) const {

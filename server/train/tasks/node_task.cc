@@ -303,7 +303,7 @@ std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
   // Other splits are evaluated once or twice, so making their batches ahead gains nothing.
   const bool keeps = keeps_passes_ && split == data::Split::kValid;
-  // Ranks take batches that lie side by side, so that their rows, one rank's after the other's, are in order.
+  // Each rank takes consecutive batches, so that predictions gathered in the order of ranks are in that of the split.
   const std::span<const NodeId> ids = splits_[static_cast<size_t>(split)];
   const int64_t batches = (std::ssize(ids) + options_.batch_size - 1) / options_.batch_size;
   const int64_t first = batches * rank() / options_.replicas, end = batches * (rank() + 1) / options_.replicas;

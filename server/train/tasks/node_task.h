@@ -123,8 +123,8 @@ class NodeTask final : public Task {
   // Returns how often the batches of an epoch and of its evaluation are expected to draw each node.
   absl::StatusOr<std::vector<float>> ExpectedDraws(const std::function<bool()>& keep_going) const;
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
-  // This rank's share of a batch of a training epoch: these nodes or links, not sampled yet. full: whether the batch is
-  // of the job's batch size.
+  // Returns a probe of these nodes or links, this rank's share of a batch, not sampled yet. full: whether the batch of
+  // all ranks is of the job's batch size.
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch, bool full) const;
   // Makes an artificial block of this shape for a program. It is valid until the next call whose `probe` is equally odd
   // or even.

@@ -60,7 +60,7 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
       }
       if (batches > 0 && order.RandomSize(batches - 1) < options_.batch_size) {
         auto last = order.Batch(ids, batches - 1);
-        // Other ranks have all of the only batch.
+        // If this rank has no part of the only batch, one of its ids stands in, so that there is a shape to plan.
         if (last.empty() && batches == 1) last = std::span(ids.graphs).first(1);
         if (!last.empty()) {
           PF_ASSIGN_OR_RETURN(partial.emplace_back(), ProbeOf(last, epoch, /*full=*/false));

@@ -43,7 +43,7 @@ class SampledBatch final : public HostBatch {
       : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)), form_(form) {}
   // Makes this the batch `host`, until it is bound to another. pairs: the seeds' pairs if the job predicts links, else
   // nullptr.
-  // ids_of_all_ranks: the nodes or links of the batch whose share this is.
+  // ids_of_all_ranks: how many nodes or links the whole batch has, of which this is a rank's share; for progress alone.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs, int64_t ids_of_all_ranks = 0) {
     host_ = &host;
     pairs_ = pairs;

@@ -92,8 +92,8 @@ struct Evaluation {
   std::vector<float> predictions;
 };
 
-// The options with which a rank makes its model: ranks drop other values. The weights that they begin with are rank
-// 0's.
+// Returns the options with a seed of its own for each rank but 0, so that ranks drop other values. Their weights differ
+// too, until rank 0 sends its own.
 spec::TrainOptions OfRank(spec::TrainOptions options, int64_t rank);
 
 // The splits whose batches a step of this mode sees.
@@ -195,7 +195,8 @@ class Task {
   // For tasks that are evaluated by steps, for which EvaluateWhole gives nothing.
   virtual std::unique_ptr<BatchStream> EvalBatches(data::Split split) = 0;
   // Evaluates by another way than steps over EvalBatches; nullopt: there is none. `keep_going` is asked now and then;
-  // false ends with Cancelled. Ranks that train together all evaluate all of it, and may share the work.
+  // false ends with Cancelled. Every rank of a job calls
+  // this and gets the result of the whole split; they may divide the work.
   virtual absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split /*split*/, bool /*keep_predictions*/,
                                                                   const std::function<bool()>& /*keep_going*/) {
     return std::nullopt;
