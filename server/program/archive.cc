@@ -54,7 +54,7 @@ Archive::~Archive() = default;
 
 template <class MakeReader>
 absl::Status Archive::Begin(const MakeReader& make) {
-  const absl::Status begun = CatchTorch("archive", [&] {
+  absl::Status begun = CatchTorch("archive", [&] {
     reader_ = make();
     return absl::OkStatus();
   });
