@@ -147,7 +147,7 @@ std::optional<ReductionTarget> RegionRoles::FindTarget(const Node& node) const {
   if (places != from && (places.size() != 1 || !(places[0] == from[0]) || OperatorOf(node) != "aten::index_add"))
     return std::nullopt;
   if (!std::equal(to.begin() + 1, to.end(), from.begin() + 1)) return std::nullopt;
-  const ReductionTarget target{
+  ReductionTarget target{
       .index = BaseOf(reduce->index), .edges = from[0], .targets = to[0], .dtype = TypeOf(result)->dtype};
   const bool told = !target.edges.expression.empty() && !target.targets.expression.empty();
   if (target.index == kNoValue || !told || target.edges == target.targets || !IsReal(target.dtype)) return std::nullopt;

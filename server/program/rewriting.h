@@ -44,6 +44,7 @@ class NodeWriter {
   std::vector<ValueIndex> AddList(const Node& node, std::string target, std::vector<NamedArgument> inputs,
                                   const std::vector<TensorType>& types) {
     std::vector<ValueIndex> results;
+    results.reserve(types.size());
     for (const TensorType& type : types) results.push_back(NewValue(node, type));
     nodes.push_back({.name = absl::StrCat(node.name, "_list_", nodes.size()),
                      .target = std::move(target),

@@ -44,6 +44,7 @@ TEST(JoinedLines, NamesEachPlaceOnce) {
 
 TEST(JoinedLines, LeavesOutThoseBeyondTheEighth) {
   std::vector<std::string> lines;
+  lines.reserve(12);
   for (int i = 0; i < 12; ++i) lines.push_back("net.py:" + std::to_string(i));
   EXPECT_EQ(JoinedLines(lines),
             "net.py:0; with net.py:1, net.py:2, net.py:3, net.py:4, net.py:5, net.py:6, net.py:7, net.py:8 and 3 more");
