@@ -235,11 +235,14 @@ absl::StatusOr<Entry*> GraphCache::InsertDynamic(Mode mode, Cause cause, int64_t
     resistance_[static_cast<size_t>(mode)] = made.broken;
     return nullptr;
   }
-  const BatchShape ceiling = mode == Mode::kTrain ? state_.train_ceiling : state_.eval_ceiling;
   Entry& entry =
-      Keep(std::move(made), {.mode = mode, .shape = AtLeastDynamic(ceiling), .created_step = step, .dynamic = true});
+      Keep(std::move(made), {.mode = mode, .shape = DynamicRoom(mode), .created_step = step, .dynamic = true});
   if (!IsAhead(cause)) ReportLimit();
   return &entry;
+}
+
+BatchShape GraphCache::DynamicRoom(Mode mode) const {
+  return AtLeastDynamic(mode == Mode::kTrain ? state_.train_ceiling : state_.eval_ceiling);
 }
 
 void GraphCache::TellResistance(Mode mode) {
@@ -354,8 +357,10 @@ void GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>&
   state_.planned_rungs = std::ssize(setup_.plan.train_rungs);
   state_.of_seeds = setup_.of_seeds;
   DropAll();
-  for (const EntryInfo& info : entries) {
+  for (EntryInfo info : entries) {
     if (info.dynamic && !of(info.mode).dynamic) continue;
+    // The job's replicas may have changed, and with them the batches.
+    if (info.dynamic) info.shape = DynamicRoom(info.mode);
     if (!info.dynamic && !IsRung(info)) {
       Report(absl::StrCat("the executable of ", Text(info.shape), " is not taken over: no batch is rounded up to it"),
              /*warning=*/true);

@@ -203,6 +203,8 @@ class GraphCache {
   // nullptr where the step has no executable for every shape: the mode is dynamic no more. That is told when it is
   // known whether the step can be captured at all.
   absl::StatusOr<Entry*> InsertDynamic(Mode mode, Cause cause, int64_t step);
+  // The batches for which the executable of every shape has storage.
+  BatchShape DynamicRoom(Mode mode) const;
   void TellResistance(Mode mode);
   // Captures what a restored entry has no executable for yet.
   absl::Status CaptureAgain(Entry& entry);

@@ -248,6 +248,21 @@ TEST_F(DynamicCacheTest, AResumeCapturesAgainBeforeItsFirstStep) {
   EXPECT_THAT(Eval(33, 2), ElementsAre("pad 33", "replay every eval 33"));
 }
 
+// A job goes on with other replicas, whose share of a batch is larger.
+TEST_F(DynamicCacheTest, AResumeHasRoomForTheBatchesThatComeNow) {
+  Make({});
+  Train(50);
+  const Snapshot snapshot = cache_->snapshot();
+  const std::vector<EntryInfo> entries = cache_->entries();
+  plan_.train_ceiling = Padded(200);
+  Make({});
+  cache_->Restore(snapshot, entries);
+  EXPECT_THAT(Train(150, 1), Contains("replay every train 150"));
+  EXPECT_EQ(Stats().oversize_steps, 0);
+  Train(250, 2);
+  EXPECT_EQ(Stats().oversize_steps, 1);
+}
+
 TEST_F(DynamicCacheTest, WhatCannotBeCapturedAgainRunsEagerAtTheSameShapes) {
   Make({});
   Train(50);
