@@ -24,6 +24,15 @@ const auto& TraitsOfWire(const Rows& rows, const google::protobuf::EnumDescripto
   return found == rows.end() ? rows.front() : *found;
 }
 
+std::string RankText(const v1::RankProgress& rank) {
+  const std::string where = rank.address().empty() ? "the leader" : OneLine(rank.address());
+  if (rank.steps() == 0) return absl::StrCat(where, ": no step yet");
+  const double a_step = 1e3 / static_cast<double>(rank.steps());
+  return absl::StrFormat("%s: %s steps, %.2f ms each to compute and %.2f ms to exchange", where,
+                         CountText(rank.steps()), (rank.seconds() - rank.exchange_seconds()) * a_step,
+                         rank.exchange_seconds() * a_step);
+}
+
 std::string JobId(const v1::Job& job) { return std::string(StripCollection("jobs", job.name())); }
 
 Cell StateCell(v1::Job::State state) {
@@ -162,6 +171,9 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
                                                CountText(exchange.exchanges()), " times in ",
                                                DurationText(absl::Seconds(exchange.seconds())), ", ",
                                                BytesText(exchange.sent_bytes()), " sent")});
+    for (int r = 0; r < exchange.ranks_size(); ++r) {
+      fields.push_back({absl::StrCat("rank ", r), RankText(exchange.ranks(r))});
+    }
   }
   if (progress.has_look_ahead()) AddLookAhead(progress, fields);
   if (!IsOnDevice(job.state())) return;
@@ -320,7 +332,11 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
     const v1::CrossValidation& folds = spec.cross_validation();
     fields.push_back({"fold", absl::StrCat(folds.fold(), " of ", folds.folds(), ", seed ", folds.seed())});
   }
-  if (spec.replicas() > 1) fields.push_back({"replicas", absl::StrCat(CountText(spec.replicas()), " daemons")});
+  if (spec.replicas() > 1) {
+    const bool is_elastic = spec.min_replicas() > 0 && spec.min_replicas() < spec.replicas();
+    fields.push_back({"replicas", absl::StrCat(is_elastic ? absl::StrCat(spec.min_replicas(), " to ") : "",
+                                               spec.replicas(), " daemons")});
+  }
   if (spec.batching().kind() > v1::Batching::KIND_RANDOM) fields.push_back({"batching", BatchingText(spec.batching())});
   if (spec.has_link_prediction()) fields.push_back({"links", LinkText(spec.link_prediction())});
   if (spec.has_node2vec()) {

@@ -11,7 +11,7 @@ namespace permafrost {
 inline const std::vector<std::string> kJobSpecs = {
     R"(dataset: "datasets/set")",
     R"(dataset: "datasets/set" optimizer { algorithm: ALGORITHM_SGD learning_rate: 3 weight_decay: 1 momentum: 0.5 schedule: SCHEDULE_PLATEAU })",
-    R"(dataset: "datasets/set" optimizer { schedule: SCHEDULE_STEP decay_epochs: 3 })",
+    R"(dataset: "datasets/set" optimizer { schedule: SCHEDULE_STEP decay_epochs: 3 } replicas: 9)",
     R"(dataset: "datasets/set" batching { kind: KIND_BUDGET max_nodes: 90000 max_edges: 90000 } cross_validation { folds: 5 })",
     R"(dataset: "datasets/set" model { architecture: ARCHITECTURE_PROGRAM program: "programs/mine" })",
     R"(dataset: "datasets/set" init_from { job: "jobs/first" })",

@@ -262,25 +262,27 @@ absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, Tcp
   return std::make_unique<TcpGroup>(options, std::move(connections));
 }
 
-absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, const TcpOptions& options) {
+absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, TcpOptions options) {
   constexpr uint64_t kMostTable = 1 << 20;
   const Deadline deadline(options.connect_timeout, options.keep_connecting);
-  std::vector<Connection> connections(static_cast<size_t>(options.size));
   PF_ASSIGN_OR_RETURN(const Socket listening, Listen());
   PF_ASSIGN_OR_RETURN(const int own_port, PortOf(listening));
   const Hello hello = HelloOf(options, own_port);
-  PF_ASSIGN_OR_RETURN(connections[0], Connect(host, port, deadline));
-  PF_RETURN_IF_ERROR(Send(connections[0], BytesOf(hello), deadline));
+  PF_ASSIGN_OR_RETURN(Connection leader, Connect(host, port, deadline));
+  PF_RETURN_IF_ERROR(Send(leader, BytesOf(hello), deadline));
   uint64_t bytes = 0;
-  PF_RETURN_IF_ERROR(Receive(connections[0], BytesOf(bytes), deadline));
+  PF_RETURN_IF_ERROR(Receive(leader, BytesOf(bytes), deadline));
   if (bytes > kMostTable) return absl::UnavailableError(absl::StrCat(host, ":", port, " is no rendezvous"));
   std::string table(bytes, '\0');
-  PF_RETURN_IF_ERROR(Receive(connections[0], table, deadline));
+  PF_RETURN_IF_ERROR(Receive(leader, table, deadline));
   const std::vector<std::string> lines = absl::StrSplit(table, '\n', absl::SkipEmpty());
-  if (std::ssize(lines) != options.size - 1) {
+  options.size = std::ssize(lines) + 1;
+  if (options.rank >= options.size) {
     return absl::UnavailableError(
-        absl::StrCat("the leader listed ", lines.size(), " ranks, and ", options.size - 1, " were expected"));
+        absl::StrCat("the leader has ", options.size, " ranks, and this one is rank ", options.rank));
   }
+  std::vector<Connection> connections(static_cast<size_t>(options.size));
+  connections[0] = std::move(leader);
   for (int64_t r = 1; r < options.rank; ++r) {
     const std::pair<std::string, std::string> where = absl::StrSplit(lines[static_cast<size_t>(r - 1)], ' ');
     int other = 0;

@@ -33,7 +33,8 @@ class Rendezvous {
 };
 
 struct TcpOptions {
-  int64_t rank = 0, size = 2;
+  int64_t rank = 0;
+  int64_t size = 2;  // for the leader, which tells the others
   std::string token;
   // How long the ranks may take to find each other, and then how long one waits for another within a step.
   absl::Duration connect_timeout = absl::Seconds(30), step_timeout = absl::Seconds(30);
@@ -49,6 +50,6 @@ struct TcpOptions {
 // Waits until all ranks are connected, and returns rank 0's group. Errors: Unavailable.
 absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, TcpOptions options);
 // Does the same for another rank, whose leader serves a rendezvous at this host and port.
-absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, const TcpOptions& options);
+absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, TcpOptions options);
 
 }  // namespace permafrost::collective

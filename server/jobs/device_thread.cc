@@ -227,6 +227,11 @@ bool DeviceThread::RunGuest(const std::function<absl::Status()>& work) {
   return guest.ran;
 }
 
+bool DeviceThread::CanTakeGuest() const {
+  absl::MutexLock lock(&work_mu_);
+  return waits_ && guest_ == nullptr;
+}
+
 bool DeviceThread::RunNowIfIdle(const std::function<absl::Status()>& work) {
   absl::Notification done;
   const bool idle = RunWhileIdle([&] {

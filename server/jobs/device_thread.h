@@ -43,6 +43,8 @@ class DeviceThread {
   // Runs `work` in the same way and waits for it, though it may take as long as a job: until it ends, neither a job nor
   // other work is taken. Returns false, too, while such work is there, and if a job is taken first.
   bool RunGuest(const std::function<absl::Status()>& work);
+  // Returns whether RunGuest would run work now.
+  bool CanTakeGuest() const;
   // As RunWhileIdle, and waits for it.
   bool RunNowIfIdle(const std::function<absl::Status()>& work);
   // Tells what the thread does. Work of RunWhileIdle reports here too.
@@ -80,7 +82,7 @@ class DeviceThread {
   std::mutex start_mu_;  // held by Start and the destructor for thread_
   std::thread thread_;
   Event idle_;  // the thread has not begun, or has ended
-  absl::Mutex work_mu_;
+  mutable absl::Mutex work_mu_;
   bool waits_ ABSL_GUARDED_BY(work_mu_) = false;  // for a job
   // The work of RunGuest, until it has ended or was refused since a job came first.
   struct Guest;

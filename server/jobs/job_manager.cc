@@ -228,7 +228,7 @@ absl::StatusOr<JobEvaluation> JobManager::Evaluate(
   return parts_->evaluator.Evaluate(request, on_progress);
 }
 
-absl::Status JobManager::RunRank(const RankRequest& request, const std::function<bool(int64_t steps)>& on_progress) {
+absl::Status JobManager::RunRank(const RankRequest& request, const OnRankProgress& on_progress) {
   return parts_->ranks.Run(request, on_progress);
 }
 

@@ -77,13 +77,20 @@ inline constexpr EnumNames<Artifact, 3> kArtifactNames{{{{Artifact::kBestWeights
                                                          {Artifact::kLastWeights, "last-weights"},
                                                          {Artifact::kTestPredictions, "test-predictions"}}}};
 
+// The reason of an error that says that the device has a job or a rank already.
+inline constexpr std::string_view kDeviceBusyReason = "DEVICE_BUSY";
+
 // A request to JobManager::RunRank.
 struct RankRequest {
   std::string job;  // as its leader names it
   spec::TrainOptions options;
   std::string dataset_checksum;  // data::ContentChecksumOf the leader's dataset, as hex digits
   train::RankPlace place;
+  bool validate_only = false;  // tells whether the rank would be taken now, and takes nothing
 };
+
+// Hears what a rank has done, and returns whether to go on.
+using OnRankProgress = std::function<bool(const train::RankProgress& progress)>;
 
 // A request to JobManager::Evaluate.
 struct EvaluationRequest {

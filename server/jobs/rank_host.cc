@@ -23,22 +23,20 @@ constexpr absl::Duration kAskInterval = absl::Milliseconds(100);
 // A rank keeps nothing: its leader does.
 class RankContext final : public train::RunContext {
  public:
-  RankContext(std::string name, const JobBook& book, DeviceActivityBoard& activity,
-              const std::function<bool(int64_t steps)>& on_progress)
+  RankContext(std::string name, const JobBook& book, DeviceActivityBoard& activity, const OnRankProgress& on_progress)
       : name_(std::move(name)), book_(book), activity_(activity), on_progress_(on_progress) {}
 
   train::StopRequest stop_requested() const override {
     if (book_.draining()) return train::StopRequest::kDrain;
     if (!gone_ && asked_.Elapsed() >= kAskInterval) {
       asked_.Restart();
-      gone_ = !on_progress_(steps_);
+      gone_ = !on_progress_(progress_);
     }
     return gone_ ? train::StopRequest::kCancel : train::StopRequest::kNone;
   }
   void OnProgress(const train::Progress& progress) override {
     activity_.Move();
-    if (first_step_ < 0) first_step_ = progress.step;
-    steps_ = progress.step - first_step_;
+    if (progress.exchange && !progress.exchange->ranks.empty()) progress_ = progress.exchange->ranks.front();
   }
   void OnGraphCache(const graphcache::Snapshot& /*snapshot*/,
                     std::shared_ptr<const std::vector<graphcache::EntryInfo>> /*entries*/) override {
@@ -62,8 +60,8 @@ class RankContext final : public train::RunContext {
   const std::string name_;
   const JobBook& book_;
   DeviceActivityBoard& activity_;
-  const std::function<bool(int64_t steps)>& on_progress_;
-  int64_t first_step_ = -1, steps_ = 0;
+  const OnRankProgress& on_progress_;
+  train::RankProgress progress_;
   // Asked by the device thread alone.
   mutable Stopwatch asked_;
   mutable bool gone_ = false;
@@ -84,7 +82,7 @@ absl::Status Differs(const DatasetId& dataset, absl::string_view what) {
 
 }  // namespace
 
-absl::Status RankHost::Run(const RankRequest& request, const std::function<bool(int64_t steps)>& on_progress) {
+absl::StatusOr<data::OpenedDataset> RankHost::Check(const RankRequest& request) const {
   if (book_.draining()) return DrainingError();
   const spec::TrainOptions& options = request.options;
   Violations violations;
@@ -108,26 +106,31 @@ absl::Status RankHost::Run(const RankRequest& request, const std::function<bool(
   if (!spec::IsProgram(options)) {
     PF_RETURN_IF_ERROR(runner_.CheckCompatible(alone, data::SummaryOf(*dataset), "spec."));
   }
+  return dataset;
+}
+
+absl::Status RankHost::Run(const RankRequest& request, const OnRankProgress& on_progress) {
+  PF_ASSIGN_OR_RETURN(const data::OpenedDataset dataset, Check(request));
+  const absl::Status busy = WithReason(absl::UnavailableError("it trains another job or rank"), kDeviceBusyReason);
+  if (request.validate_only) return device_.CanTakeGuest() ? absl::OkStatus() : busy;
   const std::string name =
       absl::StrCat("rank ", request.place.rank, " of job ", request.job, " of ", request.place.leader_host);
   absl::StatusOr<train::RunOutcome> outcome = train::RunOutcome();
   const auto run = [&]() -> absl::Status {
     // The leader hears that the device has taken it.
-    if (!on_progress(0)) {
+    if (!on_progress({})) {
       outcome = absl::CancelledError("the leader has gone");
       return outcome.status();
     }
     telemetry::Log(telemetry::Severity::kInfo, absl::StrCat(name, ": begins"));
     RankContext context(name, book_, device_.activity(), on_progress);
-    outcome =
-        runner_.Run({.options = options, .dataset = *dataset, .job_directory = {}, .place = request.place}, context);
+    outcome = runner_.Run({.options = request.options, .dataset = dataset, .job_directory = {}, .place = request.place},
+                          context);
     telemetry::Log(telemetry::Severity::kInfo,
                    absl::StrCat(name, outcome.ok() ? ": ended" : ": ended by an error: ", outcome.status().message()));
     return outcome.status();
   };
-  if (!device_.RunGuest(run)) {
-    return WithReason(absl::UnavailableError("it trains another job or rank"), "DEVICE_BUSY");
-  }
+  if (!device_.RunGuest(run)) return busy;
   if (IsOfTheJob(outcome.status())) {
     return WithReason(absl::FailedPreconditionError(outcome.status().message()), train::kRankFailedReason);
   }

@@ -20,9 +20,12 @@ class RankHost {
       : book_(book), device_(device), catalog_(catalog), runner_(runner) {}
 
   // As JobManager::RunRank.
-  absl::Status Run(const RankRequest& request, const std::function<bool(int64_t steps)>& on_progress);
+  absl::Status Run(const RankRequest& request, const OnRankProgress& on_progress);
 
  private:
+  // The errors of a request whose rank this server cannot take, busy or not; else the data that it trains on.
+  absl::StatusOr<data::OpenedDataset> Check(const RankRequest& request) const;
+
   JobBook& book_;
   DeviceThread& device_;
   data::Catalog& catalog_;

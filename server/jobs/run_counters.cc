@@ -115,6 +115,15 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   const train::Exchange exchange_before = last_.exchange.value_or(train::Exchange());
   out.counts.exchanged_bytes = Since(exchange.sent_bytes, exchange_before.sent_bytes);
   out.counts.exchange_seconds = Since(exchange.seconds, exchange_before.seconds);
+  for (size_t r = 0; r < exchange.ranks.size(); ++r) {
+    const train::RankProgress& now = exchange.ranks[r];
+    train::RankProgress before = r < exchange_before.ranks.size() ? exchange_before.ranks[r] : train::RankProgress();
+    // The rank of another team counts from nothing.
+    if (now.steps < before.steps) before = train::RankProgress();
+    out.counts.ranks.push_back({.steps = Since(now.steps, before.steps),
+                                .seconds = Since(now.seconds, before.seconds),
+                                .exchange_seconds = Since(now.exchange_seconds, before.exchange_seconds)});
+  }
   const train::LookAhead ahead = progress.look_ahead.value_or(train::LookAhead());
   const train::LookAhead ahead_before = last_.look_ahead.value_or(train::LookAhead());
   out.look_ahead.stalls = Since(ahead.stalls, ahead_before.stalls);

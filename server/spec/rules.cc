@@ -331,6 +331,11 @@ void CheckWalks(const TrainOptions& options, FieldChecker& check) {
 
 // Sums over a batch are shared by the operators of lowering auto alone.
 void CheckReplicas(const TrainOptions& options, FieldChecker& check) {
+  const int64_t most = std::max<int64_t>(1, options.replicas);
+  if (options.min_replicas > most) {
+    check.Add("min_replicas",
+              absl::StrCat(options.min_replicas, " is given with replicas ", most, "; accepted: 0 to ", most));
+  }
   if (options.replicas <= 1) return;
   const auto refuse = [&](absl::string_view why) {
     check.Add("replicas", absl::StrCat(options.replicas, " is given ", why));

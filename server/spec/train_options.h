@@ -306,6 +306,7 @@ struct TrainOptions {
   NonFinite non_finite = NonFinite::kFail;
   // Daemons that train the job together, 1..64; each takes a share of every batch.
   int64_t replicas = 1;
+  int64_t min_replicas = 0;  // the fewest of them, with which the job trains too; 0: replicas
   bool operator==(const TrainOptions&) const = default;
 };
 
@@ -360,6 +361,13 @@ void VisitFields(Options<TrainOptions>, F&& f) {
          "Daemons that train the job, 1..64: the server and some of its --peers. Each takes a share\nof every batch "
          "({})"},
     &T::replicas);
+  f({.name = "min_replicas",
+     .accepts = UpToOr0(64, "as many as replicas"),
+     .flag = "--min-replicas",
+     .help =
+         "Begin and go on with so many daemons where there are no more, and take in others, up to\n--replicas, as they "
+         "become free (default: all of --replicas)"},
+    &T::min_replicas);
   f({.name = "checkpoint"}, &T::checkpoint);
   f({.name = "init_from"}, &T::init_from);
   f({.name = "fixed_parameters",

@@ -120,6 +120,10 @@ const Buckets& CheckpointBuckets() {
   return buckets;
 }
 
+prometheus::Family<Counter>& CounterFamily(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+}
+
 double UnixSeconds() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
 prometheus::Family<Histogram>& HistogramFamily(prometheus::Registry& registry, const char* name, const char* help) {
@@ -168,6 +172,13 @@ struct JobMetrics::Families {
         exchange_seconds(OneCounter(registry, "permafrost_train_exchange_seconds_total",
                                     "Time in which values were exchanged with the other daemons of jobs with several "
                                     "replicas, waiting for them included.")),
+        rank_steps(CounterFamily(registry, "permafrost_train_rank_steps_total",
+                                 "Training steps of a rank, as the daemon that leads its job heard.")),
+        rank_seconds(CounterFamily(registry, "permafrost_train_rank_seconds_total",
+                                   "Time of the training steps of a rank, waiting for the others included.")),
+        rank_exchange_seconds(CounterFamily(registry, "permafrost_train_rank_exchange_seconds_total",
+                                            "The part of that time in which the rank exchanged values, waiting for "
+                                            "the others included.")),
         step_seconds(HistogramFamily(registry, "permafrost_train_step_seconds",
                                      "Time of a training step by phase, on the device's thread.")),
         whole_step_seconds(HistogramFamily(registry, "permafrost_train_whole_step_seconds",
@@ -228,6 +239,7 @@ struct JobMetrics::Families {
   Gauge& unreadable;
   Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges, &skipped_batches, &exchanged_bytes,
       &exchange_seconds;
+  prometheus::Family<Counter>&rank_steps, &rank_seconds, &rank_exchange_seconds;
   prometheus::Family<Histogram>& step_seconds;
   Histogram& whole_step_seconds;
   MaybeGauge last_step ABSL_GUARDED_BY(mu);
@@ -309,6 +321,14 @@ void JobMetrics::AddSteps(const StepCounts& increments) {
   families_->skipped_batches.Increment(static_cast<double>(increments.skipped_batches));
   families_->exchanged_bytes.Increment(static_cast<double>(increments.exchanged_bytes));
   families_->exchange_seconds.Increment(increments.exchange_seconds);
+  for (size_t r = 0; r < increments.ranks.size(); ++r) {
+    const RankCounts& rank = increments.ranks[r];
+    if (rank.steps == 0) continue;
+    const prometheus::Labels labels{{"rank", std::to_string(r)}};
+    families_->rank_steps.Add(labels).Increment(static_cast<double>(rank.steps));
+    families_->rank_seconds.Add(labels).Increment(rank.seconds);
+    families_->rank_exchange_seconds.Add(labels).Increment(rank.exchange_seconds);
+  }
 }
 
 void JobMetrics::ObserveStep(const StepSeconds& seconds) {

@@ -59,10 +59,15 @@ class FeatureMetrics {
 };
 
 // Plain numbers: telemetry sees no other room.
+struct RankCounts {
+  int64_t steps = 0;
+  double seconds = 0, exchange_seconds = 0;
+};
 struct StepCounts {
   int64_t steps = 0, graphs = 0, nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0, skipped_batches = 0;
   int64_t exchanged_bytes = 0;
   double exchange_seconds = 0;
+  std::vector<RankCounts> ranks;  // by rank
 };
 struct StepSeconds {
   double batch = 0, forward = 0, backward = 0, optimizer = 0;
@@ -112,7 +117,7 @@ class JobMetrics {
   // permafrost_jobs_unreadable
   void SetUnreadable(int64_t jobs);
   // permafrost_train_{steps,graphs,nodes,edges,padding_nodes,padding_edges,skipped_batches,
-  // exchanged_bytes,exchange_seconds}_total
+  // exchanged_bytes,exchange_seconds}_total, permafrost_train_rank_{steps,seconds,exchange_seconds}_total{rank}
   void AddSteps(const StepCounts& increments);
   // permafrost_train_step_seconds{phase}, permafrost_train_whole_step_seconds (histograms), one observation a step (and
   // phase); permafrost_train_last_step_timestamp_seconds

@@ -12,6 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "spec/field.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {
@@ -30,13 +32,33 @@ inline constexpr std::string_view kTooFewPeersReason = "TOO_FEW_PEERS";
 // The reason with which a rank ends by an error of the job, which another try would meet again.
 inline constexpr std::string_view kRankFailedReason = "RANK_FAILED";
 
+// The training steps of one rank since its run, or its team, began.
+struct RankProgress {
+  std::string address;  // host:port of its daemon; empty: the leader's
+  int64_t steps = 0;
+  double seconds = 0;           // of these steps
+  double exchange_seconds = 0;  // the part in which it exchanged values, waiting included
+};
+
+template <class F>
+void VisitFields(spec::Options<RankProgress>, F&& f) {
+  using R = RankProgress;
+  f({.name = "address"}, &R::address);
+  f({.name = "steps"}, &R::steps);
+  f({.name = "seconds"}, &R::seconds);
+  f({.name = "exchange_seconds"}, &R::exchange_seconds);
+}
+
 struct RecruitRequest {
   std::string job;               // its id, for the others' logs
   spec::TrainOptions options;    // of the job; options.replicas - 1 daemons are wanted
+  int64_t least = 0;             // so many are enough
   std::string dataset_checksum;  // data::ContentChecksumOf, as hex digits
   // As RankPlace's.
   int rendezvous_port = 0;
   std::string rendezvous_token;
+  // How long daemons that refuse are asked again while more are wanted: some may just have left another team.
+  absl::Duration patience = absl::ZeroDuration();
   // Asked now and then; false: nobody wants them any more.
   std::function<bool()> keep_going = [] { return true; };
 };
@@ -48,6 +70,8 @@ class Recruits {
   virtual ~Recruits() = default;
   // host:port of each, as this daemon was told them.
   virtual const std::vector<std::string>& addresses() const = 0;
+  // What each has told last; steps 0: nothing yet.
+  virtual std::vector<RankProgress> progress() const = 0;
   // Why one of them has ended, with its address: Unavailable, or FailedPrecondition with kRankFailedReason. Ok: all go
   // on.
   virtual absl::Status failure() const = 0;
@@ -61,10 +85,12 @@ class Peers {
   virtual ~Peers() = default;
   // The daemons that may be asked.
   virtual int64_t count() const = 0;
-  // Asks one after the other until there are enough. Errors: Unavailable with kTooFewPeersReason,
-  // whose message quotes each refusal; FailedPrecondition, where one says that the job cannot be
-  // trained; Cancelled.
+  // Asks one after the other until there are as many as wanted, and returns those that join. Errors: Unavailable with
+  // kTooFewPeersReason, where they are fewer than `least`, whose message quotes each refusal; FailedPrecondition, where
+  // one says that the job cannot be trained; Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
+  // Returns whether one of them would join now; nobody does. The request's rendezvous is not read.
+  virtual bool CanRecruit(const RecruitRequest& request) = 0;
 };
 
 }  // namespace permafrost::train

@@ -49,6 +49,7 @@ struct Exchange {
   int64_t replicas = 0, exchanges = 0;
   double seconds = 0;  // waiting included; the start and evaluation count too
   int64_t sent_bytes = 0;
+  std::vector<RankProgress> ranks;  // by rank, as far as this one knows: the leader has all, another only its own
 };
 
 template <class F>
@@ -58,6 +59,7 @@ void VisitFields(spec::Options<Exchange>, F&& f) {
   f({.name = "exchanges"}, &E::exchanges);
   f({.name = "seconds"}, &E::seconds);
   f({.name = "sent_bytes"}, &E::sent_bytes);
+  f({.name = "ranks"}, &E::ranks);
 }
 
 // Counters begin at the job's first step and survive resumes, but for those of this run alone: phase_seconds,

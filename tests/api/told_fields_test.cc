@@ -69,7 +69,7 @@ v1::Job WireOf(const std::function<void(jobs::Job&)>& change) {
 TEST(ToldFields, OfProgress) {
   jobs::ProgressColumn column;
   column.progress.look_ahead = train::LookAhead{.rows = data::RowReading()};
-  column.progress.exchange = train::Exchange();
+  column.progress.exchange = train::Exchange{.ranks = {train::RankProgress()}};
   const auto read = [](const std::string& text) {
     const auto progress = jobs::ProgressFromJson(text);
     EXPECT_TRUE(progress.ok()) << progress.status();

@@ -81,6 +81,7 @@ TEST(AllMetrics, KeepTheirNamesTypesTextsAndLabels) {
   server.SetDisk(1, 2);
   server.SetClockJump(absl::Seconds(1));
   jobs.SetRunning(1, 0.5, 2);
+  jobs.AddSteps({.ranks = {{.steps = 1}}});
   jobs.ObserveStep({});
   jobs.ObserveCheckpoint(absl::Seconds(1));
   jobs.SetLookAhead(LookAheadState());

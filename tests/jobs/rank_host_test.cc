@@ -24,7 +24,7 @@ class RankHostTest : public testing::Test {
   absl::Status Run(const RankRequest& request) {
     absl::Status ran;
     for (const Stopwatch waited; waited.Elapsed() < absl::Seconds(60); absl::SleepFor(absl::Milliseconds(1))) {
-      ran = server_->RunRank(request, [](int64_t /*steps*/) { return true; });
+      ran = server_->RunRank(request, [](const train::RankProgress& /*progress*/) { return true; });
       if (GetReason(ran).reason != "DEVICE_BUSY") break;
     }
     return ran;
@@ -52,7 +52,7 @@ TEST_F(RankHostTest, ARankHasTheDeviceUntilItEnds) {
   EXPECT_EQ(seen.place->rank, 1);
   EXPECT_EQ(seen.place->leader_host, "lab-1");
   EXPECT_TRUE(seen.job_directory.empty()) << "it keeps nothing here";
-  const absl::Status second = server_->RunRank(Request(), [](int64_t /*steps*/) { return true; });
+  const absl::Status second = server_->RunRank(Request(), [](const train::RankProgress& /*progress*/) { return true; });
   EXPECT_EQ(GetReason(second).reason, "DEVICE_BUSY") << second;
   server_.Create("own");
   EXPECT_EQ(server_->Get(JobId("own"))->state, JobState::kQueued);
@@ -62,11 +62,46 @@ TEST_F(RankHostTest, ARankHasTheDeviceUntilItEnds) {
   EXPECT_EQ(server_.AwaitEnd("own").state, JobState::kSucceeded);
 }
 
+TEST_F(RankHostTest, AQuestionTakesNothing) {
+  server_.runner().SetScript([&](const train::RunRequest& request, train::RunContext& /*context*/) {
+    return absl::StatusOr<train::RunOutcome>(request.place ? train::RunOutcome()
+                                                           : train::RunOutcome{.result = train::RunResult()});
+  });
+  RankRequest question = Request();
+  question.validate_only = true;
+  const auto ask = [&] {
+    return server_->RunRank(question, [](const train::RankProgress& /*progress*/) {
+      ADD_FAILURE() << "nothing runs";
+      return true;
+    });
+  };
+  ASSERT_EQ(Run(Request()), absl::OkStatus()) << "the device waits for a job";
+  absl::Status answer = ask();
+  // A moment may pass until it waits again.
+  for (const Stopwatch waited; !answer.ok() && waited.Elapsed() < absl::Seconds(60);) answer = ask();
+  EXPECT_EQ(answer, absl::OkStatus());
+  const std::string checksum = std::exchange(question.dataset_checksum, "0123456789abcdef");
+  EXPECT_EQ(GetReason(ask()).reason, "DATASET_DIFFERS");
+  question.dataset_checksum = checksum;
+  absl::Notification begun, end;
+  server_.runner().SetScript([&](const train::RunRequest& /*request*/, train::RunContext& /*context*/) {
+    begun.Notify();
+    end.WaitForNotification();
+    return absl::StatusOr<train::RunOutcome>(train::RunOutcome());
+  });
+  std::thread rank([&] { EXPECT_EQ(Run(Request()), absl::OkStatus()); });
+  begun.WaitForNotification();
+  EXPECT_EQ(GetReason(ask()).reason, "DEVICE_BUSY");
+  end.Notify();
+  rank.join();
+}
+
 TEST_F(RankHostTest, AJobOnTheDeviceComesFirst) {
   server_.runner().Hold();
   server_.Create("own");
   server_.runner().AwaitHeld();
-  const absl::Status refused = server_->RunRank(Request(), [](int64_t /*steps*/) { return true; });
+  const absl::Status refused =
+      server_->RunRank(Request(), [](const train::RankProgress& /*progress*/) { return true; });
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
   EXPECT_EQ(GetReason(refused).reason, "DEVICE_BUSY");
   server_.runner().Release();
@@ -115,7 +150,7 @@ TEST_F(RankHostTest, ALeaderThatHasGoneEndsItsRank) {
   int asked = 0;
   absl::Status ran;
   for (const Stopwatch waited; waited.Elapsed() < absl::Seconds(60);) {
-    ran = server_->RunRank(Request(), [&](int64_t /*steps*/) { return ++asked < 3; });
+    ran = server_->RunRank(Request(), [&](const train::RankProgress& /*progress*/) { return ++asked < 3; });
     if (GetReason(ran).reason != "DEVICE_BUSY") break;
   }
   EXPECT_EQ(ran, absl::OkStatus());

@@ -163,6 +163,23 @@ TEST(RunCountersTest, BatchesThatAreSkippedAgainAfterARewindAreCountedOnce) {
   EXPECT_EQ(counted, 4);
 }
 
+TEST(RunCountersTest, RanksOfAnotherTeamCountFromNothing) {
+  const auto told = [](int64_t step, std::vector<train::RankProgress> ranks) {
+    return train::Progress{.step = step, .exchange = train::Exchange{.ranks = std::move(ranks)}};
+  };
+  RunCounters counters(/*resumed=*/false);
+  EXPECT_EQ(counters.Advance(told(1, {{.steps = 1, .seconds = 2}, {}})).counts.ranks[0].steps, 1);
+  const auto more = counters.Advance(told(5, {{.steps = 5, .seconds = 3}, {.steps = 4, .seconds = 2}})).counts.ranks;
+  EXPECT_EQ(more[0].steps, 4);
+  EXPECT_EQ(more[0].seconds, 1);
+  EXPECT_EQ(more[1].steps, 4);
+  const auto other = counters.Advance(told(6, {{.steps = 1, .seconds = 0.5}, {}, {}})).counts.ranks;
+  ASSERT_EQ(other.size(), 3u);
+  EXPECT_EQ(other[0].steps, 1);
+  EXPECT_EQ(other[0].seconds, 0.5);
+  EXPECT_EQ(other[1].steps, 0);
+}
+
 TEST(RunCountersTest, NothingIsNegative) {
   RunCounters counters(/*resumed=*/false);
   counters.Advance(At(5, 1));

@@ -85,6 +85,15 @@ TEST_F(JobMetricsTest, CountsStepsAndPaddingApart) {
   EXPECT_EQ(Value("permafrost_train_padding_edges_total"), 39);
 }
 
+TEST_F(JobMetricsTest, CountsEachRankOfAJobByItself) {
+  metrics_.AddSteps({.steps = 4, .ranks = {{4, 0.4, 0.1}, {3, 0.3, 0}}});
+  metrics_.AddSteps({.steps = 1, .ranks = {{1, 0.1, 0.1}, {}}});
+  EXPECT_EQ(Value("permafrost_train_rank_steps_total", {{"rank", "0"}}), 5);
+  EXPECT_EQ(Value("permafrost_train_rank_seconds_total", {{"rank", "0"}}), 0.5);
+  EXPECT_EQ(Value("permafrost_train_rank_exchange_seconds_total", {{"rank", "0"}}), 0.2);
+  EXPECT_EQ(Value("permafrost_train_rank_steps_total", {{"rank", "1"}}), 3);
+}
+
 TEST_F(JobMetricsTest, AStepIsObservedInEachPhase) {
   metrics_.ObserveStep({.batch = 1e-4, .forward = 2e-3, .backward = 3e-3, .optimizer = 5e-4});
   for (const char* phase : {"batch", "forward", "backward", "optimizer"}) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -31,12 +33,23 @@ class ThreadPeers final : public Peers {
   int64_t count() const override { return 3; }
   absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) override {
     ++recruited;
+    if (on_recruit) on_recruit();
     auto team = std::make_unique<Threads>();
-    for (int64_t rank = 1; rank < request.options.replicas; ++rank) team->Add(*this, request, rank);
+    const int64_t joins = std::min<int64_t>(request.options.replicas - 1, free);
+    if (joins < request.least) return WithReason(absl::UnavailableError("too few are free"), kTooFewPeersReason);
+    for (int64_t rank = 1; rank <= joins; ++rank) team->Add(*this, request, rank);
     return team;
+  }
+  bool CanRecruit(const RecruitRequest& request) override {
+    if (free < request.options.replicas - 1) return false;
+    is_asked = true;
+    return true;
   }
 
   int recruited = 0;
+  std::function<void()> on_recruit;
+  std::atomic<int> free = 3;
+  std::atomic<bool> is_asked = false;
   std::function<StopRequest(const Progress&)> stop;  // of every recruit
   std::vector<absl::Status> ends;                    // by rank - 1, of those that were recruited last
 
@@ -64,6 +77,11 @@ class ThreadPeers final : public Peers {
       });
     }
     const std::vector<std::string>& addresses() const override { return addresses_; }
+    std::vector<RankProgress> progress() const override {
+      std::vector<RankProgress> progress;
+      for (const std::string& address : addresses_) progress.push_back({.address = address});
+      return progress;
+    }
     absl::Status failure() const override { return absl::OkStatus(); }
     absl::Status WaitForFailure() override { return absl::OkStatus(); }
 
@@ -85,7 +103,8 @@ class ReplicasTest : public RunnerTest {
   void Use(data::OpenedDataset dataset) {
     dataset_ = std::move(dataset);
     peers_ = std::make_unique<ThreadPeers>(dataset_);
-    runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 1, .peers = peers_.get()});
+    runner_ = *MakeTorchRunner(
+        {.device = DeviceKind::kCpu, .threads = 1, .peers = peers_.get(), .look_interval = absl::Milliseconds(20)});
   }
   void UseGraph(const TinyGraphOptions& graph) {
     Use(WriteTinyGraph(dir_.path() / ("graph-" + std::to_string(++written_)), graph));
@@ -239,12 +258,105 @@ TEST_F(ReplicasTest, ARankThatLeavesIsAnErrorOfTheMachineAndTheJobGoesOn) {
   const auto failed = Run(options, "job", broken);
   EXPECT_TRUE(IsTransient(failed.status())) << failed.status();
   EXPECT_THAT(std::string(failed.status().message()), HasSubstr("(127.0.0.1) has gone: "));
+  EXPECT_EQ(peers_->recruited, 1 + 4) << "three teams that come no further are the last";
   peers_->stop = nullptr;
   Recorder resumed;
   const auto outcome = Run(options, "job", resumed);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_THAT(resumed.log, HasSubstr("resumed from the checkpoint of step 8"));
   EXPECT_TRUE(Artifact("job", kLastWeightsFile) == Artifact("whole", kLastWeightsFile));
+}
+
+// Options of a job that takes in daemons and goes on without them. Its steps are those of one rank, up to rounding.
+spec::TrainOptions Elastic(spec::TrainOptions options) {
+  options = Plain(std::move(options));
+  options.epochs = 4;
+  options.replicas = 3;
+  options.min_replicas = 1;
+  options.checkpoint.every_steps = 4;
+  return options;
+}
+
+TEST_F(ReplicasTest, AJobGoesOnWithTheRanksThatAreLeft) {
+  for (const spec::Policy policy : {spec::Policy::kFreeze, spec::Policy::kNever}) {
+    spec::TrainOptions options = Elastic(Options());
+    options.graph_cache.policy = policy;
+    const std::string name(spec::kPolicyNames.Name(policy));
+    spec::TrainOptions alone = options;
+    alone.replicas = alone.min_replicas = 1;
+    Recorder one, told;
+    ASSERT_TRUE(Run(alone, name + "-1", one).ok());
+    // Three ranks to step 10, two to step 20, then one.
+    peers_->free = 2;
+    peers_->stop = [this](const Progress& p) {
+      const bool leaves = (peers_->free == 2 && p.step >= 10) || (peers_->free == 1 && p.step >= 20);
+      return leaves ? StopRequest::kDrain : StopRequest::kNone;
+    };
+    peers_->on_recruit = [this] { peers_->free = std::max(0, 3 - peers_->recruited); };
+    peers_->recruited = 0;
+    const auto outcome = Run(options, name, told);
+    ASSERT_TRUE(outcome.ok()) << outcome.status() << "\n" << told.log;
+    EXPECT_EQ(peers_->recruited, 3) << told.log;
+    EXPECT_THAT(told.log, HasSubstr("trains on 3 daemons: this one and 127.0.0.1:1, 127.0.0.1:2\n"));
+    EXPECT_THAT(told.log, HasSubstr("has gone: "));
+    EXPECT_THAT(told.log, HasSubstr("trains on 2 daemons: this one and 127.0.0.1:1\n"));
+    EXPECT_THAT(told.log, HasSubstr("trains alone until other daemons are free\n"));
+    ASSERT_EQ(told.epochs.back().epoch, 4);
+    EXPECT_NEAR(told.epochs.back().train_loss, one.epochs.back().train_loss, 1e-4);
+    EXPECT_NEAR(told.epochs.back().valid_loss, one.epochs.back().valid_loss, 1e-4);
+    EXPECT_EQ(told.cache.of(Mode::kTrain).eager_steps > 0, policy == spec::Policy::kNever) << told.log;
+    EXPECT_EQ(told.cache.of(Mode::kTrain).oversize_steps, 0) << "each team has room for its share: " << told.log;
+    EXPECT_EQ(told.cache.of(Mode::kEval).oversize_steps, 0) << told.log;
+    ASSERT_TRUE(told.progress.exchange.has_value());
+    EXPECT_EQ(told.progress.exchange->replicas, 1) << "those of now";
+  }
+}
+
+TEST_F(ReplicasTest, AJobTakesInADaemonThatBecomesFree) {
+  for (const spec::Policy policy : {spec::Policy::kFreeze, spec::Policy::kNever}) {
+    spec::TrainOptions options = Elastic(Options());
+    options.epochs = 20;
+    options.checkpoint.every_steps = 40;
+    options.graph_cache.policy = policy;
+    const std::string name(spec::kPolicyNames.Name(policy));
+    spec::TrainOptions alone = options;
+    alone.replicas = alone.min_replicas = 1;
+    Recorder one, told;
+    ASSERT_TRUE(Run(alone, name + "-1", one).ok());
+    peers_->free = 0;
+    peers_->is_asked = false;
+    told.stop = [&](const Progress& p) {
+      if (p.epoch >= 3) peers_->free = 2;
+      // The job must not end before it is seen.
+      while (p.epoch >= 3 && !peers_->is_asked) absl::SleepFor(absl::Milliseconds(1));
+      return StopRequest::kNone;
+    };
+    peers_->recruited = 0;
+    const auto outcome = Run(options, name, told);
+    ASSERT_TRUE(outcome.ok()) << outcome.status() << "\n" << told.log;
+    EXPECT_EQ(outcome->end, RunEnd::kSucceeded);
+    EXPECT_THAT(told.log, HasSubstr("trains alone until other daemons are free\n"));
+    EXPECT_THAT(told.log, HasSubstr("another daemon is free: the job goes on with it\n"));
+    EXPECT_THAT(told.log, HasSubstr("trains on 3 daemons: this one and 127.0.0.1:1, 127.0.0.1:2\n"));
+    EXPECT_EQ(told.log.find("has gone"), std::string::npos) << told.log;
+    EXPECT_NEAR(told.epochs.back().train_loss, one.epochs.back().train_loss, 1e-4);
+    EXPECT_EQ(told.progress.exchange->replicas, 3);
+    ASSERT_EQ(told.progress.exchange->ranks.size(), 3u);
+    EXPECT_EQ(told.progress.exchange->ranks[0].address, "");
+    EXPECT_GT(told.progress.exchange->ranks[0].steps, 0);
+    EXPECT_GT(told.progress.exchange->ranks[0].seconds, told.progress.exchange->ranks[0].exchange_seconds);
+    EXPECT_EQ(told.progress.exchange->ranks[2].address, "127.0.0.1:2");
+  }
+}
+
+TEST_F(ReplicasTest, AJobWithFewerThanItsFewestDaemonsWaits) {
+  spec::TrainOptions options = Elastic(Options());
+  options.min_replicas = 2;
+  peers_->free = 0;
+  Recorder told;
+  const auto outcome = Run(options, "job", told);
+  EXPECT_TRUE(IsTransient(outcome.status())) << outcome.status();
+  EXPECT_EQ(GetReason(outcome.status()).reason, kTooFewPeersReason);
 }
 
 TEST_F(ReplicasTest, PatienceIsTheSameOnAllRanks) {

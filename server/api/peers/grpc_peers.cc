@@ -23,11 +23,13 @@
 #include "api/services/unary.h"
 #include "api/wire/convert_job.h"
 #include "api/wire/resource_name.h"
+#include "api/wire/wire_fields.h"
 #include "base/id.h"
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "jobs/job_requests.h"
 #include "permafrost/v1/worker.grpc.pb.h"
 
 namespace permafrost::api {
@@ -37,7 +39,7 @@ namespace {
 constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
 // A collective fails at once when a rank goes, and the end of that rank's stream may come a moment later.
 constexpr absl::Duration kNewsWait = absl::Seconds(1);
-// Between two questions whether the job still wants its peers.
+// Between two questions whether the job still wants its peers, and between two rounds of asking these.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
 
 // One daemon's rank, as long as its stream is open.
@@ -61,20 +63,25 @@ class Recruit {
   }
 
   const std::string& address() const { return address_; }
-  // Returns once the device has taken the rank. Errors: why not, without the address; Cancelled.
-  absl::Status AwaitTaken(absl::Duration timeout, const std::function<bool()>& keep_going) {
+  // Returns once the device has taken the rank, or would take it. Errors: why not, without the address; Cancelled.
+  absl::Status AwaitAnswer(absl::Duration timeout, const std::function<bool()>& keep_going) {
     const Stopwatch waited;
     while (waited.Elapsed() < timeout) {
       {
         absl::MutexLock lock(&mu_);
         if (taken_) return absl::OkStatus();
-        if (ended_) return ended_->ok() ? absl::UnavailableError("it ended at once") : *ended_;
+        if (ended_) return *ended_;
       }
       if (!keep_going()) return absl::CancelledError("stopped while other daemons were asked");
       changed_.Reset();
       changed_.WaitFor(kAskInterval);
     }
     return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
+  }
+  // What the rank has told last.
+  train::RankProgress progress() const {
+    absl::MutexLock lock(&mu_);
+    return progress_;
   }
   // How the rank ended; nullopt: it goes on.
   std::optional<absl::Status> ended() const {
@@ -87,27 +94,34 @@ class Recruit {
     const auto reader = stub_->RunRank(&context_, request);
     v1::RunRankResponse response;
     while (reader->Read(&response)) {
+      train::RankProgress progress;
+      Violations violations;
+      WireReader(response.progress(), "progress.", violations).Read(progress);
+      progress.address = address_;
       absl::MutexLock lock(&mu_);
       taken_ = true;
+      if (violations.ToStatus().ok()) progress_ = std::move(progress);
       changed_.Set();
     }
     const grpc::Status status = reader->Finish();
     absl::Status ended(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-    End(IsRankFailed(status) ? WithReason(ended, train::kRankFailedReason) : ended);
+    const std::string reason = ReasonOf(status);
+    End(reason.empty() ? ended : WithReason(ended, reason));
   }
   void End(const absl::Status& how) {
     absl::MutexLock lock(&mu_);
     ended_ = how;
     changed_.Set();
   }
-  // Returns whether the peer says that the job cannot be trained.
-  static bool IsRankFailed(const grpc::Status& status) {
+  // Returns the reason that the peer gives; empty: none.
+  static std::string ReasonOf(const grpc::Status& status) {
     google::rpc::Status details;
-    if (!details.ParseFromString(status.error_details())) return false;
     google::rpc::ErrorInfo info;
-    return std::ranges::any_of(details.details(), [&](const google::protobuf::Any& detail) {
-      return detail.UnpackTo(&info) && info.reason() == train::kRankFailedReason;
-    });
+    if (!details.ParseFromString(status.error_details())) return "";
+    for (const google::protobuf::Any& detail : details.details()) {
+      if (detail.UnpackTo(&info)) return info.reason();
+    }
+    return "";
   }
 
   const std::string address_;
@@ -115,6 +129,7 @@ class Recruit {
   grpc::ClientContext context_;
   mutable absl::Mutex mu_;
   bool taken_ ABSL_GUARDED_BY(mu_) = false;
+  train::RankProgress progress_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mu_);
   Event changed_;
   std::thread thread_;
@@ -150,6 +165,12 @@ class GrpcRecruits final : public train::Recruits {
     recruits_.push_back(std::move(recruit));
   }
   const std::vector<std::string>& addresses() const override { return addresses_; }
+  std::vector<train::RankProgress> progress() const override {
+    std::vector<train::RankProgress> progress;
+    progress.reserve(recruits_.size());
+    for (const auto& recruit : recruits_) progress.push_back(recruit->progress());
+    return progress;
+  }
   absl::Status failure() const override {
     for (const auto& recruit : recruits_) {
       const std::optional<absl::Status> ended = recruit->ended();
@@ -200,6 +221,59 @@ class GrpcPeers final : public train::Peers {
   int64_t count() const override { return std::ssize(channels_); }
 
   absl::StatusOr<std::unique_ptr<train::Recruits>> Recruit(const train::RecruitRequest& request) override {
+    v1::RunRankRequest wire = ToWire(request);
+    const int64_t wanted = request.options.replicas - 1;
+    auto recruits = std::make_unique<GrpcRecruits>(request.job, unable_);
+    const auto joined = [&recruits] { return std::ssize(recruits->addresses()); };
+    const Stopwatch waited;
+    std::vector<size_t> asked = InOrder(request.job);
+    std::vector<std::string> refusals;
+    while (true) {
+      std::vector<size_t> busy, refused;
+      refusals.clear();
+      for (const size_t i : asked) {
+        if (joined() == wanted) return recruits;
+        wire.set_rank(joined() + 1);
+        auto recruit = std::make_unique<api::Recruit>(options_.addresses[i], channels_[i], options_.token, wire);
+        absl::Status taken = recruit->AwaitAnswer(options_.answer_timeout, request.keep_going);
+        if (absl::IsCancelled(taken)) return taken;
+        if (taken.ok()) {
+          recruits->Add(std::move(recruit));
+          continue;
+        }
+        if (GetReason(taken).reason == train::kRankFailedReason) {
+          return absl::FailedPreconditionError(absl::StrCat(options_.addresses[i], ": ", taken.message()));
+        }
+        (GetReason(taken).reason == jobs::kDeviceBusyReason ? busy : refused).push_back(i);
+        refusals.push_back(absl::StrCat(options_.addresses[i], ": ", taken.message()));
+      }
+      if (joined() < request.least) busy.insert(busy.end(), refused.begin(), refused.end());
+      if (joined() == wanted || busy.empty() || waited.Elapsed() >= request.patience) break;
+      if (!request.keep_going()) return absl::CancelledError("stopped while other daemons were asked");
+      absl::SleepFor(kAskInterval);
+      asked = std::move(busy);
+    }
+    if (joined() >= request.least) return recruits;
+    return WithReason(
+        absl::UnavailableError(absl::StrCat("the job wants ", request.least < wanted ? "at least " : "", request.least,
+                                            request.least == 1 ? " other daemon" : " other daemons", ", and ", joined(),
+                                            joined() == 1 ? " joins" : " join", "; ", absl::StrJoin(refusals, "; "))),
+        train::kTooFewPeersReason);
+  }
+
+  bool CanRecruit(const train::RecruitRequest& request) override {
+    v1::RunRankRequest wire = ToWire(request);
+    wire.set_rank(1);
+    wire.set_validate_only(true);
+    return std::ranges::any_of(InOrder(request.job), [&](size_t i) {
+      if (!request.keep_going() || unable_.Contains(request.job, options_.addresses[i])) return false;
+      api::Recruit question(options_.addresses[i], channels_[i], options_.token, wire);
+      return question.AwaitAnswer(options_.answer_timeout, request.keep_going).ok();
+    });
+  }
+
+ private:
+  v1::RunRankRequest ToWire(const train::RecruitRequest& request) const {
     v1::RunRankRequest wire;
     wire.set_job(FormatJobName(JobId(request.job)));
     SpecToWire({.train = request.options}, *wire.mutable_spec());
@@ -209,38 +283,16 @@ class GrpcPeers final : public train::Peers {
     wire.set_version(options_.version);
     wire.set_torch_version(options_.torch_version);
     wire.set_device(options_.device);
-    const int64_t wanted = request.options.replicas - 1;
-    auto recruits = std::make_unique<GrpcRecruits>(request.job, unable_);
-    std::vector<std::string> refusals;
+    return wire;
+  }
+  // The peers, those that could not run the job last.
+  std::vector<size_t> InOrder(const std::string& job) const {
     std::vector<size_t> order(channels_.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::sort(order, {},
-                      [&](size_t i) { return std::pair(unable_.Contains(request.job, options_.addresses[i]), i); });
-    for (const size_t i : order) {
-      const int64_t joined = std::ssize(recruits->addresses());
-      if (joined == wanted) break;
-      wire.set_rank(joined + 1);
-      auto recruit = std::make_unique<api::Recruit>(options_.addresses[i], channels_[i], options_.token, wire);
-      absl::Status taken = recruit->AwaitTaken(options_.answer_timeout, request.keep_going);
-      if (absl::IsCancelled(taken)) return taken;
-      if (GetReason(taken).reason == train::kRankFailedReason) {
-        return absl::FailedPreconditionError(absl::StrCat(options_.addresses[i], ": ", taken.message()));
-      }
-      if (taken.ok()) {
-        recruits->Add(std::move(recruit));
-      } else {
-        refusals.push_back(absl::StrCat(options_.addresses[i], ": ", taken.message()));
-      }
-    }
-    const int64_t joined = std::ssize(recruits->addresses());
-    if (joined == wanted) return recruits;
-    return WithReason(absl::UnavailableError(absl::StrCat(
-                          "the job wants ", wanted, wanted == 1 ? " other daemon" : " other daemons", ", and ", joined,
-                          joined == 1 ? " joins" : " join", "; ", absl::StrJoin(refusals, "; "))),
-                      train::kTooFewPeersReason);
+    std::ranges::sort(order, {}, [&](size_t i) { return std::pair(unable_.Contains(job, options_.addresses[i]), i); });
+    return order;
   }
 
- private:
   const PeerOptions options_;
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
   UnablePeers unable_;

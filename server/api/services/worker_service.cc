@@ -6,13 +6,16 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/synchronization/mutex.h"
 #include "api/streams/stream_work.h"
 #include "api/wire/convert_job.h"
 #include "api/wire/resource_name.h"
+#include "api/wire/wire_fields.h"
 #include "base/host_port.h"
 #include "base/monotonic.h"
 #include "base/status.h"
@@ -29,9 +32,15 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
  public:
   RankSource(jobs::JobManager& jobs, jobs::RankRequest request, ChangeHub& hub, std::string key)
       : work_("the rank", hub, std::move(key),
-              [&jobs, request = std::move(request)](const StreamWork::OnProgress& on_progress) {
-                // The total only says that the device has taken it.
-                return jobs.RunRank(request, [&](int64_t steps) { return on_progress(steps, 1); });
+              [this, &jobs, request = std::move(request)](const StreamWork::OnProgress& on_progress) {
+                return jobs.RunRank(request, [&](const train::RankProgress& progress) {
+                  {
+                    const absl::MutexLock lock(&mu_);
+                    progress_ = progress;
+                  }
+                  // The total only says that the device has taken it.
+                  return on_progress(progress.steps, 1);
+                });
               }) {}
 
   absl::StatusOr<Pull> Next(v1::RunRankResponse& response) override {
@@ -43,7 +52,8 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
     const bool told = since_told_.has_value();
     if (state.total == 0 || (told && since_told_->Elapsed() < kTellInterval)) return Pull::kWait;
     since_told_.emplace();
-    response.set_steps(state.done);
+    const absl::MutexLock lock(&mu_);
+    WireWriter(*response.mutable_progress()).Write(progress_);
     return Pull::kMore;
   }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {
@@ -52,6 +62,8 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
 
  private:
   std::optional<Stopwatch> since_told_;
+  absl::Mutex mu_;
+  train::RankProgress progress_ ABSL_GUARDED_BY(mu_);
   StreamWork work_;  // last: its thread ends first
 };
 
@@ -97,7 +109,8 @@ absl::StatusOr<jobs::RankRequest> WorkerService::Read(const v1::RunRankRequest& 
                            .place = {.rank = request.rank(),
                                      .leader_host = std::move(host),
                                      .rendezvous_port = request.rendezvous_port(),
-                                     .rendezvous_token = request.rendezvous_token()}};
+                                     .rendezvous_token = request.rendezvous_token()},
+                           .validate_only = request.validate_only()};
 }
 
 grpc::ServerWriteReactor<v1::RunRankResponse>* WorkerService::RunRank(grpc::CallbackServerContext* context,

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -39,55 +40,92 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
   return violations.ToStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, Peers* peers, absl::Duration step_timeout,
+int64_t FewestReplicas(const spec::TrainOptions& options) {
+  return options.min_replicas > 0 ? options.min_replicas : options.replicas;
+}
+
+absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, const TeamOptions& options,
                                                  RunContext& context) {
   std::unique_ptr<Team> team(new Team());
-  const int64_t size = request.options.replicas;
-  collective::TcpOptions options{.size = size, .step_timeout = step_timeout};
-  options.keep_going = [&context] { return context.stop_requested() == StopRequest::kNone; };
+  const int64_t wanted = request.options.replicas, least = FewestReplicas(request.options);
+  const auto asked_to_stop = [&context] { return context.stop_requested() != StopRequest::kNone; };
+  collective::TcpOptions tcp{.step_timeout = options.step_timeout,
+                             .keep_going = [asked_to_stop] { return !asked_to_stop(); }};
   if (const std::optional<RankPlace>& place = request.place) {
-    options.rank = place->rank;
-    options.token = place->rendezvous_token;
-    options.keep_connecting = options.keep_going;
+    tcp.rank = place->rank;
+    tcp.token = place->rendezvous_token;
+    tcp.keep_connecting = tcp.keep_going;
     // The leader bounds how long an error of another lasts, and what it waits for itself may take longer than a step.
-    options.step_timeout = options.connect_timeout = options.meet_timeout;
-    auto joined = collective::JoinTcp(place->leader_host, place->rendezvous_port, options);
+    tcp.step_timeout = tcp.connect_timeout = tcp.meet_timeout;
+    auto joined = collective::JoinTcp(place->leader_host, place->rendezvous_port, tcp);
     if (absl::IsCancelled(joined.status())) return joined.status();
     if (!joined.ok()) return AsTransient(joined.status());
     team->group_ = *std::move(joined);
     return team;
   }
-  if (size <= 1) return team;
-  if (peers == nullptr) {
+  if (wanted <= 1) return team;
+  if (options.peers == nullptr) {
+    if (least <= 1) return team;
     return AsTransient(WithReason(
-        absl::UnavailableError(absl::StrCat("the job wants ", size, " daemons, and this server has no --peers")),
+        absl::UnavailableError(absl::StrCat("the job wants ", least, " daemons, and this server has no --peers")),
         kTooFewPeersReason));
   }
   auto rendezvous = collective::Rendezvous::Serve();
   if (!rendezvous.ok()) return AsTransient(rendezvous.status());
   team->rendezvous_ = *std::move(rendezvous);
-  auto recruits = peers->Recruit({.job = request.job_directory.filename().string(),
-                                  .options = request.options,
-                                  .dataset_checksum = HashHex(data::ContentChecksumOf(request.dataset)),
-                                  .rendezvous_port = team->rendezvous_->port(),
-                                  .rendezvous_token = team->rendezvous_->token(),
-                                  .keep_going = options.keep_going});
+  RecruitRequest recruit{.job = request.job_directory.filename().string(),
+                         .options = request.options,
+                         .least = least - 1,
+                         .dataset_checksum = HashHex(data::ContentChecksumOf(request.dataset)),
+                         .rendezvous_port = team->rendezvous_->port(),
+                         .rendezvous_token = team->rendezvous_->token(),
+                         .patience = options.patience,
+                         .keep_going = tcp.keep_going};
+  auto recruits = options.peers->Recruit(recruit);
   if (absl::IsUnavailable(recruits.status())) return AsTransient(recruits.status());
   PF_RETURN_IF_ERROR(recruits.status());
   team->recruits_ = *std::move(recruits);
-  context.Log(LogLevel::kInfo, absl::StrCat("trains on ", size, " daemons: this one and ",
-                                            absl::StrJoin(team->recruits_->addresses(), ", ")));
-  const auto asked_to_stop = [&context] { return context.stop_requested() != StopRequest::kNone; };
-  // Nobody waits for one whose call has ended.
-  options.keep_going = [asked_to_stop, recruits = team->recruits_.get()] {
-    return !asked_to_stop() && recruits->failure().ok();
-  };
-  options.keep_connecting = options.keep_going;
-  auto led = collective::LeadTcp(*team->rendezvous_, options);
-  if (asked_to_stop()) return absl::CancelledError("stopped while other daemons were awaited");
-  if (!led.ok()) return team->Explain(led.status(), context);
-  team->group_ = *std::move(led);
+  const std::vector<std::string>& addresses = team->recruits_->addresses();
+  tcp.size = std::ssize(addresses) + 1;
+  context.Log(LogLevel::kInfo, addresses.empty() ? "trains alone until other daemons are free"
+                                                 : absl::StrCat("trains on ", tcp.size, " daemons: this one and ",
+                                                                absl::StrJoin(addresses, ", ")));
+  if (!addresses.empty()) {
+    // Nobody waits for one whose call has ended.
+    tcp.keep_going = [asked_to_stop, recruits = team->recruits_.get()] {
+      return !asked_to_stop() && recruits->failure().ok();
+    };
+    tcp.keep_connecting = tcp.keep_going;
+    auto led = collective::LeadTcp(*team->rendezvous_, tcp);
+    if (asked_to_stop()) return absl::CancelledError("stopped while other daemons were awaited");
+    if (!led.ok()) return team->Explain(led.status(), context);
+    team->group_ = *std::move(led);
+  }
+  if (tcp.size < wanted) {
+    // The device's thread alone may ask the context.
+    recruit.keep_going = [&ends = team->ends_] { return !ends.is_set(); };
+    try {
+      team->looks_ = std::thread([&team = *team, &peers = *options.peers, recruit, interval = options.look_interval] {
+        team.LookForOthers(peers, recruit, interval);
+      });
+    } catch (const std::system_error& error) {
+      context.Log(LogLevel::kWarning, absl::StrCat("the job takes in no other daemon: no thread: ", error.what()));
+    }
+  }
   return team;
+}
+
+Team::~Team() {
+  ends_.Set();
+  if (looks_.joinable()) looks_.join();
+}
+
+void Team::LookForOthers(Peers& peers, RecruitRequest request, absl::Duration interval) {
+  while (!ends_.WaitFor(interval)) {
+    if (!peers.CanRecruit(request)) continue;
+    can_grow_.store(true, std::memory_order_relaxed);
+    return;
+  }
 }
 
 absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
@@ -101,14 +139,33 @@ absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
   return absl::OkStatus();
 }
 
-absl::Status Team::Explain(absl::Status error, const RunContext& context) const {
+absl::Status Team::Explain(absl::Status error, const RunContext& context) {
   const bool stopped = context.stop_requested() != StopRequest::kNone;
   if (stopped && group_ != nullptr && absl::IsCancelled(group_->failure())) return group_->failure();
   if (group_ == nullptr ? recruits_ == nullptr : group_->failure().ok()) return error;
   absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
   if (absl::IsFailedPrecondition(gone)) return gone;
+  lost_rank_ = true;
   if (!gone.ok()) return AsTransient(absl::UnavailableError(gone.message()));
   return AsTransient(absl::UnavailableError(group_ != nullptr ? group_->failure().message() : error.message()));
+}
+
+Exchange Team::Report(const RankProgress& own) const {
+  Exchange exchange{.replicas = size()};
+  exchange.ranks.push_back(own);
+  if (group_ == nullptr) return exchange;
+  const collective::Group::Traffic traffic = group_->traffic();
+  exchange.exchanges = traffic.exchanges;
+  exchange.seconds = absl::ToDoubleSeconds(traffic.time);
+  exchange.sent_bytes = traffic.sent_bytes;
+  if (recruits_ == nullptr) return exchange;
+  for (RankProgress& other : recruits_->progress()) exchange.ranks.push_back(std::move(other));
+  return exchange;
+}
+
+void Team::LookForStraggler(const std::vector<RankProgress>& ranks, RunContext& context) {
+  const std::optional<std::string> line = straggler_.Look(ranks, formed_.Elapsed());
+  if (line) context.Log(LogLevel::kWarning, *line);
 }
 
 }  // namespace permafrost::train

@@ -2,17 +2,21 @@
 // Threads: the device thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
-#include <utility>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/device.h"
+#include "base/monotonic.h"
 #include "collective/tcp_group.h"
 #include "spec/model.h"
+#include "train/loop/straggler.h"
 #include "train/peers.h"
 #include "train/runner.h"
 
@@ -22,30 +26,63 @@ namespace permafrost::train {
 // with a violation under `prefix`.
 absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, std::string_view prefix);
 
+// The fewest daemons with which a job of these options trains.
+int64_t FewestReplicas(const spec::TrainOptions& options);
+
+struct TeamOptions {
+  // The daemons that may be asked, which outlive the team; nullptr: there are none.
+  Peers* peers = nullptr;
+  // How long a step waits for another rank.
+  absl::Duration step_timeout = absl::Seconds(30);
+  // As RecruitRequest::patience.
+  absl::Duration patience = absl::ZeroDuration();
+  // A team that the job wants to be larger asks every so often if another daemon would join.
+  absl::Duration look_interval = absl::Seconds(5);
+};
+
 class Team {
  public:
-  // Finds the ranks that the request wants, and connects them. A job of one replica is alone. `step_timeout`: how long
-  // a step waits for another rank. Errors: Unavailable, transient, if too few daemons join or they cannot connect;
-  // FailedPrecondition, if a peer says that the job cannot be trained; Cancelled, if a stop was asked for.
-  static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, Peers* peers,
-                                                    absl::Duration step_timeout, RunContext& context);
+  // Finds ranks for the request, as many as it has replicas and no fewer than FewestReplicas, and connects them.
+  // Errors: Unavailable, transient, if too few daemons join or they cannot connect; FailedPrecondition, if a peer says
+  // that the job cannot be trained; Cancelled, if a stop was asked for.
+  static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, const TeamOptions& options,
+                                                    RunContext& context);
+  ~Team();
 
   int64_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
+  int64_t size() const { return group_ == nullptr ? 1 : group_->size(); }
   // nullptr: there are no others.
   collective::Group* group() const { return group_.get(); }
+  // True if the job is of several replicas, though there may be one of them now.
+  bool is_shared() const { return group_ != nullptr || recruits_ != nullptr; }
   // Gives each rank the archive of the leader's program. Errors: those of ReadFile; throws as the group.
   absl::Status ShareProgram(spec::ModelOptions& model) const;
   // Returns `error`, with which the run ended; where another rank is the cause, a transient error that names it, or
   // Cancelled if a stop was asked for while that rank kept this one waiting.
-  absl::Status Explain(absl::Status error, const RunContext& context) const;
+  absl::Status Explain(absl::Status error, const RunContext& context);
+  // True once Explain found that a rank has gone.
+  bool lost_rank() const { return lost_rank_; }
+  // True once another daemon would join a team that is smaller than the job wants it. Cheap.
+  bool can_grow() const { return can_grow_.load(std::memory_order_relaxed); }
+  // Returns what the ranks exchanged and did. `own`: this rank's steps; it has no address.
+  Exchange Report(const RankProgress& own) const;
+  // Names a rank that keeps the others waiting, once for each, in the log of the job. For the leader; cheap.
+  void LookForStraggler(const std::vector<RankProgress>& ranks, RunContext& context);
 
  private:
   Team() = default;
+  void LookForOthers(Peers& peers, RecruitRequest request, absl::Duration interval);
 
   // Destroyed from the last to the first: the group before its recruits, these before the rendezvous.
   std::unique_ptr<collective::Rendezvous> rendezvous_;
   std::unique_ptr<Recruits> recruits_;
   std::unique_ptr<collective::Group> group_;
+  bool lost_rank_ = false;
+  const Stopwatch formed_;
+  StragglerWatch straggler_;
+  std::atomic<bool> can_grow_ = false;
+  Event ends_;  // the team, which the thread is told
+  std::thread looks_;
 };
 
 }  // namespace permafrost::train

@@ -1,5 +1,6 @@
 #include "train/loop/torch_runner.h"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -31,6 +32,11 @@
 namespace permafrost::train {
 namespace {
 
+// How long daemons that leave a team may take until they can join the next one.
+constexpr absl::Duration kPatience = absl::Seconds(3);
+constexpr int kMostVain = 3;
+constexpr absl::Duration kLongestLook = absl::Minutes(10);
+
 // Returns the outcome of a run that a stop ended before its first step, or within one.
 RunOutcome StoppedOutcome(const RunContext& context) {
   const bool cancel = context.stop_requested() == StopRequest::kCancel;
@@ -47,61 +53,49 @@ class TorchRunner final : public Runner {
         reserve_(options.reserve),
         peers_(options.peers),
         peer_timeout_(options.peer_timeout),
+        look_interval_(options.look_interval),
         row_caches_(options.features) {
     if (!options.plans.empty()) plans_.emplace(options.plans, options.warn);
   }
 
-  absl::StatusOr<RunOutcome> Run(const RunRequest& asked, RunContext& context) override {
+  absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
-      RunRequest request = asked;
-      // A rank of another daemon's job gets the program once the ranks have connected.
-      const bool has_model = !request.place || !spec::IsProgram(request.options);
-      const auto check_model = [&] { return CheckModel(request.options, data::SummaryOf(request.dataset), "spec."); };
-      // Again: what there is may be less than when the job came.
-      if (has_model) PF_RETURN_IF_ERROR(check_model());
-      // The device may be another than when the job came. The team finds out whether there are enough peers.
-      PF_RETURN_IF_ERROR(
-          CheckReplicas(request.options.replicas, backend_->kind(), /*peers=*/request.options.replicas, "spec."));
-      absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, peers_, peer_timeout_, context);
-      if (absl::IsCancelled(formed.status())) return StoppedOutcome(context);
-      PF_RETURN_IF_ERROR(formed.status());
-      const std::unique_ptr<Team> team = *std::move(formed);
-      const absl::Status shared = device::CatchTorch([&] { return team->ShareProgram(request.options.model); });
-      const absl::Status sent = shared.ok() ? absl::OkStatus() : team->Explain(shared, context);
-      if (absl::IsCancelled(sent)) return StoppedOutcome(context);
-      PF_RETURN_IF_ERROR(sent);
-      if (!has_model) PF_RETURN_IF_ERROR(check_model());
-      device::UseThreads(threads_);  // a setting of the calling thread
-      PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
-      backend_->RestartStoragePeak();
-      PlanContext plan = Context();
-      plan.rows = &row_caches_;
-      // Only CUDA gains by it: the CPU and MPS share the host's memory.
-      plan.features_on_device = backend_->kind() == DeviceKind::kCuda;
-      if (plan.features_on_device) {
-        plan.allocate_pinned = [this](int64_t rows, int64_t width) { return backend_->AllocatePinned(rows, width); };
-      }
-      plan.reserve = reserve_;
-      plan.group = team->group();
-      plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
-      std::optional<Rewind> rewind;
+      TeamOptions options{.peers = peers_, .step_timeout = peer_timeout_, .look_interval = look_interval_};
+      int64_t size = 0;      // of the last team, where it ended so as to grow
+      int64_t farthest = 0;  // the last step of any team
+      int vain = 0;          // teams in a row that came no further
       while (true) {
-        // The exceptions of a group whose ranks have gone are caught here, where their reason is known.
-        const auto trainer = device::CatchTorch(
-            [&] { return Trainer::Create(request, *backend_, threads_, context, plan, rewind, team->group()); });
-        const absl::Status begun = trainer.ok() ? absl::OkStatus() : team->Explain(trainer.status(), context);
-        if (absl::IsCancelled(begun)) return StoppedOutcome(context);
-        PF_RETURN_IF_ERROR(begun);
-        absl::StatusOr<RunOutcome> outcome = device::CatchTorch([&] { return (*trainer)->Run(); });
-        if (!outcome.ok()) outcome = team->Explain(outcome.status(), context);
-        // In the middle of a step: the newest checkpoint is what the next run begins with.
-        if (absl::IsCancelled(outcome.status())) return StoppedOutcome(context);
-        rewind = (*trainer)->rewind();
-        if (outcome.ok() || !rewind) return outcome;
-        // The run begins as after a crash, but takes its steps with care.
-        context.Log(LogLevel::kWarning,
-                    absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ", rewind->count,
-                                 " of ", kMaxRewinds));
+        // A rank of another daemon's job gets the program once the ranks have connected.
+        // Again: what there is may be less than when the job came.
+        if (!request.place || !spec::IsProgram(request.options)) {
+          PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
+        }
+        // The device may be another than when the job came. The team finds out whether there are enough peers.
+        PF_RETURN_IF_ERROR(
+            CheckReplicas(request.options.replicas, backend_->kind(), /*peers=*/request.options.replicas, "spec."));
+        const absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, options, context);
+        if (absl::IsCancelled(formed.status())) return StoppedOutcome(context);
+        PF_RETURN_IF_ERROR(formed.status());
+        Team& team = **formed;
+        int64_t reached = 0;
+        absl::StatusOr<RunOutcome> outcome = TrainWith(team, request, context, reached);
+        // Where one team after the other comes no further than those before, the job waits in the queue.
+        vain = reached > farthest ? 0 : vain + 1;
+        farthest = std::max(farthest, reached);
+        const bool goes_on = team.lost_rank() && vain < kMostVain && IsTransient(outcome.status());
+        const bool grows = team.can_grow() && outcome.ok() && outcome->end == RunEnd::kDrained &&
+                           context.stop_requested() == StopRequest::kNone;
+        if (request.place || (!goes_on && !grows)) return outcome;
+        context.Log(goes_on ? LogLevel::kWarning : LogLevel::kInfo,
+                    goes_on
+                        ? absl::StrCat(outcome.status().message(),
+                                       ": the job goes on from its newest checkpoint with the daemons that are free")
+                        : "another daemon is free: the job goes on with it");
+        options.patience = kPatience;
+        // A daemon that says it would join, and then does not, is not asked again soon.
+        options.look_interval =
+            grows && team.size() <= size ? std::min(2 * options.look_interval, kLongestLook) : look_interval_;
+        size = grows ? team.size() : 0;
       }
     });
   }
@@ -211,6 +205,51 @@ class TorchRunner final : public Runner {
   }
 
  private:
+  // Trains with a team until the job or the team ends. Sets `reached` to the last step of a team that did one.
+  absl::StatusOr<RunOutcome> TrainWith(Team& team, const RunRequest& asked, RunContext& context, int64_t& reached) {
+    RunRequest request = asked;
+    request.options.replicas = team.size();
+    const absl::Status shared = device::CatchTorch([&] { return team.ShareProgram(request.options.model); });
+    const absl::Status sent = shared.ok() ? absl::OkStatus() : team.Explain(shared, context);
+    if (absl::IsCancelled(sent)) return StoppedOutcome(context);
+    PF_RETURN_IF_ERROR(sent);
+    if (request.place && spec::IsProgram(request.options)) {
+      PF_RETURN_IF_ERROR(CheckModel(request.options, data::SummaryOf(request.dataset), "spec."));
+    }
+    device::UseThreads(threads_);  // a setting of the calling thread
+    PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
+    backend_->RestartStoragePeak();
+    PlanContext plan = Context();
+    plan.rows = &row_caches_;
+    // Only CUDA gains by it: the CPU and MPS share the host's memory.
+    plan.features_on_device = backend_->kind() == DeviceKind::kCuda;
+    if (plan.features_on_device) {
+      plan.allocate_pinned = [this](int64_t rows, int64_t width) { return backend_->AllocatePinned(rows, width); };
+    }
+    plan.reserve = reserve_;
+    plan.group = team.group();
+    plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
+    std::optional<Rewind> rewind;
+    while (true) {
+      // The exceptions of a group whose ranks have gone are caught here, where their reason is known.
+      const auto trainer = device::CatchTorch(
+          [&] { return Trainer::Create(request, *backend_, threads_, context, plan, team, rewind); });
+      const absl::Status begun = trainer.ok() ? absl::OkStatus() : team.Explain(trainer.status(), context);
+      if (absl::IsCancelled(begun)) return StoppedOutcome(context);
+      PF_RETURN_IF_ERROR(begun);
+      absl::StatusOr<RunOutcome> outcome = device::CatchTorch([&] { return (*trainer)->Run(); });
+      if ((*trainer)->run_steps() > 0) reached = (*trainer)->step();
+      if (!outcome.ok()) outcome = team.Explain(outcome.status(), context);
+      // In the middle of a step: the newest checkpoint is what the next run begins with.
+      if (absl::IsCancelled(outcome.status())) return StoppedOutcome(context);
+      rewind = (*trainer)->rewind();
+      if (outcome.ok() || !rewind) return outcome;
+      // The run begins as after a crash, but takes its steps with care.
+      context.Log(LogLevel::kWarning,
+                  absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ", rewind->count,
+                               " of ", kMaxRewinds));
+    }
+  }
   // The plans and limits as they are now.
   PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits()}; }
   // On the device's thread, and with what the device needs around its use.
@@ -258,7 +297,7 @@ class TorchRunner final : public Runner {
   std::optional<ScheduleStore> plans_;
   const DiskReserve reserve_;
   Peers* const peers_;
-  const absl::Duration peer_timeout_;
+  const absl::Duration peer_timeout_, look_interval_;
   data::RowCaches row_caches_;
   mutable absl::Mutex mu_;
   mutable StorageUse storage_ ABSL_GUARDED_BY(mu_);  // as it was told last

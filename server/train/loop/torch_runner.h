@@ -36,6 +36,8 @@ struct RunnerOptions {
   Peers* peers = nullptr;
   // How long a step waits for one of them.
   absl::Duration peer_timeout = absl::Seconds(30);
+  // A job that trains with fewer daemons than it wants asks every so often if another is free.
+  absl::Duration look_interval = absl::Seconds(5);
 };
 
 // Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this

@@ -23,6 +23,8 @@ namespace {
 
 // Interval between two reads of the loss from the device, since reading synchronises.
 constexpr absl::Duration kLossInterval = absl::Milliseconds(200);
+// The same between two reports of what the ranks exchange.
+constexpr absl::Duration kTeamInterval = absl::Milliseconds(200);
 
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
@@ -60,9 +62,8 @@ bool IsBetter(spec::Metric metric, double value, double best) {
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
-                                                         const PlanContext& plan_context,
-                                                         const std::optional<Rewind>& rewind,
-                                                         collective::Group* group) {
+                                                         const PlanContext& plan_context, Team& team,
+                                                         const std::optional<Rewind>& rewind) {
   PF_ASSIGN_OR_RETURN(auto task,
                       Task::Create(
                           request.options, request.dataset, backend.device(), threads,
@@ -79,29 +80,30 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
     categories = CategoriesRead(request.options, data::SummaryOf(request.dataset), *std::move(categories));
   }
   std::unique_ptr<Trainer> trainer(new Trainer(request, backend, threads, context, plan_context.reserve,
-                                               std::move(task), std::move(categories), group));
+                                               std::move(task), std::move(categories), team));
   PF_RETURN_IF_ERROR(trainer->leads() ? trainer->Resume() : trainer->Begin());
-  if (group != nullptr) PF_RETURN_IF_ERROR(trainer->ShareState());
+  if (team.group() != nullptr) PF_RETURN_IF_ERROR(trainer->ShareState());
   if (rewind) trainer->TakeCare(*rewind);
   return trainer;
 }
 
 Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
                  DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories,
-                 collective::Group* group)
+                 Team& team)
     : options_(request.options),
       job_directory_(request.job_directory),
       backend_(backend),
       reserve_(std::move(reserve)),
       store_checksum_(data::ChecksumOf(request.dataset)),
       context_(context),
-      group_(group),
+      team_(team),
+      group_(team.group()),
       metrics_(MetricsOf(options_)),
       task_(std::move(task)),
       categories_(std::move(categories)),
       optimizer_(options_.optimizer, task_->tensors().parameters()),
       averaged_(task_->tensors(), optimizer_),
-      engine_(options_, *task_, optimizer_, backend, context, group),
+      engine_(options_, *task_, optimizer_, backend, context, group_),
       checkpoints_(job_directory_ / kCheckpointsFolder, options_.checkpoint.keep,
                    MetadataOf(request, *task_, categories_),
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
@@ -168,6 +170,8 @@ absl::StatusOr<RunOutcome> Trainer::Run() {
   warm_up_ = absl::ZeroDuration();
   Report();
   absl::StatusOr<RunOutcome> outcome = RunToEnd();
+  next_team_report_ = absl::ZeroDuration();
+  if (outcome.ok()) Report();
   engine_.Report(/*with_entries=*/true);
   return outcome;
 }
@@ -242,6 +246,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
   look_ahead_before_ = progress_.look_ahead.value_or(LookAhead());
   while (state_.position.batch < batches) {
     if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
+    if (team_.can_grow() && run_steps_ > 0) return StopRequest::kDrain;
     PF_ASSIGN_OR_RETURN(const StopRequest stop, PrepareStep());
     if (stop != StopRequest::kNone) return stop;
     // Each rank has captured its step in its own time.
@@ -250,7 +255,9 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
     progress_.phase_seconds.batch += Seconds(Worked() - begin);
     SetLearningRate(batches);
+    const absl::Duration exchanged = ExchangeTime();
     PF_RETURN_IF_ERROR(TakeStep(*host));
+    step_exchange_seconds_ += Seconds(ExchangeTime() - exchanged);
     ++state_.step;
     ++state_.position.batch;
     ++run_steps_;
@@ -399,14 +406,16 @@ void Trainer::Report() {
   progress_.edges = rows().edges;
   progress_.padding_nodes = rows().padding_nodes;
   progress_.padding_edges = rows().padding_edges;
-  if (group_ != nullptr) {
-    const collective::Group::Traffic traffic = group_->traffic();
-    progress_.exchange = {.replicas = group_->size(),
-                          .exchanges = traffic.exchanges,
-                          .seconds = Seconds(traffic.time),
-                          .sent_bytes = traffic.sent_bytes};
-  }
+  ReportTeam();
   context_.OnProgress(progress_);
+}
+
+void Trainer::ReportTeam() {
+  if (!team_.is_shared() || Worked() < next_team_report_) return;
+  next_team_report_ = Worked() + kTeamInterval;
+  progress_.exchange =
+      team_.Report({.steps = run_steps_, .seconds = step_seconds_, .exchange_seconds = step_exchange_seconds_});
+  if (leads()) team_.LookForStraggler(progress_.exchange->ranks, context_);
 }
 
 }  // namespace permafrost::train

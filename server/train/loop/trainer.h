@@ -22,6 +22,7 @@
 #include "train/loop/progress_meter.h"
 #include "train/loop/state_aside.h"
 #include "train/loop/step_engine.h"
+#include "train/loop/team.h"
 #include "train/runner.h"
 #include "train/tasks/task.h"
 
@@ -35,21 +36,23 @@ class Trainer {
  public:
   // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `backend` and `context` outlive
   // the trainer. Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
-  // group: the ranks that train the job together, which outlives the trainer; nullptr: there are no others. All of them
-  // do the same steps from the state that rank 0 has; it alone keeps and publishes anything.
+  // team: the ranks that train the job together, of which there may be one; outlives the trainer. All of them do the
+  // same steps from the state that rank 0 has; it alone keeps and publishes anything.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
-                                                         const PlanContext& plan_context,
-                                                         const std::optional<Rewind>& rewind = std::nullopt,
-                                                         collective::Group* group = nullptr);
+                                                         const PlanContext& plan_context, Team& team,
+                                                         const std::optional<Rewind>& rewind = std::nullopt);
+  // Trains to the end, or to a stop. A team that can grow ends it as a drain does, at a step's boundary.
   absl::StatusOr<RunOutcome> Run();
+  // The steps of this run, and the last one's place in the job.
+  int64_t run_steps() const { return run_steps_; }
+  int64_t step() const { return state_.step; }
   // Set where Run ended with an error that a new trainer gets over, which begins anew with this.
   const std::optional<Rewind>& rewind() const { return rewind_; }
 
  private:
   Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
-          DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories,
-          collective::Group* group);
+          DiskReserve reserve, std::unique_ptr<Task> task, std::optional<data::Categories> categories, Team& team);
 
   // Each returns the StopRequest that ended it early; kNone: it came to its end.
   // True if every epoch is done, or as many epochs without a better validation as the job's patience allows.
@@ -118,6 +121,8 @@ class Trainer {
   const graphcache::ModeStats& rows() const { return engine_.cache().of(Mode::kTrain); }
   absl::Duration Worked() const { return work_.Elapsed() - warm_up_; }
   void ReportLookAhead(const BatchStream& stream);
+  void ReportTeam();
+  absl::Duration ExchangeTime() const { return group_ == nullptr ? absl::ZeroDuration() : group_->traffic().time; }
   void Report();
 
   const spec::TrainOptions options_;
@@ -126,7 +131,8 @@ class Trainer {
   const DiskReserve reserve_;
   const uint64_t store_checksum_;  // data::ChecksumOf the dataset
   RunContext& context_;
-  collective::Group* const group_;
+  Team& team_;
+  collective::Group* const group_;  // the team's
   const std::vector<spec::Metric> metrics_;
   const std::unique_ptr<Task> task_;
   const std::optional<data::Categories> categories_;  // that the model reads; nullopt: its dataset does not tell
@@ -146,7 +152,8 @@ class Trainer {
   absl::Duration warm_up_ = absl::ZeroDuration();  // nor are captures between steps
   CheckpointSchedule schedule_;
   int64_t run_steps_ = 0, run_graphs_ = 0;  // the graphs of all ranks
-  double step_seconds_ = 0;
+  double step_seconds_ = 0, step_exchange_seconds_ = 0;
+  absl::Duration next_team_report_ = absl::ZeroDuration();
   std::optional<CarefulSteps> careful_;
   bool save_soon_ = false;  // a batch was skipped: what was found must not be looked for again
   std::optional<Rewind> rewind_;
