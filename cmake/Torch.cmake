@@ -25,7 +25,7 @@ else()
   find_package(Torch CONFIG REQUIRED)
   if(NOT APPLE)
     # libtorch.so holds no code, but that of a CUDA build loads the CUDA half, with which the daemon does not start
-    # (server/device/cuda/cuda_module.h). Without it a program runs on both builds of one version.
+    # (server/device/cuda/cuda_libraries.h). Without it a program runs on both builds of one version.
     set(TORCH_LIBRARIES torch_cpu_library c10)
   endif()
 endif()

@@ -7,17 +7,22 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "base/device.h"
 #include "base/kernel_launcher.h"
 #include "base/operator_threads.h"
+#include "base/string_view.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
 
@@ -118,6 +123,25 @@ class Backend {
   virtual DeviceState Observe() const = 0;
   // Memory that tensors may take; 0: not known. For the admission of jobs.
   virtual int64_t memory_bytes() const = 0;
+};
+
+// The one thread that may use a device, for backends. Threads: safe anywhere.
+class OwnerThread {
+ public:
+  // The first thread that asks is the owner from then on. Errors: Internal on every other one, naming `what` it asked
+  // for.
+  absl::Status Claim(std::string_view what) {
+    std::thread::id nobody;
+    const std::thread::id self = std::this_thread::get_id();
+    if (owner_.compare_exchange_strong(nobody, self) || nobody == self) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(AbslView(what),
+                                            ": called from another thread than the one that the device belongs to; "
+                                            "everything on it is done by one"));
+  }
+  bool IsThis() const { return owner_.load() == std::this_thread::get_id(); }
+
+ private:
+  std::atomic<std::thread::id> owner_;
 };
 
 struct BackendOptions {

@@ -37,13 +37,13 @@ void UnlessFatal(const Work& work) {
   }
 }
 
-// An error of the math library as a Status: a device fault (base/device.h) where it is fatal to the device,
+// An error of the math library as a Status: a device fault (base/status.h) where it is fatal to the device,
 // ResourceExhausted where it is out of memory, else Internal.
 absl::Status StatusOf(const c10::Error& error);
 absl::Status StatusOf(const std::exception& error);
 
 // Calls `body`, which returns a Status or a StatusOr. An error that leaves the device unusable becomes a device fault
-// (base/device_fault.h).
+// (base/status.h).
 template <class Body>
 auto CatchTorch(Body&& body) -> decltype(body()) {
   try {

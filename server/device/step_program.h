@@ -43,7 +43,7 @@ struct StateTensor {
   std::string name;
   at::Tensor value;
   // Tensors of one group change by amounts of one size: parameters, first moments, running statistics. A proof to
-  // rounding (cuda/replay_proof.h) takes the largest change in a group for its scale.
+  // rounding (cuda/graph_capturer.h) takes the largest change in a group for its scale.
   std::string group;
 };
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <utility>
 
-#include "device/cuda/cuda_module.h"
+#include "device/cuda/cuda_libraries.h"
 
 namespace {
 

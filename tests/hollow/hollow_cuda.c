@@ -272,7 +272,7 @@ int cuGetExportTable(const void** table, const void* id) {
   *table = NULL;
   return 500;  // CUDA_ERROR_NOT_FOUND
 }
-// The driver: libtorch asks whether there is a context, and Permafrost what is there (device/cuda/cuda_driver.h).
+// The driver: libtorch asks whether there is a context, and Permafrost what is there (device/cuda/cuda_libraries.h).
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   *flags = 0;
   *active = 1;

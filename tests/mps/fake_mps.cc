@@ -16,7 +16,7 @@
 #include <unordered_map>
 
 #include "device/cpu/storage.h"
-#include "device/mps/autorelease_pool.h"
+#include "device/mps/mps_backend.h"
 
 // As ATen/native/mps/OperationUtils.h of libtorch 2.13 lays it out.
 namespace at::native::mps {

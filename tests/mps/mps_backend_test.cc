@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "device/backend.h"
-#include "device/mps/autorelease_pool.h"
+#include "device/mps/mps_backend.h"
 #include "device/mps/stand_in.h"
 #include "fake_mps.h"
 

@@ -21,11 +21,10 @@
 #include "base/resources.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "device/cuda/cuda_driver.h"
-#include "device/cuda/cuda_module.h"
+#include "device/backend.h"
+#include "device/cuda/cuda_libraries.h"
 #include "device/cuda/graph_capturer.h"
 #include "device/fault.h"
-#include "device/owner_thread.h"
 
 namespace permafrost::device {
 namespace {

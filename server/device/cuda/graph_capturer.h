@@ -10,14 +10,16 @@
 #include <c10/core/Stream.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "device/backend.h"
-#include "device/cuda/device_graph.h"
+#include "device/cuda/cuda_libraries.h"
 #include "device/staging.h"
 #include "device/step_program.h"
 
@@ -38,13 +40,48 @@ class GraphPool {
   std::weak_ptr<const c10::MempoolId_t> current_;
 };
 
+// Everything that a GraphCapturer asks a device for.
+struct GraphDevice {
+  c10::Device device;
+  std::function<std::unique_ptr<DeviceGraph>()> make_graph;
+  // The id of a pool that no graph has used yet. A pool ends with its last graph, and libtorch refuses its id then.
+  std::function<c10::MempoolId_t()> new_pool;
+  // Gives free blocks of the allocator back to the driver.
+  std::function<void()> empty_cache;
+  StagingOptions staging;
+};
+
+// The proof of a captured step on a device whose sums differ in rounding from run to run, since atomic operations add
+// in any order. The step runs twice from one state, which shows how far rounding moves each tensor; then it is
+// replayed.
+//
+// A replay passes where every tensor of the state is within
+//   kProofRelative * the step's largest change of it + kProofNoise * how far the two runs are apart
+//   + kProofFloor * the largest change in its group + two roundings of its type
+// of the first run, element by element. An output has no value before the step, so its largest absolute value takes the
+// place of both changes. An operator left out, a stale input or a stale host number is found where it moves a tensor by
+// more than a thousandth of what a step does. Integers and other types must have equal values.
+// Threads: the device thread; waits for the device.
+inline constexpr double kProofRelative = 1e-3, kProofNoise = 8, kProofFloor = 1e-5;
+
+// Copies on the host of a program's state and of what it returned.
+struct HostValues {
+  std::vector<at::Tensor> state, outputs;
+};
+HostValues ValuesOf(const StepProgram& program, const std::vector<at::Tensor>& outputs);
+
+// The first tensor, "weight" or "output 0", by which `replay` is no run of the step; nullopt: there is none. All four
+// have tensors in the same places: `start` before the step (its outputs are not read), `run` and `again` after it.
+std::optional<std::string> FindDifference(const std::vector<StateTensor>& state, const HostValues& start,
+                                          const HostValues& run, const HostValues& again, const HostValues& replay);
+
 class GraphCapturer final : public Capturer {
  public:
   explicit GraphCapturer(GraphDevice device)
       : device_(std::move(device)), pool_(device_.new_pool), staging_(device_.device, device_.staging) {}
 
   // A step is recorded first, which finds what cannot be captured, by operator; then it warms up on a stream of its
-  // own, is captured there, and proven on `second` to rounding (replay_proof.h). Between warm-up and capture the
+  // own, is captured there, and proven on `second` to rounding (FindDifference). Between warm-up and capture the
   // allocator's free blocks go back to the driver: a capture can take memory from nowhere else, and may not free any.
   // All graphs of a capturer share one pool of memory, so that replays run one after the other and each invalidates
   // what the one before returned. Errors: as Capturer; what the device itself refuses is a graph break without an

@@ -1,4 +1,4 @@
-// Kernels for NVIDIA GPUs, compiled when the daemon starts (device/cuda/module/kernels.h). Each computes what the CPU's
+// Kernels for NVIDIA GPUs, compiled when the daemon starts (device/cuda/module). Each computes what the CPU's
 // operator of the same name does (nn/ops), in float32. All tensors are contiguous. No kernel adds by atomics: sums are
 // in a fixed order, so that a step leaves equal bits each time. Tests run this file on the host
 // (tests/nn/gpu/cuda_on_host.h), which bounds what of CUDA it uses.

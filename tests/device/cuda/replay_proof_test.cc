@@ -1,4 +1,4 @@
-#include "device/cuda/replay_proof.h"
+#include "device/cuda/graph_capturer.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "device/mps/environment.h"
+#include "device/mps/mps_backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,9 +3,9 @@
 
 #include <thread>
 
-#include "device/mps/autorelease_pool.h"
+#include "device/backend.h"
 #include "device/mps/graph_cache.h"
-#include "device/owner_thread.h"
+#include "device/mps/mps_backend.h"
 
 namespace permafrost::device {
 namespace {

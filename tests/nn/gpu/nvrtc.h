@@ -35,7 +35,7 @@ class Nvrtc {
   }
   bool is_present() const { return library_ != nullptr; }
 
-  // architecture: "sm_90". The options are those of device/cuda/module/kernels.cc.
+  // architecture: "sm_90". The options are those of device/cuda/module/cuda_module.cc.
   Outcome Compile(const std::string& source, const std::string& architecture) const {
     Outcome outcome;
     void* program = nullptr;

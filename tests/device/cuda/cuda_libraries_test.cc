@@ -1,10 +1,12 @@
-#include "device/cuda/cuda_driver.h"
+#include "device/cuda/cuda_libraries.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
+
+#include "device/backend.h"
 
 namespace permafrost::device {
 namespace {
@@ -86,6 +88,27 @@ TEST_F(CudaDriverTest, ALibraryThatIsMissingOrIsNoDriverIsNamed) {
               HasSubstr("NVIDIA's driver cannot be loaded: /nowhere/libcuda.so.1"));
   EXPECT_THAT(std::string(LoadCudaDriver("libgomp.so.1").status().message()),
               HasSubstr("libgomp.so.1 is no driver of NVIDIA: it lacks cuInit"));
+}
+
+TEST(CudaModuleTest, AModuleThatIsMissingIsNamed) {
+  const auto loaded = LoadCudaModuleFrom("/nowhere/libpermafrost_cuda.so");
+  EXPECT_EQ(loaded.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("/nowhere/libpermafrost_cuda.so"));
+}
+
+TEST(CudaModuleTest, ALibraryThatIsNoModuleIsRefused) {
+  const auto loaded = LoadCudaModuleFrom("libgomp.so.1");
+  EXPECT_EQ(loaded.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(kCudaModuleSymbol));
+}
+
+TEST(CudaModuleTest, ADeviceThatIsAbsentSaysWhatIsMissing) {
+  const auto opened = OpenBackend(DeviceChoice(DeviceKind::kCuda, 63));
+  ASSERT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);
+  const std::string message(opened.status().message());
+  EXPECT_THAT(message, HasSubstr("device: cuda:63 is not present here: "));
+  EXPECT_THAT(message, testing::AnyOf(HasSubstr(kCudaModuleFile), HasSubstr("driver"), HasSubstr("card")));
+  EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
 }  // namespace

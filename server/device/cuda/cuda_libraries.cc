@@ -1,14 +1,20 @@
-#include "device/cuda/cuda_driver.h"
+#include "device/cuda/cuda_libraries.h"
 
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string_view>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace permafrost::device {
 namespace {
+
+// Returns `otherwise` if the loader gives no reason.
+std::string LastLoaderError(const std::string& otherwise = "no reason given") {
+  const char* const error = dlerror();
+  return error == nullptr ? otherwise : error;
+}
 
 constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
@@ -28,9 +34,7 @@ absl::Status NoCard() {
 absl::StatusOr<CudaDriver> LoadCudaDriver(const std::string& path) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    const char* const error = dlerror();
-    return absl::FailedPreconditionError(
-        absl::StrCat("NVIDIA's driver cannot be loaded: ", error == nullptr ? path : std::string(error)));
+    return absl::FailedPreconditionError(absl::StrCat("NVIDIA's driver cannot be loaded: ", LastLoaderError(path)));
   }
   CudaDriver driver;
   const auto find = [library]<class Function>(Function*& place, const char* name) {
@@ -65,6 +69,26 @@ absl::Status CheckDriverVersion(const CudaDriver& driver, int wanted) {
   if (driver.version(&version) != 0 || version / 1000 >= wanted / 1000) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("NVIDIA's driver is too old: it serves CUDA ", VersionText(version),
                                                     ", and libtorch needs ", wanted / 1000, ".0 or newer"));
+}
+
+absl::StatusOr<const CudaModule*> LoadCudaModuleFrom(const std::string& path) {
+  // Global: libtorch finds its CUDA half by registries that the library's initialisers fill.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr)
+    return absl::FailedPreconditionError(absl::StrCat("its module cannot be loaded: ", LastLoaderError()));
+  const auto* const module = static_cast<const CudaModule*>(dlsym(library, kCudaModuleSymbol));
+  if (module == nullptr) return absl::FailedPreconditionError(absl::StrCat(path, ": ", LastLoaderError()));
+  if (std::string_view(module->version) != kCudaModuleVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is of version ", module->version,
+                                                      ", and this program of ", kCudaModuleVersion,
+                                                      ": install both from one build"));
+  }
+  return module;
+}
+
+absl::StatusOr<const CudaModule*> LoadCudaModule() {
+  static const absl::StatusOr<const CudaModule*> loaded = LoadCudaModuleFrom(kCudaModuleFile);
+  return loaded;
 }
 
 }  // namespace permafrost::device
