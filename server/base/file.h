@@ -1,5 +1,5 @@
-// Opens, reads and writes files. A file is never half-written, and an error of the system names its path.
-// Threads: safe anywhere, unless a class says otherwise.
+// Opens, reads and writes files, and moves aside what is not the daemon's own. A file is never half-written, and an
+// error of the system names its path. Threads: safe anywhere, unless a class says otherwise.
 #pragma once
 
 #include <fcntl.h>
@@ -85,6 +85,15 @@ absl::Status Rename(const std::filesystem::path& from, const std::filesystem::pa
 absl::Status PublishDirectory(const std::filesystem::path& from, const std::filesystem::path& to);
 // No error if it does not exist.
 absl::Status RemoveAll(const std::filesystem::path& path);
+
+// Files that cannot be proven to be the daemon's own are moved to this folder, in the directory where they were found,
+// and never removed.
+inline constexpr char kQuarantine[] = ".quarantine";
+
+// Moves `path` to `directory`/.quarantine/TIME-NAME, under a name that nothing has. Returns where it lies; durable when
+// Ok. Errors: those of SystemError. Callers keep two movers from one path.
+absl::StatusOr<std::filesystem::path> MoveToQuarantine(const std::filesystem::path& directory,
+                                                       const std::filesystem::path& path);
 
 // A new file written piece by piece through a buffer, which large pieces pass by; replaces what was at the path.
 // Threads: one at a time. Appended bytes are on disk only after Close or SyncAndClose.

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "base/operator_threads.h"
+#include "base/operators.h"
 #include "base/resources.h"
 #include "base/status.h"
 #include "device/cpu/cpu_backend.h"

@@ -16,7 +16,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/monotonic.h"
-#include "base/patience.h"
 #include "jobs/job_row.h"
 #include "jobs/job_schema.h"
 #include "jobs/store_connection.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "base/quarantine.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/program_files.h"

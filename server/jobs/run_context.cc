@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 #include "jobs/job_log_text.h"
 #include "telemetry/log.h"

@@ -1,4 +1,4 @@
-#include "base/patience.h"
+#include "base/monotonic.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "base/operator_threads.h"
+#include "base/operators.h"
 #include "base/resources.h"
 #include "device/backend.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 #include "metric_values.h"
 #include "temp_dir.h"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "absl/time/clock.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "jobs/manager_fixture.h"
 
 namespace permafrost::jobs {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/operator_threads.h"
+#include "base/operators.h"
 
 namespace permafrost::nn {
 

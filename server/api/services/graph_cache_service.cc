@@ -13,7 +13,7 @@
 #include "api/wire/convert_job.h"
 #include "api/wire/paging.h"
 #include "api/wire/resource_name.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 
 namespace permafrost::api {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/services/unary.h"
 #include "api/wire/status.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
 

@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "api/guard/call_limits.h"
 #include "api/wire/status.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 
 namespace permafrost::api {

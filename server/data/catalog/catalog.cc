@@ -7,7 +7,7 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/file.h"
-#include "base/quarantine.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/store/graph.h"

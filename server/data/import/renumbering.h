@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "data/sort/edge_sorter.h"
 #include "data/sort/nameless_file.h"
 #include "data/source/import_options.h"

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 #include "data/sort/nameless_file.h"
 #include "data/store/graph.h"

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "data/store/store_writer.h"
 
 namespace permafrost::data {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "base/resources.h"
 #include "base/text.h"
 #include "spec/import_options.h"

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file.h"
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "data/store/block_guard.h"
 #include "data/store/categories.h"
 #include "data/store/format.h"

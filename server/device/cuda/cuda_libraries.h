@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/kernel_launcher.h"
+#include "base/operators.h"
 
 namespace permafrost::device {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/kernel_launcher.h"
+#include "base/operators.h"
 
 namespace permafrost::nn::gpu {
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "base/operator_threads.h"
+#include "base/operators.h"
 
 namespace permafrost::nn {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/patience.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 #include "data/sampling/epoch_order.h"
 #include "graphcache/executable.h"

@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "absl/functional/function_ref.h"
-#include "base/operator_threads.h"
+#include "base/operators.h"
 #include "base/step.h"
 #include "nn/models/model.h"
 #include "nn/tensor_set.h"

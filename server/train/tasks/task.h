@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/operator_threads.h"
+#include "base/operators.h"
 #include "base/status.h"
 #include "base/step.h"
 #include "data/store/dataset.h"

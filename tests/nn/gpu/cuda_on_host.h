@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/kernel_launcher.h"
+#include "base/operators.h"
 
 namespace cuda_on_host {
 

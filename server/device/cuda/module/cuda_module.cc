@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/kernel_launcher.h"
+#include "base/operators.h"
 
 namespace at::cuda {
 
