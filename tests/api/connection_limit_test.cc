@@ -1,5 +1,5 @@
 // Bounds of how many connections a client calls on, and of how long one stays on which nobody calls.
-#include "api/guard/connection_limit.h"
+#include "api/guard/call_limits.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>

@@ -1,4 +1,4 @@
-#include "api/wire/convert_sampling.h"
+#include "api/wire/convert_dataset.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api/guard/call_limits.h"
-#include "api/streams/job_file_sources.h"
+#include "api/streams/stream_sources.h"
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "google/rpc/error_details.pb.h"

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/wire/paging.h"
 #include "api/wire/resource_name.h"
 
 namespace permafrost::api {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "api/wire/convert_sampling.h"
+#include "api/wire/convert_dataset.h"
 #include "base/status.h"
 #include "data/graph_fixture.h"
 #include "google/rpc/error_details.pb.h"

@@ -5,7 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "api/guard/open_calls.h"
-#include "api/wire/paging.h"
+#include "api/wire/resource_name.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
 

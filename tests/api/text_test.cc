@@ -1,4 +1,4 @@
-#include "api/wire/text.h"
+#include "api/wire/wire_values.h"
 
 #include <gtest/gtest.h>
 

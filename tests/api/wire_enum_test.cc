@@ -1,5 +1,5 @@
 // The contract's enums and the names' tables of the domain are the same words.
-#include "api/wire/wire_enum.h"
+#include "api/wire/wire_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,18 +1,150 @@
 #include "api/guard/call_limits.h"
 
+#include <arpa/inet.h>
+#include <dirent.h>
 #include <grpc/grpc.h>
 #include <grpcpp/server_context.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "api/wire/status.h"
 #include "base/status.h"
 #include "base/string_view.h"
 
 namespace permafrost::api {
+namespace {
+
+// This many are remembered, closed or not, before anyone looks which are open.
+constexpr size_t kFewPeers = 1024;
+// A look is followed by so many times its own length without one, so that looks take a fifth of a core at most,
+// whatever clients call. Longer, and a client at its limit would be refused for connections that it has closed
+// meanwhile.
+constexpr int kRestPerLook = 4;
+
+constexpr size_t kAddressBytes = sizeof(in6_addr);
+
+PeerAddress AddressOf(const in6_addr& host, uint16_t port) {
+  PeerAddress address;
+  std::memcpy(address.data(), &host, kAddressBytes);
+  address[kAddressBytes] = static_cast<uint8_t>(port >> 8);
+  address[kAddressBytes + 1] = static_cast<uint8_t>(port & 0xff);
+  return address;
+}
+
+PeerAddress AddressOf(const in_addr& host, uint16_t port) {
+  in6_addr mapped{};
+  mapped.s6_addr[10] = mapped.s6_addr[11] = 0xff;
+  std::memcpy(&mapped.s6_addr[12], &host, sizeof(host));
+  return AddressOf(mapped, port);
+}
+
+std::optional<PeerAddress> PeerOf(int fd) {
+  sockaddr_storage storage{};
+  socklen_t bytes = sizeof(storage);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return std::nullopt;
+  if (storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
+    return AddressOf(v4.sin_addr, ntohs(v4.sin_port));
+  }
+  if (storage.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
+    return AddressOf(v6.sin6_addr, ntohs(v6.sin6_port));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<PeerAddress> ParsePeer(std::string_view peer) {
+  const std::string plain = absl::StrReplaceAll(AbslView(peer), {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
+  absl::string_view host = plain;
+  const bool is_v4 = absl::ConsumePrefix(&host, "ipv4:");
+  if (!is_v4 && !absl::ConsumePrefix(&host, "ipv6:")) return std::nullopt;
+  const size_t colon = host.rfind(':');
+  int port = 0;
+  if (colon == host.npos || !absl::SimpleAtoi(host.substr(colon + 1), &port) || port < 0 || port > UINT16_MAX) {
+    return std::nullopt;
+  }
+  host = host.substr(0, colon);
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  const std::string text(host.substr(0, host.find('%')));  // without the interface of a link-local one
+  in_addr v4{};
+  if (is_v4 && inet_pton(AF_INET, text.c_str(), &v4) == 1) return AddressOf(v4, static_cast<uint16_t>(port));
+  in6_addr v6{};
+  if (!is_v4 && inet_pton(AF_INET6, text.c_str(), &v6) == 1) return AddressOf(v6, static_cast<uint16_t>(port));
+  return std::nullopt;
+}
+
+std::optional<std::set<PeerAddress>> OpenPeers() {
+  const std::unique_ptr<DIR, decltype([](DIR* opened) { closedir(opened); })> open_files(opendir("/dev/fd"));
+  if (open_files == nullptr) return std::nullopt;
+  std::set<PeerAddress> peers;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): of a stream that this thread alone has
+  while (const dirent* entry = readdir(open_files.get())) {
+    int fd = -1;
+    if (!absl::SimpleAtoi(entry->d_name, &fd)) continue;
+    if (const std::optional<PeerAddress> peer = PeerOf(fd)) peers.insert(*peer);
+  }
+  return peers;
+}
+
+absl::StatusOr<std::string> ConnectionLimit::Admit(const grpc::CallbackServerContext& context) {
+  std::string client = client_of_(context);
+  if (most_ > 0 && !client.empty()) PF_RETURN_IF_ERROR(Count(client, context.peer()));
+  return client;
+}
+
+absl::Status ConnectionLimit::Count(const std::string& client, std::string_view peer) {
+  const std::optional<PeerAddress> address = ParsePeer(peer);
+  if (!address) return absl::OkStatus();
+  absl::MutexLock lock(&mu_);
+  const auto it = by_client_.find(client);
+  if (it != by_client_.end() && it->second.contains(*address)) return absl::OkStatus();
+  const auto most = static_cast<size_t>(most_);
+  const bool is_full = it != by_client_.end() && it->second.size() >= most;
+  if (is_full || counted_ >= std::max(forget_at_, kFewPeers)) ForgetClosed();
+  std::set<PeerAddress>& of_client = by_client_[client];
+  if (of_client.size() >= most) {
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat(
+            most_, " connections of ", client,
+            " are open, the most of one client (--max-connections-per-client); this call came on one more: share one "
+            "channel among calls, close a connection, or start the server with a larger limit")),
+        kTooManyConnections, {{"client", client}, {"limit", absl::StrCat(most_)}});
+  }
+  of_client.insert(*address);
+  ++counted_;
+  return absl::OkStatus();
+}
+
+void ConnectionLimit::ForgetClosed() {
+  if (forgot_ && forgot_->Elapsed() < kRestPerLook * forgetting_took_) return;
+  const Stopwatch took;
+  const std::optional<std::set<PeerAddress>> open = open_peers_();
+  counted_ = 0;
+  for (auto it = by_client_.begin(); it != by_client_.end();) {
+    // Where the system does not say, all count as closed: better one connection too many than a client refused for
+    // connections that it closed long ago.
+    std::erase_if(it->second, [&open](const PeerAddress& peer) { return !open || !open->contains(peer); });
+    counted_ += it->second.size();
+    it = it->second.empty() ? by_client_.erase(it) : std::next(it);
+  }
+  forget_at_ = 2 * counted_;
+  forgetting_took_ = took.Elapsed();
+  forgot_.emplace();
+}
 
 absl::Status TooManyCalls(std::string_view calls, int64_t limit) {
   return WithReason(

@@ -11,19 +11,22 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "api/guard/call_limits.h"
 #include "api/services/unary.h"
 #include "api/streams/client_stream.h"
 #include "api/streams/server_stream.h"
-#include "api/streams/upload_call.h"
-#include "api/streams/watch_sources.h"
+#include "api/streams/stream_sources.h"
 #include "api/wire/convert_dataset.h"
-#include "api/wire/convert_sampling.h"
-#include "api/wire/paging.h"
 #include "api/wire/request_key.h"
 #include "api/wire/resource_name.h"
-#include "api/wire/text.h"
+#include "api/wire/wire_values.h"
+#include "base/status.h"
 #include "base/string_view.h"
+#include "data/catalog/upload_store.h"
+#include "jobs/job_store.h"
 #include "jobs/request_log.h"
 
 namespace permafrost::api {
@@ -57,6 +60,126 @@ absl::StatusOr<v1::PlanDatasetResponse> MakePlan(const data::Catalog& catalog, c
   const absl::StatusOr<data::ReadPlan> plan = data::PlanDataset(*graph, query, keep_going);
   if (!plan.ok()) return ReadPlanErrorToWire(id, plan.status());
   return ReadPlanToWire(*plan);
+}
+
+std::vector<data::UploadFile> FilesFromWire(const v1::UploadStart& wire) {
+  std::vector<data::UploadFile> files;
+  files.reserve(static_cast<size_t>(wire.files_size()));
+  for (const auto& file : wire.files())
+    files.push_back({.path = file.path(), .bytes = file.bytes(), .xxh3 = file.xxh3()});
+  return files;
+}
+
+// The answer to a start whose files had all come.
+void AllReceived(const std::vector<data::UploadFile>& files, v1::Upload& wire) {
+  for (const data::UploadFile& received : files) {
+    auto* file = wire.add_files();
+    file->set_path(ValidUtf8(received.path));
+    file->set_bytes(received.bytes);
+    file->set_received_bytes(received.bytes);
+  }
+  wire.set_complete(true);
+}
+
+void UploadToWire(const data::UploadWriter& writer, v1::Upload& wire) {
+  for (size_t i = 0; i < writer.files().size(); ++i) {
+    auto* file = wire.add_files();
+    file->set_path(ValidUtf8(writer.files()[i].path));
+    file->set_bytes(writer.files()[i].bytes);
+    file->set_received_bytes(writer.received()[i]);
+  }
+  wire.set_complete(writer.complete());
+}
+
+// One call of UploadDataset, as ClientStream: a client's stream of chunks into an UploadStore. Borrows the store and
+// the log too.
+class UploadCall final : public ClientStream<v1::UploadDatasetRequest> {
+ public:
+  UploadCall(grpc::CallbackServerContext& context, CallLimit::Slot slot, data::UploadStore& store,
+             jobs::RequestLog& requests, StreamSet& streams, absl::Duration unread, v1::Upload& response)
+      : ClientStream(context, std::move(slot), streams, unread),
+        store_(store),
+        requests_(requests),
+        response_(response) {}
+
+ private:
+  absl::Status Receive() override;
+  absl::Status Take(const v1::UploadDatasetRequest& request, std::unique_ptr<data::UploadWriter>& writer);
+
+  data::UploadStore& store_;
+  jobs::RequestLog& requests_;
+  v1::Upload& response_;
+  jobs::RequestKey key_;  // of the start
+};
+
+absl::Status UploadCall::Receive() {
+  std::unique_ptr<data::UploadWriter> writer;
+  for (;;) {
+    PF_ASSIGN_OR_RETURN(const bool more, NextRequest());
+    if (!more) break;
+    PF_RETURN_IF_ERROR(Take(request(), writer));
+    if (response_.name().empty()) response_.set_name(request().start().name());
+    if (response_.complete()) return absl::OkStatus();  // it had come, all of it, before
+  }
+  PF_RETURN_IF_ERROR(CheckClient());
+  if (!writer) return absl::InvalidArgumentError("start: is missing; it comes before the chunks");
+  PF_RETURN_IF_ERROR(writer->Finish());
+  UploadToWire(*writer, response_);
+  if (response_.complete()) requests_.Remember(key_);
+  return absl::OkStatus();
+}
+
+absl::Status UploadCall::Take(const v1::UploadDatasetRequest& request, std::unique_ptr<data::UploadWriter>& writer) {
+  if (request.has_start() == (writer != nullptr)) {
+    return absl::InvalidArgumentError(writer ? "start: comes once, before the chunks"
+                                             : "start: is missing; it comes before the chunks");
+  }
+  if (request.has_start()) {
+    Violations violations;
+    const auto id = ParseUploadName("start.name", request.start().name());
+    const std::vector<data::UploadFile> files = FilesFromWire(request.start());
+    violations.AddMissing(id.status());
+    violations.AddMissing(data::CheckUpload(files));
+    PF_RETURN_IF_ERROR(violations.ToStatus());
+    key_ = KeyOf(request.start());
+    PF_ASSIGN_OR_RETURN(const bool answered, requests_.IsAnswered(key_));
+    // A daemon that goes on from a backup knows of uploads that are not there.
+    if (answered && store_.Source(*id).ok()) {
+      AllReceived(files, response_);
+      return absl::OkStatus();
+    }
+    PF_ASSIGN_OR_RETURN(writer, store_.Open(*id, files));
+    return absl::OkStatus();
+  }
+  const v1::UploadChunk& chunk = request.chunk();
+  return writer->Append(chunk.file(), chunk.offset(), chunk.data(), chunk.xxh3());
+}
+
+// Errors: InvalidArgument with a violation for each bad field.
+absl::Status ListUploadsOf(data::UploadStore& store, const v1::ListUploadsRequest& request,
+                           v1::ListUploadsResponse& response) {
+  Violations violations;
+  const auto page_size = static_cast<size_t>(ReadPageSize(request.page_size(), violations));
+  const UploadId after = ReadUploadPageToken(request.page_token(), violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  // One more tells whether this is the last page.
+  const std::vector<data::UploadStore::Listed> list = store.List(after, page_size + 1);
+  for (size_t i = 0; i < std::min(list.size(), page_size); ++i) {
+    const data::UploadStore::Listed& listed = list[i];
+    v1::Upload& wire = *response.add_uploads();
+    wire.set_name(FormatUploadName(listed.id));
+    wire.set_complete(listed.complete);
+    wire.set_num_files(static_cast<int32_t>(listed.files));
+    wire.set_bytes(static_cast<int64_t>(listed.account.declared));
+    wire.set_received_bytes(static_cast<int64_t>(listed.account.received));
+    wire.set_counted_bytes(static_cast<int64_t>(listed.account.counted));
+    wire.set_sending(listed.account.sending);
+    SetTime(listed.last_use, [&wire] { return wire.mutable_last_use_time(); });
+  }
+  if (list.size() > page_size) response.set_next_page_token(MakeUploadPageToken(list[page_size - 1].id));
+  response.set_counted_bytes(static_cast<int64_t>(store.totals().counted));
+  response.set_max_bytes(static_cast<int64_t>(store.max_bytes()));
+  return absl::OkStatus();
 }
 
 absl::Status NoUploads() { return absl::UnimplementedError("this server takes no uploads"); }
@@ -108,7 +231,9 @@ grpc::ServerReadReactor<v1::UploadDatasetRequest>* DatasetService::UploadDataset
   if (uploads_ == nullptr) return new RefusedStream<v1::UploadDatasetRequest>(NoUploads());
   absl::StatusOr<CallLimit::Slot> slot = limits_.uploads.Take(*context);
   if (!slot.ok()) return new RefusedStream<v1::UploadDatasetRequest>(slot.status());
-  return UploadCall::Start(*context, *std::move(slot), *uploads_, jobs_.requests(), streams_, unread_, *response);
+  return UploadCall::Start(
+      new UploadCall(*context, *std::move(slot), *uploads_, jobs_.requests(), streams_, unread_, *response),
+      "the upload");
 }
 
 ServerUnaryReactor* DatasetService::DeleteUpload(CallbackServerContext* context, const v1::DeleteUploadRequest* request,

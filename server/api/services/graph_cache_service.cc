@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "api/services/unary.h"
-#include "api/streams/watch_sources.h"
+#include "api/streams/stream_sources.h"
 #include "api/wire/convert_graph_cache.h"
 #include "api/wire/convert_job.h"
-#include "api/wire/paging.h"
 #include "api/wire/resource_name.h"
 #include "base/monotonic.h"
 #include "base/status.h"

@@ -6,12 +6,10 @@
 #include <utility>
 
 #include "api/services/unary.h"
-#include "api/streams/job_file_sources.h"
 #include "api/streams/server_stream.h"
-#include "api/streams/watch_sources.h"
+#include "api/streams/stream_sources.h"
 #include "api/streams/work_sources.h"
 #include "api/wire/convert_job.h"
-#include "api/wire/paging.h"
 #include "api/wire/request_key.h"
 #include "api/wire/resource_name.h"
 

@@ -2,20 +2,118 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "api/guard/call_limits.h"
 #include "api/services/unary.h"
 #include "api/streams/client_stream.h"
-#include "api/streams/program_upload_call.h"
-#include "api/wire/convert_program.h"
-#include "api/wire/paging.h"
+#include "api/streams/server_stream.h"
 #include "api/wire/request_key.h"
 #include "api/wire/resource_name.h"
+#include "api/wire/wire_fields.h"
+#include "api/wire/wire_values.h"
+#include "base/id.h"
 #include "base/status.h"
+#include "jobs/job_store.h"
+#include "jobs/program_store.h"
+#include "jobs/request_log.h"
 
 namespace permafrost::api {
 namespace {
+
+struct ProgramUploadStart {
+  ProgramId id;
+  jobs::ProgramArchive archive;
+};
+
+// Errors: InvalidArgument with a violation for each bad field ("start.bytes").
+absl::StatusOr<ProgramUploadStart> ProgramStartFromWire(const v1::ProgramStart& wire) {
+  Violations violations;
+  absl::StatusOr<ProgramId> id = ParseProgramName("start.name", wire.name());
+  jobs::ProgramArchive archive{.bytes = wire.bytes(), .xxh3 = wire.xxh3()};
+  violations.AddMissing(id.status());
+  violations.AddMissing(jobs::CheckProgramArchive(archive));
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return ProgramUploadStart{.id = *std::move(id), .archive = std::move(archive)};
+}
+
+v1::Program ProgramToWire(const jobs::StoredProgram& program) {
+  v1::Program wire;
+  wire.set_name(FormatProgramName(program.id));
+  SetTime(program.create_time, [&wire] { return wire.mutable_create_time(); });
+  wire.set_bytes(program.bytes);
+  wire.set_xxh3(program.xxh3);
+  wire.set_etag(program.etag);
+  WireWriter(wire).Write(program.description);
+  return wire;
+}
+
+// One call of UploadProgram, as ClientStream: a client's stream of bytes into a ProgramStore. Borrows the store and the
+// log too.
+class ProgramUploadCall final : public ClientStream<v1::UploadProgramRequest> {
+ public:
+  ProgramUploadCall(grpc::CallbackServerContext& context, CallLimit::Slot slot, jobs::ProgramStore& store,
+                    jobs::RequestLog& requests, StreamSet& streams, absl::Duration unread, v1::Program& response)
+      : ClientStream(context, std::move(slot), streams, unread),
+        store_(store),
+        requests_(requests),
+        response_(response) {}
+
+ private:
+  absl::Status Receive() override;
+  // Begins the upload, or answers the call: then `upload` stays null.
+  absl::Status Begin(const v1::ProgramStart& start, std::unique_ptr<jobs::ProgramUpload>& upload);
+
+  jobs::ProgramStore& store_;
+  jobs::RequestLog& requests_;
+  v1::Program& response_;
+  jobs::RequestKey key_;  // of the start
+};
+
+absl::Status ProgramUploadCall::Begin(const v1::ProgramStart& start, std::unique_ptr<jobs::ProgramUpload>& upload) {
+  PF_ASSIGN_OR_RETURN(const ProgramUploadStart asked, ProgramStartFromWire(start));
+  key_ = KeyOf(start);
+  PF_ASSIGN_OR_RETURN(const bool answered, requests_.IsAnswered(key_));
+  const absl::StatusOr<jobs::StoredProgram> equal = store_.FindEqual(asked.id, asked.archive);
+  if (!equal.ok() && (answered || !absl::IsNotFound(equal.status()))) return equal.status();
+  if (equal.ok()) {
+    response_ = ProgramToWire(*equal);
+    requests_.Remember(key_);
+    return absl::OkStatus();
+  }
+  PF_ASSIGN_OR_RETURN(upload, store_.BeginUpload(asked.id, asked.archive));
+  return absl::OkStatus();
+}
+
+absl::Status ProgramUploadCall::Receive() {
+  std::unique_ptr<jobs::ProgramUpload> upload;
+  for (;;) {
+    PF_ASSIGN_OR_RETURN(const bool more, NextRequest());
+    if (!more) break;
+    if (request().has_start() == (upload != nullptr)) {
+      return absl::InvalidArgumentError(upload ? "start: comes once, before the data"
+                                               : "start: is missing; it comes before the data");
+    }
+    if (upload) {
+      PF_RETURN_IF_ERROR(upload->Append(request().data()));
+    } else {
+      PF_RETURN_IF_ERROR(Begin(request().start(), upload));
+      if (!upload) return absl::OkStatus();
+    }
+  }
+  PF_RETURN_IF_ERROR(CheckClient());
+  if (!upload) return absl::InvalidArgumentError("start: is missing; it comes before the data");
+  PF_ASSIGN_OR_RETURN(const jobs::StoredProgram program, upload->Finish());
+  response_ = ProgramToWire(program);
+  requests_.Remember(key_);
+  return absl::OkStatus();
+}
 
 absl::Status NoPrograms() { return absl::UnimplementedError("this server keeps no programs"); }
 
@@ -31,7 +129,9 @@ grpc::ServerReadReactor<v1::UploadProgramRequest>* ProgramService::UploadProgram
   if (programs_ == nullptr) return new Refused(NoPrograms());
   absl::StatusOr<CallLimit::Slot> slot = limits_.uploads.Take(*context);
   if (!slot.ok()) return new Refused(slot.status());
-  return ProgramUploadCall::Start(*context, *std::move(slot), *programs_, requests_, streams_, unread_, *response);
+  return ProgramUploadCall::Start(
+      new ProgramUploadCall(*context, *std::move(slot), *programs_, requests_, streams_, unread_, *response),
+      "the upload");
 }
 
 ServerUnaryReactor* ProgramService::GetProgram(CallbackServerContext* context, const v1::GetProgramRequest* request,

@@ -9,8 +9,7 @@
 #include "api/wire/convert_job.h"
 #include "api/wire/request_key.h"
 #include "api/wire/resource_name.h"
-#include "api/wire/text.h"
-#include "api/wire/wire_enum.h"
+#include "api/wire/wire_values.h"
 #include "base/status.h"
 
 namespace permafrost::api {

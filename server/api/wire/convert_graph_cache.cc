@@ -3,11 +3,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "api/wire/convert_time.h"
 #include "api/wire/resource_name.h"
-#include "api/wire/text.h"
-#include "api/wire/wire_enum.h"
 #include "api/wire/wire_fields.h"
+#include "api/wire/wire_values.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "spec/model.h"

@@ -8,12 +8,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "api/wire/convert_graph_cache.h"
-#include "api/wire/convert_time.h"
 #include "api/wire/resource_name.h"
 #include "api/wire/status.h"
-#include "api/wire/text.h"
-#include "api/wire/wire_enum.h"
 #include "api/wire/wire_fields.h"
+#include "api/wire/wire_values.h"
 #include "base/status.h"
 #include "base/string_view.h"
 

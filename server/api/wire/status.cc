@@ -6,7 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "api/guard/request_metrics.h"
-#include "api/wire/text.h"
+#include "api/wire/wire_values.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "google/rpc/error_details.pb.h"

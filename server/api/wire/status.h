@@ -15,7 +15,7 @@ namespace permafrost::api {
 
 // Reason of the RESOURCE_EXHAUSTED that refuses a call too many of its kind (call_limits.h).
 inline constexpr char kTooManyCalls[] = "TOO_MANY_CALLS";
-// The reason that refuses a call on a connection too many of its client (connection_limit.h).
+// The reason that refuses a call on a connection too many of its client (call_limits.h).
 inline constexpr char kTooManyConnections[] = "TOO_MANY_CONNECTIONS";
 // The reason that refuses a call if the system does not give its work a thread (unary.h).
 inline constexpr char kNoThread[] = "NO_THREAD";

@@ -6,9 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "api/wire/convert_job.h"
-#include "api/wire/convert_time.h"
 #include "api/wire/resource_name.h"
-#include "api/wire/text.h"
+#include "api/wire/wire_values.h"
 #include "google/protobuf/reflection.h"
 #include "permafrost/v1/enum_text.h"
 

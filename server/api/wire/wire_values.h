@@ -1,10 +1,9 @@
-// One enum on both sides of the wire, matched by name: LOSS_CROSS_ENTROPY is what the domain calls "cross-entropy". A
-// new value is a row of the domain's table and a line of the contract, and nothing here.
-//   using Losses = WireEnum<v1::JobSpec::Loss, spec::kLossNames>;
-// Threads: pure functions.
+// Single values between the wire and the domain: text, times and enums. A proto3 string must be UTF-8, and what goes
+// into a trailer must be short. Threads: pure functions.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,12 +11,50 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "base/status.h"
+#include "google/protobuf/duration.pb.h"
 #include "google/protobuf/generated_enum_reflection.h"
+#include "google/protobuf/timestamp.pb.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::api {
 
+// Each byte that is no part of a valid UTF-8 sequence becomes U+FFFD.
+std::string ValidUtf8(std::string_view text);
+// ValidUtf8, cut between characters to at most `max_bytes` (>= 3), the last three of them "..." where it was cut.
+std::string Clip(std::string_view text, std::size_t max_bytes);
+
+// Leaves `out` as it is for an infinite time. `out` is a function, since touching a submessage would set it:
+// SetTime(job.end_time, [&] { return wire.mutable_end_time(); });
+template <class Out>
+void SetTime(absl::Time time, Out out) {
+  if (time == absl::InfinitePast() || time == absl::InfiniteFuture()) return;
+  const int64_t seconds = absl::ToUnixSeconds(time);
+  google::protobuf::Timestamp* wire = out();
+  wire->set_seconds(seconds);
+  wire->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
+}
+
+// Converts a finite duration of either sign, or 0.
+inline google::protobuf::Duration SignedDuration(absl::Duration duration) {
+  google::protobuf::Duration wire;
+  absl::Duration rest;
+  wire.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
+  wire.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  return wire;
+}
+
+// Leaves `out` unset for a duration that is not finite or not above zero: nothing is known then.
+template <class Out>
+void SetDuration(absl::Duration duration, Out out) {
+  if (duration <= absl::ZeroDuration() || duration == absl::InfiniteDuration()) return;
+  *out() = SignedDuration(duration);
+}
+
+// One enum on both sides of the wire, matched by name: LOSS_CROSS_ENTROPY is what the domain calls "cross-entropy". A
+// new value is a row of the domain's table and a line of the contract, and nothing here.
+//   using Losses = WireEnum<v1::JobSpec::Loss, spec::kLossNames>;
 // `kNames`: the domain's EnumNames.
 template <class Wire, const auto& kNames>
 class WireEnum {
