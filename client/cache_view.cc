@@ -12,7 +12,6 @@
 #include "client/explain_view.h"
 #include "client/format.h"
 #include "client/style.h"
-#include "client/time_text.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {

@@ -7,8 +7,8 @@
 #include "client/dataset_view.h"
 #include "client/follow.h"
 #include "client/format.h"
-#include "client/job_create.h"
 #include "client/progress.h"
+#include "client/requests.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 
 namespace permafrost::client {

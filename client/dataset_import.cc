@@ -9,8 +9,8 @@
 #include "client/dataset_view.h"
 #include "client/follow.h"
 #include "client/format.h"
-#include "client/job_create.h"
 #include "client/progress.h"
+#include "client/requests.h"
 #include "client/spec_rows.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "client/format.h"
 #include "client/style.h"
-#include "client/time_text.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {

@@ -9,7 +9,6 @@
 #include "client/format.h"
 #include "client/spec_view.h"
 #include "client/style.h"
-#include "client/time_text.h"
 #include "google/rpc/error_details.pb.h"
 #include "permafrost/v1/enum_text.h"
 #include "spec/loss.h"

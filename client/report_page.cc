@@ -13,7 +13,6 @@
 #include "client/line_chart.h"
 #include "client/message_fields.h"
 #include "client/plan_view.h"
-#include "client/time_text.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {

@@ -9,8 +9,8 @@
 #include "client/commands.h"
 #include "client/follow.h"
 #include "client/format.h"
-#include "client/job_create.h"
 #include "client/progress.h"
+#include "client/requests.h"
 #include "client/server_view.h"
 #include "permafrost/v1/server.grpc.pb.h"
 

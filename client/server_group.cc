@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "client/contexts.h"
 #include "client/format.h"
-#include "client/job_create.h"
+#include "client/requests.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 #include "permafrost/v1/enum_text.h"
 #include "permafrost/v1/job.grpc.pb.h"

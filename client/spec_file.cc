@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "client/format.h"
-#include "client/spec_field.h"
+#include "client/message_fields.h"
 #include "nlohmann/json.hpp"
 #include "yaml-cpp/yaml.h"
 

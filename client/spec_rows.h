@@ -10,7 +10,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-#include "client/spec_field.h"
+#include "client/message_fields.h"
 #include "google/protobuf/message.h"
 
 namespace permafrost::client {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/spec_field.h"
+#include "client/message_fields.h"
 #include "client/style.h"
 #include "permafrost/v1/job.pb.h"
 

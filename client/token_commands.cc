@@ -17,8 +17,8 @@
 #include "base/string_view.h"
 #include "client/commands.h"
 #include "client/format.h"
-#include "client/job_create.h"
 #include "client/job_view.h"
+#include "client/requests.h"
 #include "client/style.h"
 #include "permafrost/v1/server.grpc.pb.h"
 

@@ -1,4 +1,4 @@
-#include "client/job_create.h"
+#include "client/requests.h"
 
 #include <gtest/gtest.h>
 

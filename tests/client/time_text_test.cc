@@ -1,4 +1,4 @@
-#include "client/time_text.h"
+#include "client/format.h"
 
 #include <gtest/gtest.h>
 
