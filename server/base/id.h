@@ -18,10 +18,6 @@ class Id {
   const std::string& value() const { return value_; }
   bool empty() const { return value_.empty(); }
   auto operator<=>(const Id&) const = default;
-  template <class H>
-  friend H AbslHashValue(H h, const Id& id) {
-    return H::combine(std::move(h), id.value_);
-  }
 
  private:
   std::string value_;

@@ -24,7 +24,7 @@ namespace permafrost::jobs {
 
 class DeviceThread {
  public:
-  // Called once, on the thread, by the first device fault (base/device.h): the book drains by then, and no job is
+  // Called once, on the thread, by the first device fault (base/status.h): the book drains by then, and no job is
   // taken any more. It must not block.
   using OnFault = std::function<void(const absl::Status&)>;
 

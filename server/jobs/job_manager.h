@@ -61,7 +61,7 @@ struct JobManagerOptions {
   // Tells whether ended jobs may be deleted for --keep-finished-jobs. They may not while the clock is in doubt, since
   // it puts them in order.
   std::function<bool()> may_expire = [] { return true; };
-  // Told once, on the device thread, that the device is unusable until the process ends (base/device.h): its job
+  // Told once, on the device thread, that the device is unusable until the process ends (base/status.h): its job
   // goes back to the queue, and the manager drains. It must not block, nor call back.
   std::function<void(const absl::Status&)> on_device_fault = [](const absl::Status&) {};
 };

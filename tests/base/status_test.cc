@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "base/id.h"
 #include "base/string_view.h"
 
@@ -132,6 +134,28 @@ TEST(Status, ATransientErrorStaysOneUnderMoreContext) {
   EXPECT_TRUE(IsTransient(Annotate(WithReason(full, "FULL"), "checkpoint 7")));
   EXPECT_FALSE(IsTransient(absl::ResourceExhaustedError("no space")));
   EXPECT_FALSE(IsTransient(absl::OkStatus()));
+}
+
+TEST(WithoutThrowing, ReturnsWhatTheWorkReturns) {
+  EXPECT_EQ(WithoutThrowing("work", []() -> absl::StatusOr<int> { return 3; }).value(), 3);
+  EXPECT_EQ(WithoutThrowing("work", [] { return absl::NotFoundError("x"); }), absl::NotFoundError("x"));
+}
+
+TEST(WithoutThrowing, ExceptionsAreErrorsThatNameTheWork) {
+  const struct {
+    void (*fault)();
+    absl::Status want;
+  } kCases[] = {
+      {[] { throw std::bad_alloc(); }, absl::ResourceExhaustedError("batch 3: out of memory")},
+      {[] { throw std::length_error("vector::reserve"); }, absl::InternalError("batch 3: vector::reserve")},
+  };
+  for (const auto& c : kCases) {
+    const auto status = WithoutThrowing("batch 3", [&c] {
+      c.fault();
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(status, c.want);
+  }
 }
 
 }  // namespace

@@ -1,15 +1,23 @@
 #include "base/resources.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "base/file.h"
 #include "base/mapped_file.h"
+#include "base/status.h"
 #include "temp_dir.h"
 
 namespace permafrost {
@@ -17,11 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMeminfo[] =
-    "MemTotal:        1000000 kB\nMemFree:           10000 kB\nMemAvailable:     400000 kB\nBuffers:  1 kB\n";
-constexpr MemoryLeft kMachine{.limit = 1024000000, .used = 614400000, .left = 409600000};
-
-class MemoryLeftTest : public testing::Test {
+// Files of a tree of control groups.
+class CgroupTest : public testing::Test {
  protected:
   void Write(const fs::path& file, const char* text) {
     fs::create_directories((root() / file).parent_path());
@@ -32,6 +37,61 @@ class MemoryLeftTest : public testing::Test {
  private:
   TempDir dir_;
 };
+
+class CgroupCoresTest : public CgroupTest {};
+
+TEST_F(CgroupCoresTest, TheLeastQuotaRoundedUp) {
+  Write("a/b/cpu.max", "max 100000\n");
+  Write("a/cpu.max", "400000 100000\n");
+  EXPECT_EQ(CgroupCores("0::/a/b\n", root()), 4) << "set on the parent";
+  Write("a/b/cpu.max", "150000 100000\n");
+  EXPECT_EQ(CgroupCores("0::/a/b\n", root()), 2) << "one and a half";
+  Write("a/b/cpu.max", "1000 100000\n");
+  EXPECT_EQ(CgroupCores("0::/a/b\n", root()), 1);
+}
+
+TEST_F(CgroupCoresTest, VersionOne) {
+  Write("cpu/a/cpu.cfs_quota_us", "300000\n");
+  Write("cpu/a/cpu.cfs_period_us", "100000\n");
+  Write("cpu/cpu.cfs_quota_us", "-1\n");
+  Write("cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(CgroupCores("5:memory:/x\n4:cpu,cpuacct:/a\n", root()), 3);
+  EXPECT_EQ(CgroupCores("4:cpuset:/a\n", root()), std::nullopt) << "another controller";
+  EXPECT_EQ(CgroupCores("4:cpu:/\n", root()), std::nullopt) << "-1 means none";
+}
+
+TEST_F(CgroupCoresTest, NoQuota) {
+  Write("broken/cpu.max", "100000\n");
+  for (const char* text : {"", "0::/\n", "0::/none\n", "0::/broken\n", "nonsense", "0:", "1:memory:/a\n"}) {
+    EXPECT_EQ(CgroupCores(text, root()), std::nullopt) << text;
+  }
+}
+
+#ifdef __linux__
+TEST(Cores, HonoursTheAffinity) {
+  const int before = AvailableCores();
+  EXPECT_GE(before, 1);
+  int one = 0;
+  std::thread([&one] {
+    cpu_set_t set;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+    int first = 0;
+    while (!CPU_ISSET(first, &set)) ++first;
+    CPU_ZERO(&set);
+    CPU_SET(first, &set);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(set), &set), 0);
+    one = AvailableCores();
+  }).join();
+  EXPECT_EQ(one, 1);
+  EXPECT_EQ(AvailableCores(), before) << "another thread's";
+}
+#endif
+
+constexpr char kMeminfo[] =
+    "MemTotal:        1000000 kB\nMemFree:           10000 kB\nMemAvailable:     400000 kB\nBuffers:  1 kB\n";
+constexpr MemoryLeft kMachine{.limit = 1024000000, .used = 614400000, .left = 409600000};
+
+class MemoryLeftTest : public CgroupTest {};
 
 TEST_F(MemoryLeftTest, OfTheMachineWhereNoGroupHasALimit) {
   EXPECT_EQ(MemoryLeftOf("", root(), kMeminfo), kMachine);
@@ -144,6 +204,67 @@ TEST(MappedBytes, OfThisProcess) {
   EXPECT_EQ(MappedBytesOf(path), uint64_t{1} << 20);
 }
 #endif
+
+class CgroupLimitTest : public CgroupTest {};
+
+TEST_F(CgroupLimitTest, TheLeastOfTheGroupAndItsParents) {
+  Write("a/b/memory.max", "max\n");
+  Write("a/memory.max", "1048576\n");
+  EXPECT_EQ(CgroupLimit("0::/a/b\n", root()), 1048576U) << "set on the parent";
+  Write("a/b/memory.max", "4096\n");
+  EXPECT_EQ(CgroupLimit("0::/a/b\n", root()), 4096U) << "the group's own is less";
+  EXPECT_EQ(CgroupLimit("0::/a\n", root()), 1048576U);
+}
+
+TEST_F(CgroupLimitTest, VersionOne) {
+  Write("memory/a/memory.limit_in_bytes", "65536\n");
+  Write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(CgroupLimit("5:cpu:/x\n4:hugetlb,memory:/a\n", root()), 65536U);
+  EXPECT_EQ(CgroupLimit("4:memory:/\n", root()), std::nullopt) << "its largest number means none";
+}
+
+TEST_F(CgroupLimitTest, NoLimit) {
+  for (const char* text : {"", "0::/\n", "0::/none\n", "nonsense", "0:", "1:cpu:/a\n"}) {
+    EXPECT_EQ(CgroupLimit(text, root()), std::nullopt) << text;
+  }
+}
+
+TEST(MemoryLimit, IsThere) { EXPECT_GT(MemoryLimit(), uint64_t{1} << 20); }
+
+TEST(ResidentMemory, GrowsWithWhatIsTouched) {
+  const uint64_t before = ResidentBytes();
+  ASSERT_GT(before, 0u);
+  constexpr size_t kBytes = 64 << 20;
+  const std::vector<char> touched(kBytes, 1);
+  const uint64_t after = ResidentBytes();
+  EXPECT_GE(after, before + kBytes / 2);
+  EXPECT_EQ(touched.back(), 1);
+}
+
+using testing::HasSubstr;
+
+TEST(DiskReserve, KeepsItsBytesFree) {
+  const TempDir dir;
+  const DiskReserve one(dir.path(), 1);
+  ASSERT_TRUE(one.Free());
+  EXPECT_TRUE(one.Check().ok()) << one.Check();
+  EXPECT_FALSE(one.Check(std::numeric_limits<uint64_t>::max()).ok()) << "what is wanted counts too";
+  const DiskReserve all(dir.path(), uint64_t{1} << 60);
+  const absl::Status full = all.Check();
+  EXPECT_TRUE(absl::IsResourceExhausted(full));
+  EXPECT_TRUE(IsTransient(full)) << "others may delete something";
+  EXPECT_EQ(GetReason(full).reason, "DISK_NEARLY_FULL");
+  EXPECT_EQ(GetReason(full).metadata.at("reserve"), std::to_string(uint64_t{1} << 60));
+  EXPECT_THAT(std::string(full.message()), HasSubstr(dir.path().string() + ": the disk is nearly full: "));
+  EXPECT_THAT(std::string(full.message()), HasSubstr("--min-free-disk"));
+}
+
+TEST(DiskReserve, OfNothingOrOfAnUnknownDiskItKeepsNothing) {
+  EXPECT_TRUE(DiskReserve().Check(std::numeric_limits<uint64_t>::max()).ok());
+  const TempDir dir;
+  EXPECT_TRUE(DiskReserve(dir.path(), 0).Check(std::numeric_limits<uint64_t>::max()).ok());
+  EXPECT_TRUE(DiskReserve(dir.path() / "none", uint64_t{1} << 60).Check().ok());
+}
 
 }  // namespace
 }  // namespace permafrost
