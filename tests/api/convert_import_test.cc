@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "data/catalog/catalog.h"
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 #include "message_leaves.h"
 
 namespace permafrost::api {

@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "api/wire/convert_dataset.h"
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 #include "golden.h"
 #include "message_leaves.h"
 #include "probes.h"

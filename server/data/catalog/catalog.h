@@ -117,7 +117,7 @@ class Catalog {
   // The open store of a READY dataset, shared by all who use it. FailedPrecondition (reason DATASET_NOT_READY)
   // otherwise; transient where it will be tried again.
   virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
-  // A file or folder that imports may read, resolved. Errors: as ResolveSource (import_roots.h).
+  // A file or folder that imports may read, resolved. Errors: as ResolveSource (imports.h).
   virtual absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const = 0;
   // True if an import that waits or runs reads this folder or something in it.
   bool ImportsFrom(const std::filesystem::path& folder) const;

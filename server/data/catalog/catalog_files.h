@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/id.h"
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 
 namespace permafrost::data {
 

@@ -19,9 +19,7 @@
 #include "base/monotonic.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/catalog_files.h"
-#include "data/catalog/import_record.h"
-#include "data/catalog/import_roots.h"
-#include "data/catalog/room_watch.h"
+#include "data/catalog/imports.h"
 #include "data/store/dataset.h"
 
 namespace permafrost::data {

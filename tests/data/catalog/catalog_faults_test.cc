@@ -15,7 +15,7 @@
 #include "data/catalog/catalog.h"
 #include "data/catalog/catalog_files.h"
 #include "data/catalog/catalog_fixture.h"
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 #include "data/ogb_folder.h"
 #include "no_descriptors.h"
 

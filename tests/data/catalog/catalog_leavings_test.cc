@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/catalog_fixture.h"
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 #include "data/ogb_folder.h"
 #include "data/store/format.h"
 #include "data/store_image.h"

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/catalog_fixture.h"
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 #include "data/ogb_folder.h"
 #include "data/source/failing_disk.h"
 #include "file_size_limit.h"

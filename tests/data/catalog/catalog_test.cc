@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "data/catalog/catalog_fixture.h"
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 #include "data/graph_fixture.h"
 #include "data/ogb_folder.h"
 

@@ -1,4 +1,4 @@
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,11 @@
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "data/store/types.h"
 
 namespace permafrost::data {
 namespace {

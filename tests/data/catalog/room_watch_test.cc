@@ -1,4 +1,4 @@
-#include "data/catalog/room_watch.h"
+#include "data/catalog/imports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,19 +1,109 @@
-#include "data/catalog/import_roots.h"
+#include "data/catalog/imports.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <iterator>
+#include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/json_fields.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "spec/stored_fields.h"
 
 namespace permafrost::data {
+namespace {
+
+struct RecordSchema {
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<ImportRecord>& r) {
+    a("create_time", r.create_time);
+    a("uid", r.uid);
+    if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) {
+      // Older versions wrote this field: they always added inverse edges or never did.
+      std::optional<bool> add_inverse_edges;
+      a("add_inverse_edges", add_inverse_edges);
+      if (add_inverse_edges) r.options.inverse_edges = *add_inverse_edges ? InverseEdges::kAdd : InverseEdges::kKeep;
+    }
+    spec::StoredFields(a, r.options);
+    a("error", r.error);
+    a("starts", r.starts);
+    a("wait", r.wait);
+  }
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<ImportWait>& w) {
+    a("tries", w.tries);
+    a("error", w.error);
+    a("retry_time", w.retry_time);
+    a("delay", w.delay);
+  }
+  template <class A, class T>
+  requires spec::HasFields<std::remove_const_t<T>>
+  static void Fields(A& a, T& options) { spec::StoredFields(a, options); }
+};
+
+// Starts of one import that the process may die in before it is given up.
+constexpr int kMaxStarts = 3;
+
+}  // namespace
+
+std::string WhyNotBegun(const ImportRecord& record) {
+  if (!record.error.empty() || record.starts < kMaxStarts) return record.error;
+  return absl::StrCat("the server died ", record.starts,
+                      " times while importing it; delete it and import again to retry");
+}
+
+std::string MakeDatasetUid() {
+  std::random_device random;
+  std::uniform_int_distribution<uint64_t> bits;
+  return HashHex(bits(random)) + HashHex(bits(random));
+}
+
+std::string DatasetUidOfTime(absl::Time create_time) { return absl::StrCat(absl::ToUnixMicros(create_time)); }
+
+std::string RecordToJson(const ImportRecord& record) { return WriteJson<RecordSchema>(record) + "\n"; }
+
+absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text) {
+  auto record = ReadJson<RecordSchema, ImportRecord>("import record", std::string(text));
+  if (record.ok() && record->create_time == absl::InfinitePast()) {
+    return absl::DataLossError("import record: create_time: is missing");
+  }
+  if (record.ok() && record->options.source.empty()) return absl::DataLossError("import record: source: is missing");
+  if (record.ok() && record->uid.empty()) record->uid = DatasetUidOfTime(record->create_time);
+  return record;
+}
+
+void ImportQueue::Add(const DatasetId& id, absl::Duration not_before) { waiting_.push_back({id, not_before}); }
+
+bool ImportQueue::Remove(const DatasetId& id) {
+  return std::erase_if(waiting_, [&id](const Waiting& w) { return w.id == id; }) > 0;
+}
+
+std::optional<DatasetId> ImportQueue::Take(absl::Duration now, absl::Duration& wait) {
+  wait = absl::InfiniteDuration();
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    if (it->not_before <= now) {
+      DatasetId id = std::move(it->id);
+      waiting_.erase(it);
+      return id;
+    }
+    wait = std::min(wait, it->not_before - now);
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,6 +230,64 @@ absl::Status CheckEntriesInRoots(const fs::path& source, std::span<const fs::pat
   PF_RETURN_IF_ERROR(CheckArrays(source, roots));
   PF_RETURN_IF_ERROR(CheckDirectory(source / "raw", roots, 0));
   return CheckDirectory(source / "split", roots, 1);
+}
+
+namespace {
+
+// Short, so that a fast disk does not write the reserve away in between.
+constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
+
+}  // namespace
+
+absl::Status CheckDatasetBytes(const ImportRoom& room, uint64_t bytes) {
+  if (room.max_bytes == 0) return absl::OkStatus();
+  const uint64_t left = room.max_bytes - std::min(room.max_bytes, room.taken_bytes);
+  if (bytes <= left) return absl::OkStatus();
+  return WithReason(absl::ResourceExhaustedError(
+                        absl::StrCat("the dataset takes at least ", bytes, " bytes where ", left, " are left of ",
+                                     room.max_bytes, " for all datasets (--max-dataset-bytes); delete one first")),
+                    "DATASETS_TOO_LARGE", {{"limit", absl::StrCat(room.max_bytes)}});
+}
+
+uint64_t BytesBelow(const fs::path& folder) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  fs::recursive_directory_iterator it(folder, error);
+  while (!error && it != fs::recursive_directory_iterator()) {
+    std::error_code vanished;
+    const uint64_t size = it->is_regular_file(vanished) ? it->file_size(vanished) : 0;
+    if (!vanished) bytes += size;
+    it.increment(error);
+  }
+  return bytes;
+}
+
+RoomWatch::RoomWatch(ImportRoom room, fs::path directory, std::stop_source stop)
+    : room_(std::move(room)), directory_(std::move(directory)) {
+  if (room_.max_bytes == 0 && room_.reserve.bytes() == 0) return;
+  thread_ = std::jthread([this, stop = std::move(stop)](const std::stop_token& end) mutable { Watch(end, stop); });
+}
+
+absl::Status RoomWatch::status() const {
+  absl::MutexLock lock(&mu_);
+  return status_;
+}
+
+void RoomWatch::Watch(const std::stop_token& end, std::stop_source& stop) {
+  Event ended;
+  const std::stop_callback wake(end, [&ended] { ended.Set(); });
+  do {
+    absl::Status found = room_.reserve.Check();
+    if (found.ok()) found = CheckBytes();
+    if (!found.ok()) {
+      {
+        absl::MutexLock lock(&mu_);
+        status_ = std::move(found);
+      }
+      stop.request_stop();
+      return;
+    }
+  } while (!ended.WaitFor(kLookInterval));
 }
 
 }  // namespace permafrost::data
