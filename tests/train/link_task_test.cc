@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "data/store/made_features.h"
+#include "data/store/other_features.h"
 #include "device/cpu/storage.h"
 #include "graph_runner.h"
 #include "recorder.h"

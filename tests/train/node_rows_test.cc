@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "data/import/import.h"
-#include "data/store/node_names.h"
+#include "data/store/graph.h"
 #include "recorder.h"
 #include "step_cases.h"
 #include "temp_dir.h"

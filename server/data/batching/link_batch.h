@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "base/buffer.h"
 #include "data/sampling/link_sampling.h"
-#include "data/store/link_split.h"
+#include "data/store/other_splits.h"
 
 namespace permafrost::data {
 

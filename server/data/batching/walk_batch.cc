@@ -12,7 +12,7 @@
 namespace permafrost::data {
 namespace {
 
-constexpr uint32_t kNoRow = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kNotMet = std::numeric_limits<uint32_t>::max();
 // So that walks and the nodes that negatives are made of do not share their draws.
 constexpr uint64_t kNegativeStream = uint64_t{1} << 63;
 constexpr int64_t kNegativesInPiece = 512;
@@ -74,7 +74,7 @@ void WalkBatcher::FindRows(WalkBatch& out) {
   const std::pair<int64_t, int64_t> kinds[] = {
       {0, per_kind},
       {out.room * options_.per_seed * length, out.room * options_.per_seed * length + per_kind * options_.negatives}};
-  if (row_of_node_.empty()) row_of_node_.assign(graph_->view().nodes, kNoRow);
+  if (row_of_node_.empty()) row_of_node_.assign(graph_->view().nodes, kNotMet);
   const auto most = static_cast<size_t>(std::min<int64_t>(entries, static_cast<int64_t>(graph_->view().nodes)));
   out.rows.assign(most, out.walks.front());
   out.offsets.assign(most + 1, 0);
@@ -84,7 +84,7 @@ void WalkBatcher::FindRows(WalkBatch& out) {
     for (int64_t e = begin; e < end; ++e) {
       const int64_t node = out.walks[static_cast<size_t>(e)];
       uint32_t& row = row_of_node_[static_cast<size_t>(node)];
-      if (row == kNoRow) {
+      if (row == kNotMet) {
         row = static_cast<uint32_t>(found);
         out.rows[found++] = node;
       }
@@ -102,7 +102,7 @@ void WalkBatcher::FindRows(WalkBatch& out) {
   std::copy_backward(out.offsets.begin(), out.offsets.begin() + static_cast<std::ptrdiff_t>(most), out.offsets.end());
   out.offsets.front() = 0;
   std::fill(out.places.begin() + static_cast<std::ptrdiff_t>(out.offsets.back()), out.places.end(), 0);
-  for (size_t m = 0; m < found; ++m) row_of_node_[static_cast<size_t>(out.rows[m])] = kNoRow;
+  for (size_t m = 0; m < found; ++m) row_of_node_[static_cast<size_t>(out.rows[m])] = kNotMet;
 }
 
 }  // namespace permafrost::data

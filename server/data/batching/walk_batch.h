@@ -51,7 +51,7 @@ class WalkBatcher {
   const WalkBatchOptions options_;
   const int threads_;
   std::vector<NodeId> starts_, drawn_;
-  std::vector<uint32_t> row_of_node_;  // [nodes], of a batch in the making; kNoRow: not met yet
+  std::vector<uint32_t> row_of_node_;  // [nodes], of a batch in the making; kNotMet: not met yet
 };
 
 }  // namespace permafrost::data

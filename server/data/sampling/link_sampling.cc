@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "data/sampling/edge_draw.h"
-#include "data/store/link_split.h"
+#include "data/store/other_splits.h"
 
 namespace permafrost::data {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/sampling/edge_draw.h"
-#include "data/store/node_names.h"
+#include "data/store/graph.h"
 
 namespace permafrost::data {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/status.h"
-#include "data/store/row_groups.h"
+#include "data/store/format.h"
 
 namespace permafrost::data {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -147,6 +148,298 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithFold(std::shared_ptr<const G
                      .name = absl::StrCat("fold ", validation.fold, " of ", validation.folds)};
   const uint64_t checksum = ChecksumOf(*set, validation);
   return WithSplits(set, std::move(splits), summary, checksum);
+}
+
+namespace {
+
+// Rows between two questions whether to go on.
+constexpr uint64_t kRowsAsked = 1 << 16;
+constexpr uint64_t kMaxLinks = std::numeric_limits<uint32_t>::max();
+
+// Draws of a pair, the same for both directions.
+SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
+  return {seed, uint64_t{std::min(a, b)} << 32 | std::max(a, b)};
+}
+
+// For a symmetric graph: true if this one of an edge and its inverse is their link.
+bool IsLinkOfPair(const spec::LinkSplitOptions& options, NodeId source, NodeId target) {
+  SplitMix64 draws = DrawsOf(options.seed, source, target);
+  draws.Next();
+  return (draws.Next() & 1) == (source < target ? 1U : 0U);
+}
+
+// The edges that are left, as columns.
+struct EdgesLeft {
+  std::vector<uint64_t> offsets{0};
+  std::vector<NodeId> neighbors;
+  std::vector<float> weights;
+  std::vector<int64_t> timestamps;
+  std::vector<uint64_t> edge_ids;  // where features of edges are asked for
+  int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;
+
+  void EndRow() {
+    const auto degree = static_cast<int64_t>(neighbors.size() - offsets.back());
+    isolated_nodes += degree == 0 ? 1 : 0;
+    max_degree = std::max(max_degree, degree);
+    offsets.push_back(neighbors.size());
+  }
+};
+
+class MessageGraph final : public DerivedGraph {
+ public:
+  MessageGraph(const std::shared_ptr<const Graph>& graph, EdgesLeft edges, bool edge_features)
+      : DerivedGraph(graph), edges_(std::move(edges)) {
+    view_.edges = edges_.neighbors.size();
+    view_.in = {.offsets = ColumnOf(edges_.offsets),
+                .neighbors = ColumnOf(edges_.neighbors),
+                .weights = ColumnOf(edges_.weights),
+                .timestamps = ColumnOf(edges_.timestamps),
+                .edge_ids = ColumnOf(edges_.edge_ids)};
+    view_.out = summary_.symmetric ? view_.in : Adjacency();
+    summary_.edges = static_cast<int64_t>(view_.edges);
+    summary_.self_loops = edges_.self_loops;
+    summary_.isolated_nodes = edges_.isolated_nodes;
+    summary_.max_degree = edges_.max_degree;
+    DropAllButEdges(edge_features);
+  }
+  // Makes a graph with all edges of `graph`.
+  MessageGraph(const std::shared_ptr<const Graph>& graph, bool edge_features) : DerivedGraph(graph) {
+    DropAllButEdges(edge_features);
+  }
+
+ private:
+  void DropAllButEdges(bool edge_features) {
+    if (!edge_features) {
+      view_.edge_features = {};
+      summary_.edge_features = {};
+    }
+    view_.num_targets = 0;
+    view_.labels = {};
+    view_.splits = {};
+    // The summary goes on saying what links there are: it tells what memory they take.
+    view_.given_links = {};
+    summary_.num_targets = summary_.num_missing_labels = 0;
+    summary_.split_nodes = {};
+  }
+  template <class T>
+  static Column<T> ColumnOf(const std::vector<T>& values) {
+    return Column<T>(std::span<const T>(values));
+  }
+
+  const EdgesLeft edges_;
+};
+
+// Puts the edges that end in one node where they belong. split_of(source): of the edges from there. Calls take(source,
+// split) once for each of them, self-loops apart, which no split holds out.
+template <class SplitOfEdges, class Take>
+absl::Status SplitRow(const GraphView& view, bool edge_features, NodeId target, EdgesLeft& left,
+                      const SplitOfEdges& split_of, const Take& take) {
+  bool ok = true;
+  const Adjacency& in = view.in;
+  const Adjacency::Extent extent = in.Of(target, ok);
+  if (!ok) return in.offsets.status();
+  if (!in.neighbors.Touch(extent.begin, extent.end)) return in.neighbors.status();
+  const bool weighted = !in.weights.empty(), timed = !in.timestamps.empty();
+  if (weighted && !in.weights.Touch(extent.begin, extent.end)) return in.weights.status();
+  if (timed && !in.timestamps.Touch(extent.begin, extent.end)) return in.timestamps.status();
+  const bool has_ids = edge_features && !in.edge_ids.empty();
+  if (has_ids && !in.edge_ids.Touch(extent.begin, extent.end)) return in.edge_ids.status();
+  for (uint64_t e = extent.begin; e < extent.end; ++e) {
+    const NodeId source = in.neighbors[e];
+    const Split split = source == target ? Split::kTrain : split_of(source);
+    if (split == Split::kTrain) {
+      left.neighbors.push_back(source);
+      if (weighted) left.weights.push_back(in.weights[e]);
+      if (timed) left.timestamps.push_back(in.timestamps[e]);
+      if (edge_features) left.edge_ids.push_back(has_ids ? in.edge_ids[e] : e);
+      left.self_loops += source == target ? 1 : 0;
+    }
+    const bool parallel = e > extent.begin && in.neighbors[e - 1] == source;
+    if (source != target && !parallel) take(source, split);
+  }
+  left.EndRow();
+  return absl::OkStatus();
+}
+
+EdgesLeft RoomFor(const GraphView& view, bool edge_features) {
+  EdgesLeft left;
+  left.offsets.reserve(view.nodes + 1);
+  left.neighbors.reserve(view.edges);
+  if (!view.in.weights.empty()) left.weights.reserve(view.edges);
+  if (edge_features) left.edge_ids.reserve(view.edges);
+  return left;
+}
+
+// Bytes of EdgesLeft, all edges being left.
+uint64_t EdgesLeftBytes(const GraphSummary& graph, bool edge_features) {
+  const uint64_t of_edge = sizeof(NodeId) + (edge_features ? sizeof(uint64_t) : 0) +
+                           (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
+  return (static_cast<uint64_t>(graph.nodes) + 1) * sizeof(uint64_t) + static_cast<uint64_t>(graph.edges) * of_edge;
+}
+
+absl::Status CheckCounts(const LinkSplit& split) {
+  for (const auto& links : split.links) {
+    if (links.size() < kMaxLinks) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the graph has ", links.size(), " links of one split; at most ", kMaxLinks - 1, " are accepted"));
+  }
+  return absl::OkStatus();
+}
+
+// Calls take(link, time) for each link of a graph with timestamps, in the order of targets, then places.
+template <class Take>
+absl::Status ForEachTimedLink(const Graph& graph, const spec::LinkSplitOptions& options,
+                              const std::function<bool()>& keep_going, const Take& take) {
+  const Adjacency& in = graph.view().in;
+  const bool symmetric = graph.summary().symmetric;
+  for (uint64_t node = 0; node < graph.view().nodes; ++node) {
+    if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
+    bool ok = true;
+    const auto target = static_cast<NodeId>(node);
+    const Adjacency::Extent extent = in.Of(target, ok);
+    if (!ok) return in.offsets.status();
+    if (!in.neighbors.Touch(extent.begin, extent.end)) return in.neighbors.status();
+    if (!in.timestamps.Touch(extent.begin, extent.end)) return in.timestamps.status();
+    for (uint64_t e = extent.begin; e < extent.end; ++e) {
+      const NodeId source = in.neighbors[e];
+      if (source == target || (symmetric && !IsLinkOfPair(options, source, target))) continue;
+      take(Link{source, target}, in.timestamps[e]);
+    }
+  }
+  return graph.CheckIntact();
+}
+
+// The time that all but the last `part` of the links are no later than, of rising or any order; the links' own order is
+// lost. The greatest number where there are none.
+int64_t TimeBefore(std::vector<int64_t>& times, double part) {
+  const auto count = static_cast<double>(times.size());
+  const auto first = static_cast<size_t>(count - std::round(count * part));
+  if (first == 0) return std::numeric_limits<int64_t>::min();
+  const auto at = times.begin() + static_cast<std::ptrdiff_t>(first - 1);
+  std::ranges::nth_element(times, at);
+  return *at;
+}
+
+}  // namespace
+
+Split SplitOf(const spec::LinkSplitOptions& options, NodeId a, NodeId b) {
+  const double draw = static_cast<double>(DrawsOf(options.seed, a, b).Next() >> 11) * 0x1p-53;
+  if (draw < options.test_part) return Split::kTest;
+  return draw < options.test_part + options.valid_part ? Split::kValid : Split::kTrain;
+}
+
+absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const spec::LinkSplitOptions& options,
+                                     const std::function<bool()>& keep_going, bool edge_features) {
+  const GraphView& view = graph->view();
+  const bool symmetric = graph->summary().symmetric;
+  EdgesLeft left = RoomFor(view, edge_features);
+  LinkSplit split;
+  for (uint64_t node = 0; node < view.nodes; ++node) {
+    if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
+    const auto target = static_cast<NodeId>(node);
+    const auto take = [&](NodeId source, Split of) {
+      if (symmetric && !IsLinkOfPair(options, source, target)) return;
+      split.links[static_cast<size_t>(of)].push_back({source, target});
+    };
+    PF_RETURN_IF_ERROR(SplitRow(
+        view, edge_features, target, left, [&](NodeId source) { return SplitOf(options, source, target); }, take));
+  }
+  PF_RETURN_IF_ERROR(graph->CheckIntact());
+  PF_RETURN_IF_ERROR(CheckCounts(split));
+  split.messages = std::make_shared<MessageGraph>(graph, std::move(left), edge_features);
+  return split;
+}
+
+absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& graph,
+                                         const std::function<bool()>& keep_going, bool edge_features) {
+  const GraphView& view = graph->view();
+  LinkSplit split;
+  // Both directions of each held-out link, by the node that they end in.
+  std::vector<uint64_t> held_out;
+  const auto key = [](NodeId source, NodeId target) { return uint64_t{target} << 32 | source; };
+  for (size_t of = 0; of < split.links.size(); ++of) {
+    const Column<NodeId>& ends = view.given_links.links[of];
+    if (!ends.Touch(0, ends.size())) return ends.status();
+    split.links[of].reserve(ends.size() / 2);
+    for (uint64_t i = 0; i + 1 < ends.size(); i += 2) split.links[of].push_back({ends[i], ends[i + 1]});
+    if (of == static_cast<size_t>(Split::kTrain)) continue;
+    for (const Link& link : split.links[of]) {
+      held_out.push_back(key(link.source, link.target));
+      held_out.push_back(key(link.target, link.source));
+    }
+  }
+  std::ranges::sort(held_out);
+  EdgesLeft left = RoomFor(view, edge_features);
+  auto row = held_out.begin();
+  for (uint64_t node = 0; node < view.nodes; ++node) {
+    if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
+    const auto target = static_cast<NodeId>(node);
+    const auto end = std::upper_bound(row, held_out.end(), key(std::numeric_limits<NodeId>::max(), target));
+    const auto split_of = [&](NodeId source) {
+      return std::binary_search(row, end, key(source, target)) ? Split::kTest : Split::kTrain;
+    };
+    PF_RETURN_IF_ERROR(SplitRow(view, edge_features, target, left, split_of, [](NodeId, Split) {}));
+    row = end;
+  }
+  PF_RETURN_IF_ERROR(graph->CheckIntact());
+  split.messages = std::make_shared<MessageGraph>(graph, std::move(left), edge_features);
+  return split;
+}
+
+absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph,
+                                           const spec::LinkSplitOptions& options,
+                                           const std::function<bool()>& keep_going, bool edge_features) {
+  if (graph->view().in.timestamps.size() != graph->view().in.neighbors.size()) {
+    return absl::InvalidArgumentError("the graph's edges have no timestamps to divide its links by");
+  }
+  std::vector<int64_t> all;
+  PF_RETURN_IF_ERROR(
+      ForEachTimedLink(*graph, options, keep_going, [&](const Link&, int64_t time) { all.push_back(time); }));
+  const int64_t last_valid = TimeBefore(all, options.test_part);
+  const int64_t last_train = TimeBefore(all, options.test_part + options.valid_part);
+  std::vector<int64_t>().swap(all);  // `= {}` would keep its memory beside that of the links
+  LinkSplit split;
+  PF_RETURN_IF_ERROR(ForEachTimedLink(*graph, options, keep_going, [&](const Link& link, int64_t time) {
+    const Split of = time <= last_train ? Split::kTrain : time <= last_valid ? Split::kValid : Split::kTest;
+    split.links[static_cast<size_t>(of)].push_back(link);
+    split.times[static_cast<size_t>(of)].push_back(time);
+  }));
+  PF_RETURN_IF_ERROR(CheckCounts(split));
+  split.messages = std::make_shared<MessageGraph>(graph, edge_features);
+  return split;
+}
+
+uint64_t TimedLinkSplitBytes(const GraphSummary& graph) {
+  const auto links = static_cast<uint64_t>(graph.symmetric ? graph.edges / 2 : graph.edges);
+  // Both vectors may be twice as large as what they hold while they grow.
+  return 2 * links * (sizeof(Link) + sizeof(int64_t));
+}
+
+uint64_t LinkSplitBytes(const GraphSummary& graph, bool edge_features) {
+  const auto edges = static_cast<uint64_t>(graph.edges);
+  return EdgesLeftBytes(graph, edge_features) + (graph.symmetric ? edges / 2 : edges) * sizeof(Link);
+}
+
+uint64_t GivenLinksBytes(const GraphSummary& graph, bool edge_features) {
+  uint64_t links = 0, held_out = 0;
+  for (const Split split : {Split::kTrain, Split::kValid, Split::kTest}) {
+    const auto count = static_cast<uint64_t>(graph.links.of(split).links);
+    links += count;
+    if (split != Split::kTrain) held_out += count;
+  }
+  // Keys may be in a vector twice as large as what it holds while it grows.
+  return EdgesLeftBytes(graph, edge_features) + links * sizeof(Link) + 4 * held_out * sizeof(uint64_t);
+}
+
+bool HasEdge(const GraphView& view, NodeId source, NodeId target, bool& ok) {
+  const Adjacency::Extent extent = view.in.Of(target, ok);
+  if (!ok || extent.size() == 0) return false;
+  if (!view.in.neighbors.Touch(extent.begin, extent.end)) {
+    ok = false;
+    return false;
+  }
+  const NodeId* const neighbors = view.in.neighbors.data();
+  return std::binary_search(neighbors + extent.begin, neighbors + extent.end, source);
 }
 
 }  // namespace permafrost::data

@@ -9,7 +9,7 @@
 #include "base/resources.h"
 #include "base/string_view.h"
 #include "data/store/edge_rows.h"
-#include "data/store/translated.h"
+#include "data/store/other_features.h"
 #include "nn/models/model.h"
 #include "train/tasks/node_features.h"
 #include "train/tasks/node_model_for.h"

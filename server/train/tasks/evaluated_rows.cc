@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/store/edge_rows.h"
-#include "data/store/made_features.h"
+#include "data/store/other_features.h"
 #include "data/store/other_splits.h"
 #include "train/tasks/node_features.h"
 #include "train/tasks/node_model_for.h"

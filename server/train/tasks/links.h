@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "data/batching/link_batch.h"
-#include "data/store/link_split.h"
+#include "data/store/other_splits.h"
 #include "nn/models/link_decoder.h"
 #include "nn/models/model.h"
 #include "spec/train_options.h"

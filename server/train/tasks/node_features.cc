@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/store/made_features.h"
+#include "data/store/other_features.h"
 
 namespace permafrost::train {
 namespace {

@@ -15,7 +15,7 @@ namespace permafrost::train {
 // Returns what kAuto stands for in a job on this large graph; any other value is itself.
 spec::NodeInputs NodeInputsOf(spec::NodeInputs inputs, const data::GraphSummary& summary);
 
-// The dataset with the features that the options say: itself, or one with made ones (data/store/made_features.h).
+// The dataset with the features that the options say: itself, or one with made ones (data/store/other_features.h).
 // kAuto: of one large graph as NodeInputsOf; of a set its own, and none where it has none. Errors:
 // DataLoss.
 data::GraphSummary WithNodeInputs(const spec::ModelOptions& model, const data::GraphSummary& summary);

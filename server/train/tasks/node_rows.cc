@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/store/node_names.h"
+#include "data/store/graph.h"
 #include "train/tasks/node_features.h"
 
 namespace permafrost::train {

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/sampling/link_sampling.h"
-#include "data/store/node_names.h"
+#include "data/store/graph.h"
 #include "data/store/other_splits.h"
 #include "graphcache/executable.h"
 #include "train/loop/initial_weights.h"

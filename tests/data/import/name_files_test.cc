@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "data/graph_folder.h"
-#include "data/store/node_names.h"
+#include "data/store/graph.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {

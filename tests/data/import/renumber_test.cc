@@ -20,7 +20,7 @@
 #include "data/graph_folder.h"
 #include "data/sampling/sample_query.h"
 #include "data/store/format.h"
-#include "data/store/node_names.h"
+#include "data/store/graph.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {

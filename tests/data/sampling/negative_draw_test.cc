@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/memory_graph.h"
-#include "data/store/link_split.h"
+#include "data/store/other_splits.h"
 
 namespace permafrost::data {
 namespace {

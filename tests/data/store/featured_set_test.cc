@@ -1,4 +1,4 @@
-#include "data/store/made_features.h"
+#include "data/store/other_features.h"
 
 #include <gtest/gtest.h>
 

@@ -15,9 +15,8 @@
 #include "base/file.h"
 #include "data/ogb_folder.h"
 #include "data/store/format.h"
-#include "data/store/made_features.h"
+#include "data/store/other_features.h"
 #include "data/store/other_splits.h"
-#include "data/store/translated.h"
 #include "data/store_image.h"
 #include "temp_dir.h"
 

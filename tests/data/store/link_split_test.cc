@@ -1,4 +1,4 @@
-#include "data/store/link_split.h"
+#include "data/store/other_splits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

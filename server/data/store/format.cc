@@ -1,4 +1,4 @@
-#include "data/store/row_groups.h"
+#include "data/store/format.h"
 
 #include <cstdint>
 #include <numeric>
