@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "data/import/import.h"
-#include "data/source/zip_member.h"
+#include "data/source/source_file.h"
 #include "data/store/graph_set.h"
 #include "graphcache/shape_schedule.h"
 #include "temp_dir.h"

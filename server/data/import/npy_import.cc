@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -15,16 +19,176 @@
 #include "data/import/graph_edges.h"
 #include "data/import/node_ids.h"
 #include "data/import/node_sections.h"
-#include "data/import/npy_edges.h"
-#include "data/import/sparse_features.h"
 #include "data/import/split_files.h"
-#include "data/import/unread_files.h"
+#include "data/source/csv_rows.h"
 #include "data/source/npy_array.h"
+#include "data/source/source_file.h"
 
 namespace permafrost::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Edges of arrays: edge_index.npy with what stands beside it, or adj.npz.
+// Threads: one at a time. Memory: buffers.
+
+struct NpyEdgeFiles {
+  const SourceFile& index;
+  const std::optional<SourceFile>&weights, &times;
+  uint64_t max_id = 0;  // of nodes
+  std::string why;      // in parentheses, or empty
+};
+
+template <class Record>
+class NpyEdgeSource final : public EdgeSource<Record> {
+ public:
+  static absl::StatusOr<NpyEdgeSource> Open(const NpyEdgeFiles& files, ImportMonitor& monitor);
+  absl::StatusOr<bool> Next(std::vector<Record>& edges) override;
+  uint64_t count() const { return edges_; }
+
+ private:
+  NpyEdgeSource(NpyArray sources, uint64_t max_id, std::string why)
+      : sources_(std::move(sources)), max_id_(max_id), why_(std::move(why)) {}
+  absl::Status ReadEnds(size_t count);
+
+  NpyArray sources_;                 // of [edges, 2]: both ends
+  std::optional<NpyArray> targets_;  // of [2, edges]
+  std::optional<NpyArray> weights_, times_;
+  uint64_t max_id_;
+  std::string why_;
+  uint64_t edges_ = 0, given_ = 0;
+  std::vector<int64_t> ends_;  // sources, then targets; or pairs
+  std::vector<float> weight_buffer_;
+  std::vector<int64_t> time_buffer_;
+};
+
+// Edges of a square matrix: entry (i, j) is an edge from i to j, its value the weight. Zeros are no edges.
+template <class Record>
+class MatrixEdgeSource final : public EdgeSource<Record> {
+ public:
+  // name: of the file, for messages.
+  MatrixEdgeSource(CsrMatrix matrix, std::string name) : matrix_(std::move(matrix)), name_(std::move(name)) {}
+  absl::StatusOr<bool> Next(std::vector<Record>& edges) override;
+
+ private:
+  CsrMatrix matrix_;
+  std::string name_;
+  std::vector<MatrixEntry> entries_;
+};
+
+constexpr uint64_t kAtOnce = uint64_t{1} << 16;
+
+absl::StatusOr<NpyArray> OpenBeside(const SourceFile& file, uint64_t edges, ImportMonitor& monitor) {
+  PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(file, /*member=*/"", monitor));
+  const auto& shape = array.header().shape;
+  if (shape.empty() || shape[0] != edges || array.header().elements() != edges) {
+    return array.ShapeError(absl::StrCat("[", edges, "], one an edge"));
+  }
+  return array;
+}
+
+template <class Record>
+absl::StatusOr<NpyEdgeSource<Record>> NpyEdgeSource<Record>::Open(const NpyEdgeFiles& files, ImportMonitor& monitor) {
+  PF_ASSIGN_OR_RETURN(NpyArray index, NpyArray::Open(files.index, /*member=*/"", monitor));
+  const std::vector<uint64_t> shape = index.header().shape;
+  const bool rows = shape.size() == 2 && shape[0] == 2;  // [2, 2] is taken as PyG means it
+  if (shape.size() != 2 || (shape[0] != 2 && shape[1] != 2)) return index.ShapeError("[2, edges] or [edges, 2]");
+  NpyEdgeSource source(std::move(index), files.max_id, files.why);
+  source.edges_ = rows ? shape[1] : shape[0];
+  if (rows) {
+    PF_ASSIGN_OR_RETURN(source.targets_, NpyArray::Open(files.index, /*member=*/"", monitor));
+    PF_RETURN_IF_ERROR(source.targets_->Skip(source.edges_));
+  }
+  if (files.weights) {
+    PF_ASSIGN_OR_RETURN(source.weights_, OpenBeside(*files.weights, source.edges_, monitor));
+  }
+  if (files.times) {
+    PF_ASSIGN_OR_RETURN(source.times_, OpenBeside(*files.times, source.edges_, monitor));
+  }
+  return source;
+}
+
+template <class Record>
+absl::Status NpyEdgeSource<Record>::ReadEnds(size_t count) {
+  ends_.resize(2 * count);
+  const std::span<int64_t> ends(ends_);
+  const auto check = [this](const NpyArray& array, std::span<const int64_t> ids) {
+    const auto bad =
+        std::ranges::find_if(ids, [this](int64_t id) { return id < 0 || static_cast<uint64_t>(id) > max_id_; });
+    if (bad == ids.end()) return absl::OkStatus();
+    return array.ElementError(array.position() - static_cast<uint64_t>(ids.end() - bad),
+                              absl::StrCat(*bad, " is outside 0..", max_id_, why_));
+  };
+  if (!targets_) {
+    PF_RETURN_IF_ERROR(sources_.ReadIntegers(ends));
+    return check(sources_, ends);
+  }
+  PF_RETURN_IF_ERROR(sources_.ReadIntegers(ends.first(count)));
+  PF_RETURN_IF_ERROR(check(sources_, ends.first(count)));
+  PF_RETURN_IF_ERROR(targets_->ReadIntegers(ends.subspan(count)));
+  return check(*targets_, ends.subspan(count));
+}
+
+template <class Record>
+absl::StatusOr<bool> NpyEdgeSource<Record>::Next(std::vector<Record>& edges) {
+  edges.clear();
+  const auto count = static_cast<size_t>(std::min(kAtOnce, edges_ - given_));
+  if (count == 0) {
+    for (auto* array : {&targets_, &weights_, &times_}) {
+      if (*array) PF_RETURN_IF_ERROR((*array)->ExpectEnd());
+    }
+    if (!targets_) PF_RETURN_IF_ERROR(sources_.ExpectEnd());
+    return false;
+  }
+  PF_RETURN_IF_ERROR(ReadEnds(count));
+  edges.resize(count);
+  for (size_t e = 0; e < count; ++e) {
+    const int64_t from = targets_ ? ends_[e] : ends_[2 * e], to = targets_ ? ends_[count + e] : ends_[2 * e + 1];
+    edges[e].key = MakeEdgeKey(static_cast<NodeId>(to), static_cast<NodeId>(from));
+  }
+  if constexpr (Record::kHasWeight) {
+    if (weights_) {
+      weight_buffer_.resize(count);
+      const uint64_t begin = weights_->position();
+      PF_RETURN_IF_ERROR(weights_->ReadFloats(weight_buffer_));
+      for (size_t e = 0; e < count; ++e) {
+        if (const auto fault = FaultOfWeight(weight_buffer_[e])) return weights_->ElementError(begin + e, *fault);
+        edges[e].weight = weight_buffer_[e];
+      }
+    }
+  }
+  if constexpr (Record::kHasAll) {
+    if (times_) {
+      time_buffer_.resize(count);
+      PF_RETURN_IF_ERROR(times_->ReadIntegers(time_buffer_));
+      for (size_t e = 0; e < count; ++e) edges[e].timestamp = time_buffer_[e];
+    }
+    for (size_t e = 0; e < count; ++e) edges[e].row = given_ + e;
+  }
+  given_ += count;
+  return true;
+}
+
+template <class Record>
+absl::StatusOr<bool> MatrixEdgeSource<Record>::Next(std::vector<Record>& edges) {
+  edges.clear();
+  while (edges.empty()) {
+    PF_ASSIGN_OR_RETURN(const bool more, matrix_.Next(entries_));
+    if (!more) return false;
+    for (const MatrixEntry& entry : entries_) {
+      if (entry.value == 0) continue;
+      if (const auto fault = FaultOfWeight(entry.value)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name_, ": entry (", entry.row, ", ", entry.column, "): weight: ", *fault));
+      }
+      Record edge;
+      edge.key = MakeEdgeKey(entry.column, entry.row);
+      if constexpr (Record::kHasWeight) edge.weight = entry.value;
+      edges.push_back(edge);
+    }
+  }
+  return true;
+}
 
 struct NpyFiles {
   std::optional<SourceFile> edge_index, adjacency;  // one of them

@@ -13,7 +13,6 @@
 #include "data/import/graph_edges.h"
 #include "data/import/graph_set_builder.h"
 #include "data/import/split_files.h"
-#include "data/import/unread_files.h"
 #include "data/source/csv_rows.h"
 #include "data/source/source_file.h"
 

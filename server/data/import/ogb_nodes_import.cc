@@ -17,9 +17,7 @@
 #include "data/import/graph_edges.h"
 #include "data/import/node_ids.h"
 #include "data/import/node_sections.h"
-#include "data/import/sparse_features.h"
 #include "data/import/split_files.h"
-#include "data/import/unread_files.h"
 #include "data/source/csv_rows.h"
 #include "data/source/npy_array.h"
 

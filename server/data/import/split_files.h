@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/import/import.h"
 #include "data/import/renumbering.h"
-#include "data/import/unread_files.h"
 #include "data/source/import_options.h"
 #include "data/source/source_file.h"
 #include "data/store/graph.h"

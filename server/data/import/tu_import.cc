@@ -17,8 +17,6 @@
 #include "data/import/graph_edges.h"
 #include "data/import/graph_set_builder.h"
 #include "data/import/split_files.h"
-#include "data/import/tu_edges.h"
-#include "data/import/tu_features.h"
 #include "data/import/tu_files.h"
 #include "data/source/csv_rows.h"
 

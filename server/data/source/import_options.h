@@ -49,7 +49,7 @@ struct ImportProgress {
 using ImportObserver = std::function<void(const ImportProgress&)>;
 
 // A quarter of the memory that this process may use (base/resources.h).
-uint64_t DefaultImportMemory();
+inline uint64_t DefaultImportMemory() { return MemoryLimit() / 4; }
 
 // The limits of what an import may take, whatever its source says: a small gzip can hold billions of rows.
 struct ImportLimits {

@@ -1,4 +1,4 @@
-// The bytes of one source file, plain, gzip or zstd, as a stream.
+// The bytes of one source file, plain, gzip, zstd or a member of a ZIP archive, as a stream.
 // Threads: one at a time. Memory: two buffers.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,7 +42,7 @@ absl::StatusOr<std::filesystem::file_type> TypeOfSource(const std::filesystem::p
 // directory. Errors: as TypeOfSource.
 absl::Status CheckListed(const std::error_code& error, const std::string& name);
 // `stem`.csv.gz, .csv.zst or .csv, the first of them that there is, below `source`; nullopt if there is none. `stem`:
-// "raw/edge". A second one is refused by TellUnreadFiles (data/import/unread_files.h).
+// "raw/edge". A second one is refused by TellUnreadFiles (data/import/import.h).
 // Errors: as TypeOfSource; InvalidArgument for what is no regular file.
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
 // The same; NotFound where there is neither.
@@ -96,5 +97,24 @@ class UnpackBound {
   const uint64_t packed_, most_expansion_, harmless_, most_;
   uint64_t unpacked_ = 0;
 };
+
+// One member of a ZIP archive as a stream, stored or deflated, of any size. Nothing is ever unpacked to disk, so that a
+// member's name is a name and leads nowhere.
+// Threads: one at a time. Memory: the archive's directory and buffers.
+
+struct ZipEntry {
+  std::string name;
+  uint64_t packed = 0, unpacked = 0;  // bytes, as the archive says
+};
+
+// The members of the archive `file`, in its order. Errors: as OpenZipMember; InvalidArgument for one with an
+// absolute path or one with '..'.
+absl::StatusOr<std::vector<ZipEntry>> ListZip(const SourceFile& file, const ImportMonitor& monitor);
+
+// Opens `member` of the archive `file`. Borrows the monitor, which learns of the archive's bytes as they are unpacked.
+// Errors: NotFound if there is no such member; InvalidArgument, naming the archive, for what is no ZIP archive or is
+// packed in a way unknown here; what OpenSource says. Errors of reading are as SourceReader::Read's.
+absl::StatusOr<std::unique_ptr<SourceReader>> OpenZipMember(const SourceFile& file, const std::string& member,
+                                                            ImportMonitor& monitor);
 
 }  // namespace permafrost::data

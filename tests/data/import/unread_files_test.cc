@@ -1,4 +1,4 @@
-#include "data/import/unread_files.h"
+#include "data/import/import.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

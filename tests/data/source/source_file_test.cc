@@ -17,7 +17,6 @@
 #include "data/import/tu_sets.h"
 #include "data/ogb_folder.h"
 #include "data/source/failing_disk.h"
-#include "data/source/zip_member.h"
 #include "no_descriptors.h"
 #include "temp_dir.h"
 
