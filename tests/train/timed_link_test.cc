@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "data/batching/link_batch.h"
+#include "data/batching/pair_batch.h"
 #include "device/cpu/storage.h"
 #include "graph_runner.h"
 #include "recorder.h"

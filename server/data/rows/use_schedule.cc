@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "data/sampling/adjacency_reads.h"
+#include "data/sampling/edge_draw.h"
 
 namespace permafrost::data {
 namespace {

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/parallel.h"
 #include "base/status.h"
-#include "data/sampling/adjacency_reads.h"
 #include "data/sampling/edge_draw.h"
 #include "spec/row_check.h"
 
@@ -78,28 +77,6 @@ absl::Status Check(const GraphView& view, std::span<const NodeId> starts, const 
   }
   return absl::OkStatus();
 }
-
-}  // namespace
-
-absl::Status RandomWalks(const GraphView& view, std::span<const NodeId> starts, const WalkOptions& options, int threads,
-                         std::span<NodeId> out) {
-  PF_RETURN_IF_ERROR(Check(view, starts, options, out));
-  ReadFaults faults;
-  const bool uniform = options.p == 1 && options.q == 1;
-  ParallelFor(threads, static_cast<int64_t>(starts.size()), kWalksInPiece, [&](int64_t begin, int64_t end, int) {
-    AdjacencyReads reads(view.out, faults);
-    if (!uniform) {
-      WalkNode2Vec(reads, starts, begin, end, options, out);
-      return;
-    }
-    for (int64_t i = begin; i < end; i += kWalkLanes) {
-      WalkTogether(reads, starts, i, std::min(end, i + kWalkLanes), options.length, options.seed, out);
-    }
-  });
-  return StatusOf(faults, view.out);
-}
-
-namespace {
 
 // Walks of one thread that wait for memory at once.
 constexpr size_t kLanes = 64;
@@ -296,11 +273,31 @@ class Walker {
   std::vector<double> sums_;
 };
 
-}  // namespace
-
+// Node2Vec's second-order walks. Source: Grover and Leskovec 2016, section 3.2.
+// Walks [begin, end) of RandomWalks. A neighbour of the node before is one that an edge from it reaches.
 void WalkNode2Vec(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t begin, int64_t end,
                   const WalkOptions& options, std::span<NodeId> out) {
   Walker(reads, starts, begin, end, options, out).Run();
+}
+
+}  // namespace
+
+absl::Status RandomWalks(const GraphView& view, std::span<const NodeId> starts, const WalkOptions& options, int threads,
+                         std::span<NodeId> out) {
+  PF_RETURN_IF_ERROR(Check(view, starts, options, out));
+  ReadFaults faults;
+  const bool uniform = options.p == 1 && options.q == 1;
+  ParallelFor(threads, static_cast<int64_t>(starts.size()), kWalksInPiece, [&](int64_t begin, int64_t end, int) {
+    AdjacencyReads reads(view.out, faults);
+    if (!uniform) {
+      WalkNode2Vec(reads, starts, begin, end, options, out);
+      return;
+    }
+    for (int64_t i = begin; i < end; i += kWalkLanes) {
+      WalkTogether(reads, starts, i, std::min(end, i + kWalkLanes), options.length, options.seed, out);
+    }
+  });
+  return StatusOf(faults, view.out);
 }
 
 }  // namespace permafrost::data

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "data/sampling/adjacency_reads.h"
 #include "data/store/graph.h"
 #include "spec/sampling.h"
 
@@ -19,12 +18,5 @@ using spec::WalkOptions;
 // InvalidArgument (options, a start that is no row, out's size); DataLoss for a damaged block.
 absl::Status RandomWalks(const GraphView& view, std::span<const NodeId> starts, const WalkOptions& options, int threads,
                          std::span<NodeId> out);
-
-// Node2Vec's second-order walks. Source: Grover and Leskovec 2016, section 3.2.
-// Threads: safe anywhere, as its reader is one thread's.
-
-// Walks [begin, end) of RandomWalks. A neighbour of the node before is one that an edge from it reaches.
-void WalkNode2Vec(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t begin, int64_t end,
-                  const WalkOptions& options, std::span<NodeId> out);
 
 }  // namespace permafrost::data

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/batching/link_batch.h"
+#include "data/batching/pair_batch.h"
 #include "data/store/other_splits.h"
 #include "nn/models/link_decoder.h"
 #include "nn/models/model.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/batching/walk_batch.h"
+#include "data/batching/pair_batch.h"
 #include "data/sampling/epoch_order.h"
 #include "nn/ops/skip_gram.h"
 #include "train/planning/run_size.h"

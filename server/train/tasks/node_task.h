@@ -18,7 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "collective/group.h"
 #include "data/batching/block_batch.h"
-#include "data/batching/link_batch.h"
+#include "data/batching/pair_batch.h"
 #include "data/rows/row_cache.h"
 #include "data/rows/row_caches.h"
 #include "data/sampling/edge_draw.h"

@@ -15,7 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "data/batching/block_batch.h"
 #include "data/batching/block_stream.h"
-#include "data/batching/link_batch.h"
+#include "data/batching/pair_batch.h"
 #include "data/rows/row_cache.h"
 #include "data/sampling/edge_draw.h"
 #include "data/sampling/epoch_order.h"

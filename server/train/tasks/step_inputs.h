@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "data/batching/batch.h"
 #include "data/batching/block_batch.h"
-#include "data/batching/link_batch.h"
+#include "data/batching/pair_batch.h"
 #include "device/step_program.h"
 #include "nn/models/model.h"
 #include "train/tasks/feature_table.h"

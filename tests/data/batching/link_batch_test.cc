@@ -1,4 +1,4 @@
-#include "data/batching/link_batch.h"
+#include "data/batching/pair_batch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/sampling/adjacency_reads.h"
+#include "data/sampling/edge_draw.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
