@@ -3,27 +3,137 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifdef PERMAFROST_URING
+#include <liburing.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
+#include <filesystem>
+#include <memory>
 #include <new>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/file.h"
 #include "base/status.h"
-#include "data/disk/disk_reader_impl.h"
 
 namespace permafrost {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The kinds of DiskReader share the opened file, and a place for each read that may be in flight.
+// Threads: a DiskFile is safe anywhere once it is open; a PartialRead belongs to one thread at a time.
+
+struct DiskFile {
+  std::filesystem::path path;
+  Descriptor descriptor;
+  uint64_t bytes = 0;
+  bool direct = false;
+  std::string fallback;  // why not direct, where that was wanted
+
+  // A trial read tells whether direct ones work.
+  static absl::StatusOr<std::shared_ptr<const DiskFile>> Open(const std::filesystem::path& path, bool direct);
+  // Start's InvalidArgument.
+  absl::Status Check(const DiskRead& read, uint32_t max_read_bytes) const;
+  // Pages that were read through the cache leave it.
+  void DropFromCache(const DiskRead& read) const;
+};
+
+// Whole pages of memory that begin at a page; nullptr: there are none left.
+struct FreePages {
+  void operator()(std::byte* pages) const;
+};
+using DiskPages = std::unique_ptr<std::byte, FreePages>;
+DiskPages AllocateDiskPages(size_t bytes);
+
+// A read on its way. The system may answer it in parts; each begins at a whole page.
+class PartialRead {
+ public:
+  PartialRead() = default;
+  PartialRead(const DiskRead& read, uint64_t file_bytes);
+
+  const DiskRead& read() const { return read_; }
+  // The bytes that are handed over when all of them are there.
+  uint32_t wanted() const { return wanted_; }
+  // The part to ask for next: bytes() at offset(), into the buffer at have().
+  uint64_t offset() const { return read_.offset + have_; }
+  uint32_t have() const { return have_; }
+  uint32_t bytes() const { return read_.bytes - have_; }
+
+  enum class Next { kDone, kAgain };
+  // result: bytes, or less than zero: -errno. EINTR, EAGAIN and short answers are kAgain.
+  absl::StatusOr<Next> Take(const DiskFile& file, int64_t result);
+
+ private:
+  absl::StatusOr<Next> WithoutProgress(const DiskFile& file, int error);
+
+  DiskRead read_;
+  uint32_t wanted_ = 0;
+  uint32_t have_ = 0;
+  int idle_ = 0;  // answers in a row that brought nothing
+};
+
+// The part that readers of every kind share: a place, with its buffer, for each read that may be in flight. Threads:
+// those of DiskReader; a slot in flight belongs to whoever reads it.
+class SlotReader : public DiskReader {
+ public:
+  bool direct() const final { return file_->direct; }
+  const std::string& fallback() const final { return fallback_; }
+  int depth() const final { return options_.depth; }
+  int in_flight() const final { return options_.depth - static_cast<int>(free_.size()); }
+  uint64_t file_bytes() const final { return file_->bytes; }
+  absl::Status Start(const DiskRead& read) final;
+
+ protected:
+  SlotReader(std::shared_ptr<const DiskFile> file, Options options, std::string fallback, DiskPages buffer);
+
+  const DiskFile& file() const { return *file_; }
+  const Options& options() const { return options_; }
+  std::byte* pages() const { return buffer_.get(); }
+  size_t pages_bytes() const { return static_cast<size_t>(options_.depth) * options_.max_read_bytes; }
+  // The pages are never given back to the system.
+  void LosePages() { [[maybe_unused]] const std::byte* const lost = buffer_.release(); }
+
+  // The part that is to be read next, and where to.
+  const PartialRead& part(int slot) const { return slots_[static_cast<size_t>(slot)].read; }
+  std::byte* Target(int slot) const {
+    return pages() + static_cast<size_t>(slot) * options_.max_read_bytes + part(slot).have();
+  }
+  // Takes what the system answered to it. True: the slot is done; false: part() tells what is left.
+  bool Answered(int slot, int64_t result);
+  // To the caller; the slot is free again.
+  void HandOver(int slot, Done done);
+
+ private:
+  struct Slot {
+    PartialRead read;
+    absl::Status status;
+  };
+
+  // A new read is in the slot.
+  virtual absl::Status StartSlot(int slot) = 0;
+
+  const std::shared_ptr<const DiskFile> file_;
+  const Options options_;
+  const std::string fallback_;
+  DiskPages buffer_;
+  std::vector<Slot> slots_;
+  std::vector<int> free_;
+};
 
 constexpr std::align_val_t kPageAlignment{kDiskPageBytes};
 
@@ -58,8 +168,6 @@ Descriptor OpenDirect(const fs::path& path, int& error) {
   return file;
 }
 #endif
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<const DiskFile>> DiskFile::Open(const fs::path& path, bool direct) {
   int refused = 0;
@@ -183,8 +291,6 @@ void SlotReader::HandOver(int slot, Done done) {
   free_.push_back(slot);
 }
 
-namespace {
-
 constexpr int kMaxReadThreads = 32;
 
 // Reads by threads that call pread: where there is no io_uring. Threads: as DiskReader. It starts a thread of its own
@@ -290,6 +396,175 @@ absl::StatusOr<std::unique_ptr<DiskReader>> OpenPreadReader(std::shared_ptr<cons
   return std::make_unique<PreadReader>(std::move(file), options, std::move(fallback), std::move(buffer));
 }
 
+#ifdef PERMAFROST_URING
+absl::Status CannotBeUsed(int error) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("io_uring cannot be used (", std::generic_category().message(error), ")"));
+}
+
+// The kernel's answer to the part of a read.
+struct Answer {
+  int slot = 0;
+  int result = 0;
+};
+
+// Reads by one io_uring (Linux): all that were started go to the kernel in one system call, with the wait for the first
+// that is done. The file is registered, and so are the buffers where the limit of locked memory allows it.
+// Threads: DiskReader's.
+class UringReader final : public SlotReader {
+ public:
+  UringReader(std::shared_ptr<const DiskFile> opened, const Options& how, std::string why, DiskPages buffer)
+      : SlotReader(std::move(opened), how, std::move(why), std::move(buffer)) {}
+
+  ~UringReader() override {
+    if (!made_) return;
+    // Else the kernel may still write there: better lost than given to someone else.
+    if (!Drain()) LosePages();
+    io_uring_queue_exit(&ring_);
+  }
+
+  // Once, before anything else.
+  absl::Status Make() {
+    const int made = io_uring_queue_init(static_cast<unsigned>(depth()), &ring_, 0);
+    if (made < 0) return CannotBeUsed(-made);
+    made_ = true;
+    const int descriptor = file().descriptor.get();
+    file_registered_ = io_uring_register_files(&ring_, &descriptor, 1) == 0;
+    const iovec all{.iov_base = pages(), .iov_len = pages_bytes()};
+    pages_registered_ = io_uring_register_buffers(&ring_, &all, 1) == 0;
+    return Try();
+  }
+
+  DiskReaderKind kind() const override { return DiskReaderKind::kUring; }
+
+  absl::Status Flush() override { return Enter(0); }
+
+  absl::StatusOr<int> Await() override {
+    while (done_.empty() && in_flight() > 0) {
+      // Finished reads need no wait; started ones go to the kernel first.
+      PF_RETURN_IF_ERROR(Enter(io_uring_cq_ready(&ring_) == 0 ? 1 : 0));
+      TakeAnswers();
+      for (const Answer& answer : answers_) {
+        if (Answered(answer.slot, answer.result)) {
+          done_.push_back(answer.slot);
+        } else {
+          PF_RETURN_IF_ERROR(StartSlot(answer.slot));
+        }
+      }
+    }
+    return static_cast<int>(done_.size());
+  }
+
+  absl::Status Wait(Done done) override {
+    PF_RETURN_IF_ERROR(Await().status());
+    for (const int slot : std::exchange(done_, {})) HandOver(slot, done);
+    return absl::OkStatus();
+  }
+
+ private:
+  // One read by the ring itself: a kernel may let it be made and not used, or be too old for this operation.
+  absl::Status Try() {
+    if (file_bytes() == 0) return absl::OkStatus();
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    if (entry == nullptr) return CannotBeUsed(EIO);
+    Prepare(*entry, pages(), kDiskPageBytes, 0, 0);
+    if (!Enter(1).ok()) return CannotBeUsed(EPERM);
+    TakeAnswers();
+    const int result = answers_.empty() ? -EIO : answers_.front().result;
+    // Other errors are of the disk, and are told by the read that meets them.
+    const bool refused = result == -EINVAL || result == -EOPNOTSUPP || result == -EPERM || result == -EACCES;
+    return refused ? CannotBeUsed(-result) : absl::OkStatus();
+  }
+
+  absl::Status StartSlot(int slot) override {
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    if (entry == nullptr) {
+      // The ring's entries are as many as its slots, but the kernel has not taken those before yet.
+      PF_RETURN_IF_ERROR(Enter(0));
+      entry = io_uring_get_sqe(&ring_);
+    }
+    if (entry == nullptr) return absl::InternalError(absl::StrCat(file().path.string(), ": io_uring takes no reads"));
+    Prepare(*entry, Target(slot), part(slot).bytes(), part(slot).offset(), slot);
+    return absl::OkStatus();
+  }
+
+  void Prepare(io_uring_sqe& entry, std::byte* to, uint32_t bytes, uint64_t offset, int slot) const {
+    const int descriptor = file_registered_ ? 0 : file().descriptor.get();
+    if (pages_registered_) {
+      io_uring_prep_read_fixed(&entry, descriptor, to, bytes, offset, 0);
+    } else {
+      io_uring_prep_read(&entry, descriptor, to, bytes, offset);
+    }
+    if (file_registered_) entry.flags |= IOSQE_FIXED_FILE;
+    entry.user_data = static_cast<uint64_t>(slot);
+  }
+
+  // The kernel takes what is prepared, and so many answers are waited for.
+  absl::Status Enter(unsigned answers) {
+    constexpr int kMostTries = 1000;
+    for (int tries = 0;;) {
+      const int submitted = io_uring_submit_and_wait(&ring_, answers);
+      if (submitted >= 0) in_kernel_ += submitted;
+      // Short of memory it takes a part of them, and does not wait then.
+      if (submitted >= 0 && (answers == 0 || io_uring_cq_ready(&ring_) > 0)) return absl::OkStatus();
+      if (submitted >= 0 || submitted == -EINTR) continue;
+      const bool later = submitted == -EAGAIN || submitted == -EBUSY;
+      if (later && io_uring_cq_ready(&ring_) > 0) return absl::OkStatus();
+      if (!later || ++tries > kMostTries) return SystemError(-submitted, file().path, "read by io_uring");
+      std::this_thread::yield();
+    }
+  }
+
+  void TakeAnswers() {
+    answers_.clear();
+    io_uring_cqe* answer = nullptr;
+    unsigned head = 0;
+    io_uring_for_each_cqe(&ring_, head, answer) {
+      answers_.push_back({.slot = static_cast<int>(answer->user_data), .result = answer->res});
+    }
+    io_uring_cq_advance(&ring_, static_cast<unsigned>(answers_.size()));
+    in_kernel_ -= static_cast<int>(answers_.size());
+  }
+
+  // Returns whether the kernel has answered all that it took.
+  bool Drain() {
+    while (in_kernel_ > 0) {
+      io_uring_cqe* answer = nullptr;
+      const int waited = io_uring_wait_cqe(&ring_, &answer);
+      if (waited == -EINTR) continue;
+      if (waited < 0) return false;
+      TakeAnswers();
+    }
+    return true;
+  }
+
+  io_uring ring_{};
+  bool made_ = false;
+  bool file_registered_ = false;
+  bool pages_registered_ = false;
+  int in_kernel_ = 0;  // parts that it took and has not answered
+  std::vector<Answer> answers_;
+  std::vector<int> done_;  // slots that are not handed over yet
+};
+
+// FailedPrecondition, "io_uring cannot be used (REASON)": a kernel without it, a container that forbids it, a build
+// without it. That a trial read came has shown that it works.
+absl::StatusOr<std::unique_ptr<DiskReader>> OpenUringReader(std::shared_ptr<const DiskFile> file,
+                                                            const DiskReader::Options& options, std::string fallback) {
+  DiskPages buffer = AllocateDiskPages(static_cast<size_t>(options.depth) * options.max_read_bytes);
+  if (buffer == nullptr) return SystemError(ENOMEM, file->path, "make buffers to read it");
+  auto reader = std::make_unique<UringReader>(std::move(file), options, std::move(fallback), std::move(buffer));
+  PF_RETURN_IF_ERROR(reader->Make());
+  return reader;
+}
+#else
+absl::StatusOr<std::unique_ptr<DiskReader>> OpenUringReader(std::shared_ptr<const DiskFile> /*file*/,
+                                                            const DiskReader::Options& /*options*/,
+                                                            std::string /*fallback*/) {
+  return absl::FailedPreconditionError("io_uring cannot be used (this build is without it)");
+}
+#endif
+
 absl::Status CheckOptions(const DiskReader::Options& options) {
   // The most bytes that all buffers take together.
   constexpr uint64_t kMostBytes = uint64_t{1} << 30;
@@ -313,14 +588,6 @@ std::string Both(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
-
-#ifndef PERMAFROST_URING
-absl::StatusOr<std::unique_ptr<DiskReader>> OpenUringReader(std::shared_ptr<const DiskFile> /*file*/,
-                                                            const DiskReader::Options& /*options*/,
-                                                            std::string /*fallback*/) {
-  return absl::FailedPreconditionError("io_uring cannot be used (this build is without it)");
-}
-#endif
 
 absl::StatusOr<std::unique_ptr<DiskReader>> DiskReader::Open(const std::filesystem::path& path,
                                                              const Options& options) {

@@ -12,7 +12,6 @@
 #include "base/status.h"
 #include "data/rows/frame_table.h"
 #include "data/rows/row_cache.h"
-#include "data/rows/use_schedule.h"
 #include "data/sampling/epoch_order.h"
 #include "data/store/edge_rows.h"
 #include "data/store/format.h"

@@ -24,7 +24,6 @@
 #include "base/monotonic.h"
 #include "data/disk/disk_reader.h"
 #include "data/rows/frame_table.h"
-#include "data/rows/use_schedule.h"
 #include "data/store/graph.h"
 #include "spec/field.h"
 

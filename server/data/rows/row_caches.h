@@ -10,20 +10,45 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "base/enum_names.h"
 #include "base/monotonic.h"
 #include "base/resources.h"
 #include "data/disk/disk_rates.h"
-#include "data/disk/read_ahead.h"
 #include "data/rows/row_cache.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
+
+// Brings a range of a file into the page cache from one end to the other, at the disk's bandwidth and ahead of whoever
+// reads it at random through a mapping. It stops when it goes.
+// Threads: one at a time. Owns its thread.
+class ReadAhead {
+ public:
+  struct Range {
+    uint64_t begin = 0, end = 0;
+  };
+  // A file that cannot be opened or read is left to whoever reads it after all, who then reports the error.
+  ReadAhead(std::filesystem::path path, Range range);
+  ~ReadAhead();
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  // Waits until all was asked for and read.
+  void Wait() const { done_.WaitForNotification(); }
+
+ private:
+  void Run(const std::filesystem::path& path, Range range);
+
+  absl::Notification stop_, done_;
+  std::thread thread_;
+};
 
 // kAuto: kMapped where memory holds the features, else kUring where it works, else kPread.
 enum class FeatureReader { kAuto, kMapped, kUring, kPread };

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/resources.h"
 #include "base/status.h"
-#include "data/rows/use_schedule.h"
+#include "data/rows/frame_table.h"
 #include "device/staging.h"
 #include "nn/loss.h"
 #include "nn/metrics.h"

@@ -12,8 +12,8 @@
 #include "base/status.h"
 #include "data/graph_fixture.h"
 #include "data/memory_graph.h"
+#include "data/rows/frame_table.h"
 #include "data/rows/row_cache.h"
-#include "data/rows/use_schedule.h"
 #include "data/sampling/epoch_order.h"
 #include "temp_dir.h"
 

@@ -1,4 +1,4 @@
-#include "data/rows/use_schedule.h"
+#include "data/rows/frame_table.h"
 
 #include <gtest/gtest.h>
 

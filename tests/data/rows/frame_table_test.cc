@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "data/rows/use_schedule.h"
 
 namespace permafrost::data {
 namespace {

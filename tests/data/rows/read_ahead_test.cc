@@ -1,4 +1,4 @@
-#include "data/disk/read_ahead.h"
+#include "data/rows/row_caches.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include "base/monotonic.h"
 #include "temp_dir.h"
 
-namespace permafrost {
+namespace permafrost::data {
 namespace {
 
 TEST(ReadAhead, BringsARangeIntoMemory) {
@@ -61,4 +61,4 @@ TEST(ReadAhead, StopsWhenItGoesAndWhereThereIsNothingToRead) {
 }
 
 }  // namespace
-}  // namespace permafrost
+}  // namespace permafrost::data
