@@ -106,6 +106,7 @@ absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<
 absl::Status CheckInRoots(const std::filesystem::path& path, std::span<const std::filesystem::path> roots);
 
 // Watches that there is room while an import writes, since nobody knows beforehand how much it takes.
+
 struct ImportRoom {
   DiskReserve reserve;
   // Bytes that all datasets together may take; 0: any number.

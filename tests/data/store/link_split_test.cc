@@ -13,14 +13,14 @@
 namespace permafrost::data {
 namespace {
 
-using Pair = std::pair<NodeId, NodeId>;
+using NodePair = std::pair<NodeId, NodeId>;
 
-bool GoOn() { return true; }
+bool KeepGoing() { return true; }
 
-Pair Unordered(NodeId a, NodeId b) { return {std::min(a, b), std::max(a, b)}; }
+NodePair Unordered(NodeId a, NodeId b) { return {std::min(a, b), std::max(a, b)}; }
 
-std::multiset<Pair> EdgesOf(const GraphView& view) {
-  std::multiset<Pair> edges;
+std::multiset<NodePair> EdgesOf(const GraphView& view) {
+  std::multiset<NodePair> edges;
   for (NodeId target = 0; target < view.nodes; ++target) {
     for (uint64_t e = view.in.offsets[target]; e < view.in.offsets[target + 1]; ++e) {
       edges.emplace(view.in.neighbors[e], target);
@@ -55,11 +55,11 @@ TEST(LinkSplitByTime, TheLatestTestAndEveryEdgeStaysInTheMessages) {
   }
   graph->view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
   const spec::LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
-  const auto split = SplitLinksByTime(graph, options, GoOn);
+  const auto split = SplitLinksByTime(graph, options, KeepGoing);
   ASSERT_TRUE(split.ok()) << split.status();
   EXPECT_EQ(EdgesOf(split->messages->view()), EdgesOf(view));
   EXPECT_EQ(split->messages->view().num_targets, 0);
-  std::multiset<Pair> links;
+  std::multiset<NodePair> links;
   for (size_t s = 0; s < 3; ++s) {
     ASSERT_EQ(split->links[s].size(), split->times[s].size());
     ASSERT_FALSE(split->links[s].empty());
@@ -69,7 +69,7 @@ TEST(LinkSplitByTime, TheLatestTestAndEveryEdgeStaysInTheMessages) {
       links.insert(Unordered(link.source, link.target));
     }
   }
-  std::multiset<Pair> want;
+  std::multiset<NodePair> want;
   for (const auto& [source, target] : EdgesOf(view)) {
     if (source < target) want.emplace(source, target);
   }
@@ -84,19 +84,20 @@ TEST(LinkSplitByTime, TheLatestTestAndEveryEdgeStaysInTheMessages) {
   EXPECT_NEAR(static_cast<double>(split->links[1].size()) / all, 0.2, 0.03);
   EXPECT_GE(static_cast<double>(split->links[0].size()) / all, 0.5);
 
-  const auto again = SplitLinksByTime(graph, options, GoOn);
+  const auto again = SplitLinksByTime(graph, options, KeepGoing);
   EXPECT_EQ(again->links, split->links);
   EXPECT_TRUE(absl::IsCancelled(SplitLinksByTime(graph, options, [] { return false; }).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(SplitLinksByTime(SymmetricGraph(), options, GoOn).status())) << "no timestamps";
+  EXPECT_TRUE(absl::IsInvalidArgument(SplitLinksByTime(SymmetricGraph(), options, KeepGoing).status()))
+      << "no timestamps";
 }
 
 TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
   const auto graph = SymmetricGraph();
   const spec::LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
-  const auto split = SplitLinks(graph, options, GoOn);
+  const auto split = SplitLinks(graph, options, KeepGoing);
   ASSERT_TRUE(split.ok()) << split.status();
-  const std::multiset<Pair> all = EdgesOf(graph->view()), left = EdgesOf(split->messages->view());
-  std::set<Pair> expected, found;
+  const std::multiset<NodePair> all = EdgesOf(graph->view()), left = EdgesOf(split->messages->view());
+  std::set<NodePair> expected, found;
   for (const auto& [a, b] : all)
     if (a != b) expected.insert(Unordered(a, b));
   int64_t rising = 0;
@@ -116,8 +117,8 @@ TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
   EXPECT_NEAR(static_cast<double>(split->links[1].size()) / static_cast<double>(found.size()), 0.2, 0.04);
   EXPECT_NEAR(static_cast<double>(split->links[2].size()) / static_cast<double>(found.size()), 0.3, 0.04);
   // The rest of parallel edges, self-loops and weights stands as it stood.
-  for (const Pair& edge : left) EXPECT_EQ(left.count(edge), all.count(edge));
-  for (const Pair& edge : all) {
+  for (const NodePair& edge : left) EXPECT_EQ(left.count(edge), all.count(edge));
+  for (const NodePair& edge : all) {
     if (edge.first == edge.second) {
       EXPECT_TRUE(left.contains(edge));
     }
@@ -147,7 +148,7 @@ TEST(LinkSplit, FeaturesOfEdgesStayWithThem) {
       }
     }
     if (ids) view.in.edge_ids = graph->Keep(rows);
-    const auto split = SplitLinks(graph, options, GoOn, /*edge_features=*/true);
+    const auto split = SplitLinks(graph, options, KeepGoing, /*edge_features=*/true);
     ASSERT_TRUE(split.ok()) << split.status();
     const GraphView& left = split->messages->view();
     EXPECT_EQ(left.edge_features.width, 1);
@@ -159,7 +160,7 @@ TEST(LinkSplit, FeaturesOfEdgesStayWithThem) {
         ASSERT_EQ(ids ? row : rows[row], want);
       }
     }
-    const auto without = SplitLinks(graph, options, GoOn);
+    const auto without = SplitLinks(graph, options, KeepGoing);
     EXPECT_EQ(without->messages->view().edge_features.width, 0);
     EXPECT_TRUE(without->messages->view().in.edge_ids.empty());
   }
@@ -169,17 +170,17 @@ TEST(LinkSplit, FeaturesOfEdgesStayWithThem) {
 
 TEST(LinkSplit, OfADirectedGraphEachDirectionIsALink) {
   const auto graph = RandomGraph(300, 2500, 4);
-  const auto split = SplitLinks(graph, {.valid_part = 0.2, .test_part = 0.3, .seed = 5}, GoOn);
+  const auto split = SplitLinks(graph, {.valid_part = 0.2, .test_part = 0.3, .seed = 5}, KeepGoing);
   ASSERT_TRUE(split.ok()) << split.status();
-  const std::multiset<Pair> all = EdgesOf(graph->view());
-  std::set<Pair> expected, found;
-  for (const Pair& edge : all)
+  const std::multiset<NodePair> all = EdgesOf(graph->view());
+  std::set<NodePair> expected, found;
+  for (const NodePair& edge : all)
     if (edge.first != edge.second) expected.insert(edge);
   for (const auto& links : split->links)
     for (const Link& link : links) EXPECT_TRUE(found.insert({link.source, link.target}).second);
   EXPECT_EQ(found, expected);
   // An edge of which only the inverse is held out would give that away.
-  const std::multiset<Pair> left = EdgesOf(split->messages->view());
+  const std::multiset<NodePair> left = EdgesOf(split->messages->view());
   for (size_t s = 1; s < 3; ++s) {
     for (const Link& link : split->links[s]) EXPECT_FALSE(left.contains({link.target, link.source}));
   }
@@ -190,8 +191,8 @@ TEST(LinkSplit, DependsOnTheSeedAndThePairAlone) {
   const spec::LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
   spec::LinkSplitOptions other = options;
   other.seed = 6;
-  EXPECT_EQ(SplitLinks(graph, options, GoOn)->links, SplitLinks(graph, options, GoOn)->links);
-  EXPECT_NE(SplitLinks(graph, options, GoOn)->links, SplitLinks(graph, other, GoOn)->links);
+  EXPECT_EQ(SplitLinks(graph, options, KeepGoing)->links, SplitLinks(graph, options, KeepGoing)->links);
+  EXPECT_NE(SplitLinks(graph, options, KeepGoing)->links, SplitLinks(graph, other, KeepGoing)->links);
 }
 
 TEST(LinkSplit, StopsWhereItIsAsked) {
@@ -201,7 +202,7 @@ TEST(LinkSplit, StopsWhereItIsAsked) {
 TEST(LinkSplit, TellsOfDamage) {
   const auto graph = RandomGraph(300, 2500, 4);
   graph->view().in.neighbors = graph->KeepDamaged(graph->in().neighbors);
-  EXPECT_TRUE(absl::IsDataLoss(SplitLinks(graph, {}, GoOn).status()));
+  EXPECT_TRUE(absl::IsDataLoss(SplitLinks(graph, {}, KeepGoing).status()));
   bool ok = true;
   HasEdge(graph->view(), 0, 0, ok);
   EXPECT_FALSE(ok);
@@ -210,7 +211,7 @@ TEST(LinkSplit, TellsOfDamage) {
 // Links of the source, whether they are edges or not; 2-3 both trains and tests.
 std::shared_ptr<MemoryGraph> GraphWithLinks() {
   std::vector<TestEdge> edges;
-  for (const auto& [a, b] : {Pair{0, 1}, {0, 2}, {1, 2}, {2, 3}, {3, 4}, {0, 4}}) {
+  for (const auto& [a, b] : {NodePair{0, 1}, {0, 2}, {1, 2}, {2, 3}, {3, 4}, {0, 4}}) {
     edges.push_back({a, b});
     edges.push_back({b, a});
   }
@@ -224,14 +225,14 @@ std::shared_ptr<MemoryGraph> GraphWithLinks() {
 
 TEST(GivenLinks, StayInTheirOrderAndHeldOutOnesPassNoMessagesEitherWay) {
   const auto graph = GraphWithLinks();
-  const auto split = TakeGivenLinks(graph, GoOn);
+  const auto split = TakeGivenLinks(graph, KeepGoing);
   ASSERT_TRUE(split.ok()) << split.status();
   EXPECT_THAT(split->links[0], testing::ElementsAre(Link{1, 0}, Link{2, 3}, Link{5, 0}));
   EXPECT_THAT(split->links[1], testing::ElementsAre(Link{2, 1}));
   EXPECT_THAT(split->links[2], testing::ElementsAre(Link{4, 3}, Link{2, 3}, Link{5, 1}, Link{2, 2}));
   EXPECT_THAT(EdgesOf(split->messages->view()),
-              testing::UnorderedElementsAre(Pair{0, 1}, Pair{1, 0}, Pair{0, 2}, Pair{2, 0}, Pair{0, 4}, Pair{4, 0},
-                                            Pair{2, 2}));
+              testing::UnorderedElementsAre(NodePair{0, 1}, NodePair{1, 0}, NodePair{0, 2}, NodePair{2, 0},
+                                            NodePair{0, 4}, NodePair{4, 0}, NodePair{2, 2}));
   EXPECT_EQ(split->messages->summary().edges, 7);
   EXPECT_TRUE(split->messages->summary().links.given) << "what a job needs in memory is computed of it";
   EXPECT_TRUE(split->times[0].empty());
@@ -241,12 +242,12 @@ TEST(GivenLinks, StopAndTellOfDamage) {
   const auto graph = GraphWithLinks();
   EXPECT_TRUE(absl::IsCancelled(TakeGivenLinks(graph, [] { return false; }).status()));
   graph->view().given_links.links[1] = graph->KeepDamaged(std::vector<NodeId>{2, 1});
-  EXPECT_TRUE(absl::IsDataLoss(TakeGivenLinks(graph, GoOn).status()));
+  EXPECT_TRUE(absl::IsDataLoss(TakeGivenLinks(graph, KeepGoing).status()));
 }
 
 TEST(HasEdge, FindsEveryEdgeAndNoOther) {
   const auto graph = RandomGraph(120, 700, 4);
-  const std::multiset<Pair> all = EdgesOf(graph->view());
+  const std::multiset<NodePair> all = EdgesOf(graph->view());
   bool ok = true;
   for (NodeId a = 0; a < 120; ++a)
     for (NodeId b = 0; b < 120; ++b) ASSERT_EQ(HasEdge(graph->view(), a, b, ok), all.contains({a, b})) << a << " " << b;
