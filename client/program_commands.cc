@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/monotonic.h"
 #include "base/status.h"

@@ -1,15 +1,11 @@
-// Calls that change something: safe against lost answers, and refused here where they are too large for a server; and
-// files on their way to a server.
+// Calls that change something: safe against lost answers, and refused here where they are too large for a server.
 // Threads: the caller's.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
-#include <string_view>
 
-#include "absl/status/status.h"
 #include "client/session.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/support/status.h"
@@ -36,10 +32,5 @@ inline constexpr size_t kMaxRequestBytes = size_t{1} << 20;
 // "spec.labels: 2000004 bytes, and a request has room for 1048576 in all". A server alone cannot tell the field: it
 // refuses such a message unread.
 grpc::Status CheckRequestSize(const google::protobuf::Message& request);
-
-// Calls `take` with each piece from `offset` on, until it returns false. A piece has 512 KiB at most: the server takes
-// messages of 1 MiB. Errors: Unavailable where it cannot be read.
-absl::Status ReadPieces(const std::filesystem::path& path, int64_t offset,
-                        const std::function<bool(std::string_view)>& take);
 
 }  // namespace permafrost::client

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/monotonic.h"
 #include "base/status.h"

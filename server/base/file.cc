@@ -9,6 +9,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <ios>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -143,6 +147,25 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
     }
     data.append(buffer.get(), static_cast<std::size_t>(n));
   }
+}
+
+absl::Status ReadPieces(const fs::path& path, int64_t offset, const std::function<bool(std::string_view)>& take) {
+  const auto cannot_read = [&path] {
+    return absl::UnavailableError(absl::StrCat(path.string(), ": cannot be read", errno == 0 ? "" : ": ",
+                                               errno == 0 ? "" : std::strerror(errno)));
+  };
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  in.seekg(offset);
+  if (!in) return cannot_read();
+  constexpr std::size_t kPieceBytes = std::size_t{1} << 19;
+  std::string piece(kPieceBytes, '\0');
+  while (in) {
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    const auto got = static_cast<size_t>(in.gcount());
+    if (got > 0 && !take(std::string_view(piece).substr(0, got))) return absl::OkStatus();
+  }
+  return in.eof() ? absl::OkStatus() : cannot_read();
 }
 
 absl::StatusOr<fs::path> FileToReplace(const fs::path& path) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,6 +63,10 @@ inline std::int64_t ModifiedNanoseconds(const struct stat& info) {
 
 // Reads the whole file, even if the system reports another size.
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
+// Calls `take` with each piece from `offset` on, until it returns false. A piece has 512 KiB at most, so
+// that one fits into a message to a server. Errors: Unavailable where it cannot be read.
+absl::Status ReadPieces(const std::filesystem::path& path, int64_t offset,
+                        const std::function<bool(std::string_view)>& take);
 // Writes all of `data` to an open file, pipe or device. `path`: named in an error.
 absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);
 // Returns the file that WriteFileAtomic should replace: `path`, or the end of its symbolic links, for a user who keeps
