@@ -170,6 +170,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
                       data::Catalog::Create({.directory = state_dir / "datasets",
                                              .import_roots = readable,
+                                             .own_files = state_dir / "uploads",
                                              .threads = runner->threads(),
                                              .warn = warn,
                                              .reserve = reserve,

@@ -111,7 +111,7 @@ absl::Status CheckImportOptions(const ImportOptions& options) {
 void CheckImportFormat(ImportFormat format, const ImportOptions& options, Violations& violations) {
   if (format == ImportFormat::kAuto) return;
   if (format == ImportFormat::kTu && options.inverse_edges == InverseEdges::kAdd) {
-    RefuseUnused("options.inverse_edges", format, ~Formats(ImportFormat::kAuto, ImportFormat::kTu), violations);
+    RefuseUnused("options.inverse_edges", format, kForeign & ~Formats(ImportFormat::kTu), violations);
   }
   CheckUse(format, options, "options.", violations);
 }

@@ -20,13 +20,15 @@ enum class ImportFormat {
   kEdgeList,   // one graph: a file of edges, and what stands beside it
   kNpy,        // one graph: a directory of NPY and NPZ files
   kTu,         // many small graphs: TUDataset's text files, in a directory or a ZIP archive
+  kStore,      // either: a dataset's directory that a server wrote
 };
-inline constexpr EnumNames<ImportFormat, 6> kImportFormatNames{{{{ImportFormat::kAuto, "auto"},
+inline constexpr EnumNames<ImportFormat, 7> kImportFormatNames{{{{ImportFormat::kAuto, "auto"},
                                                                  {ImportFormat::kOgbGraphs, "ogb-graphs"},
                                                                  {ImportFormat::kOgbNodes, "ogb-nodes"},
                                                                  {ImportFormat::kEdgeList, "edge-list"},
                                                                  {ImportFormat::kNpy, "npy"},
-                                                                 {ImportFormat::kTu, "tu"}}}};
+                                                                 {ImportFormat::kTu, "tu"},
+                                                                 {ImportFormat::kStore, "store"}}}};
 
 // A bit for each format, as the rows of options say which use them.
 template <class... Format>
@@ -36,7 +38,8 @@ constexpr uint32_t Formats(Format... formats) {
 inline constexpr uint32_t kOneGraph = Formats(ImportFormat::kOgbNodes, ImportFormat::kEdgeList, ImportFormat::kNpy),
                           kOneGraphOrTu = kOneGraph | Formats(ImportFormat::kTu),
                           kWithSplits = Formats(ImportFormat::kOgbGraphs, ImportFormat::kOgbNodes, ImportFormat::kNpy,
-                                                ImportFormat::kTu);
+                                                ImportFormat::kTu),
+                          kForeign = kWithSplits | Formats(ImportFormat::kEdgeList);
 
 // Says whether each edge is stored with its inverse.
 enum class InverseEdges {
@@ -281,6 +284,7 @@ void VisitFields(Options<ImportOptions>, F&& f) {
     &I::valid_fraction);
   // A TUDataset uses it too, but for kAdd, which CheckImportFormat refuses.
   f({.name = "inverse_edges",
+     .formats = kForeign,
      .flag = "--inverse-edges",
      .help = "Whether each edge is stored with its inverse ({}: unless the source lists both directions of every edge; "
              "a TUDataset's stay as they are)"},

@@ -65,6 +65,7 @@ std::vector<Base> Bases() {
           BaseOf("edges", "format: FORMAT_EDGE_LIST"),
           BaseOf("npy", "format: FORMAT_NPY"),
           BaseOf("tu", "format: FORMAT_TU"),
+          BaseOf("store", "format: FORMAT_STORE"),
           BaseOf("one-hot", "tu { one_hot: true }")};
 }
 

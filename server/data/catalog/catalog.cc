@@ -190,6 +190,7 @@ absl::StatusOr<bool> CatalogImpl::CheckName(const DatasetId& id) const {
 ImportLimits CatalogImpl::Limits() const {
   ImportLimits limits;
   limits.threads = options_.threads;
+  limits.own_files = options_.own_files;
   limits.may_read = [this](const fs::path& path) { return CheckInRoots(path, options_.import_roots); };
   return limits;
 }

@@ -65,6 +65,8 @@ struct CatalogOptions {
   std::filesystem::path directory;  // state_dir/datasets
   // Paths that imports may read, resolved; symlinks and `..` cannot leave them. Empty: no import is allowed.
   std::vector<std::filesystem::path> import_roots;
+  // As ImportLimits::own_files.
+  std::filesystem::path own_files;
   // Threads of an import, >= 1.
   int threads = AvailableCores();
   // Told in one line of each thing that the catalog moved to datasets/.quarantine/ since it cannot prove to have made

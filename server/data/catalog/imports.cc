@@ -192,12 +192,13 @@ absl::Status CheckDirectory(const fs::path& directory, std::span<const fs::path>
   return error ? PathError(directory, error, "list") : absl::OkStatus();
 }
 
-// The arrays in `directory`; what else lies there no import reads.
-absl::Status CheckArrays(const fs::path& directory, std::span<const fs::path> roots) {
+// The arrays and stores in `directory`; what else lies there no import reads.
+absl::Status CheckArraysAndStores(const fs::path& directory, std::span<const fs::path> roots) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const fs::path extension = it->path().extension();
-    if (extension == ".npy" || extension == ".npz") PF_RETURN_IF_ERROR(CheckEntry(it->path(), roots));
+    if (extension == ".npy" || extension == ".npz" || extension == ".pfg")
+      PF_RETURN_IF_ERROR(CheckEntry(it->path(), roots));
   }
   return error ? PathError(directory, error, "list") : absl::OkStatus();
 }
@@ -227,7 +228,7 @@ absl::StatusOr<fs::path> ResolveSource(const fs::path& source, std::span<const f
 absl::Status CheckEntriesInRoots(const fs::path& source, std::span<const fs::path> roots) {
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(source));
   if (type != fs::file_type::directory) return CheckEntry(source, roots);
-  PF_RETURN_IF_ERROR(CheckArrays(source, roots));
+  PF_RETURN_IF_ERROR(CheckArraysAndStores(source, roots));
   PF_RETURN_IF_ERROR(CheckDirectory(source / "raw", roots, 0));
   return CheckDirectory(source / "split", roots, 1);
 }

@@ -95,9 +95,9 @@ absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path&
                                                     std::span<const std::filesystem::path> roots);
 
 // Checks that everything which an import of `source` (resolved) may read lies below a root too. For a directory: its
-// arrays (*.npy, *.npz), raw/, split/ and what is in them. For a file: the file itself; files beside it are checked
-// when they are opened (CheckInRoots), since a folder of many files has others that do not matter. Errors:
-// PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
+// arrays (*.npy, *.npz) and store (*.pfg), raw/, split/ and what is in them. For a file: the file itself; files beside
+// it are checked when they are opened (CheckInRoots), since a folder of many files has others that do not matter.
+// Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
 // Ok if `path`, already free of links, lies below a root: ImportLimits::may_read. Errors: PermissionDenied, which does

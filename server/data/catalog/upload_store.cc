@@ -495,7 +495,11 @@ absl::Status UploadWriter::OpenFile(size_t file) {
     descriptor_.reset();
     return SystemError(errno, path, "open");
   }
-  if (ftruncate(descriptor_->get(), received_[file]) != 0) return SystemError(errno, path, "cut");
+  // A dataset may share the file (ImportLimits::own_files): one that is whole keeps the time of its last change.
+  PF_ASSIGN_OR_RETURN(const int64_t bytes, BytesAt(path));
+  if (bytes != received_[file] && ftruncate(descriptor_->get(), received_[file]) != 0) {
+    return SystemError(errno, path, "cut");
+  }
   return absl::OkStatus();
 }
 

@@ -329,8 +329,8 @@ static_assert(spec::kMostRows == kMaxNodes);
 
 // Every format, in the order in which kAuto asks whether a directory is of it.
 const auto& Importers() {
-  static const std::array kImporters = {OgbGraphsImporter(), OgbNodesImporter(), NpyImporter(), TuImporter(),
-                                        EdgeListImporter()};
+  static const std::array kImporters = {OgbGraphsImporter(), OgbNodesImporter(), NpyImporter(),
+                                        TuImporter(),        StoreImporter(),    EdgeListImporter()};
   return kImporters;
 }
 

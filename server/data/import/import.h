@@ -24,18 +24,18 @@ namespace permafrost::data {
 // Writes a complete, synced store into `directory` (which exists and is empty) and returns its summary.
 // options: as CheckImportOptions accepts them. kAuto: a file NAME.zip is kTu and any other an edge list; a directory
 // with raw/graph-label.csv[.gz|.zst] is kOgbGraphs; one with raw/edge.csv[.gz|.zst] is kOgbNodes; one with
-// edge_index.npy or adj.npz is kNpy; one with NAME_graph_indicator.txt, in it or in its raw/, is kTu. kOgbGraphs
-// without labels is read where it is named.
+// edge_index.npy or adj.npz is kNpy; one with NAME_graph_indicator.txt, in it or in its raw/, is kTu; one with
+// graphs.pfg or graph.pfg is kStore. kOgbGraphs without labels is read where it is named.
 // An option that the format does not use is refused. Files that are not read are told in a note, or refused where they
-// were surely meant to be read (TellUnreadFiles).
+// were surely meant to be read (TellUnreadFiles). kStore refuses any but dataset.json.
 // Threads: reads on the calling thread, which the observer is called on too; sorts over limits.threads.
 // Memory: as `limits` and options.memory_bytes say; one large graph is sorted on disk where it does not fit.
 // Errors: InvalidArgument with one line "FILE:ROW: FIELD: what, value, what would be accepted" (COLUMN too where a cell
 // is meant: "FILE:ROW:COLUMN") for wrong counts, ids out of range, ragged rows, not-a-number cells, truncated or
 // corrupt packings, duplicate split ids; NotFound for missing files; ResourceExhausted beyond the limits;
-// PermissionDenied for what the system does not let be read; what limits.may_read says; Cancelled when `stop` is
-// requested; transient (base/status.h) where the machine fails, so that the same import may succeed later. The caller
-// removes `directory` on any error.
+// PermissionDenied for what the system does not let be read; what limits.may_read says; of kStore those of OpenDataset
+// and VerifyAll; Cancelled when `stop` is requested; transient (base/status.h) where the machine fails, so that the
+// same import may succeed later. The caller removes `directory` on any error.
 absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const std::filesystem::path& directory,
                                        const ImportObserver& observer, std::stop_token stop,
                                        const ImportLimits& limits = {});
@@ -189,5 +189,10 @@ Importer NpyImporter();
 // drops: self-loops stay, and several edges with equal ends do unless options.coalesce. Memory: the labels and offsets
 // of all graphs, and the largest graph; bounded by the import's limits.
 Importer TuImporter();
+
+// Import of the store that a server wrote (data/store/format.h), of either kind: graphs.pfg or graph.pfg in a
+// directory. The file is linked where it lies in limits.own_files, else copied, and verified whole where it is then.
+// Its summary, notes included, stays as it is. Memory: a buffer.
+Importer StoreImporter();
 
 }  // namespace permafrost::data

@@ -70,6 +70,9 @@ struct ImportLimits {
   // now, until it is tried again. Empty: any file may be read. It is asked after opening, so that a link moved since an
   // earlier check cannot lead elsewhere. It is not asked if the system does not tell the path (no /proc).
   std::function<absl::Status(const std::filesystem::path&)> may_read;
+  // A folder, resolved, of files that the server itself keeps and no more writes to once an import reads them. A file
+  // there that is taken over as it is may be linked instead of copied. Empty: there is none.
+  std::filesystem::path own_files;
 };
 
 // The parts of one import report its progress and its notes to a monitor. They obey the wish to stop it and its limits,

@@ -45,6 +45,11 @@ inline absl::StatusOr<std::optional<Categories>> CategoriesOf(const OpenedDatase
       dataset);
 }
 
+// Returns the file that the dataset is mapped from; empty: it is in none.
+inline std::filesystem::path FileOf(const OpenedDataset& dataset) {
+  return std::visit([](const auto& store) { return store->path(); }, dataset);
+}
+
 inline uint64_t StoreBytes(const ImportedSummary& summary) {
   return std::visit([](const auto& s) { return s.store_bytes; }, summary);
 }

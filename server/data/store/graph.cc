@@ -85,6 +85,7 @@ class MappedGraph final : public Graph {
     return file_->VerifyAll([this](const StoreFile::Section& section) { return CheckOf(section); }, progress);
   }
   uint64_t mapped_bytes() const override { return file_->size(); }
+  std::filesystem::path path() const override { return file_->path(); }
   absl::StatusOr<std::optional<Categories>> categories() const override {
     if (!summary_.categories_known) return std::optional<Categories>();
     const FeatureSummary &node = summary_.node_features, &edge = summary_.edge_features;

@@ -190,6 +190,8 @@ class Graph {
   // Verifies every block. `progress` hears of bytes done and in all and returns whether to go on; Cancelled if not.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   virtual uint64_t mapped_bytes() const = 0;
+  // The file that it is mapped from. Empty: it is in no file, or derived from one that is.
+  virtual std::filesystem::path path() const { return {}; }
   // Returns what the categories of its edges' columns and of its labels stand for; those of nodes are numbers. nullopt:
   // an older version imported it and did not keep them. Errors: DataLoss.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }

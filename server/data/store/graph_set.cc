@@ -81,6 +81,7 @@ class MappedGraphSet final : public GraphSet {
     return CheckIntact();
   }
   uint64_t mapped_bytes() const override { return file_->size(); }
+  std::filesystem::path path() const override { return file_->path(); }
 
  private:
   // A section's place, and what its first reader found.

@@ -106,6 +106,8 @@ class GraphSet {
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   // Bytes mapped.
   virtual uint64_t mapped_bytes() const = 0;
+  // The file that it is mapped from. Empty: it is in no file, or derived from one that is.
+  virtual std::filesystem::path path() const { return {}; }
 };
 
 // Sizes of graphs as numbers. Threads: pure.

@@ -61,6 +61,20 @@ class UploadStoreTest : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
+// A dataset may share the file, and takes a later change for damage.
+TEST_F(UploadStoreTest, AFileThatCameIsNotTouchedAgain) {
+  const auto store = OpenStore();
+  Upload(*store, id_);
+  Age(std::chrono::hours(1));
+  const fs::path file = directory_ / "mine" / "files" / "a";
+  const fs::file_time_type before = fs::last_write_time(file);
+  const auto writer = store->Open(id_, files_);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(0, 5, "", Hash64("")).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  EXPECT_EQ(fs::last_write_time(file), before);
+}
+
 TEST_F(UploadStoreTest, GoesOnWhereItWasAfterARestart) {
   {
     const auto store = OpenStore();

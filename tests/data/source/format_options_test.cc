@@ -46,6 +46,14 @@ TEST(FormatOptions, AnOptionThatTheFormatDoesNotUseIsRefused) {
       {ImportFormat::kOgbNodes, {.tu = {.one_hot = true}}, "options.tu.one_hot: the format ogb-nodes does not use it"},
       {ImportFormat::kOgbGraphs, {.order = NodeOrder::kDegree}, "options.order: the format ogb-graphs does not"},
       {ImportFormat::kTu, {.feature_type = FeatureType::kInt8}, "options.feature_type: the format tu does not"},
+      {ImportFormat::kStore,
+       {.inverse_edges = InverseEdges::kKeep},
+       "options.inverse_edges: the format store does not use it; accepted with ogb-graphs, ogb-nodes, edge-list, npy, "
+       "tu"},
+      {ImportFormat::kStore, {.coalesce = true}, "options.coalesce: the format store does not use it"},
+      {ImportFormat::kStore, {.split_seed = 3}, "options.split_seed: the format store does not use it"},
+      {ImportFormat::kStore, {.memory_bytes = 1 << 30}, "options.memory_bytes: the format store does not use it"},
+      {ImportFormat::kStore, {}, ""},
       {ImportFormat::kAuto, {.coalesce = true, .split = "time"}, ""},
   };
   for (const auto& c : kCases) {

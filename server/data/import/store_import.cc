@@ -1,0 +1,157 @@
+// StoreImporter (import.h).
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "base/text.h"
+#include "data/import/import.h"
+#include "data/source/source_file.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kStoreNames = {GraphSet::kFileName, Graph::kFileName};
+// The catalog's record, which stands beside a store and is made anew by its import.
+constexpr std::string_view kStoreRecord = "dataset.json";
+
+// `status` with `name` in the place of `path` in its message.
+absl::Status WithName(const absl::Status& status, const fs::path& path, const std::string& name) {
+  absl::Status named(status.code(), absl::StrReplaceAll(status.message(), {{path.string(), name}}));
+  status.ForEachPayload([&named](auto url, const auto& payload) { named.SetPayload(url, payload); });
+  return named;
+}
+
+class FoundStore final : public FoundSource {
+ public:
+  // may_link: the file belongs to the server and is not written to any more.
+  FoundStore(SourceFile file, bool may_link) : file_(std::move(file)), may_link_(may_link) {}
+
+  // The file is taken over, and then verified where it lies.
+  int64_t bytes() const override { return 2 * file_.bytes; }
+  absl::StatusOr<ImportedSummary> Run(const fs::path& directory, ImportMonitor& monitor) override {
+    const fs::path path = directory / file_.name;
+    PF_ASSIGN_OR_RETURN(const bool linked, Link(path, monitor));
+    if (!linked) PF_RETURN_IF_ERROR(Copy(path, monitor));
+    absl::StatusOr<ImportedSummary> summary = Verify(directory, monitor);
+    if (!summary.ok()) return WithName(summary.status(), path, file_.name);
+    return summary;
+  }
+
+ private:
+  // Returns whether the file has the other name too now; it is copied where the file system does not allow that.
+  absl::StatusOr<bool> Link(const fs::path& to, ImportMonitor& monitor) const {
+    if (!may_link_) return false;
+    PF_ASSIGN_OR_RETURN(const Descriptor opened, OpenSource(file_, monitor));
+    // This links the file that was opened, whatever has its name by now.
+    const std::string from = absl::StrCat("/proc/self/fd/", opened.get());
+    if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0) return false;
+    PF_RETURN_IF_ERROR(monitor.Advance(file_.name, file_.bytes));
+    return true;
+  }
+
+  absl::Status Copy(const fs::path& to, ImportMonitor& monitor) const {
+    constexpr size_t kPieceBytes = size_t{1} << 20;
+    PF_ASSIGN_OR_RETURN(const std::unique_ptr<SourceReader> reader, SourceReader::Open(file_, monitor));
+    PF_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(to));
+    std::vector<char> piece(kPieceBytes);
+    for (;;) {
+      const absl::StatusOr<size_t> read = reader->Read(piece.data(), piece.size());
+      if (!read.ok()) return Annotate(read.status(), file_.name);
+      if (*read == 0) return writer.SyncAndClose();
+      PF_RETURN_IF_ERROR(writer.Append(piece.data(), *read));
+    }
+  }
+
+  absl::StatusOr<ImportedSummary> Verify(const fs::path& directory, ImportMonitor& monitor) const {
+    const std::string what = absl::StrCat("verifying ", file_.name);
+    PF_ASSIGN_OR_RETURN(const OpenedDataset store, OpenDataset(directory));
+    int64_t told = 0;
+    absl::Status going;
+    const auto tell = [&](uint64_t done, uint64_t /*total*/) {
+      going = monitor.Advance(what, static_cast<int64_t>(done) - std::exchange(told, static_cast<int64_t>(done)));
+      return going.ok();
+    };
+    const absl::Status verified = std::visit([&](const auto& opened) { return opened->VerifyAll(tell); }, store);
+    PF_RETURN_IF_ERROR(going);
+    PF_RETURN_IF_ERROR(verified);
+    // The rest is header, table and gaps.
+    PF_RETURN_IF_ERROR(monitor.Advance(what, file_.bytes - told));
+    return SummaryOf(store);
+  }
+
+  const SourceFile file_;
+  const bool may_link_;
+};
+
+bool LiesBelow(const fs::path& path, const fs::path& folder) {
+  return !folder.empty() && std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+absl::StatusOr<std::unique_ptr<FoundSource>> FindStore(const ImportOptions& options, const ImportLimits& limits) {
+  const fs::path& source = options.source;
+  PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfSource(source, source.string()));
+  if (type == fs::file_type::regular) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source.string(), ": is a file; the format store takes the directory that holds it"));
+  }
+  std::vector<std::string> stores, others;
+  std::error_code error;
+  for (fs::directory_iterator it(source, error), end; !error && it != end; it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (std::ranges::find(kStoreNames, name) != kStoreNames.end()) {
+      stores.push_back(std::move(name));
+    } else if (name != kStoreRecord && !name.starts_with('.')) {
+      others.push_back(std::move(name));
+    }
+  }
+  PF_RETURN_IF_ERROR(CheckListed(error, source.string()));
+  if (stores.empty()) {
+    return absl::NotFoundError(absl::StrCat(source.string(), ": holds neither ", AbslView(kStoreNames[0]), " nor ",
+                                            AbslView(kStoreNames[1]), ", so it is no dataset of a server"));
+  }
+  if (stores.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(source.string(), ": holds ", AbslView(kStoreNames[0]), " and ",
+                                                   AbslView(kStoreNames[1]), "; one of them is accepted"));
+  }
+  // The notes of an import stand in the store, which is taken as it is: what is not read cannot be noted.
+  if (!others.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source.string(), ": holds ", Quote(*std::ranges::min_element(others)),
+                     ", which is no part of a dataset; accepted beside ", stores[0], ": ", AbslView(kStoreRecord)));
+  }
+  PF_ASSIGN_OR_RETURN(std::optional<SourceFile> file, FindFileAt(source / stores[0], stores[0], Packing::kPlain));
+  if (!file) return absl::NotFoundError(absl::StrCat(stores[0], ": not found in ", source.string()));
+  return std::make_unique<FoundStore>(*std::move(file), LiesBelow(source, limits.own_files));
+}
+
+absl::StatusOr<bool> IsStoreDirectory(const fs::path& directory) {
+  return HoldsAny(directory, {kStoreNames[0], kStoreNames[1]});
+}
+
+bool IsStoreName(const fs::path& file) { return std::ranges::find(kStoreNames, file.filename()) != kStoreNames.end(); }
+
+}  // namespace
+
+Importer StoreImporter() {
+  return {.format = ImportFormat::kStore,
+          .known_by = "graphs.pfg or graph.pfg",
+          .detect = &IsStoreDirectory,
+          .detect_file = &IsStoreName,
+          .find = &FindStore};
+}
+
+}  // namespace permafrost::data
