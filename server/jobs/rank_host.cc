@@ -75,9 +75,9 @@ bool IsOfTheJob(const absl::Status& error) {
          !absl::IsInvalidArgument(error);
 }
 
-absl::Status Differs(const DatasetId& dataset, absl::string_view what) {
-  return WithReason(absl::FailedPreconditionError(absl::StrCat("dataset ", dataset.value(), " ", what)),
-                    "DATASET_DIFFERS", {{"dataset", dataset.value()}});
+absl::Status DatasetError(const DatasetId& dataset, absl::string_view what, std::string_view reason) {
+  return WithReason(absl::FailedPreconditionError(absl::StrCat("dataset ", dataset.value(), " ", what)), reason,
+                    {{"dataset", dataset.value()}});
 }
 
 }  // namespace
@@ -93,11 +93,15 @@ absl::StatusOr<data::OpenedDataset> RankHost::Check(const RankRequest& request) 
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   absl::StatusOr<data::OpenedDataset> dataset = catalog_.Open(options.dataset);
-  if (absl::IsNotFound(dataset.status())) return Differs(options.dataset, "is not here");
+  if (absl::IsNotFound(dataset.status())) {
+    return DatasetError(options.dataset, "is not here", train::kDatasetMissingReason);
+  }
   PF_RETURN_IF_ERROR(dataset.status());
   if (const std::string own = HashHex(data::ContentChecksumOf(*dataset)); own != request.dataset_checksum) {
-    return Differs(options.dataset, absl::StrCat("holds other data here (checksum ", own, ") than on the leader (",
-                                                 request.dataset_checksum, ")"));
+    return DatasetError(
+        options.dataset,
+        absl::StrCat("holds other data here (checksum ", own, ") than on the leader (", request.dataset_checksum, ")"),
+        "DATASET_DIFFERS");
   }
   // This machine may differ from the leader's. The leader has looked at the number of peers.
   spec::TrainOptions alone = options;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +30,8 @@ struct RankPlace {
 
 // The reason of an error that says that too few daemons are free; the job waits.
 inline constexpr std::string_view kTooFewPeersReason = "TOO_FEW_PEERS";
+// The reason with which a daemon refuses a rank of a job whose dataset it does not hold.
+inline constexpr std::string_view kDatasetMissingReason = "DATASET_MISSING";
 // The reason with which a rank ends by an error of the job, which another try would meet again.
 inline constexpr std::string_view kRankFailedReason = "RANK_FAILED";
 
@@ -54,6 +57,8 @@ struct RecruitRequest {
   spec::TrainOptions options;    // of the job; options.replicas - 1 daemons are wanted
   int64_t least = 0;             // so many are enough
   std::string dataset_checksum;  // data::ContentChecksumOf, as hex digits
+  // Its store, which a daemon without the dataset is sent. Empty: none is sent.
+  std::filesystem::path dataset_file;
   // As RankPlace's.
   int rendezvous_port = 0;
   std::string rendezvous_token;
@@ -61,6 +66,8 @@ struct RecruitRequest {
   absl::Duration patience = absl::ZeroDuration();
   // Asked now and then; false: nobody wants them any more.
   std::function<bool()> keep_going = [] { return true; };
+  // Hears lines for the job's log, on the thread that calls Recruit.
+  std::function<void(std::string_view line)> log = [](std::string_view /*line*/) {};
 };
 
 // The daemons that train with this one, ranks 1, 2, ... They are let go when it is destroyed.
@@ -85,9 +92,9 @@ class Peers {
   virtual ~Peers() = default;
   // The daemons that may be asked.
   virtual int64_t count() const = 0;
-  // Asks one after the other until there are as many as wanted, and returns those that join. Errors: Unavailable with
-  // kTooFewPeersReason, where they are fewer than `least`, whose message quotes each refusal; FailedPrecondition, where
-  // one says that the job cannot be trained; Cancelled.
+  // Asks one after the other until there are as many as wanted, first sends the dataset to one that lacks it, and
+  // returns those that join. Errors: Unavailable with kTooFewPeersReason, where they are fewer than `least`, whose
+  // message quotes each refusal; FailedPrecondition, where one says that the job cannot be trained; Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
   // Returns whether one of them would join now; nobody does. The request's rendezvous is not read.
   virtual bool CanRecruit(const RecruitRequest& request) = 0;

@@ -114,6 +114,7 @@ TEST_F(RankHostTest, WhatCannotBeTrainedHereIsSaidBeforeTheDeviceTakesIt) {
   other = Request();
   other.options.dataset = DatasetId("nowhere");
   EXPECT_EQ(Run(other).message(), "dataset nowhere is not here");
+  EXPECT_EQ(GetReason(Run(other)).reason, train::kDatasetMissingReason);
   other = Request();
   other.place.rank = 2;
   EXPECT_EQ(GetViolations(Run(other))[0].description, "2: the job has 2 replicas; accepted: 1 to 1");

@@ -77,10 +77,12 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
                          .options = request.options,
                          .least = least - 1,
                          .dataset_checksum = HashHex(data::ContentChecksumOf(request.dataset)),
+                         .dataset_file = data::FileOf(request.dataset),
                          .rendezvous_port = team->rendezvous_->port(),
                          .rendezvous_token = team->rendezvous_->token(),
                          .patience = options.patience,
-                         .keep_going = tcp.keep_going};
+                         .keep_going = tcp.keep_going,
+                         .log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); }};
   auto recruits = options.peers->Recruit(recruit);
   if (absl::IsUnavailable(recruits.status())) return AsTransient(recruits.status());
   PF_RETURN_IF_ERROR(recruits.status());
