@@ -117,9 +117,9 @@ void AddAccessSettings(std::vector<Setting>& settings) {
       {.name = "peers",
        .metavar = "HOST:PORT,...",
        .help =
-           "gRPC addresses of daemons that may train jobs together with this one (--replicas). While\nthey train, "
-           "the daemons exchange data unencrypted on free ports, so the network between\nthem must be private. none: "
-           "jobs have one replica.",
+           "gRPC addresses of daemons that may train jobs together with this one (--replicas). One\nwithout a job's "
+           "dataset is sent a copy. While they train, the daemons exchange data\nunencrypted on free ports, so the "
+           "network between them must be private. none: jobs have\none replica.",
        .is_list = false,
        .read = ReadPeers,
        .show = [](const Options& o) { return o.peers.empty() ? kNoPeers : absl::StrJoin(o.peers, ","); }});

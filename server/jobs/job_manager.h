@@ -149,11 +149,9 @@ class JobManager : private JobBook {
 
   // Trains one rank of a job that another server leads; waits for its end, and leaves nothing behind. `on_progress`
   // hears of 0 steps once the device has taken the rank, and then of its steps; it returns whether the leader is still
-  // there.
-  // Errors: InvalidArgument; FailedPrecondition, reason DATASET_MISSING, DATASET_DIFFERS, or RANK_FAILED for an error
-  // of the job itself;
-  // Unavailable, reason DEVICE_BUSY while the device has a job or a rank, and once the book drains or another rank has
-  // gone.
+  // there. Errors: InvalidArgument; FailedPrecondition, reason DATASET_MISSING, DATASET_DIFFERS, or RANK_FAILED for an
+  // error of the job itself; Unavailable, reason DEVICE_BUSY while the device has a job or a rank, and once the book
+  // drains or another rank has gone.
   absl::Status RunRank(const RankRequest& request, const OnRankProgress& on_progress);
 
   // Returns the entries that a job of this spec would add to the graph cache of MPS; nothing is created. Waits for it.

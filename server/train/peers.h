@@ -96,7 +96,8 @@ class Peers {
   // returns those that join. Errors: Unavailable with kTooFewPeersReason, where they are fewer than `least`, whose
   // message quotes each refusal; FailedPrecondition, where one says that the job cannot be trained; Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
-  // Returns whether one of them would join now; nobody does. The request's rendezvous is not read.
+  // Returns whether one of them would join now; nobody does. One that lacks the dataset is sent it. The request's
+  // rendezvous is not read.
   virtual bool CanRecruit(const RecruitRequest& request) = 0;
 };
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "e2e/daemon.h"
 #include "e2e/ogb_nodes.h"
 #include "temp_dir.h"
@@ -18,6 +21,7 @@ namespace permafrost::e2e {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 class ReplicasTest : public testing::Test {
@@ -68,6 +72,15 @@ class ReplicasTest : public testing::Test {
   }
   std::string Weights(const std::string& job) { return a_->LastWeights(job, dir_.path() / (job + ".safetensors")); }
   std::string Log(const std::string& job) { return a_->Client({"job", "logs", job}).out; }
+  // The content checksum of a dataset that is READY; empty: there is none.
+  static std::string Checksum(Daemon& daemon, const std::string& name) {
+    grpc::ClientContext context;
+    v1::GetDatasetRequest request;
+    request.set_name("datasets/" + name);
+    v1::Dataset dataset;
+    EXPECT_TRUE(daemon.datasets().GetDataset(&context, request, &dataset).ok());
+    return dataset.content_checksum();
+  }
   // Waits until the log of the job has this text.
   void AwaitLog(const std::string& job, const std::string& text) {
     ASSERT_TRUE(WaitUntil(absl::Seconds(30), [&] { return absl::StrContains(Log(job), text); })) << Log(job);
@@ -111,6 +124,51 @@ TEST_F(ReplicasTest, TrainAsOneDaemonDoes) {
   EXPECT_GT(Metric(page, "permafrost_train_rank_seconds_total{rank=\"0\"}"), 0);
   EXPECT_THAT(a_->Client({"job", "show", "three"}).out, HasSubstr("(the leader's share)"));
   EXPECT_EQ(b_->Client({"job", "list", "--output", "json"}).out.find("three"), std::string::npos);
+}
+
+// Only the leader has the dataset. One peer was killed when half of a copy had come.
+TEST_F(ReplicasTest, APeerThatLacksTheDatasetGetsACopy) {
+  ASSERT_EQ(a_->Import("few", data_ / "zinc").content_checksum(), Checksum(*b_, "zinc"));
+  const std::string store = *ReadFile(dir_.path() / "a" / "datasets" / "few" / "graphs.pfg");
+  const std::string half = store.substr(0, std::min(store.size() / 2, size_t{1} << 19));
+  grpc::ClientContext context;
+  v1::Upload upload;
+  const auto writer = b_->datasets().UploadDataset(&context, &upload);
+  v1::UploadDatasetRequest request;
+  v1::UploadStart& start = *request.mutable_start();
+  start.set_name("uploads/copy-" + HashHex(Hash64(store)));
+  v1::UploadStart::File& file = *start.add_files();
+  file.set_path("graphs.pfg");
+  file.set_bytes(static_cast<int64_t>(store.size()));
+  file.set_xxh3(HashHex(Hash64(store)));
+  ASSERT_TRUE(writer->Write(request));
+  request.mutable_chunk()->set_data(half);
+  request.mutable_chunk()->set_xxh3(Hash64(half));
+  ASSERT_TRUE(writer->Write(request));
+  ASSERT_TRUE(writer->WritesDone() && writer->Finish().ok());
+  Kill(*b_);
+  Restart(b_, "b");
+
+  ASSERT_EQ(Submit("imported", 3, 1).code, 0);
+  ASSERT_EQ(a_->Client({"job", "submit", "--id", "copied", "--dataset", "few", "--hidden", "16", "--batch-size", "250",
+                        "--epochs", "1", "--replicas", "3"})
+                .code,
+            0);
+  for (const char* job : {"imported", "copied"}) {
+    const v1::Job ended = a_->AwaitEnd(job);
+    ASSERT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.error() << Log(job);
+  }
+  EXPECT_THAT(Log("copied"), ContainsRegex("copies dataset few \\([0-9.]+ MB\\) to " + b_->grpc() + ", which has"));
+  for (Daemon* peer : {b_.get(), c_.get()}) {
+    EXPECT_THAT(Log("copied"), HasSubstr("copied dataset few to " + peer->grpc() + " in "));
+    EXPECT_EQ(Checksum(*peer, "few"), Checksum(*a_, "few"));
+    EXPECT_THAT(peer->Client({"upload", "list"}).out, HasSubstr("no uploads"));
+  }
+  const v1::Job imported = a_->Get("imported"), copied = a_->Get("copied");
+  ASSERT_EQ(copied.epochs_size(), 1);
+  EXPECT_EQ(copied.epochs(0).train_loss(), imported.epochs(0).train_loss());
+  EXPECT_EQ(copied.epochs(0).valid_loss(), imported.epochs(0).valid_loss());
+  EXPECT_EQ(Weights("copied"), Weights("imported"));
 }
 
 // The module has batch norms, and only the leader imported it.
@@ -247,13 +305,15 @@ TEST_F(ReplicasTest, AJobWaitsForDaemonsThatAreBusyOrHoldOtherData) {
   EXPECT_EQ(b_->Client({"job", "cancel", "own"}).code, 0);
   EXPECT_EQ(a_->AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
 
-  fs::copy(ShippedSample(), data_ / "other", fs::copy_options::recursive);
-  a_->Import("other", data_ / "other");
+  a_->Import("other", data_ / "zinc");
+  const std::vector<std::string> differently{"dataset",         "import", "other", (data_ / "zinc").string(),
+                                             "--inverse-edges", "keep"};
+  ASSERT_EQ(b_->Client(differently).code, 0);
+  const std::string others = Checksum(*b_, "other");
   ASSERT_EQ(a_->Client({"job", "submit", "--id", "lonely", "--dataset", "other", "--replicas", "3"}).code, 0);
-  AwaitLog("lonely", b_->grpc() + ": dataset other is not here");
-  b_->Import("other", data_ / "other");
-  c_->Import("other", data_ / "other");
+  AwaitLog("lonely", b_->grpc() + ": dataset other holds other data here");
   EXPECT_EQ(a_->Client({"job", "cancel", "lonely"}).code, 0);
+  EXPECT_EQ(Checksum(*b_, "other"), others);
 
   const Output refused = Submit("many", 4, 1);
   EXPECT_NE(refused.code, 0);

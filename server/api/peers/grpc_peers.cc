@@ -20,15 +20,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "api/peers/dataset_copy.h"
 #include "api/services/unary.h"
 #include "api/wire/convert_job.h"
 #include "api/wire/resource_name.h"
+#include "api/wire/status.h"
 #include "api/wire/wire_fields.h"
 #include "base/id.h"
 #include "base/monotonic.h"
 #include "base/status.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "jobs/job_requests.h"
 #include "permafrost/v1/worker.grpc.pb.h"
 
@@ -103,25 +103,12 @@ class Recruit {
       if (violations.ToStatus().ok()) progress_ = std::move(progress);
       changed_.Set();
     }
-    const grpc::Status status = reader->Finish();
-    absl::Status ended(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-    const std::string reason = ReasonOf(status);
-    End(reason.empty() ? ended : WithReason(ended, reason));
+    End(FromGrpcStatus(reader->Finish()));
   }
   void End(const absl::Status& how) {
     absl::MutexLock lock(&mu_);
     ended_ = how;
     changed_.Set();
-  }
-  // Returns the reason that the peer gives; empty: none.
-  static std::string ReasonOf(const grpc::Status& status) {
-    google::rpc::Status details;
-    google::rpc::ErrorInfo info;
-    if (!details.ParseFromString(status.error_details())) return "";
-    for (const google::protobuf::Any& detail : details.details()) {
-      if (detail.UnpackTo(&info)) return info.reason();
-    }
-    return "";
   }
 
   const std::string address_;
@@ -202,7 +189,7 @@ class GrpcRecruits final : public train::Recruits {
 
 class GrpcPeers final : public train::Peers {
  public:
-  explicit GrpcPeers(PeerOptions options) : options_(std::move(options)) {
+  explicit GrpcPeers(PeerOptions options) : options_(std::move(options)), copier_(options_.token) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPeerPingMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPeerPingTimeoutMs);
@@ -234,8 +221,8 @@ class GrpcPeers final : public train::Peers {
       for (const size_t i : asked) {
         if (joined() == wanted) return recruits;
         wire.set_rank(joined() + 1);
-        auto recruit = std::make_unique<api::Recruit>(options_.addresses[i], channels_[i], options_.token, wire);
-        absl::Status taken = recruit->AwaitAnswer(options_.answer_timeout, request.keep_going);
+        std::unique_ptr<api::Recruit> recruit;
+        const absl::Status taken = Ask(i, wire, request, recruit);
         if (absl::IsCancelled(taken)) return taken;
         if (taken.ok()) {
           recruits->Add(std::move(recruit));
@@ -267,8 +254,8 @@ class GrpcPeers final : public train::Peers {
     wire.set_validate_only(true);
     return std::ranges::any_of(InOrder(request.job), [&](size_t i) {
       if (!request.keep_going() || unable_.Contains(request.job, options_.addresses[i])) return false;
-      api::Recruit question(options_.addresses[i], channels_[i], options_.token, wire);
-      return question.AwaitAnswer(options_.answer_timeout, request.keep_going).ok();
+      std::unique_ptr<api::Recruit> question;
+      return Ask(i, wire, request, question).ok();
     });
   }
 
@@ -285,6 +272,18 @@ class GrpcPeers final : public train::Peers {
     wire.set_device(options_.device);
     return wire;
   }
+  // Asks a peer as `wire` says, after it was sent the dataset where it lacks that. Sets `recruit` to the call.
+  absl::Status Ask(size_t peer, const v1::RunRankRequest& wire, const train::RecruitRequest& request,
+                   std::unique_ptr<api::Recruit>& recruit) {
+    const auto ask = [&] {
+      recruit = std::make_unique<api::Recruit>(options_.addresses[peer], channels_[peer], options_.token, wire);
+      return recruit->AwaitAnswer(options_.answer_timeout, request.keep_going);
+    };
+    const absl::Status answer = ask();
+    if (GetReason(answer).reason != train::kDatasetMissingReason) return answer;
+    PF_RETURN_IF_ERROR(copier_.Copy(request, options_.addresses[peer], channels_[peer]));
+    return ask();
+  }
   // The peers, those that could not run the job last.
   std::vector<size_t> InOrder(const std::string& job) const {
     std::vector<size_t> order(channels_.size());
@@ -294,6 +293,7 @@ class GrpcPeers final : public train::Peers {
   }
 
   const PeerOptions options_;
+  DatasetCopier copier_;
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
   UnablePeers unable_;
 };

@@ -1,6 +1,7 @@
 #include "api/wire/status.h"
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/cord.h"
@@ -105,6 +106,19 @@ void SetRpcStatus(const absl::Status& status, google::rpc::Status& out) {
   google::rpc::ErrorInfo info = NewErrorInfo(reason);
   for (const auto& [key, value] : reason.metadata) (*info.mutable_metadata())[ValidUtf8(key)] = ValidUtf8(value);
   out.add_details()->PackFrom(info);
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& from) {
+  absl::Status status(static_cast<absl::StatusCode>(from.error_code()), from.error_message());
+  google::rpc::Status details;
+  google::rpc::ErrorInfo info;
+  if (!details.ParseFromString(from.error_details())) return status;
+  for (const auto& detail : details.details()) {
+    if (detail.UnpackTo(&info)) {
+      return WithReason(std::move(status), info.reason(), {info.metadata().begin(), info.metadata().end()});
+    }
+  }
+  return status;
 }
 
 std::string StatusCodeName(grpc::StatusCode code) {

@@ -26,6 +26,9 @@ grpc::Status ToGrpcStatus(const absl::Status& from);
 // The same for a field of a message: nothing is clipped. `status`: not Ok.
 void SetRpcStatus(const absl::Status& status, google::rpc::Status& out);
 
+// Returns what another server answered: code, message and reason.
+absl::Status FromGrpcStatus(const grpc::Status& from);
+
 // "OK", "CANCELLED", ...: the canonical names; "UNKNOWN" for a number that is none of them.
 std::string StatusCodeName(grpc::StatusCode code);
 

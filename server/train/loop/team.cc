@@ -106,6 +106,7 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
   if (tcp.size < wanted) {
     // The device's thread alone may ask the context.
     recruit.keep_going = [&ends = team->ends_] { return !ends.is_set(); };
+    recruit.log = [](std::string_view /*line*/) {};
     try {
       team->looks_ = std::thread([&team = *team, &peers = *options.peers, recruit, interval = options.look_interval] {
         team.LookForOthers(peers, recruit, interval);
