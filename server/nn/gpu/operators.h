@@ -1,16 +1,39 @@
-// Operators of nn/ops run these on a GPU whose kernels were compiled (launch.h): the kernels of kernels.cu, and
-// products by PyTorch. Each takes and returns what the CPU's does, float32 and int64 or int32 where the CPU's has them.
+// Operators of nn/ops run these on a GPU whose kernels were compiled: the kernels of kernels.cu, and products by
+// PyTorch. Each takes and returns what the CPU's does, float32 and int64 or int32 where the CPU's has them.
 // Threads: the device thread. They run on tensors of any device that the launcher's kernels can read.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include "base/operators.h"
+
 namespace permafrost::nn::gpu {
+
+// The text of kernels.cu, to be compiled by the device.
+extern const char* const kKernelSource;
+
+// Sets the launcher that all later steps use. null: steps run PyTorch's operators alone.
+void UseKernels(std::shared_ptr<const KernelLauncher> launcher);
+const std::shared_ptr<const KernelLauncher>& Kernels();
+
+// The most rows for kernels whose blocks walk whole columns. With more rows a few blocks would work long while the rest
+// of the device is idle.
+inline constexpr int64_t kMostRows = 1 << 15;
+
+// Blocks that a launch may have in its second dimension.
+inline constexpr int64_t kMostBlocks = 65'535;
+// The most edges for the kernel edge_index, which compares each edge with all others. More are sorted by PyTorch.
+inline constexpr int64_t kMostCountedEdges = 1 << 14;
+
+// kernels.cu defines the same.
+inline constexpr int64_t kColumns = 8, kShares = 128, kLanes = 32, kRows = 8;
+inline constexpr int64_t kMostTables = 16;
 
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;

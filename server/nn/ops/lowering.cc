@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "nn/gpu/launch.h"
+#include "nn/gpu/operators.h"
 #include "nn/kernels/bfloat16.h"
 #include "nn/ops/graph_conv.h"
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "nn/gpu/launch.h"
 #include "nn/gpu/operators.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "nn/gpu/launch.h"
+#include "nn/gpu/operators.h"
 
 namespace permafrost::train {
 

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "nn/gpu/cuda_on_host.h"
-#include "nn/gpu/launch.h"
 #include "nn/gpu/operators.h"
 #include "nn/op_outcome.h"
 
@@ -50,7 +49,7 @@ OpOutcome Named(const std::vector<std::string>& names, const Tuple& values) {
   return outcome;
 }
 
-// launch.h says the same numbers as kernels.cu.
+// operators.h says the same numbers as kernels.cu.
 static_assert(gpu::kColumns == COLUMNS && gpu::kShares == SHARES && gpu::kLanes == LANES && gpu::kRows == ROWS &&
               gpu::kMostTables == MOST_TABLES);
 
