@@ -107,7 +107,7 @@ std::function<void()> Losses(int64_t size) {
 
 std::vector<ParallelRegion> MakeParallelRegions() {
   return {{"products", "kParallelProducts of server/nn/ops/chunks.h", MatrixProducts},
-          {"gathers", "kParallelGathers of server/nn/ops/chunks.h; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
+          {"gathers", "kParallelGathers of server/nn/ops/chunks.h; kEmbeddingGrain of server/nn/ops/rows_by_index.cc",
            Gathers},
           {"norms", "kParallelNormValues of server/nn/ops/row_norm.cc", Norms},
           {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},

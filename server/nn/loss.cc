@@ -13,9 +13,9 @@
 
 #include "nn/gpu/operators.h"
 #include "nn/kernels/class_loss.h"
+#include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
-#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {

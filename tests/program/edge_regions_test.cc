@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "nn/ops/edge_region.h"
-#include "nn/ops/row_linear.h"
+#include "nn/ops/linear.h"
 #include "program/exported.h"
 #include "program/interpreter.h"
 #include "program/node_access.h"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/ops/row_linear.h"
+#include "nn/ops/linear.h"
 #include "program/interpreter.h"
 #include "program/node_access.h"
 #include "program/operators.h"

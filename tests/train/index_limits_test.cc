@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "graph_runner.h"
-#include "nn/ops/edge_index.h"
+#include "nn/ops/segment_ops.h"
 #include "recorder.h"
 #include "step_cases.h"
 #include "train/tasks/node_model_for.h"

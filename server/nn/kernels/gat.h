@@ -42,7 +42,7 @@ template <class T>
 void GatTargetGradient(const GatRows<T>& rows, const T* alpha, const T* g, int64_t begin, int64_t end,
                        const GatTargetGradients<T>& to);
 
-// Works on rows [begin, end) of left. The transpose as CsrTranspose (nn/ops/edge_index.h); targets: T. first_row is
+// Works on rows [begin, end) of left. The transpose as CsrTranspose (nn/ops/segment_ops.h); targets: T. first_row is
 // 0.
 template <class T>
 struct GatSources {

@@ -23,7 +23,7 @@ void SumSegments(const SegmentRows<T>& rows, int64_t begin, int64_t end, T* to, 
 // scale[s] * self[s] * g[s] + own[s] for s < targets.
 template <class T>
 struct SegmentGradient {
-  // The arrays are those of CsrTranspose (nn/ops/edge_index.h): places of row s, r rising within it; its edge, for its
+  // The arrays are those of CsrTranspose (nn/ops/segment_ops.h): places of row s, r rising within it; its edge, for its
   // weight.
   const int32_t *offsets, *rows, *edges;
   int64_t targets;
@@ -52,7 +52,7 @@ void SharesOfLargest(const MaxRows<T>& rows, const T* largest, const T* g, int64
 // gx[s] = sum over places p of s, with r = rows[p] < targets, of share[r] where x[s] is as large as largest[r].
 template <class T>
 struct MaxGradient {
-  // As CsrTranspose (nn/ops/edge_index.h): places of row s, r rising within it.
+  // As CsrTranspose (nn/ops/segment_ops.h): places of row s, r rising within it.
   const int32_t *offsets, *rows;
   int64_t targets;
   const T *x, *largest, *share;  // [N, width], [targets, width] both

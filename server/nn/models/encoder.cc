@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "nn/ops/embedding_sum.h"
+#include "nn/ops/rows_by_index.h"
 
 namespace permafrost::nn {
 namespace {

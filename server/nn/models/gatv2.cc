@@ -8,9 +8,9 @@
 
 #include "nn/models/convolution.h"
 #include "nn/ops/chunks.h"
-#include "nn/ops/embedding_sum.h"
 #include "nn/ops/gat_attention.h"
 #include "nn/ops/lowering.h"
+#include "nn/ops/rows_by_index.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {

@@ -26,9 +26,9 @@
 #include "nn/models/model.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/gine_layer.h"
+#include "nn/ops/linear.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/mlp.h"
-#include "nn/ops/pool.h"
+#include "nn/ops/rows_by_index.h"
 
 namespace permafrost::nn {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "nn/ops/lowering.h"
-#include "nn/ops/pair_products.h"
+#include "nn/ops/rows_by_index.h"
 
 namespace permafrost::nn {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/step.h"
 #include "nn/models/encoder.h"
-#include "nn/ops/edge_index.h"
+#include "nn/ops/segment_ops.h"
 #include "nn/tensor_set.h"
 #include "spec/model.h"
 

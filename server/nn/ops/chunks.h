@@ -1,18 +1,46 @@
-// Work by chunks of rows on several threads, and an MLP's products by them: what the fused layers and the plain MLP
-// share. Threads: those of ParallelFor. Bits do not depend on their number.
+// Work on several threads: this library's parallel regions, work by chunks of rows, and an MLP's products by them.
+// Threads: any. Bits of work by chunks do not depend on how many there are.
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include <algorithm>
 #include <cstdint>
 
+#include "base/operators.h"
 #include "nn/kernels/bfloat16.h"
 #include "nn/kernels/linear.h"
 #include "nn/kernels/norm.h"
-#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
+
+// Returns how many threads ParallelFor uses.
+inline int ThreadCount() { return OperatorThreads() == 0 ? at::get_num_threads() : OperatorThreads(); }
+
+inline void SetOpenMpThreads([[maybe_unused]] int threads) {
+#ifdef _OPENMP
+  omp_set_num_threads(threads);
+#endif
+}
+
+// Runs at::parallel_for, on libtorch's threads without OpenMP, with OperatorThreads() threads if they are set. libtorch
+// reads OpenMP's number for the calling thread, so it is changed for this region and then restored.
+template <class Body>
+void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
+  const int own = OperatorThreads();
+  if (own == 0 || at::in_parallel_region()) return at::parallel_for(begin, end, grain, body);
+  at::internal::lazy_init_num_threads();  // else a thread's first region would overwrite the number below
+  struct Restored {
+    const int outer = at::get_num_threads();
+    ~Restored() { SetOpenMpThreads(outer); }
+  } restored;
+  SetOpenMpThreads(own);
+  at::parallel_for(begin, end, grain, body);
+}
 
 // Splits rows into contiguous chunks whose bounds depend on the rows and `partial`, never on threads. So sums added in
 // the order of chunks have equal bits for any number of threads. A value.

@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "nn/kernels/norm.h"
+#include "nn/ops/chunks.h"
 #include "nn/ops/operator.h"
-#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "nn/ops/dropout.h"
-#include "nn/ops/edge_index.h"
+#include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
 

@@ -13,8 +13,8 @@
 #include <cstdint>
 
 #include "nn/ops/dropout.h"
-#include "nn/ops/edge_index.h"
 #include "nn/ops/masked_batch_norm.h"
+#include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
 

@@ -10,9 +10,9 @@
 
 #include "nn/kernels/adam.h"
 #include "nn/kernels/segments.h"
+#include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
-#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {

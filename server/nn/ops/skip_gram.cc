@@ -10,9 +10,9 @@
 
 #include "base/buffer.h"
 #include "nn/kernels/skip_gram.h"
+#include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
-#include "nn/ops/parallel.h"
 
 namespace permafrost::nn {
 namespace {

@@ -15,7 +15,7 @@
 #include "collective/group.h"
 #include "device/step_program.h"
 #include "nn/ops/edge_region.h"
-#include "nn/ops/row_linear.h"
+#include "nn/ops/linear.h"
 #include "nn/ops/row_norm.h"
 #include "program/aliases.h"
 #include "program/category_products.h"

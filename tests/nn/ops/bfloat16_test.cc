@@ -10,8 +10,8 @@
 #include "nn/op_outcome.h"
 #include "nn/ops/gine_layer.h"
 #include "nn/ops/graph_conv.h"
+#include "nn/ops/linear.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/mlp.h"
 
 namespace permafrost::nn {
 namespace {

@@ -4,8 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "nn/leaf.h"
-#include "nn/ops/embedding_sum.h"
-#include "nn/ops/pool.h"
+#include "nn/ops/rows_by_index.h"
 
 namespace permafrost::nn {
 namespace {

@@ -1,4 +1,4 @@
-#include "nn/ops/mlp.h"
+#include "nn/ops/linear.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-#include "nn/ops/pair_products.h"
+#include "nn/ops/rows_by_index.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

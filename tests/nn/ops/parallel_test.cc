@@ -1,5 +1,5 @@
 // Regions that use other threads than libtorch's operators.
-#include "nn/ops/parallel.h"
+#include "nn/ops/chunks.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

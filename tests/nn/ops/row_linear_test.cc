@@ -1,4 +1,4 @@
-#include "nn/ops/row_linear.h"
+#include "nn/ops/linear.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
