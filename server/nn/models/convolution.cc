@@ -1,11 +1,18 @@
+// The kinds of convolutions, what they share, and those that are a sum, a mean or a largest value over neighbours: GCN,
+// GraphSAGE, GIN and GINE. Attention has a file of its own, gatv2.cc.
 #include "nn/models/convolution.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "nn/ops/chunks.h"
+#include "nn/ops/gine_layer.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 
@@ -84,5 +91,425 @@ ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights
           .saved = rows.targets * (multiplied + out),
           .backward = rows.targets * (2 * out + std::max(2 * multiplied, out)) + chunks * partial + of_input};
 }
+
+// GCN: h_i' = W sum over edges (j, i) and the self-loop (i, i) of w_ji / sqrt(d_j d_i) h_j + b, where d is the degree
+// with the self-loop. Source: Kipf and Welling 2017, "Semi-supervised classification with graph convolutional
+// networks", as PyG's GCNConv: a self-loop that is there keeps its weight, the others get 1.
+
+namespace {
+
+// Threads: the device thread.
+class Gcn final : public Convolution {
+ public:
+  // Weights are drawn with PyG's initialisers: Glorot, bias 0.
+  Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                            at::ScalarType type, bool edge_rows);
+  static Tensor InverseSqrtDegrees(const LayerWiseModel::Chunk& chunk, at::ScalarType type);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows) {
+    return GraphConvCost(shape, rows, /*weights=*/1);
+  }
+
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override;
+  int64_t projected_width() const override { return std::min(in_, out_); }
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
+
+ private:
+  // Returns true if Project passes the input on as it is, because the input is no wider than the product.
+  bool ProjectsNothing() const { return in_ <= out_; }
+
+  int64_t in_, out_;
+  Tensor bias_, weight_;
+};
+
+// The in-edges of rows first_row, first_row + 1, ... among all rows.
+struct InEdges {
+  InEdges(int64_t first_row, Tensor offsets_in, Tensor sources_in, const Tensor& weights_in, at::ScalarType type)
+      : offsets(std::move(offsets_in)),
+        sources(std::move(sources_in)),
+        weights(weights_in.defined() ? weights_in.to(type) : Tensor()),
+        options(offsets.options().dtype(type)),
+        is_self_loop(sources.eq(SegmentOfEntry(offsets, sources.size(0)) + first_row)) {}
+
+  // [rows] sum of a value for each edge.
+  Tensor Sum(const Tensor& of_edge) const {
+    const Tensor places = at::arange(sources.size(0), sources.options());
+    return SegmentSum(of_edge.unsqueeze(1), offsets, places, Tensor()).squeeze(1);
+  }
+  Tensor Zero() const { return at::zeros({}, options); }
+  Tensor Ones() const { return weights.defined() ? weights : at::ones({sources.size(0)}, options); }
+
+  // Returns [rows]: the factor of the self-loop that every row has or is given. Each row counts 1, and each self-loop
+  // that is there adds its weight less 1: one self-loop counts as its weight. Undefined: 1 for each.
+  Tensor SelfLoops() const {
+    if (!weights.defined()) return {};
+    return Sum(at::where(is_self_loop, weights - 1, Zero())) + 1;
+  }
+  // [rows] degree^-1/2.
+  Tensor InverseSqrtDegrees() const {
+    const Tensor degrees = Sum(Ones() - is_self_loop.to(options.dtype())) + 1;
+    return at::where(degrees.gt(0), degrees.rsqrt(), Zero());
+  }
+  // factors: InverseSqrtDegrees of these rows; of_all: of all rows. Self-loops are added by row, so that their edges
+  // weigh nothing.
+  MessageNorm NormOf(const Tensor& factors, const Tensor& of_all) const {
+    const Tensor of_source = SelectRows(of_all, sources), loops = SelfLoops();
+    return {.weights = at::where(is_self_loop, Zero(), weights.defined() ? of_source * weights : of_source),
+            .self = loops.defined() ? factors * loops : factors,
+            .scale = factors};
+  }
+
+  Tensor offsets, sources, weights;
+  at::TensorOptions options;
+  Tensor is_self_loop;
+};
+
+// [rows] sums over in-edges and self-loops of rows first_row, first_row + 1, ... of h.
+Tensor Aggregate(const Tensor& h, int64_t first_row, const Tensor& offsets, const Tensor& sources,
+                 const MessageNorm& norm) {
+  const int64_t rows = offsets.size(0) - 1;
+  const Tensor sum = SegmentSum(h, offsets, sources, norm.weights);
+  return at::addcmul(sum, h.narrow(0, first_row, rows), norm.self.unsqueeze(1)) * norm.scale.unsqueeze(1);
+}
+
+Gcn::Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape)
+    : in_(shape.in),
+      out_(shape.out),
+      bias_(weights.Filled(name + ".bias", {out_}, 0)),
+      weight_(weights.Glorot(name + ".lin.weight", {out_, in_}, in_, out_)) {}
+
+MessageNorm Gcn::NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                        at::ScalarType type, bool /*edge_rows*/) {
+  const InEdges edges(0, offsets, sources, edge_weights, type);
+  const Tensor factors = edges.InverseSqrtDegrees();
+  // Rows beyond have no edge but their self-loop.
+  const Tensor beyond = at::ones({rows - factors.size(0)}, factors.options());
+  return edges.NormOf(factors, at::cat({factors, beyond}));
+}
+
+Tensor Gcn::InverseSqrtDegrees(const LayerWiseModel::Chunk& chunk, at::ScalarType type) {
+  return InEdges(chunk.first_row, chunk.offsets, chunk.sources, chunk.edge_weights, type).InverseSqrtDegrees();
+}
+
+Tensor Gcn::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
+  if (AggregatesFirst(in, call.edges, weight_)) {
+    return GraphConv(in.dense, call.edges, weight_, bias_, {}, call.activation);
+  }
+  return GraphConv(MultiplyRows(in, weight_), call.edges, {}, bias_, {}, call.activation);
+}
+
+Tensor Gcn::Project(const LayerWiseModel::InputRows& rows) const {
+  return ProjectsNothing() ? DenseRows(rows, weight_) : MultiplyRows(rows, weight_);
+}
+
+Tensor Gcn::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
+  const InEdges edges(chunk.first_row, chunk.offsets, chunk.sources, chunk.edge_weights, projected.scalar_type());
+  const Tensor own = chunk.inverse_sqrt_degrees.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
+  const MessageNorm norm = edges.NormOf(own, chunk.inverse_sqrt_degrees);
+  const Tensor out = Aggregate(projected, chunk.first_row, chunk.offsets, chunk.sources, norm);
+  return ProjectsNothing() ? LinearRows(out, weight_, bias_) : out + bias_;
+}
+
+}  // namespace
+
+const ConvolutionKind kGcnConvolution{.architecture = spec::Architecture::kGcn,
+                                      .make = &MakeConvolution<Gcn>,
+                                      .norm = &Gcn::NormOf,
+                                      .inverse_sqrt_degrees = &Gcn::InverseSqrtDegrees,
+                                      .cost = &Gcn::Cost};
+
+// GraphSAGE with the mean or the max aggregator: h_i' = W_l mean over edges (j, i) of h_j + b + W_r h_i, or the
+// elementwise max in the place of the mean, 0 without edges.
+// Source: Hamilton et al. 2017, "Inductive representation learning on large graphs", as PyG's SAGEConv(aggr="mean") and
+// SAGEConv(aggr="max").
+
+namespace {
+
+// GraphSAGE with the mean of neighbours. Threads: the device thread.
+class Sage final : public Convolution {
+ public:
+  // Draws weights with PyG's initialisers: uniform +-1/sqrt(in), as torch.nn.Linear.
+  Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                            at::ScalarType type, bool edge_rows);
+  // This, or what the shape's aggregation asks for.
+  static std::unique_ptr<Convolution> Make(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override;
+  int64_t projected_width() const override;
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
+
+ private:
+  // Returns true if Project passes the input on as it is, because the input is no wider than both products side by
+  // side.
+  bool ProjectsNothing() const { return in_ <= 2 * out_; }
+
+  int64_t in_, out_;
+  Linear left_;   // of the neighbours' mean
+  Tensor right_;  // of the row itself
+};
+
+// GraphSAGE with the max of neighbours. Threads: the device thread.
+class SageMax final : public Convolution {
+ public:
+  // Weights are drawn, and named, as Sage's.
+  SageMax(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
+  // Rows go as they are: their largest values come before any product.
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override { return DenseRows(rows, left_.weight); }
+  int64_t projected_width() const override { return in_; }
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
+
+ private:
+  int64_t in_;
+  Linear left_;   // of the neighbours' largest values
+  Tensor right_;  // of the row itself
+};
+
+Sage::Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape)
+    : in_(shape.in),
+      out_(shape.out),
+      left_(weights.MakeLinear(name + ".lin_l", in_, out_)),
+      right_(weights.Uniform(name + ".lin_r.weight", {out_, in_}, 1 / std::sqrt(static_cast<double>(in_)))) {}
+
+std::unique_ptr<Convolution> Sage::Make(WeightMaker& weights, const std::string& name, const ConvShape& shape) {
+  if (shape.aggregation == spec::Aggregation::kMax) return std::make_unique<SageMax>(weights, name, shape);
+  return std::make_unique<Sage>(weights, name, shape);
+}
+
+ConvCost Sage::Cost(const ConvShape& shape, const ConvRows& rows) {
+  return shape.aggregation == spec::Aggregation::kMax ? SageMax::Cost(shape, rows)
+                                                      : GraphConvCost(shape, rows, /*weights=*/2);
+}
+
+MessageNorm Sage::NormOf(const Tensor& offsets, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
+                         int64_t /*rows*/, at::ScalarType type, bool /*edge_rows*/) {
+  return {.weights = {}, .self = {}, .scale = MeanScale(offsets, type)};
+}
+
+Tensor Sage::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
+  const ConvEdges& edges = call.edges;
+  if (AggregatesFirst(in, edges, left_.weight)) {
+    return GraphConv(in.dense, edges, at::cat({left_.weight, right_}, 1), left_.bias, {}, call.activation);
+  }
+  const Tensor own = MultiplyRows(FirstRows(in, edges.offsets.size(0) - 1), right_);
+  return GraphConv(MultiplyRows(in, left_.weight), edges, {}, left_.bias, own, call.activation);
+}
+
+int64_t Sage::projected_width() const { return std::min(in_, 2 * out_); }
+
+Tensor Sage::Project(const LayerWiseModel::InputRows& rows) const {
+  if (ProjectsNothing()) return DenseRows(rows, left_.weight);
+  return MultiplyRows(rows, at::cat({left_.weight, right_}));
+}
+
+Tensor Sage::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
+  const Tensor own = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
+  if (ProjectsNothing()) {
+    const Tensor mean = SegmentMean(projected, chunk.offsets, chunk.sources);
+    return left_(mean) + LinearRows(own, right_);
+  }
+  const Tensor mean = SegmentMean(projected.narrow(1, 0, out_), chunk.offsets, chunk.sources);
+  return mean + own.narrow(1, out_, out_) + left_.bias;
+}
+
+SageMax::SageMax(WeightMaker& weights, const std::string& name, const ConvShape& shape)
+    : in_(shape.in),
+      left_(weights.MakeLinear(name + ".lin_l", in_, shape.out)),
+      right_(weights.Uniform(name + ".lin_r.weight", {shape.out, in_}, 1 / std::sqrt(static_cast<double>(in_)))) {}
+
+// Autograd saves the rows, their largest values and the output; while it runs back, gradients of all three and the
+// shares of equal ones are there. The plain operators gather a row for each edge as well.
+ConvCost SageMax::Cost(const ConvShape& shape, const ConvRows& rows) {
+  const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
+  return {.parameters = 2 * in * out + out,
+          .saved = rows.sources * in + rows.targets * (in + out),
+          .backward = rows.targets * (2 * in + 2 * out) + (rows.first ? 0 : 2 * rows.sources * in) + 2 * in * out};
+}
+
+Tensor SageMax::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
+  const Tensor rows = DenseRows(in, left_.weight);
+  const Tensor largest = SegmentMax(rows, call.edges.offsets, call.edges.sources, call.edges.transpose);
+  return Activate(left_(largest) + LinearRows(rows.narrow(0, 0, largest.size(0)), right_), call.activation);
+}
+
+Tensor SageMax::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
+  const Tensor own = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
+  return left_(SegmentMax(projected, chunk.offsets, chunk.sources)) + LinearRows(own, right_);
+}
+
+}  // namespace
+
+const ConvolutionKind kSageConvolution{.architecture = spec::Architecture::kSage,
+                                       .make = &Sage::Make,
+                                       .norm = &Sage::NormOf,
+                                       .inverse_sqrt_degrees = nullptr,
+                                       .cost = &Sage::Cost};
+
+// GIN, and GINE of one large graph, whose messages read the rows of edges.
+//   GIN:  h_i' = mlp(h_i + sum over edges (j, i) of h_j)
+//   GINE: h_i' = mlp(h_i + sum over edges (j, i) of relu(h_j + lin(e_ji)))
+// Sources: Xu et al. 2019, "How powerful are graph neural networks?", as PyG's GINConv with eps = 0; Hu et al. 2020,
+// "Strategies for pre-training graph neural networks", as PyG's GINEConv(edge_dim=...) with eps = 0.
+
+namespace {
+
+// Threads: the device thread.
+class Gin final : public Convolution {
+ public:
+  // The MLP has one hidden layer as wide as the output. Weights are drawn as torch.nn.Linear's.
+  Gin(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                            at::ScalarType type, bool edge_rows);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override;
+  int64_t projected_width() const override { return std::min(in_, out_); }
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
+
+ private:
+  bool ProjectsNothing() const { return in_ <= out_; }
+
+  int64_t in_, out_;
+  Linear first_, second_;
+};
+
+// Threads: the device thread.
+class Gine final : public Convolution {
+ public:
+  // The MLP is Gin's, as its names are; `lin` maps a row of an edge to the channels of a node. Weights are drawn as
+  // torch.nn.Linear's.
+  Gine(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                            at::ScalarType type, bool edge_rows);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
+
+  Tensor Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const override;
+  // Rows go as they are: ReLU comes before any product.
+  Tensor Project(const LayerWiseModel::InputRows& rows) const override { return DenseRows(rows, first_.weight); }
+  int64_t projected_width() const override { return in_; }
+  Tensor Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const override;
+
+ private:
+  int64_t in_;
+  Linear first_, second_, edge_;
+};
+
+Gin::Gin(WeightMaker& weights, const std::string& name, const ConvShape& shape) : in_(shape.in), out_(shape.out) {
+  const GinNames names = GinNamesOf(shape);
+  // GINConv keeps eps as a buffer when it is not trained; it is 0 and takes no part in the sum.
+  weights.Buffer(name + ".eps", {1}, 0);
+  first_ = weights.MakeLinear(name + names.first, in_, out_);
+  second_ = weights.MakeLinear(name + names.second, out_, out_);
+}
+
+MessageNorm Gin::NormOf(const Tensor& offsets, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
+                        int64_t /*rows*/, at::ScalarType type, bool /*edge_rows*/) {
+  return {.weights = {}, .self = at::ones({offsets.size(0) - 1}, offsets.options().dtype(type)), .scale = {}};
+}
+
+ConvCost Gin::Cost(const ConvShape& shape, const ConvRows& rows) {
+  ConvCost cost = GraphConvCost(shape, rows, /*weights=*/1);
+  ConvShape second = shape;
+  second.in = shape.out;
+  const ConvCost of_second =
+      GraphConvCost(second, {.sources = rows.targets, .targets = rows.targets, .edges = 0, .first = false}, 1);
+  cost.parameters += of_second.parameters;
+  cost.saved += of_second.saved;
+  cost.backward = std::max(cost.backward, of_second.backward) + rows.targets * static_cast<double>(shape.out);
+  return cost;
+}
+
+Tensor Gin::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
+  ConvActivation within = call.activation;
+  within.relu = true;
+  within.p = 0;
+  const Tensor hidden = AggregatesFirst(in, call.edges, first_.weight)
+                            ? GraphConv(in.dense, call.edges, first_.weight, first_.bias, {}, within)
+                            : GraphConv(MultiplyRows(in, first_.weight), call.edges, {}, first_.bias, {}, within);
+  return GraphConv(hidden, {}, second_.weight, second_.bias, {}, call.activation);
+}
+
+Tensor Gin::Project(const LayerWiseModel::InputRows& rows) const {
+  return ProjectsNothing() ? DenseRows(rows, first_.weight) : MultiplyRows(rows, first_.weight);
+}
+
+Tensor Gin::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
+  const Tensor own = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
+  const Tensor sum = SegmentSum(projected, chunk.offsets, chunk.sources, {}) + own;
+  return second_((ProjectsNothing() ? first_(sum) : sum + first_.bias).relu());
+}
+
+Gine::Gine(WeightMaker& weights, const std::string& name, const ConvShape& shape) : in_(shape.in) {
+  const GinNames names = GinNamesOf(shape);
+  // GINEConv keeps eps as a buffer when it is not trained; it is 0 and takes no part in the sum.
+  weights.Buffer(name + ".eps", {1}, 0);
+  first_ = weights.MakeLinear(name + names.first, in_, shape.out);
+  second_ = weights.MakeLinear(name + names.second, shape.out, shape.out);
+  edge_ = weights.MakeLinear(name + ".lin", shape.edge_channels, in_);
+}
+
+MessageNorm Gine::NormOf(const Tensor& /*offsets*/, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
+                         int64_t /*rows*/, at::ScalarType /*type*/, bool /*edge_rows*/) {
+  return {};
+}
+
+// Kept: the edges' rows, the sums and what the MLP makes of them. Back: gradients of all of these, those of the sums as
+// long as the input (nn/ops/gine_layer.h). The plain operators make messages of rows as many as the edges.
+ConvCost Gine::Cost(const ConvShape& shape, const ConvRows& rows) {
+  const auto in = static_cast<double>(shape.in), edge = static_cast<double>(shape.edge_channels);
+  ConvShape first = shape, second = shape;
+  first.edge_channels = second.edge_channels = 0;
+  second.in = shape.out;
+  const ConvRows of_rows{.sources = rows.targets, .targets = rows.targets, .edges = 0, .first = false};
+  const ConvCost one = GraphConvCost(first, of_rows, 1), two = GraphConvCost(second, of_rows, 1);
+  return {
+      .parameters = one.parameters + two.parameters + edge * in + in,
+      .saved = 2 * rows.edges * in + one.saved + two.saved,
+      .backward = std::max(one.backward, two.backward) + rows.edges * in + (rows.first ? 1 : 2) * rows.sources * in};
+}
+
+Tensor Gine::Apply(const LayerWiseModel::InputRows& in, const ConvCall& call) const {
+  const Tensor x = DenseRows(in, first_.weight);
+  const Tensor sum = EdgeSum(x, {.offsets = call.edges.offsets,
+                                 .sources = call.edges.sources,
+                                 .transpose = call.edges.transpose,
+                                 .rows = LinearRows(call.edge_rows, edge_.weight, edge_.bias),
+                                 .code = call.edge_code});
+  ConvActivation within = call.activation;
+  within.relu = true;
+  within.p = 0;
+  const Tensor hidden = GraphConv(sum, {}, first_.weight, first_.bias, {}, within);
+  return GraphConv(hidden, {}, second_.weight, second_.bias, {}, call.activation);
+}
+
+Tensor Gine::Combine(const Tensor& projected, const LayerWiseModel::Chunk& chunk) const {
+  const Tensor sum = EdgeSum(projected, {.offsets = chunk.offsets,
+                                         .sources = chunk.sources,
+                                         .transpose = {},
+                                         .rows = LinearRows(chunk.edge_features, edge_.weight, edge_.bias),
+                                         .code = chunk.edge_code,
+                                         .first_row = chunk.first_row});
+  return second_(first_(sum).relu());
+}
+
+}  // namespace
+
+const ConvolutionKind kGinConvolution{.architecture = spec::Architecture::kGin,
+                                      .make = &MakeConvolution<Gin>,
+                                      .norm = &Gin::NormOf,
+                                      .inverse_sqrt_degrees = nullptr,
+                                      .cost = &Gin::Cost};
+const ConvolutionKind kGineConvolution{.architecture = spec::Architecture::kGine,
+                                       .make = &MakeConvolution<Gine>,
+                                       .norm = &Gine::NormOf,
+                                       .inverse_sqrt_degrees = nullptr,
+                                       .cost = &Gine::Cost};
 
 }  // namespace permafrost::nn

@@ -12,9 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "nn/models/convolution.h"
-#include "nn/models/encoder.h"
-#include "nn/models/layer_output.h"
 #include "nn/models/model.h"
+#include "nn/models/parts.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 

@@ -10,17 +10,12 @@
 #include <vector>
 
 #include "base/step.h"
-#include "nn/models/encoder.h"
+#include "nn/models/parts.h"
 #include "nn/ops/segment_ops.h"
 #include "nn/tensor_set.h"
 #include "spec/model.h"
 
 namespace permafrost::nn {
-
-// Pairs of rows of a block.
-struct NodePairs {
-  at::Tensor sources, targets;  // [P] int64
-};
 
 // The computation graph of one step of a node-level model: a sampled, padded block (data/batching/block_batch.h), or a
 // whole graph.

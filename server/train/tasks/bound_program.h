@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/step.h"
-#include "nn/models/encoder.h"
+#include "nn/models/parts.h"
 #include "nn/tensor_set.h"
 #include "program/interpreter.h"
 #include "program/load.h"

@@ -12,8 +12,8 @@
 #include "base/status.h"
 #include "data/store/graph.h"
 #include "data/store/graph_set.h"
-#include "nn/models/encoder.h"
 #include "nn/models/model.h"
+#include "nn/models/parts.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {

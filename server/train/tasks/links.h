@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "data/batching/pair_batch.h"
 #include "data/store/other_splits.h"
-#include "nn/models/link_decoder.h"
 #include "nn/models/model.h"
+#include "nn/models/parts.h"
 #include "spec/train_options.h"
 #include "train/tasks/task.h"
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "base/step.h"
-#include "nn/models/encoder.h"
 #include "nn/models/model.h"
+#include "nn/models/parts.h"
 
 namespace permafrost::train {
 

@@ -1,4 +1,4 @@
-#include "nn/models/link_decoder.h"
+#include "nn/models/parts.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "nn/leaf.h"
-#include "nn/models/layer_output.h"
+#include "nn/models/parts.h"
 #include "nn/tensor_set.h"
 
 namespace permafrost::nn {
