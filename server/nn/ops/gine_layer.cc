@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "nn/gpu/operators.h"
-#include "nn/kernels/gine.h"
 #include "nn/kernels/norm.h"
+#include "nn/kernels/segments.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/masked_batch_norm.h"
