@@ -1,8 +1,8 @@
 // The census of a job on MPS, before it runs: which entries its steps would add to libtorch's cache of compiled graphs
 // (MPSGraphCache), which keeps one for each operator with each combination of types, sizes and scalars that it meets,
 // and evicts none. The operators are those of recorded steps (train/planning/census.h); which of them add an entry
-// stands in mps_rules.h; how their sizes follow from a batch's is found here, so that the keys of thousands of shapes
-// are counted without running each. Threads: values and pure functions.
+// is told by rules for each release of libtorch; how their sizes follow from a batch's is found here, so that the keys
+// of thousands of shapes are counted without running each. Threads: values and pure functions.
 #pragma once
 
 #include <array>
@@ -18,12 +18,39 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/enum_names.h"
 #include "base/step.h"
 #include "graphcache/cache_plan.h"
-#include "graphcache/mps_rules.h"
 #include "spec/policy.h"
 
 namespace permafrost::graphcache {
+
+// A release of libtorch.
+enum class TorchRelease { k2_13, k2_15 };
+inline constexpr EnumNames<TorchRelease, 2> kTorchReleaseNames{
+    {{{TorchRelease::k2_13, "2.13"}, {TorchRelease::k2_15, "2.15"}}}};
+
+// A tensor among a call's arguments.
+struct CallTensor {
+  std::string type;  // empty: the argument is none
+  std::vector<int64_t> sizes;
+  bool contiguous = true;
+  bool operator==(const CallTensor&) const = default;
+};
+
+// A call of an operator that has a kernel on MPS.
+struct OpCall {
+  std::string op;  // "aten::mm"
+  std::vector<CallTensor> tensors;
+  std::vector<int64_t> integers;  // arguments, those of lists too
+  std::string rest;               // all other arguments, as text
+};
+
+// Entries that a call adds whose key is new. nullopt: there is no rule for the operator. Source: the kernels of
+// PyTorch's aten/src/ATen/native/mps, where an entry is a call of LookUpOrCreateCachedGraph; pytorch#187455 lists those
+// that are left. Matrix kernels that linear keeps by shape are in another cache (MPSKernelCache), of a few bytes each,
+// and not counted.
+std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release);
 
 // An integer of a step that follows from the sizes of its batch.
 // Threads: values and pure functions.

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "graphcache/mps_rules.h"
+#include "graphcache/census.h"
 
 namespace permafrost::device {
 

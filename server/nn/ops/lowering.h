@@ -1,5 +1,5 @@
 // Chooses the operators of a step where there is a choice: the CPU's fused operators; the operators of PyTorch that say
-// it best; or, of these, only such as add no entry to libtorch's cache of compiled MPS graphs (graphcache/mps_rules.h).
+// it best; or, of these, only such as add no entry to libtorch's cache of compiled MPS graphs (graphcache/census.h).
 // The functions here are the pieces that differ between the last two.
 #pragma once
 
