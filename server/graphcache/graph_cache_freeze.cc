@@ -1,12 +1,168 @@
-// The freezing of a graph cache, the captures it then makes, and commands to it.
+// The freezing of a graph cache: for how many shapes its executables are, and which shapes those are; captures that it
+// makes before a step, so that no step waits for one; the freeze and the captures that it makes; and commands.
 #include <algorithm>
+#include <ranges>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "graphcache/graph_cache.h"
 
 namespace permafrost::graphcache {
+
+void GraphCache::ChooseKinds() {
+  const bool wanted = WantsDynamic(state_.options), dynamic = wanted && no_dynamic_reason_.empty();
+  if (wanted && !dynamic && state_.options.shapes == spec::Shapes::kDynamic) {
+    Report(absl::StrCat("there are no dynamic executables for this job: ", no_dynamic_reason_), /*warning=*/false);
+  }
+  const Form form = dynamic ? Form::kDynamic : WantsLadder() ? Form::kLadder : Form::kExact;
+  SetForms({form, form});
+}
+
+std::array<Form, 2> GraphCache::Forms() const {
+  std::array<Form, 2> forms{};
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    // A dynamic mode in another device's checkpoint is of no use here.
+    const ModeStats& s = of(mode);
+    const bool dynamic = s.dynamic && no_dynamic_reason_.empty();
+    // The limit may have left no rung of it.
+    const bool ladder = setup_.pads && (s.dynamic || s.rungs > 0 || (WantsLadder() && s.cut_executables > 0));
+    forms[static_cast<size_t>(mode)] = dynamic ? Form::kDynamic : ladder ? Form::kLadder : Form::kExact;
+  }
+  return forms;
+}
+
+void GraphCache::SetForms(std::array<Form, 2> forms) {
+  const FreezePoint exact =
+      FindFreezePoint(state_.options.freeze_at, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);
+  PlannedSet planned = PlanExecutables(state_.options, setup_.plan, forms, exact.freeze_at);
+  int64_t cut = 0;
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    const PlannedMode& before = planned_[static_cast<size_t>(mode)];
+    const PlannedMode& now = planned[static_cast<size_t>(mode)];
+    const bool other_rungs = now.form == Form::kLadder && before.shapes != now.shapes;
+    const bool none = now.form == Form::kDynamic && now.most == 0;
+    if (before.form != now.form || other_rungs || none) Drop(mode);
+    ModeStats& s = stats(mode);
+    s.dynamic = now.form == Form::kDynamic;
+    s.rungs = now.form == Form::kLadder ? std::ssize(now.shapes) : 0;
+    const bool is_planned = now.form != Form::kExact || forms[static_cast<size_t>(mode)] != Form::kExact ||
+                            state_.options.policy == spec::Policy::kFreeze;
+    s.cut_executables = is_planned ? now.wanted - now.most : 0;
+    cut += s.cut_executables;
+  }
+  const bool is_new = planned != planned_;
+  planned_ = std::move(planned);
+  if (cut > 0 && is_new) AnnounceCut();
+  ready_ = false;
+}
+
+void GraphCache::AnnounceCut() const {
+  const auto part = [this](Mode mode) {
+    const PlannedMode& planned = planned_[static_cast<size_t>(mode)];
+    return absl::StrCat(planned.most, " of ", planned.wanted, " planned ", AbslView(StepName(mode)), " executables");
+  };
+  Report(
+      absl::StrCat("max_executables ", state_.options.max_executables, " leaves room for ", part(Mode::kTrain), " and ",
+                   part(Mode::kEval), ": batches are padded farther, or run eager where none is large enough"),
+      /*warning=*/true);
+}
+
+bool GraphCache::IsRung(const EntryInfo& info) const {
+  const ShapeSchedule& plan = setup_.plan;
+  const std::vector<BatchShape>& rungs = info.mode == Mode::kTrain ? plan.train_rungs : plan.eval_rungs;
+  // Above the planned ones there are more.
+  if (plan.train_rungs.empty() || rungs.empty() || !rungs.back().Holds(info.shape)) return true;
+  return std::ranges::find(rungs, info.shape) != rungs.end();
+}
+
+BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {
+  const bool to_rungs = mode == Mode::kEval && state_.options.policy == spec::Policy::kFreeze;
+  const bool rounds = of(mode).rungs > 0 || (IsExact(mode) && to_rungs);
+  const BatchShape* const best = rounds ? FindCheapest(PlannedShapes(mode), own) : nullptr;
+  return best == nullptr ? own : *best;
+}
+
+std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
+  const bool freezes = state_.options.policy == spec::Policy::kFreeze && state_.armed;
+  std::vector<Ahead> ahead;
+  for (const std::unique_ptr<Entry>& entry : entries_.all()) {
+    const Mode mode = entry->info.mode;
+    // A resume leaves each exact shape to its first use, since there may be thousands.
+    const bool exact_ahead = state_.frozen && entry->recapture_cause == Cause::kDeviceEmptied;
+    if (!entry->awaits_recapture || (IsExact(mode) && !exact_ahead)) continue;
+    ahead.push_back({.mode = mode, .entry = entry.get(), .shape = {}});
+  }
+  if (!state_.frozen && !freezes) return ahead;
+  int64_t room = LimitOf(state_.options) - std::ssize(entries_.all());
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (IsExact(mode) || of(mode).broken) continue;
+    const std::vector<BatchShape>& planned = PlannedShapes(mode);
+    if (of(mode).dynamic) {
+      if (!planned.empty() && entries_.FindDynamic(mode) == nullptr && room-- > 0)
+        ahead.push_back({.mode = mode, .shape = {}});
+      continue;
+    }
+    // The largest first: the others fit into the storage that it took.
+    for (const BatchShape& shape : planned | std::views::reverse) {
+      if (entries_.Find(mode, shape) == nullptr && room-- > 0) ahead.push_back({.mode = mode, .shape = shape});
+    }
+  }
+  return ahead;
+}
+
+void GraphCache::OnDeviceEmptied() {
+  for (const std::unique_ptr<Entry>& entry : entries_.all()) {
+    if (entry->executable == nullptr || entry->awaits_recapture) continue;
+    entry->awaits_recapture = true;
+    entry->recapture_cause = Cause::kDeviceEmptied;
+    ++stats(entry->info.mode).awaiting_recapture;
+  }
+  ready_ = false;
+}
+
+bool GraphCache::sealed() const {
+  return state_.frozen && ready_ && of(Mode::kTrain).awaiting_recapture + of(Mode::kEval).awaiting_recapture == 0;
+}
+
+int64_t GraphCache::captures_ahead() const { return ready_ ? 0 : std::ssize(AllAhead()); }
+
+absl::Status GraphCache::CaptureNext(int64_t step) {
+  std::vector<Ahead> ahead = AllAhead();
+  if (!ahead.empty()) {
+    const absl::Duration begin = setup_.elapsed();
+    const int64_t before = of(Mode::kTrain).captures + of(Mode::kEval).captures;
+    const Ahead& next = ahead.front();
+    if (next.entry != nullptr) {
+      PF_RETURN_IF_ERROR(CaptureAgain(*next.entry));
+    } else {
+      // If steps of this mode were served before, a command dropped the executables that served them.
+      const ModeStats& s = of(next.mode);
+      const Cause cause = s.hits + s.padded_hits + s.misses > 0 ? Cause::kPolicyChange : Cause::kFreeze;
+      PF_RETURN_IF_ERROR(s.dynamic ? InsertDynamic(next.mode, cause, step).status()
+                                   : Insert(next.mode, cause, next.shape, step).status());
+    }
+    captured_ahead_ += of(Mode::kTrain).captures + of(Mode::kEval).captures - before;
+    ahead_elapsed_ += setup_.elapsed() - begin;
+    ahead = AllAhead();
+  }
+  ready_ = ahead.empty();
+  if (!ready_) return absl::OkStatus();
+  const absl::Duration elapsed = std::exchange(ahead_elapsed_, absl::ZeroDuration());
+  if (const int64_t captured = std::exchange(captured_ahead_, 0); captured > 0) {
+    Report(absl::StrFormat("graph cache warmed up before step %d: %d %s in %.2f s", step + 1, captured,
+                           captured == 1 ? "capture" : "captures", absl::ToDoubleSeconds(elapsed)),
+           /*warning=*/false);
+  }
+  if (state_.frozen) ReportPlannedLimit();
+  const bool planned = !IsExact(Mode::kTrain) && !PlannedShapes(Mode::kTrain).empty();
+  if (state_.options.policy == spec::Policy::kFreeze && state_.armed && !state_.frozen && planned) {
+    PF_RETURN_IF_ERROR(Freeze(step));
+  }
+  return absl::OkStatus();
+}
 
 FreezePoint GraphCache::FindPoint() const {
   const int64_t wanted = state_.options.freeze_at;
