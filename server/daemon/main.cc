@@ -40,7 +40,7 @@
 #include "daemon/watchdog.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/upload_store.h"
-#include "graphcache/cause.h"
+#include "graphcache/findings.h"
 #include "jobs/job_manager.h"
 #include "jobs/program_store.h"
 #include "jobs/run_counters.h"

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "graphcache/cause.h"
 #include "graphcache/executable.h"
+#include "graphcache/findings.h"
 #include "graphcache/snapshot.h"
 #include "spec/policy.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "graphcache/cause.h"
+#include "graphcache/findings.h"
 #include "graphcache/graph_cache.h"
 
 namespace permafrost::graphcache {

@@ -61,8 +61,8 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   // Most shapes of a ladder, 1..kMaxRungs. More: fewer rows of padding, a longer warm-up, more memory. 0:
   // kDefaultRungs.
   int64_t rungs = 0;
-  // Training steps from one audited replay to the next (audit.h), 0..kMaxAuditEvery. Smaller: a difference is found
-  // earlier, and more steps take two to three times as long. 0: none.
+  // Training steps from one audited replay to the next (graphcache/findings.h), 0..kMaxAuditEvery. Smaller: a
+  // difference is found earlier, and more steps take two to three times as long. 0: none.
   int64_t audit_every = 1'000;
   // A graph break or a failed audit fails the job; once the cache is frozen, so does a capture or an eager step.
   // Captures after a resume or for a command do not.

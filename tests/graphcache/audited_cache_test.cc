@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "graphcache/audit.h"
 #include "graphcache/cache_fixture.h"
+#include "graphcache/findings.h"
 
 namespace permafrost::graphcache {
 namespace {

@@ -1,4 +1,4 @@
-#include "graphcache/cause.h"
+#include "graphcache/findings.h"
 
 #include <gtest/gtest.h>
 

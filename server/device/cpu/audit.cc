@@ -20,7 +20,7 @@
 #include "device/cpu/tape.h"
 #include "device/cpu/tape_compare.h"
 #include "device/step_program.h"
-#include "graphcache/audit.h"
+#include "graphcache/findings.h"
 
 namespace permafrost::device {
 namespace {

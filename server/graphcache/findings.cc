@@ -1,4 +1,4 @@
-#include "graphcache/audit.h"
+#include "graphcache/findings.h"
 
 #include <algorithm>
 #include <utility>
