@@ -1,4 +1,4 @@
-#include "graphcache/entry_set.h"
+#include "graphcache/graph_cache.h"
 
 #include <gtest/gtest.h>
 
