@@ -12,15 +12,14 @@
 #include <utility>
 
 #include "nn/loss.h"
+#include "nn/ops/batch_norm.h"
 #include "nn/ops/dropout.h"
 #include "nn/ops/edge_region.h"
 #include "nn/ops/gine_layer.h"
 #include "nn/ops/graph_conv.h"
 #include "nn/ops/linear.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/masked_batch_norm.h"
 #include "nn/ops/parameter_updates.h"
-#include "nn/ops/row_norm.h"
 #include "nn/ops/rows_by_index.h"
 #include "nn/ops/segment_ops.h"
 #include "nn/ops/skip_gram.h"

@@ -109,7 +109,7 @@ std::vector<ParallelRegion> MakeParallelRegions() {
   return {{"products", "kParallelProducts of server/nn/ops/chunks.h", MatrixProducts},
           {"gathers", "kParallelGathers of server/nn/ops/chunks.h; kEmbeddingGrain of server/nn/ops/rows_by_index.cc",
            Gathers},
-          {"norms", "kParallelNormValues of server/nn/ops/row_norm.cc", Norms},
+          {"norms", "kParallelNormValues of server/nn/ops/batch_norm.cc", Norms},
           {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},
           {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/parameter_updates.cc", Updates},
           {"losses", "kLossGrain chunks of kLossChunk of server/nn/loss.cc", Losses}};

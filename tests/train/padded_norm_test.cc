@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collective/ranks.h"
-#include "nn/ops/row_norm.h"
+#include "nn/ops/batch_norm.h"
 
 namespace permafrost::train {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "nn/models/convolution.h"
+#include "nn/ops/batch_norm.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/masked_batch_norm.h"
 #include "nn/ops/rows_by_index.h"
 
 namespace permafrost::nn {

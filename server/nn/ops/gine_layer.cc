@@ -11,11 +11,10 @@
 #include "nn/gpu/operators.h"
 #include "nn/kernels/norm.h"
 #include "nn/kernels/segments.h"
+#include "nn/ops/batch_norm.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/masked_batch_norm.h"
 #include "nn/ops/operator.h"
-#include "nn/ops/row_norm.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {

@@ -12,8 +12,8 @@
 
 #include <cstdint>
 
+#include "nn/ops/batch_norm.h"
 #include "nn/ops/dropout.h"
-#include "nn/ops/masked_batch_norm.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {

@@ -1,4 +1,4 @@
-#include "nn/ops/masked_batch_norm.h"
+#include "nn/ops/batch_norm.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,4 +1,4 @@
-#include "nn/ops/row_norm.h"
+#include "nn/ops/batch_norm.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
