@@ -80,7 +80,7 @@ class GpuKernels : public ::testing::TestWithParam<cuda_on_host::Order> {
   void TearDown() override { gpu::UseKernels(nullptr); }
 };
 
-struct GineCase {
+struct GineKernelCase {
   const char* why;
   int64_t nodes, edges, in, hidden, out;
   int64_t codes = 4;  // 0: each edge has a row of its own; -1: GIN
@@ -88,27 +88,27 @@ struct GineCase {
   int64_t padding = 0;  // rows, and as many edges
 };
 
-const GineCase kGineCases[] = {{"a common layer", 60, 130, 16, 16, 16},
-                               {"more rows than a block shares", 300, 650, 24, 40, 20},
-                               {"widths off a block's columns", 45, 99, 13, 37, 21},
-                               {"a single column", 20, 40, 1, 1, 1},
-                               {"wider than a warp", 30, 60, 70, 33, 65},
-                               {"wider than a lane's columns", 12, 30, 140, 8, 8, 0},
-                               {"more edges at a node than lanes", 3, 150, 8, 8, 8},
-                               {"more rows than are kept", 1100, 1300, 8, 8, 8, 4, 0.2, 40},
-                               {"no edges", 30, 0, 8, 8, 8},
-                               {"one node with loops onto itself", 1, 3, 8, 8, 8},
-                               {"edges with rows of their own", 50, 120, 12, 12, 12, 0},
-                               {"edges with rows of their own, none of them", 10, 0, 8, 8, 8, 0},
-                               {"dropout", 60, 130, 16, 16, 16, 3, 0.4},
-                               {"GIN", 60, 130, 16, 16, 16, -1},
-                               {"padding", 40, 90, 8, 8, 8, 4, 0, 25},
-                               {"padding, dropout, edges with rows of their own", 40, 90, 8, 8, 8, 0, 0.3, 200},
-                               {"padding beside one row, which no norm follows", 1, 2, 8, 8, 8, 4, 0, 9},
-                               {"padding alone", 0, 0, 8, 8, 8, 4, 0, 9}};
+const GineKernelCase kGineCases[] = {{"a common layer", 60, 130, 16, 16, 16},
+                                     {"more rows than a block shares", 300, 650, 24, 40, 20},
+                                     {"widths off a block's columns", 45, 99, 13, 37, 21},
+                                     {"a single column", 20, 40, 1, 1, 1},
+                                     {"wider than a warp", 30, 60, 70, 33, 65},
+                                     {"wider than a lane's columns", 12, 30, 140, 8, 8, 0},
+                                     {"more edges at a node than lanes", 3, 150, 8, 8, 8},
+                                     {"more rows than are kept", 1100, 1300, 8, 8, 8, 4, 0.2, 40},
+                                     {"no edges", 30, 0, 8, 8, 8},
+                                     {"one node with loops onto itself", 1, 3, 8, 8, 8},
+                                     {"edges with rows of their own", 50, 120, 12, 12, 12, 0},
+                                     {"edges with rows of their own, none of them", 10, 0, 8, 8, 8, 0},
+                                     {"dropout", 60, 130, 16, 16, 16, 3, 0.4},
+                                     {"GIN", 60, 130, 16, 16, 16, -1},
+                                     {"padding", 40, 90, 8, 8, 8, 4, 0, 25},
+                                     {"padding, dropout, edges with rows of their own", 40, 90, 8, 8, 8, 0, 0.3, 200},
+                                     {"padding beside one row, which no norm follows", 1, 2, 8, 8, 8, 4, 0, 9},
+                                     {"padding alone", 0, 0, 8, 8, 8, 4, 0, 9}};
 
 TEST_P(GpuKernels, GineLayersAreTheCpus) {
-  for (const GineCase& c : kGineCases) {
+  for (const GineKernelCase& c : kGineCases) {
     const int64_t rows = c.nodes + c.padding, edges = c.edges + c.padding;
     const auto ends = [&] {
       return at::cat(
