@@ -300,8 +300,8 @@ ROW_KERNEL edge_index(const int64* source, const int64* target, int64 edges, int
 #define COLUMNS_OF_LANE 2
 #define EDGES_AT_ONCE 2
 
-// GINE's and GIN's sums (nn/kernels/segments.h). rows: null for GIN; code: null where each edge has a row of its own. The
-// lanes of a warp read the edges of its node together, and hand them around.
+// GINE's and GIN's sums (nn/kernels/segments.h). rows: null for GIN; code: null where each edge has a row of its own.
+// The lanes of a warp read the edges of its node together, and hand them around.
 ROW_KERNEL gine_sum(const float* x, const float* rows, const int* code, const int64* source, const int* offsets,
                     int64 nodes, int64 columns, float* sum) {
   const int64 i = (int64)blockIdx.x * ROWS + threadIdx.y;
