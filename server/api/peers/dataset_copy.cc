@@ -17,12 +17,11 @@
 #include "api/wire/resource_name.h"
 #include "api/wire/status.h"
 #include "base/file.h"
-#include "base/file_pieces.h"
 #include "base/hash.h"
 #include "base/id.h"
 #include "base/monotonic.h"
 #include "base/status.h"
-#include "data/catalog/import_record.h"
+#include "data/catalog/imports.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 
 namespace permafrost::api {
