@@ -241,9 +241,11 @@ absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, Tcp
   if (!accepted.ok()) {
     const auto missing = std::ranges::find_if(connections.begin() + 1, connections.end(),
                                               [](const Connection& c) { return !c.socket.open(); });
-    return absl::UnavailableError(absl::StrCat(
-        "rank ", missing - connections.begin(), " has not connected to port ", rendezvous.port(),
-        " of this machine within ", absl::FormatDuration(options.connect_timeout), ": does a firewall block it?"));
+    const std::string rank = absl::StrCat(missing - connections.begin());
+    return WithReason(absl::UnavailableError(absl::StrCat(
+                          "rank ", rank, " has not connected to port ", rendezvous.port(), " of this machine within ",
+                          absl::FormatDuration(options.connect_timeout), ": does a firewall block it?")),
+                      "RANK_MISSING", {{"rank", rank}});
   }
   const std::vector<Hello>& hellos = *accepted;
   // Tells each where the others listen: "host port" by rank, a line each.

@@ -47,7 +47,8 @@ struct TcpOptions {
   std::function<bool()> keep_connecting = nullptr;
 };
 
-// Waits until all ranks are connected, and returns rank 0's group. Errors: Unavailable.
+// Waits until all ranks are connected, and returns rank 0's group. Errors: Unavailable, with the first missing rank
+// under "rank" of its reason.
 absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, TcpOptions options);
 // Does the same for another rank, whose leader serves a rendezvous at this host and port.
 absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, TcpOptions options);

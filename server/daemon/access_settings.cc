@@ -142,8 +142,8 @@ void AddAccessSettings(std::vector<Setting>& settings) {
                       .metavar = "SECONDS",
                       .help =
                           "Seconds that a step of a job with replicas waits for another daemon, 1..3600. After that\n"
-                          "the job is queued again and resumes from its newest checkpoint. Captures and evaluation\n"
-                          "wait up to 10 minutes.",
+                          "the job goes on from its newest checkpoint with the daemons that are free. Captures and\n"
+                          "evaluation wait up to 10 minutes.",
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) -> absl::Status {
                         absl::Duration read;

@@ -114,9 +114,11 @@ absl::StatusOr<data::OpenedDataset> RankHost::Check(const RankRequest& request) 
 }
 
 absl::Status RankHost::Run(const RankRequest& request, const OnRankProgress& on_progress) {
-  PF_ASSIGN_OR_RETURN(const data::OpenedDataset dataset, Check(request));
+  // A leader copies no dataset to a server that is busy.
   const absl::Status busy = WithReason(absl::UnavailableError("it trains another job or rank"), kDeviceBusyReason);
-  if (request.validate_only) return device_.CanTakeGuest() ? absl::OkStatus() : busy;
+  if (!book_.draining() && !device_.CanTakeGuest()) return busy;
+  PF_ASSIGN_OR_RETURN(const data::OpenedDataset dataset, Check(request));
+  if (request.validate_only) return absl::OkStatus();
   const std::string name =
       absl::StrCat("rank ", request.place.rank, " of job ", request.job, " of ", request.place.leader_host);
   absl::StatusOr<train::RunOutcome> outcome = train::RunOutcome();

@@ -112,7 +112,9 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   out.counts.skipped_batches = Since(progress.skipped_batches, most_skipped_);
   most_skipped_ = std::max(most_skipped_, progress.skipped_batches);
   const train::Exchange exchange = progress.exchange.value_or(train::Exchange());
-  const train::Exchange exchange_before = last_.exchange.value_or(train::Exchange());
+  train::Exchange exchange_before = last_.exchange.value_or(train::Exchange());
+  // Another team counts from nothing.
+  if (exchange.exchanges < exchange_before.exchanges) exchange_before.sent_bytes = 0, exchange_before.seconds = 0;
   out.counts.exchanged_bytes = Since(exchange.sent_bytes, exchange_before.sent_bytes);
   out.counts.exchange_seconds = Since(exchange.seconds, exchange_before.seconds);
   for (size_t r = 0; r < exchange.ranks.size(); ++r) {

@@ -258,8 +258,11 @@ template <class F>
 void VisitFields(Options<ImportOptions>, F&& f) {
   using I = ImportOptions;
   f({.name = "source_path", .stored = "source"}, &I::source);
-  f({.name = "format", .flag = "--format", .help = "What it is ({}; auto: from what is there)"}, &I::format,
-    kImportFormatNames);
+  f({.name = "format",
+     .flag = "--format",
+     .help = "Format of the source ({}); store: the directory of a dataset\nthat a server imported; auto: found from "
+             "what is there"},
+    &I::format, kImportFormatNames);
   f({.name = "split",
      .formats = Formats(ImportFormat::kOgbGraphs, ImportFormat::kOgbNodes),
      .flag = "--split",

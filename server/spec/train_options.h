@@ -364,9 +364,9 @@ void VisitFields(Options<TrainOptions>, F&& f) {
   f({.name = "min_replicas",
      .accepts = UpToOr0(64, "as many as replicas"),
      .flag = "--min-replicas",
-     .help =
-         "Begin and go on with so many daemons where there are no more, and take in others, up to\n--replicas, as they "
-         "become free (default: all of --replicas)"},
+     .help = "Fewest daemons to train with: the job begins with those that are free, goes on when one\nleaves, and "
+             "takes in "
+             "others up to --replicas (default: --replicas)"},
     &T::min_replicas);
   f({.name = "checkpoint"}, &T::checkpoint);
   f({.name = "init_from"}, &T::init_from);

@@ -32,10 +32,12 @@ struct RankPlace {
 inline constexpr std::string_view kTooFewPeersReason = "TOO_FEW_PEERS";
 // The reason with which a daemon refuses a rank of a job whose dataset it does not hold.
 inline constexpr std::string_view kDatasetMissingReason = "DATASET_MISSING";
+// The reason of an error that says that a rank has gone, or has not come. Another team may take its place.
+inline constexpr std::string_view kRankLostReason = "RANK_LOST";
 // The reason with which a rank ends by an error of the job, which another try would meet again.
 inline constexpr std::string_view kRankFailedReason = "RANK_FAILED";
 
-// The training steps of one rank since its run, or its team, began.
+// The training steps of one rank since its team was formed.
 struct RankProgress {
   std::string address;  // host:port of its daemon; empty: the leader's
   int64_t steps = 0;
@@ -55,7 +57,7 @@ void VisitFields(spec::Options<RankProgress>, F&& f) {
 struct RecruitRequest {
   std::string job;               // its id, for the others' logs
   spec::TrainOptions options;    // of the job; options.replicas - 1 daemons are wanted
-  int64_t least = 0;             // so many are enough
+  int64_t least = 0;             // the fewest of them with which the job begins
   std::string dataset_checksum;  // data::ContentChecksumOf, as hex digits
   // Its store, which a daemon without the dataset is sent. Empty: none is sent.
   std::filesystem::path dataset_file;
@@ -70,7 +72,7 @@ struct RecruitRequest {
   std::function<void(std::string_view line)> log = [](std::string_view /*line*/) {};
 };
 
-// The daemons that train with this one, ranks 1, 2, ... They are let go when it is destroyed.
+// The daemons that train with this one, ranks 1, 2, ... The destructor lets them go.
 // Threads: all methods are safe anywhere.
 class Recruits {
  public:
@@ -84,6 +86,9 @@ class Recruits {
   virtual absl::Status failure() const = 0;
   // The same, after a moment in which the news may come.
   virtual absl::Status WaitForFailure() = 0;
+  // For a while, asks the daemon of this rank only where there are too few others: it took the rank, and then did not
+  // come.
+  virtual void Avoid(int64_t rank) = 0;
 };
 
 // Threads: all methods are safe anywhere.
@@ -92,12 +97,13 @@ class Peers {
   virtual ~Peers() = default;
   // The daemons that may be asked.
   virtual int64_t count() const = 0;
-  // Asks one after the other until there are as many as wanted, first sends the dataset to one that lacks it, and
-  // returns those that join. Errors: Unavailable with kTooFewPeersReason, where they are fewer than `least`, whose
-  // message quotes each refusal; FailedPrecondition, where one says that the job cannot be trained; Cancelled.
+  // Asks the peers in turn until as many as wanted have joined, and returns these. If they are fewer than `least`,
+  // those that lack the dataset are sent a copy and asked again. Errors: Unavailable with kTooFewPeersReason, where
+  // they are still fewer, whose message quotes each refusal; FailedPrecondition, where one says that the job cannot be
+  // trained; Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
-  // Returns whether one of them would join now; nobody does. One that lacks the dataset is sent it. The request's
-  // rendezvous is not read.
+  // Returns whether another peer would join now; no rank begins. A peer that lacks the dataset is sent a copy. The
+  // request's rendezvous must be valid, though nobody connects to it.
   virtual bool CanRecruit(const RecruitRequest& request) = 0;
 };
 

@@ -44,7 +44,7 @@ void VisitFields(spec::Options<PhaseSeconds>, F&& f) {
 // The look-ahead of this run.
 using LookAhead = data::LookAhead;
 
-// Counts what this rank exchanged with the others since Run began.
+// Counts what this rank exchanged with the others since its team was formed.
 struct Exchange {
   int64_t replicas = 0, exchanges = 0;
   double seconds = 0;  // waiting included; the start and evaluation count too

@@ -68,7 +68,7 @@ TEST(ImportRows, AreTheFieldsOfAnImport) {
   const struct {
     const char *path, *value, *ends;
   } kCases[] = {
-      {"format", "auto|ogb-graphs|ogb-nodes|edge-list|npy|tu", "(default auto; auto: from what is there)"},
+      {"format", "auto|ogb-graphs|ogb-nodes|edge-list|npy|tu|store", "auto: found from what is there"},
       {"train_fraction", "0..1", "(default 0.8)"},
       {"edge_list.columns", "COLUMN,...", "a weight)"},
       {"edge_list.comment", "CHAR|none", "(default #)"},

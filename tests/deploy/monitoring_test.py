@@ -35,7 +35,8 @@ ABSENT_METRICS = {"permafrost_device_graph_entries", "permafrost_device_utilizat
                   "permafrost_graph_cache_shared_bytes", "permafrost_graph_cache_bytes",
                   "permafrost_graph_cache_frozen", "permafrost_graph_cache_frozen_timestamp_seconds", "permafrost_feature_cache_budget_bytes",
                   "permafrost_feature_cache_bytes", "permafrost_feature_cache_rows", "permafrost_feature_cache_read_depth",
-                  "permafrost_device_empty_cache_total"}
+                  "permafrost_device_empty_cache_total", "permafrost_train_rank_steps_total", "permafrost_train_rank_seconds_total",
+                  "permafrost_train_rank_exchange_seconds_total"}
 # Seconds. Prometheus asks each second here.
 RATE_INTERVAL = 10
 

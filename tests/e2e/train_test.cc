@@ -239,7 +239,7 @@ TEST(EndToEnd, SigtermDrainsAndTheNextStartGoesOn) {
 }
 
 #ifdef __linux__
-// It starts itself anew once (wait_policy.h): pkill and ps must still find it.
+// It starts itself anew once (UseShortSpins): pkill and ps must still find it.
 TEST(EndToEnd, TheProcessHasTheProgramsName) {
   const TempDir dir;
   Daemon daemon(dir.path() / "state", ShippedSample());

@@ -35,6 +35,7 @@ class ThreadPeers final : public Peers {
     ++recruited;
     if (on_recruit) on_recruit();
     auto team = std::make_unique<Threads>();
+    team->absent = absent-- > 0;
     const int64_t joins = std::min<int64_t>(request.options.replicas - 1, free);
     if (joins < request.least) return WithReason(absl::UnavailableError("too few are free"), kTooFewPeersReason);
     for (int64_t rank = 1; rank <= joins; ++rank) team->Add(*this, request, rank);
@@ -49,6 +50,7 @@ class ThreadPeers final : public Peers {
   int recruited = 0;
   std::function<void()> on_recruit;
   std::atomic<int> free = 3;
+  int absent = 0;  // so many teams whose daemons take a rank and do not come
   std::atomic<bool> is_asked = false;
   std::function<StopRequest(const Progress&)> stop;  // of every recruit
   std::vector<absl::Status> ends;                    // by rank - 1, of those that were recruited last
@@ -61,6 +63,7 @@ class ThreadPeers final : public Peers {
     }
     void Add(ThreadPeers& peers, const RecruitRequest& request, int64_t rank) {
       addresses_.push_back("127.0.0.1:" + std::to_string(rank));
+      if (absent) return;
       peers.ends.resize(static_cast<size_t>(rank));
       threads_.emplace_back([&peers, request, rank] {
         const auto runner = MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 1});
@@ -82,8 +85,14 @@ class ThreadPeers final : public Peers {
       for (const std::string& address : addresses_) progress.push_back({.address = address});
       return progress;
     }
-    absl::Status failure() const override { return absl::OkStatus(); }
-    absl::Status WaitForFailure() override { return absl::OkStatus(); }
+    absl::Status failure() const override {
+      return absent && !addresses_.empty() ? absl::UnavailableError("127.0.0.1:1: it has gone") : absl::OkStatus();
+    }
+    absl::Status WaitForFailure() override { return failure(); }
+    void Avoid(int64_t rank) override { avoided = rank; }
+
+    bool absent = false;
+    int64_t avoided = 0;
 
    private:
     std::vector<std::string> addresses_;
@@ -347,6 +356,50 @@ TEST_F(ReplicasTest, AJobTakesInADaemonThatBecomesFree) {
     EXPECT_GT(told.progress.exchange->ranks[0].seconds, told.progress.exchange->ranks[0].exchange_seconds);
     EXPECT_EQ(told.progress.exchange->ranks[2].address, "127.0.0.1:2");
   }
+}
+
+TEST_F(ReplicasTest, AJobGoesOnWhereADaemonTakesARankAndDoesNotCome) {
+  peers_->absent = 2;
+  Recorder told;
+  const auto outcome = Run(Elastic(Options()), "job", told);
+  ASSERT_TRUE(outcome.ok()) << outcome.status() << "\n" << told.log;
+  EXPECT_EQ(peers_->recruited, 3);
+  EXPECT_THAT(told.log, HasSubstr("127.0.0.1:1: it has gone: the job goes on from its newest checkpoint"));
+  peers_->absent = 3;
+  const auto vain = Run(Elastic(Options()), "vain", told);
+  EXPECT_EQ(GetReason(vain.status()).reason, kRankLostReason) << vain.status();
+}
+
+TEST_F(ReplicasTest, AnErrorOfAJobThatTrainsAloneIsItsOwn) {
+  spec::TrainOptions options = Elastic(Options());
+  options.optimizer.learning_rate = 1e30;
+  peers_->free = 0;
+  Recorder told;
+  const absl::Status failed = Run(options, "job", told).status();
+  EXPECT_EQ(GetReason(failed).reason, "NON_FINITE_LOSS") << failed;
+  EXPECT_FALSE(IsTransient(failed));
+  EXPECT_EQ(peers_->recruited, 1);
+}
+
+TEST_F(ReplicasTest, AJobWithoutRoomForACheckpointDoesNotGrow) {
+  spec::TrainOptions options = Elastic(Options());
+  options.epochs = 10;
+  options.checkpoint.every_steps = 1'000'000;
+  peers_->free = 0;
+  Recorder told;
+  told.stop = [&](const Progress& p) {
+    if (p.step >= 3) peers_->free = 2;
+    while (p.step >= 3 && !peers_->is_asked) absl::SleepFor(absl::Milliseconds(1));
+    return StopRequest::kNone;
+  };
+  told.store_epochs = [&]() -> absl::Status {
+    // The last one is written.
+    return told.epochs.size() < 10 ? AsTransient(absl::UnavailableError("locked")) : absl::OkStatus();
+  };
+  const auto outcome = Run(options, "job", told);
+  ASSERT_TRUE(outcome.ok()) << outcome.status() << "\n" << told.log;
+  EXPECT_EQ(peers_->recruited, 1) << told.log;
+  EXPECT_FALSE(told.failed_checkpoints.empty());
 }
 
 TEST_F(ReplicasTest, AJobWithFewerThanItsFewestDaemonsWaits) {

@@ -141,7 +141,8 @@ class DatasetCopier::Transfer {
         if (dataset.import_progress().bytes_read() != std::exchange(read, dataset.import_progress().bytes_read())) {
           unmoved_.Restart();
         }
-        status = grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "its import goes on");
+        if (unmoved_.Elapsed() < kBusyPatience) continue;
+        return absl::UnavailableError("it is being imported there, and does not move on");
       } else if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
         PF_RETURN_IF_ERROR(DeclareFile());
         status = Upload();
@@ -237,7 +238,8 @@ class DatasetCopier::Transfer {
     }
     writer->WritesDone();
     const grpc::Status status = writer->Finish();
-    if (status.ok()) unmoved_.Restart();
+    // A start alone is answered at any time.
+    if (status.ok() && received) unmoved_.Restart();
     return read.ok() ? status : ToGrpcStatus(absl::InternalError(read.message()));
   }
 

@@ -16,8 +16,8 @@
 
 namespace permafrost::api {
 
-// Remembers the checksum of the file that was sent last, which takes a reading of all of it.
-// Threads: all methods are safe anywhere. A copy has a thread that waits for the peer.
+// Remembers the checksum of the file that was sent last, since computing it reads the whole file.
+// Threads: all methods are safe anywhere. Each copy runs on a thread of its own.
 class DatasetCopier {
  public:
   // token: as PeerOptions::token.
@@ -27,7 +27,7 @@ class DatasetCopier {
   // and has it imported; an upload that an earlier call began goes on where it stopped. If another server sends the
   // same dataset, it waits for that one. The job's log hears when bytes are sent, and how long it took.
   // Errors, without `address`: FailedPrecondition if the peer has other data under that name or could not import the
-  // copy; Unavailable once the peer has gone, or was busy for ten seconds without moving on; any other that the peer
+  // copy; Unavailable once the peer has gone, or did not move on for ten seconds; any other that the peer
   // answers; those of reading the file; Cancelled once request.keep_going returns false, which is asked on the calling
   // thread.
   absl::Status Copy(const train::RecruitRequest& request, const std::string& address,

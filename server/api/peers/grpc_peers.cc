@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -41,6 +42,9 @@ constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
 constexpr absl::Duration kNewsWait = absl::Seconds(1);
 // Between two questions whether the job still wants its peers, and between two rounds of asking these.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
+// A rank that ends sooner has not trained much.
+constexpr absl::Duration kShortRank = absl::Seconds(30);
+constexpr absl::Duration kFirstAvoidance = absl::Seconds(5), kLongestAvoidance = absl::Minutes(10);
 
 // One daemon's rank, as long as its stream is open.
 class Recruit {
@@ -78,6 +82,8 @@ class Recruit {
     }
     return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
   }
+  // The time since this call began.
+  absl::Duration taken_for() const { return begun_.Elapsed(); }
   // What the rank has told last.
   train::RankProgress progress() const {
     absl::MutexLock lock(&mu_);
@@ -103,7 +109,10 @@ class Recruit {
       if (violations.ToStatus().ok()) progress_ = std::move(progress);
       changed_.Set();
     }
-    End(FromGrpcStatus(reader->Finish()));
+    absl::Status ended = FromGrpcStatus(reader->Finish());
+    // It is not the job that was stopped.
+    if (absl::IsCancelled(ended)) ended = absl::UnavailableError(ended.message());
+    End(ended);
   }
   void End(const absl::Status& how) {
     absl::MutexLock lock(&mu_);
@@ -112,6 +121,7 @@ class Recruit {
   }
 
   const std::string address_;
+  const Stopwatch begun_;
   const std::unique_ptr<v1::WorkerService::Stub> stub_;
   grpc::ClientContext context_;
   mutable absl::Mutex mu_;
@@ -122,31 +132,39 @@ class Recruit {
   std::thread thread_;
 };
 
-// The peers that could not run a job: it asks them last. They are asked again, since their memory may be free by then.
-// Threads: safe anywhere.
-class UnablePeers {
+// The peers that took a rank of a job and did not train it: for a while, which doubles each time, they are asked only
+// where there are too few others. Threads: safe anywhere.
+class AvoidedPeers {
  public:
   void Add(const std::string& job, const std::string& address) {
     const absl::MutexLock lock(&mu_);
-    if (job != job_) addresses_.clear();
+    if (job != job_) peers_.clear();
     job_ = job;
-    addresses_.insert(address);
+    Avoided& peer = peers_[address];
+    peer.delay = std::clamp(2 * peer.delay, kFirstAvoidance, kLongestAvoidance);
+    peer.since.Restart();
   }
   bool Contains(const std::string& job, const std::string& address) const {
     const absl::MutexLock lock(&mu_);
-    return job == job_ && addresses_.contains(address);
+    const auto found = peers_.find(address);
+    return job == job_ && found != peers_.end() && found->second.since.Elapsed() < found->second.delay;
   }
 
  private:
+  struct Avoided {
+    absl::Duration delay = absl::ZeroDuration();
+    Stopwatch since;
+  };
+
   mutable absl::Mutex mu_;
   std::string job_ ABSL_GUARDED_BY(mu_);  // the last one
-  std::set<std::string> addresses_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Avoided> peers_ ABSL_GUARDED_BY(mu_);
 };
 
 class GrpcRecruits final : public train::Recruits {
  public:
-  // unable: outlives this.
-  GrpcRecruits(std::string job, UnablePeers& unable) : job_(std::move(job)), unable_(unable) {}
+  // avoided: outlives this.
+  GrpcRecruits(std::string job, AvoidedPeers& avoided) : job_(std::move(job)), avoided_(avoided) {}
   void Add(std::unique_ptr<Recruit> recruit) {
     addresses_.push_back(recruit->address());
     recruits_.push_back(std::move(recruit));
@@ -162,13 +180,19 @@ class GrpcRecruits final : public train::Recruits {
     for (const auto& recruit : recruits_) {
       const std::optional<absl::Status> ended = recruit->ended();
       if (!ended) continue;
-      if (absl::IsInvalidArgument(*ended)) unable_.Add(job_, recruit->address());
+      // One that trained for a while has gone for a reason of that moment.
+      const bool is_unable = absl::IsInvalidArgument(*ended) || absl::IsResourceExhausted(*ended);
+      if (is_unable || recruit->taken_for() < kShortRank) Note(*recruit);
       const std::string what =
           absl::StrCat(recruit->address(), ended->ok() ? " has left the job" : ": ", ended->message());
       if (GetReason(*ended).reason != train::kRankFailedReason) return absl::UnavailableError(what);
       return WithReason(absl::FailedPreconditionError(what), train::kRankFailedReason);
     }
     return absl::OkStatus();
+  }
+  void Avoid(int64_t rank) override {
+    const auto recruit = static_cast<size_t>(rank - 1);
+    if (recruit < recruits_.size()) Note(*recruits_[recruit]);
   }
   absl::Status WaitForFailure() override {
     const Stopwatch waited;
@@ -181,8 +205,16 @@ class GrpcRecruits final : public train::Recruits {
   }
 
  private:
+  // Once for each, however often the others ask what has ended.
+  void Note(const Recruit& recruit) const {
+    const absl::MutexLock lock(&mu_);
+    if (noted_.insert(recruit.address()).second) avoided_.Add(job_, recruit.address());
+  }
+
   const std::string job_;
-  UnablePeers& unable_;
+  AvoidedPeers& avoided_;
+  mutable absl::Mutex mu_;
+  mutable std::set<std::string> noted_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Recruit>> recruits_;
 };
@@ -210,41 +242,60 @@ class GrpcPeers final : public train::Peers {
   absl::StatusOr<std::unique_ptr<train::Recruits>> Recruit(const train::RecruitRequest& request) override {
     v1::RunRankRequest wire = ToWire(request);
     const int64_t wanted = request.options.replicas - 1;
-    auto recruits = std::make_unique<GrpcRecruits>(request.job, unable_);
+    auto recruits = std::make_unique<GrpcRecruits>(request.job, avoided_);
     const auto joined = [&recruits] { return std::ssize(recruits->addresses()); };
-    const Stopwatch waited;
-    std::vector<size_t> asked = InOrder(request.job);
-    std::vector<std::string> refusals;
-    while (true) {
-      std::vector<size_t> busy, refused;
-      refusals.clear();
-      for (const size_t i : asked) {
-        if (joined() == wanted) return recruits;
+    std::map<std::string, std::string> refusals;  // by address
+    std::vector<size_t> lacking;                  // the dataset
+    // Those that only have to be asked come first; others cost the job time, and are for a job that lacks daemons.
+    enum class Round { kReady, kLacking, kAvoided };
+    const auto ask = [&](Round round, const std::vector<size_t>& peers) -> absl::StatusOr<std::vector<size_t>> {
+      std::vector<size_t> again;
+      for (const size_t i : peers) {
+        if (joined() == wanted || (round != Round::kReady && joined() >= request.least)) break;
+        const std::string& address = options_.addresses[i];
+        if ((round == Round::kAvoided) != avoided_.Contains(request.job, address)) continue;
         wire.set_rank(joined() + 1);
         std::unique_ptr<api::Recruit> recruit;
-        const absl::Status taken = Ask(i, wire, request, recruit);
+        const absl::Status taken = Ask(i, wire, request, /*copies=*/round != Round::kReady, recruit);
         if (absl::IsCancelled(taken)) return taken;
         if (taken.ok()) {
           recruits->Add(std::move(recruit));
+          refusals.erase(address);
           continue;
         }
         if (GetReason(taken).reason == train::kRankFailedReason) {
-          return absl::FailedPreconditionError(absl::StrCat(options_.addresses[i], ": ", taken.message()));
+          return absl::FailedPreconditionError(absl::StrCat(address, ": ", taken.message()));
         }
-        (GetReason(taken).reason == jobs::kDeviceBusyReason ? busy : refused).push_back(i);
-        refusals.push_back(absl::StrCat(options_.addresses[i], ": ", taken.message()));
+        refusals[address] = std::string(taken.message());
+        if (GetReason(taken).reason == train::kDatasetMissingReason) {
+          lacking.push_back(i);
+          continue;
+        }
+        if (joined() < request.least || GetReason(taken).reason == jobs::kDeviceBusyReason) again.push_back(i);
       }
-      if (joined() < request.least) busy.insert(busy.end(), refused.begin(), refused.end());
-      if (joined() == wanted || busy.empty() || waited.Elapsed() >= request.patience) break;
+      return again;
+    };
+    std::vector<size_t> all(channels_.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    std::vector<size_t> asked = all;
+    for (const Stopwatch waited;;) {
+      PF_ASSIGN_OR_RETURN(asked, ask(Round::kReady, asked));
+      if (joined() == wanted || asked.empty() || waited.Elapsed() >= request.patience) break;
       if (!request.keep_going()) return absl::CancelledError("stopped while other daemons were asked");
       absl::SleepFor(kAskInterval);
-      asked = std::move(busy);
     }
-    if (joined() >= request.least) return recruits;
+    PF_RETURN_IF_ERROR(ask(Round::kLacking, std::exchange(lacking, {})).status());
+    PF_RETURN_IF_ERROR(ask(Round::kAvoided, all).status());
+    std::vector<std::string> lines;
+    for (const auto& [address, why] : refusals) lines.push_back(absl::StrCat(address, ": ", why));
+    if (joined() >= request.least) {
+      for (const std::string& line : lines) request.log(absl::StrCat("does not join: ", line));
+      return recruits;
+    }
     return WithReason(
         absl::UnavailableError(absl::StrCat("the job wants ", request.least < wanted ? "at least " : "", request.least,
                                             request.least == 1 ? " other daemon" : " other daemons", ", and ", joined(),
-                                            joined() == 1 ? " joins" : " join", "; ", absl::StrJoin(refusals, "; "))),
+                                            joined() == 1 ? " joins" : " join", "; ", absl::StrJoin(lines, "; "))),
         train::kTooFewPeersReason);
   }
 
@@ -252,11 +303,17 @@ class GrpcPeers final : public train::Peers {
     v1::RunRankRequest wire = ToWire(request);
     wire.set_rank(1);
     wire.set_validate_only(true);
-    return std::ranges::any_of(InOrder(request.job), [&](size_t i) {
-      if (!request.keep_going() || unable_.Contains(request.job, options_.addresses[i])) return false;
+    for (size_t i = 0; i < channels_.size() && request.keep_going(); ++i) {
+      const std::string& address = options_.addresses[i];
+      if (avoided_.Contains(request.job, address)) continue;
       std::unique_ptr<api::Recruit> question;
-      return Ask(i, wire, request, question).ok();
-    });
+      const absl::Status answer = Ask(i, wire, request, /*copies=*/true, question);
+      if (answer.ok()) return true;
+      // The present ranks say so too.
+      if (GetReason(answer).reason == jobs::kDeviceBusyReason || absl::IsCancelled(answer)) continue;
+      request.log(absl::StrCat("does not join: ", address, ": ", answer.message()));
+    }
+    return false;
   }
 
  private:
@@ -272,30 +329,29 @@ class GrpcPeers final : public train::Peers {
     wire.set_device(options_.device);
     return wire;
   }
-  // Asks a peer as `wire` says, after it was sent the dataset where it lacks that. Sets `recruit` to the call.
-  absl::Status Ask(size_t peer, const v1::RunRankRequest& wire, const train::RecruitRequest& request,
+  // Asks a peer as `wire` says. Where it lacks the dataset and `copies`, it is sent that and asked again. Sets
+  // `recruit` to the call.
+  absl::Status Ask(size_t peer, const v1::RunRankRequest& wire, const train::RecruitRequest& request, bool copies,
                    std::unique_ptr<api::Recruit>& recruit) {
     const auto ask = [&] {
       recruit = std::make_unique<api::Recruit>(options_.addresses[peer], channels_[peer], options_.token, wire);
       return recruit->AwaitAnswer(options_.answer_timeout, request.keep_going);
     };
     const absl::Status answer = ask();
-    if (GetReason(answer).reason != train::kDatasetMissingReason) return answer;
-    PF_RETURN_IF_ERROR(copier_.Copy(request, options_.addresses[peer], channels_[peer]));
-    return ask();
-  }
-  // The peers, those that could not run the job last.
-  std::vector<size_t> InOrder(const std::string& job) const {
-    std::vector<size_t> order(channels_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::sort(order, {}, [&](size_t i) { return std::pair(unable_.Contains(job, options_.addresses[i]), i); });
-    return order;
+    if (GetReason(answer).reason != train::kDatasetMissingReason || !copies || request.dataset_file.empty()) {
+      return answer;
+    }
+    const absl::Status copied = copier_.Copy(request, options_.addresses[peer], channels_[peer]);
+    if (copied.ok()) return ask();
+    // What failed may fail again, and took its time.
+    if (!absl::IsCancelled(copied)) avoided_.Add(request.job, options_.addresses[peer]);
+    return copied;
   }
 
   const PeerOptions options_;
   DatasetCopier copier_;
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
-  UnablePeers unable_;
+  AvoidedPeers avoided_;
 };
 
 }  // namespace

@@ -109,6 +109,11 @@ absl::Status BeingWritten(const UploadId& id) {
   return absl::UnavailableError(absl::StrCat("uploads/", id.value(), ": another call sends to it; try again"));
 }
 
+absl::Status BeingImported(const UploadId& id) {
+  return absl::UnavailableError(
+      absl::StrCat("uploads/", id.value(), ": an import reads it; try again when it has ended"));
+}
+
 }  // namespace
 
 absl::Status CheckUpload(const std::vector<UploadFile>& files) {
@@ -298,6 +303,7 @@ absl::Status UploadStore::Delete(const UploadId& id) {
   if (!account_.Find(id)) {
     if (absl::Status found = TakeUp(id); IsTransient(found)) return found;
   }
+  if (options_.in_use(FolderOf(id))) return BeingImported(id);
   return account_.Find(id) ? Remove(id) : absl::OkStatus();
 }
 
@@ -495,12 +501,25 @@ absl::Status UploadWriter::OpenFile(size_t file) {
     descriptor_.reset();
     return SystemError(errno, path, "open");
   }
-  // A dataset may share the file (ImportLimits::own_files): one that is whole keeps the time of its last change.
   PF_ASSIGN_OR_RETURN(const int64_t bytes, BytesAt(path));
-  if (bytes != received_[file] && ftruncate(descriptor_->get(), received_[file]) != 0) {
-    return SystemError(errno, path, "cut");
+  return bytes == received_[file] ? absl::OkStatus() : Cut(file, received_[file]);
+}
+
+absl::Status UploadWriter::Cut(size_t file, int64_t bytes) {
+  const fs::path path = PathOf(file);
+  struct stat info {};
+  if (fstat(descriptor_->get(), &info) != 0) return SystemError(errno, path, "look at");
+  if (info.st_nlink > 1) {
+    // A dataset has the file too (ImportLimits::own_files) and keeps it. All of it is sent again.
+    PF_RETURN_IF_ERROR(RemoveAll(path));
+    descriptor_ = std::make_unique<Descriptor>(OpenRetrying(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
+    received_[file] = 0;
+    CountReceived();
+    if (descriptor_->valid()) return absl::OkStatus();
+    descriptor_.reset();
+    return SystemError(errno, path, "open");
   }
-  return absl::OkStatus();
+  return ftruncate(descriptor_->get(), bytes) == 0 ? absl::OkStatus() : SystemError(errno, path, "cut");
 }
 
 absl::Status UploadWriter::Append(int64_t file, int64_t offset, std::string_view data, uint64_t xxh3) {
@@ -536,7 +555,7 @@ absl::Status UploadWriter::CheckFile(size_t file) {
   if (HashHex(hash) != files_[file].xxh3) {
     received_[file] = 0;
     CountReceived();
-    if (ftruncate(descriptor_->get(), 0) != 0) return SystemError(errno, path, "cut");
+    PF_RETURN_IF_ERROR(Cut(file, 0));
     return absl::DataLossError(absl::StrCat(files_[file].path, ": has XXH3 ", HashHex(hash), ", and ",
                                             files_[file].xxh3, " was declared; send it again"));
   }

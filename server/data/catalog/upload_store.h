@@ -151,6 +151,8 @@ class UploadWriter {
   absl::Status Load();
   std::filesystem::path PathOf(size_t file) const;
   absl::Status OpenFile(size_t file);
+  // Leaves so many bytes of the open file, or none where a dataset shares it.
+  absl::Status Cut(size_t file, int64_t bytes);
   absl::Status CheckFile(size_t file);
   void CountReceived();
   // Brings the names of all files to disk.
@@ -178,7 +180,8 @@ class UploadStore {
   // The folder of a complete upload's files, from now on as young as a new one. Errors: NotFound, FailedPrecondition
   // for one that is not complete, those of SystemError.
   absl::StatusOr<std::filesystem::path> Source(const UploadId& id);
-  // No error if there is none. Errors: Unavailable while a writer is there, those of SystemError.
+  // No error if there is none. Errors: Unavailable while a writer is there or something needs it (in_use), those of
+  // SystemError.
   absl::Status Delete(const UploadId& id);
 
   // Lists uploads by id, after `after`, at most `most`. Old uploads are removed first.

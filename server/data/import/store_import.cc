@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -33,6 +36,111 @@ absl::Status WithName(const absl::Status& status, const fs::path& path, const st
   absl::Status named(status.code(), absl::StrReplaceAll(status.message(), {{path.string(), name}}));
   status.ForEachPayload([&named](auto url, const auto& payload) { named.SetPayload(url, payload); });
   return named;
+}
+
+// Checks that values lie in the range that the summary of their table tells, by which models size their embeddings
+// and classes: a checksum does not tell who wrote it.
+class RangeCheck {
+ public:
+  // what: the table. ranges: [width] each, or empty where the table has no rows.
+  RangeCheck(std::string_view what, std::vector<double> low, std::vector<double> high)
+      : what_(what), low_(std::move(low)), high_(std::move(high)) {}
+
+  // row: [width], the next one. NaN is a missing value.
+  template <class T>
+  absl::Status Add(std::span<const T> row) {
+    for (size_t c = 0; c < row.size(); ++c) {
+      const auto value = static_cast<double>(row[c]);
+      const bool told = c < low_.size() && c < high_.size();
+      if (told && !(value < low_[c]) && !(value > high_[c])) continue;
+      return absl::DataLossError(absl::StrCat(AbslView(what_), ": row ", row_, ": column ", c, ": is ", value,
+                                              told ? ", and its summary tells " : ", and its summary tells no range",
+                                              told ? absl::StrCat(low_[c], " to ", high_[c]) : ""));
+    }
+    ++row_;
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string_view what_;
+  const std::vector<double> low_, high_;
+  uint64_t row_ = 0;
+};
+
+constexpr std::string_view kNodeTable = "node features", kEdgeTable = "edge features";
+
+absl::Status CheckTable(std::string_view what, const FeatureSummary& summary, const FeatureTable& table) {
+  if (!IsCategorical(summary.type)) return absl::OkStatus();
+  RangeCheck check(what, summary.min, summary.max);
+  const auto width = static_cast<size_t>(table.width);
+  for (size_t at = 0; at + width <= table.ints.size() && width > 0; at += width) {
+    PF_RETURN_IF_ERROR(check.Add(table.ints.subspan(at, width)));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t RowsOf(const DenseFeatures& table) {
+  const uint64_t bytes = table.bytes.size();
+  if (table.groups.rows == 0) return bytes / table.row_bytes();
+  const uint64_t rest = bytes % table.groups.bytes / table.row_bytes();
+  return bytes / table.groups.bytes * table.groups.rows + std::min<uint64_t>(table.groups.rows, rest);
+}
+
+absl::Status CheckTable(std::string_view what, const FeatureSummary& summary, const DenseFeatures& table,
+                        ImportMonitor& monitor) {
+  if (!IsCategorical(summary.type) || table.width == 0) return absl::OkStatus();
+  constexpr uint64_t kRows = 4096;
+  const auto width = static_cast<size_t>(table.width);
+  const uint64_t rows = RowsOf(table);
+  std::vector<float> values;
+  RangeCheck check(what, summary.min, summary.max);
+  for (uint64_t begin = 0; begin < rows; begin += kRows) {
+    const uint64_t end = std::min(rows, begin + kRows);
+    values.resize((end - begin) * width);
+    PF_RETURN_IF_ERROR(ReadRows(table, begin, end, values.data()));
+    for (size_t at = 0; at < values.size(); at += width) {
+      PF_RETURN_IF_ERROR(check.Add(std::span<const float>(values).subspan(at, width)));
+    }
+    PF_RETURN_IF_ERROR(monitor.Advance(absl::StrCat("verifying ", AbslView(what)), 0));
+  }
+  return absl::OkStatus();
+}
+
+// Labels that are classes: [rows * width].
+template <class Labels>
+absl::Status CheckClasses(const Labels& labels, double low, double high) {
+  RangeCheck check("labels", {low}, {high});
+  for (uint64_t i = 0; i < labels.size(); ++i) {
+    const float label = labels[i];
+    if (std::isnan(label)) continue;
+    PF_RETURN_IF_ERROR(check.Add(std::span(&label, 1)));
+    if (label != std::floor(label)) {
+      return absl::DataLossError(absl::StrCat("labels: row ", i, ": is ", label, ", and its summary tells integers"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSummary(const GraphSet& set, ImportMonitor& /*monitor*/) {
+  const GraphSetSummary& summary = set.summary();
+  PF_ASSIGN_OR_RETURN(const FeatureTable nodes, set.node_features());
+  PF_ASSIGN_OR_RETURN(const FeatureTable edges, set.edge_features());
+  PF_RETURN_IF_ERROR(CheckTable(kNodeTable, summary.node_features, nodes));
+  PF_RETURN_IF_ERROR(CheckTable(kEdgeTable, summary.edge_features, edges));
+  PF_ASSIGN_OR_RETURN(const std::span<const float> labels, set.labels());
+  if (!summary.labels_known || !summary.integer_labels) return absl::OkStatus();
+  return CheckClasses(labels, summary.min_label, summary.max_label);
+}
+
+absl::Status CheckSummary(const Graph& graph, ImportMonitor& monitor) {
+  const GraphSummary& summary = graph.summary();
+  const GraphView& view = graph.view();
+  if (const auto* dense = std::get_if<DenseFeatures>(&view.node_features)) {
+    PF_RETURN_IF_ERROR(CheckTable(kNodeTable, summary.node_features, *dense, monitor));
+  }
+  PF_RETURN_IF_ERROR(CheckTable(kEdgeTable, summary.edge_features, view.edge_features, monitor));
+  if (!summary.integer_labels) return absl::OkStatus();
+  return CheckClasses(view.labels, summary.min_label, summary.max_label);
 }
 
 class FoundStore final : public FoundSource {
@@ -88,6 +196,9 @@ class FoundStore final : public FoundSource {
     const absl::Status verified = std::visit([&](const auto& opened) { return opened->VerifyAll(tell); }, store);
     PF_RETURN_IF_ERROR(going);
     PF_RETURN_IF_ERROR(verified);
+    const absl::Status told_truly =
+        std::visit([&](const auto& opened) { return CheckSummary(*opened, monitor); }, store);
+    if (!told_truly.ok()) return Annotate(told_truly, file_.name);
     // The rest is header, table and gaps.
     PF_RETURN_IF_ERROR(monitor.Advance(what, file_.bytes - told));
     return SummaryOf(store);

@@ -80,14 +80,14 @@ struct ConvolutionKind {
   at::Tensor (*inverse_sqrt_degrees)(const LayerWiseModel::Chunk& chunk, at::ScalarType type);
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
 };
-// Each stands in the file of its name.
+// All stand in convolution.cc but GATv2's, which is in gatv2.cc.
 extern const ConvolutionKind kSageConvolution, kGcnConvolution, kGinConvolution, kGineConvolution, kGatv2Convolution;
 template <class Conv>
 std::unique_ptr<Convolution> MakeConvolution(WeightMaker& weights, const std::string& name, const ConvShape& shape) {
   return std::make_unique<Conv>(weights, name, shape);
 }
 // Returns the convolution of each architecture. The one of GINE serves one large graph; sets have layers of their own
-// (nn/models/graph_set_model.h).
+// (nn/models/graph_set_model.cc).
 const ConvolutionKind& ConvolutionOf(spec::Architecture architecture);
 
 // Throws c10::Error where the architecture is not of this level.

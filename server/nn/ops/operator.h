@@ -14,9 +14,9 @@
 
 namespace permafrost::nn {
 
-//   constexpr Operator<MlpCpu> kMlp{"mlp(Tensor x, ...) -> Tensor"};
-//   TORCH_LIBRARY_FRAGMENT(permafrost, library) { kMlp.Register(library); }
-// Then kMlp(x, ...) calls it below autograd, whose gradient the caller gives.
+//   constexpr Operator<SumCpu> kSum{"sum(Tensor x, ...) -> Tensor"};
+//   TORCH_LIBRARY_FRAGMENT(permafrost, library) { kSum.Register(library); }
+// Then kSum(x, ...) calls it below autograd, whose gradient the caller gives.
 template <auto* kCpuKernel>
 class Operator {
  public:

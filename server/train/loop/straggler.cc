@@ -42,12 +42,10 @@ std::optional<std::string> StragglerWatch::Look(const std::vector<RankProgress>&
     const std::optional<double> of_rank = ComputeSeconds(before_[r], ranks[r]);
     if (of_rank) seconds.push_back(*of_rank);
   }
+  // Steps may take longer than a window, and evaluation has none.
+  if (seconds.size() != ranks.size() || seconds.size() < 2) return std::nullopt;
   before_ = ranks;
   window_begin_ = now;
-  if (seconds.size() != ranks.size() || seconds.size() < 2) {
-    windows_ = 0;
-    return std::nullopt;
-  }
   const auto most = std::ranges::max_element(seconds);
   const int64_t rank = most - seconds.begin();
   const double slowest = *most;

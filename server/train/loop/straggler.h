@@ -1,5 +1,5 @@
 // Finds the rank of a job that the others wait for.
-// Threads: none; one caller.
+// Threads: not safe; one caller.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace permafrost::train {
 class StragglerWatch {
  public:
   // Takes what the ranks have done so far, by rank, at the time `now`. Returns one line about a rank that, for half a
-  // minute, computed longer for a step than 1.5 times the median of the others; each rank is told of once.
+  // minute, computed longer for a step than 1.5 times the median of the others, once for each. Times without steps of
+  // all ranks, such as an evaluation, are left out.
   std::optional<std::string> Look(const std::vector<RankProgress>& ranks, absl::Duration now);
 
  private:

@@ -1,12 +1,17 @@
 #include "train/loop/team.h"
 
+#include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -20,6 +25,8 @@ namespace {
 // Part of the memory that a program's archive may take here: it is there twice while it comes, and then its tensors
 // are.
 constexpr uint64_t kProgramShare = 4;
+// Lines that a thread may tell the job's log.
+constexpr size_t kMostNews = 100;
 
 }  // namespace
 
@@ -92,30 +99,38 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
   context.Log(LogLevel::kInfo, addresses.empty() ? "trains alone until other daemons are free"
                                                  : absl::StrCat("trains on ", tcp.size, " daemons: this one and ",
                                                                 absl::StrJoin(addresses, ", ")));
-  if (!addresses.empty()) {
-    // Nobody waits for one whose call has ended.
-    tcp.keep_going = [asked_to_stop, recruits = team->recruits_.get()] {
-      return !asked_to_stop() && recruits->failure().ok();
-    };
-    tcp.keep_connecting = tcp.keep_going;
-    auto led = collective::LeadTcp(*team->rendezvous_, tcp);
-    if (asked_to_stop()) return absl::CancelledError("stopped while other daemons were awaited");
-    if (!led.ok()) return team->Explain(led.status(), context);
-    team->group_ = *std::move(led);
-  }
-  if (tcp.size < wanted) {
-    // The device's thread alone may ask the context.
-    recruit.keep_going = [&ends = team->ends_] { return !ends.is_set(); };
-    recruit.log = [](std::string_view /*line*/) {};
-    try {
-      team->looks_ = std::thread([&team = *team, &peers = *options.peers, recruit, interval = options.look_interval] {
-        team.LookForOthers(peers, recruit, interval);
-      });
-    } catch (const std::system_error& error) {
-      context.Log(LogLevel::kWarning, absl::StrCat("the job takes in no other daemon: no thread: ", error.what()));
-    }
+  if (!addresses.empty()) PF_RETURN_IF_ERROR(team->ConnectRecruits(tcp, asked_to_stop));
+  if (tcp.size == wanted) return team;
+  // The device's thread alone may ask the context, and write to the job's log.
+  recruit.keep_going = [&ends = team->ends_] { return !ends.is_set(); };
+  recruit.log = [&news = team->news_](std::string_view line) { news.Add(line); };
+  try {
+    team->looks_ = std::thread([&team = *team, &peers = *options.peers, recruit, interval = options.look_interval] {
+      team.LookForOthers(peers, recruit, interval);
+    });
+  } catch (const std::system_error& error) {
+    context.Log(LogLevel::kWarning, absl::StrCat("the job takes in no other daemon: no thread: ", error.what()));
   }
   return team;
+}
+
+absl::Status Team::ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop) {
+  // Nobody waits for one whose call has ended.
+  options.keep_going = [asked_to_stop, recruits = recruits_.get()] {
+    return !asked_to_stop() && recruits->failure().ok();
+  };
+  options.keep_connecting = options.keep_going;
+  auto led = collective::LeadTcp(*rendezvous_, options);
+  if (asked_to_stop()) return absl::CancelledError("stopped while other daemons were awaited");
+  if (led.ok()) {
+    group_ = *std::move(led);
+    return absl::OkStatus();
+  }
+  const ErrorReason reason = GetReason(led.status());
+  const auto rank = reason.metadata.find("rank");
+  int64_t missing = 0;
+  if (rank != reason.metadata.end() && absl::SimpleAtoi(rank->second, &missing)) recruits_->Avoid(missing);
+  return WhyLost(led.status());
 }
 
 Team::~Team() {
@@ -123,12 +138,25 @@ Team::~Team() {
   if (looks_.joinable()) looks_.join();
 }
 
-void Team::LookForOthers(Peers& peers, RecruitRequest request, absl::Duration interval) {
+void Team::LookForOthers(Peers& peers, const RecruitRequest& request, absl::Duration interval) {
   while (!ends_.WaitFor(interval)) {
-    if (!peers.CanRecruit(request)) continue;
-    can_grow_.store(true, std::memory_order_relaxed);
-    return;
+    if (can_grow()) continue;
+    // Where memory is short, they are asked again later.
+    WithoutThrowing("the question if others would join", [&] {
+      if (peers.CanRecruit(request)) can_grow_.store(true, std::memory_order_relaxed);
+      return absl::OkStatus();
+    }).IgnoreError();
   }
+}
+
+void Team::News::Add(std::string_view line) {
+  const absl::MutexLock lock(&mu_);
+  if (all_.size() < kMostNews && all_.emplace(line).second) new_.emplace_back(line);
+}
+
+std::vector<std::string> Team::News::Take() {
+  const absl::MutexLock lock(&mu_);
+  return std::exchange(new_, {});
 }
 
 absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
@@ -137,20 +165,32 @@ absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
   if (group_->leads()) {
     PF_ASSIGN_OR_RETURN(archive, ReadFile(model.program_file));
   }
-  const auto most = static_cast<int64_t>(MemoryLimit() / kProgramShare);
-  model.program_bytes = std::make_shared<const std::string>(group_->BroadcastText(std::move(archive), most));
+  // All ranks know what fits, so that none waits for a text that another refuses.
+  const auto most = static_cast<double>(MemoryLimit() / kProgramShare);
+  const std::vector<double> sizes = group_->AllGather(std::array{static_cast<double>(archive.size())});
+  const std::vector<double> limits = group_->AllGather(std::array{most});
+  const double smallest = std::ranges::min(limits);
+  if (sizes.front() > smallest) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("the program has %.0f bytes, and a daemon of the job takes %.0f: a quarter of its memory",
+                        sizes.front(), smallest));
+  }
+  model.program_bytes = std::make_shared<const std::string>(
+      group_->BroadcastText(std::move(archive), static_cast<int64_t>(sizes.front())));
   return absl::OkStatus();
 }
 
-absl::Status Team::Explain(absl::Status error, const RunContext& context) {
+absl::Status Team::Explain(absl::Status error, const RunContext& context) const {
+  if (group_ == nullptr || group_->failure().ok()) return error;
   const bool stopped = context.stop_requested() != StopRequest::kNone;
-  if (stopped && group_ != nullptr && absl::IsCancelled(group_->failure())) return group_->failure();
-  if (group_ == nullptr ? recruits_ == nullptr : group_->failure().ok()) return error;
-  absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
+  if (stopped && absl::IsCancelled(group_->failure())) return group_->failure();
+  return WhyLost(group_->failure());
+}
+
+absl::Status Team::WhyLost(const absl::Status& seen) const {
+  const absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
   if (absl::IsFailedPrecondition(gone)) return gone;
-  lost_rank_ = true;
-  if (!gone.ok()) return AsTransient(absl::UnavailableError(gone.message()));
-  return AsTransient(absl::UnavailableError(group_ != nullptr ? group_->failure().message() : error.message()));
+  return AsTransient(WithReason(absl::UnavailableError(gone.ok() ? seen.message() : gone.message()), kRankLostReason));
 }
 
 Exchange Team::Report(const RankProgress& own) const {
@@ -166,7 +206,8 @@ Exchange Team::Report(const RankProgress& own) const {
   return exchange;
 }
 
-void Team::LookForStraggler(const std::vector<RankProgress>& ranks, RunContext& context) {
+void Team::TellNews(const std::vector<RankProgress>& ranks, RunContext& context) {
+  for (const std::string& line : news_.Take()) context.Log(LogLevel::kInfo, line);
   const std::optional<std::string> line = straggler_.Look(ranks, formed_.Elapsed());
   if (line) context.Log(LogLevel::kWarning, *line);
 }

@@ -1,16 +1,21 @@
 // The ranks that train one job: alone, led by this daemon, or led by another.
-// Threads: the device thread.
+// Threads: the device thread. A leader's team that may grow has a thread of its own, which asks peers.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/device.h"
 #include "base/monotonic.h"
@@ -22,8 +27,8 @@
 
 namespace permafrost::train {
 
-// Ok if a job with so many replicas can be led by a server with this device and so many peers; else InvalidArgument
-// with a violation under `prefix`.
+// Returns Ok if a server with this device and `peers` peers can lead a job of `replicas`; else InvalidArgument with a
+// violation under `prefix`.
 absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, std::string_view prefix);
 
 // The fewest daemons with which a job of these options trains.
@@ -43,8 +48,9 @@ struct TeamOptions {
 class Team {
  public:
   // Finds ranks for the request, as many as it has replicas and no fewer than FewestReplicas, and connects them.
-  // Errors: Unavailable, transient, if too few daemons join or they cannot connect; FailedPrecondition, if a peer says
-  // that the job cannot be trained; Cancelled, if a stop was asked for.
+  // Errors: Unavailable, transient, with kTooFewPeersReason if too few daemons join, and with kRankLostReason if one of
+  // them does not connect; FailedPrecondition, if a peer says that the job cannot be trained; Cancelled, if a stop was
+  // asked for.
   static absl::StatusOr<std::unique_ptr<Team>> Form(const RunRequest& request, const TeamOptions& options,
                                                     RunContext& context);
   ~Team();
@@ -55,33 +61,50 @@ class Team {
   collective::Group* group() const { return group_.get(); }
   // True if the job is of several replicas, though there may be one of them now.
   bool is_shared() const { return group_ != nullptr || recruits_ != nullptr; }
-  // Gives each rank the archive of the leader's program. Errors: those of ReadFile; throws as the group.
+  // Gives each rank the archive of the leader's program. Errors: those of ReadFile; ResourceExhausted on all ranks
+  // where it is too large for one; throws as the group.
   absl::Status ShareProgram(spec::ModelOptions& model) const;
-  // Returns `error`, with which the run ended; where another rank is the cause, a transient error that names it, or
-  // Cancelled if a stop was asked for while that rank kept this one waiting.
-  absl::Status Explain(absl::Status error, const RunContext& context);
-  // True once Explain found that a rank has gone.
-  bool lost_rank() const { return lost_rank_; }
+  // Returns `error`, with which the run ended; where another rank is the cause, a transient error with kRankLostReason
+  // that names it, or Cancelled if a stop was asked for while that rank kept this one waiting.
+  absl::Status Explain(absl::Status error, const RunContext& context) const;
   // True once another daemon would join a team that is smaller than the job wants it. Cheap.
   bool can_grow() const { return can_grow_.load(std::memory_order_relaxed); }
+  // Lets can_grow() be false until the peers were asked again.
+  void PutOffGrowth() { can_grow_.store(false, std::memory_order_relaxed); }
   // Returns what the ranks exchanged and did. `own`: this rank's steps; it has no address.
   Exchange Report(const RankProgress& own) const;
-  // Names a rank that keeps the others waiting, once for each, in the log of the job. For the leader; cheap.
-  void LookForStraggler(const std::vector<RankProgress>& ranks, RunContext& context);
+  // Writes to the job's log which rank keeps the others waiting, and why peers do not join, each once. For the leader.
+  void TellNews(const std::vector<RankProgress>& ranks, RunContext& context);
 
  private:
+  // The lines of the thread that asks peers, each once. Threads: safe anywhere.
+  class News {
+   public:
+    void Add(std::string_view line);
+    std::vector<std::string> Take();
+
+   private:
+    absl::Mutex mu_;
+    std::set<std::string> all_ ABSL_GUARDED_BY(mu_);
+    std::vector<std::string> new_ ABSL_GUARDED_BY(mu_);
+  };
+
   Team() = default;
-  void LookForOthers(Peers& peers, RecruitRequest request, absl::Duration interval);
+  absl::Status ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop);
+  // The error of a rank that is lost, of which this one `seen` something.
+  absl::Status WhyLost(const absl::Status& seen) const;
+  // The body of the thread that asks if others would join, until the team ends.
+  void LookForOthers(Peers& peers, const RecruitRequest& request, absl::Duration interval);
 
   // Destroyed from the last to the first: the group before its recruits, these before the rendezvous.
   std::unique_ptr<collective::Rendezvous> rendezvous_;
   std::unique_ptr<Recruits> recruits_;
   std::unique_ptr<collective::Group> group_;
-  bool lost_rank_ = false;
   const Stopwatch formed_;
   StragglerWatch straggler_;
+  News news_;
   std::atomic<bool> can_grow_ = false;
-  Event ends_;  // the team, which the thread is told
+  Event ends_;  // set when the team ends
   std::thread looks_;
 };
 

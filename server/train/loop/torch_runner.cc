@@ -61,9 +61,9 @@ class TorchRunner final : public Runner {
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
       TeamOptions options{.peers = peers_, .step_timeout = peer_timeout_, .look_interval = look_interval_};
-      int64_t size = 0;      // of the last team, where it ended so as to grow
-      int64_t farthest = 0;  // the last step of any team
-      int vain = 0;          // teams in a row that came no further
+      int64_t grown_from = 0;  // the size of the last team, where it ended so as to grow
+      int64_t farthest = 0;    // the last step of any team
+      int vain = 0;            // teams in a row that came no further
       while (true) {
         // A rank of another daemon's job gets the program once the ranks have connected.
         // Again: what there is may be less than when the job came.
@@ -73,29 +73,26 @@ class TorchRunner final : public Runner {
         // The device may be another than when the job came. The team finds out whether there are enough peers.
         PF_RETURN_IF_ERROR(
             CheckReplicas(request.options.replicas, backend_->kind(), /*peers=*/request.options.replicas, "spec."));
-        const absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, options, context);
-        if (absl::IsCancelled(formed.status())) return StoppedOutcome(context);
-        PF_RETURN_IF_ERROR(formed.status());
-        Team& team = **formed;
-        int64_t reached = 0;
-        absl::StatusOr<RunOutcome> outcome = TrainWith(team, request, context, reached);
+        int64_t reached = 0, size = 0;
+        bool grows = false;
+        const absl::StatusOr<RunOutcome> outcome = TrainOnce(request, options, context, reached, size, grows);
         // Where one team after the other comes no further than those before, the job waits in the queue.
         vain = reached > farthest ? 0 : vain + 1;
         farthest = std::max(farthest, reached);
-        const bool goes_on = team.lost_rank() && vain < kMostVain && IsTransient(outcome.status());
-        const bool grows = team.can_grow() && outcome.ok() && outcome->end == RunEnd::kDrained &&
-                           context.stop_requested() == StopRequest::kNone;
+        const bool goes_on = GetReason(outcome.status()).reason == kRankLostReason && vain < kMostVain;
         if (request.place || (!goes_on && !grows)) return outcome;
-        context.Log(goes_on ? LogLevel::kWarning : LogLevel::kInfo,
-                    goes_on
-                        ? absl::StrCat(outcome.status().message(),
-                                       ": the job goes on from its newest checkpoint with the daemons that are free")
-                        : "another daemon is free: the job goes on with it");
+        if (goes_on) {
+          context.Log(LogLevel::kWarning,
+                      absl::StrCat(outcome.status().message(),
+                                   ": the job goes on from its newest checkpoint with the daemons that are free"));
+        } else {
+          context.Log(LogLevel::kInfo, "another daemon is free: the job goes on with it");
+        }
         options.patience = kPatience;
         // A daemon that says it would join, and then does not, is not asked again soon.
         options.look_interval =
-            grows && team.size() <= size ? std::min(2 * options.look_interval, kLongestLook) : look_interval_;
-        size = grows ? team.size() : 0;
+            grows && size <= grown_from ? std::min(2 * options.look_interval, kLongestLook) : look_interval_;
+        grown_from = grows ? size : 0;
       }
     });
   }
@@ -205,6 +202,22 @@ class TorchRunner final : public Runner {
   }
 
  private:
+  // Forms a team and trains with it until the job or the team ends. Sets `reached` to the last step of a team that did
+  // one, `size` to the team's, and `grows` where it ended so that a larger one takes its place.
+  absl::StatusOr<RunOutcome> TrainOnce(const RunRequest& request, const TeamOptions& options, RunContext& context,
+                                       int64_t& reached, int64_t& size, bool& grows) {
+    const absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, options, context);
+    if (absl::IsCancelled(formed.status()) && context.stop_requested() != StopRequest::kNone) {
+      return StoppedOutcome(context);
+    }
+    PF_RETURN_IF_ERROR(formed.status());
+    Team& team = **formed;
+    size = team.size();
+    absl::StatusOr<RunOutcome> outcome = TrainWith(team, request, context, reached);
+    grows = team.can_grow() && outcome.ok() && outcome->end == RunEnd::kDrained &&
+            context.stop_requested() == StopRequest::kNone;
+    return outcome;
+  }
   // Trains with a team until the job or the team ends. Sets `reached` to the last step of a team that did one.
   absl::StatusOr<RunOutcome> TrainWith(Team& team, const RunRequest& asked, RunContext& context, int64_t& reached) {
     RunRequest request = asked;

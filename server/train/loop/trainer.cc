@@ -246,7 +246,12 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
   look_ahead_before_ = progress_.look_ahead.value_or(LookAhead());
   while (state_.position.batch < batches) {
     if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
-    if (team_.can_grow() && run_steps_ > 0) return StopRequest::kDrain;
+    if (team_.can_grow() && run_steps_ > 0) {
+      // Without a checkpoint of now, a larger team would begin behind.
+      if (!saved()) PF_RETURN_IF_ERROR(SaveDueCheckpoint());
+      if (saved()) return StopRequest::kDrain;
+      team_.PutOffGrowth();
+    }
     PF_ASSIGN_OR_RETURN(const StopRequest stop, PrepareStep());
     if (stop != StopRequest::kNone) return stop;
     // Each rank has captured its step in its own time.
@@ -415,7 +420,7 @@ void Trainer::ReportTeam() {
   next_team_report_ = Worked() + kTeamInterval;
   progress_.exchange =
       team_.Report({.steps = run_steps_, .seconds = step_seconds_, .exchange_seconds = step_exchange_seconds_});
-  if (leads()) team_.LookForStraggler(progress_.exchange->ranks, context_);
+  if (leads()) team_.TellNews(progress_.exchange->ranks, context_);
 }
 
 }  // namespace permafrost::train

@@ -72,7 +72,7 @@ class Links {
   absl::StatusOr<Evaluation> EvaluatePairs(const ScoreOfNodes& score, data::Split split, bool keep_predictions,
                                            const std::function<bool()>& keep_going) const;
   // Does the same for links with times, whose ends are scored by blocks of their own: `score` gives the [pairs, 1]
-  // logits of EvalPairs pairs with seeds, and the sample's number among those of the split.
+  // logits of kEvalPairs pairs with seeds, and the sample's number among those of the split.
   using Score = std::function<absl::StatusOr<at::Tensor>(data::LinkBatch& pairs, uint64_t sample)>;
   absl::StatusOr<Evaluation> EvaluateSampled(const Score& score, data::Split split, bool keep_predictions,
                                              const std::function<bool()>& keep_going) const;

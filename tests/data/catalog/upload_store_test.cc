@@ -219,6 +219,35 @@ TEST_F(UploadStoreTest, AnOldOneThatIsInUseStays) {
   EXPECT_FALSE(fs::exists(directory_ / "done"));
 }
 
+TEST_F(UploadStoreTest, OneThatIsInUseIsNotDeleted) {
+  bool in_use = true;
+  const auto store =
+      UploadStore::Create({.directory = directory_, .in_use = [&](const fs::path& /*folder*/) { return in_use; }});
+  ASSERT_TRUE(store.ok()) << store.status();
+  Upload(**store, id_);
+  const absl::Status refused = (*store)->Delete(id_);
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("uploads/mine: an import reads it"));
+  EXPECT_TRUE((*store)->Source(id_).ok());
+  in_use = false;
+  EXPECT_EQ((*store)->Delete(id_), absl::OkStatus());
+  EXPECT_FALSE(fs::exists(directory_ / "mine"));
+}
+
+TEST_F(UploadStoreTest, AFileThatADatasetSharesIsSentAnewAndTheDatasetKeepsIt) {
+  const auto store = OpenStore();
+  const auto writer = store->Open(id_, {Declared("a", "hello")});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(0, 0, "HELLO", Hash64("HELLO")).ok());
+  fs::create_hard_link(directory_ / "mine/files/a", dir_.path() / "shared");
+  EXPECT_TRUE(absl::IsDataLoss((*writer)->Finish())) << "it is not what was declared";
+  EXPECT_EQ(*ReadFile(dir_.path() / "shared"), "HELLO");
+  ASSERT_TRUE((*writer)->Append(0, 0, "hello", Hash64("hello")).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  EXPECT_EQ(*ReadFile(dir_.path() / "shared"), "HELLO");
+  EXPECT_EQ(*ReadFile(directory_ / "mine/files/a"), "hello");
+}
+
 // As a cut of the power may leave it.
 TEST_F(UploadStoreTest, OneWhoseBytesAreLostIsNotComplete) {
   Upload(*OpenStore(), id_);

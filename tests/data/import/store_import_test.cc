@@ -134,6 +134,40 @@ TEST_P(StoreImportTest, WhatIsNoWholeStoreIsRefused) {
   }
 }
 
+// Whoever writes a store can make its checksums true, and models are sized by what the summary tells.
+TEST_P(StoreImportTest, CategoriesOutsideTheirRangeAreRefused) {
+  if (GetParam()) {
+    // A column of categories, of which the summary knows 0 to 3.
+    TestGraph graph = MakeTestGraph({.features = DataType::kInt32});
+    const auto width = static_cast<size_t>(graph.summary.node_features.width);
+    graph.summary.node_features.min.assign(width, 0);
+    graph.summary.node_features.max.assign(width, 3);
+    ASSERT_TRUE(graph.Write(source()).ok());
+    bytes_ = *ReadFile(file());
+  }
+  StoreImage image(bytes_);
+  image.SetElement<int32_t>(SectionKind::kNodeFeatures, 0, -5);
+  image.Seal();
+  WriteText(file(), image.bytes());
+  const absl::Status refused = Take().status();
+  EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr(name() + ": node features: row 0: column 0: is -5, and its summary tells "));
+}
+
+TEST(StoreImport, ClassesOutsideTheirRangeAreRefused) {
+  const TempDir temp;
+  for (const char* folder : {"source", "store"}) fs::create_directories(temp.path() / folder);
+  TestGraph graph = MakeTestGraph({});
+  graph.summary.integer_labels = true;
+  ASSERT_TRUE(graph.Write(temp.path() / "source").ok());
+  const absl::Status refused =
+      Import({.source = temp.path() / "source", .format = ImportFormat::kStore}, temp.path() / "store", {}, {}, {})
+          .status();
+  EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("graph.pfg: labels: row "));
+}
+
 TEST_P(StoreImportTest, ItsFileIsNoSource) {
   for (const ImportFormat format : {ImportFormat::kStore, ImportFormat::kAuto}) {
     const ImportOptions options{.source = file(), .format = format};

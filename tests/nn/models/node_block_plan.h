@@ -1,4 +1,4 @@
-// Random blocks whose real part depends on the seed alone, padded as data/block_batch.h pads them.
+// Random blocks whose real part depends on the seed alone, padded as data/batching/block_batch.h pads them.
 #pragma once
 
 #include <ATen/ATen.h>
