@@ -11,7 +11,7 @@
 
 #include "absl/time/time.h"
 #include "base/monotonic.h"
-#include "jobs/device_activity.h"
+#include "jobs/run_context.h"
 #include "telemetry/server_metrics.h"
 
 namespace permafrost {

@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
-#include "jobs/command_log.h"
 #include "jobs/job_book.h"
+#include "jobs/run_context.h"
 
 namespace permafrost::jobs {
 

@@ -14,7 +14,6 @@
 #include "absl/synchronization/mutex.h"
 #include "base/monotonic.h"
 #include "data/catalog/catalog.h"
-#include "jobs/device_activity.h"
 #include "jobs/job_book.h"
 #include "jobs/run_context.h"
 #include "telemetry/log.h"

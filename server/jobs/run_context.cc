@@ -1,15 +1,14 @@
 #include "jobs/run_context.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <optional>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/monotonic.h"
 #include "base/status.h"
 #include "jobs/job_log_text.h"
-#include "telemetry/log.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -37,6 +36,79 @@ DevicePhase PhaseOf(const train::Progress& progress) {
 }
 
 }  // namespace
+
+CommandLog::CommandLog(const spec::PolicyOptions& spec, std::vector<graphcache::Command> commands)
+    : newest_(commands.empty() ? 0 : commands.back().sequence), commands_(std::move(commands)), options_(spec) {
+  for (const graphcache::Command& command : commands_) options_ = graphcache::Updated(options_, command.update);
+}
+
+CommandLog::State CommandLog::state() const {
+  absl::MutexLock lock(&mu_);
+  State state{options_, newest_.load(std::memory_order_relaxed), 0};
+  // Steps rise, and the ones without come last.
+  for (auto it = commands_.rbegin(); it != commands_.rend() && state.last_step == 0; ++it) {
+    state.last_step = it->step.value_or(0);
+  }
+  return state;
+}
+
+std::vector<graphcache::Command> CommandLog::Unstamped() const {
+  absl::MutexLock lock(&mu_);
+  auto first = commands_.end();
+  while (first != commands_.begin() && !std::prev(first)->step) --first;
+  return {first, commands_.end()};
+}
+
+bool CommandLog::Append(const graphcache::Command& command, Done done) {
+  absl::MutexLock lock(&mu_);
+  commands_.push_back(command);
+  options_ = graphcache::Updated(options_, command.update);
+  // After the command is there: who sees the number finds it.
+  newest_.store(command.sequence, std::memory_order_release);
+  if (closed_) return false;
+  if (done) waiting_.emplace_back(command.sequence, std::move(done));
+  return true;
+}
+
+std::vector<graphcache::Command> CommandLog::Due(int64_t after_sequence, int64_t step) const {
+  absl::MutexLock lock(&mu_);
+  std::vector<graphcache::Command> due;
+  for (auto it = std::ranges::upper_bound(commands_, after_sequence, {}, &graphcache::Command::sequence);
+       it != commands_.end(); ++it) {
+    if (it->step && *it->step > step) break;
+    due.push_back(*it);
+  }
+  return due;
+}
+
+void CommandLog::Stamp(const std::vector<graphcache::Command>& stamped) {
+  absl::MutexLock lock(&mu_);
+  for (const graphcache::Command& command : stamped) {
+    std::ranges::lower_bound(commands_, command.sequence, {}, &graphcache::Command::sequence)->step = command.step;
+  }
+}
+
+std::vector<CommandLog::Done> CommandLog::TakeWaiting(int64_t sequence) {
+  absl::MutexLock lock(&mu_);
+  const auto end = std::ranges::upper_bound(waiting_, sequence, {}, &std::pair<int64_t, Done>::first);
+  std::vector<Done> taken;
+  for (auto it = waiting_.begin(); it != end; ++it) taken.push_back(std::move(it->second));
+  waiting_.erase(waiting_.begin(), end);
+  return taken;
+}
+
+std::vector<CommandLog::Done> CommandLog::Close() {
+  {
+    absl::MutexLock lock(&mu_);
+    closed_ = true;
+  }
+  return TakeWaiting(std::numeric_limits<int64_t>::max());
+}
+
+void CommandLog::Open() {
+  absl::MutexLock lock(&mu_);
+  closed_ = false;
+}
 
 JobRunContext::JobRunContext(const spec::TrainOptions& options, bool resumed, const std::atomic<bool>& draining,
                              LiveRun& live, telemetry::JobLog& log, const RunMetrics& metrics, RunHooks hooks)

@@ -1,7 +1,9 @@
-// Carries news and requests of a running job between the device thread and everyone else.
+// Carries news and requests of a running job between the device thread and everyone else: what the thread does, the
+// commands to the job's graph cache, and the run's progress.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,11 +18,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/enum_names.h"
+#include "base/id.h"
 #include "base/monotonic.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
-#include "jobs/command_log.h"
-#include "jobs/device_activity.h"
 #include "jobs/job.h"
 #include "jobs/limits.h"
 #include "jobs/run_counters.h"
@@ -30,6 +32,117 @@
 #include "train/runner.h"
 
 namespace permafrost::jobs {
+
+enum class DevicePhase {
+  kIdle,
+  kTaking,
+  kCall,
+  kOpening,
+  kPreparing,
+  kWarmingUp,
+  kTraining,
+  kEvaluating,
+  kCheckpoint,
+  kEnding
+};
+inline constexpr EnumNames<DevicePhase, 10> kDevicePhaseNames{{{{DevicePhase::kIdle, "idle"},
+                                                                {DevicePhase::kTaking, "taking a job"},
+                                                                {DevicePhase::kCall, "work for a call"},
+                                                                {DevicePhase::kOpening, "opening the dataset"},
+                                                                {DevicePhase::kPreparing, "preparing the run"},
+                                                                {DevicePhase::kWarmingUp, "capturing steps"},
+                                                                {DevicePhase::kTraining, "training"},
+                                                                {DevicePhase::kEvaluating, "evaluating"},
+                                                                {DevicePhase::kCheckpoint, "writing a checkpoint"},
+                                                                {DevicePhase::kEnding, "storing the run's end"}}}};
+
+// A snapshot.
+struct DeviceActivity {
+  DevicePhase phase = DevicePhase::kIdle;
+  JobId job;           // empty: none is on the device
+  int64_t step = 0;    // of the job, done
+  uint64_t moves = 0;  // rises with every sign of progress
+};
+
+// Tells what the device thread does just now, so that a watchdog sees whether it gets on.
+// Threads: all methods are safe anywhere. The lock is held for a copy only.
+class DeviceActivityBoard {
+ public:
+  // The thread does something else now, or the same for another job: a sign of progress.
+  void Enter(DevicePhase phase, JobId job = {}) {
+    Move();
+    absl::MutexLock lock(&mu_);
+    phase_ = phase;
+    if (job_ != job) step_ = 0;
+    job_ = std::move(job);
+  }
+  // Does what Enter does, for the same job. It is cheap enough for each step.
+  void Enter(DevicePhase phase, int64_t step) {
+    Move();
+    absl::MutexLock lock(&mu_);
+    phase_ = phase;
+    step_ = step;
+  }
+  // It got on with what it does.
+  void Move() { moves_.fetch_add(1, std::memory_order_relaxed); }
+
+  DeviceActivity Read() const {
+    absl::MutexLock lock(&mu_);
+    return {.phase = phase_, .job = job_, .step = step_, .moves = moves_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<uint64_t> moves_{0};
+  mutable absl::Mutex mu_;
+  DevicePhase phase_ ABSL_GUARDED_BY(mu_) = DevicePhase::kIdle;
+  JobId job_ ABSL_GUARDED_BY(mu_);
+  int64_t step_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// The graph cache commands of a job that has not ended, as the store has them, and who waits for their effect.
+// Threads: all methods are safe anywhere; the lock is held for copies only.
+// Invariant: sequences rise, and so do steps; a command without a step has none with a step after it.
+class CommandLog {
+ public:
+  // Told what became of a command: JobManager::CommandGraphCache.
+  using Done = std::function<void(absl::StatusOr<graphcache::Snapshot>)>;
+
+  // `spec`: the options that the job began with.
+  CommandLog(const spec::PolicyOptions& spec, std::vector<graphcache::Command> commands);
+
+  // A new command is checked against this state and put after it. All fields are of one moment.
+  struct State {
+    spec::PolicyOptions options;  // once all commands have taken effect
+    int64_t newest = 0;           // its sequence; 0: there are none
+    int64_t last_step = 0;        // the newest that a command has; 0: none has
+  };
+  State state() const;
+  // Returns the commands without a step, in order.
+  std::vector<graphcache::Command> Unstamped() const;
+  // Sequence of the newest command; 0: there is none. One atomic load: it is asked at every training step.
+  int64_t newest() const { return newest_.load(std::memory_order_acquire); }
+  // Called in the order of their sequences. TakeWaiting returns `done` (nullptr: nobody waits). False after Close,
+  // which drops `done`.
+  bool Append(const graphcache::Command& command, Done done);
+  // Returns the commands after `after_sequence` that take effect at `step`: first those with that step or an earlier
+  // one, then those without one.
+  std::vector<graphcache::Command> Due(int64_t after_sequence, int64_t step) const;
+  // Gives commands of the log their step.
+  void Stamp(const std::vector<graphcache::Command>& stamped);
+  // Returns the callers that wait for commands up to `sequence`, in order; each once.
+  std::vector<Done> TakeWaiting(int64_t sequence);
+  // The run is over, or the next one begins: whoever still waits.
+  std::vector<Done> Close();
+  void Open();
+
+ private:
+  std::atomic<int64_t> newest_;
+  mutable absl::Mutex mu_;
+  std::vector<graphcache::Command> commands_ ABSL_GUARDED_BY(mu_);
+  spec::PolicyOptions options_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<int64_t, Done>> waiting_ ABSL_GUARDED_BY(mu_);  // by sequence
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+};
 
 // The running job as others see it.
 // Threads: all methods are safe anywhere.

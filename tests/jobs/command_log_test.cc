@@ -1,4 +1,4 @@
-#include "jobs/command_log.h"
+#include "jobs/run_context.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
