@@ -1,4 +1,4 @@
-#include "jobs/job_filter.h"
+#include "jobs/job_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "jobs/page_token.h"
+#include "jobs/job_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,11 @@
-#include "jobs/job_filter.h"
+#include "jobs/job_list.h"
 
 #include <algorithm>
+#include <charconv>
 #include <compare>
 #include <optional>
+#include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/hash.h"
 #include "base/string_view.h"
 
 namespace permafrost::jobs {
@@ -113,6 +117,15 @@ constexpr char kAcceptedFields[] = "name, state, dataset, labels.KEY, priority, 
 std::optional<JobState> ParseFilterState(const std::string& value) {
   const std::string name = absl::AsciiStrToLower(value);
   return kJobStateNames.Parse(absl::StrReplaceAll(absl::StripPrefix(name, "state_"), {{"_", "-"}}));
+}
+
+// Covers the sequence and the query at once: a token for other states is as foreign as a made-up one.
+std::string Checksum(int64_t sequence, const JobQuery& query) {
+  const std::set<JobState> states(query.states.begin(), query.states.end());
+  std::string text = absl::StrCat("jobs-page-1 ", sequence);
+  for (const JobState state : states) absl::StrAppend(&text, " ", std::string(kJobStateNames.Name(state)));
+  if (!query.filter.empty()) absl::StrAppend(&text, "\n", query.filter);
+  return HashHex(Hash64(text));
 }
 
 }  // namespace
@@ -401,5 +414,23 @@ absl::StatusOr<JobFilter> JobFilter::Parse(std::string_view text) {
 }
 
 bool JobFilter::Matches(const Job& job) const { return root_ == nullptr || root_->Matches(job); }
+
+std::string MakePageToken(int64_t sequence, const JobQuery& query) {
+  return absl::WebSafeBase64Escape(absl::StrCat(sequence, ".", Checksum(sequence, query)));
+}
+
+absl::StatusOr<int64_t> ParsePageToken(const std::string& token, const JobQuery& query) {
+  std::string text;
+  if (absl::WebSafeBase64Unescape(token, &text)) {
+    int64_t sequence = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sequence);
+    // Made again rather than taken apart: only the one true spelling passes.
+    if (error == std::errc() && MakePageToken(sequence, query) == token) return sequence;
+  }
+  Violations violations;
+  violations.Add("page_token",
+                 "was not given by a list of the same states and filter; leave it empty for the first page");
+  return violations.ToStatus();
+}
 
 }  // namespace permafrost::jobs
