@@ -14,12 +14,11 @@
 #include "jobs/admission.h"
 #include "jobs/cache_commands.h"
 #include "jobs/device_thread.h"
-#include "jobs/job_evaluator.h"
 #include "jobs/job_list.h"
-#include "jobs/planner.h"
 #include "jobs/rank_host.h"
 #include "jobs/request_log.h"
 #include "jobs/retention.h"
+#include "jobs/runner_calls.h"
 
 namespace permafrost::jobs {
 namespace {
