@@ -16,7 +16,7 @@
 #include "access/token_store.h"
 #include "base/device.h"
 #include "data/rows/row_caches.h"
-#include "jobs/limits.h"
+#include "jobs/job.h"
 #include "spec/policy.h"
 #include "telemetry/log.h"
 

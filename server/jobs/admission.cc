@@ -14,7 +14,6 @@
 #include "jobs/job.h"
 #include "jobs/job_inputs.h"
 #include "jobs/job_log_text.h"
-#include "jobs/limits.h"
 #include "telemetry/log.h"
 
 namespace permafrost::jobs {

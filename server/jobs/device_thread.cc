@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "jobs/job.h"
 #include "jobs/job_inputs.h"
 #include "jobs/job_log_text.h"
-#include "jobs/limits.h"
 #include "jobs/run_context.h"
 #include "jobs/run_mark.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <random>
-#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -15,7 +14,6 @@
 #include "base/string_view.h"
 
 namespace permafrost::jobs {
-
 namespace {
 
 // The reason for an error that has none of its own.
@@ -31,6 +29,8 @@ std::string_view ReasonOfCode(absl::StatusCode code) {
       return "RUN_FAILED";
   }
 }
+
+std::string UtcText(absl::Time time) { return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone()); }
 
 }  // namespace
 
@@ -143,6 +143,29 @@ void StateHistory::Add(StateChange change) {
   if (changes.size() <= kMax) return;
   changes.erase(changes.begin());
   ++dropped;
+}
+
+Limit PassedLimit(const spec::JobLimits& limits, absl::Duration device_time, absl::Time now) {
+  if (device_time >= limits.max_runtime) return Limit::kMaxRuntime;
+  return now >= limits.deadline ? Limit::kDeadline : Limit::kNone;
+}
+
+void ValidateDeadline(absl::Time deadline, std::string_view field, Violations& violations) {
+  const absl::Time now = absl::Now();
+  if (deadline > now) return;
+  violations.Add(field, absl::StrCat(UtcText(deadline), " has passed; accepted: later than ", UtcText(now)));
+}
+
+absl::Status LimitError(Limit limit, const spec::JobLimits& limits) {
+  if (limit == Limit::kMaxRuntime) {
+    return WithReason(absl::DeadlineExceededError(absl::StrCat("it was on the device for its max_runtime of ",
+                                                               absl::FormatDuration(limits.max_runtime),
+                                                               "; with a larger one it can be retried")),
+                      "MAX_RUNTIME");
+  }
+  return WithReason(absl::DeadlineExceededError(absl::StrCat("its deadline of ", UtcText(limits.deadline),
+                                                             " has passed; with a later one it can be retried")),
+                    "DEADLINE_EXCEEDED");
 }
 
 }  // namespace permafrost::jobs

@@ -1,4 +1,4 @@
-// A job as the daemon knows it, its states, and its id.
+// A job as the daemon knows it, its states, its limits, and its id.
 #pragma once
 
 #include <array>
@@ -196,5 +196,27 @@ std::string EtagOf(const Job& job);
 // The id of a job whose client chose none: "job-20250131-142311-k3x9qa": sorts by `time` (UTC); the random end keeps
 // two of one second apart. Threads: safe anywhere.
 JobId MakeJobId(absl::Time time);
+
+// Limits on the time that a job may take, max_runtime and deadline, and on how many ended jobs are kept. Threads: pure
+// functions.
+
+enum class Limit { kNone, kMaxRuntime, kDeadline };
+
+// Returns the limit of the job that is passed. `device_time`: the time of all its runs so far. `now`: by the clock that
+// deadlines are measured by (BookOptions::now).
+Limit PassedLimit(const spec::JobLimits& limits, absl::Duration device_time, absl::Time now);
+
+// A new deadline must lie ahead.
+void ValidateDeadline(absl::Time deadline, std::string_view field, Violations& violations);
+
+// DeadlineExceeded, reason MAX_RUNTIME or DEADLINE_EXCEEDED, that says how the job goes on. `limit`: not kNone.
+absl::Status LimitError(Limit limit, const spec::JobLimits& limits);
+
+// The rule for which ended jobs are kept: by default all. Both may be given: a job is kept where each of them keeps it.
+struct KeepFinished {
+  std::optional<int64_t> count;                   // those that ended last
+  absl::Duration age = absl::InfiniteDuration();  // those that ended less long ago
+  bool keeps_all() const { return !count && age == absl::InfiniteDuration(); }
+};
 
 }  // namespace permafrost::jobs

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/string_view.h"
+#include "jobs/job.h"
 #include "jobs/job_book.h"
 #include "jobs/job_log_text.h"
-#include "jobs/limits.h"
 
 namespace permafrost::jobs {
 namespace {

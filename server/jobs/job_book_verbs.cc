@@ -5,8 +5,8 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "jobs/job.h"
 #include "jobs/job_book.h"
-#include "jobs/limits.h"
 
 namespace permafrost::jobs {
 namespace {

@@ -25,7 +25,6 @@
 #include "jobs/job_book.h"
 #include "jobs/job_requests.h"
 #include "jobs/job_store.h"
-#include "jobs/limits.h"
 #include "jobs/run_context.h"
 #include "spec/job_spec.h"
 #include "telemetry/graph_cache_metrics.h"

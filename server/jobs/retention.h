@@ -9,8 +9,8 @@
 
 #include "base/monotonic.h"
 #include "jobs/admission.h"
+#include "jobs/job.h"
 #include "jobs/job_book.h"
-#include "jobs/limits.h"
 #include "telemetry/job_metrics.h"
 
 namespace permafrost::jobs {

@@ -24,7 +24,6 @@
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "jobs/job.h"
-#include "jobs/limits.h"
 #include "jobs/run_counters.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"

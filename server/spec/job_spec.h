@@ -11,7 +11,7 @@
 
 namespace permafrost::spec {
 
-// Limits of the time that a job may take (jobs/limits.h).
+// Limits of the time that a job may take (jobs/job.h).
 struct JobLimits {
   absl::Duration max_runtime = absl::InfiniteDuration();  // on the device, all its runs together
   absl::Time deadline = absl::InfiniteFuture();

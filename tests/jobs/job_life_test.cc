@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
-#include "jobs/limits.h"
+#include "jobs/job.h"
 #include "jobs/manager_fixture.h"
 
 namespace permafrost::jobs {
