@@ -70,7 +70,7 @@ struct BookOptions {
 
 // Its sources: job_book.cc has what every caller uses (reading, turns, Insert, Delete, Cancel, Drain, logs),
 // job_book_verbs.cc what users ask of a job (Pause, Resume, Requeue, Update), job_book_run.cc what the device thread
-// calls, job_book_upkeep.cc the care for waiting jobs (Attend), and job_book_recovery.cc the start (Recover).
+// calls and the care for waiting jobs (Attend), and job_book_recovery.cc the start (Recover).
 class JobBook {
  public:
   // The right to change jobs, until it is destroyed.
@@ -219,7 +219,7 @@ class JobBook {
 
   // All that follows and waits for the store is called in a turn.
 
-  // job_book_upkeep.cc
+  // job_book_run.cc
   // Fails each waiting job that is beyond a limit.
   absl::Status FailOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The best of the queued jobs that may run now; nullptr: none may, and one may after `wait`.
