@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/json_fields.h"
 #include "base/status.h"
-#include "jobs/run_mark.h"
+#include "jobs/job_files.h"
 
 namespace permafrost {
 namespace {

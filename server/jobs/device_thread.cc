@@ -11,10 +11,10 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job.h"
+#include "jobs/job_files.h"
 #include "jobs/job_inputs.h"
 #include "jobs/job_log_text.h"
 #include "jobs/run_context.h"
-#include "jobs/run_mark.h"
 
 namespace permafrost::jobs {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job_book.h"
+#include "jobs/job_files.h"
 #include "jobs/job_log_text.h"
-#include "jobs/run_mark.h"
 
 namespace permafrost::jobs {
 namespace {

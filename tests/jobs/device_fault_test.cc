@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "jobs/job_files.h"
 #include "jobs/manager_fixture.h"
-#include "jobs/run_mark.h"
 
 namespace permafrost::jobs {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "jobs/job_files.h"
 #include "jobs/manager_fixture.h"
-#include "jobs/run_mark.h"
 
 namespace permafrost::jobs {
 namespace {

@@ -1,4 +1,4 @@
-#include "jobs/run_mark.h"
+#include "jobs/job_files.h"
 
 #include <gtest/gtest.h>
 
