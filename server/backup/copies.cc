@@ -24,7 +24,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "jobs/job_schema.h"
+#include "jobs/job_database.h"
 #include "train/checkpoint_files.h"
 
 namespace permafrost::backup {

@@ -16,9 +16,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/monotonic.h"
+#include "jobs/job_database.h"
 #include "jobs/job_row.h"
-#include "jobs/job_schema.h"
-#include "jobs/store_connection.h"
 
 namespace permafrost::jobs {
 namespace {

@@ -1,5 +1,5 @@
 // Databases of other versions, and files that are none.
-#include "jobs/job_schema.h"
+#include "jobs/job_database.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>

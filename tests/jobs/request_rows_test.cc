@@ -1,5 +1,3 @@
-#include "jobs/store_connection.h"
-
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "jobs/job_schema.h"
+#include "jobs/job_database.h"
 #include "temp_dir.h"
 
 namespace permafrost::jobs {

@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "base/id.h"
 #include "file_size_limit.h"
-#include "jobs/job_schema.h"
+#include "jobs/job_database.h"
 #include "jobs/job_store.h"
 #include "temp_dir.h"
 
