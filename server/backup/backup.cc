@@ -1,19 +1,20 @@
 #include "backup/backup.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "backup/backup_root.h"
 #include "backup/copies.h"
 #include "backup/manifest.h"
 #include "base/file.h"
@@ -54,6 +55,104 @@ Summary SummaryOf(const fs::path& target, const Manifest& manifest) {
           .datasets_wanted = manifest.datasets_wanted,
           .jobs_anew = manifest.jobs_anew,
           .imports = manifest.imports};
+}
+
+constexpr char kInTheMaking[] = ".tmp-";
+constexpr char kRootLock[] = ".lock";
+constexpr size_t kMaxNameBytes = 128;
+
+bool IsBackupName(const std::string& name) {
+  const auto is_plain = [](char c) { return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_'; };
+  return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' && std::ranges::all_of(name, is_plain);
+}
+
+fs::path MakingOf(const fs::path& target) {
+  return target.parent_path() / absl::StrCat(kInTheMaking, target.filename().string());
+}
+
+bool IsRealDirectory(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(fs::symlink_status(path, error));
+}
+
+// The mark that says that it is of a backup goes last.
+absl::Status RemoveMaking(const fs::path& making) {
+  PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(making));
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    if (name != kManifestFile) PF_RETURN_IF_ERROR(RemoveAll(making / name));
+  }
+  return RemoveAll(making);
+}
+
+// ROOT/NAME of what a request calls `directory`. Errors: FailedPrecondition without a root (reason NO_BACKUP_ROOT);
+// InvalidArgument with a violation of "directory".
+absl::StatusOr<fs::path> TargetOf(const fs::path& root, const std::string& directory) {
+  if (root.empty()) {
+    return WithReason(absl::FailedPreconditionError("the server was started without --backup-root DIR, which names the "
+                                                    "directory of its machine that backups are written below"),
+                      "NO_BACKUP_ROOT");
+  }
+  fs::path name = directory;
+  if (name.is_absolute() && name.lexically_normal().parent_path() == root) name = name.filename();
+  if (IsBackupName(name.string())) return root / name;
+  Violations violations;
+  violations.Add("directory",
+                 absl::StrCat("\"", directory, "\": accepted: a name of letters, digits, '.', '-' and '_' ",
+                              "that does not begin with '.', or that name below ", root.string()));
+  return violations.ToStatus();
+}
+
+// Ok: nothing is there, or an empty directory, no link to one. Errors: AlreadyExists.
+absl::Status CheckFree(const fs::path& target) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(target, error);
+  if (status.type() == fs::file_type::not_found) return absl::OkStatus();
+  if (error) return SystemError(error.value(), target, "stat");
+  if (fs::is_symlink(status)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        target.string(), " is a symbolic link: name what is not there, or an empty directory of --backup-root itself"));
+  }
+  if (fs::is_directory(status) && fs::is_empty(target, error)) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(target.string(), " is there already, and not an empty directory"));
+}
+
+// Held while a backup is made, so that two daemons of one root do not make two at once. FailedPrecondition (reason
+// BACKUP_UNDER_WAY) where another process, or another call of this one, makes one.
+absl::StatusOr<FileLock> LockRoot(const fs::path& root) {
+  absl::StatusOr<FileLock> lock = FileLock::Acquire(root / kRootLock);
+  if (!absl::IsFailedPrecondition(lock.status())) return lock;
+  return WithReason(Annotate(lock.status(), "another backup is made below this --backup-root; try again once it is"),
+                    "BACKUP_UNDER_WAY");
+}
+
+// Under the lock: removes the parts of backups whose daemon died. A leftover that cannot be removed is logged.
+void RemoveLeftovers(const fs::path& root) {
+  const auto names = ListDirectory(root);
+  if (!names.ok()) return telemetry::Log(telemetry::Severity::kWarning, StdView(names.status().message()));
+  for (const std::string& name : names->value_or(std::vector<std::string>())) {
+    const fs::path path = root / name;
+    if (!name.starts_with(kInTheMaking) || !IsRealDirectory(path)) continue;
+    if (!IsInTheMaking(path)) {
+      telemetry::Log(telemetry::Severity::kWarning,
+                     absl::StrCat(path.string(), " stays: nothing in it says that it is a part of a backup"));
+      continue;
+    }
+    const absl::Status removed = RemoveMaking(path);
+    if (!removed.ok()) {
+      telemetry::Log(telemetry::Severity::kWarning,
+                     absl::StrCat("a backup that was not finished stays: ", removed.message()));
+      continue;
+    }
+    telemetry::Log(telemetry::Severity::kInfo,
+                   absl::StrCat("removed ", path.string(), ", a backup that was not finished"));
+  }
+}
+
+// An empty directory at `target` makes room for the backup; whatever else is there stays and is in its way.
+absl::Status PublishMaking(const fs::path& making, const fs::path& target) {
+  // This fails if it is anything but an empty directory, which is then in the way.
+  rmdir(target.c_str());
+  return PublishDirectory(making, target);
 }
 
 // One backup in the making.
@@ -302,6 +401,37 @@ absl::StatusOr<bool> BeginRestore(const fs::path& state_dir) {
 
 absl::Status EndRestore(const fs::path& state_dir) {
   return Rename(state_dir / kRestoringFile, state_dir / kRestoredFile);
+}
+
+absl::StatusOr<fs::path> CreateMaking(const fs::path& target) {
+  fs::path making = MakingOf(target);
+  std::error_code error;
+  if (!fs::create_directory(making, error)) {
+    if (error) return SystemError(error.value(), making, "create");
+    return absl::AlreadyExistsError(
+        absl::StrCat(making.string(), " is there, and no part of a backup: move it away, or choose another name"));
+  }
+  absl::Status marked = MarkInTheMaking(making);
+  if (marked.ok()) return making;
+  RemoveMaking(making).IgnoreError();
+  return marked;
+}
+
+fs::path FindNewest(const fs::path& root) {
+  fs::path newest;
+  fs::file_time_type newest_time;
+  std::error_code error;
+  if (root.empty()) return newest;
+  for (const auto& entry : fs::directory_iterator(root, error)) {
+    std::error_code ignored;
+    const auto time = fs::last_write_time(entry.path() / kManifestFile, ignored);
+    if (ignored || entry.path().filename().string().starts_with('.')) continue;
+    if (newest.empty() || time > newest_time) {
+      newest = entry.path();
+      newest_time = time;
+    }
+  }
+  return newest;
 }
 
 }  // namespace permafrost::backup

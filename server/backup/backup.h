@@ -60,6 +60,14 @@ struct Request {
 // Nothing stays on an error.
 absl::StatusOr<Summary> Make(const Request& request, const OnProgress& on_progress);
 
+// A backup in the making is .tmp-NAME; its backup.json, which is written first, says so. A folder without that is never
+// touched. Returns the new folder that a backup of `target`, ROOT/NAME, is made in: under the root's lock. Errors:
+// AlreadyExists where something of its name is there that is no part of a backup; those of SystemError.
+absl::StatusOr<std::filesystem::path> CreateMaking(const std::filesystem::path& target);
+
+// The newest backup below a root, for an operator who needs one; empty: there is none.
+std::filesystem::path FindNewest(const std::filesystem::path& root);
+
 // The first work of a daemon whose state directory is a copy of a backup, before anything of the directory changes, on
 // one thread.
 // backup.json, while a daemon takes the copy up, and once it has.

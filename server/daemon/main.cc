@@ -20,7 +20,6 @@
 #include "api/guard/request_metrics.h"
 #include "api/server.h"
 #include "backup/backup.h"
-#include "backup/backup_root.h"
 #include "base/device.h"
 #include "base/file.h"
 #include "base/resources.h"

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "backup/backup_fixture.h"
-#include "backup/backup_root.h"
 #include "backup/copies.h"
 #include "backup/manifest.h"
 #include "base/status.h"
