@@ -15,7 +15,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
-#include "daemon/access_settings.h"
 #include "daemon/settings.h"
 #include "daemon/version.h"
 

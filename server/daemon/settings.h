@@ -1,11 +1,12 @@
 // The settings of the daemon: what a flag, a variable and a key of the configuration file have in common, which is how
-// a value is read and shown, and the rows that need no more (those of access: access_settings.h).
+// a value is read and shown, the rows, and which of those of access fit together.
 // Threads: pure functions.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -74,5 +75,15 @@ void AddLimitSettings(std::vector<Setting>& settings);
 
 // The settings of the daemon's log.
 void AddLogSettings(std::vector<Setting>& settings);
+
+// The settings that say who may call and how connections are protected.
+void AddAccessSettings(std::vector<Setting>& settings);
+
+// Returns where the value of a setting stands: "--listen", "PERMAFROST_LISTEN", "default of --listen".
+using WhereOf = std::function<std::string(const std::string& name)>;
+// Resolves Auth::kAuto. Errors: InvalidArgument for an address that other machines reach without TLS or without tokens,
+// unless `insecure`; for tokens over plain text there, which nothing allows; for a certificate without its key, and
+// what speaks of client certificates where there are none.
+absl::Status CheckAccess(Options& options, const WhereOf& where);
 
 }  // namespace permafrost
