@@ -27,7 +27,6 @@
 #include "base/string_view.h"
 #include "daemon/doors.h"
 #include "daemon/drain.h"
-#include "daemon/endpoint_file.h"
 #include "daemon/options.h"
 #include "daemon/process_setup.h"
 #include "daemon/reload.h"

@@ -3,12 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cerrno>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -164,6 +164,23 @@ absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::
   Log(Severity::kInfo, absl::StrCat("goes on from a backup, every file of which is whole; ", paused,
                                     paused == 1 ? " job waits for its dataset" : " jobs wait for their datasets"));
   return absl::OkStatus();
+}
+
+absl::StatusOr<EndpointFile> EndpointFile::Write(const std::filesystem::path& state_dir, const Endpoint& endpoint) {
+  std::filesystem::path path = state_dir / "endpoint.json";
+  const nlohmann::json content = {{"grpc", endpoint.grpc}, {"metrics", endpoint.metrics}, {"socket", endpoint.socket},
+                                  {"auth", endpoint.auth}, {"tls", endpoint.tls},         {"pid", getpid()}};
+  PF_RETURN_IF_ERROR(WriteFileAtomic(path, content.dump() + "\n"));
+  return EndpointFile(std::move(path));
+}
+
+EndpointFile::EndpointFile(std::filesystem::path path) : path_(std::move(path)) {}
+
+EndpointFile::EndpointFile(EndpointFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+
+EndpointFile::~EndpointFile() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove(path_, ignored);
 }
 
 }  // namespace permafrost

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,5 +40,29 @@ absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::
 // The backup that the state directory was, by restored.json, without its files; nullopt: it was none. One that cannot
 // be read is told in the log.
 std::optional<backup::Manifest> ReadRestored(const std::filesystem::path& state_dir);
+
+struct Endpoint {
+  std::string grpc, metrics;  // host:port as bound
+  std::string socket;         // path; empty: there is none
+  std::string auth = "none";  // or "token"
+  bool tls = false;
+};
+
+// STATE_DIR/endpoint.json, where scripts read at which addresses the daemon serves: there while it does.
+// Threads: one.
+class EndpointFile {
+ public:
+  // Errors: those of WriteFileAtomic.
+  static absl::StatusOr<EndpointFile> Write(const std::filesystem::path& state_dir, const Endpoint& endpoint);
+  EndpointFile(EndpointFile&& other) noexcept;
+  EndpointFile& operator=(EndpointFile&&) = delete;
+  // Removes it.
+  ~EndpointFile();
+
+ private:
+  explicit EndpointFile(std::filesystem::path path);
+
+  std::filesystem::path path_;  // empty once moved from
+};
 
 }  // namespace permafrost
