@@ -1,5 +1,5 @@
 // The one way in which the daemon ends: a signal or the Drain call asks, main waits and then stops the rooms in order.
-// By the way main hears of SIGHUP here, too.
+// By the way main hears of SIGHUP here, too, which asks for a reload.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "access/tls.h"
+#include "access/token_store.h"
 #include "base/id.h"
 #include "base/monotonic.h"
+#include "daemon/options.h"
 #include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"
 
@@ -93,5 +96,18 @@ class SignalWaiter {
 // `timeout` (0: no limit). Both references are then still in use, so that the process cannot end in order: neither may
 // be destroyed. Threads: one call.
 absl::Status StopWork(absl::Duration timeout, data::Catalog& catalog, jobs::JobManager& jobs, const JobId& running);
+
+// A reload changes these.
+struct Reloaded {
+  access::TokenStore& tokens;
+  access::CertificateFiles* certificates;  // null: plain text
+  DrainSignal& drain;
+};
+
+// Does what SIGHUP asks for: certificates, tokens and options are read again. Threads: the main one.
+// `read` reads the options as at start. Options that can change while the daemon runs take effect; the log says of the
+// others that they do at the next start. A part that cannot be read is told in a line, and stays as it was. `options`
+// becomes what holds from here on.
+void Reload(const std::function<ParsedOptions()>& read, const Reloaded& what, Options& options);
 
 }  // namespace permafrost

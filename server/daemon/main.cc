@@ -29,7 +29,6 @@
 #include "daemon/drain.h"
 #include "daemon/options.h"
 #include "daemon/process_setup.h"
-#include "daemon/reload.h"
 #include "daemon/seen_clock.h"
 #include "daemon/self_test.h"
 #include "daemon/service_notifier.h"

@@ -1,4 +1,4 @@
-#include "daemon/reload.h"
+#include "daemon/drain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
