@@ -1,4 +1,4 @@
-#include "telemetry/process_stats.h"
+#include "telemetry/server_metrics.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
