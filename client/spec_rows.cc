@@ -13,9 +13,9 @@
 #include "client/format.h"
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/enum_text.h"
+#include "spec/checks.h"
 #include "spec/import_options.h"
 #include "spec/job_spec.h"
-#include "spec/needs.h"
 
 namespace permafrost::client {
 namespace {

@@ -45,7 +45,7 @@ inline constexpr Accepts kNotNegative{Accepts::Kind::kNotNegative}, kPositive{Ac
     kPart{Accepts::Kind::kPart};
 
 // A job for which a field means something. Where it means nothing, a value other than the default is refused
-// (needs.cc).
+// (checks.cc).
 enum class Need : uint8_t {
   kNothing,  // it means something for every job
   kSet,

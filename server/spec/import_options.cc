@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
 #include "base/text.h"
-#include "spec/row_check.h"
+#include "spec/checks.h"
 
 namespace permafrost::spec {
 namespace {

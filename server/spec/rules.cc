@@ -1,11 +1,10 @@
-#include "spec/rules.h"
-
+// CheckRules: what the rows of options cannot say.
 #include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
-#include "spec/needs.h"
+#include "spec/checks.h"
 
 namespace permafrost::spec {
 namespace {

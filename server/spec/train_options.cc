@@ -4,8 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
-#include "spec/row_check.h"
-#include "spec/rules.h"
+#include "spec/checks.h"
 
 namespace permafrost::spec {
 namespace {

@@ -16,9 +16,9 @@
 #include "base/id.h"
 #include "base/status.h"
 #include "google/protobuf/message.h"
+#include "spec/checks.h"
 #include "spec/field.h"
 #include "spec/loss.h"
-#include "spec/needs.h"
 
 namespace permafrost::api {
 

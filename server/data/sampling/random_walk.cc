@@ -8,7 +8,7 @@
 #include "base/parallel.h"
 #include "base/status.h"
 #include "data/sampling/edge_draw.h"
-#include "spec/row_check.h"
+#include "spec/checks.h"
 
 namespace permafrost::data {
 namespace {
