@@ -1,17 +1,24 @@
 #include "daemon/drain.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <string>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "jobs/manager_fixture.h"
+#include "temp_dir.h"
 
 namespace permafrost {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 // Does with signals what a daemon does, as the exit code of a process of its own.
 [[noreturn]] void WaitForDrain(int signals_sent) {
@@ -138,6 +145,113 @@ TEST(SignalWaiterDeathTest, HangupReloads) {
     drain.Wait([] { _exit(5); });
   };
   EXPECT_EXIT(hang_up(), ::testing::ExitedWithCode(5), "");
+}
+
+class ReloadTest : public testing::Test {
+ protected:
+  // Returns what a reload says; `options` is then as after it.
+  std::string ReloadWith(const ParsedOptions& read, Options& options) {
+    testing::internal::CaptureStdout();
+    Reload([&] { return read; }, {.tokens = *tokens_, .certificates = nullptr, .drain = drain_}, options);
+    return testing::internal::GetCapturedStdout();
+  }
+
+  const TempDir dir_;
+  const std::filesystem::path path_ = dir_.path() / "tokens.json";
+  std::unique_ptr<access::TokenStore> tokens_ = *access::TokenStore::Open(path_);
+  DrainSignal drain_{absl::Hours(1)};
+};
+
+TEST_F(ReloadTest, WhatCanChangeDoesAndTheRestIsToldOf) {
+  Options options, next;
+  next.exit_timeout = absl::Seconds(7000);
+  next.listen = "127.0.0.1:1";
+  const std::vector<OptionChange> changes = ChangesBetween(options, next);
+  ASSERT_EQ(changes.size(), 2U);
+  EXPECT_EQ(changes[0].name, "listen");
+  EXPECT_FALSE(changes[0].reloads);
+  EXPECT_EQ(changes[1].name, "exit-timeout");
+  EXPECT_EQ(changes[1].to, "7000");
+  EXPECT_TRUE(changes[1].reloads);
+  const std::string told = ReloadWith({.options = next, .text = "", .exit_code = 0}, options);
+  EXPECT_THAT(told, HasSubstr("exit-timeout 25 -> 7000"));
+  EXPECT_THAT(told, HasSubstr("listen 127.0.0.1:7433 -> 127.0.0.1:1: takes effect at the next start"));
+  EXPECT_EQ(options.exit_timeout, absl::Seconds(7000));
+  EXPECT_EQ(options.listen, Options().listen);
+  drain_.Request("now");
+  EXPECT_LE(drain_.TimeLeft(), absl::Seconds(7000));
+}
+
+TEST_F(ReloadTest, BadOptionsLeaveTheOldOnes) {
+  Options options;
+  const std::string told = ReloadWith(
+      {.options = std::nullopt, .text = "permafrostd: f: exit-timeout \"x\": accepted: seconds\n", .exit_code = 2},
+      options);
+  EXPECT_THAT(told, HasSubstr("options stay as they were: f: exit-timeout \"x\""));
+  EXPECT_EQ(options.exit_timeout, Options().exit_timeout);
+}
+
+TEST_F(ReloadTest, TokensAreReadAgainAndABadFileLeavesThem) {
+  Options options;
+  const auto made = tokens_->Create(access::Role::kViewer, "one", absl::InfiniteFuture());
+  ASSERT_TRUE(made.ok()) << made.status();
+  std::ofstream(path_) << "no JSON";
+  EXPECT_THAT(ReloadWith({.options = options, .text = "", .exit_code = 0}, options),
+              HasSubstr("tokens stay as they were"));
+  EXPECT_TRUE(tokens_->Find(made->secret).has_value());
+  std::filesystem::remove(path_);
+  EXPECT_THAT(ReloadWith({.options = options, .text = "", .exit_code = 0}, options), HasSubstr("0 tokens"));
+  EXPECT_FALSE(tokens_->Find(made->secret).has_value()) << "the file has it no more";
+}
+
+// Long enough for the half that ends at once.
+constexpr absl::Duration kShort = absl::Seconds(1);
+
+// Its imports never stop.
+class StuckImports : public jobs::FakeCatalog {
+ public:
+  void StopImports() override { absl::Notification().WaitForNotification(); }
+};
+
+// A server whose job `stuck` comes to no step boundary.
+class StuckServer {
+ public:
+  StuckServer() {
+    server_.Run("stuck");
+    server_->Drain();
+  }
+  jobs::JobManager& manager() { return server_.manager(); }
+
+ private:
+  const TempDir dir_;
+  jobs::Server server_{dir_.path()};
+};
+
+TEST(StopWork, WaitsForBoth) {
+  const TempDir dir;
+  for (const absl::Duration timeout : {absl::ZeroDuration(), absl::Hours(1), absl::InfiniteDuration()}) {
+    jobs::Server server(dir.path());
+    server->Drain();
+    EXPECT_TRUE(StopWork(timeout, server.catalog(), server.manager(), JobId()).ok()) << timeout;
+  }
+}
+
+// Work that goes on uses what it was given, which therefore outlives these tests. It is never let go on, since it would
+// write to the log while the process ends. Static, so that it does not count as lost.
+TEST(StopWork, NamesTheJobThatGoesOn) {
+  static auto& catalog = *new jobs::FakeCatalog();
+  static auto& server = *new StuckServer();
+  const absl::Status stopped = StopWork(kShort, catalog, server.manager(), JobId("stuck"));
+  EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(stopped.message()), AllOf(HasSubstr("job stuck"), HasSubstr("within 1s (--exit-timeout)")));
+}
+
+TEST(StopWork, NamesTheImportThatGoesOn) {
+  static auto& catalog = *new StuckImports();
+  static auto& server = *new StuckServer();
+  const absl::Status stopped = StopWork(kShort, catalog, server.manager(), JobId("stuck"));
+  EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(stopped.message()), HasSubstr("import did not stop"));
 }
 
 }  // namespace

@@ -5,9 +5,12 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <utility>
 
 #include "backup/backup.h"
 #include "backup/manifest.h"
+#include "base/file.h"
 #include "jobs/manager_fixture.h"
 #include "temp_dir.h"
 
@@ -51,6 +54,21 @@ TEST(Restored, AJobWaitsWhoseDatasetIsNotReady) {
   // A paused job goes on once its dataset is there.
   server.catalog().Put("imported-anew");
   EXPECT_EQ(server->Resume(JobId("imported-anew"))->state, JobState::kQueued);
+}
+
+TEST(EndpointFile, IsThereAsLongAsItsOwner) {
+  const TempDir dir;
+  const auto path = dir.path() / "endpoint.json";
+  std::optional<EndpointFile> owner;
+  {
+    absl::StatusOr<EndpointFile> written =
+        EndpointFile::Write(dir.path(), {.grpc = "127.0.0.1:1", .metrics = "127.0.0.1:2"});
+    ASSERT_TRUE(written.ok()) << written.status();
+    owner.emplace(*std::move(written));
+  }
+  EXPECT_THAT(ReadFile(path).value(), testing::HasSubstr("\"grpc\":\"127.0.0.1:1\",\"metrics\":\"127.0.0.1:2\""));
+  owner.reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 }  // namespace
