@@ -179,21 +179,6 @@ void AddStatistics(const Node& node, std::vector<ValueIndex>& written) {
 
 }  // namespace
 
-bool WritesInPlace(const Node& node) {
-  const auto op = ParseOperator(node.target);
-  return op && op->name.ends_with('_');
-}
-
-std::vector<ValueIndex> InputsOf(const Node& node) {
-  std::vector<ValueIndex> values;
-  for (const NamedArgument& input : node.inputs) {
-    if (const auto* ref = std::get_if<Ref>(&input.value)) values.push_back(ref->value);
-    if (const auto* refs = std::get_if<Refs>(&input.value))
-      std::ranges::copy_if(refs->values, std::back_inserter(values), [](ValueIndex v) { return v != kNoValue; });
-  }
-  return values;
-}
-
 SharedMemory::SharedMemory(const Graph& graph) : roots_(graph.values.size()), writers_(graph.values.size()) {
   for (size_t i = 0; i < roots_.size(); ++i) roots_[i] = static_cast<ValueIndex>(i);
   const auto is_tensor = [&](ValueIndex v) { return v != kNoValue && graph.values[v].kind == ValueKind::kTensor; };

@@ -50,9 +50,4 @@ class SharedMemory {
   std::vector<int64_t> writers_;   // by root
 };
 
-// "scatter_add_"
-bool WritesInPlace(const Node& node);
-// Values that a node takes, kNoValue left out.
-std::vector<ValueIndex> InputsOf(const Node& node);
-
 }  // namespace permafrost::program

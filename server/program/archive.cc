@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "program/torch_errors.h"
+#include "program/libtorch.h"
 
 namespace permafrost::program {
 namespace {

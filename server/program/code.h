@@ -1,5 +1,5 @@
 // A graph bound to libtorch's operators: what Interpreter runs. Arguments of its nodes become those that libtorch's
-// schemas ask for (code_operands.cc).
+// schemas ask for.
 // Threads: plain values and pure functions.
 #pragma once
 
@@ -69,12 +69,6 @@ struct Bound {
 
 // Binds the program's graph; it borrows the program. Errors: InvalidArgument that names the node.
 absl::StatusOr<Bound> Bind(const Program& program, c10::Device device);
-
-// wanted: an argument of an operator's schema. Errors: InvalidArgument that names it and its type.
-absl::StatusOr<Operand> BindArgument(const Argument& argument, const c10::Argument& wanted, const Graph& graph,
-                                     c10::Device device);
-// An argument of a function without a schema: numbers, values and text.
-absl::StatusOr<Operand> BindPlain(const Argument& argument);
 
 // A number as Python passes it where a tensor is taken: of no dimension, and of a type that gives way to others.
 at::Tensor WrappedNumber(const c10::IValue& number);

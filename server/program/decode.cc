@@ -12,7 +12,6 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "program/decode_graph.h"
-#include "program/json_access.h"
 
 namespace permafrost::program {
 namespace {

@@ -1,17 +1,86 @@
-// The graph of an exported program's JSON, and the types, sizes and symbols in it. Throws BadJsonField, which names the
-// node, for anything that does not add up.
-// Threads: pure functions.
+// The graph of an exported program's JSON, and the types, sizes and symbols in it. Members of a JSON file that anyone
+// may have written are read here, too: each has the type that is asked for, or BadJsonField is thrown, which
+// CatchJsonErrors (base/json_fields.h) turns into a Status. Numbers are never rounded or wrapped. BadJsonField names
+// the node for anything in a graph that does not add up. Threads: pure functions.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "base/json_fields.h"
+#include "base/text.h"
 #include "program/archive.h"
 #include "program/decode.h"
-#include "program/json_access.h"
 #include "program/program.h"
 
 namespace permafrost::program {
+
+using Json = nlohmann::json;
+
+[[noreturn]] inline void Refuse(const std::string& what) { throw BadJsonField{what}; }
+
+inline const Json& ObjectOf(const Json& value, const char* what) {
+  if (!value.is_object()) Refuse(absl::StrCat(what, ": an object was expected, not ", value.type_name()));
+  return value;
+}
+inline const Json& ListOf(const Json& value, const char* what) {
+  if (!value.is_array()) Refuse(absl::StrCat(what, ": a list was expected, not ", value.type_name()));
+  return value;
+}
+inline const std::string& TextOf(const Json& value, const char* what) {
+  if (!value.is_string()) Refuse(absl::StrCat(what, ": a string was expected, not ", value.type_name()));
+  return value.get_ref<const std::string&>();
+}
+inline bool BoolOf(const Json& value, const char* what) {
+  if (!value.is_boolean()) Refuse(absl::StrCat(what, ": true or false was expected, not ", value.type_name()));
+  return value.get<bool>();
+}
+inline int64_t IntOf(const Json& value, const char* what) {
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
+                        : value.is_number_integer();
+  if (!fits) {
+    Refuse(absl::StrCat(what, ": a 64-bit integer was expected, not ",
+                        value.is_structured() ? value.type_name() : Shorten(value.dump())));
+  }
+  return value.get<int64_t>();
+}
+inline double FloatOf(const Json& value, const char* what) {
+  if (value.is_number()) return value.get<double>();
+  if (value == "Infinity") return std::numeric_limits<double>::infinity();
+  if (value == "-Infinity") return -std::numeric_limits<double>::infinity();
+  if (value == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  Refuse(absl::StrCat(what, ": a number, Infinity, -Infinity or NaN was expected, not ", value.type_name()));
+}
+
+// The member of an object.
+inline const Json& At(const Json& object, const char* name) {
+  const auto found = ObjectOf(object, name).find(name);
+  if (found == object.end()) Refuse(absl::StrCat(name, ": is missing"));
+  return *found;
+}
+// Null where the object lacks it, or has null.
+inline const Json* Find(const Json& object, const char* name) {
+  const auto found = ObjectOf(object, name).find(name);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+// The only member of {"as_int": 3}.
+inline std::pair<std::string, const Json*> Union(const Json& value, const char* what) {
+  if (ObjectOf(value, what).size() != 1) Refuse(absl::StrCat(what, ": one member was expected, not ", value.size()));
+  return {value.begin().key(), &value.begin().value()};
+}
+
+// The name of {"name": "x"}. Other members may change what is meant, so that they are refused.
+inline const std::string& NameOf(const Json& value, const char* what) {
+  const std::string& name = TextOf(At(value, "name"), "name");
+  if (value.size() != 1) Refuse(absl::StrCat(what, ": ", Quote(name), ": has members other than its name"));
+  return name;
+}
 
 // Numbers of the enums ScalarType and MemoryFormat.
 DType DecodeDType(const Json& value);

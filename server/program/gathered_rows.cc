@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "program/node_access.h"
 #include "program/operators.h"
 
 namespace permafrost::program {

@@ -3,13 +3,19 @@
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "nn/kernels/edge_region.h"
 
 namespace permafrost::program {
 namespace {
@@ -17,6 +23,13 @@ namespace {
 using c10::FunctionSchema;
 using c10::IValue;
 using torch::jit::Stack;
+
+// The argument of that name; null where the operator has none.
+const IValue* ArgumentNamed(const FunctionSchema& schema, const Stack& stack, const char* name) {
+  for (size_t i = 0; i < schema.arguments().size(); ++i)
+    if (schema.arguments()[i].name() == name) return &stack[i];
+  return nullptr;
+}
 
 // A number that stands for a tensor lies on the CPU, and reading it waits for nothing.
 bool IsMinusOne(const IValue& divisor) {
@@ -164,13 +177,257 @@ constexpr struct {
     {"lstm gru rnn_tanh rnn_relu", CheckRecurrent},
 };
 
-}  // namespace
+// Estimates: how many bytes operators will take for their outputs.
 
-const IValue* ArgumentNamed(const FunctionSchema& schema, const Stack& stack, const char* name) {
-  for (size_t i = 0; i < schema.arguments().size(); ++i)
-    if (schema.arguments()[i].name() == name) return &stack[i];
-  return nullptr;
+double Product(at::IntArrayRef sizes) {
+  double product = 1;
+  for (const int64_t size : sizes) product *= static_cast<double>(std::max<int64_t>(size, 0));
+  return product;
 }
+double RealOf(const IValue& value) {
+  return value.isInt() ? static_cast<double>(value.toInt()) : value.isDouble() ? value.toDouble() : 0;
+}
+double Named(const FunctionSchema& schema, const Stack& stack, const char* name, double otherwise = 0) {
+  const IValue* value = ArgumentNamed(schema, stack, name);
+  return value == nullptr || value->isNone() ? otherwise : RealOf(*value);
+}
+bool IsTensor(const IValue& value) { return value.isTensor() && value.toTensor().defined(); }
+
+// Bytes of an element of the output: those of the type that is asked for, or of the arguments' largest.
+double ElementBytes(const FunctionSchema& schema, const Stack& stack) {
+  if (const IValue* type = ArgumentNamed(schema, stack, "dtype"); type != nullptr && type->isInt()) {
+    return static_cast<double>(c10::elementSize(static_cast<at::ScalarType>(type->toInt())));
+  }
+  int64_t bytes = 0;
+  for (const IValue& value : stack)
+    if (IsTensor(value)) bytes = std::max<int64_t>(bytes, value.toTensor().element_size());
+  return bytes == 0 ? sizeof(int64_t) : static_cast<double>(bytes);
+}
+
+double OfSize(const FunctionSchema& schema, const Stack& stack) {
+  const IValue* size = ArgumentNamed(schema, stack, "size");
+  if (size == nullptr || !size->isIntList()) return 0;
+  return Product(size->toIntVector()) * ElementBytes(schema, stack);
+}
+double OfRepeats(const FunctionSchema& schema, const Stack& stack) {
+  return Product(stack[0].toTensor().sizes()) * Product(stack[1].toIntVector()) * ElementBytes(schema, stack);
+}
+double OfRepeatedRows(const FunctionSchema& schema, const Stack& stack) {
+  const IValue& repeats = *ArgumentNamed(schema, stack, "repeats");
+  const double bytes = ElementBytes(schema, stack);
+  const auto of_self = [&](double rows) {
+    return &repeats == &stack[0] ? 1 : Product(stack[0].toTensor().sizes()) / std::max(rows, 1.0);
+  };
+  if (repeats.isInt()) return of_self(1) * RealOf(repeats) * bytes;
+  const at::Tensor& counts = repeats.toTensor();
+  if (counts.numel() == 0) return 0;
+  // One count is that of every row.
+  return of_self(static_cast<double>(counts.numel())) * counts.sum().to(at::kDouble).item<double>() * bytes;
+}
+double OfClasses(const FunctionSchema& schema, const Stack& stack) {
+  const at::Tensor& labels = stack[0].toTensor();
+  double classes = Named(schema, stack, "num_classes");
+  if (classes < 0 && labels.numel() > 0) classes = labels.max().to(at::kDouble).item<double>() + 1;
+  return Product(labels.sizes()) * classes * sizeof(int64_t);
+}
+double OfBins(const FunctionSchema& schema, const Stack& stack) {
+  const at::Tensor& values = stack[0].toTensor();
+  const double largest = values.numel() == 0 ? 0 : values.max().to(at::kDouble).item<double>() + 1;
+  return std::max(largest, Named(schema, stack, "minlength")) * sizeof(int64_t);
+}
+double OfRange(const FunctionSchema& schema, const Stack& stack) {
+  const double step = Named(schema, stack, "step", 1);
+  const double steps = (Named(schema, stack, "end") - Named(schema, stack, "start")) / (step == 0 ? 1 : step);
+  return std::max(steps, 0.0) * ElementBytes(schema, stack);
+}
+double OfSteps(const FunctionSchema& schema, const Stack& stack) {
+  return Named(schema, stack, "steps") * ElementBytes(schema, stack);
+}
+double OfN(const FunctionSchema& schema, const Stack& stack) {
+  return Named(schema, stack, "n") *
+         Named(schema, stack, "m", schema.name() == "aten::eye" ? Named(schema, stack, "n") : 1) *
+         ElementBytes(schema, stack);
+}
+double OfTriangle(const FunctionSchema& schema, const Stack& stack) {
+  return 2 * Named(schema, stack, "row") * Named(schema, stack, "col") * sizeof(int64_t);
+}
+double OfDiagonal(const FunctionSchema& schema, const Stack& stack) {
+  const at::Tensor& self = stack[0].toTensor();
+  if (self.dim() == 0 || (schema.name() == "aten::diag" && self.dim() != 1)) return 0;
+  const double offset = std::abs(Named(schema, stack, "offset") + Named(schema, stack, "diagonal"));
+  const double rows = Product(self.sizes()), side = static_cast<double>(self.size(-1)) + offset;
+  // Any dimension may be the diagonal's: the last is the usual one.
+  return rows / std::max<double>(1, static_cast<double>(self.size(-1))) * side * side * ElementBytes(schema, stack);
+}
+double OfPadding(const FunctionSchema& schema, const Stack& stack) {
+  const at::Tensor& self = stack[0].toTensor();
+  const std::vector<int64_t> pad = ArgumentNamed(schema, stack, "pad")->toIntVector();
+  double product = 1;
+  for (int64_t i = 0; i < self.dim(); ++i) {
+    auto size = static_cast<double>(self.size(self.dim() - 1 - i));
+    for (const size_t side : {2 * i, 2 * i + 1})
+      if (side < pad.size()) size += static_cast<double>(pad[side]);
+    product *= std::max(size, 0.0);
+  }
+  return product * ElementBytes(schema, stack);
+}
+double OfSamples(const FunctionSchema& schema, const Stack& stack) {
+  const at::Tensor& self = stack[0].toTensor();
+  return static_cast<double>(self.dim() == 2 ? self.size(0) : 1) * Named(schema, stack, "num_samples") *
+         sizeof(int64_t);
+}
+double OfStaticRows(const FunctionSchema& schema, const Stack& stack) {
+  return static_cast<double>(stack[0].toTensor().dim()) * Named(schema, stack, "size") * sizeof(int64_t);
+}
+double OfLists(const FunctionSchema& schema, const Stack& stack) {
+  double sum = 0, product = 1, bytes = 1;
+  const auto tensors = stack[0].toTensorVector();
+  for (const at::Tensor& tensor : tensors) {
+    sum += Product(tensor.sizes());
+    product *= Product(tensor.sizes());
+    bytes = std::max(bytes, static_cast<double>(tensor.element_size()));
+  }
+  const bool each_with_each = schema.name() == "aten::cartesian_prod";
+  return (each_with_each ? product * static_cast<double>(tensors.size()) : sum) * bytes;
+}
+double OfOuter(const FunctionSchema& schema, const Stack& stack) {
+  double product = 1;
+  for (const IValue& value : stack)
+    if (IsTensor(value)) product *= Product(value.toTensor().sizes());
+  return product * ElementBytes(schema, stack);
+}
+// If libtorch would refuse the sizes, the result has no meaning.
+double Broadcast(const Stack& stack, size_t first, int64_t without) {
+  double product = 1;
+  for (int64_t i = without, more = 1; more != 0; ++i) {
+    int64_t size = 1;
+    more = 0;
+    for (size_t k = first; k < stack.size(); ++k) {
+      if (!IsTensor(stack[k])) continue;
+      const at::Tensor& tensor = stack[k].toTensor();
+      if (i >= tensor.dim()) continue;
+      more = 1;
+      if (const int64_t of = tensor.size(tensor.dim() - 1 - i); of != 1) size = size == 1 ? of : std::max(size, of);
+    }
+    product *= static_cast<double>(size);
+  }
+  return product;
+}
+double OfElements(const FunctionSchema& schema, const Stack& stack) {
+  return Broadcast(stack, 0, 0) * ElementBytes(schema, stack);
+}
+// [..., n, k] by [..., k, m], or by [..., m, k] where rows are compared.
+double OfProduct(const FunctionSchema& schema, const Stack& stack) {
+  const std::string& second = schema.arguments()[1].name();
+  const size_t first = second == "mat1" || second == "batch1" ? 1 : 0;  // after what is added
+  const at::Tensor &a = stack[first].toTensor(), &b = stack[first + 1].toTensor();
+  if (a.dim() < 1 || b.dim() < 2) return 0;
+  const bool rows = schema.name() == "aten::linear" || schema.name() == "permafrost::row_linear" ||
+                    schema.name() == "aten::cdist" || schema.name() == "aten::scaled_dot_product_attention";
+  const double columns = static_cast<double>(b.size(rows ? -2 : -1));
+  if (b.dim() == 2 || a.dim() < 2) {
+    return Product(a.sizes()) / std::max<double>(1, static_cast<double>(a.size(-1))) * columns *
+           Product(b.sizes().slice(0, b.dim() - 2)) * ElementBytes(schema, stack);
+  }
+  return Broadcast({a, b}, 0, 2) * static_cast<double>(a.size(-2)) * columns * ElementBytes(schema, stack);
+}
+// Rows of a table, for each of the index.
+double OfRows(const FunctionSchema& schema, const Stack& stack) {
+  const at::Tensor& table = stack[0].toTensor();
+  const IValue* named = ArgumentNamed(schema, stack, schema.name() == "aten::embedding" ? "indices" : "index");
+  const IValue* dim = ArgumentNamed(schema, stack, "dim");
+  if (named == nullptr || !IsTensor(*named) || table.dim() == 0) return 0;
+  const double rows = static_cast<double>(table.size(dim != nullptr && dim->isInt() ? dim->toInt() : 0));
+  return Product(named->toTensor().sizes()) * Product(table.sizes()) / std::max(rows, 1.0) *
+         static_cast<double>(table.element_size());
+}
+// Returns the bytes of the larger of two tensors: all gates, or all outputs. CheckRecurrent has checked the weights.
+double OfRecurrent(const FunctionSchema& schema, const Stack& stack) {
+  const at::Tensor& input = stack[0].toTensor();
+  const std::vector<at::Tensor> params = ArgumentNamed(schema, stack, "params")->toTensorVector();
+  const int64_t directions = ArgumentNamed(schema, stack, "bidirectional")->toBool() ? 2 : 1;
+  const auto width = static_cast<double>(std::max(params[0].size(0), directions * params[1].size(1)));
+  const double rows = Product(input.sizes().slice(0, static_cast<size_t>(input.dim()) - 1));
+  return rows * width * static_cast<double>(input.element_size());
+}
+double OfIndices(const FunctionSchema& /*schema*/, const Stack& stack) {
+  const at::Tensor& table = stack[0].toTensor();
+  Stack indices;
+  double rows = 1;
+  int64_t dimension = 0;
+  for (const std::optional<at::Tensor>& index : stack[1].toOptionalTensorVector()) {
+    const bool is_mask = index && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+    if (is_mask) return 0;  // No more than the table has.
+    if (index && dimension < table.dim()) {
+      indices.emplace_back(*index);
+      rows *= static_cast<double>(table.size(dimension));
+    }
+    ++dimension;
+  }
+  return Broadcast(indices, 0, 0) * Product(table.sizes()) / std::max(rows, 1.0) *
+         static_cast<double>(table.element_size());
+}
+
+double OfSegments(const FunctionSchema& schema, const Stack& stack) {
+  return Named(schema, stack, "rows") * sizeof(int32_t);
+}
+// The largest output of a region.
+double OfRegion(const FunctionSchema& schema, const Stack& stack) {
+  const auto region = nn::DecodeRegion(ArgumentNamed(schema, stack, "code")->toIntVector(),
+                                       ArgumentNamed(schema, stack, "numbers")->toDoubleVector());
+  const auto inputs = stack[0].toTensorVector();
+  if (!region.ok() || inputs.empty()) return 0;
+  // A row region has no offsets; it has as many targets as its first target input has rows.
+  double targets = 0, edges = 0, most = 0;
+  if (const IValue* offsets = ArgumentNamed(schema, stack, "offsets"); offsets != nullptr) {
+    targets = static_cast<double>(offsets->toTensor().numel());
+    edges = static_cast<double>(ArgumentNamed(schema, stack, "places")->toTensor().numel());
+  } else {
+    const auto place = static_cast<size_t>(nn::FirstTargetInput(*region));
+    if (place < inputs.size() && inputs[place].dim() > 0) targets = static_cast<double>(inputs[place].size(0));
+  }
+  for (const int32_t output : region->outputs) {
+    const nn::RegionStep& step = region->steps[static_cast<size_t>(output)];
+    most = std::max(most, (step.level == nn::RegionLevel::kEdge ? edges : targets) * step.width);
+  }
+  return most * static_cast<double>(inputs[0].element_size());
+}
+
+constexpr struct {
+  const char* names;  // names without a library are ATen's
+  Estimate estimate;
+} kEstimates[] = {
+    {"zeros ones full empty rand randn randint normal new_zeros new_ones new_full new_empty", OfSize},
+    {"repeat tile", OfRepeats},
+    {"repeat_interleave", OfRepeatedRows},
+    {"one_hot", OfClasses},
+    {"bincount", OfBins},
+    {"arange", OfRange},
+    {"linspace logspace", OfSteps},
+    {"eye randperm", OfN},
+    {"tril_indices triu_indices", OfTriangle},
+    {"diag diag_embed", OfDiagonal},
+    {"pad constant_pad_nd", OfPadding},
+    {"multinomial", OfSamples},
+    {"nonzero_static", OfStaticRows},
+    {"cat concat concatenate stack hstack vstack dstack column_stack cartesian_prod", OfLists},
+    {"outer ger kron", OfOuter},
+    {"matmul mm bmm linear cdist addmm addbmm baddbmm linalg_matmul scaled_dot_product_attention "
+     "permafrost::row_linear",
+     OfProduct},
+    {"permafrost::segments_of", OfSegments},
+    {"permafrost::edge_region permafrost::row_region", OfRegion},
+    {"lstm gru rnn_tanh rnn_relu", OfRecurrent},
+    {"embedding index_select", OfRows},
+    {"index", OfIndices},
+    {"add sub rsub mul div divide multiply subtract true_divide floor_divide fmod remainder pow float_power maximum "
+     "minimum fmax fmin lerp addcmul addcdiv eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and "
+     "bitwise_or bitwise_xor __and__ __or__ __xor__ where masked_fill xlogy atan2 hypot heaviside mse_loss l1_loss "
+     "smooth_l1_loss huber_loss clamp clamp_min clamp_max clip cosine_similarity pairwise_distance",
+     OfElements},
+};
+
+}  // namespace
 
 Guard FindGuard(const std::string& name) {
   static const auto table = [] {
@@ -178,6 +435,18 @@ Guard FindGuard(const std::string& name) {
     for (const auto& row : kGuards)
       for (const absl::string_view guarded : absl::StrSplit(row.names, ' '))
         made.emplace(absl::StrCat("aten::", guarded), row.guard);
+    return made;
+  }();
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : found->second;
+}
+
+Estimate FindEstimate(const std::string& name) {
+  static const auto table = [] {
+    absl::flat_hash_map<std::string, Estimate> made;
+    for (const auto& row : kEstimates)
+      for (const absl::string_view estimated : absl::StrSplit(row.names, ' '))
+        made.emplace(absl::StrContains(estimated, "::") ? estimated : absl::StrCat("aten::", estimated), row.estimate);
     return made;
   }();
   const auto found = table.find(name);

@@ -1,5 +1,5 @@
 // Checks that libtorch's kernels leave out. Without them, arguments end the process, or reach memory that is none of a
-// tensor's. Estimates of the memory that an operator will take are in guards_estimates.cc.
+// tensor's. Estimates of the memory that an operator will take.
 // Threads: pure functions.
 #pragma once
 
@@ -21,8 +21,5 @@ using Estimate = double (*)(const c10::FunctionSchema& schema, const torch::jit:
 // Null for views, for operators whose output is no larger than their largest argument, and for einsum, tensordot,
 // pooling and convolution.
 Estimate FindEstimate(const std::string& name);
-
-// The argument of that name; null where the operator has none.
-const c10::IValue* ArgumentNamed(const c10::FunctionSchema& schema, const torch::jit::Stack& stack, const char* name);
 
 }  // namespace permafrost::program

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "program/code.h"
-#include "program/dtypes.h"
+#include "program/libtorch.h"
 
 namespace permafrost::program {
 

@@ -19,10 +19,9 @@
 #include "base/text.h"
 #include "program/archive.h"
 #include "program/decode.h"
-#include "program/dtypes.h"
 #include "program/interpreter.h"
+#include "program/libtorch.h"
 #include "program/operators.h"
-#include "program/torch_errors.h"
 
 namespace permafrost::program {
 namespace {

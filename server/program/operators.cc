@@ -1,5 +1,6 @@
 #include "program/operators.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -16,7 +17,6 @@
 #include "absl/strings/strip.h"
 #include "base/string_view.h"
 #include "base/text.h"
-#include "program/node_access.h"
 #include "program/symbolic.h"
 
 namespace permafrost::program {
@@ -145,6 +145,21 @@ bool Draws(const Node& node) {
   // Exports leave out what has its default.
   if (node.target.starts_with("torch.ops.aten.rrelu") && ArgumentOf(node, "training") == nullptr) return false;
   return !is_off("train") && !is_off("training") && !IsZero(ArgumentOf(node, "p"));
+}
+
+bool WritesInPlace(const Node& node) {
+  const auto op = ParseOperator(node.target);
+  return op && op->name.ends_with('_');
+}
+
+std::vector<ValueIndex> InputsOf(const Node& node) {
+  std::vector<ValueIndex> values;
+  for (const NamedArgument& input : node.inputs) {
+    if (const auto* ref = std::get_if<Ref>(&input.value)) values.push_back(ref->value);
+    if (const auto* refs = std::get_if<Refs>(&input.value))
+      std::ranges::copy_if(refs->values, std::back_inserter(values), [](ValueIndex v) { return v != kNoValue; });
+  }
+  return values;
 }
 
 namespace {

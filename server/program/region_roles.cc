@@ -7,7 +7,7 @@
 #include <tuple>
 #include <variant>
 
-#include "program/node_access.h"
+#include "program/operators.h"
 
 namespace permafrost::program {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "program/node_access.h"
+#include "program/operators.h"
 
 namespace permafrost::program {
 namespace {

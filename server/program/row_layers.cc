@@ -1,17 +1,344 @@
 #include "program/row_layers.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "program/node_access.h"
+#include "program/operators.h"
+#include "program/rewriting.h"
 
 namespace permafrost::program {
 namespace {
+
+// A recurrent layer operator becomes at most kMostCells cells, and all of a program at most kMostCellsOfAll. Others
+// stay.
+constexpr int64_t kMostCells = 64, kMostCellsOfAll = 256;
+
+bool IsNumberOne(const Node& node, std::string_view name) {
+  const Argument* argument = ArgumentOf(node, name);
+  if (argument == nullptr || std::holds_alternative<None>(*argument)) return true;
+  return RealOf(*argument) == 1;
+}
+
+class LinearFormsWriter {
+ public:
+  explicit LinearFormsWriter(const Program& program) : program_(program) {}
+
+  std::optional<Program> Run() {
+    bool rewritten = false;
+    for (const Node& node : program_.graph.nodes) {
+      if (Rewrite(node)) {
+        rewritten = true;
+      } else {
+        out_.nodes.push_back(node);
+      }
+    }
+    return rewritten ? std::optional(WithNodes(program_, std::move(out_.nodes))) : std::nullopt;
+  }
+
+ private:
+  bool Rewrite(const Node& node) {
+    const std::string op = OperatorOf(node);
+    const auto parsed = ParseOperator(node.target);
+    if (!parsed || (!parsed->overload.empty() && parsed->overload != "input")) return false;
+    if (op == "aten::matmul") return RewriteProduct(node, "self", "other", kNoValue);
+    if (op == "aten::mm") return RewriteProduct(node, "self", "mat2", kNoValue);
+    if (op == "aten::addmm") {
+      const ValueIndex bias = ValueOf(node, "self");
+      return IsFloating(bias, 1) && IsNumberOne(node, "beta") && IsNumberOne(node, "alpha") &&
+             RewriteProduct(node, "mat1", "mat2", bias);
+    }
+    for (const auto& [cell, layers, kind] : kRecurrent) {
+      if (op == cell) return RewriteCell(node, kind);
+      if (op == layers) return RewriteLayers(node, kind);
+    }
+    return false;
+  }
+
+  const TensorType* TypeOf(ValueIndex value) const {
+    if (value == kNoValue || !program_.graph.values[value].type) return nullptr;
+    return &*program_.graph.values[value].type;
+  }
+  bool IsFloating(ValueIndex value, size_t dimensions) const {
+    const TensorType* type = TypeOf(value);
+    return type != nullptr && IsReal(type->dtype) && type->sizes.size() == dimensions;
+  }
+  bool IsMatrix(ValueIndex value, DType dtype) const {
+    const auto is_known = [](const Size& size) { return size.expression.empty() && size.number > 0; };
+    return IsFloating(value, 2) && TypeOf(value)->dtype == dtype && std::ranges::all_of(TypeOf(value)->sizes, is_known);
+  }
+
+  // rows [..., in] times matrix [in, out], plus bias [out] unless it is kNoValue
+  bool RewriteProduct(const Node& node, std::string_view rows_name, std::string_view matrix_name, ValueIndex bias) {
+    const ValueIndex rows = ValueOf(node, rows_name), matrix = ValueOf(node, matrix_name), result = ResultOf(node);
+    const TensorType* of_rows = TypeOf(rows);
+    if (of_rows == nullptr || of_rows->sizes.size() < 2 || result == kNoValue) return false;
+    if (!IsFloating(rows, of_rows->sizes.size()) || !IsMatrix(matrix, of_rows->dtype)) return false;
+    TensorType turned = *TypeOf(matrix);
+    if (bias != kNoValue && (TypeOf(bias)->dtype != turned.dtype || TypeOf(bias)->sizes[0] != turned.sizes[1])) {
+      return false;
+    }
+    std::swap(turned.sizes[0], turned.sizes[1]);
+    const ValueIndex weight = out_.Add(node, "t.default", {{"self", Ref{matrix}}}, std::move(turned));
+    std::vector<NamedArgument> inputs = {{"input", Ref{rows}}, {"weight", Ref{weight}}};
+    if (bias != kNoValue) inputs.push_back({"bias", Ref{bias}});
+    out_.Add(node, "linear.default", std::move(inputs), result);
+    return true;
+  }
+
+  // A kind of recurrent cell.
+  enum class Kind { kGru, kLstm, kTanh, kRelu };
+  static int64_t GatesOf(Kind kind) { return kind == Kind::kLstm ? 4 : kind == Kind::kGru ? 3 : 1; }
+  // The weights of a cell; biases are kNoValue where it has none.
+  struct Weights {
+    ValueIndex input = kNoValue, state = kNoValue, input_bias = kNoValue, state_bias = kNoValue;
+  };
+  // The state of a cell, [N, h] each. memory: an LSTM's.
+  struct State {
+    ValueIndex hidden = kNoValue, memory = kNoValue;
+  };
+  struct Cell {
+    const Node& node;  // whose place it takes
+    Kind kind;
+    Weights weights;
+    TensorType state;  // [N, h]
+  };
+
+  bool Fits(const Cell& cell, ValueIndex rows) const {
+    const TensorType* of_rows = TypeOf(rows);
+    const Size& width = cell.state.sizes[1];
+    if (of_rows == nullptr || !IsFloating(rows, of_rows->sizes.size()) || !width.expression.empty()) return false;
+    return std::ranges::all_of(std::array{cell.weights.input, cell.weights.state}, [&](ValueIndex weight) {
+      if (!IsMatrix(weight, of_rows->dtype)) return false;
+      const int64_t rows_of_weight = TypeOf(weight)->sizes[0].number, gates = GatesOf(cell.kind);
+      return rows_of_weight % gates == 0 && rows_of_weight / gates == width.number &&
+             cell.state.dtype == of_rows->dtype;
+    });
+  }
+  // Maps rows by the weights of the input or of the state. Returns [..., gates * h].
+  ValueIndex Map(const Cell& cell, ValueIndex rows, ValueIndex weight, ValueIndex bias) {
+    TensorType type = *TypeOf(rows);
+    type.sizes.back() = Size{.number = GatesOf(cell.kind) * cell.state.sizes[1].number, .expression = {}};
+    std::vector<NamedArgument> inputs = {{"input", Ref{rows}}, {"weight", Ref{weight}}};
+    if (bias != kNoValue) inputs.push_back({"bias", Ref{bias}});
+    return out_.Add(cell.node, "linear.default", std::move(inputs), std::move(type));
+  }
+  // Splits [N, gates * h] into [N, h] for each gate.
+  std::vector<ValueIndex> Split(const Cell& cell, ValueIndex mapped) {
+    return out_.AddList(cell.node, "torch.ops.aten.split.Tensor",
+                        {{"self", Ref{mapped}}, {"split_size", cell.state.sizes[1].number}, {"dim", int64_t{1}}},
+                        std::vector<TensorType>(static_cast<size_t>(GatesOf(cell.kind)), cell.state));
+  }
+  ValueIndex Of(const Cell& cell, std::string_view op, ValueIndex a) {
+    return out_.Add(cell.node, op, {{"self", Ref{a}}}, cell.state);
+  }
+  ValueIndex Of(const Cell& cell, std::string_view op, ValueIndex a, ValueIndex b) {
+    return out_.Add(cell.node, op, {{"self", Ref{a}}, {"other", Ref{b}}}, cell.state);
+  }
+
+  // Returns the next state. mapped: [N, gates * h], Map of the cell's input. Sources: torch.nn.GRUCell, LSTMCell,
+  // RNNCell.
+  State Next(const Cell& cell, ValueIndex mapped, const State& before) {
+    const std::vector<ValueIndex> i = Split(cell, mapped);
+    const std::vector<ValueIndex> h =
+        Split(cell, Map(cell, before.hidden, cell.weights.state, cell.weights.state_bias));
+    const auto of = [&](std::string_view op, auto... values) { return Of(cell, op, values...); };
+    const auto gate = [&](std::string_view op, size_t g) { return of(op, of("add.Tensor", i[g], h[g])); };
+    if (cell.kind == Kind::kTanh) return {.hidden = gate("tanh.default", 0)};
+    if (cell.kind == Kind::kRelu) return {.hidden = gate("relu.default", 0)};
+    if (cell.kind == Kind::kGru) {
+      const ValueIndex reset = gate("sigmoid.default", 0), update = gate("sigmoid.default", 1);
+      const ValueIndex made = of("tanh.default", of("add.Tensor", i[2], of("mul.Tensor", h[2], reset)));
+      const ValueIndex kept = of("mul.Tensor", of("sub.Tensor", before.hidden, made), update);
+      return {.hidden = of("add.Tensor", kept, made)};
+    }
+    const ValueIndex in = gate("sigmoid.default", 0), forget = gate("sigmoid.default", 1),
+                     made = gate("tanh.default", 2), out = gate("sigmoid.default", 3);
+    const ValueIndex memory = of("add.Tensor", of("mul.Tensor", forget, before.memory), of("mul.Tensor", in, made));
+    return {.hidden = of("mul.Tensor", out, of("tanh.default", memory)), .memory = memory};
+  }
+
+  // Makes `value` the node's output, unless nothing reads that output.
+  void Return(const Node& node, size_t output, ValueIndex value) {
+    const ValueIndex wanted = node.outputs[output].values[0];
+    if (wanted != kNoValue) out_.Add(node, "alias.default", {{"self", Ref{value}}}, wanted);
+  }
+  static bool HasOutputs(const Node& node, size_t count) {
+    return node.outputs.size() == count &&
+           std::ranges::none_of(node.outputs, [](const Output& output) { return output.is_list; });
+  }
+
+  // A file may describe more cells than memory has room for.
+  bool TakeFromBudget(int64_t cells) {
+    if (cells > cells_left_) return false;
+    cells_left_ -= cells;
+    return true;
+  }
+
+  bool RewriteCell(const Node& node, Kind kind) {
+    State state{.hidden = ValueOf(node, "hx")};
+    if (const std::vector<ValueIndex> states = ListOf(node, "hx"); states.size() == 2)
+      state = {.hidden = states[0], .memory = states[1]};
+    const bool lstm = kind == Kind::kLstm;
+    if (!HasOutputs(node, lstm ? 2 : 1) || lstm != (state.memory != kNoValue) || !IsFloating(state.hidden, 2)) {
+      return false;
+    }
+    const ValueIndex input = ValueOf(node, "input");
+    const Cell cell{
+        .node = node,
+        .kind = kind,
+        .weights = {ValueOf(node, "w_ih"), ValueOf(node, "w_hh"), ValueOf(node, "b_ih"), ValueOf(node, "b_hh")},
+        .state = *TypeOf(state.hidden)};
+    if (!IsFloating(input, 2) || !Fits(cell, input) || !TakeFromBudget(1)) return false;
+    const State next = Next(cell, Map(cell, input, cell.weights.input, cell.weights.input_bias), state);
+    Return(node, 0, next.hidden);
+    if (lstm) Return(node, 1, next.memory);
+    return true;
+  }
+
+  std::vector<ValueIndex> Unbind(const Node& node, ValueIndex from, int64_t dim) {
+    TensorType type = *TypeOf(from);
+    const auto count = static_cast<size_t>(type.sizes[static_cast<size_t>(dim)].number);
+    type.sizes.erase(type.sizes.begin() + dim);
+    return out_.AddList(node, "torch.ops.aten.unbind.int", {{"self", Ref{from}}, {"dim", dim}},
+                        std::vector<TensorType>(count, type));
+  }
+  ValueIndex Stack(const Node& node, std::vector<ValueIndex> parts, int64_t dim) {
+    TensorType type = *TypeOf(parts[0]);
+    type.sizes.insert(type.sizes.begin() + dim, Size{.number = std::ssize(parts), .expression = {}});
+    return out_.Add(node, "stack.default", {{"tensors", Refs{std::move(parts)}}, {"dim", dim}}, std::move(type));
+  }
+
+  // Recurrent layers over sequences of a known length, without dropout.
+  struct Layers {
+    Kind kind;
+    ValueIndex input = kNoValue;
+    std::vector<ValueIndex> states, weights;  // of all layers
+    int64_t count = 0, directions = 1, time = 0, steps = 0;
+    bool biases = false;
+  };
+  std::optional<Layers> LayersOf(const Node& node, Kind kind) const {
+    Layers layers{
+        .kind = kind, .input = ValueOf(node, "input"), .states = ListOf(node, "hx"), .weights = ListOf(node, "params")};
+    if (layers.states.empty()) layers.states = {ValueOf(node, "hx")};
+    const auto bidirectional = FlagOf(node, "bidirectional", std::nullopt),
+               batch_first = FlagOf(node, "batch_first", std::nullopt),
+               biases = FlagOf(node, "has_biases", std::nullopt);
+    if (!bidirectional || !batch_first || !biases) return std::nullopt;
+    layers.count = NumberOf(node, "num_layers", 0).value_or(0);
+    layers.directions = *bidirectional ? 2 : 1;
+    layers.time = *batch_first ? 1 : 0;
+    layers.biases = *biases;
+    const size_t outputs = kind == Kind::kLstm ? 3 : 2;
+    if (Draws(node) || !HasOutputs(node, outputs) || layers.states.size() + 1 != outputs || layers.count < 1 ||
+        layers.count > kMostCells || !IsFloating(layers.input, 3)) {
+      return std::nullopt;
+    }
+    const Size& steps = TypeOf(layers.input)->sizes[static_cast<size_t>(layers.time)];
+    layers.steps = steps.expression.empty() ? steps.number : 0;
+    const int64_t cells = layers.count * layers.directions;
+    const bool is_small = layers.steps <= kMostCells && cells * layers.steps <= kMostCells;
+    if (layers.steps < 1 || !is_small || std::ssize(layers.weights) != cells * (layers.biases ? 4 : 2)) {
+      return std::nullopt;
+    }
+    const bool states_fit = std::ranges::all_of(layers.states, [&](ValueIndex state) {
+      return IsFloating(state, 3) && TypeOf(state)->sizes[0] == Size{.number = cells, .expression = {}};
+    });
+    return states_fit ? std::optional(std::move(layers)) : std::nullopt;
+  }
+  Cell CellOf(const Node& node, const Layers& layers, int64_t place) const {
+    const size_t of_one = layers.biases ? 4 : 2, first = static_cast<size_t>(place) * of_one;
+    TensorType state = *TypeOf(layers.states[0]);
+    state.sizes.erase(state.sizes.begin());
+    Cell cell{.node = node,
+              .kind = layers.kind,
+              .weights = {.input = layers.weights[first], .state = layers.weights[first + 1]},
+              .state = std::move(state)};
+    if (layers.biases) {
+      cell.weights.input_bias = layers.weights[first + 2];
+      cell.weights.state_bias = layers.weights[first + 3];
+    }
+    return cell;
+  }
+
+  bool RewriteLayers(const Node& node, Kind kind) {
+    const std::optional<Layers> found = LayersOf(node, kind);
+    if (!found) return false;
+    const Layers& layers = *found;
+    for (int64_t place = 0; place < layers.count * layers.directions; ++place) {
+      if (!Fits(CellOf(node, layers, place), layers.input)) return false;
+    }
+    if (!TakeFromBudget(layers.count * layers.directions * layers.steps)) return false;
+    std::vector<std::vector<ValueIndex>> states;
+    states.reserve(layers.states.size());
+    for (const ValueIndex state : layers.states) states.push_back(Unbind(node, state, 0));
+    const auto is_read = [&](size_t output) { return node.outputs[output].values[0] != kNoValue; };
+    ValueIndex sequence = layers.input;
+    std::vector<ValueIndex> hidden, memory;  // the last ones of each cell
+    for (int64_t layer = 0; layer < layers.count; ++layer) {
+      std::vector<std::vector<ValueIndex>> made(static_cast<size_t>(layers.steps));  // by step, then direction
+      for (int64_t direction = 0; direction < layers.directions; ++direction) {
+        const int64_t place = layer * layers.directions + direction;
+        const auto at = static_cast<size_t>(place);
+        const State first{.hidden = states[0][at], .memory = states.size() == 2 ? states[1][at] : kNoValue};
+        const State last = RunCell(node, layers, place, sequence, first, made);
+        hidden.push_back(last.hidden);
+        memory.push_back(last.memory);
+      }
+      if (layer + 1 < layers.count || is_read(0)) sequence = Joined(node, layers, made);
+    }
+    Return(node, 0, sequence);
+    if (is_read(1)) Return(node, 1, Stack(node, std::move(hidden), 0));
+    if (kind == Kind::kLstm && is_read(2)) Return(node, 2, Stack(node, std::move(memory), 0));
+    return true;
+  }
+  State RunCell(const Node& node, const Layers& layers, int64_t place, ValueIndex sequence, State state,
+                std::vector<std::vector<ValueIndex>>& made) {
+    const Cell cell = CellOf(node, layers, place);
+    const ValueIndex mapped = Map(cell, sequence, cell.weights.input, cell.weights.input_bias);
+    const std::vector<ValueIndex> steps = Unbind(node, mapped, layers.time);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const size_t step = place % layers.directions == 0 ? i : steps.size() - 1 - i;
+      state = Next(cell, steps[step], state);
+      made[step].push_back(state.hidden);
+    }
+    return state;
+  }
+  ValueIndex Joined(const Node& node, const Layers& layers, const std::vector<std::vector<ValueIndex>>& made) {
+    std::vector<ValueIndex> steps;
+    for (const std::vector<ValueIndex>& of_step : made) {
+      ValueIndex step = of_step[0];
+      if (of_step.size() == 2) {
+        TensorType type = *TypeOf(step);
+        type.sizes[1].number *= 2;
+        step = out_.Add(node, "cat.default", {{"tensors", Refs{of_step}}, {"dim", int64_t{1}}}, std::move(type));
+      }
+      steps.push_back(step);
+    }
+    return Stack(node, std::move(steps), layers.time);
+  }
+
+  struct Recurrent {
+    std::string_view cell, layers;
+    Kind kind;
+  };
+  static constexpr Recurrent kRecurrent[] = {{"aten::gru_cell", "aten::gru", Kind::kGru},
+                                             {"aten::lstm_cell", "aten::lstm", Kind::kLstm},
+                                             {"aten::rnn_tanh_cell", "aten::rnn_tanh", Kind::kTanh},
+                                             {"aten::rnn_relu_cell", "aten::rnn_relu", Kind::kRelu}};
+
+  Program program_;  // values are added to this copy; its nodes stay
+  NodeWriter out_{program_.graph.values};
+  int64_t cells_left_ = kMostCellsOfAll;
+};
 
 class RowLayersWriter {
  public:
@@ -120,6 +447,8 @@ class RowLayersWriter {
 };
 
 }  // namespace
+
+std::optional<Program> WithLinearForms(const Program& program) { return LinearFormsWriter(program).Run(); }
 
 std::optional<RowLayers> WithRowLayers(const Program& program, const RowLayersOptions& options) {
   return RowLayersWriter(program, options).Run();

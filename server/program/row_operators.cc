@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "program/node_access.h"
 #include "program/operators.h"
 
 namespace permafrost::program {

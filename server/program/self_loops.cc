@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "program/aliases.h"
-#include "program/node_access.h"
+#include "program/operators.h"
 
 namespace permafrost::program {
 namespace {

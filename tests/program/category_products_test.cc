@@ -1,5 +1,5 @@
 // Products with the matrix of an edge's category: equal up to rounding, without a matrix for each edge.
-#include "program/category_products.h"
+#include "program/node_linears.h"
 
 #include <gtest/gtest.h>
 

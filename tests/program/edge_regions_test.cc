@@ -18,7 +18,6 @@
 #include "nn/ops/linear.h"
 #include "program/exported.h"
 #include "program/interpreter.h"
-#include "program/node_access.h"
 #include "program/node_linears.h"
 #include "program/operators.h"
 #include "program/rewritten.h"

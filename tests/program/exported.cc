@@ -17,7 +17,7 @@
 #include <set>
 #include <utility>
 
-#include "program/dtypes.h"
+#include "program/libtorch.h"
 
 namespace permafrost::program {
 namespace {

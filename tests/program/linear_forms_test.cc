@@ -1,5 +1,5 @@
 // Programs whose products with matrices and recurrent cells are written as linear maps: equal up to rounding.
-#include "program/linear_forms.h"
+#include "program/row_layers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "program/node_access.h"
+#include "program/operators.h"
 #include "program/rewritten.h"
 #include "program/typed_writer.h"
 

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "program/category_products.h"
 #include "program/exported.h"
 #include "program/interpreter.h"
 #include "program/rewritten.h"

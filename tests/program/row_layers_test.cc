@@ -15,7 +15,6 @@
 
 #include "nn/ops/linear.h"
 #include "program/interpreter.h"
-#include "program/node_access.h"
 #include "program/operators.h"
 #include "program/rewritten.h"
 #include "program/typed_writer.h"

@@ -42,7 +42,7 @@ class BoundProgram {
     uint64_t seed = 0;           // of the numbers that it draws
     bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
     // On the CPU, runs regions of edges and of rows as one operator, linear maps and batch norms as operators of nn,
-    // and recurrent cells by these (program/edge_regions.h, row_layers.h, linear_forms.h).
+    // and recurrent cells by these (program/edge_regions.h, row_layers.h).
     bool fused = true;
     std::optional<ProgramNorms> norms;  // of padded batches; nothing: batches are not padded
   };

@@ -17,7 +17,7 @@
 #include "base/string_view.h"
 #include "base/text.h"
 #include "device/backend.h"
-#include "program/torch_errors.h"
+#include "program/libtorch.h"
 #include "train/tasks/trial_batches.h"
 
 namespace permafrost::train {

@@ -1,7 +1,9 @@
-// The one place of this room where exceptions become a Status of one line.
+// The border with libtorch: types of a program as libtorch's, and the one place of this room where exceptions become a
+// Status of one line.
 // Threads: pure functions.
 #pragma once
 
+#include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
 #include <exception>
@@ -15,8 +17,35 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/text.h"
+#include "program/program.h"
 
 namespace permafrost::program {
+
+inline at::ScalarType ScalarTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kUint8:
+      return at::kByte;
+    case DType::kInt8:
+      return at::kChar;
+    case DType::kInt16:
+      return at::kShort;
+    case DType::kInt32:
+      return at::kInt;
+    case DType::kInt64:
+      return at::kLong;
+    case DType::kFloat16:
+      return at::kHalf;
+    case DType::kFloat32:
+      return at::kFloat;
+    case DType::kFloat64:
+      return at::kDouble;
+    case DType::kBool:
+      return at::kBool;
+    case DType::kBfloat16:
+      return at::kBFloat16;
+  }
+  return at::kFloat;
+}
 
 // The first 600 bytes of libtorch's message on one line, without its stack of C++ calls. It may cite a file's text.
 inline std::string MessageOf(const c10::Error& error) {
