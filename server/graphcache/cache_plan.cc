@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "graphcache/planned_set.h"
+#include "graphcache/shape_plan.h"
 
 namespace permafrost::graphcache {
 namespace {

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "base/step.h"
-#include "graphcache/planned_set.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "spec/policy.h"
 
 namespace permafrost::graphcache {

@@ -18,8 +18,7 @@
 #include "graphcache/command.h"
 #include "graphcache/executable.h"
 #include "graphcache/findings.h"
-#include "graphcache/planned_set.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "graphcache/snapshot.h"
 #include "spec/policy.h"
 

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "base/step.h"
 #include "graphcache/findings.h"
-#include "graphcache/planned_set.h"
+#include "graphcache/shape_plan.h"
 #include "spec/field.h"
 #include "spec/policy.h"
 

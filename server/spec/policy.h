@@ -54,7 +54,7 @@ inline constexpr int64_t kMaxExecutables = 1'000'000;
 struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of its meaning
   Policy policy = Policy::kFreeze;
   // Distinct training shapes kept before the cache freezes, 1..kMaxFreezeAt. Larger: fewer padded steps, more memory.
-  // 0: derived from the dataset (graphcache/planned_set.h).
+  // 0: derived from the dataset (graphcache/shape_plan.h).
   int64_t freeze_at = 0;
   OnMiss on_miss = OnMiss::kPad;
   Shapes shapes = Shapes::kAuto;
@@ -68,7 +68,7 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   // Captures after a resume or for a command do not.
   bool strict = false;
   // Executables of both modes that the cache holds at most, 1..kMaxExecutables. The plan is cut to it
-  // (planned_set.h), and steps are padded into what is held, or run eager. 0: no limit.
+  // (shape_plan.h), and steps are padded into what is held, or run eager. 0: no limit.
   int64_t max_executables = 4'096;
   bool operator==(const PolicyOptions&) const = default;
 };

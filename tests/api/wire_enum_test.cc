@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "data/catalog/catalog.h"
-#include "graphcache/planned_set.h"
+#include "graphcache/shape_plan.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/graph_cache.pb.h"

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "graphcache/cache_fixture.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 
 namespace permafrost::graphcache {
 namespace {

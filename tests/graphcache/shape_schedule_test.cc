@@ -1,4 +1,4 @@
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

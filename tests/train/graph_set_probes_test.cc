@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
 #include "train/tasks/task.h"

@@ -11,7 +11,7 @@
 #include "data/import/import.h"
 #include "data/source/source_file.h"
 #include "data/store/graph_set.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "temp_dir.h"
 #include "train/planning/batch_schedule.h"
 

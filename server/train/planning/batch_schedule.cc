@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "data/sampling/epoch_order.h"
 #include "graphcache/executable.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 
 namespace permafrost::train {
 namespace {

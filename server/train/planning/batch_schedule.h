@@ -16,8 +16,7 @@
 #include "data/batching/batch.h"
 #include "data/sampling/epoch_order.h"
 #include "graphcache/cache_plan.h"
-#include "graphcache/planned_set.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {

@@ -11,7 +11,7 @@
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "nn/optimizer.h"
 #include "train/loop/step_programs.h"
 #include "train/planning/batch_schedule.h"

@@ -14,7 +14,7 @@
 #include "device/mps/mps_calls.h"
 #include "device/mps/stand_in.h"
 #include "device/staging.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "nn/optimizer.h"
 #include "train/loop/step_programs.h"
 #include "train/planning/cache_planner.h"

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "data/batching/batch.h"
 #include "device/backend.h"
-#include "graphcache/planned_set.h"
+#include "graphcache/shape_plan.h"
 #include "nn/models/model.h"
 #include "train/planning/batch_schedule.h"
 #include "train/planning/run_size.h"

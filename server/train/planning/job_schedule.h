@@ -14,7 +14,7 @@
 #include "data/batching/batch.h"
 #include "data/rows/row_caches.h"
 #include "device/backend.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "nn/models/model.h"
 #include "spec/train_options.h"
 #include "train/planning/run_size.h"

@@ -15,7 +15,7 @@
 #include "base/json_fields.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "train/tasks/node_model_for.h"
 
 namespace permafrost::train {

@@ -19,7 +19,7 @@
 #include "data/batching/block_batch.h"
 #include "data/store/graph.h"
 #include "data/store/graph_set.h"
-#include "graphcache/shape_schedule.h"
+#include "graphcache/shape_plan.h"
 #include "spec/train_options.h"
 
 namespace permafrost::train {

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/batching/prefetcher.h"
-#include "graphcache/planned_set.h"
+#include "graphcache/shape_plan.h"
 #include "nn/metrics.h"
 #include "nn/ops/lowering.h"
 #include "nn/tensor_set.h"

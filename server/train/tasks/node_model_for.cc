@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "graphcache/planned_set.h"
+#include "graphcache/shape_plan.h"
 #include "nn/models/model.h"
 #include "train/planning/block_rungs.h"
 #include "train/planning/run_size.h"
