@@ -19,10 +19,10 @@
 #include "nn/ops/graph_conv.h"
 #include "nn/ops/linear.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/parameter_updates.h"
 #include "nn/ops/rows_by_index.h"
 #include "nn/ops/segment_ops.h"
 #include "nn/ops/skip_gram.h"
+#include "nn/optimizer.h"
 
 namespace permafrost::nn {
 namespace {

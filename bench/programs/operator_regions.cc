@@ -111,7 +111,7 @@ std::vector<ParallelRegion> MakeParallelRegions() {
            Gathers},
           {"norms", "kParallelNormValues of server/nn/ops/batch_norm.cc", Norms},
           {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},
-          {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/parameter_updates.cc", Updates},
+          {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/optimizer.cc", Updates},
           {"losses", "kLossGrain chunks of kLossChunk of server/nn/loss.cc", Losses}};
 }
 

@@ -2,17 +2,301 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <numbers>
 #include <utility>
+#include <vector>
 
-#include "nn/ops/parameter_updates.h"
+#include "nn/kernels/adam.h"
+#include "nn/kernels/segments.h"
+#include "nn/ops/chunks.h"
+#include "nn/ops/lowering.h"
+#include "nn/ops/operator.h"
 
 namespace permafrost::nn {
 namespace {
+
+using at::Tensor;
+
 constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8;
+
+// Values that are updated at once, and the blocks from which on several threads share them. At half of these, 35 us of
+// work, two threads were as fast as one: `bench/run parallel --filter updates`.
+constexpr int64_t kAdamBlock = 4096, kAdamGrain = 32;
+
+struct Block {
+  size_t tensor;
+  int64_t begin;
+};
+
+bool Applies(const OptionalTensor& applies) { return !applies || *applies->const_data_ptr<float>() != 0; }
+
+// Returns the blocks of all parameters, each of whose `others` has its shape.
+std::vector<Block> BlocksOf(const char* name, at::TensorList parameters, at::ArrayRef<double> weight_decays,
+                            std::initializer_list<at::TensorList> others) {
+  TORCH_CHECK(!parameters.empty(), name, ": no parameters");
+  TORCH_CHECK(weight_decays.size() == parameters.size(), name, ": ", parameters.size(), " parameters, ",
+              weight_decays.size(), " weight decays");
+  for (const at::TensorList list : others) {
+    TORCH_CHECK(list.size() == parameters.size(), name, ": ", parameters.size(), " parameters, ", list.size(),
+                " gradients or moments");
+  }
+  std::vector<Block> blocks;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    for (const at::TensorList list : others) {
+      const Tensor& t = list[i];
+      TORCH_CHECK(t.sizes() == parameters[i].sizes() && t.is_contiguous() && parameters[i].is_contiguous(), name,
+                  ": a gradient or moment of ", t.sizes(), " for a parameter of ", parameters[i].sizes());
+    }
+    for (int64_t begin = 0; begin < parameters[i].numel(); begin += kAdamBlock) blocks.push_back({i, begin});
+  }
+  return blocks;
+}
+
+// update(parameter, first value, values)
+template <class Update>
+void ForBlocks(const std::vector<Block>& blocks, at::TensorList parameters, const Update& update) {
+  ParallelFor(0, std::ssize(blocks), kAdamGrain, [&](int64_t first, int64_t last) {
+    for (int64_t b = first; b < last; ++b) {
+      const auto [i, begin] = blocks[static_cast<size_t>(b)];
+      update(i, begin, std::min(kAdamBlock, parameters[i].numel() - begin));
+    }
+  });
+}
+
+void AdamCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
+             Tensor& step, const Tensor& learning_rate, at::ArrayRef<double> weight_decays, bool decoupled,
+             const OptionalTensor& applies) {
+  const std::vector<Block> blocks = BlocksOf("adam_", parameters, weight_decays, {gradients, exp_avgs, exp_avg_sqs});
+  if (!Applies(applies)) return;
+  // Counted once nothing can be wrong any more.
+  const float done = ++*step.mutable_data_ptr<float>();
+  AdamUpdate update{.learning_rate = *learning_rate.const_data_ptr<double>(), .decoupled = decoupled};
+  update.correction1 = 1 - std::pow(update.beta1, static_cast<double>(done));
+  update.correction2 = 1 - std::pow(update.beta2, static_cast<double>(done));
+  AT_DISPATCH_FLOATING_TYPES(parameters[0].scalar_type(), "adam_", [&] {
+    ForBlocks(blocks, parameters, [&](size_t i, int64_t begin, int64_t size) {
+      AdamUpdate own = update;
+      own.weight_decay = weight_decays[i];
+      AdamStep<scalar_t>(own, size, gradients[i].const_data_ptr<scalar_t>() + begin,
+                         parameters[i].mutable_data_ptr<scalar_t>() + begin,
+                         exp_avgs[i].mutable_data_ptr<scalar_t>() + begin,
+                         exp_avg_sqs[i].mutable_data_ptr<scalar_t>() + begin);
+    });
+  });
+}
+
+void SgdCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList momenta, Tensor& step,
+            const Tensor& learning_rate, at::ArrayRef<double> weight_decays, double momentum, bool nesterov,
+            const OptionalTensor& applies) {
+  const std::vector<Block> blocks = BlocksOf("sgd_", parameters, weight_decays, {gradients, momenta});
+  if (!Applies(applies)) return;
+  ++*step.mutable_data_ptr<float>();
+  AT_DISPATCH_FLOATING_TYPES(parameters[0].scalar_type(), "sgd_", [&] {
+    const auto rate = static_cast<scalar_t>(*learning_rate.const_data_ptr<double>()),
+               kept = static_cast<scalar_t>(momentum);
+    ForBlocks(blocks, parameters, [&](size_t i, int64_t begin, int64_t size) {
+      const auto decay = static_cast<scalar_t>(weight_decays[i]);
+      const scalar_t* const gradient = gradients[i].const_data_ptr<scalar_t>() + begin;
+      scalar_t *const value = parameters[i].mutable_data_ptr<scalar_t>() + begin,
+                      *const m = momenta[i].mutable_data_ptr<scalar_t>() + begin;
+      for (int64_t k = 0; k < size; ++k) {
+        const scalar_t g = gradient[k] + decay * value[k];
+        m[k] = kept * m[k] + g;
+        value[k] -= rate * (nesterov ? g + kept * m[k] : m[k]);
+      }
+    });
+  });
+}
+
+constexpr Operator<AdamCpu> kAdam{
+    "adam_(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+    "Tensor(d!) step, Tensor learning_rate, float[] weight_decays, bool decoupled, Tensor? applies) -> ()"};
+
+constexpr Operator<SgdCpu> kSgd{
+    "sgd_(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] momenta, Tensor(c!) step, Tensor learning_rate, "
+    "float[] weight_decays, float momentum, bool nesterov, Tensor? applies) -> ()"};
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  kAdam.Register(library);
+  kSgd.Register(library);
+}
+
+void AdamStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+                 const std::vector<Tensor>& exp_avgs, const std::vector<Tensor>& exp_avg_sqs, Tensor& step,
+                 const Tensor& learning_rate, at::ArrayRef<double> weight_decays, bool decoupled,
+                 const Tensor& applies) {
+  kAdam(parameters, gradients, exp_avgs, exp_avg_sqs, step, learning_rate, weight_decays, decoupled,
+        IfDefined(applies));
+}
+
+void SgdStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+                const std::vector<Tensor>& momenta, Tensor& step, const Tensor& learning_rate,
+                at::ArrayRef<double> weight_decays, const SgdOptions& options, const Tensor& applies) {
+  kSgd(parameters, gradients, momenta, step, learning_rate, weight_decays, options.momentum, options.nesterov,
+       IfDefined(applies));
+}
+
+namespace {
+
+// Values that a thread should have at least.
+constexpr int64_t kRowGrain = 1 << 13;
+
+void CheckRows(const char* name, const Tensor& table, const Tensor& rows, const Tensor& offsets, const Tensor& places,
+               const Tensor& parts) {
+  TORCH_CHECK(table.dim() == 2 && table.is_contiguous(), name, ": the table must be a contiguous [N, D], not ",
+              table.sizes());
+  TORCH_CHECK(parts.dim() == 2 && parts.is_contiguous() && parts.size(1) == table.size(1) &&
+                  parts.scalar_type() == table.scalar_type(),
+              name, ": parts must be rows of the table's kind, not ", parts.toString(), parts.sizes());
+  for (const Tensor* t : {&rows, &offsets, &places}) {
+    TORCH_CHECK(t->dim() == 1 && t->scalar_type() == at::kLong && t->is_contiguous(), name,
+                ": rows, offsets and places must be int64 vectors, not ", t->toString(), t->sizes());
+  }
+  TORCH_CHECK(offsets.size(0) == rows.size(0) + 1 && places.size(0) == parts.size(0), name, ": ", rows.size(0),
+              " rows with ", offsets.size(0), " offsets; ", parts.size(0), " parts with ", places.size(0), " places");
+}
+
+// The parts as the segments that are summed.
+template <class T>
+SegmentRows<T> SegmentsOf(const Tensor& offsets, const Tensor& places, const Tensor& parts) {
+  return {.x = parts.const_data_ptr<T>(),
+          .stride = parts.size(1),
+          .width = parts.size(1),
+          .offsets = offsets.const_data_ptr<int64_t>(),
+          .source = places.const_data_ptr<int64_t>(),
+          .weights = nullptr,
+          .self = nullptr,
+          .scale = nullptr};
+}
+
+// body(row, segment, its parts) of the segments that are not empty.
+template <class Body>
+void ForRows(const Tensor& rows, const Tensor& offsets, int64_t width, const Body& body) {
+  const int64_t *const row = rows.const_data_ptr<int64_t>(), *const begins = offsets.const_data_ptr<int64_t>();
+  ParallelFor(0, rows.size(0), std::max<int64_t>(1, kRowGrain / std::max<int64_t>(1, width)),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t m = begin; m < end; ++m) {
+                  if (begins[m] < begins[m + 1]) body(row[m], m);
+                }
+              });
+}
+
+Tensor DenseGradientCpu(const Tensor& rows, const Tensor& offsets, const Tensor& places, const Tensor& parts,
+                        const Tensor& /*nodes*/, int64_t table_rows) {
+  Tensor out = at::zeros({table_rows, parts.size(1)}, parts.options());
+  CheckRows("dense_gradient", out, rows, offsets, places, parts);
+  const int64_t width = parts.size(1);
+  AT_DISPATCH_FLOATING_TYPES(parts.scalar_type(), "dense_gradient", [&] {
+    const auto segments = SegmentsOf<scalar_t>(offsets, places, parts);
+    scalar_t* const to = out.mutable_data_ptr<scalar_t>();
+    ForRows(rows, offsets, width,
+            [&](int64_t row, int64_t m) { SumSegments(segments, m, m + 1, to + row * width, width); });
+  });
+  return out;
+}
+
+Tensor DenseGradientPlain(const Tensor& /*rows*/, const Tensor& /*offsets*/, const Tensor& /*places*/,
+                          const Tensor& parts, const Tensor& nodes, int64_t table_rows) {
+  return at::zeros({table_rows, parts.size(1)}, parts.options()).index_add(0, nodes, parts);
+}
+
+void SparseAdamCpu(const Tensor& table, const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& step,
+                   const Tensor& learning_rate, const Tensor& rows, const Tensor& offsets, const Tensor& places,
+                   const Tensor& parts, const Tensor& /*nodes*/) {
+  CheckRows("sparse_adam_", table, rows, offsets, places, parts);
+  for (const Tensor* moment : {&exp_avg, &exp_avg_sq}) {
+    TORCH_CHECK(moment->sizes() == table.sizes() && moment->is_contiguous(), "sparse_adam_: a moment of ",
+                moment->sizes(), " for a table of ", table.sizes());
+  }
+  const auto done = static_cast<double>(++*step.mutable_data_ptr<float>());
+  // SparseAdam's eps stands beside the root of the moment as it is.
+  const double root = std::sqrt(1 - std::pow(kBeta2, done));
+  const AdamUpdate update{.beta1 = kBeta1,
+                          .beta2 = kBeta2,
+                          .eps = kEps,
+                          .learning_rate = *learning_rate.const_data_ptr<double>(),
+                          .correction1 = (1 - std::pow(kBeta1, done)) / root,
+                          .correction2 = 1};
+  const int64_t width = table.size(1);
+  AT_DISPATCH_FLOATING_TYPES(table.scalar_type(), "sparse_adam_", [&] {
+    const auto segments = SegmentsOf<scalar_t>(offsets, places, parts);
+    scalar_t *const values = table.mutable_data_ptr<scalar_t>(), *const m1 = exp_avg.mutable_data_ptr<scalar_t>(),
+                    *const m2 = exp_avg_sq.mutable_data_ptr<scalar_t>();
+    ForRows(rows, offsets, width, [&](int64_t row, int64_t m) {
+      thread_local std::vector<scalar_t> gradient;
+      gradient.resize(static_cast<size_t>(width));
+      SumSegments(segments, m, m + 1, gradient.data(), width);
+      AdamStep<scalar_t>(update, width, gradient.data(), values + row * width, m1 + row * width, m2 + row * width);
+    });
+  });
+}
+
+// Its cost grows with the batch, not with the table. Rows that stand again in padding, without a part, get 0 added.
+void SparseAdamPlain(const Tensor& table, const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& step,
+                     const Tensor& learning_rate, const Tensor& rows, const Tensor& offsets, const Tensor& places,
+                     const Tensor& parts, const Tensor& /*nodes*/) {
+  const int64_t count = rows.size(0);
+  const Tensor order = at::arange(places.size(0), offsets.options());
+  // Each place belongs to the last range that begins at or before it; places beyond all ranges, which say nothing, to
+  // one more row.
+  const Tensor owners = at::searchsorted(offsets, order, /*out_int32=*/false, /*right=*/true).sub(1);
+  const Tensor used = at::where(owners < count, places, at::zeros({}, places.options()));
+  const Tensor gradient = at::zeros({count + 1, parts.size(1)}, parts.options())
+                              .index_add(0, owners, parts.index_select(0, used))
+                              .slice(0, 0, count);
+  const Tensor moves = (offsets.slice(0, 1) > offsets.slice(0, 0, -1)).unsqueeze(1);
+  const Tensor still = at::zeros({}, table.options());
+  step.add_(1);
+  const auto moment = [&](const Tensor& all, const Tensor& toward, double beta) {
+    const Tensor before = all.index_select(0, rows);
+    const Tensor change = at::where(moves, (toward - before) * (1 - beta), still);
+    all.index_add_(0, rows, change);
+    return before + change;
+  };
+  const Tensor average = moment(exp_avg, gradient, kBeta1);
+  const Tensor square = moment(exp_avg_sq, gradient * gradient, kBeta2);
+  const Tensor correction1 = at::pow(kBeta1, step).neg().add(1), correction2 = at::pow(kBeta2, step).neg().add(1);
+  const Tensor rate = learning_rate * correction2.sqrt() / correction1;
+  const Tensor change = average / square.sqrt().add(kEps) * rate.to(table.scalar_type());
+  table.index_add_(0, rows, at::where(moves, change, still).neg());
+}
+
+constexpr Operator<DenseGradientCpu> kDenseGradient{
+    "dense_gradient(Tensor rows, Tensor offsets, Tensor places, Tensor parts, Tensor nodes, int table_rows) -> Tensor"};
+constexpr Operator<SparseAdamCpu> kSparseAdam{
+    "sparse_adam_(Tensor(a!) table, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, Tensor(d!) step, Tensor learning_rate, "
+    "Tensor rows, Tensor offsets, Tensor places, Tensor parts, Tensor nodes) -> ()"};
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  kDenseGradient.Register(library);
+  kSparseAdam.Register(library);
+}
+
+Tensor DenseGradient(const RowGradient& g, int64_t table_rows) {
+  if (!IsFused(g.parts)) return DenseGradientPlain(g.rows, g.offsets, g.places, g.parts, g.nodes, table_rows);
+  return kDenseGradient(g.rows, g.offsets, g.places, g.parts, g.nodes, table_rows);
+}
+
+void SparseAdamStep(const Tensor& table, const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& step,
+                    const Tensor& learning_rate, const RowGradient& g) {
+  if (IsFused(table)) {
+    kSparseAdam(table, exp_avg, exp_avg_sq, step, learning_rate, g.rows, g.offsets, g.places, g.parts, g.nodes);
+  } else {
+    SparseAdamPlain(table, exp_avg, exp_avg_sq, step, learning_rate, g.rows, g.offsets, g.places, g.parts, g.nodes);
+  }
+}
+
+namespace {
+
 constexpr double kClipEps = 1e-6;  // as PyTorch's
 
 bool IsDecayed(spec::WeightDecayOf decayed, const NamedTensor& parameter) {

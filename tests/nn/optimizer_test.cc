@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "nn/ops/parameter_updates.h"
-
 namespace permafrost::nn {
 namespace {
 

@@ -29,7 +29,7 @@
 #include "graphcache/executable.h"
 #include "graphcache/shape_plan.h"
 #include "nn/loss.h"
-#include "nn/ops/parameter_updates.h"
+#include "nn/optimizer.h"
 #include "nn/tensor_set.h"
 #include "spec/model.h"
 #include "spec/train_options.h"

@@ -11,7 +11,6 @@
 #include "nn/leaf.h"
 #include "nn/op_outcome.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/parameter_updates.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::nn {
