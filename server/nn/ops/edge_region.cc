@@ -24,14 +24,13 @@
 #include "nn/kernels/norm.h"
 #include "nn/ops/chunks.h"
 #include "nn/ops/operator.h"
+#include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
 namespace {
 
 using at::Tensor;
 using torch::autograd::variable_list;
-
-constexpr int64_t kMostEdges = std::numeric_limits<int32_t>::max();
 
 // The plans of the regions that were called last, by the content of their codes. Threads: any.
 class RegionPlans {
@@ -115,21 +114,17 @@ std::tuple<Tensor, Tensor> SegmentsOfCpu(const Tensor& index_in, int64_t rows) {
   TORCH_CHECK(index_in.dim() == 1 && index_in.scalar_type() == at::kLong, "segments_of: index must be [E] int64, not ",
               index_in.toString(), index_in.sizes());
   const int64_t edges = index_in.numel();
-  TORCH_CHECK(rows >= 0 && rows < kMostEdges && edges < kMostEdges, "segments_of: ", rows, " rows and ", edges,
-              " edges; below ", kMostEdges, " are taken");
+  CheckPlaces("segments_of", "rows", rows, edges);
   const Tensor index = index_in.contiguous();
   CheckIndex(index, rows, "segments_of");
   const int64_t* const row = index.const_data_ptr<int64_t>();
-  Tensor offsets = at::zeros({rows + 1}, at::kInt), places = at::empty({edges}, at::kInt);
+  Tensor offsets = at::empty({rows + 1}, at::kInt), places = at::empty({edges}, at::kInt);
   int32_t* const begins = offsets.mutable_data_ptr<int32_t>();
   int32_t* const place = places.mutable_data_ptr<int32_t>();
-  for (int64_t e = 0; e < edges; ++e) ++begins[row[e]];
-  // Counts become the beginnings of rows. Placing the edges moves each to its row's end, where the next row begins.
-  int32_t before = 0;
-  for (int64_t r = 0; r <= rows; ++r) before += std::exchange(begins[r], before);
+  MakeOffsets(row, edges, rows, begins);
+  // Placing the edges moves each offset to its row's end, where the next row begins.
   for (int64_t e = 0; e < edges; ++e) place[begins[row[e]]++] = static_cast<int32_t>(e);
-  std::copy_backward(begins, begins + rows, begins + rows + 1);
-  begins[0] = 0;
+  EndsToBegins(rows, begins);
   return {offsets, places};
 }
 

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <ranges>
 #include <tuple>
-#include <utility>
 
 #include "nn/gpu/operators.h"
 #include "nn/kernels/segments.h"
@@ -18,16 +17,30 @@
 #include "nn/ops/operator.h"
 
 namespace permafrost::nn {
+
+void CheckPlaces(const char* name, const char* of, int64_t rows, int64_t edges) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  TORCH_CHECK(rows >= 0 && rows < kMost && edges < kMost, name, ": ", rows, " ", of, " and ", edges, " edges; below ",
+              kMost, " are taken");
+}
+
+void MakeOffsets(const int64_t* keys, int64_t count, int64_t rows, int32_t* offsets) {
+  std::fill_n(offsets, rows + 1, 0);
+  for (int64_t k = 0; k < count; ++k) {
+    TORCH_INTERNAL_ASSERT_DEBUG_ONLY(keys[k] >= 0 && keys[k] < rows);
+    ++offsets[keys[k] + 1];
+  }
+  std::partial_sum(offsets, offsets + rows + 1, offsets);
+}
+
+void EndsToBegins(int64_t rows, int32_t* offsets) {
+  std::copy_backward(offsets, offsets + rows, offsets + rows + 1);
+  offsets[0] = 0;
+}
+
 namespace {
 
 using at::Tensor;
-
-// offsets[i + 1]: how many keys are i; then the sums before each.
-void CountInto(const int64_t* keys, int64_t count, int32_t* offsets, int64_t rows) {
-  std::fill_n(offsets, rows + 1, 0);
-  for (int64_t k = 0; k < count; ++k) ++offsets[keys[k] + 1];
-  std::partial_sum(offsets, offsets + rows + 1, offsets);
-}
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndexCpu(const Tensor& source_in, const Tensor& target_in,
                                                         int64_t nodes) {
@@ -36,9 +49,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndexCpu(const Tensor& source_in,
                   target_in.scalar_type() == at::kLong,
               "edge_index: source and target must be [E] int64, not ", source_in.toString(), source_in.sizes(), " and ",
               target_in.toString(), target_in.sizes());
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  TORCH_CHECK(nodes >= 0 && nodes < kMost && edges < kMost, "edge_index: ", nodes, " nodes and ", edges,
-              " edges; below ", kMost, " are taken");
+  CheckPlaces("edge_index", "nodes", nodes, edges);
   const Tensor source = source_in.contiguous(), target = target_in.contiguous();
   const auto ints = at::TensorOptions().dtype(at::kInt);
   Tensor in_offsets = at::empty({nodes + 1}, ints), out_offsets = at::empty({nodes + 1}, ints);
@@ -46,8 +57,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndexCpu(const Tensor& source_in,
   const int64_t* const from = source.const_data_ptr<int64_t>();
   const int64_t* const to = target.const_data_ptr<int64_t>();
   int32_t* const offsets = out_offsets.mutable_data_ptr<int32_t>();
-  CountInto(to, edges, in_offsets.mutable_data_ptr<int32_t>(), nodes);
-  CountInto(from, edges, offsets, nodes);
+  MakeOffsets(to, edges, nodes, in_offsets.mutable_data_ptr<int32_t>());
+  MakeOffsets(from, edges, nodes, offsets);
   int32_t* const targets = out_targets.mutable_data_ptr<int32_t>();
   int32_t* const places = out_edges.mutable_data_ptr<int32_t>();
   // Each offset moves to the end of its row, which is where the next row begins.
@@ -56,8 +67,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndexCpu(const Tensor& source_in,
     targets[at] = static_cast<int32_t>(to[k]);
     places[at] = static_cast<int32_t>(k);
   }
-  for (int64_t i = nodes; i > 0; --i) offsets[i] = offsets[i - 1];
-  offsets[0] = 0;
+  EndsToBegins(nodes, offsets);
   return {in_offsets, out_offsets, out_targets, out_edges};
 }
 
@@ -84,24 +94,17 @@ std::tuple<Tensor, Tensor, Tensor> TransposeCsrCpu(const Tensor& offsets_in, con
   const int64_t rows = offsets.numel() - 1, size = sources.numel();
   const int64_t* const starts = offsets.const_data_ptr<int64_t>();
   const int64_t* const source = sources.const_data_ptr<int64_t>();
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  TORCH_CHECK(nodes >= 0 && nodes < kMost && size < kMost, "transpose_csr: ", nodes, " nodes and ", size,
-              " edges; below ", kMost, " are taken");
+  CheckPlaces("transpose_csr", "nodes", nodes, size);
   TORCH_CHECK(starts[0] == 0 && starts[rows] <= size, "transpose_csr: offsets are ", starts[0], "..", starts[rows],
               ", edges ", size);
   const auto ints = at::TensorOptions().dtype(at::kInt);
-  Tensor out_offsets = at::zeros({nodes + 1}, ints), out_rows = at::empty({size}, ints),
+  Tensor out_offsets = at::empty({nodes + 1}, ints), out_rows = at::empty({size}, ints),
          out_edges = at::empty({size}, ints);
   int32_t* const begins = out_offsets.mutable_data_ptr<int32_t>();
   int32_t* const row_of = out_rows.mutable_data_ptr<int32_t>();
   int32_t* const edge_of = out_edges.mutable_data_ptr<int32_t>();
-  for (int64_t e = 0; e < starts[rows]; ++e) {
-    TORCH_INTERNAL_ASSERT_DEBUG_ONLY(source[e] >= 0 && source[e] < nodes);
-    ++begins[source[e]];
-  }
-  // Each offset is moved to the begin of its row, and by the edges to its end, which is where the next one begins.
-  int32_t before = 0;
-  for (int64_t s = 0; s <= nodes; ++s) before += std::exchange(begins[s], before);
+  MakeOffsets(source, starts[rows], nodes, begins);
+  // The edges move each offset to its row's end, which is where the next one begins.
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t e = starts[r]; e < starts[r + 1]; ++e) {
       const int32_t place = begins[source[e]]++;
@@ -109,8 +112,7 @@ std::tuple<Tensor, Tensor, Tensor> TransposeCsrCpu(const Tensor& offsets_in, con
       edge_of[place] = static_cast<int32_t>(e);
     }
   }
-  std::copy_backward(begins, begins + nodes, begins + nodes + 1);
-  begins[0] = 0;
+  EndsToBegins(nodes, begins);
   // Entries beyond the last row have no edges. No byte is left unset: an audit compares them all.
   for (int32_t* const of : {row_of, edge_of}) std::fill(of + starts[rows], of + size, 0);
   return {out_offsets, out_rows, out_edges};

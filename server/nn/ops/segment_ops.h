@@ -13,6 +13,14 @@
 
 namespace permafrost::nn {
 
+// Places of rows in int32, as the operators below and permafrost::segments_of make them.
+// Refuses more than int32 counts. The message begins with the operator's name, and says what the rows are of.
+void CheckPlaces(const char* name, const char* of, int64_t rows, int64_t edges);
+// offsets: [rows + 1]. Row r has places offsets[r] .. offsets[r + 1): one for each of the `count` keys that are r.
+void MakeOffsets(const int64_t* keys, int64_t count, int64_t rows, int32_t* offsets);
+// Takes each row's offset back to where the row begins, after it was moved to the row's end.
+void EndsToBegins(int64_t rows, int32_t* offsets);
+
 // Both orders of a batch's edges.
 struct EdgeIndex {
   at::Tensor in_offsets;   // [N + 1] int32: edges in_offsets[i] .. in_offsets[i + 1] end at row i
