@@ -1,4 +1,4 @@
-// Loops over the columns of rows, by vectors.
+// Loops over the columns of rows, by vectors, and prefetches of rows.
 // Compiled once for each instruction set: included by .cc files that Highway's foreach_target.h includes again.
 #if defined(PERMAFROST_NN_KERNELS_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERMAFROST_NN_KERNELS_COLUMNS_INL_H_
@@ -32,6 +32,14 @@ HWY_INLINE void ForColumns(int64_t width, const Body& body) {
     for (; c + 4 <= width; c += 4) body(four, std::integral_constant<int, 1>(), c);
   }
   for (; c < width; ++c) body(one, std::integral_constant<int, 1>(), c);
+}
+
+// Rows of tables lie anywhere: the one that many rows ahead is asked for early.
+constexpr int64_t kRowsAhead = 8;
+
+template <class T>
+HWY_INLINE void AskForRow(const T* row, int64_t width) {
+  for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
 }
 
 }  // namespace permafrost::nn::HWY_NAMESPACE

@@ -14,14 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// Rows of tables lie anywhere: the one that many rows ahead is asked for early.
-constexpr int64_t kRowsAhead = 8;
-
-template <class T>
-HWY_INLINE void AskForRow(const T* row, int64_t width) {
-  for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
-}
-
 template <class T>
 HWY_INLINE void CopyRow(const T* from, int64_t width, T* to) {
   ForColumns<1, T>(width, [&](auto d, auto, int64_t c) HWY_ATTR { hn::StoreU(hn::LoadU(d, from + c), d, to + c); });

@@ -15,14 +15,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// Rows of tables lie anywhere: the one that many rows ahead is asked for early.
-constexpr int64_t kRowsAhead = 8;
-
 template <class T>
 HWY_INLINE void AskAhead(const RegionRows<T>& from, int64_t j, int64_t rows, int64_t width) {
   if (from.rows == nullptr || j + kRowsAhead >= rows) return;
-  const T* const row = from.base + from.rows[j + kRowsAhead] * from.stride;
-  for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
+  AskForRow(from.base + from.rows[j + kRowsAhead] * from.stride, width);
 }
 template <class T>
 HWY_INLINE const T* RowOf(const RegionRows<T>& from, int64_t j) {

@@ -13,15 +13,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// Source rows lie anywhere: the one that many entries ahead is asked for early.
-constexpr int64_t kAhead = 8;
-constexpr int64_t kLine = 64;  // bytes
-
-template <class T>
-HWY_INLINE void AskFor(const T* row, int64_t width) {
-  for (int64_t c = 0; c < width; c += kLine / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
-}
-
 template <int kVectors, class D, class T>
 HWY_INLINE void SumColumns(D d, const SegmentRows<T>& m, int64_t r, T* HWY_RESTRICT to, int64_t c) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -46,8 +37,8 @@ template <class T>
 void Sum(const SegmentRows<T>& m, int64_t begin, int64_t end, T* to, int64_t to_stride) {
   const int64_t entries = m.offsets[end];
   for (int64_t r = begin; r < end; ++r) {
-    for (int64_t e = m.offsets[r] + kAhead; e < std::min(entries, m.offsets[r + 1] + kAhead); ++e) {
-      AskFor(m.x + m.source[e] * m.stride, m.width);
+    for (int64_t e = m.offsets[r] + kRowsAhead; e < std::min(entries, m.offsets[r + 1] + kRowsAhead); ++e) {
+      AskForRow(m.x + m.source[e] * m.stride, m.width);
     }
     ForColumns<8, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
       SumColumns<decltype(vectors)::value>(d, m, r, to + (r - begin) * to_stride, c);
@@ -84,8 +75,8 @@ template <class T>
 void Gradient(const SegmentGradient<T>& m, int64_t begin, int64_t end, T* gx) {
   const int64_t places = m.offsets[end];
   for (int64_t s = begin; s < end; ++s) {
-    for (int64_t p = m.offsets[s] + kAhead; p < std::min<int64_t>(places, m.offsets[s + 1] + kAhead); ++p) {
-      if (m.rows[p] < m.targets) AskFor(m.g + m.rows[p] * m.stride, m.width);
+    for (int64_t p = m.offsets[s] + kRowsAhead; p < std::min<int64_t>(places, m.offsets[s + 1] + kRowsAhead); ++p) {
+      if (m.rows[p] < m.targets) AskForRow(m.g + m.rows[p] * m.stride, m.width);
     }
     ForColumns<8, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
       GradientColumns<decltype(vectors)::value>(d, m, s, gx + s * m.width, c);
