@@ -1,9 +1,13 @@
-// Rows of a region between levels and widths: gathered, expanded, reduced, and their gradients.
-// The result is added to `base`, which may be the output itself. If `base` is null, the result is stored alone.
+// Works on the rows of a region. Between levels and widths they are gathered, expanded and reduced; steps that work
+// value by value run over values that follow each other. Both come with their gradients.
+// Where there is a `base`, the result is added to it; it may be the output itself. If `base` is null, the result is
+// stored alone.
 // Threads: any, each with rows of its own. Rows are added in their order. SumGroups adds a row's values by lanes.
 #pragma once
 
 #include <cstdint>
+
+#include "nn/kernels/edge_region.h"
 
 namespace permafrost::nn {
 
@@ -52,5 +56,38 @@ void SumGroups(const T* from, int64_t n, int64_t group, const T* base, T* to);
 // to[c] += sum over r < rows of from[r * width + c].
 template <class T>
 void AddToRow(const T* from, int64_t rows, int64_t width, T* to);
+
+// Rows of values, as wide as the step that reads them: row j is at base + stride * rows[j], or stride * j where `rows`
+// is null.
+template <class T>
+struct RegionRows {
+  const T* base = nullptr;
+  const int64_t* rows = nullptr;
+  int64_t stride = 0;
+  RegionRows From(int64_t first) const {
+    return rows == nullptr ? RegionRows{base == nullptr ? nullptr : base + first * stride, nullptr, stride}
+                           : RegionRows{base, rows + first, stride};
+  }
+};
+// Operands that the step lacks are not read.
+template <class T>
+struct RegionValues {
+  RegionRows<T> a, b, c;
+};
+
+// out: [rows, width]; it may be the memory of an operand whose rows follow each other.
+template <class T>
+void ComputeValues(const RegionStep& step, const RegionValues<T>& in, int64_t rows, T* out);
+
+// The gradient for operand k: to = g * d(step) / d(operand k), value by value. y: the step's values, rows that follow
+// each other, as those of `to` do. Only values that the formula has are read (RegionGradientPlan). Formulas are
+// PyTorch's, for 0, inf and NaN too. `to` must not overlap the others.
+template <class T>
+void ValueGradient(const RegionStep& step, int k, const RegionValues<T>& in, const T* y, const RegionRows<T>& g,
+                   int64_t rows, T* to);
+
+// out[i] = a[i] + b[i]; `out` may be either.
+template <class T>
+void AddValues(const T* a, const T* b, int64_t n, T* out);
 
 }  // namespace permafrost::nn

@@ -10,7 +10,6 @@
 #include "nn/kernels/edge_region_plan.h"
 #include "nn/kernels/edge_region_rows.h"
 #include "nn/kernels/edge_region_run.h"
-#include "nn/kernels/edge_region_values.h"
 
 namespace permafrost::nn {
 

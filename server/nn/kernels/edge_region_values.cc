@@ -1,4 +1,4 @@
-#include "nn/kernels/edge_region_values.h"
+#include "nn/kernels/edge_region_rows.h"
 
 #include <cmath>
 
