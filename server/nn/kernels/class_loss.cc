@@ -6,9 +6,7 @@
 #define HWY_TARGET_INCLUDE "nn/kernels/class_loss.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once for each target.
-#include "nn/kernels/columns-inl.h"
-
-#include <hwy/contrib/math/math-inl.h>
+#include "nn/kernels/vectors-inl.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,12 +14,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
-
-// Highway's own is 0 of NaN.
-template <class D, class V>
-HWY_INLINE V ExpKeepingNaN(D d, V x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
-}
 
 // Works by vectors, and value by value over the rest.
 template <class T>

@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "nn/kernels/linear.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once for each target.
-#include "nn/kernels/columns-inl.h"
+#include "nn/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {

@@ -6,7 +6,7 @@
 #define HWY_TARGET_INCLUDE "nn/kernels/norm.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once for each target.
-#include "nn/kernels/columns-inl.h"
+#include "nn/kernels/vectors-inl.h"
 
 #include <algorithm>
 

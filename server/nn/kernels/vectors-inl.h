@@ -1,24 +1,56 @@
-// Functions of vectors with the results that std's have for 0, inf and NaN.
+// Loops over the columns of rows, by vectors, prefetches of rows, and functions of vectors with the results that std's
+// have for 0, inf and NaN.
 // Compiled once for each instruction set: included by .cc files that Highway's foreach_target.h includes again.
-#if defined(PERMAFROST_NN_KERNELS_EDGE_REGION_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef PERMAFROST_NN_KERNELS_EDGE_REGION_MATH_INL_H_
-#undef PERMAFROST_NN_KERNELS_EDGE_REGION_MATH_INL_H_
+#if defined(PERMAFROST_NN_KERNELS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PERMAFROST_NN_KERNELS_VECTORS_INL_H_
+#undef PERMAFROST_NN_KERNELS_VECTORS_INL_H_
 #else
-#define PERMAFROST_NN_KERNELS_EDGE_REGION_MATH_INL_H_
+#define PERMAFROST_NN_KERNELS_VECTORS_INL_H_
 #endif
 
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include <cmath>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// hn::Exp takes NaN for a small number, and promises nothing about large ones.
+// Calls body(tag, std::integral_constant of the number of vectors, first column) until all columns are done: kVectors
+// vectors at once, then one, then four columns at once, then column by column.
+template <int kVectors, class T, class Body>
+HWY_INLINE void ForColumns(int64_t width, const Body& body) {
+  const hn::ScalableTag<T> d;
+  [[maybe_unused]] const hn::CappedTag<T, 4> four;
+  const hn::CappedTag<T, 1> one;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t c = 0;
+  for (; c + kVectors * lanes <= width; c += kVectors * lanes) body(d, std::integral_constant<int, kVectors>(), c);
+  for (; c + lanes <= width; c += lanes) body(d, std::integral_constant<int, 1>(), c);
+  if constexpr (hn::MaxLanes(d) > 4) {
+    for (; c + 4 <= width; c += 4) body(four, std::integral_constant<int, 1>(), c);
+  }
+  for (; c < width; ++c) body(one, std::integral_constant<int, 1>(), c);
+}
+
+// Rows of tables lie anywhere: the one that many rows ahead is asked for early.
+constexpr int64_t kRowsAhead = 8;
+
+template <class T>
+HWY_INLINE void AskForRow(const T* row, int64_t width) {
+  for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
+}
+
+// hn::Exp takes NaN for a small number, and promises nothing about large ones. This is for x that are not large.
+template <class D, class V>
+HWY_INLINE V ExpKeepingNaN(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+// The same for every x.
 template <class D, class V>
 HWY_INLINE V ExpOf(D d, V x) {
   using T = hn::TFromD<D>;
