@@ -44,7 +44,7 @@ struct CreatedBefore {
 // Selects and orders the jobs of a list.
 struct JobQuery {
   std::vector<JobState> states;  // empty: all
-  std::string filter;            // job_filter.h; empty: all
+  std::string filter;            // job_list.h; empty: all
 };
 
 // Changes of a job; what is not set stays.
