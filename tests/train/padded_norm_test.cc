@@ -1,4 +1,4 @@
-#include "train/tasks/padded_norm.h"
+#include "train/tasks/program_operators.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

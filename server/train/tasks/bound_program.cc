@@ -22,8 +22,7 @@
 #include "program/operators.h"
 #include "program/row_layers.h"
 #include "program/self_loops.h"
-#include "train/tasks/padded_norm.h"
-#include "train/tasks/program_draws.h"
+#include "train/tasks/program_operators.h"
 
 namespace permafrost::train {
 namespace {

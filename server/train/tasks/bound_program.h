@@ -32,9 +32,9 @@ enum class NormRows { kNodes, kEdges, kPredicted };
 // The rows of each batch norm, in the order of a form's nodes; by Mode.
 using ProgramNorms = std::array<std::vector<NormRows>, 2>;
 
-// Random operators draw numbers as program_draws.h says. Parameters that the module froze, or does not use, are fixed.
-// A buffer is saved if it is in the module's state_dict or a step writes to it. A tensor with several names is saved
-// under the first.
+// Random operators draw numbers as program_operators.h says. Parameters that the module froze, or does not use, are
+// fixed. A buffer is saved if it is in the module's state_dict or a step writes to it. A tensor with several names is
+// saved under the first.
 class BoundProgram {
  public:
   struct Options {

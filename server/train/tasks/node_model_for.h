@@ -17,8 +17,8 @@
 #include "nn/models/model.h"
 #include "spec/train_options.h"
 #include "train/planning/run_size.h"
-#include "train/tasks/program_cost.h"
 #include "train/tasks/program_model.h"
+#include "train/tasks/program_trials.h"
 
 namespace permafrost::train {
 

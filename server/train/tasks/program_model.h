@@ -19,7 +19,6 @@
 #include "program/load.h"
 #include "spec/train_options.h"
 #include "train/tasks/bound_program.h"
-#include "train/tasks/program_cost.h"
 
 namespace permafrost::train {
 

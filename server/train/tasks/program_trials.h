@@ -9,19 +9,46 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/operators.h"
 #include "base/step.h"
 #include "nn/models/model.h"
 #include "spec/train_options.h"
 #include "train/planning/run_size.h"
 #include "train/tasks/bound_program.h"
-#include "train/tasks/program_cost.h"
 #include "train/tasks/program_model.h"
 
 namespace permafrost::train {
 
+struct StepCost {
+  nn::ModelCost model;
+  int64_t executable_bytes = 0;  // as device::ExecutableBytes
+  // Mean values for each operator of a program; 0: not known, or no program; infinite: beyond the bound.
+  double operator_values = 0;
+};
+
+// Returns how many threads libtorch's operators should use in a step. If every operator has few values, threads wait
+// longer than they work (bench/MEASUREMENTS.md, "From which size two threads pay"). An unknown cost counts as small.
+inline TorchThreads ThreadsFor(const StepCost& cost) {
+  constexpr double kSharedValues = 524'288;  // PyTorch's operators begin at 32,768
+  return cost.operator_values < kSharedValues ? TorchThreads::kOne : TorchThreads::kAll;
+}
+
+// The bytes of the tensors that a forward pass makes.
+struct ForwardCost {
+  double parameters = 0;         // their values, which are not among those bytes
+  double once = 0, growing = 0;  // bytes that both batches make, and those that the second makes more
+  int64_t operators = 0;         // 0: not known
+  bool reads_too_much = false;   // more than 1 GiB: it was stopped
+  int64_t columns = 0;           // of its prediction; 0: not known
+  bool scores_pairs = false;     // whether it scores pairs itself, which cost what edges do
+
+  // Returns the cost of a training step of `largest`, padding included: twice the forward pass.
+  StepCost Step(const BatchShape& largest) const;
+};
+
 // Estimates the memory for a training step of `largest`, padding included, and for its recording. It is that of the
-// step without fused regions, which takes no less. If a program refuses a small batch, or reads more than a bound
-// (program_cost.h), activations are 0. Errors: as MakeModel; InvalidArgument for a program that predicts something else
+// step without fused regions, which takes no less. If a program refuses a small batch, or reads more than
+// 1 GiB, activations are 0. Errors: as MakeModel; InvalidArgument for a program that predicts something else
 // than is wanted.
 absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     const BatchShape& largest, std::string_view prefix);

@@ -1,5 +1,6 @@
-// Batch norm of a program over the real rows of a padded batch, in place of aten::batch_norm.
-// Threads: safe anywhere, for different tensors.
+// The operators of a program that the server runs in its own way, in place of PyTorch's: those that draw random
+// numbers, and the batch norms of padded batches. Threads: safe anywhere, for different tensors; Draw on the device
+// thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +9,22 @@
 #include <cstdint>
 #include <vector>
 
+#include "program/program.h"
+
 namespace permafrost::train {
+
+// Random operators draw with our own generator. Every number is a pure function of (seed, step, place of the operator
+// among those that draw, row, column), so captures, resumes and equal runs draw the same. Rows are the first dimension.
+// The distributions are PyTorch's; the numbers are not.
+
+// Returns whether Draw knows the operator.
+bool CanDraw(const program::Node& node);
+
+// Runs such a node in place of PyTorch's operator: takes the arguments off the stack, and puts the results there. step:
+// [1] int64. Gradients pass as PyTorch's do.
+void Draw(const program::Node& node, uint64_t seed, int64_t place, const at::Tensor& step, torch::jit::Stack& stack);
+
+// A batch norm of a padded batch runs over its real rows, in place of aten::batch_norm.
 
 // Returns the shape of the norm's input. The stack holds the arguments of aten::batch_norm, which stay there.
 std::vector<int64_t> ShapeOfNorm(const torch::jit::Stack& stack);
