@@ -15,7 +15,7 @@ inline constexpr EnumNames<OptimizerAlgorithm, 4> kOptimizerNames{{{{OptimizerAl
                                                                     {OptimizerAlgorithm::kSgd, "sgd"},
                                                                     {OptimizerAlgorithm::kSparseAdam, "sparse_adam"}}}};
 
-// kPlateau: falls where validation gets no better (train/loop/plateau.h).
+// kPlateau: falls where validation gets no better (train/loop/checkpoint.h).
 enum class Schedule { kConstant, kCosine, kLinear, kStep, kPlateau };
 inline constexpr EnumNames<Schedule, 5> kScheduleNames{{{{Schedule::kConstant, "constant"},
                                                          {Schedule::kCosine, "cosine"},

@@ -271,7 +271,7 @@ void VisitFields(Options<InitialWeights>, F&& f) {
 }
 
 // A job whose loss, or a weight, is no longer finite fails, or goes back to its newest checkpoint and skips the batches
-// whose steps made it so (careful_steps.h).
+// whose steps made it so (train/loop/state_aside.h).
 enum class NonFinite { kFail, kRewind };
 inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
     {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};

@@ -87,7 +87,7 @@ class BackendConformance : public testing::TestWithParam<DeviceKind> {
     backend_ = *std::move(opened);
     ASSERT_EQ(backend_->CheckCapture(), absl::OkStatus());
     ASSERT_EQ(backend_->Enter(), absl::OkStatus());
-    // A backward is this thread's, as it is a step's (train/loop/step_programs.cc).
+    // A backward is this thread's, as it is a step's (train/loop/step_engine.cc).
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     capturer_ = backend_->MakeCapturer();
   }

@@ -1,4 +1,4 @@
-#include "train/loop/step_programs.h"
+#include "train/loop/step_engine.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -16,8 +16,8 @@
 #include "recorder.h"
 #include "runner_fixture.h"
 #include "train/checkpoint_files.h"
-#include "train/loop/careful_steps.h"
 #include "train/loop/checkpoint.h"
+#include "train/loop/state_aside.h"
 
 namespace permafrost::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/loop/plateau.h"
+#include "train/loop/checkpoint.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include "device/staging.h"
 #include "step_cases.h"
 #include "temp_dir.h"
-#include "train/loop/step_programs.h"
+#include "train/loop/step_engine.h"
 #include "train/tasks/task.h"
 
 namespace permafrost::train {

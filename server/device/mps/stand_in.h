@@ -9,7 +9,7 @@
 namespace permafrost::device {
 
 // While one lives its thread may run steps on device mps. Backward must run on that thread, since the device has no
-// threads of autograd's (SingleThreadedBackward in train/loop/step_programs.cc).
+// threads of autograd's (SingleThreadedBackward in train/loop/step_engine.cc).
 // Threads: any; each for itself.
 class MpsStandIn {
  public:

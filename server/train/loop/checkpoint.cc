@@ -1,10 +1,9 @@
 #include "train/loop/checkpoint.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -122,6 +121,15 @@ absl::Status CheckVersion(const fs::path& file, const json& version) {
                      "); this one reads versions up to ", kVersion, "; start that one again, or a newer one")));
   }
   return absl::DataLossError(absl::StrCat(file.string(), ": version ", version.dump(), " is not known"));
+}
+
+// A fall by less than this is none, as PyTorch's eps.
+constexpr double kLeastFall = 1e-8;
+
+bool IsProgress(const spec::OptimizerOptions& options, spec::Metric metric, double value, double best) {
+  if (std::isnan(best)) return true;
+  return spec::TraitsOf(metric).higher_is_better ? value > best * (1 + options.plateau_threshold)
+                                                 : value < best * (1 - options.plateau_threshold);
 }
 
 }  // namespace
@@ -339,6 +347,21 @@ void CheckpointSchedule::OnSaved(absl::Duration begin, absl::Duration end) {
 void CheckpointSchedule::OnFailed(absl::Duration now) {
   retry_interval_ = std::clamp(2 * retry_interval_, kFirstRetry, kLastRetry);
   next_ = now + retry_interval_;
+}
+
+bool TakeEpoch(const spec::OptimizerOptions& options, spec::Metric metric, double value, PlateauState& state) {
+  if (std::isnan(value)) return false;
+  if (IsProgress(options, metric, value, state.best)) {
+    state.best = value;
+    state.bad_epochs = 0;
+    return false;
+  }
+  if (++state.bad_epochs <= options.plateau_patience) return false;
+  state.bad_epochs = 0;
+  const double fallen = std::max(state.learning_rate * options.decay_factor, options.min_learning_rate);
+  if (state.learning_rate - fallen <= kLeastFall) return false;
+  state.learning_rate = fallen;
+  return true;
 }
 
 }  // namespace permafrost::train

@@ -19,10 +19,25 @@
 #include "data/sampling/epoch_order.h"
 #include "graphcache/snapshot.h"
 #include "nn/tensor_set.h"
+#include "spec/loss.h"
+#include "spec/optimizer.h"
 #include "spec/train_options.h"
-#include "train/loop/plateau.h"
 
 namespace permafrost::train {
+
+// Lowers a learning rate when validation gets no better: schedule kPlateau, as
+// torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode "rel" and no cooldown.
+struct PlateauState {
+  double learning_rate = 0;  // what it has fallen to
+  // The best value of the deciding metric so far; NaN: none yet. It is not that of the job's best epoch: a value that
+  // is better by less than the threshold is none here.
+  double best = std::numeric_limits<double>::quiet_NaN();
+  int64_t bad_epochs = 0;  // in a row
+  bool operator==(const PlateauState&) const = default;
+};
+
+// Takes an epoch's value of the deciding metric. Returns whether the learning rate fell. NaN changes nothing.
+bool TakeEpoch(const spec::OptimizerOptions& options, spec::Metric metric, double value, PlateauState& state);
 
 // The numbers of a checkpoint.
 struct RunState {

@@ -16,7 +16,6 @@
 #include "base/string_view.h"
 #include "device/backend.h"
 #include "device/fault.h"
-#include "train/loop/device_kernels.h"
 #include "train/loop/evaluation.h"
 #include "train/loop/step_engine.h"
 #include "train/tasks/task.h"

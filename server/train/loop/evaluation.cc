@@ -19,7 +19,6 @@
 #include "nn/safetensors.h"
 #include "train/loop/artifacts.h"
 #include "train/loop/initial_weights.h"
-#include "train/loop/step_programs.h"
 #include "train/planning/batch_schedule.h"
 #include "train/tasks/categories.h"
 #include "train/tasks/evaluated_rows.h"

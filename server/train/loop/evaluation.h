@@ -12,7 +12,6 @@
 #include "collective/group.h"
 #include "device/backend.h"
 #include "train/loop/step_engine.h"
-#include "train/loop/step_programs.h"
 #include "train/planning/job_schedule.h"
 #include "train/runner.h"
 #include "train/tasks/task.h"

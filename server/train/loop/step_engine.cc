@@ -1,8 +1,14 @@
 #include "train/loop/step_engine.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/AutogradState.h>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <limits>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,10 +18,72 @@
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "collective/group.h"
+#include "nn/gpu/operators.h"
+#include "nn/loss.h"
+#include "nn/ops/lowering.h"
 #include "train/planning/batch_schedule.h"
 
 namespace permafrost::train {
 namespace {
+
+// Parameters and buffers.
+void Declare(const nn::TensorSet& tensors, std::vector<device::StateTensor>& state) {
+  for (const nn::NamedTensor& t : tensors.parameters()) state.push_back({t.name, t.value, "parameter"});
+  for (const nn::NamedTensor& t : tensors.buffers()) state.push_back({t.name, t.value, "buffer"});
+  for (const nn::NamedTensor& t : tensors.constants()) state.push_back({t.name, t.value, "constant"});
+}
+
+// Declares other tensors, whose names begin with their kind: "exp_avg.NAME".
+void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tensors,
+             std::vector<device::StateTensor>& state) {
+  for (const nn::NamedTensor& t : tensors) {
+    state.push_back({prefix + t.name, t.value, prefix + t.name.substr(0, t.name.find('.'))});
+  }
+}
+
+// While it lives, a backward runs on the thread that calls it. Autograd would run that of another device than the CPU
+// on a thread of its own: MPS has to be called from one thread only, and a recording sees its own thread's operators.
+class SingleThreadedBackward {
+ public:
+  SingleThreadedBackward() : before_(State().get_multithreading_enabled()) {
+    State().set_multithreading_enabled(false);
+  }
+  SingleThreadedBackward(const SingleThreadedBackward&) = delete;
+  ~SingleThreadedBackward() { State().set_multithreading_enabled(before_); }
+
+ private:
+  static c10::AutogradState& State() { return c10::AutogradState::get_tls_state(); }
+  const bool before_;
+};
+
+// A step only reads them, but they outlive it.
+void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
+  if (loss.class_weights.defined()) state.push_back({"loss.class_weights", loss.class_weights, "loss"});
+}
+
+// Returns the program's own loss if there is one, else the job's. The former is taken for a mean over the labelled
+// rows.
+nn::LossTerms LossOfStep(const LossOptions& options, const Task::Output& output) {
+  if (!output.loss.defined()) {
+    return nn::ComputeLoss(options.loss, output.prediction, output.labels, options.class_weights);
+  }
+  const at::Tensor count = output.labels.isnan().logical_not().any(/*dim=*/1).sum().to(at::kFloat);
+  // If no row has a label, the mean is usually NaN; it counts as 0.
+  const at::Tensor mean = at::where(count > 0, output.loss, at::zeros_like(output.loss));
+  return {.mean = mean, .sum = mean.detach() * count, .count = count};
+}
+
+// The terms of all ranks together where a step is shared: the gradients of their means add up to that of the whole
+// batch's.
+nn::LossTerms ShareTerms(const nn::LossTerms& own) {
+  if (!collective::IsShared()) return own;
+  const at::Tensor all = collective::AllReduceSum(at::stack({own.sum.detach(), own.count}));
+  const at::Tensor count = all[1];
+  // Where no rank has a label, each mean is 0.
+  const at::Tensor part = own.count / at::where(count > 0, count, at::ones_like(count));
+  return {.mean = own.mean * part, .sum = all[0], .count = count};
+}
 
 // Other threads see entries that are at most so old: copying them costs with their number.
 constexpr std::chrono::milliseconds kEntriesInterval(500);
@@ -39,6 +107,205 @@ graphcache::GraphCacheSetup SetupOf(const spec::TrainOptions& options, const Tas
 }
 
 }  // namespace
+
+absl::Status UseKernelsOf(const device::Backend& backend) {
+  nn::gpu::UseKernels(nullptr);
+  absl::StatusOr<std::unique_ptr<KernelLauncher>> compiled = backend.CompileKernels(nn::gpu::kKernelSource);
+  if (absl::IsUnimplemented(compiled.status())) return absl::OkStatus();
+  if (!compiled.ok()) return compiled.status();
+  nn::gpu::UseKernels(*std::move(compiled));
+  return absl::OkStatus();
+}
+
+LossOptions LossOf(const spec::TrainOptions& options, c10::Device device) {
+  LossOptions loss{.loss = options.loss,
+                   .class_weights = {},
+                   .lowering = options.model.lowering,
+                   .precision = options.model.precision};
+  if (!options.class_weights.empty()) {
+    loss.class_weights = at::tensor(options.class_weights, at::TensorOptions().dtype(at::kFloat)).to(device);
+  }
+  return loss;
+}
+
+device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const LossOptions& loss, ErrorSums& losses,
+                                 std::function<void(int)> on_phase) {
+  device::StepProgram program;
+  Declare(task.tensors(), program.state);
+  Declare("optimizer.", optimizer.state(), program.state);
+  Declare("train.", losses.tensors(), program.state);
+  Declare(loss, program.state);
+  program.steady_state = [&optimizer] { optimizer.MakeUpdatesProportional(); };
+  program.on_phase = on_phase;
+  program.run = [&task, &optimizer, loss, &losses,
+                 on_phase = std::move(on_phase)](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
+    const nn::LoweringScope lowering(loss.lowering, loss.precision);
+    device::MarkPhase(kBegin, on_phase);
+    if (const std::optional<Task::RowStep> rows = task.StepRows(inputs)) {
+      device::MarkPhase(kForward, on_phase);
+      device::MarkPhase(kBackward, on_phase);
+      optimizer.StepRows(rows->gradient);
+      losses.Add(rows->terms);
+      device::MarkPhase(kOptimizer, on_phase);
+      return {};
+    }
+    const Task::Output output = task.Forward(inputs, Mode::kTrain);
+    const nn::LossTerms own = LossOfStep(loss, output), terms = ShareTerms(own);
+    device::MarkPhase(kForward, on_phase);
+    const SingleThreadedBackward on_this_thread;
+    std::optional<collective::Part> part;
+    if (output.loss.defined() && collective::IsShared()) part.emplace(own.count);
+    // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
+    std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
+    if (output.loss.defined()) {
+      // The program may divide by the number of labels, and the gradient of 0 / 0 is NaN.
+      for (at::Tensor& gradient : gradients) gradient = at::where(own.count > 0, gradient, 0.0);
+    }
+    if (collective::IsShared()) gradients = collective::AllReduceSum(gradients);
+    device::MarkPhase(kBackward, on_phase);
+    optimizer.Step(std::move(gradients));
+    losses.Add(terms);
+    device::MarkPhase(kOptimizer, on_phase);
+    return {};
+  };
+  return program;
+}
+
+device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& losses, ErrorSums& errors) {
+  device::StepProgram program;
+  Declare(task.tensors(), program.state);
+  Declare("eval.", losses.tensors(), program.state);
+  Declare("eval.absolute_", errors.tensors(), program.state);
+  Declare(loss, program.state);
+  program.run = [&task, loss, &losses, &errors](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
+    const at::NoGradGuard no_grad;
+    const nn::LoweringScope lowering(loss.lowering, loss.precision);
+    Task::Output output = task.Forward(inputs, Mode::kEval);
+    losses.Add(LossOfStep(loss, output));
+    if (!spec::HasClasses(loss.loss)) {
+      errors.Add(nn::ComputeLoss(spec::Loss::kL1, output.prediction, output.labels));
+    }
+    return {std::move(output.prediction)};
+  };
+  return program;
+}
+
+ErrorSums::ErrorSums(c10::Device device, bool pairs) {
+  const auto options = at::TensorOptions().device(device).dtype(pairs ? at::kFloat : at::kDouble);
+  tensors_ = {{"loss_sum", at::zeros({}, options)}, {"loss_count", at::zeros({}, options)}};
+  if (pairs) {
+    tensors_.push_back({"loss_sum_rest", at::zeros({}, options)});
+    tensors_.push_back({"loss_count_rest", at::zeros({}, options)});
+  }
+}
+
+void ErrorSums::Reset() {
+  for (nn::NamedTensor& t : tensors_) t.value.zero_();
+}
+
+void ErrorSums::Add(const nn::LossTerms& terms) {
+  Add(0, terms.sum);
+  Add(1, terms.count);
+}
+
+void ErrorSums::Add(size_t place, const at::Tensor& term) {
+  at::Tensor& sum = tensors_[place].value;
+  if (tensors_.size() == 2) {
+    sum.add_(term);
+    return;
+  }
+  const at::Tensor total = sum + term, added = total - sum;
+  tensors_[place + 2].value.add_((sum - (total - added)) + (term - added));
+  sum.copy_(total);
+}
+
+std::array<double, 2> ErrorSums::Read() const {
+  // One tensor is read: each reading waits for the device.
+  std::vector<at::Tensor> values;
+  values.reserve(tensors_.size());
+  for (const nn::NamedTensor& t : tensors_) values.push_back(t.value);
+  const at::Tensor host = at::stack(values).to(at::kCPU).to(at::kDouble);
+  const double* const v = host.const_data_ptr<double>();
+  if (values.size() == 2) return {v[0], v[1]};
+  return {v[0] + v[2], v[1] + v[3]};
+}
+
+double ErrorSums::Mean() const {
+  const auto [sum, count] = Read();
+  return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
+}
+
+namespace {
+
+// Step numbers of the first two probes, and so on. They catch a step that keeps the number on the host.
+constexpr std::array<int64_t, device::kDynamicProbes> kProbeSteps{0, 1, 5, 2};
+constexpr int64_t kRungStep = 3;
+
+// The steps that a capture takes are those of this rank alone.
+struct CaptureScope {
+  explicit CaptureScope(collective::Group* group) : shared(group) {}
+  const collective::Scope shared;
+  const collective::Apart apart;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::Capture(Mode mode, const BatchShape& shape) {
+  const CaptureScope scope(group_);
+  PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(mode, shape));
+  return capturer_->Capture(*programs_[static_cast<size_t>(mode)], *probes[0]->TakeInputs(kProbeSteps[0]),
+                            *probes[1]->TakeInputs(kProbeSteps[1]));
+}
+
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureDynamic(Mode mode) {
+  const CaptureScope scope(group_);
+  return capturer_->CaptureDynamic(*programs_[static_cast<size_t>(mode)],
+                                   [&](size_t probe) -> absl::StatusOr<const graphcache::StepInputs*> {
+                                     PF_ASSIGN_OR_RETURN(HostBatch * batch, task_.DynamicProbe(mode, probe));
+                                     return batch->TakeInputs(kProbeSteps[probe]);
+                                   });
+}
+
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureRung(Mode mode, const BatchShape& shape) {
+  const CaptureScope scope(group_);
+  bool& resists = resists_[static_cast<size_t>(mode)];
+  if (resists || graphcache::AtLeastDynamic(shape) != shape || !NoDynamicReason().empty()) return Capture(mode, shape);
+  auto made = capturer_->CaptureRung(
+      *programs_[static_cast<size_t>(mode)],
+      [&]() -> absl::StatusOr<const graphcache::StepInputs*> {
+        PF_ASSIGN_OR_RETURN(HostBatch * batch, task_.RungProbe(mode, shape));
+        return batch->TakeInputs(kRungStep);
+      },
+      [&](size_t probe) -> absl::StatusOr<const graphcache::StepInputs*> {
+        PF_ASSIGN_OR_RETURN(HostBatch * batch, task_.SmallProbe(mode, probe));
+        return batch->TakeInputs(kProbeSteps[probe]);
+      });
+  if (made.ok() || GetReason(made.status()).reason != graphcache::kGraphBreakReason) return made;
+  resists = true;
+  log_(absl::StrCat("each rung of the ladder is recorded for itself, which takes longer: ", made.status().message()));
+  return Capture(mode, shape);
+}
+
+absl::Status StepCompiler::WarmUp(Mode mode, const BatchShape& shape) {
+  const CaptureScope scope(group_);
+  if (!backend_.keeps_graphs()) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(mode, shape));
+  return capturer_->WarmUp(*programs_[static_cast<size_t>(mode)], *probes[0]->TakeInputs(kProbeSteps[0]));
+}
+
+std::string OneShapeReason(DeviceKind device) {
+  return absl::StrCat("executables of ", AbslView(kDeviceNames.Name(device)), " are of one shape each");
+}
+
+std::string NoDynamicReason(const device::Backend& backend, const Task& task) {
+  if (!backend.records()) return OneShapeReason(backend.kind());
+  return task.NoDynamicReason();
+}
+
+absl::StatusOr<graphcache::StepResult> StepCompiler::RunEager(Mode mode, const graphcache::StepInputs& inputs) {
+  return std::make_shared<const graphcache::StepOutputs>(
+      capturer_->RunEager(*programs_[static_cast<size_t>(mode)], inputs));
+}
 
 StepEngine::StepEngine(const spec::TrainOptions& options, Task& task, nn::Optimizer& optimizer,
                        const device::Backend& backend, RunContext& context, collective::Group* group)

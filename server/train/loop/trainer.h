@@ -16,7 +16,6 @@
 #include "data/store/categories.h"
 #include "device/backend.h"
 #include "nn/optimizer.h"
-#include "train/loop/careful_steps.h"
 #include "train/loop/checkpoint.h"
 #include "train/loop/evaluation.h"
 #include "train/loop/progress_meter.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "train/loop/careful_steps.h"
+#include "train/loop/state_aside.h"
 #include "train/loop/trainer.h"
 
 namespace permafrost::train {

@@ -13,7 +13,7 @@
 #include "base/string_view.h"
 #include "graphcache/shape_plan.h"
 #include "nn/optimizer.h"
-#include "train/loop/step_programs.h"
+#include "train/loop/step_engine.h"
 #include "train/planning/batch_schedule.h"
 #include "train/tasks/task.h"
 

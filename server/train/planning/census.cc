@@ -16,7 +16,7 @@
 #include "device/staging.h"
 #include "graphcache/shape_plan.h"
 #include "nn/optimizer.h"
-#include "train/loop/step_programs.h"
+#include "train/loop/step_engine.h"
 #include "train/planning/cache_planner.h"
 #include "train/tasks/task.h"
 
