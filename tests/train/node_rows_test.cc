@@ -1,5 +1,5 @@
 // Weights of single nodes, given to the nodes of the same names in another dataset.
-#include "train/tasks/node_rows.h"
+#include "train/loop/initial_weights.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -21,7 +21,6 @@
 #include "recorder.h"
 #include "step_cases.h"
 #include "temp_dir.h"
-#include "train/loop/initial_weights.h"
 #include "train/loop/torch_runner.h"
 #include "train/tasks/task.h"
 

@@ -1,4 +1,4 @@
-#include "train/planning/schedule_store.h"
+#include "train/planning/job_schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/planning/job_schedule.h"
 #include "train/tasks/graph_model_for.h"
 #include "train/tasks/task.h"
 #include "train/tiny_graph.h"

@@ -26,7 +26,6 @@
 #include "train/tasks/node2vec_task.h"
 #include "train/tasks/node_features.h"
 #include "train/tasks/node_model_for.h"
-#include "train/tasks/node_rows.h"
 #include "train/tasks/task.h"
 
 namespace permafrost::train {

@@ -25,9 +25,8 @@
 #include "train/loop/trainer.h"
 #include "train/planning/cache_planner.h"
 #include "train/planning/census.h"
+#include "train/planning/job_schedule.h"
 #include "train/planning/program_description.h"
-#include "train/planning/schedule_store.h"
-#include "train/tasks/node_rows.h"
 
 namespace permafrost::train {
 namespace {

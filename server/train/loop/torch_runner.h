@@ -21,7 +21,7 @@ struct RunnerOptions {
   DeviceChoice device;
   // Threads of the math library; 0: the cores this process may use.
   int threads = 0;
-  // The folder in which the shape plans of jobs are kept (schedule_store.h); empty: they are not.
+  // The folder in which the shape plans of jobs are kept (train/planning/job_schedule.h); empty: they are not.
   std::filesystem::path plans;
   // Hears what becomes of them that is not as it should be, a line each.
   std::function<void(std::string_view)> warn = [](std::string_view) {};

@@ -13,10 +13,10 @@
 #include "base/status.h"
 #include "train/checkpoint_files.h"
 #include "train/loop/artifacts.h"
+#include "train/loop/initial_weights.h"
 #include "train/loop/state_aside.h"
 #include "train/tasks/categories.h"
 #include "train/tasks/node_features.h"
-#include "train/tasks/node_rows.h"
 
 namespace permafrost::train {
 namespace {
