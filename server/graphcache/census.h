@@ -1,8 +1,8 @@
 // The census of a job on MPS, before it runs: which entries its steps would add to libtorch's cache of compiled graphs
 // (MPSGraphCache), which keeps one for each operator with each combination of types, sizes and scalars that it meets,
-// and evicts none. The operators are those of recorded steps (train/planning/census.h); which of them add an entry
-// is told by rules for each release of libtorch; how their sizes follow from a batch's is found here, so that the keys
-// of thousands of shapes are counted without running each. Threads: values and pure functions.
+// and evicts none. The operators are those of recorded steps (train/planning/cache_planner.h); which of them add an
+// entry is told by rules for each release of libtorch; how their sizes follow from a batch's is found here, so that the
+// keys of thousands of shapes are counted without running each. Threads: values and pure functions.
 #pragma once
 
 #include <array>

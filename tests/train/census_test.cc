@@ -1,5 +1,5 @@
 // The census of every model, pinned, and held to steps that are counted one by one.
-#include "train/planning/census.h"
+#include "train/planning/cache_planner.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

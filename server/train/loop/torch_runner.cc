@@ -24,7 +24,6 @@
 #include "train/loop/team.h"
 #include "train/loop/trainer.h"
 #include "train/planning/cache_planner.h"
-#include "train/planning/census.h"
 #include "train/planning/job_schedule.h"
 #include "train/planning/program_description.h"
 

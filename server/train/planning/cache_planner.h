@@ -1,42 +1,30 @@
-// Plans a job's graph cache before the job is made, and measures for the plan what steps and captures take on the
-// device. Threads: the device thread where it measures, else any.
+// Plans a job's graph cache before the job is made: measures for the plan what steps and captures take on the device,
+// and counts for a census the graphs that MPS would compile. Threads: the device thread where it measures, else any.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "device/backend.h"
 #include "graphcache/cache_plan.h"
-#include "spec/train_options.h"
+#include "graphcache/census.h"
 #include "train/planning/job_schedule.h"
 #include "train/runner.h"
-#include "train/tasks/task.h"
 
 namespace permafrost::train {
-
-// Nothing but the schedules of a plan and what follows from them: no rows, no costs.
-absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, Task& task,
-                                             std::string no_dynamic_reason, const std::function<bool()>& keep_going);
 
 // Does what Runner::PlanCache says, except for checking the options.
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
                                                 const PlanContext& context, const std::function<bool()>& keep_going);
 
-struct MeasuredCosts {
-  graphcache::StepCosts costs;
-  std::string no_dynamic_reason;  // found while the step was captured; empty: it is dynamic, or was known not to be
-};
-
-// Runs steps of `task`, whose weights change, at the shapes of `schedule`: a few captures and some replays of a typical
-// batch and of the largest. Errors: FailedPrecondition with graphcache::kGraphBreakReason for a step that cannot be
-// captured; Cancelled where `keep_going`, asked between two measurements, says so.
-absl::StatusOr<MeasuredCosts> MeasureCosts(const spec::TrainOptions& options, Task& task,
-                                           const device::Backend& backend, const graphcache::PlannedSchedule& schedule,
-                                           const std::function<bool()>& keep_going);
+// Takes the census of a job (graphcache/census.h): its steps are recorded on device mps, real or the stand-in's, and
+// their keys counted over its schedule. Any thread may take it where the stand-in serves (device/mps/stand_in.h), else
+// the device's. As Runner::TakeCensus, but for the check of the options and what was measured.
+absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request, int threads, const PlanContext& context,
+                                              const std::function<bool()>& keep_going);
 
 // Runs once, and says how many seconds it took.
 using TimedRun = std::function<absl::StatusOr<double>()>;
