@@ -17,7 +17,7 @@
 #include "tiny_graphs.h"
 #include "train/loop/step_engine.h"
 #include "train/planning/job_schedule.h"
-#include "train/tasks/graph_model_for.h"
+#include "train/tasks/job_data.h"
 #include "train/tasks/node_model_for.h"
 
 namespace permafrost::train {

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/tasks/graph_model_for.h"
+#include "train/tasks/job_data.h"
 #include "train/tasks/task.h"
 #include "train/tiny_graph.h"
 

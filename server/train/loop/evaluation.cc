@@ -22,9 +22,8 @@
 #include "train/planning/batch_schedule.h"
 #include "train/tasks/categories.h"
 #include "train/tasks/evaluated_rows.h"
-#include "train/tasks/graph_model_for.h"
+#include "train/tasks/job_data.h"
 #include "train/tasks/node2vec_task.h"
-#include "train/tasks/node_features.h"
 #include "train/tasks/node_model_for.h"
 #include "train/tasks/task.h"
 

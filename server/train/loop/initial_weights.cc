@@ -23,9 +23,8 @@
 #include "nn/models/parts.h"
 #include "nn/safetensors.h"
 #include "train/tasks/categories.h"
-#include "train/tasks/graph_model_for.h"
+#include "train/tasks/job_data.h"
 #include "train/tasks/node2vec_task.h"
-#include "train/tasks/node_features.h"
 #include "train/tasks/node_model_for.h"
 #include "train/tasks/program_model.h"
 

@@ -16,7 +16,7 @@
 #include "train/loop/initial_weights.h"
 #include "train/loop/state_aside.h"
 #include "train/tasks/categories.h"
-#include "train/tasks/node_features.h"
+#include "train/tasks/job_data.h"
 
 namespace permafrost::train {
 namespace {

@@ -24,7 +24,7 @@
 #include "nn/models/model.h"
 #include "train/planning/batch_schedule.h"
 #include "train/planning/run_size.h"
-#include "train/tasks/node_features.h"
+#include "train/tasks/job_data.h"
 #include "train/tasks/node_model_for.h"
 #include "train/tasks/program_trials.h"
 

@@ -16,7 +16,7 @@
 #include "data/store/edge_rows.h"
 #include "data/store/other_features.h"
 #include "data/store/other_splits.h"
-#include "train/tasks/node_features.h"
+#include "train/tasks/job_data.h"
 #include "train/tasks/node_model_for.h"
 
 namespace permafrost::train {

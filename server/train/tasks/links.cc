@@ -16,7 +16,7 @@
 #include "nn/metrics.h"
 #include "nn/ops/lowering.h"
 #include "train/loop/artifacts.h"
-#include "train/tasks/node_features.h"
+#include "train/tasks/job_data.h"
 #include "train/tasks/node_model_for.h"
 
 namespace permafrost::train {

@@ -13,10 +13,9 @@
 #include "nn/models/model.h"
 #include "train/planning/block_rungs.h"
 #include "train/planning/run_size.h"
-#include "train/tasks/graph_model_for.h"
+#include "train/tasks/job_data.h"
 #include "train/tasks/layer_wise.h"
 #include "train/tasks/links.h"
-#include "train/tasks/node_features.h"
 #include "train/tasks/program_trials.h"
 
 namespace permafrost::train {

@@ -1,21 +1,42 @@
-#include "train/tasks/graph_model_for.h"
+#include "train/tasks/job_data.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/store/edge_rows.h"
+#include "data/store/other_features.h"
 #include "nn/models/model.h"
-#include "train/tasks/node_features.h"
 
 namespace permafrost::train {
 namespace {
+
+template <class Summary>
+bool HasFeatures(const Summary& summary) {
+  return summary.node_features.type != data::DataType::kNone && summary.node_features.width > 0;
+}
+
+// nullopt: none are made.
+std::optional<data::MadeFeatures> MadeFor(spec::NodeInputs inputs, bool own_degree_columns = false) {
+  switch (inputs) {
+    case spec::NodeInputs::kLearned:
+      return data::MadeFeatures::kOwnColumn;
+    case spec::NodeInputs::kDegree:
+      return own_degree_columns ? data::MadeFeatures::kOwnDegree : data::MadeFeatures::kDegree;
+    case spec::NodeInputs::kConstant:
+      return data::MadeFeatures::kConstant;
+    default:
+      return std::nullopt;
+  }
+}
 
 // An embedding row for each category: beyond this a column is an id or a measure, not a category.
 constexpr int64_t kMaxCategories = 1'000'000;
@@ -33,7 +54,124 @@ void CheckBudget(const spec::BatchingOptions& batching, const data::SizeStatisti
   check("max_edges", batching.max_edges, train.max_edges, "edges");
 }
 
+// More classes than this are a measure, not a class.
+constexpr double kMaxGraphClasses = 1'000'000;
+
+int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
+                  Violations& violations) {
+  const auto add = [&](std::string_view field, std::string_view what) {
+    violations.Add(absl::StrCat(AbslView(prefix), AbslView(field)), what);
+    return int64_t{1};
+  };
+  if (summary.num_targets > 1) {
+    return add("loss", absl::StrCat("cross-entropy takes one class a graph, and the dataset has ", summary.num_targets,
+                                    " targets; use bce, mse or l1"));
+  }
+  if (!summary.labels_known) {
+    return add("dataset",
+               "was imported by an older version, which did not say whether its labels are classes; import it again");
+  }
+  if (!summary.integer_labels || summary.min_label < 0 || summary.max_label >= kMaxGraphClasses) {
+    return add("loss", absl::StrCat("cross-entropy takes whole numbers 0..", kMaxGraphClasses - 1,
+                                    " as labels, and the dataset's are ", summary.integer_labels ? "" : "fractions in ",
+                                    summary.min_label, "..", summary.max_label));
+  }
+  // A class that no graph of the set has counts where the source's numbers leave it out.
+  const auto classes = static_cast<int64_t>(summary.max_label) + 1;
+  if (!options.class_weights.empty() && std::ssize(options.class_weights) != classes) {
+    return add("class_weights",
+               absl::StrCat("has ", options.class_weights.size(), " weights; the dataset has ", classes, " classes"));
+  }
+  return classes;
+}
+
+// Stores of older versions do not say; CheckBinary reads their labels.
+void CheckBinaryRange(const data::GraphSetSummary& summary, std::string_view prefix, Violations& violations) {
+  const bool any = summary.num_missing_labels < summary.all.graphs * summary.num_targets;
+  if (!summary.labels_known || !any) return;
+  if (summary.integer_labels && summary.min_label >= 0 && summary.max_label <= 1) return;
+  violations.Add(
+      absl::StrCat(AbslView(prefix), "loss"),
+      absl::StrCat("bce takes labels 0 and 1, and the dataset's are ", summary.integer_labels ? "" : "fractions in ",
+                   summary.min_label, "..", summary.max_label));
+}
+
+absl::Status NoTrainLabels(size_t rows, std::string_view what, std::string_view prefix) {
+  Violations violations;
+  violations.Add(absl::StrCat(AbslView(prefix), "dataset"),
+                 absl::StrCat("none of the ", rows, " ", AbslView(what),
+                              " of its train split has a label; at least one is needed"));
+  return violations.ToStatus();
+}
+
+bool AnyLabel(std::span<const float> labels) {
+  return std::ranges::any_of(labels, [](float label) { return !std::isnan(label); });
+}
+
 }  // namespace
+
+spec::NodeInputs NodeInputsOf(spec::NodeInputs inputs, const data::GraphSummary& summary) {
+  if (inputs != spec::NodeInputs::kAuto) return inputs;
+  return HasFeatures(summary) ? spec::NodeInputs::kFeatures : spec::NodeInputs::kLearned;
+}
+
+data::GraphSummary WithNodeInputs(const spec::ModelOptions& model, const data::GraphSummary& summary) {
+  const auto made = MadeFor(NodeInputsOf(model.node_inputs, summary), model.own_degree_columns);
+  return made ? data::SummaryWith(*made, summary) : summary;
+}
+
+absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(const spec::ModelOptions& model,
+                                                                  std::shared_ptr<const data::Graph> graph) {
+  const auto made = MadeFor(NodeInputsOf(model.node_inputs, graph->summary()), model.own_degree_columns);
+  if (!made) return graph;
+  return data::WithFeatures(graph, *made);
+}
+
+data::GraphSetSummary WithNodeInputs(spec::NodeInputs inputs, const data::GraphSetSummary& summary) {
+  const auto made = MadeFor(inputs);
+  return made ? data::SummaryWith(*made, summary) : summary;
+}
+
+absl::StatusOr<std::shared_ptr<const data::GraphSet>> WithNodeInputs(spec::NodeInputs inputs,
+                                                                     std::shared_ptr<const data::GraphSet> set) {
+  const auto made = MadeFor(inputs);
+  if (!made) return set;
+  return data::WithFeatures(std::move(set), *made);
+}
+
+std::string TellNodeInputs(const spec::ModelOptions& model, const data::GraphSetSummary& summary) {
+  const char* const why = HasFeatures(summary) ? "as asked for" : "the set's nodes have no features";
+  if (model.node_inputs == spec::NodeInputs::kDegree) {
+    return absl::StrCat("nodes begin with weights of their number of in-edges, 0..", data::kDegreeCap, " (", why, ")");
+  }
+  if (model.node_inputs != spec::NodeInputs::kConstant) return "";
+  // Means, largest values and attention of equal rows are that row.
+  const bool sage = model.architecture == spec::Architecture::kSage;
+  const bool attends =
+      model.architecture == spec::Architecture::kGatv2 && summary.edge_features.type == data::DataType::kNone;
+  const bool alike = (sage || attends) && model.norm == spec::Norm::kBatch;
+  return absl::StrCat("nodes begin with 1 (", why, ")",
+                      alike ? absl::StrCat("; warning: ", AbslView(spec::TraitsOf(model.architecture).name),
+                                           " keeps equal rows nearly equal, which batch norm cannot scale; use "
+                                           "node_inputs degree, or gin")
+                            : "");
+}
+
+std::string TellNodeInputs(const spec::ModelOptions& model, const data::GraphSummary& summary) {
+  const char* const why = HasFeatures(summary) ? "as asked for" : "the graph has no node features";
+  const data::GraphSummary with = WithNodeInputs(model, summary);
+  switch (NodeInputsOf(model.node_inputs, summary)) {
+    case spec::NodeInputs::kLearned:
+      return absl::StrCat("each of the ", summary.nodes, " nodes begins with weights of its own (", why, ")");
+    case spec::NodeInputs::kDegree:
+      return absl::StrCat("nodes begin with 1 in the column of their number of in-edges, 0..",
+                          with.node_features.width - 1, " (", why, ")");
+    case spec::NodeInputs::kConstant:
+      return absl::StrCat("nodes begin with 1 (", why, ")");
+    default:
+      return "";
+  }
+}
 
 void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, const data::FeatureSummary& features,
                      std::string_view field, Violations& violations, nn::EncoderInput& input) {
@@ -94,64 +232,6 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& op
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return model;
 }
-
-namespace {
-
-// More classes than this are a measure, not a class.
-constexpr double kMaxGraphClasses = 1'000'000;
-
-int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
-                  Violations& violations) {
-  const auto add = [&](std::string_view field, std::string_view what) {
-    violations.Add(absl::StrCat(AbslView(prefix), AbslView(field)), what);
-    return int64_t{1};
-  };
-  if (summary.num_targets > 1) {
-    return add("loss", absl::StrCat("cross-entropy takes one class a graph, and the dataset has ", summary.num_targets,
-                                    " targets; use bce, mse or l1"));
-  }
-  if (!summary.labels_known) {
-    return add("dataset",
-               "was imported by an older version, which did not say whether its labels are classes; import it again");
-  }
-  if (!summary.integer_labels || summary.min_label < 0 || summary.max_label >= kMaxGraphClasses) {
-    return add("loss", absl::StrCat("cross-entropy takes whole numbers 0..", kMaxGraphClasses - 1,
-                                    " as labels, and the dataset's are ", summary.integer_labels ? "" : "fractions in ",
-                                    summary.min_label, "..", summary.max_label));
-  }
-  // A class that no graph of the set has counts where the source's numbers leave it out.
-  const auto classes = static_cast<int64_t>(summary.max_label) + 1;
-  if (!options.class_weights.empty() && std::ssize(options.class_weights) != classes) {
-    return add("class_weights",
-               absl::StrCat("has ", options.class_weights.size(), " weights; the dataset has ", classes, " classes"));
-  }
-  return classes;
-}
-
-// Stores of older versions do not say; CheckBinary reads their labels.
-void CheckBinaryRange(const data::GraphSetSummary& summary, std::string_view prefix, Violations& violations) {
-  const bool any = summary.num_missing_labels < summary.all.graphs * summary.num_targets;
-  if (!summary.labels_known || !any) return;
-  if (summary.integer_labels && summary.min_label >= 0 && summary.max_label <= 1) return;
-  violations.Add(
-      absl::StrCat(AbslView(prefix), "loss"),
-      absl::StrCat("bce takes labels 0 and 1, and the dataset's are ", summary.integer_labels ? "" : "fractions in ",
-                   summary.min_label, "..", summary.max_label));
-}
-
-absl::Status NoTrainLabels(size_t rows, std::string_view what, std::string_view prefix) {
-  Violations violations;
-  violations.Add(absl::StrCat(AbslView(prefix), "dataset"),
-                 absl::StrCat("none of the ", rows, " ", AbslView(what),
-                              " of its train split has a label; at least one is needed"));
-  return violations.ToStatus();
-}
-
-bool AnyLabel(std::span<const float> labels) {
-  return std::ranges::any_of(labels, [](float label) { return !std::isnan(label); });
-}
-
-}  // namespace
 
 int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
                    Violations& violations) {
