@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "program/load.h"
 
 namespace permafrost::train {
 namespace {
@@ -100,8 +101,6 @@ spec::ProgramTensorKind KindOf(program::StateKind kind) {
   return spec::ProgramTensorKind::kConstant;
 }
 
-}  // namespace
-
 spec::ProgramDescription Describe(const program::LoadedProgram& loaded) {
   spec::ProgramDescription description;
   description.torch_version = Shorten(loaded.train().program->torch_version);
@@ -127,6 +126,8 @@ spec::ProgramDescription Describe(const program::LoadedProgram& loaded) {
   std::ranges::stable_sort(description.tensors, {}, &spec::ProgramTensor::kind);
   return description;
 }
+
+}  // namespace
 
 absl::StatusOr<spec::ProgramDescription> DescribeProgram(const fs::path& archive, uint64_t limit,
                                                          const std::optional<MemoryLeft>& memory) {

@@ -8,7 +8,6 @@
 
 #include "absl/status/statusor.h"
 #include "base/resources.h"
-#include "program/load.h"
 #include "spec/program_description.h"
 
 namespace permafrost::train {
@@ -17,7 +16,5 @@ namespace permafrost::train {
 // their file has bytes. So a file larger than `limit`, or than the memory left, is refused unread.
 absl::StatusOr<spec::ProgramDescription> DescribeProgram(const std::filesystem::path& archive, uint64_t limit,
                                                          const std::optional<MemoryLeft>& memory);
-
-spec::ProgramDescription Describe(const program::LoadedProgram& loaded);
 
 }  // namespace permafrost::train
