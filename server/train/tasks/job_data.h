@@ -1,5 +1,5 @@
-// Tells what a job reads of its dataset: the features that its nodes begin with (spec::NodeInputs), the dataset's own or
-// such as are made; the graph-level model that a set of graphs needs; and whether labels and splits serve the job.
+// Tells what a job reads of its dataset: the features that its nodes begin with (spec::NodeInputs), the dataset's own
+// or such as are made; the graph-level model that a set of graphs needs; and whether labels and splits serve the job.
 // Threads: safe anywhere.
 #pragma once
 
