@@ -115,7 +115,7 @@ absl::StatusOr<data::OpenedDataset> RankHost::Check(const RankRequest& request) 
 
 absl::Status RankHost::Run(const RankRequest& request, const OnRankProgress& on_progress) {
   // A leader copies no dataset to a server that is busy.
-  const absl::Status busy = WithReason(absl::UnavailableError("it trains another job or rank"), kDeviceBusyReason);
+  absl::Status busy = WithReason(absl::UnavailableError("it trains another job or rank"), kDeviceBusyReason);
   if (!book_.draining() && !device_.CanTakeGuest()) return busy;
   PF_ASSIGN_OR_RETURN(const data::OpenedDataset dataset, Check(request));
   if (request.validate_only) return absl::OkStatus();

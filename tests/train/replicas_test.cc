@@ -82,6 +82,7 @@ class ThreadPeers final : public Peers {
     const std::vector<std::string>& addresses() const override { return addresses_; }
     std::vector<RankProgress> progress() const override {
       std::vector<RankProgress> progress;
+      progress.reserve(addresses_.size());
       for (const std::string& address : addresses_) progress.push_back({.address = address});
       return progress;
     }

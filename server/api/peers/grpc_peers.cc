@@ -256,7 +256,7 @@ class GrpcPeers final : public train::Peers {
         if ((round == Round::kAvoided) != avoided_.Contains(request.job, address)) continue;
         wire.set_rank(joined() + 1);
         std::unique_ptr<api::Recruit> recruit;
-        const absl::Status taken = Ask(i, wire, request, /*copies=*/round != Round::kReady, recruit);
+        absl::Status taken = Ask(i, wire, request, /*copies=*/round != Round::kReady, recruit);
         if (absl::IsCancelled(taken)) return taken;
         if (taken.ok()) {
           recruits->Add(std::move(recruit));
@@ -287,6 +287,7 @@ class GrpcPeers final : public train::Peers {
     PF_RETURN_IF_ERROR(ask(Round::kLacking, std::exchange(lacking, {})).status());
     PF_RETURN_IF_ERROR(ask(Round::kAvoided, all).status());
     std::vector<std::string> lines;
+    lines.reserve(refusals.size());
     for (const auto& [address, why] : refusals) lines.push_back(absl::StrCat(address, ": ", why));
     if (joined() >= request.least) {
       for (const std::string& line : lines) request.log(absl::StrCat("does not join: ", line));
@@ -337,11 +338,11 @@ class GrpcPeers final : public train::Peers {
       recruit = std::make_unique<api::Recruit>(options_.addresses[peer], channels_[peer], options_.token, wire);
       return recruit->AwaitAnswer(options_.answer_timeout, request.keep_going);
     };
-    const absl::Status answer = ask();
+    absl::Status answer = ask();
     if (GetReason(answer).reason != train::kDatasetMissingReason || !copies || request.dataset_file.empty()) {
       return answer;
     }
-    const absl::Status copied = copier_.Copy(request, options_.addresses[peer], channels_[peer]);
+    absl::Status copied = copier_.Copy(request, options_.addresses[peer], channels_[peer]);
     if (copied.ok()) return ask();
     // What failed may fail again, and took its time.
     if (!absl::IsCancelled(copied)) avoided_.Add(request.job, options_.addresses[peer]);

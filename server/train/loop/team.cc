@@ -166,7 +166,8 @@ absl::Status Team::ShareProgram(spec::ModelOptions& model) const {
     PF_ASSIGN_OR_RETURN(archive, ReadFile(model.program_file));
   }
   // All ranks know what fits, so that none waits for a text that another refuses.
-  const auto most = static_cast<double>(MemoryLimit() / kProgramShare);
+  const uint64_t share = MemoryLimit() / kProgramShare;
+  const auto most = static_cast<double>(share);
   const std::vector<double> sizes = group_->AllGather(std::array{static_cast<double>(archive.size())});
   const std::vector<double> limits = group_->AllGather(std::array{most});
   const double smallest = std::ranges::min(limits);
@@ -188,7 +189,7 @@ absl::Status Team::Explain(absl::Status error, const RunContext& context) const 
 }
 
 absl::Status Team::WhyLost(const absl::Status& seen) const {
-  const absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
+  absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
   if (absl::IsFailedPrecondition(gone)) return gone;
   return AsTransient(WithReason(absl::UnavailableError(gone.ok() ? seen.message() : gone.message()), kRankLostReason));
 }
