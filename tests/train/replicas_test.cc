@@ -149,12 +149,20 @@ class ReplicasTest : public RunnerTest {
       EXPECT_LE(away, tolerance) << wanted[t].name;
     }
   }
+  // Waits until the team was told that another daemon would join, and has had time to take note of it.
+  void AwaitQuestion() {
+    if (noted_) return;
+    while (!peers_->is_asked) absl::SleepFor(absl::Milliseconds(1));
+    absl::SleepFor(absl::Milliseconds(300));
+    noted_ = true;
+  }
   std::vector<nn::NamedTensor> Weights(const std::string& job) {
     return nn::DecodeSafetensors(Artifact(job, kLastWeightsFile))->tensors;
   }
 
   data::OpenedDataset dataset_;
   int written_ = 0;
+  bool noted_ = false;
   std::unique_ptr<ThreadPeers> peers_;
 };
 
@@ -334,11 +342,11 @@ TEST_F(ReplicasTest, AJobTakesInADaemonThatBecomesFree) {
     Recorder one, told;
     ASSERT_TRUE(Run(alone, name + "-1", one).ok());
     peers_->free = 0;
-    peers_->is_asked = false;
+    peers_->is_asked = noted_ = false;
     told.stop = [&](const Progress& p) {
       if (p.epoch >= 3) peers_->free = 2;
       // The job must not end before it is seen.
-      while (p.epoch >= 3 && !peers_->is_asked) absl::SleepFor(absl::Milliseconds(1));
+      if (p.epoch >= 3) AwaitQuestion();
       return StopRequest::kNone;
     };
     peers_->recruited = 0;
@@ -390,7 +398,7 @@ TEST_F(ReplicasTest, AJobWithoutRoomForACheckpointDoesNotGrow) {
   Recorder told;
   told.stop = [&](const Progress& p) {
     if (p.step >= 3) peers_->free = 2;
-    while (p.step >= 3 && !peers_->is_asked) absl::SleepFor(absl::Milliseconds(1));
+    if (p.step >= 3) AwaitQuestion();
     return StopRequest::kNone;
   };
   told.store_epochs = [&]() -> absl::Status {
