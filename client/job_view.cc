@@ -165,11 +165,11 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
                                                   DurationText(absl::Seconds(phase.optimizer())))});
   if (progress.has_exchange()) {
     const v1::Exchange& exchange = progress.exchange();
-    fields.push_back({"exchange", absl::StrCat("with ", CountText(exchange.replicas() - 1), " other ",
-                                               exchange.replicas() == 2 ? "daemon" : "daemons", ", ",
-                                               CountText(exchange.exchanges()), " times in ",
-                                               DurationText(absl::Seconds(exchange.seconds())), ", ",
-                                               BytesText(exchange.sent_bytes()), " sent")});
+    const std::string with = absl::StrCat(
+        "with ", CountText(exchange.replicas() - 1), " other ", exchange.replicas() == 2 ? "daemon" : "daemons", ", ",
+        CountText(exchange.exchanges()), " times in ", DurationText(absl::Seconds(exchange.seconds())), ", ",
+        BytesText(exchange.sent_bytes()), " sent");
+    fields.push_back({"exchange", exchange.replicas() > 1 ? with : "none: no other daemon is free"});
     for (int r = 0; r < exchange.ranks_size(); ++r) {
       fields.push_back({absl::StrCat("rank ", r), RankText(exchange.ranks(r))});
     }

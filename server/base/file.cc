@@ -149,6 +149,13 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   }
 }
 
+bool IsBelow(const fs::path& path, const fs::path& root) {
+  const auto end = root.end();
+  // "/data/" has an empty last component.
+  const auto last = root.has_filename() ? end : std::prev(end);
+  return std::mismatch(root.begin(), last, path.begin(), path.end()).first == last;
+}
+
 absl::Status ReadPieces(const fs::path& path, int64_t offset, const std::function<bool(std::string_view)>& take) {
   const auto cannot_read = [&path] {
     return absl::UnavailableError(absl::StrCat(path.string(), ": cannot be read", errno == 0 ? "" : ": ",

@@ -67,6 +67,8 @@ absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
 // that one fits into a message to a server. Errors: Unavailable where it cannot be read.
 absl::Status ReadPieces(const std::filesystem::path& path, int64_t offset,
                         const std::function<bool(std::string_view)>& take);
+// Returns whether `path` lies below `root`, or is it: /data-old is not below /data. Both are free of links.
+bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& root);
 // Writes all of `data` to an open file, pipe or device. `path`: named in an error.
 absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);
 // Returns the file that WriteFileAtomic should replace: `path`, or the end of its symbolic links, for a user who keeps

@@ -26,6 +26,7 @@ class RankContext final : public train::RunContext {
   RankContext(std::string name, const JobBook& book, DeviceActivityBoard& activity, const OnRankProgress& on_progress)
       : name_(std::move(name)), book_(book), activity_(activity), on_progress_(on_progress) {}
 
+  const train::RankProgress& progress() const { return progress_; }
   train::StopRequest stop_requested() const override {
     if (book_.draining()) return train::StopRequest::kDrain;
     if (!gone_ && asked_.Elapsed() >= kAskInterval) {
@@ -114,7 +115,7 @@ absl::StatusOr<data::OpenedDataset> RankHost::Check(const RankRequest& request) 
 }
 
 absl::Status RankHost::Run(const RankRequest& request, const OnRankProgress& on_progress) {
-  // A leader copies no dataset to a server that is busy.
+  // This comes before a missing dataset, so that no leader sends a dataset to a busy server.
   absl::Status busy = WithReason(absl::UnavailableError("it trains another job or rank"), kDeviceBusyReason);
   if (!book_.draining() && !device_.CanTakeGuest()) return busy;
   PF_ASSIGN_OR_RETURN(const data::OpenedDataset dataset, Check(request));
@@ -132,6 +133,7 @@ absl::Status RankHost::Run(const RankRequest& request, const OnRankProgress& on_
     RankContext context(name, book_, device_.activity(), on_progress);
     outcome = runner_.Run({.options = request.options, .dataset = dataset, .job_directory = {}, .place = request.place},
                           context);
+    if (outcome.ok() && outcome->end == train::RunEnd::kSucceeded) on_progress(context.progress());
     telemetry::Log(telemetry::Severity::kInfo,
                    absl::StrCat(name, outcome.ok() ? ": ended" : ": ended by an error: ", outcome.status().message()));
     return outcome.status();

@@ -23,7 +23,7 @@ class RankHost {
   absl::Status Run(const RankRequest& request, const OnRankProgress& on_progress);
 
  private:
-  // The errors of a request whose rank this server cannot take, busy or not; else the data that it trains on.
+  // Returns the dataset that the rank trains on. Errors: those of a rank that this server cannot take even when idle.
   absl::StatusOr<data::OpenedDataset> Check(const RankRequest& request) const;
 
   JobBook& book_;

@@ -111,16 +111,17 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   out.counts.padding_edges = Since(progress.padding_edges, last_.padding_edges);
   out.counts.skipped_batches = Since(progress.skipped_batches, most_skipped_);
   most_skipped_ = std::max(most_skipped_, progress.skipped_batches);
-  const train::Exchange exchange = progress.exchange.value_or(train::Exchange());
-  train::Exchange exchange_before = last_.exchange.value_or(train::Exchange());
-  // Another team counts from nothing.
-  if (exchange.exchanges < exchange_before.exchanges) exchange_before.sent_bytes = 0, exchange_before.seconds = 0;
-  out.counts.exchanged_bytes = Since(exchange.sent_bytes, exchange_before.sent_bytes);
-  out.counts.exchange_seconds = Since(exchange.seconds, exchange_before.seconds);
+  static const train::Exchange kNone;
+  const train::Exchange& exchange = progress.exchange ? *progress.exchange : kNone;
+  const train::Exchange& exchange_before = last_.exchange ? *last_.exchange : kNone;
+  // The counters of a new team begin at 0.
+  const bool is_new = exchange.exchanges < exchange_before.exchanges;
+  out.counts.exchanged_bytes = Since(exchange.sent_bytes, is_new ? 0 : exchange_before.sent_bytes);
+  out.counts.exchange_seconds = Since(exchange.seconds, is_new ? 0.0 : exchange_before.seconds);
   for (size_t r = 0; r < exchange.ranks.size(); ++r) {
     const train::RankProgress& now = exchange.ranks[r];
     train::RankProgress before = r < exchange_before.ranks.size() ? exchange_before.ranks[r] : train::RankProgress();
-    // The rank of another team counts from nothing.
+    // The counters of a new team begin at 0.
     if (now.steps < before.steps) before = train::RankProgress();
     out.counts.ranks.push_back({.steps = Since(now.steps, before.steps),
                                 .seconds = Since(now.seconds, before.seconds),

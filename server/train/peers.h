@@ -59,12 +59,13 @@ struct RecruitRequest {
   spec::TrainOptions options;    // of the job; options.replicas - 1 daemons are wanted
   int64_t least = 0;             // the fewest of them with which the job begins
   std::string dataset_checksum;  // data::ContentChecksumOf, as hex digits
-  // Its store, which a daemon without the dataset is sent. Empty: none is sent.
+  // The dataset's file, which is sent to a daemon that lacks it. Empty: none is sent.
   std::filesystem::path dataset_file;
   // As RankPlace's.
   int rendezvous_port = 0;
   std::string rendezvous_token;
-  // How long daemons that refuse are asked again while more are wanted: some may just have left another team.
+  // How long Recruit asks again: peers that refused while fewer than `least` have joined, and then only busy ones,
+  // which may just be leaving another team.
   absl::Duration patience = absl::ZeroDuration();
   // Asked now and then; false: nobody wants them any more.
   std::function<bool()> keep_going = [] { return true; };
@@ -79,15 +80,17 @@ class Recruits {
   virtual ~Recruits() = default;
   // host:port of each, as this daemon was told them.
   virtual const std::vector<std::string>& addresses() const = 0;
-  // What each has told last; steps 0: nothing yet.
+  // Returns what each told last; steps 0: nothing yet.
   virtual std::vector<RankProgress> progress() const = 0;
   // Why one of them has ended, with its address: Unavailable, or FailedPrecondition with kRankFailedReason. Ok: all go
   // on.
   virtual absl::Status failure() const = 0;
   // The same, after a moment in which the news may come.
   virtual absl::Status WaitForFailure() = 0;
-  // For a while, asks the daemon of this rank only where there are too few others: it took the rank, and then did not
-  // come.
+  // Waits until all have ended, for at most `timeout`: ranks that train to a job's end tell of their last steps then.
+  virtual void AwaitEnd(absl::Duration timeout) = 0;
+  // Marks the daemon of this rank, which took the rank and did not come: for a while it is asked only if too few others
+  // join.
   virtual void Avoid(int64_t rank) = 0;
 };
 
@@ -97,10 +100,10 @@ class Peers {
   virtual ~Peers() = default;
   // The daemons that may be asked.
   virtual int64_t count() const = 0;
-  // Asks the peers in turn until as many as wanted have joined, and returns these. If they are fewer than `least`,
-  // those that lack the dataset are sent a copy and asked again. Errors: Unavailable with kTooFewPeersReason, where
-  // they are still fewer, whose message quotes each refusal; FailedPrecondition, where one says that the job cannot be
-  // trained; Cancelled.
+  // Asks the peers in turn and returns those that joined, at most as many as wanted. If fewer than `least` join, sends
+  // the dataset to peers that lack it and asks them again, and then asks avoided peers. Errors: Unavailable with
+  // kTooFewPeersReason, where they are still fewer, whose message quotes each refusal; FailedPrecondition, where one
+  // says that the job cannot be trained; Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
   // Returns whether another peer would join now; no rank begins. A peer that lacks the dataset is sent a copy. The
   // request's rendezvous must be valid, though nobody connects to it.

@@ -134,7 +134,7 @@ TEST_F(DatasetCopyTest, OtherDataIsNotReplaced) {
   const absl::Status refused = Copy();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
   EXPECT_EQ(refused.message(),
-            "dataset small is not here, and cannot be copied: other data came to have its name meanwhile");
+            "dataset small is not there, and cannot be copied: other data has taken its name meanwhile");
   EXPECT_NE(ChecksumThere(), Request().dataset_checksum);
 }
 

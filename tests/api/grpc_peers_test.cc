@@ -1,5 +1,5 @@
-// Which daemons a leader asks, and what it makes of their answers. The daemons are servers of this process that answer
-// RunRank as a test says.
+// Tests which daemons a leader asks, and how it treats their answers. The daemons are servers of this process that
+// answer RunRank as a test says.
 #include "api/peers/grpc_peers.h"
 
 #include <gmock/gmock.h>
@@ -175,8 +175,31 @@ TEST_F(GrpcPeersTest, SendsNoDatasetWhereOthersAreEnough) {
   EXPECT_THAT(log_, ElementsAre("does not join: " + a_.address() + ": it lacks zinc"));
   // A job that needs it tries, here in vain.
   request.least = 2;
+  a_.calls = 0;
   const absl::Status few = peers->Recruit(request).status();
   EXPECT_EQ(GetReason(few).reason, train::kTooFewPeersReason) << few;
+  EXPECT_THAT(std::string(few.message()), HasSubstr("cannot be copied"));
+  EXPECT_EQ(a_.calls, 2) << "it is not asked a third time at once";
+}
+
+TEST_F(GrpcPeersTest, BlamesTheRankThatIsTheCause) {
+  a_.end = [] { return WithReason(absl::UnavailableError("rank 2 has gone"), train::kRankLostReason); };
+  b_.end = [] {
+    absl::SleepFor(absl::Milliseconds(300));
+    return WithReason(absl::FailedPreconditionError("the loss is of another type"), train::kRankFailedReason);
+  };
+  const auto peers = Peers();
+  {
+    const auto team = peers->Recruit(Request(3, 2));
+    ASSERT_TRUE(team.ok()) << team.status();
+    const absl::Status failed = AwaitFailure(**team);
+    EXPECT_EQ(GetReason(failed).reason, train::kRankFailedReason) << failed;
+    EXPECT_EQ(failed.message(), b_.address() + ": the loss is of another type");
+  }
+  a_.end = b_.end = nullptr;
+  const auto next = peers->Recruit(Request(3, 0));
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_THAT((*next)->addresses(), ElementsAre(a_.address())) << "only the cause is avoided";
 }
 
 TEST_F(GrpcPeersTest, AQuestionIsAnsweredWithoutARank) {

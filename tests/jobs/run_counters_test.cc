@@ -163,6 +163,21 @@ TEST(RunCountersTest, BatchesThatAreSkippedAgainAfterARewindAreCountedOnce) {
   EXPECT_EQ(counted, 4);
 }
 
+TEST(RunCountersTest, ExchangesOfAnotherTeamCountFromNothing) {
+  const auto told = [](int64_t step, int64_t exchanges, double seconds, int64_t sent_bytes) {
+    return train::Progress{
+        .step = step,
+        .exchange = train::Exchange{.exchanges = exchanges, .seconds = seconds, .sent_bytes = sent_bytes}};
+  };
+  RunCounters counters(/*resumed=*/false);
+  counters.Advance(told(1, 10, 1, 1000));
+  EXPECT_EQ(counters.Advance(told(2, 20, 3, 1500)).counts.exchanged_bytes, 500);
+  // The first report of a team holds the weights that it shared.
+  const auto other = counters.Advance(told(3, 5, 4, 9000)).counts;
+  EXPECT_EQ(other.exchanged_bytes, 9000);
+  EXPECT_EQ(other.exchange_seconds, 4);
+}
+
 TEST(RunCountersTest, RanksOfAnotherTeamCountFromNothing) {
   const auto told = [](int64_t step, std::vector<train::RankProgress> ranks) {
     return train::Progress{.step = step, .exchange = train::Exchange{.ranks = std::move(ranks)}};

@@ -50,7 +50,7 @@ class ThreadPeers final : public Peers {
   int recruited = 0;
   std::function<void()> on_recruit;
   std::atomic<int> free = 3;
-  int absent = 0;  // so many teams whose daemons take a rank and do not come
+  int absent = 0;  // teams left whose daemons take a rank and never connect
   std::atomic<bool> is_asked = false;
   std::function<StopRequest(const Progress&)> stop;  // of every recruit
   std::vector<absl::Status> ends;                    // by rank - 1, of those that were recruited last
@@ -90,6 +90,7 @@ class ThreadPeers final : public Peers {
       return absent && !addresses_.empty() ? absl::UnavailableError("127.0.0.1:1: it has gone") : absl::OkStatus();
     }
     absl::Status WaitForFailure() override { return failure(); }
+    void AwaitEnd(absl::Duration /*timeout*/) override {}
     void Avoid(int64_t rank) override { avoided = rank; }
 
     bool absent = false;

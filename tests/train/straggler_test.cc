@@ -12,7 +12,7 @@ namespace {
 
 class StragglerWatchTest : public testing::Test {
  protected:
-  // Ten seconds in which the ranks computed so many milliseconds for a step, and waited for the slowest.
+  // Adds ten seconds in which each rank computes so many milliseconds a step and waits for the slowest.
   std::optional<std::string> Window(const std::vector<double>& milliseconds) {
     ranks_.resize(milliseconds.size());
     now_ += absl::Seconds(10);

@@ -70,9 +70,9 @@ class DatasetCopier::Transfer {
     absl::Status copied = CopyUntilReady();
     if (stop_.is_set()) return absl::CancelledError("stopped while a dataset was copied");
     if (!copied.ok()) {
-      // The job has not been stopped.
+      // The peer ended the call; the job itself was not stopped.
       if (absl::IsCancelled(copied)) copied = absl::UnavailableError(copied.message());
-      return Annotate(copied, absl::StrCat("dataset ", id(), " is not here, and cannot be copied"));
+      return Annotate(copied, absl::StrCat("dataset ", id(), " is not there, and cannot be copied"));
     }
     if (told_) {
       AddLine(
@@ -160,7 +160,7 @@ class DatasetCopier::Transfer {
       return absl::FailedPreconditionError(absl::StrCat("its import failed: ", dataset.error()));
     }
     if (dataset.content_checksum() != request_.dataset_checksum) {
-      return absl::FailedPreconditionError("other data came to have its name meanwhile");
+      return absl::FailedPreconditionError("other data has taken its name meanwhile");
     }
     if (!start_.name().empty()) {
       // Else the peer removes it in a day.
@@ -200,7 +200,7 @@ class DatasetCopier::Transfer {
 
   grpc::Status Upload() {
     v1::Upload upload;
-    // A start alone tells what has come.
+    // A call with only the start returns what the peer has.
     grpc::Status status = Send(std::nullopt, upload);
     if (!status.ok() || upload.complete()) return status;
     const int64_t received = upload.files_size() == 1 ? upload.files(0).received_bytes() : 0;
@@ -213,7 +213,7 @@ class DatasetCopier::Transfer {
     return {grpc::StatusCode::FAILED_PRECONDITION, "not all of its bytes have come"};
   }
 
-  // Calls with the start, and with all bytes after the first `received` if these are given.
+  // Sends the start; if `received` is given, also all bytes from there on.
   grpc::Status Send(std::optional<int64_t> received, v1::Upload& upload) {
     upload.Clear();
     Call call(*this);
@@ -238,7 +238,7 @@ class DatasetCopier::Transfer {
     }
     writer->WritesDone();
     const grpc::Status status = writer->Finish();
-    // A start alone is answered at any time.
+    // A call with only the start proves no progress: the peer always answers it.
     if (status.ok() && received) unmoved_.Restart();
     return read.ok() ? status : ToGrpcStatus(absl::InternalError(read.message()));
   }

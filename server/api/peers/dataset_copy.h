@@ -25,11 +25,10 @@ class DatasetCopier {
 
   // Returns once the peer holds the request's dataset, READY and under the same name. It uploads request.dataset_file
   // and has it imported; an upload that an earlier call began goes on where it stopped. If another server sends the
-  // same dataset, it waits for that one. The job's log hears when bytes are sent, and how long it took.
-  // Errors, without `address`: FailedPrecondition if the peer has other data under that name or could not import the
-  // copy; Unavailable once the peer has gone, or did not move on for ten seconds; any other that the peer
-  // answers; those of reading the file; Cancelled once request.keep_going returns false, which is asked on the calling
-  // thread.
+  // same dataset, it waits for that one, for ten seconds. The job's log hears when bytes are sent, and how long it
+  // took. Errors, without `address`: FailedPrecondition if the peer has other data under that name or could not import
+  // the copy; Unavailable once the peer has gone, or did not move on for ten seconds; any other that the peer answers;
+  // those of reading the file; Cancelled once request.keep_going returns false, which is asked on the calling thread.
   absl::Status Copy(const train::RecruitRequest& request, const std::string& address,
                     const std::shared_ptr<grpc::Channel>& channel);
 

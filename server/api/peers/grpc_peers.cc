@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -40,7 +39,7 @@ namespace {
 constexpr int kPeerPingMs = 10'000, kPeerPingTimeoutMs = 10'000;
 // A collective fails at once when a rank goes, and the end of that rank's stream may come a moment later.
 constexpr absl::Duration kNewsWait = absl::Seconds(1);
-// Between two questions whether the job still wants its peers, and between two rounds of asking these.
+// Time between two checks that the job still wants its peers, and between two rounds of asking.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
 // A rank that ends sooner has not trained much.
 constexpr absl::Duration kShortRank = absl::Seconds(30);
@@ -82,9 +81,12 @@ class Recruit {
     }
     return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
   }
-  // The time since this call began.
-  absl::Duration taken_for() const { return begun_.Elapsed(); }
-  // What the rank has told last.
+  // Returns the time from this call's begin to its end; to now, if it goes on.
+  absl::Duration lived() const {
+    absl::MutexLock lock(&mu_);
+    return ended_ ? lived_ : begun_.Elapsed();
+  }
+  // Returns what the rank told last.
   train::RankProgress progress() const {
     absl::MutexLock lock(&mu_);
     return progress_;
@@ -110,13 +112,14 @@ class Recruit {
       changed_.Set();
     }
     absl::Status ended = FromGrpcStatus(reader->Finish());
-    // It is not the job that was stopped.
+    // The peer ended the call; the job itself was not stopped.
     if (absl::IsCancelled(ended)) ended = absl::UnavailableError(ended.message());
     End(ended);
   }
   void End(const absl::Status& how) {
     absl::MutexLock lock(&mu_);
     ended_ = how;
+    lived_ = begun_.Elapsed();
     changed_.Set();
   }
 
@@ -128,12 +131,13 @@ class Recruit {
   bool taken_ ABSL_GUARDED_BY(mu_) = false;
   train::RankProgress progress_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mu_);
+  absl::Duration lived_ ABSL_GUARDED_BY(mu_);
   Event changed_;
   std::thread thread_;
 };
 
-// The peers that took a rank of a job and did not train it: for a while, which doubles each time, they are asked only
-// where there are too few others. Threads: safe anywhere.
+// Peers that took a rank of a job and did not train it, or whose copy of the dataset failed. For a while, which doubles
+// each time, they are asked only if too few others join. Threads: safe anywhere.
 class AvoidedPeers {
  public:
   void Add(const std::string& job, const std::string& address) {
@@ -177,18 +181,32 @@ class GrpcRecruits final : public train::Recruits {
     return progress;
   }
   absl::Status failure() const override {
+    absl::Status lost;
     for (const auto& recruit : recruits_) {
       const std::optional<absl::Status> ended = recruit->ended();
-      if (!ended) continue;
-      // One that trained for a while has gone for a reason of that moment.
+      // A rank ends well when it has trained to the job's end, which the others may reach a moment later.
+      if (!ended || ended->ok()) continue;
+      const std::string reason = GetReason(*ended).reason;
+      const std::string what = absl::StrCat(recruit->address(), ": ", ended->message());
+      if (reason == train::kRankLostReason) {
+        // It tells of another one, which is the cause.
+        if (lost.ok()) lost = WithReason(absl::UnavailableError(what), reason);
+        continue;
+      }
+      // A peer that trained for a while left for a passing reason, so it is not avoided.
       const bool is_unable = absl::IsInvalidArgument(*ended) || absl::IsResourceExhausted(*ended);
-      if (is_unable || recruit->taken_for() < kShortRank) Note(*recruit);
-      const std::string what =
-          absl::StrCat(recruit->address(), ended->ok() ? " has left the job" : ": ", ended->message());
-      if (GetReason(*ended).reason != train::kRankFailedReason) return absl::UnavailableError(what);
-      return WithReason(absl::FailedPreconditionError(what), train::kRankFailedReason);
+      if (is_unable || recruit->lived() < kShortRank) Note(*recruit);
+      if (reason != train::kRankFailedReason) return absl::UnavailableError(what);
+      return WithReason(absl::FailedPreconditionError(what), reason);
     }
-    return absl::OkStatus();
+    return lost;
+  }
+  void AwaitEnd(absl::Duration timeout) override {
+    const Stopwatch waited;
+    const auto goes_on = [](const auto& recruit) { return !recruit->ended().has_value(); };
+    while (std::ranges::any_of(recruits_, goes_on) && waited.Elapsed() < timeout) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
   }
   void Avoid(int64_t rank) override {
     const auto recruit = static_cast<size_t>(rank - 1);
@@ -197,7 +215,8 @@ class GrpcRecruits final : public train::Recruits {
   absl::Status WaitForFailure() override {
     const Stopwatch waited;
     absl::Status failed = failure();
-    while (failed.ok() && waited.Elapsed() < kNewsWait) {
+    const auto is_vague = [&failed] { return failed.ok() || GetReason(failed).reason == train::kRankLostReason; };
+    while (is_vague() && waited.Elapsed() < kNewsWait) {
       absl::SleepFor(absl::Milliseconds(20));
       failed = failure();
     }
@@ -246,17 +265,16 @@ class GrpcPeers final : public train::Peers {
     const auto joined = [&recruits] { return std::ssize(recruits->addresses()); };
     std::map<std::string, std::string> refusals;  // by address
     std::vector<size_t> lacking;                  // the dataset
-    // Those that only have to be asked come first; others cost the job time, and are for a job that lacks daemons.
-    enum class Round { kReady, kLacking, kAvoided };
-    const auto ask = [&](Round round, const std::vector<size_t>& peers) -> absl::StatusOr<std::vector<size_t>> {
+    // Returns those to ask again. needed: they are asked only while fewer than `least` have joined, and are sent the
+    // dataset if they lack it.
+    const auto ask = [&](const std::vector<size_t>& peers, bool needed) -> absl::StatusOr<std::vector<size_t>> {
       std::vector<size_t> again;
       for (const size_t i : peers) {
-        if (joined() == wanted || (round != Round::kReady && joined() >= request.least)) break;
+        if (joined() == wanted || (needed && joined() >= request.least)) break;
         const std::string& address = options_.addresses[i];
-        if ((round == Round::kAvoided) != avoided_.Contains(request.job, address)) continue;
         wire.set_rank(joined() + 1);
         std::unique_ptr<api::Recruit> recruit;
-        absl::Status taken = Ask(i, wire, request, /*copies=*/round != Round::kReady, recruit);
+        absl::Status taken = Ask(i, wire, request, /*copies=*/needed, recruit);
         if (absl::IsCancelled(taken)) return taken;
         if (taken.ok()) {
           recruits->Add(std::move(recruit));
@@ -275,17 +293,18 @@ class GrpcPeers final : public train::Peers {
       }
       return again;
     };
-    std::vector<size_t> all(channels_.size());
-    std::iota(all.begin(), all.end(), size_t{0});
-    std::vector<size_t> asked = all;
+    std::vector<size_t> asked, avoided;
+    for (size_t i = 0; i < channels_.size(); ++i) {
+      (avoided_.Contains(request.job, options_.addresses[i]) ? avoided : asked).push_back(i);
+    }
     for (const Stopwatch waited;;) {
-      PF_ASSIGN_OR_RETURN(asked, ask(Round::kReady, asked));
+      PF_ASSIGN_OR_RETURN(asked, ask(asked, /*needed=*/false));
       if (joined() == wanted || asked.empty() || waited.Elapsed() >= request.patience) break;
       if (!request.keep_going()) return absl::CancelledError("stopped while other daemons were asked");
       absl::SleepFor(kAskInterval);
     }
-    PF_RETURN_IF_ERROR(ask(Round::kLacking, std::exchange(lacking, {})).status());
-    PF_RETURN_IF_ERROR(ask(Round::kAvoided, all).status());
+    PF_RETURN_IF_ERROR(ask(std::exchange(lacking, {}), /*needed=*/true).status());
+    PF_RETURN_IF_ERROR(ask(avoided, /*needed=*/true).status());
     std::vector<std::string> lines;
     lines.reserve(refusals.size());
     for (const auto& [address, why] : refusals) lines.push_back(absl::StrCat(address, ": ", why));
@@ -310,7 +329,7 @@ class GrpcPeers final : public train::Peers {
       std::unique_ptr<api::Recruit> question;
       const absl::Status answer = Ask(i, wire, request, /*copies=*/true, question);
       if (answer.ok()) return true;
-      // The present ranks say so too.
+      // Ranks of this job answer so too.
       if (GetReason(answer).reason == jobs::kDeviceBusyReason || absl::IsCancelled(answer)) continue;
       request.log(absl::StrCat("does not join: ", address, ": ", answer.message()));
     }
@@ -330,8 +349,8 @@ class GrpcPeers final : public train::Peers {
     wire.set_device(options_.device);
     return wire;
   }
-  // Asks a peer as `wire` says. Where it lacks the dataset and `copies`, it is sent that and asked again. Sets
-  // `recruit` to the call.
+  // Asks a peer as `wire` says. If it lacks the dataset and `copies` is true, sends it a copy and asks again. Sets
+  // `recruit` to the last call.
   absl::Status Ask(size_t peer, const v1::RunRankRequest& wire, const train::RecruitRequest& request, bool copies,
                    std::unique_ptr<api::Recruit>& recruit) {
     const auto ask = [&] {
@@ -344,7 +363,7 @@ class GrpcPeers final : public train::Peers {
     }
     absl::Status copied = copier_.Copy(request, options_.addresses[peer], channels_[peer]);
     if (copied.ok()) return ask();
-    // What failed may fail again, and took its time.
+    // A copy that failed may fail again, and takes its time.
     if (!absl::IsCancelled(copied)) avoided_.Add(request.job, options_.addresses[peer]);
     return copied;
   }

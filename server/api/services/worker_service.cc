@@ -47,10 +47,11 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
     const StreamWork::State state = work_.Read();
     if (state.outcome) {
       PF_RETURN_IF_ERROR(*state.outcome);
-      return Pull::kEnd;
+      // A rank that was taken tells of its last steps too.
+      if (state.total == 0 || std::exchange(told_all_, true)) return Pull::kEnd;
+    } else if (state.total == 0 || (since_told_ && since_told_->Elapsed() < kTellInterval)) {
+      return Pull::kWait;
     }
-    const bool told = since_told_.has_value();
-    if (state.total == 0 || (told && since_told_->Elapsed() < kTellInterval)) return Pull::kWait;
     since_told_.emplace();
     const absl::MutexLock lock(&mu_);
     WireWriter(*response.mutable_progress()).Write(progress_);
@@ -62,6 +63,7 @@ class RankSource final : public StreamSource<v1::RunRankResponse> {
 
  private:
   std::optional<Stopwatch> since_told_;
+  bool told_all_ = false;
   absl::Mutex mu_;
   train::RankProgress progress_ ABSL_GUARDED_BY(mu_);
   StreamWork work_;  // last: its thread ends first

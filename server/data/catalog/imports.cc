@@ -132,14 +132,6 @@ absl::StatusOr<fs::path> Resolve(const fs::path& path) {
   return resolved;
 }
 
-// Compares by components: /data-old is not below /data.
-bool IsBelow(const fs::path& path, const fs::path& root) {
-  const auto end = root.end();
-  // "/data/" has an empty last component.
-  const auto last = root.has_filename() ? end : std::prev(end);
-  return std::mismatch(root.begin(), last, path.begin(), path.end()).first == last;
-}
-
 absl::Status Outside(const fs::path& shown, std::string_view why) {
   return WithReason(absl::PermissionDeniedError(absl::StrCat(shown.string(), ": ", AbslView(why))),
                     "PATH_OUTSIDE_IMPORT_ROOTS", {{"path", shown.string()}});

@@ -151,7 +151,7 @@ class UploadWriter {
   absl::Status Load();
   std::filesystem::path PathOf(size_t file) const;
   absl::Status OpenFile(size_t file);
-  // Leaves so many bytes of the open file, or none where a dataset shares it.
+  // Cuts the open file to `bytes`. If a dataset shares the file, starts a new, empty one instead.
   absl::Status Cut(size_t file, int64_t bytes);
   absl::Status CheckFile(size_t file);
   void CountReceived();

@@ -27,7 +27,8 @@ namespace permafrost::data {
 // edge_index.npy or adj.npz is kNpy; one with NAME_graph_indicator.txt, in it or in its raw/, is kTu; one with
 // graphs.pfg or graph.pfg is kStore. kOgbGraphs without labels is read where it is named.
 // An option that the format does not use is refused. Files that are not read are told in a note, or refused where they
-// were surely meant to be read (TellUnreadFiles). kStore refuses any but dataset.json.
+// were surely meant to be read (TellUnreadFiles). kStore refuses every other file than
+// dataset.json and those whose names begin with a dot.
 // Threads: reads on the calling thread, which the observer is called on too; sorts over limits.threads.
 // Memory: as `limits` and options.memory_bytes say; one large graph is sorted on disk where it does not fit.
 // Errors: InvalidArgument with one line "FILE:ROW: FIELD: what, value, what would be accepted" (COLUMN too where a cell

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <system_error>
@@ -38,11 +39,11 @@ absl::Status WithName(const absl::Status& status, const fs::path& path, const st
   return named;
 }
 
-// Checks that values lie in the range that the summary of their table tells, by which models size their embeddings
-// and classes: a checksum does not tell who wrote it.
+// Checks that values lie in the range of their table's summary. Models size embeddings and outputs by it, and a file
+// with valid checksums may still be forged.
 class RangeCheck {
  public:
-  // what: the table. ranges: [width] each, or empty where the table has no rows.
+  // what: the table. low, high: [width] each; empty if the table has no rows.
   RangeCheck(std::string_view what, std::vector<double> low, std::vector<double> high)
       : what_(what), low_(std::move(low)), high_(std::move(high)) {}
 
@@ -86,37 +87,46 @@ uint64_t RowsOf(const DenseFeatures& table) {
   return bytes / table.groups.bytes * table.groups.rows + std::min<uint64_t>(table.groups.rows, rest);
 }
 
-absl::Status CheckTable(std::string_view what, const FeatureSummary& summary, const DenseFeatures& table,
-                        ImportMonitor& monitor) {
-  if (!IsCategorical(summary.type) || table.width == 0) return absl::OkStatus();
-  constexpr uint64_t kRows = 4096;
-  const auto width = static_cast<size_t>(table.width);
+// Reads the values as they are stored: as floats, integers beyond 2^24 are rounded.
+template <class T>
+absl::Status CheckRows(RangeCheck& check, const DenseFeatures& table, ImportMonitor& monitor) {
+  constexpr uint64_t kRowsBetweenStops = 4096;
+  std::vector<T> values(static_cast<size_t>(table.width));
   const uint64_t rows = RowsOf(table);
-  std::vector<float> values;
-  RangeCheck check(what, summary.min, summary.max);
-  for (uint64_t begin = 0; begin < rows; begin += kRows) {
-    const uint64_t end = std::min(rows, begin + kRows);
-    values.resize((end - begin) * width);
-    PF_RETURN_IF_ERROR(ReadRows(table, begin, end, values.data()));
-    for (size_t at = 0; at < values.size(); at += width) {
-      PF_RETURN_IF_ERROR(check.Add(std::span<const float>(values).subspan(at, width)));
-    }
-    PF_RETURN_IF_ERROR(monitor.Advance(absl::StrCat("verifying ", AbslView(what)), 0));
+  for (uint64_t row = 0; row < rows; ++row) {
+    if (row % kRowsBetweenStops == 0) PF_RETURN_IF_ERROR(monitor.CheckStop());
+    const uint64_t at = table.OffsetOf(row);
+    if (!table.bytes.Touch(at, at + table.row_bytes())) return table.bytes.status();
+    std::memcpy(values.data(), table.bytes.data() + at, table.row_bytes());
+    PF_RETURN_IF_ERROR(check.Add(std::span<const T>(values)));
   }
   return absl::OkStatus();
 }
 
-// Labels that are classes: [rows * width].
+absl::Status CheckTable(std::string_view what, const FeatureSummary& summary, const DenseFeatures& table,
+                        ImportMonitor& monitor) {
+  if (table.width == 0) return absl::OkStatus();
+  RangeCheck check(what, summary.min, summary.max);
+  switch (summary.type) {
+    case DataType::kInt32:
+      return CheckRows<int32_t>(check, table, monitor);
+    case DataType::kInt64:
+      return CheckRows<int64_t>(check, table, monitor);
+    case DataType::kUint8:
+      return CheckRows<uint8_t>(check, table, monitor);
+    default:
+      return absl::OkStatus();
+  }
+}
+
+// Checks that labels are whole numbers in their range. labels: [rows * width]; NaN is a missing one.
 template <class Labels>
 absl::Status CheckClasses(const Labels& labels, double low, double high) {
-  RangeCheck check("labels", {low}, {high});
   for (uint64_t i = 0; i < labels.size(); ++i) {
     const float label = labels[i];
-    if (std::isnan(label)) continue;
-    PF_RETURN_IF_ERROR(check.Add(std::span(&label, 1)));
-    if (label != std::floor(label)) {
-      return absl::DataLossError(absl::StrCat("labels: row ", i, ": is ", label, ", and its summary tells integers"));
-    }
+    if (std::isnan(label) || (label >= low && label <= high && label == std::floor(label))) continue;
+    return absl::DataLossError(
+        absl::StrCat("labels: value ", i, ": is ", label, ", and its summary tells whole numbers ", low, " to ", high));
   }
   return absl::OkStatus();
 }
@@ -135,9 +145,7 @@ absl::Status CheckSummary(const GraphSet& set, ImportMonitor& /*monitor*/) {
 absl::Status CheckSummary(const Graph& graph, ImportMonitor& monitor) {
   const GraphSummary& summary = graph.summary();
   const GraphView& view = graph.view();
-  if (const auto* dense = std::get_if<DenseFeatures>(&view.node_features)) {
-    PF_RETURN_IF_ERROR(CheckTable(kNodeTable, summary.node_features, *dense, monitor));
-  }
+  // The node features of one large graph are numbers, by which nothing is sized.
   PF_RETURN_IF_ERROR(CheckTable(kEdgeTable, summary.edge_features, view.edge_features, monitor));
   if (!summary.integer_labels) return absl::OkStatus();
   return CheckClasses(view.labels, summary.min_label, summary.max_label);
@@ -160,7 +168,7 @@ class FoundStore final : public FoundSource {
   }
 
  private:
-  // Returns whether the file has the other name too now; it is copied where the file system does not allow that.
+  // Links the file to `to`. Returns false if it may not, or the file system does not allow it; the caller then copies.
   absl::StatusOr<bool> Link(const fs::path& to, ImportMonitor& monitor) const {
     if (!may_link_) return false;
     PF_ASSIGN_OR_RETURN(const Descriptor opened, OpenSource(file_, monitor));
@@ -208,10 +216,6 @@ class FoundStore final : public FoundSource {
   const bool may_link_;
 };
 
-bool LiesBelow(const fs::path& path, const fs::path& folder) {
-  return !folder.empty() && std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
-}
-
 absl::StatusOr<std::unique_ptr<FoundSource>> FindStore(const ImportOptions& options, const ImportLimits& limits) {
   const fs::path& source = options.source;
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfSource(source, source.string()));
@@ -238,7 +242,7 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindStore(const ImportOptions& opti
     return absl::InvalidArgumentError(absl::StrCat(source.string(), ": holds ", AbslView(kStoreNames[0]), " and ",
                                                    AbslView(kStoreNames[1]), "; one of them is accepted"));
   }
-  // The notes of an import stand in the store, which is taken as it is: what is not read cannot be noted.
+  // A note about other files would have to go into the store, which stays unchanged, so they are refused.
   if (!others.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(source.string(), ": holds ", Quote(*std::ranges::min_element(others)),
@@ -246,7 +250,7 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindStore(const ImportOptions& opti
   }
   PF_ASSIGN_OR_RETURN(std::optional<SourceFile> file, FindFileAt(source / stores[0], stores[0], Packing::kPlain));
   if (!file) return absl::NotFoundError(absl::StrCat(stores[0], ": not found in ", source.string()));
-  return std::make_unique<FoundStore>(*std::move(file), LiesBelow(source, limits.own_files));
+  return std::make_unique<FoundStore>(*std::move(file), !limits.own_files.empty() && IsBelow(source, limits.own_files));
 }
 
 absl::StatusOr<bool> IsStoreDirectory(const fs::path& directory) {

@@ -23,8 +23,8 @@ class StragglerWatch {
  private:
   absl::Duration window_begin_ = absl::ZeroDuration();
   std::vector<RankProgress> before_;  // at the window's begin
-  int64_t slowest_ = -1;              // of the last windows; -1: none stood out
-  int windows_ = 0;                   // in which it was the slowest
+  int64_t slowest_ = -1;              // that stood out last; -1: none yet
+  int windows_ = 0;                   // in a row in which it stood out
   std::set<int64_t> told_;
 };
 

@@ -25,6 +25,8 @@ namespace {
 // Part of the memory that a program's archive may take here: it is there twice while it comes, and then its tensors
 // are.
 constexpr uint64_t kProgramShare = 4;
+// Time for the ranks to end, which have nothing more to do.
+constexpr absl::Duration kLastReports = absl::Seconds(2);
 // Lines that a thread may tell the job's log.
 constexpr size_t kMostNews = 100;
 
@@ -129,7 +131,9 @@ absl::Status Team::ConnectRecruits(collective::TcpOptions options, const std::fu
   const ErrorReason reason = GetReason(led.status());
   const auto rank = reason.metadata.find("rank");
   int64_t missing = 0;
-  if (rank != reason.metadata.end() && absl::SimpleAtoi(rank->second, &missing)) recruits_->Avoid(missing);
+  // Where another rank's call has ended, nobody waited for this one.
+  const bool waited = recruits_->failure().ok();
+  if (waited && rank != reason.metadata.end() && absl::SimpleAtoi(rank->second, &missing)) recruits_->Avoid(missing);
   return WhyLost(led.status());
 }
 
@@ -141,7 +145,7 @@ Team::~Team() {
 void Team::LookForOthers(Peers& peers, const RecruitRequest& request, absl::Duration interval) {
   while (!ends_.WaitFor(interval)) {
     if (can_grow()) continue;
-    // Where memory is short, they are asked again later.
+    // If an allocation fails, the next interval asks again.
     WithoutThrowing("the question if others would join", [&] {
       if (peers.CanRecruit(request)) can_grow_.store(true, std::memory_order_relaxed);
       return absl::OkStatus();
@@ -192,6 +196,10 @@ absl::Status Team::WhyLost(const absl::Status& seen) const {
   absl::Status gone = recruits_ == nullptr ? absl::OkStatus() : recruits_->WaitForFailure();
   if (absl::IsFailedPrecondition(gone)) return gone;
   return AsTransient(WithReason(absl::UnavailableError(gone.ok() ? seen.message() : gone.message()), kRankLostReason));
+}
+
+void Team::AwaitLastReports() const {
+  if (recruits_ != nullptr) recruits_->AwaitEnd(kLastReports);
 }
 
 Exchange Team::Report(const RankProgress& own) const {

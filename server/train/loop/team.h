@@ -41,13 +41,13 @@ struct TeamOptions {
   absl::Duration step_timeout = absl::Seconds(30);
   // As RecruitRequest::patience.
   absl::Duration patience = absl::ZeroDuration();
-  // A team that the job wants to be larger asks every so often if another daemon would join.
+  // Time between two questions whether another daemon would join a team that is smaller than the job wants.
   absl::Duration look_interval = absl::Seconds(5);
 };
 
 class Team {
  public:
-  // Finds ranks for the request, as many as it has replicas and no fewer than FewestReplicas, and connects them.
+  // Finds up to `replicas` daemons for the request, at least FewestReplicas, and connects them.
   // Errors: Unavailable, transient, with kTooFewPeersReason if too few daemons join, and with kRankLostReason if one of
   // them does not connect; FailedPrecondition, if a peer says that the job cannot be trained; Cancelled, if a stop was
   // asked for.
@@ -59,7 +59,7 @@ class Team {
   int64_t size() const { return group_ == nullptr ? 1 : group_->size(); }
   // nullptr: there are no others.
   collective::Group* group() const { return group_.get(); }
-  // True if the job is of several replicas, though there may be one of them now.
+  // True if this team has other ranks, or may get some.
   bool is_shared() const { return group_ != nullptr || recruits_ != nullptr; }
   // Gives each rank the archive of the leader's program. Errors: those of ReadFile; ResourceExhausted on all ranks
   // where it is too large for one; throws as the group.
@@ -71,6 +71,8 @@ class Team {
   bool can_grow() const { return can_grow_.load(std::memory_order_relaxed); }
   // Lets can_grow() be false until the peers were asked again.
   void PutOffGrowth() { can_grow_.store(false, std::memory_order_relaxed); }
+  // Waits a moment for what the other ranks tell when they have trained to the job's end. For the leader.
+  void AwaitLastReports() const;
   // Returns what the ranks exchanged and did. `own`: this rank's steps; it has no address.
   Exchange Report(const RankProgress& own) const;
   // Writes to the job's log which rank keeps the others waiting, and why peers do not join, each once. For the leader.
@@ -91,7 +93,7 @@ class Team {
 
   Team() = default;
   absl::Status ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop);
-  // The error of a rank that is lost, of which this one `seen` something.
+  // Returns the error of a lost rank: what its daemon answered if its call has ended, else `seen`, which this rank met.
   absl::Status WhyLost(const absl::Status& seen) const;
   // The body of the thread that asks if others would join, until the team ends.
   void LookForOthers(Peers& peers, const RecruitRequest& request, absl::Duration interval);

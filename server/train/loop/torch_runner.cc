@@ -59,7 +59,7 @@ class TorchRunner final : public Runner {
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
     return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
       TeamOptions options{.peers = peers_, .step_timeout = peer_timeout_, .look_interval = look_interval_};
-      int64_t grown_from = 0;  // the size of the last team, where it ended so as to grow
+      int64_t grown_from = 0;  // the size of the last team if it ended in order to grow
       int64_t farthest = 0;    // the last step of any team
       int vain = 0;            // teams in a row that came no further
       while (true) {
@@ -87,7 +87,7 @@ class TorchRunner final : public Runner {
           context.Log(LogLevel::kInfo, "another daemon is free: the job goes on with it");
         }
         options.patience = kPatience;
-        // A daemon that says it would join, and then does not, is not asked again soon.
+        // If the last attempt to grow brought no daemon, doubles the time until all peers are asked again.
         options.look_interval =
             grows && size <= grown_from ? std::min(2 * options.look_interval, kLongestLook) : look_interval_;
         grown_from = grows ? size : 0;
@@ -200,8 +200,8 @@ class TorchRunner final : public Runner {
   }
 
  private:
-  // Forms a team and trains with it until the job or the team ends. Sets `reached` to the last step of a team that did
-  // one, `size` to the team's, and `grows` where it ended so that a larger one takes its place.
+  // Forms a team and trains with it until the job or the team ends. Sets `size` to the team's, `reached` to its last
+  // step if it did any, and `grows` to true if it ended to make place for a larger team.
   absl::StatusOr<RunOutcome> TrainOnce(const RunRequest& request, const TeamOptions& options, RunContext& context,
                                        int64_t& reached, int64_t& size, bool& grows) {
     const absl::StatusOr<std::unique_ptr<Team>> formed = Team::Form(request, options, context);

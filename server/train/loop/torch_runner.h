@@ -36,7 +36,7 @@ struct RunnerOptions {
   Peers* peers = nullptr;
   // How long a step waits for one of them.
   absl::Duration peer_timeout = absl::Seconds(30);
-  // A job that trains with fewer daemons than it wants asks every so often if another is free.
+  // Time between two questions whether another daemon is free, of a job that trains with fewer than it wants.
   absl::Duration look_interval = absl::Seconds(5);
 };
 

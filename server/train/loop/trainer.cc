@@ -170,6 +170,7 @@ absl::StatusOr<RunOutcome> Trainer::Run() {
   warm_up_ = absl::ZeroDuration();
   Report();
   absl::StatusOr<RunOutcome> outcome = RunToEnd();
+  if (outcome.ok() && outcome->end == RunEnd::kSucceeded) team_.AwaitLastReports();
   next_team_report_ = absl::ZeroDuration();
   if (outcome.ok()) Report();
   engine_.Report(/*with_entries=*/true);
@@ -247,7 +248,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
   while (state_.position.batch < batches) {
     if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
     if (team_.can_grow() && run_steps_ > 0) {
-      // Without a checkpoint of now, a larger team would begin behind.
+      // Without a checkpoint of this step, the larger team would repeat steps.
       if (!saved()) PF_RETURN_IF_ERROR(SaveDueCheckpoint());
       if (saved()) return StopRequest::kDrain;
       team_.PutOffGrowth();

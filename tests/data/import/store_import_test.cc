@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <stop_token>
 #include <string>
 
@@ -134,25 +135,32 @@ TEST_P(StoreImportTest, WhatIsNoWholeStoreIsRefused) {
   }
 }
 
-// Whoever writes a store can make its checksums true, and models are sized by what the summary tells.
+// A forger can make the checksums true, so values outside the summary's range must be refused.
 TEST_P(StoreImportTest, CategoriesOutsideTheirRangeAreRefused) {
+  std::string table = "node features: row 0: column 0: is -5";
   if (GetParam()) {
-    // A column of categories, of which the summary knows 0 to 3.
-    TestGraph graph = MakeTestGraph({.features = DataType::kInt32});
-    const auto width = static_cast<size_t>(graph.summary.node_features.width);
-    graph.summary.node_features.min.assign(width, 0);
-    graph.summary.node_features.max.assign(width, 3);
-    ASSERT_TRUE(graph.Write(source()).ok());
-    bytes_ = *ReadFile(file());
+    // Features of edges, of which the summary knows 0 to 3. Those of nodes are numbers, of which it knows nothing.
+    table = "edge features: row 0: column 0: is ";
+    for (const bool all : {true, false}) {
+      TestGraph graph = MakeTestGraph({.features = DataType::kInt32});
+      FeatureSummary& edges = graph.summary.edge_features;
+      edges.min.assign(static_cast<size_t>(edges.width), all ? std::numeric_limits<int32_t>::min() : 0);
+      edges.max.assign(static_cast<size_t>(edges.width), all ? std::numeric_limits<int32_t>::max() : 3);
+      ASSERT_TRUE(graph.Write(source()).ok());
+      if (all) {
+        EXPECT_EQ(Take().status(), absl::OkStatus());
+      }
+    }
+  } else {
+    StoreImage image(bytes_);
+    image.SetElement<int32_t>(SectionKind::kNodeFeatures, 0, -5);
+    image.Seal();
+    WriteText(file(), image.bytes());
   }
-  StoreImage image(bytes_);
-  image.SetElement<int32_t>(SectionKind::kNodeFeatures, 0, -5);
-  image.Seal();
-  WriteText(file(), image.bytes());
   const absl::Status refused = Take().status();
   EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()),
-              HasSubstr(name() + ": node features: row 0: column 0: is -5, and its summary tells "));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(name() + ": " + table));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(", and its summary tells "));
 }
 
 TEST(StoreImport, ClassesOutsideTheirRangeAreRefused) {
@@ -165,7 +173,7 @@ TEST(StoreImport, ClassesOutsideTheirRangeAreRefused) {
       Import({.source = temp.path() / "source", .format = ImportFormat::kStore}, temp.path() / "store", {}, {}, {})
           .status();
   EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("graph.pfg: labels: row "));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("graph.pfg: labels: value "));
 }
 
 TEST_P(StoreImportTest, ItsFileIsNoSource) {
