@@ -52,7 +52,7 @@ absl::StatusOr<Access> OpenAccess(const Options& options, const std::filesystem:
   return access;
 }
 
-absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options) {
+absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options, std::string instance) {
   if (options.peers.empty()) return nullptr;
   const auto read = [](const char* flag, const std::filesystem::path& file) -> absl::StatusOr<std::string> {
     if (file.empty()) return std::string();
@@ -64,12 +64,22 @@ absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options) 
   };
   PF_ASSIGN_OR_RETURN(std::string token, read("--peer-token-file", options.peer_token_file));
   PF_ASSIGN_OR_RETURN(std::string authority, read("--peer-ca", options.peer_authority));
+  access::CertificateContent own;
+  if (!options.peer_certificate.empty()) {
+    auto files = access::ReadCertificateFiles(
+        {.certificate = options.peer_certificate, .key = options.peer_key, .client_authority = options.peer_authority});
+    if (!files.ok()) return Annotate(files.status(), "--peer-cert, --peer-key and --peer-ca");
+    own = *std::move(files);
+  }
   return api::MakeGrpcPeers({.addresses = options.peers,
                              .token = std::move(token),
                              .authority = std::move(authority),
+                             .certificate = std::move(own.certificate),
+                             .key = std::move(own.key),
                              .version = std::string(Version()),
                              .torch_version = device::LoadedTorchVersion(),
-                             .device = std::string(kDeviceNames.Name(DeviceKind::kCpu))});
+                             .device = std::string(kDeviceNames.Name(DeviceKind::kCpu)),
+                             .instance = std::move(instance)});
 }
 
 absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& options, const Access& access,

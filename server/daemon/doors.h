@@ -39,8 +39,8 @@ struct Access {
 // Tokens expire by `clock`, which is borrowed.
 absl::StatusOr<Access> OpenAccess(const Options& options, const std::filesystem::path& state_dir, SeenClock& clock);
 
-// Reads what the daemon shows to its peers. nullptr: it has none.
-absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options);
+// Reads what the daemon shows to its peers. instance: as api::PeerOptions. nullptr: it has none.
+absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options, std::string instance);
 
 // /metrics, over HTTPS where there are certificates. Borrows `access`. `before_scrape`: as telemetry::Exposer's.
 absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& options, const Access& access,

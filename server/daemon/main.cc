@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "api/guard/request_metrics.h"
 #include "api/server.h"
 #include "backup/backup.h"
@@ -130,7 +132,8 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   PF_ASSIGN_OR_RETURN(const Access access, OpenAccess(options, state_dir, *clock));
 
   const DiskReserve reserve(state_dir, options.min_free_disk_bytes);
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<train::Peers> peers, MakePeers(options));
+  const std::string instance = absl::StrCat(absl::Hex(std::random_device()()), "-", absl::ToUnixNanos(start_time));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<train::Peers> peers, MakePeers(options, instance));
   PF_ASSIGN_OR_RETURN(
       const std::unique_ptr<train::Runner> runner,
       train::MakeTorchRunner({.device = options.device,
@@ -235,6 +238,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                          .git_commit = std::string(GitCommit()),
                          .torch_version = std::string(runner->torch_version()),
                          .device = device,
+                         .instance = instance,
                          .threads = runner->threads(),
                          .start_time = start_time,
                          .state_dir = state_dir.string(),

@@ -63,10 +63,11 @@ struct Options {
   access::Auth auth = access::Auth::kAuto;
   // The certificates of gRPC and /metrics; without a certificate they speak plain text.
   access::TlsFiles tls;
-  // The daemons that jobs with replicas are trained with: host:port of gRPC. A bearer token that they accept, and the
-  // authority of their certificates; empty: they ask for none, and speak plain text.
+  // The daemons that jobs with replicas are trained with: host:port of gRPC. A bearer token that they accept, the
+  // authority of their certificates, and a certificate of this daemon with its key; empty: they ask for none, and speak
+  // plain text.
   std::vector<std::string> peers;
-  std::filesystem::path peer_token_file, peer_authority;
+  std::filesystem::path peer_token_file, peer_authority, peer_certificate, peer_key;
   // How long a step waits for another daemon of its job.
   absl::Duration peer_timeout = absl::Seconds(30);
   // The role of a caller with a client certificate and without a token; nullopt: none.

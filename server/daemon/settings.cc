@@ -315,6 +315,25 @@ absl::Status CheckTlsFiles(const Options& options, const WhereOf& where) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPeerFiles(const Options& options, const WhereOf& where) {
+  const bool certificate = !options.peer_certificate.empty(), key = !options.peer_key.empty();
+  for (const auto& [name, file] :
+       {std::pair("peer-token-file", options.peer_token_file), std::pair("peer-ca", options.peer_authority),
+        std::pair("peer-cert", options.peer_certificate), std::pair("peer-key", options.peer_key)}) {
+    if (file.empty() || !options.peers.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(where(name), " needs --peers: accepted: both, or neither"));
+  }
+  if (certificate != key) {
+    return absl::InvalidArgumentError(absl::StrCat(where(certificate ? "peer-cert" : "peer-key"), " is given without ",
+                                                   certificate ? "--peer-key" : "--peer-cert", ": accepted: both"));
+  }
+  if (certificate && options.peer_authority.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where("peer-cert"), " is given without --peer-ca: accepted: all three"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddAccessSettings(std::vector<Setting>& settings) {
@@ -382,6 +401,20 @@ void AddAccessSettings(std::vector<Setting>& settings) {
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadPem(v, o.peer_authority); },
                       .show = [](const Options& o) { return ShowPem(o.peer_authority); }});
+  settings.push_back({.name = "peer-cert",
+                      .metavar = "FILE",
+                      .help =
+                          "PEM file of the certificate that this daemon shows to peers with --tls-client-ca. It is\n"
+                          "read at start. none: shows none.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadPem(v, o.peer_certificate); },
+                      .show = [](const Options& o) { return ShowPem(o.peer_certificate); }});
+  settings.push_back({.name = "peer-key",
+                      .metavar = "FILE",
+                      .help = "PEM file of the key of --peer-cert. It is read at start.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadPem(v, o.peer_key); },
+                      .show = [](const Options& o) { return ShowPem(o.peer_key); }});
   settings.push_back({.name = "peer-timeout",
                       .metavar = "SECONDS",
                       .help =
@@ -424,11 +457,7 @@ void AddAccessSettings(std::vector<Setting>& settings) {
 
 absl::Status CheckAccess(Options& options, const WhereOf& where) {
   PF_RETURN_IF_ERROR(CheckTlsFiles(options, where));
-  for (const auto& [name, file] :
-       {std::pair("peer-token-file", options.peer_token_file), std::pair("peer-ca", options.peer_authority)}) {
-    if (file.empty() || !options.peers.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(where(name), " needs --peers: accepted: both, or neither"));
-  }
+  PF_RETURN_IF_ERROR(CheckPeerFiles(options, where));
   if (absl::c_linear_search(options.peers, options.listen)) {
     return absl::InvalidArgumentError(
         absl::StrCat(where("peers"), " names this daemon, ", options.listen, ": accepted: other daemons"));

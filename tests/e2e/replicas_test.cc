@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "certificates.h"
 #include "e2e/daemon.h"
 #include "e2e/ogb_nodes.h"
 #include "temp_dir.h"
@@ -295,6 +296,47 @@ TEST_F(ReplicasTest, ADaemonThatDoesNotAnswerIsNamedAndWaitedFor) {
   b_->process().Signal(SIGCONT);
   EXPECT_EQ(a_->Client({"job", "cancel", "job"}).code, 0);
   EXPECT_EQ(a_->AwaitEnd("job").state(), v1::Job::STATE_CANCELLED);
+}
+
+// The peer wants a certificate and a token; the leader has them, and then lacks one of them.
+TEST_F(ReplicasTest, PeersMayWantTlsACertificateAndAToken) {
+  const auto path = [this](const std::string& name) { return (more_.path() / name).string(); };
+  const TestAuthority authority("lab");
+  authority.WriteAuthority(path("ca.pem"));
+  for (const char* name : {"peer", "leader"}) authority.Issue(path(name), name);
+  const std::unique_ptr<Daemon> peer = Start("safe", {"--auth", "token", "--tls-cert", path("peer.pem"), "--tls-key",
+                                                      path("peer.key"), "--tls-client-ca", path("ca.pem")});
+  ASSERT_TRUE(peer->ready());
+  const std::string socket = "unix:" + (dir_.path() / "safe" / "permafrost.sock").string();
+  const Output made = RunCommand({PERMAFROST, "--server", socket, "server", "token", "create", "--role",
+                                  "operator", "--to", path("token")});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const std::vector<std::string> tls{"--peers", peer->grpc(), "--peer-ca", path("ca.pem")};
+  const auto restart_leader = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), tls.begin(), tls.end());
+    ASSERT_EQ(a_->Stop(), 0);
+    Restart(a_, "a", flags);
+  };
+  const std::vector<std::string> certificate{"--peer-cert", path("leader.pem"), "--peer-key", path("leader.key")};
+  restart_leader(certificate);
+  ASSERT_EQ(Submit("job", 2, 1).code, 0);
+  AwaitLog("job", peer->grpc() + ": no token");
+  restart_leader({"--peer-token-file", path("token")});
+  AwaitLog("job", peer->grpc() + ": failed to connect");
+  std::vector<std::string> all = certificate;
+  all.insert(all.end(), {"--peer-token-file", path("token")});
+  restart_leader(all);
+  const v1::Job job = a_->AwaitEnd("job");
+  EXPECT_EQ(job.state(), v1::Job::STATE_SUCCEEDED) << job.error() << Log("job");
+  EXPECT_THAT(Log("job"), HasSubstr("copied dataset zinc to " + peer->grpc()));
+}
+
+TEST_F(ReplicasTest, APeerThatIsTheLeaderItselfIsNamed) {
+  const std::string port = a_->grpc().substr(a_->grpc().find(':'));
+  ASSERT_EQ(a_->Stop(), 0);
+  Restart(a_, "a", {"--peers", "localhost" + port});
+  ASSERT_EQ(Submit("job", 2, 1).code, 0);
+  AwaitLog("job", "localhost" + port + ": this is the leader itself, under another name");
 }
 
 TEST_F(ReplicasTest, AJobWaitsForDaemonsThatAreBusyOrHoldOtherData) {

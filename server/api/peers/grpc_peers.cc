@@ -250,7 +250,9 @@ class GrpcPeers final : public train::Peers {
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
     const std::shared_ptr<grpc::ChannelCredentials> credentials =
         options_.authority.empty() ? grpc::InsecureChannelCredentials()
-                                   : grpc::SslCredentials({.pem_root_certs = options_.authority});
+                                   : grpc::SslCredentials({.pem_root_certs = options_.authority,
+                                                           .pem_private_key = options_.key,
+                                                           .pem_cert_chain = options_.certificate});
     for (const std::string& address : options_.addresses) {
       channels_.push_back(grpc::CreateCustomChannel(address, credentials, arguments));
     }
@@ -347,6 +349,7 @@ class GrpcPeers final : public train::Peers {
     wire.set_version(options_.version);
     wire.set_torch_version(options_.torch_version);
     wire.set_device(options_.device);
+    wire.set_leader_instance(options_.instance);
     return wire;
   }
   // Asks a peer as `wire` says. If it lacks the dataset and `copies` is true, sends it a copy and asks again. Sets

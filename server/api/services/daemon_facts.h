@@ -18,6 +18,7 @@ namespace permafrost::api {
 struct ServerInfo {
   std::string version, git_commit, torch_version;
   std::string device;
+  std::string instance;  // as v1::RunRankRequest.leader_instance
   int threads = 0;
   absl::Time start_time;
   std::string state_dir;

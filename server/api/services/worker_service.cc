@@ -84,6 +84,11 @@ absl::StatusOr<std::string> HostOf(absl::string_view peer) {
 
 absl::StatusOr<jobs::RankRequest> WorkerService::Read(const v1::RunRankRequest& request,
                                                       const std::string& peer) const {
+  if (!facts_.instance.empty() && facts_.instance == request.leader_instance()) {
+    return WithReason(
+        absl::FailedPreconditionError("this is the leader itself, under another name; accepted: --peers of others"),
+        "PEER_IS_LEADER");
+  }
   const auto differs = [](absl::string_view what, const std::string& own, const std::string& leader) {
     return absl::StrCat("this server's ", what, " is ", own, ", and the leader's ", leader, "; accepted: equal ones");
   };

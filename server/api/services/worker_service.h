@@ -15,9 +15,9 @@
 
 namespace permafrost::api {
 
-// The leader must be equal in these.
 struct WorkerFacts {
-  std::string version, torch_version, device;
+  std::string version, torch_version, device;  // the leader must be equal in these
+  std::string instance;                        // and must differ in this
 };
 
 class WorkerService final : public v1::WorkerService::CallbackService {
