@@ -334,7 +334,10 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
   if (spec.replicas() > 1) {
     const bool is_elastic = spec.min_replicas() > 0 && spec.min_replicas() < spec.replicas();
     fields.push_back({"replicas", absl::StrCat(is_elastic ? absl::StrCat(spec.min_replicas(), " to ") : "",
-                                               spec.replicas(), " daemons")});
+                                               spec.replicas(), " daemons",
+                                               spec.exchange_precision() == v1::ModelSpec::PRECISION_BFLOAT16
+                                                   ? ", gradients exchanged in bfloat16"
+                                                   : "")});
   }
   if (spec.batching().kind() > v1::Batching::KIND_RANDOM) fields.push_back({"batching", BatchingText(spec.batching())});
   if (spec.has_link_prediction()) fields.push_back({"links", LinkText(spec.link_prediction())});

@@ -124,11 +124,12 @@ class AllReduceSumFunction : public torch::autograd::Function<AllReduceSumFuncti
 
 at::Tensor AllReduceSum(const at::Tensor& x) { return AllReduceSumFunction::apply(x); }
 
-std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors) {
+std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors, std::optional<at::ScalarType> on_wire) {
   std::vector<at::Tensor> flat;
   flat.reserve(tensors.size());
   for (const at::Tensor& t : tensors) flat.push_back(t.reshape({-1}));
-  const at::Tensor sum = AllReduceSum(at::cat(flat));
+  const at::Tensor own = at::cat(flat);
+  const at::Tensor sum = on_wire ? AllReduceSum(own.to(*on_wire)).to(own.scalar_type()) : AllReduceSum(own);
   std::vector<at::Tensor> sums;
   sums.reserve(tensors.size());
   int64_t begin = 0;

@@ -33,7 +33,8 @@ class Group {
   // Barrier: returns once every rank has called it. A rank may come to it minutes after the others: for what takes each
   // rank its own time, such as the capture of a step.
   virtual void Meet() = 0;
-  // Sets x to its sum over all ranks. Groups of one size add in one order, and all ranks get the same bits.
+  // Sets x to its sum over all ranks. Groups of one size add in one order, and all ranks get the same bits. bfloat16 is
+  // added in float32.
   virtual void AllReduceSum(at::Tensor& x) = 0;
   // Sets all, of size() * x.numel() values, to x of every rank, in their order.
   virtual void AllGather(const at::Tensor& x, at::Tensor& all) = 0;
@@ -132,7 +133,9 @@ Group* Current();
 // gradient of x is the sum of the ranks' gradients, since each rank has a part of the loss. Either all ranks compute it
 // or none: else those that do wait in vain.
 at::Tensor AllReduceSum(const at::Tensor& x);
-// Returns the sums of tensors of one type over all ranks, found in one exchange.
-std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors);
+// Returns the sums of tensors of one type over all ranks, found in one exchange. If `on_wire` is given, they are
+// rounded to it on their way, and so are the sums.
+std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors,
+                                     std::optional<at::ScalarType> on_wire = std::nullopt);
 
 }  // namespace permafrost::collective

@@ -25,6 +25,8 @@ constexpr size_t kWhole = 64 << 10;
 constexpr absl::string_view kLeadersHost = "-";
 // How long whoever connects may take to say who it is.
 constexpr absl::Duration kHelloTime = absl::Milliseconds(500);
+// How long ranks other than the leader may take to connect to each other, once all have reached the leader.
+constexpr absl::Duration kOthersTime = absl::Seconds(20);
 
 template <class T>
 std::span<const char> BytesOf(const T& value) {
@@ -145,17 +147,27 @@ class TcpGroup final : public Group {
   }
 
   // to: the sum of the parts of all ranks, in their order.
-  void Add(at::ScalarType type, std::span<const char> parts, std::span<char> to) const {
+  void Add(at::ScalarType type, std::span<const char> parts, std::span<char> to) {
+    if (type == at::kBFloat16) {
+      const auto* const from = reinterpret_cast<const at::BFloat16*>(parts.data());
+      auto* const rounded = reinterpret_cast<at::BFloat16*>(to.data());
+      sums_.resize(to.size() / sizeof(at::BFloat16));
+      AddInOrder(from, std::span(sums_));
+      std::ranges::copy(sums_, rounded);
+      return;
+    }
     AT_DISPATCH_ALL_TYPES(type, "AllReduceSum", [&] {
-      const auto* const from = reinterpret_cast<const scalar_t*>(parts.data());
-      auto* const sum = reinterpret_cast<scalar_t*>(to.data());
-      const size_t values = to.size() / sizeof(scalar_t);
-      std::copy_n(from, values, sum);
-      for (int64_t r = 1; r < size(); ++r) {
-        const scalar_t* const part = from + static_cast<size_t>(r) * values;
-        for (size_t i = 0; i < values; ++i) sum[i] += part[i];
-      }
+      AddInOrder(reinterpret_cast<const scalar_t*>(parts.data()),
+                 std::span(reinterpret_cast<scalar_t*>(to.data()), to.size() / sizeof(scalar_t)));
     });
+  }
+  template <class From, class To>
+  void AddInOrder(const From* parts, std::span<To> sums) const {
+    std::copy_n(parts, sums.size(), sums.begin());
+    for (int64_t r = 1; r < size(); ++r) {
+      const From* const part = parts + static_cast<size_t>(r) * sums.size();
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<To>(part[i]);
+    }
   }
 
   const absl::Duration step_timeout_, meet_timeout_;
@@ -163,6 +175,7 @@ class TcpGroup final : public Group {
   const std::vector<Connection> connections_;
   std::vector<Transfer> transfers_;
   std::vector<char> parts_;
+  std::vector<float> sums_;
   uint64_t number_ = 0;  // of the exchange
   Traffic traffic_;
   absl::Status failure_;
@@ -219,6 +232,17 @@ absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const Tc
   return hellos;
 }
 
+// The first rank from `first` on that has not connected to `port` of this machine.
+absl::Status MissingRank(const std::vector<Connection>& connections, int64_t first, int port, absl::Duration waited) {
+  const auto missing = std::find_if(connections.begin() + first, connections.end(),
+                                    [](const Connection& c) { return !c.socket.open(); });
+  const std::string rank = absl::StrCat(missing - connections.begin());
+  return WithReason(absl::UnavailableError(absl::StrCat("rank ", rank, " has not connected to port ", port,
+                                                        " of this machine within ", absl::FormatDuration(waited),
+                                                        ": does a firewall block it?")),
+                    "RANK_MISSING", {{"rank", rank}});
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Serve() {
@@ -238,15 +262,7 @@ absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, Tcp
   std::vector<Connection> connections(static_cast<size_t>(options.size));
   const absl::StatusOr<std::vector<Hello>> accepted =
       AcceptRanks(rendezvous.socket(), options, /*first=*/1, deadline, connections);
-  if (!accepted.ok()) {
-    const auto missing = std::ranges::find_if(connections.begin() + 1, connections.end(),
-                                              [](const Connection& c) { return !c.socket.open(); });
-    const std::string rank = absl::StrCat(missing - connections.begin());
-    return WithReason(absl::UnavailableError(absl::StrCat(
-                          "rank ", rank, " has not connected to port ", rendezvous.port(), " of this machine within ",
-                          absl::FormatDuration(options.connect_timeout), ": does a firewall block it?")),
-                      "RANK_MISSING", {{"rank", rank}});
-  }
+  if (!accepted.ok()) return MissingRank(connections, /*first=*/1, rendezvous.port(), options.connect_timeout);
   const std::vector<Hello>& hellos = *accepted;
   // Tells each where the others listen: "host port" by rank, a line each.
   std::string table;
@@ -285,15 +301,22 @@ absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port
   }
   std::vector<Connection> connections(static_cast<size_t>(options.size));
   connections[0] = std::move(leader);
+  const Deadline others = deadline.Within(kOthersTime);
   for (int64_t r = 1; r < options.rank; ++r) {
     const std::pair<std::string, std::string> where = absl::StrSplit(lines[static_cast<size_t>(r - 1)], ' ');
     int other = 0;
     if (!absl::SimpleAtoi(where.second, &other)) return absl::UnavailableError("the rendezvous told no port");
-    Connection& connection = connections[static_cast<size_t>(r)];
-    PF_ASSIGN_OR_RETURN(connection, Connect(where.first == kLeadersHost ? host : where.first, other, deadline));
-    PF_RETURN_IF_ERROR(Send(connection, BytesOf(hello), deadline));
+    absl::StatusOr<Connection> connection = Connect(where.first == kLeadersHost ? host : where.first, other, others);
+    if (!connection.ok()) {
+      return absl::UnavailableError(absl::StrCat("rank ", options.rank, " cannot connect to rank ", r, " (",
+                                                 connection.status().message(), "): does a firewall block it?"));
+    }
+    PF_RETURN_IF_ERROR(Send(*connection, BytesOf(hello), others));
+    connections[static_cast<size_t>(r)] = *std::move(connection);
   }
-  PF_RETURN_IF_ERROR(AcceptRanks(listening, options, options.rank + 1, deadline, connections).status());
+  if (!AcceptRanks(listening, options, options.rank + 1, others, connections).ok()) {
+    return MissingRank(connections, options.rank + 1, own_port, kOthersTime);
+  }
   return std::make_unique<TcpGroup>(options, std::move(connections));
 }
 

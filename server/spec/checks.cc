@@ -125,6 +125,8 @@ bool Holds(Need need, const TrainOptions& options) {
       return optimizer.schedule == Schedule::kStep || optimizer.schedule == Schedule::kPlateau;
     case Need::kPlateauSchedule:
       return optimizer.schedule == Schedule::kPlateau;
+    case Need::kReplicas:
+      return options.replicas > 1;
   }
   return true;
 }
@@ -168,6 +170,8 @@ std::string RefusalOf(Need need, const TrainOptions& options) {
       return ForSchedule(options, "step and plateau");
     case Need::kPlateauSchedule:
       return ForSchedule(options, "plateau");
+    case Need::kReplicas:
+      return "is given for one daemon; accepted: with replicas of at least 2";
   }
   return "";
 }

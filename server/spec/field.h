@@ -64,7 +64,8 @@ enum class Need : uint8_t {
   kWeightDecay,
   kStepSchedule,
   kFallingSchedule,  // step or plateau
-  kPlateauSchedule
+  kPlateauSchedule,
+  kReplicas  // more than one daemon
 };
 
 // A member whose rows stand among those of the struct that holds it.

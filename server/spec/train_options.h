@@ -307,6 +307,8 @@ struct TrainOptions {
   // Daemons that train the job together, 1..64; each takes a share of every batch.
   int64_t replicas = 1;
   int64_t min_replicas = 0;  // the fewest of them, with which the job trains too; 0: replicas
+  // Gradients are rounded to this before daemons add them up, in float32, and so are the sums.
+  Precision exchange_precision = Precision::kFloat32;
   bool operator==(const TrainOptions&) const = default;
 };
 
@@ -368,6 +370,11 @@ void VisitFields(Options<TrainOptions>, F&& f) {
              "takes in "
              "others up to --replicas (default: --replicas)"},
     &T::min_replicas);
+  f({.name = "exchange_precision",
+     .needs = {Need::kReplicas},
+     .flag = "--exchange-precision",
+     .help = "Precision of gradients on their way between daemons ({}): bfloat16 sends half of the bytes"},
+    &T::exchange_precision, kPrecisionNames);
   f({.name = "checkpoint"}, &T::checkpoint);
   f({.name = "init_from"}, &T::init_from);
   f({.name = "fixed_parameters",

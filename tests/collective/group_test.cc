@@ -28,6 +28,24 @@ TEST(GroupTest, SumsAndGathersInTheOrderOfRanks) {
   });
 }
 
+// One tensor goes to every rank whole, the other in parts.
+TEST(GroupTest, Bfloat16IsAddedInFloat32AndRoundedOnce) {
+  RunRanks(3, [](Group& group) {
+    for (const int64_t size : {1'000, 50'001}) {
+      std::vector<Tensor> own;
+      for (int64_t r = 0; r < group.size(); ++r) {
+        at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(r));
+        own.push_back(at::randn({size}, generator).to(at::kBFloat16));
+      }
+      Tensor sum = own[static_cast<size_t>(group.rank())].clone();
+      group.AllReduceSum(sum);
+      const Tensor wanted = own[0].to(at::kFloat) + own[1].to(at::kFloat) + own[2].to(at::kFloat);
+      EXPECT_TRUE(at::equal(sum, wanted.to(at::kBFloat16))) << size;
+      EXPECT_FALSE(at::equal(sum, own[0] + own[1] + own[2])) << "the same sums, rounded twice";
+    }
+  });
+}
+
 TEST(GroupTest, RanksMayHaveDifferentNumbersOfRowsAndNone) {
   RunRanks(3, [](Group& group) {
     const Tensor rows = at::full({2 * group.rank(), 2}, group.rank(), at::kInt);
@@ -185,6 +203,8 @@ TEST(ScopeTest, OperatorsShareWithinAScopeAndNotApart) {
     ASSERT_EQ(sums.size(), 2u);
     EXPECT_TRUE(at::equal(sums[0], at::full({2, 2}, 2.0)));
     EXPECT_TRUE(at::equal(sums[1], at::full({3}, 4.0)));
+    const auto rounded = AllReduceSum({at::full({1}, 1 + 1.0 / 512)}, at::kBFloat16);
+    EXPECT_EQ(rounded[0].item<float>(), 2) << "1/512 of 1 is beyond bfloat16";
   });
 }
 

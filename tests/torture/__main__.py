@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 
-from tests.torture import crowd, cycles, damage, faults, fuzz, kills, programs, resealed, scrapes, soak, stops
+from tests.torture import crowd, cycles, damage, faults, fuzz, kills, programs, ranks, resealed, scrapes, soak, stops
 from tests.torture.world import NotRun
 
 # Name -> (what runs, its arguments in the short form, in the long one).
@@ -29,6 +29,8 @@ TRIALS = {
     "port": (faults.taken_port, {}, {}),
     "descriptors": (faults.few_descriptors, {"most": 96}, {"most": 512}),
     "clock": (faults.clock, {}, {}),
+    "ranks": (ranks.kills, {"count": 6, "bounded": False}, {"count": 50, "bounded": True}),
+    "links": (ranks.links, {"every": False}, {"every": True}),
     "checkpoints": (damage.checkpoints, {"flips": 50, "resumes": 1}, {"flips": 1000, "resumes": 20}),
     "resealed": (resealed.resealed, {"count": 12}, {"count": 300}),
     "rows": (damage.rows, {}, {}),

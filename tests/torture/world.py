@@ -83,19 +83,21 @@ class Server:
             environment.update(LD_PRELOAD=str(self.bin_dir / "libtorture_faults.so"), PERMAFROST_FAULTS=";".join(faults),
                                PERMAFROST_FAULTS_LOG=str(self.folder / "faults"), PERMAFROST_STALL_FILE=str(self.folder / "stall"))
         with open(self.log_path, "a") as log:
-            addresses = [part for flag in ("--listen", "--metrics") if flag not in self.flags for part in (flag, "127.0.0.1:0")]
+            usual = {"--listen": "127.0.0.1:0", "--metrics": "127.0.0.1:0", "--threads": "2"}
+            others = [part for flag, value in usual.items() if flag not in self.flags for part in (flag, value)]
             self.process = subprocess.Popen(
-                [self.bin_dir / "permafrostd", *addresses, "--state-dir", self.state_dir, "--import-root", self.import_root,
-                 "--device", "cpu", "--threads", "2", *self.flags],
+                [self.bin_dir / "permafrostd", *others, "--state-dir", self.state_dir, "--import-root", self.import_root,
+                 "--device", "cpu", *self.flags],
                 stdout=subprocess.PIPE, stderr=log, text=True, env=environment, preexec_fn=prepare)
 
-    def await_ready(self):
-        """False if it ended before it was ready."""
+    def await_ready(self, target=None):
+        """False if it ended before it was ready. target: where its gRPC is called, if not at the address that it tells."""
         ready = re.search(r"grpc (\S+), metrics (\S+), ", self.process.stdout.readline())
         if ready is None:
             self.process.wait()
             return False
-        target, self.metrics_url = ready.groups()
+        told, self.metrics_url = ready.groups()
+        target = target or told
         self.channel = grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
         self.target = target
         made = contract()

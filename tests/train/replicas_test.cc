@@ -247,6 +247,23 @@ TEST_F(ReplicasTest, EveryPolicyTakesTheSameSteps) {
   }
 }
 
+TEST_F(ReplicasTest, GradientsMayTravelInBfloat16) {
+  spec::TrainOptions options = Plain(Options());
+  options.replicas = 2;
+  Recorder whole, halves, eager;
+  ASSERT_TRUE(Run(options, "whole", whole).ok());
+  options.exchange_precision = spec::Precision::kBfloat16;
+  ASSERT_TRUE(Run(options, "halves", halves).ok());
+  options.graph_cache.policy = spec::Policy::kNever;
+  ASSERT_TRUE(Run(options, "eager", eager).ok());
+  for (size_t e = 0; e < whole.epochs.size(); ++e) {
+    EXPECT_NE(halves.epochs[e].train_loss, whole.epochs[e].train_loss);
+    EXPECT_NEAR(halves.epochs[e].train_loss, whole.epochs[e].train_loss, 1e-2);
+  }
+  EXPECT_EQ(Artifact("halves", kLastWeightsFile), Artifact("eager", kLastWeightsFile));
+  EXPECT_LT(halves.progress.exchange->sent_bytes, whole.progress.exchange->sent_bytes);
+}
+
 TEST_F(ReplicasTest, AnInterruptedJobEndsWithTheSameBits) {
   spec::TrainOptions options = Options();
   options.replicas = 2;

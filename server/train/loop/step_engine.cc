@@ -121,7 +121,9 @@ LossOptions LossOf(const spec::TrainOptions& options, c10::Device device) {
   LossOptions loss{.loss = options.loss,
                    .class_weights = {},
                    .lowering = options.model.lowering,
-                   .precision = options.model.precision};
+                   .precision = options.model.precision,
+                   .on_wire = std::nullopt};
+  if (options.exchange_precision == spec::Precision::kBfloat16) loss.on_wire = at::kBFloat16;
   if (!options.class_weights.empty()) {
     loss.class_weights = at::tensor(options.class_weights, at::TensorOptions().dtype(at::kFloat)).to(device);
   }
@@ -161,7 +163,7 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
       // The program may divide by the number of labels, and the gradient of 0 / 0 is NaN.
       for (at::Tensor& gradient : gradients) gradient = at::where(own.count > 0, gradient, 0.0);
     }
-    if (collective::IsShared()) gradients = collective::AllReduceSum(gradients);
+    if (collective::IsShared()) gradients = collective::AllReduceSum(gradients, loss.on_wire);
     device::MarkPhase(kBackward, on_phase);
     optimizer.Step(std::move(gradients));
     losses.Add(terms);

@@ -70,6 +70,7 @@ struct LossOptions {
   at::Tensor class_weights;                         // undefined: all 1
   spec::Lowering lowering = spec::Lowering::kAuto;  // of the whole step, as precision
   spec::Precision precision = spec::Precision::kFloat32;
+  std::optional<at::ScalarType> on_wire;  // as collective::AllReduceSum, for gradients
 };
 
 // The loss options of a job, on the device of its steps.

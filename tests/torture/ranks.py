@@ -1,0 +1,171 @@
+"""One job on several daemons, whose processes are killed and whose network is slow, cut or half open."""
+
+import contextlib
+import random
+import socket
+import time
+
+from tests.torture.network import PREFIX, Network
+from tests.torture.world import (
+    Server,
+    contract,
+    folder_of,
+    job_spec,
+    losses,
+    state_of,
+    until,
+    write_set,
+)
+
+PORT = 7433
+# Longest wait for the next step after a kill, in seconds, as the project promises.
+LONGEST_WAIT = 10
+
+
+def spec(epochs, replicas=3, hidden=8):
+    made = job_spec(epochs=epochs, replicas=replicas, every_steps=10)
+    made.batch_size = 24
+    made.model.hidden_channels = hidden
+    return made
+
+
+def submit(leader, job, job_spec):
+    leader.jobs.CreateJob(contract().CreateJobRequest(job_id=job, spec=job_spec), timeout=30)
+
+
+def succeeded(leader, job, limit=300):
+    ended = leader.await_end(job, limit)
+    assert state_of(ended) == "SUCCEEDED", f"{job}: {ended.error}\n{leader.log_of(job)[-3000:]}"
+    return ended
+
+
+def await_log(leader, job, text, limit=60):
+    try:
+        until(limit, f"{text!r} in the log of {job}", lambda: text in leader.log_of(job))
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}:\n{leader.log_of(job)[-3000:]}") from None
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def ended(servers):
+    try:
+        yield
+    finally:
+        for server in servers:
+            if server.running():
+                server.kill()
+
+
+def kills(bin_dir, seed, count, bounded):
+    """Kills a random daemon of three, `count` times. bounded: no wait for the next step may exceed LONGEST_WAIT."""
+    draw = random.Random(seed)
+    with folder_of("ranks") as folder:
+        ports = [free_port() for _ in range(3)]
+        addresses = [f"127.0.0.1:{port}" for port in ports]
+        servers = [Server(bin_dir, folder / name, "--listen", address, "--threads", "1") for name, address in zip("abc", addresses, strict=True)]
+        leader = servers[0]
+        leader.flags += ("--peers", ",".join(addresses[1:]), "--peer-timeout", "5")
+        with ended(servers):
+            for server in servers:
+                server.start()
+            leader.import_dataset("set", write_set(leader.import_root / "set", graphs=240))
+            submit(leader, "calm", spec(epochs=200))
+            calm = succeeded(leader, "calm")
+            # 200 epochs are over in seconds: as many as `count` kills take.
+            epochs = 200
+            waits, rounds = [], 0
+            while len(waits) < count:
+                rounds += 1
+                job = f"killed{rounds}"
+                submit(leader, job, spec(epochs))
+                while len(waits) < count:
+                    time.sleep(draw.uniform(0.3, 1.5))
+                    seen = leader.get(job)
+                    if state_of(seen) != "RUNNING":
+                        break
+                    victim = draw.choice(servers)
+                    victim.kill()
+                    began, before = time.monotonic(), seen.progress.step
+                    victim.start()
+                    until(
+                        60,
+                        f"the next step of {job}",
+                        lambda job=job, before=before: leader.get(job).progress.step > before or state_of(leader.get(job)) == "SUCCEEDED",
+                    )
+                    waits.append(time.monotonic() - began)
+                assert losses(succeeded(leader, job)) == losses(calm), f"{job} has other losses than an undisturbed one"
+        assert not bounded or max(waits) < LONGEST_WAIT, waits
+        return f"{len(waits)} kills in {rounds} jobs, each with the losses of an undisturbed one; longest wait {max(waits):.1f} s"
+
+
+def links(bin_dir, seed, every):
+    """Slow, narrow and cut links, and a firewall. every: also a link that is cut both ways."""
+    del seed  # nothing is drawn
+    with folder_of("links") as folder, Network() as network:
+        peers = [f"{PREFIX}{host}:{PORT}" for host in (2, 3)]
+        servers = [
+            Server(
+                bin_dir,
+                folder / name,
+                "--listen",
+                f"{PREFIX}{host}:{PORT}",
+                "--insecure",
+                "--auth",
+                "none",
+                "--threads",
+                "1",
+            )
+            for host, name in enumerate("abc", 1)
+        ]
+        leader = servers[0]
+        leader.flags += ("--peers", ",".join(peers), "--peer-timeout", "2")
+        with ended(servers):
+            for host, server in enumerate(servers, 1):
+                network.launch(server, host)
+            leader.import_dataset("set", write_set(leader.import_root / "set", graphs=240))
+            submit(leader, "plain", spec(epochs=1))
+            plain = succeeded(leader, "plain")
+
+            def equal(job):
+                assert losses(succeeded(leader, job)) == losses(plain), f"{job} has other losses than over a sound network"
+                progress = leader.get(job).progress
+                return 1000 * progress.exchange.seconds / progress.step
+
+            network.delay = 0.05
+            submit(leader, "late", spec(epochs=1))
+            late = equal("late")
+            network.delay, network.rate = 0.0, 100e6 / 8
+            submit(leader, "narrow", spec(epochs=1))
+            narrow = equal("narrow")
+            network.rate = float("inf")
+
+            submit(leader, "calm", spec(epochs=30))
+            calm = succeeded(leader, "calm")
+            last = f"{PREFIX}3"
+            cuts = {
+                "half": lambda source, target, port: source != last,
+                "cut": lambda source, target, port: last not in (source, target),
+            }
+            for job, passes in cuts.items() if every else [("half", cuts["half"])]:
+                submit(leader, job, spec(epochs=30))
+                until(60, "a step", lambda job=job: leader.get(job).progress.step > 20)
+                network.passes = passes
+                await_log(leader, job, "has not answered for 2s")
+                # The job needs three daemons, so it waits.
+                await_log(leader, job, "the job wants 2 other daemons, and 1 joins")
+                network.passes = lambda source, target, port: True
+                assert losses(succeeded(leader, job)) == losses(calm), f"{job}: other losses than over a sound network"
+                assert last in leader.log_of(job), "the rank is named"
+            # gRPC passes, and no rank but the leader.
+            network.passes = lambda source, target, port: port == PORT or source.endswith(".1") or target.endswith(".1")
+            submit(leader, "blocked", spec(epochs=1))
+            await_log(leader, "blocked", "does a firewall block it?", limit=120)
+            network.passes = lambda source, target, port: True
+            assert losses(succeeded(leader, "blocked", limit=600)) == losses(plain)
+            return f"an exchange takes {late:.0f} ms a step where each message is 50 ms late, {narrow:.1f} ms at 100 Mbit/s; cuts and a firewall are told"
