@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/json_fields.h"
 #include "base/string_view.h"
-#include "spec/stored_fields.h"
+#include "spec/field.h"
 
 namespace permafrost::graphcache {
 namespace {

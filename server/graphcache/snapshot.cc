@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/json_fields.h"
-#include "spec/stored_fields.h"
+#include "spec/field.h"
 
 namespace permafrost::graphcache {
 namespace {

@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "base/json_fields.h"
 #include "base/status.h"
-#include "spec/stored_fields.h"
+#include "spec/field.h"
 
 namespace permafrost::jobs {
 

@@ -18,7 +18,7 @@
 #include "base/json_fields.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "spec/stored_fields.h"
+#include "spec/field.h"
 
 namespace permafrost::jobs {
 namespace {

@@ -3,7 +3,10 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/string_view.h"
+#include "spec/job_spec.h"
+#include "spec/policy.h"
 
 namespace permafrost::spec {
 namespace {
@@ -24,6 +27,12 @@ std::string ForProgram(const char* why) {
 std::string ForAlgorithm(const TrainOptions& options, const char* accepted) {
   return absl::StrCat("is given for ", AbslView(kOptimizerNames.Name(options.optimizer.algorithm)), "; accepted: for ",
                       accepted);
+}
+
+// Checks what a job has beside its training.
+void CheckRows(const JobSpec& beside, std::string_view prefix, Violations& violations) {
+  FieldChecker check(prefix, violations);
+  RowCheck(check, nullptr).Visit(beside, beside);
 }
 
 }  // namespace
@@ -174,6 +183,42 @@ std::string RefusalOf(Need need, const TrainOptions& options) {
       return "is given for one daemon; accepted: with replicas of at least 2";
   }
   return "";
+}
+
+void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations) {
+  FieldChecker check(prefix, violations);
+  RowCheck(check, nullptr).Visit(options, options);
+  CheckStrict(options, prefix, violations);
+}
+
+void CheckStrict(const PolicyOptions& options, std::string_view prefix, Violations& violations) {
+  if (options.strict && KeepsNothing(options.policy)) {
+    violations.Add(absl::StrCat(AbslView(prefix), "strict"),
+                   absl::StrCat("policy ", AbslView(kPolicyNames.Name(options.policy)),
+                                " keeps nothing, so that there is nothing to be strict about; accepted: strict under "
+                                "always or freeze"));
+  }
+}
+
+void Validate(const JobSpec& spec, Violations& violations) {
+  constexpr std::string_view kPrefix = "spec.";
+  Validate(spec.train, kPrefix, violations);
+  Validate(spec.limits, kPrefix, violations);
+  JobSpec beside = spec;
+  beside.train = TrainOptions();
+  CheckRows(beside, kPrefix, violations);
+}
+
+void ValidatePriority(int32_t priority, std::string_view prefix, Violations& violations) {
+  JobSpec beside;
+  beside.priority = priority;
+  CheckRows(beside, prefix, violations);
+}
+
+void Validate(const JobLimits& limits, std::string_view prefix, Violations& violations) {
+  if (limits.max_runtime > absl::ZeroDuration()) return;
+  violations.Add(absl::StrCat(AbslView(prefix), "max_runtime"),
+                 absl::StrCat(absl::FormatDuration(limits.max_runtime), " is not above 0"));
 }
 
 }  // namespace permafrost::spec

@@ -144,10 +144,19 @@ void VisitFields(Options<PolicyUpdate>, F&& f) {
 }
 
 // `options` with the update.
-PolicyOptions Updated(PolicyOptions options, const PolicyUpdate& update);
+inline PolicyOptions Updated(PolicyOptions options, const PolicyUpdate& update) {
+  VisitPolicy([&](const Field& /*field*/, auto option, auto change, const auto&... /*names*/) {
+    if (update.*change) options.*option = *(update.*change);
+  });
+  return options;
+}
 
 // `options` as they stand for batches that are never padded: there is no ladder, and a miss runs eager.
-PolicyOptions WithoutPadding(PolicyOptions options);
+inline PolicyOptions WithoutPadding(PolicyOptions options) {
+  if (options.on_miss == OnMiss::kPad) options.on_miss = OnMiss::kEager;
+  if (options.shapes == Shapes::kLadder) options.shapes = Shapes::kExact;
+  return options;
+}
 
 inline bool KeepsNothing(Policy policy) { return policy == Policy::kNever || policy == Policy::kClearPerStep; }
 

@@ -21,7 +21,7 @@
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "spec/stored_fields.h"
+#include "spec/field.h"
 
 namespace permafrost::data {
 namespace {
