@@ -7,15 +7,16 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
 #include <c10/core/Device.h>
 
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "program/guards.h"
 #include "program/operators.h"
 #include "program/program.h"
 #include "program/symbolic.h"
@@ -23,6 +24,21 @@
 namespace permafrost::program {
 
 struct Code;
+
+// The checks that libtorch's kernels leave out (guards.cc). Without them, arguments end the process, or reach memory
+// that is none of a tensor's.
+
+// Throws c10::Error. stack: the operator's arguments, in the order of its schema.
+using Guard = void (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
+// name: "aten::div". Null for operators that libtorch checks.
+Guard FindGuard(const std::string& name);
+
+// Returns the bytes of the largest output that the arguments ask for, before it is allocated. A double, since they may
+// exceed 64 bits.
+using Estimate = double (*)(const c10::FunctionSchema& schema, const torch::jit::Stack& stack);
+// Null for views, for operators whose output is no larger than their largest argument, and for einsum, tensordot,
+// pooling and convolution.
+Estimate FindEstimate(const std::string& name);
 
 // An argument of an operator, as it becomes an IValue.
 struct Operand {

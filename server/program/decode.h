@@ -1,15 +1,33 @@
 // An exported program's JSON (torch/_export/serde/schema.py, major version 8, as torch 2.11 to 2.14 write it) as a
-// Program. Threads: pure functions.
+// Program, and the limits within which it is read. Threads: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "program/archive.h"
 #include "program/program.h"
 
 namespace permafrost::program {
+
+// The bounds of an archive and of what is decoded from it.
+struct Limits {
+  // Bytes of the archive, and of all tensors in it.
+  int64_t archive_bytes = int64_t{16} << 30;
+  int64_t tensor_bytes = int64_t{16} << 30;
+  // Bytes of one JSON record. The largest of 15 exported modules has 0.5 MiB.
+  int64_t json_bytes = int64_t{64} << 20;
+  // Lists and objects within each other. A region within another adds seven.
+  int64_t json_depth = 200;
+  int64_t records = 100'000;
+  // Nodes of a form, those of its regions included.
+  int64_t nodes = 100'000;
+  // Regions (autocast, no_grad) within regions.
+  int64_t nested_regions = 8;
+  int64_t dimensions = 16;
+};
 
 // form: "train". text: the record models/train.json. Errors: DataLoss that names the node or field which does not add
 // up, InvalidArgument for a version that is not read.

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/json_fields.h"
 #include "base/text.h"
-#include "program/archive.h"
 #include "program/decode.h"
 #include "program/program.h"
 

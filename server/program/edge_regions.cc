@@ -1,4 +1,4 @@
-#include "program/edge_regions.h"
+#include "program/rewritings.h"
 
 #include <algorithm>
 #include <iterator>
@@ -15,11 +15,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "program/aliases.h"
+#include "program/node_writer.h"
 #include "program/operators.h"
 #include "program/program.h"
 #include "program/region_roles.h"
-#include "program/rewriting.h"
-#include "program/row_operators.h"
 
 namespace permafrost::program {
 namespace {

@@ -1,4 +1,4 @@
-#include "program/guards.h"
+#include "program/code.h"
 
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>

@@ -35,7 +35,7 @@ struct InterpreterOptions {
   // called.
   std::function<void(std::string_view line)> on_line;
   // Bytes that one tensor may have; a view counts as if it were copied. Operators whose output the arguments' shapes
-  // and numbers tell (guards.h) are refused before they take the memory. einsum, tensordot, pooling and
+  // and numbers tell (code.h) are refused before they take the memory. einsum, tensordot, pooling and
   // convolution are refused after it. The bytes of all tensors together have no bound. By default more than machines
   // have, so that no product of sizes is beyond 64 bits.
   int64_t max_tensor_bytes = int64_t{1} << 50;

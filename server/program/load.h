@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "program/archive.h"
+#include "program/decode.h"
 #include "program/program.h"
 
 namespace permafrost::program {

@@ -1,4 +1,4 @@
-#include "program/node_linears.h"
+#include "program/rewritings.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "program/gathered_rows.h"
+#include "program/node_writer.h"
 #include "program/operators.h"
-#include "program/rewriting.h"
 
 namespace permafrost::program {
 namespace {

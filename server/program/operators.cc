@@ -23,8 +23,8 @@ namespace permafrost::program {
 namespace {
 
 // Names of ATen operators, all of whose overloads without `out` are accepted. None reads or writes a file, loads code,
-// or reads an index unchecked: guards.h checks what their kernels do not. Left out for that: _weight_norm, which writes
-// beyond its output where its norms are of another shape, and combinations, which takes memory for every tuple.
+// or reads an index unchecked: guards.cc checks what their kernels do not. Left out for that: _weight_norm, which
+// writes beyond its output where its norms are of another shape, and combinations, which takes memory for every tuple.
 constexpr struct {
   OperatorKind kind;
   const char* names;

@@ -1,4 +1,4 @@
-#include "program/row_layers.h"
+#include "program/rewritings.h"
 
 #include <algorithm>
 #include <array>
@@ -12,8 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "program/node_writer.h"
 #include "program/operators.h"
-#include "program/rewriting.h"
 
 namespace permafrost::program {
 namespace {

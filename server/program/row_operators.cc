@@ -1,4 +1,4 @@
-#include "program/row_operators.h"
+#include "program/region_roles.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "program/self_loops.h"
+#include "program/rewritings.h"
 
 #include <cstdint>
 #include <map>

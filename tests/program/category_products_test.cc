@@ -1,5 +1,5 @@
 // Products with the matrix of an edge's category: equal up to rounding, without a matrix for each edge.
-#include "program/node_linears.h"
+#include "program/rewritings.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Fused message passing: what exported modules compute with it, by itself and with the linear maps and batch norms of
 // nn, and what is fused of synthetic programs.
-#include "program/edge_regions.h"
+#include "program/rewritings.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -18,11 +18,9 @@
 #include "nn/ops/linear.h"
 #include "program/exported.h"
 #include "program/interpreter.h"
-#include "program/node_linears.h"
 #include "program/operators.h"
+#include "program/rewritings.h"
 #include "program/rewritten.h"
-#include "program/row_layers.h"
-#include "program/self_loops.h"
 #include "program/synthetic.h"
 #include "program/typed_writer.h"
 

@@ -1,5 +1,5 @@
 // Programs whose products with matrices and recurrent cells are written as linear maps: equal up to rounding.
-#include "program/row_layers.h"
+#include "program/rewritings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Programs that multiply rows before they gather them: equal up to rounding, with fewer rows multiplied.
-#include "program/node_linears.h"
+#include "program/rewritings.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -16,8 +16,8 @@
 
 #include "program/exported.h"
 #include "program/interpreter.h"
+#include "program/rewritings.h"
 #include "program/rewritten.h"
-#include "program/self_loops.h"
 #include "program/typed_writer.h"
 
 namespace permafrost::program {

@@ -1,6 +1,6 @@
 // Programs whose linear maps and batch norms run as operators of nn: equal up to rounding, with ReLU merged where it
 // alone uses them.
-#include "program/row_layers.h"
+#include "program/rewritings.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "program/guards.h"
+#include "program/code.h"
 #include "program/interpreter.h"
 #include "program/synthetic.h"
 

@@ -1,5 +1,5 @@
 // Programs for graphs without self-loops: what PyG's layers leave of the edges, and of what lies along them.
-#include "program/self_loops.h"
+#include "program/rewritings.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -17,11 +17,8 @@
 #include "nn/ops/batch_norm.h"
 #include "nn/ops/edge_region.h"
 #include "nn/ops/linear.h"
-#include "program/edge_regions.h"
-#include "program/node_linears.h"
 #include "program/operators.h"
-#include "program/row_layers.h"
-#include "program/self_loops.h"
+#include "program/rewritings.h"
 #include "train/tasks/program_operators.h"
 
 namespace permafrost::train {

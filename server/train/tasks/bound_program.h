@@ -40,9 +40,9 @@ class BoundProgram {
   struct Options {
     std::string name;            // of the program, for messages
     uint64_t seed = 0;           // of the numbers that it draws
-    bool no_self_loops = false;  // the data has none: what removes them is left out (program/self_loops.h)
+    bool no_self_loops = false;  // the data has none: what removes them is left out (program/rewritings.h)
     // On the CPU, runs regions of edges and of rows as one operator, linear maps and batch norms as operators of nn,
-    // and recurrent cells by these (program/edge_regions.h, row_layers.h).
+    // and recurrent cells by these (program/rewritings.h).
     bool fused = true;
     std::optional<ProgramNorms> norms;  // of padded batches; nothing: batches are not padded
   };

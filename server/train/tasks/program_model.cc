@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "device/backend.h"
-#include "program/self_loops.h"
+#include "program/rewritings.h"
 #include "train/tasks/bound_program.h"
 
 namespace permafrost::train {

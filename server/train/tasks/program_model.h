@@ -32,11 +32,11 @@ struct ProgramModelOptions {
   int64_t max_graph_nodes = 0;  // of a set's largest graph
   int64_t padding_rows = 0;     // last rows of each block that are no nodes
   uint64_t seed = 0;            // of the numbers that it draws
-  bool no_self_loops = false;   // the dataset has none: what removes them is left out (program/self_loops.h)
+  bool no_self_loops = false;   // the dataset has none: what removes them is left out (program/rewritings.h)
   // If set, batches may have any padding. Its rows run like real ones, but batch norms skip them (program_trials.h).
   // If not, batches have the least padding, and the program does not see it.
   std::optional<ProgramNorms> padding;
-  bool fused = true;  // on the CPU, regions of edges run as one operator (program/edge_regions.h)
+  bool fused = true;  // on the CPU, regions of edges run as one operator (program/rewritings.h)
 };
 
 // A program reads, by the names of its inputs:

@@ -80,7 +80,7 @@ struct JobFusion {
 
 // Runs the training and evaluation forms on a small batch, fused and not. Predictions, losses, gradients and buffers
 // must agree up to rounding, or nothing is fused. On other devices than the CPU there are no regions
-// (program/edge_regions.h). Errors: as MakeModel.
+// (program/rewritings.h). Errors: as MakeModel.
 absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                    int64_t self_loops, c10::Device device, std::string_view prefix);
 absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::NodeModelOptions& model,

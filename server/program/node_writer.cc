@@ -1,4 +1,4 @@
-#include "program/rewriting.h"
+#include "program/node_writer.h"
 
 #include <algorithm>
 #include <cstddef>
