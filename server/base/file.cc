@@ -135,17 +135,26 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) {
     data.reserve(static_cast<std::size_t>(std::min(status.st_size, kMostReserved)));
   }
+  constexpr std::size_t kPieceBytes = std::size_t{1} << 16;
+  PF_RETURN_IF_ERROR(ReadPieces(file, path, kPieceBytes, [&data](std::string_view piece) {
+    data.append(piece);
+    return absl::OkStatus();
+  }));
+  return data;
+}
+
+absl::Status ReadPieces(const Descriptor& file, const fs::path& path, std::size_t most_bytes,
+                        const std::function<absl::Status(std::string_view)>& take) {
   // Not on the stack: that of a thread which answers HTTP has 100 KB.
-  constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
-  const auto buffer = std::make_unique_for_overwrite<char[]>(kBufferBytes);
+  const auto piece = std::make_unique_for_overwrite<char[]>(most_bytes);
   for (;;) {
-    const ssize_t n = read(file.get(), buffer.get(), kBufferBytes);
-    if (n == 0) return data;
+    const ssize_t n = read(file.get(), piece.get(), most_bytes);
+    if (n == 0) return absl::OkStatus();
     if (n < 0) {
       if (errno == EINTR) continue;
       return SystemError(errno, path, "read");
     }
-    data.append(buffer.get(), static_cast<std::size_t>(n));
+    PF_RETURN_IF_ERROR(take(std::string_view(piece.get(), static_cast<std::size_t>(n))));
   }
 }
 

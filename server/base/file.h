@@ -63,6 +63,10 @@ inline std::int64_t ModifiedNanoseconds(const struct stat& info) {
 
 // Reads the whole file, even if the system reports another size.
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
+// Calls `take` with each piece of the rest of an open file, of at most `most_bytes`, until it returns an error, which
+// is returned then. `path`: named in an error.
+absl::Status ReadPieces(const Descriptor& file, const std::filesystem::path& path, std::size_t most_bytes,
+                        const std::function<absl::Status(std::string_view)>& take);
 // Calls `take` with each piece from `offset` on, until it returns false. A piece has 512 KiB at most, so
 // that one fits into a message to a server. Errors: Unavailable where it cannot be read.
 absl::Status ReadPieces(const std::filesystem::path& path, int64_t offset,

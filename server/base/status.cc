@@ -120,11 +120,14 @@ absl::Status AsDeviceFault(absl::Status status) {
 
 bool IsDeviceFault(const absl::Status& status) { return status.GetPayload(kDeviceFaultUrl).has_value(); }
 
+absl::Status WithPayloadsOf(absl::Status error, const absl::Status& from) {
+  from.ForEachPayload([&error](absl::string_view url, const absl::Cord& payload) { error.SetPayload(url, payload); });
+  return error;
+}
+
 absl::Status Annotate(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;
-  absl::Status out(status.code(), absl::StrCat(AbslView(context), ": ", status.message()));
-  status.ForEachPayload([&out](absl::string_view url, const absl::Cord& payload) { out.SetPayload(url, payload); });
-  return out;
+  return WithPayloadsOf(absl::Status(status.code(), absl::StrCat(AbslView(context), ": ", status.message())), status);
 }
 
 }  // namespace permafrost

@@ -70,6 +70,8 @@ bool IsTransient(const absl::Status& status);
 absl::Status AsDeviceFault(absl::Status status);
 bool IsDeviceFault(const absl::Status& status);
 
+// `error` with the payloads of `from`, for an error that is told with another code or message.
+absl::Status WithPayloadsOf(absl::Status error, const absl::Status& from);
 // `status` with "context: " before its message; payloads are kept.
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 

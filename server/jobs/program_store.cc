@@ -83,19 +83,11 @@ struct RecordSchema {
   static void Fields(A& a, T& options) { spec::StoredFields(a, options); }
 };
 
-// Calls visit(piece) for all bytes of the file, in order.
-template <class Visit>
-absl::Status ReadPieces(const fs::path& path, const Visit& visit) {
+// Calls `take` with each piece of the file. A symbolic link is an error.
+absl::Status ReadWithoutLinks(const fs::path& path, const std::function<absl::Status(std::string_view)>& take) {
   const Descriptor file = OpenRetrying(path, O_RDONLY | O_NOFOLLOW);
   if (!file.valid()) return SystemError(errno, path, "open");
-  std::string piece(size_t{1} << 20, '\0');
-  for (;;) {
-    const ssize_t read = ::read(file.get(), piece.data(), piece.size());
-    if (read < 0 && errno == EINTR) continue;
-    if (read < 0) return SystemError(errno, path, "read");
-    if (read == 0) return absl::OkStatus();
-    PF_RETURN_IF_ERROR(visit(std::string_view(piece.data(), static_cast<size_t>(read))));
-  }
+  return ReadPieces(file, path, size_t{1} << 20, take);
 }
 
 absl::Status CheckHash(const fs::path& path, const StreamHash& hash, const std::string& wanted) {
@@ -176,13 +168,13 @@ absl::Status LinkOrCopy(const fs::path& folder, const fs::path& to, const Stored
     return absl::OkStatus();
   };
   if (link(from.c_str(), to.c_str()) == 0) {
-    PF_RETURN_IF_ERROR(ReadPieces(to, take));
+    PF_RETURN_IF_ERROR(ReadWithoutLinks(to, take));
     return CheckHash(from, hash, program.xxh3);
   }
   if (!CannotLink(errno)) return SystemError(errno, from, absl::StrCat("link to ", to.string()));
   PF_RETURN_IF_ERROR(reserve.Check(static_cast<uint64_t>(program.bytes)));
   PF_ASSIGN_OR_RETURN(FileWriter copy, FileWriter::Create(to));
-  PF_RETURN_IF_ERROR(ReadPieces(from, [&](std::string_view piece) {
+  PF_RETURN_IF_ERROR(ReadWithoutLinks(from, [&](std::string_view piece) {
     hash.Update(piece.data(), piece.size());
     return copy.Append(piece.data(), piece.size());
   }));

@@ -34,9 +34,8 @@ constexpr std::string_view kStoreRecord = "dataset.json";
 
 // `status` with `name` in the place of `path` in its message.
 absl::Status WithName(const absl::Status& status, const fs::path& path, const std::string& name) {
-  absl::Status named(status.code(), absl::StrReplaceAll(status.message(), {{path.string(), name}}));
-  status.ForEachPayload([&named](auto url, const auto& payload) { named.SetPayload(url, payload); });
-  return named;
+  return WithPayloadsOf(absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{path.string(), name}})),
+                        status);
 }
 
 // Checks that values lie in the range of their table's summary. Models size embeddings and outputs by it, and a file
