@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "backup/copier.h"
+#include "backup/copies.h"
 #include "base/id.h"
 #include "base/resources.h"
 

@@ -1,6 +1,7 @@
 #include "backup/copies.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
@@ -9,11 +10,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
-#include <ctime>
 #include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -22,8 +23,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "jobs/job.h"
 #include "jobs/job_database.h"
 #include "train/checkpoint_files.h"
 
@@ -31,6 +34,131 @@ namespace permafrost::backup {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+// O_NONBLOCK: a pipe that somebody left there must not hang the backup.
+absl::StatusOr<Descriptor> OpenRegular(const fs::path& path) {
+  Descriptor file = OpenRetrying(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!file.valid()) return SystemError(errno, path, "open");
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) return SystemError(errno, path, "stat");
+  if (!S_ISREG(info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(path.string(), ": is no regular file: move it away"));
+  }
+  return file;
+}
+
+}  // namespace
+
+Copier::Copier(fs::path from, fs::path to, int64_t total, DiskReserve reserve, OnProgress on_progress)
+    : from_(std::move(from)),
+      to_(std::move(to)),
+      reserve_(std::move(reserve)),
+      on_progress_(std::move(on_progress)),
+      total_(total) {}
+
+absl::Status Copier::Tell(int64_t bytes) {
+  done_ += bytes;
+  total_ = std::max(total_, done_);
+  return on_progress_(done_, total_) ? absl::OkStatus() : absl::CancelledError("the backup was given up");
+}
+
+absl::Status Copier::CopyFile(const std::string& from, const std::string& to) {
+  const fs::path source = from_ / from, target = to_ / to;
+  PF_ASSIGN_OR_RETURN(const Descriptor file, OpenRegular(source));
+  PF_RETURN_IF_ERROR(CreateDirectories(target.parent_path()));
+  PF_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(target));
+  StreamHash hash;
+  const auto write = [&](std::string_view piece) -> absl::Status {
+    // It is not known what else is written to this disk meanwhile.
+    PF_RETURN_IF_ERROR(reserve_.Check(piece.size()));
+    hash.Update(piece.data(), piece.size());
+    PF_RETURN_IF_ERROR(writer.Append(piece.data(), piece.size()));
+    return Tell(static_cast<int64_t>(piece.size()));
+  };
+  PF_RETURN_IF_ERROR(ReadPieces(file, source, kPieceBytes, write));
+  const uint64_t bytes = writer.size();
+  PF_RETURN_IF_ERROR(writer.SyncAndClose());
+  files_[to] = {.bytes = bytes, .xxh3 = HashHex(hash.Digest())};
+  return absl::OkStatus();
+}
+
+absl::Status Copier::CopyFolder(const std::string& from, const std::string& to) {
+  PF_ASSIGN_OR_RETURN(auto names, ListDirectory(from_ / from));
+  if (!names) return absl::NotFoundError(absl::StrCat((from_ / from).string(), ": is not there"));
+  std::ranges::sort(*names);
+  for (const std::string& name : *names) {
+    if (name.starts_with('.')) continue;
+    const std::string source = absl::StrCat(from, "/", name), target = absl::StrCat(to, "/", name);
+    std::error_code error;
+    const fs::file_status status = fs::symlink_status(from_ / source, error);
+    if (fs::is_directory(status)) {
+      PF_RETURN_IF_ERROR(CopyFolder(source, target));
+    } else if (fs::is_regular_file(status) || !fs::exists(status)) {
+      PF_RETURN_IF_ERROR(CopyFile(source, target));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Copier::Take(const std::string& path) {
+  const fs::path target = to_ / path;
+  PF_ASSIGN_OR_RETURN(const Descriptor file, OpenRegular(target));
+  StreamHash hash;
+  uint64_t bytes = 0;
+  PF_RETURN_IF_ERROR(ReadPieces(file, target, kPieceBytes, [&](std::string_view piece) {
+    hash.Update(piece.data(), piece.size());
+    bytes += piece.size();
+    return absl::OkStatus();
+  }));
+  if (fsync(file.get()) != 0) return SystemError(errno, target, "sync");
+  files_[path] = {.bytes = bytes, .xxh3 = HashHex(hash.Digest())};
+  return Tell(static_cast<int64_t>(bytes));
+}
+
+absl::Status Copier::Drop(const std::string& path) {
+  PF_RETURN_IF_ERROR(RemoveAll(to_ / path));
+  const std::string below = absl::StrCat(path, "/");
+  std::erase_if(files_, [&](const auto& file) { return file.first == path || file.first.starts_with(below); });
+  return absl::OkStatus();
+}
+
+absl::Status Copier::SyncFolders() const {
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(to_, error); !error && it != fs::recursive_directory_iterator();
+       it.increment(error)) {
+    if (it->is_directory(error)) PF_RETURN_IF_ERROR(SyncDirectory(it->path()));
+  }
+  if (error) return SystemError(error.value(), to_, "list");
+  return absl::OkStatus();
+}
+
+int64_t Copier::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [path, file] : files_) sum += file.bytes;
+  return static_cast<int64_t>(sum);
+}
+
+int64_t BytesBelow(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_regular_file(fs::symlink_status(path, error))) {
+    const uintmax_t bytes = fs::file_size(path, error);
+    return error ? 0 : static_cast<int64_t>(bytes);
+  }
+  int64_t sum = 0;
+  for (auto it = fs::recursive_directory_iterator(path, error); !error && it != fs::recursive_directory_iterator();
+       it.increment(error)) {
+    std::error_code ignored;
+    if (!it->is_symlink(ignored) && it->is_regular_file(ignored)) {
+      const uintmax_t bytes = it->file_size(ignored);
+      if (!ignored) sum += static_cast<int64_t>(bytes);
+    }
+  }
+  return sum;
+}
+
+namespace {
 
 // Looks at a folder of checkpoints.
 constexpr int kLooks = 50;
@@ -40,17 +168,11 @@ constexpr absl::Duration kBetweenLooks = absl::Milliseconds(20);
 // In the folder of checkpoints. A run removes what begins so when it begins, and this copy removes it before it ends.
 constexpr char kHold[] = ".tmp-backup";
 
-using FolderTime = std::pair<time_t, long>;
-
 // Returns when an entry came or went last; nullopt: there is no such folder.
-std::optional<FolderTime> TimeOf(const fs::path& folder) {
+std::optional<int64_t> TimeOf(const fs::path& folder) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0) return std::nullopt;
-#ifdef __APPLE__
-  return FolderTime(info.st_mtimespec.tv_sec, info.st_mtimespec.tv_nsec);
-#else
-  return FolderTime(info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
-#endif
+  return ModifiedNanoseconds(info);
 }
 
 struct Look {
@@ -99,7 +221,7 @@ class CheckpointCopier {
 
   absl::StatusOr<CheckpointCopy> Copy(bool had_one) {
     for (int i = 0; i < kLooks; ++i) {
-      const std::optional<FolderTime> before = TimeOf(from_);
+      const std::optional<int64_t> before = TimeOf(from_);
       if (!before) return had_one ? CheckpointCopy::kLost : CheckpointCopy::kNone;
       if (i > 0) absl::SleepFor(kBetweenLooks);
       PF_ASSIGN_OR_RETURN(const Look look, LookAt(from_));
@@ -135,7 +257,7 @@ class CheckpointCopier {
     const absl::Cleanup let_go = [&hold] { RemoveAll(hold).IgnoreError(); };
     const Held held = HoldFiles(checkpoint, hold);
     if (held == Held::kGone) return false;
-    const std::optional<FolderTime> held_at = TimeOf(hold);
+    const std::optional<int64_t> held_at = TimeOf(hold);
     const std::string source = held == Held::kAll ? absl::StrCat(path_, "/", kHold) : target;
     absl::Status copied = copier_.CopyFolder(source, target);
     if (copied.ok()) {

@@ -2,7 +2,9 @@
 // Threads: safe anywhere.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,10 +12,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "backup/copier.h"
 #include "base/id.h"
 
 namespace permafrost::backup {
+
+// A file of a backup, as the manifest knows it.
+struct CopiedFile {
+  uint64_t bytes = 0;
+  std::string xxh3;
+};
+// Keyed by path below the backup, with '/'.
+using CopiedFiles = std::map<std::string, CopiedFile>;
 
 inline constexpr char kManifestFile[] = "backup.json";
 
