@@ -5,6 +5,9 @@
 #ifdef __APPLE__
 #include <mach/mach.h>
 #include <malloc/malloc.h>
+#include <sys/sysctl.h>
+
+#include <cstring>
 #endif
 #ifdef __linux__
 #include <sched.h>
@@ -25,10 +28,12 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
 
@@ -320,6 +325,18 @@ uint64_t ResidentBytes() {
 
 void ReturnFreeHeap() { malloc_zone_pressure_relief(nullptr, 0); }
 #endif
+
+std::string BootId() {
+#ifdef __APPLE__
+  char text[64];
+  size_t size = sizeof text;
+  if (sysctlbyname("kern.bootsessionuuid", text, &size, nullptr, 0) != 0) return "";
+  return std::string(absl::StripAsciiWhitespace(absl::string_view(text, strnlen(text, size))));
+#else
+  const absl::StatusOr<std::string> text = ReadFile("/proc/sys/kernel/random/boot_id");
+  return text.ok() ? std::string(absl::StripAsciiWhitespace(*text)) : "";
+#endif
+}
 
 std::optional<uint64_t> DiskReserve::Free() const {
   if (folder_.empty()) return std::nullopt;

@@ -93,6 +93,9 @@ uint64_t ResidentBytes();
 // Gives the allocator's free memory back to the system, where it can.
 void ReturnFreeHeap();
 
+// Names the present boot of the machine; empty where the system does not say.
+std::string BootId();
+
 // Room that is kept free on a disk, so that the database goes on where datasets, uploads and checkpoints have to wait.
 // Threads: all methods are safe anywhere.
 class DiskReserve {

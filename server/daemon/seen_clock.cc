@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/json_fields.h"
+#include "base/resources.h"
 #include "base/status.h"
-#include "jobs/job_files.h"
 
 namespace permafrost {
 namespace {
@@ -82,7 +81,7 @@ absl::StatusOr<std::optional<SeenTime>> ReadSeen(const std::filesystem::path& fi
 }  // namespace
 
 ClockReading ReadClocks() {
-  static const std::string boot = jobs::BootId();
+  static const std::string boot = BootId();
   return {.wall = absl::Now(), .uptime = Uptime(), .boot = boot};
 }
 

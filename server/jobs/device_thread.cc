@@ -8,6 +8,7 @@
 #include "absl/synchronization/notification.h"
 #include "base/device.h"
 #include "base/file.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job.h"

@@ -69,8 +69,8 @@ struct BookOptions {
 };
 
 // Its sources: job_book.cc has what every caller uses (reading, turns, Insert, Delete, Cancel, Drain, logs),
-// job_book_verbs.cc what users ask of a job (Pause, Resume, Requeue, Update), job_book_run.cc what the device thread
-// calls and the care for waiting jobs (Attend), and job_book_recovery.cc the start (Recover).
+// job_book_verbs.cc what users ask of a job (Pause, Resume, Requeue, Update), and job_book_run.cc what the device
+// thread calls, the care for waiting jobs (Attend) and the start (Recover).
 class JobBook {
  public:
   // The right to change jobs, until it is destroyed.
@@ -210,7 +210,7 @@ class JobBook {
     return f();
   }
 
-  // job_book_recovery.cc
+  // job_book_run.cc, for Recover
   // `last_sequence`: as JobStore::LastSequence.
   absl::Status QuarantineUnknownDirectories(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence,
                                             bool quarantine_unknown);

@@ -10,18 +10,12 @@
 #include <system_error>
 #include <utility>
 
-#ifdef __APPLE__
-#include <sys/sysctl.h>
-
-#include <cstring>
-#endif
-
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/resources.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "telemetry/log.h"
@@ -255,18 +249,6 @@ absl::StatusOr<JobFiles::Piece> LogPieces::Read(const JobId& id, int64_t offset,
   kept_[next_] = Kept{.place = std::move(place), .piece = piece};
   next_ = (next_ + 1) % kept_.size();
   return piece;
-}
-
-std::string BootId() {
-#ifdef __APPLE__
-  char text[64];
-  size_t size = sizeof text;
-  if (sysctlbyname("kern.bootsessionuuid", text, &size, nullptr, 0) != 0) return "";
-  return std::string(absl::StripAsciiWhitespace(absl::string_view(text, strnlen(text, size))));
-#else
-  const absl::StatusOr<std::string> text = ReadFile("/proc/sys/kernel/random/boot_id");
-  return text.ok() ? std::string(absl::StripAsciiWhitespace(*text)) : "";
-#endif
 }
 
 std::string PlaceText(const Deaths& deaths) {

@@ -112,9 +112,6 @@ class LogPieces {
   size_t next_ ABSL_GUARDED_BY(mu_) = 0;  // the one whose place the next piece takes
 };
 
-// Names the present boot of the machine; empty where the system does not say.
-std::string BootId();
-
 // Keeps how far a run is so that it survives the death of the process but costs no fsync: a small file that is written
 // over at each step. It tells the next server at which step this one died.
 // Threads: one thread.

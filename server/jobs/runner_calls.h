@@ -1,10 +1,12 @@
-// Work of the runner that calls ask for, beside the jobs: plans of graph caches, and evaluations of weights.
+// Work of the runner that calls ask for, beside the jobs: plans of graph caches, evaluations of weights, and ranks of
+// jobs that other servers lead.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/catalog/catalog.h"
 #include "graphcache/cache_plan.h"
@@ -63,6 +65,26 @@ class JobEvaluator {
 
  private:
   absl::StatusOr<std::filesystem::path> FindWeights(const EvaluationRequest& request) const;
+
+  JobBook& book_;
+  DeviceThread& device_;
+  data::Catalog& catalog_;
+  train::Runner& runner_;
+};
+
+// Runs ranks of jobs that other servers lead on this server's device.
+// Threads: safe anywhere; a call waits for its rank. Borrows everything.
+class RankHost {
+ public:
+  RankHost(JobBook& book, DeviceThread& device, data::Catalog& catalog, train::Runner& runner)
+      : book_(book), device_(device), catalog_(catalog), runner_(runner) {}
+
+  // As JobManager::RunRank.
+  absl::Status Run(const RankRequest& request, const OnRankProgress& on_progress);
+
+ private:
+  // Returns the dataset that the rank trains on. Errors: those of a rank that this server cannot take even when idle.
+  absl::StatusOr<data::OpenedDataset> Check(const RankRequest& request) const;
 
   JobBook& book_;
   DeviceThread& device_;

@@ -241,6 +241,10 @@ TEST(ResidentMemory, GrowsWithWhatIsTouched) {
   EXPECT_EQ(touched.back(), 1);
 }
 
+#ifdef __linux__
+TEST(Boot, HasAName) { EXPECT_NE(BootId(), ""); }
+#endif
+
 using testing::HasSubstr;
 
 TEST(DiskReserve, KeepsItsBytesFree) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/resources.h"
 #include "temp_dir.h"
 
 namespace permafrost::jobs {
@@ -34,10 +35,6 @@ TEST(RunMark, AnythingElseSaysNothing) {
     EXPECT_FALSE(RunMark::Read(dir.path() / "mark").has_value()) << text;
   }
 }
-
-#ifdef __linux__
-TEST(RunMark, TheBootHasAName) { EXPECT_NE(BootId(), ""); }
-#endif
 
 TEST(CountDeath, OnlyDeathsAtOnePlaceAddUp) {
   const RunMark::Content at7{"boot", 7}, before{"boot", RunMark::kBeforeFirstStep};

@@ -11,6 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/resources.h"
 #include "jobs/job_files.h"
 #include "jobs/manager_fixture.h"
 
