@@ -16,11 +16,6 @@ namespace {
 using prometheus::Counter;
 using prometheus::Gauge;
 
-// The family of this name, which is made where there is none yet.
-prometheus::Family<Counter>& CounterFamily(prometheus::Registry& registry, const std::string& name,
-                                           const std::string& help) {
-  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
-}
 prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
 }

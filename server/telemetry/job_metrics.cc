@@ -120,10 +120,6 @@ const Buckets& CheckpointBuckets() {
   return buckets;
 }
 
-prometheus::Family<Counter>& CounterFamily(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
-}
-
 double UnixSeconds() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
 prometheus::Family<Histogram>& HistogramFamily(prometheus::Registry& registry, const char* name, const char* help) {

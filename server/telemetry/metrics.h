@@ -1,4 +1,5 @@
-// Adds metrics to a registry by a line each: without labels, or there only while there is something to tell.
+// Adds metrics to a registry by a line each: as a family, without labels, or there only while there is something to
+// tell.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -6,9 +7,16 @@
 #include <prometheus/registry.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace permafrost::telemetry {
+
+// The family of this name, which is made where there is none yet.
+inline prometheus::Family<prometheus::Counter>& CounterFamily(prometheus::Registry& registry, const std::string& name,
+                                                              const std::string& help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+}
 
 // Metrics without labels, added to a registry, which owns them.
 inline prometheus::Counter& OneCounter(prometheus::Registry& registry, const char* name, const char* help) {
