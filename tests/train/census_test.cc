@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "device/backend.h"
-#include "device/mps/mps_calls.h"
 #include "device/mps/stand_in.h"
 #include "device/staging.h"
 #include "step_cases.h"

@@ -3,8 +3,13 @@
 // (mps_operators.h); each runs the CPU's kernel on the same bytes. So a step calls here the operators that it would
 // call on a Mac, and one that MPS lacks, or float64, is refused, with its name. It says nothing of MPS's own
 // arithmetic. No job runs on it: at::hasMPS() is false but within a MpsStandIn, and `--device auto` never takes it. Not
-// on macOS, where MPS is real.
+// on macOS, where MPS is real. RecordMpsCalls tells the calls of a step, on either.
 #pragma once
+
+#include <functional>
+#include <vector>
+
+#include "graphcache/census.h"
 
 namespace permafrost::device {
 
@@ -25,5 +30,10 @@ class MpsStandIn {
  private:
   const bool outer_;  // whether the thread was within another
 };
+
+// Runs `body`, a step on device mps, real or the stand-in's, and returns its calls in order. Only operators with a
+// kernel on MPS count: what others are made of is called in turn. Threads: the device's, where it is real. Exceptions
+// of the body pass through.
+std::vector<graphcache::OpCall> RecordMpsCalls(const std::function<void()>& body);
 
 }  // namespace permafrost::device

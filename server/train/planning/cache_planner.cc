@@ -16,7 +16,6 @@
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "device/mps/mps_calls.h"
 #include "device/mps/stand_in.h"
 #include "device/staging.h"
 #include "graphcache/shape_plan.h"
