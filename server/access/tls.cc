@@ -177,14 +177,8 @@ CertificateFiles::Stamps CertificateFiles::ReadStamps() const {
   for (const fs::path* path : {&files_.certificate, &files_.key, &files_.client_authority}) {
     struct stat info {};
     if (!path->empty() && stat(path->c_str(), &info) == 0) {
-#ifdef __APPLE__
-      const timespec& changed = info.st_mtimespec;
-#else
-      const timespec& changed = info.st_mtim;
-#endif
-      stamps[i] = {.bytes = info.st_size,
-                   .changed = absl::ToUnixNanos(absl::TimeFromTimespec(changed)),
-                   .inode = static_cast<uint64_t>(info.st_ino)};
+      stamps[i] = {
+          .bytes = info.st_size, .changed = ModifiedNanoseconds(info), .inode = static_cast<uint64_t>(info.st_ino)};
     }
     ++i;
   }
