@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace permafrost::collective {
@@ -164,6 +165,29 @@ at::Tensor Group::AllGatherRows(const at::Tensor& rows) {
   all.narrow(0, firsts[static_cast<size_t>(rank())], rows.size(0)).copy_(rows);
   ShareRows(all, firsts);
   return all;
+}
+
+void Group::BroadcastAll(std::span<at::Tensor> x) {
+  constexpr size_t kSmall = 64 << 10;
+  const auto is_small = [](const at::Tensor& t) { return t.nbytes() <= kSmall; };
+  size_t bytes = 0;
+  for (const at::Tensor& t : x) bytes += is_small(t) ? t.nbytes() : 0;
+  at::Tensor together = at::empty({static_cast<int64_t>(bytes)}, at::kByte);
+  const auto each_small = [&](const auto& copy) {
+    auto* at = together.mutable_data_ptr<uint8_t>();
+    for (at::Tensor& t : x) {
+      if (!is_small(t)) continue;
+      TORCH_CHECK(t.is_cpu() && t.is_contiguous(), "ranks exchange dense tensors of the CPU");
+      copy(at, static_cast<uint8_t*>(t.mutable_data_ptr()), t.nbytes());
+      at += t.nbytes();
+    }
+  };
+  if (leads()) each_small([](uint8_t* to, const uint8_t* from, size_t size) { std::copy_n(from, size, to); });
+  Broadcast(together);
+  if (!leads()) each_small([](const uint8_t* from, uint8_t* to, size_t size) { std::copy_n(from, size, to); });
+  for (at::Tensor& t : x) {
+    if (!is_small(t)) Broadcast(t);
+  }
 }
 
 std::string Group::BroadcastText(std::string text, int64_t most) {

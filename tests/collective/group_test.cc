@@ -67,6 +67,21 @@ TEST(GroupTest, EveryRankHasWhatTheFirstSends) {
   });
 }
 
+TEST(GroupTest, ManyTensorsTravelTogether) {
+  RunRanks(2, [](Group& group) {
+    std::vector<Tensor> x{Of(group, 7), at::full({}, group.rank() + 3, at::kLong), at::empty({0}),
+                          at::full({20'000}, static_cast<double>(group.rank()), at::kFloat),
+                          Of(group, 1).to(at::kDouble)};
+    const int64_t before = group.traffic().exchanges;
+    group.BroadcastAll(x);
+    EXPECT_EQ(group.traffic().exchanges, before + 2) << "the small ones, and the large one";
+    EXPECT_TRUE(at::equal(x[0], at::full({3}, 7.0)));
+    EXPECT_EQ(x[1].item<int64_t>(), 3);
+    EXPECT_TRUE(at::equal(x[3], at::zeros({20'000})));
+    EXPECT_TRUE(at::equal(x[4], at::full({3}, 1.0, at::kDouble)));
+  });
+}
+
 TEST(GroupTest, MeetWaitsForTheLastRank) {
   std::atomic<int> came = 0;
   RunRanks(2, [&](Group& group) {

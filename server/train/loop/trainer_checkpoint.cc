@@ -148,10 +148,10 @@ absl::Status Trainer::ShareState() {
 }
 
 void Trainer::ShareTensors(const std::vector<nn::NamedTensor>& tensors) {
-  for (const nn::NamedTensor& tensor : tensors) {
-    at::Tensor value = tensor.value.detach();
-    group_->Broadcast(value);
-  }
+  std::vector<at::Tensor> values;
+  values.reserve(tensors.size());
+  for (const nn::NamedTensor& tensor : tensors) values.push_back(tensor.value.detach());
+  group_->BroadcastAll(values);
 }
 
 void Trainer::ShareWeights() {
