@@ -1,4 +1,4 @@
-#include "train/loop/progress_meter.h"
+#include "train/loop/trainer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/loop/straggler.h"
+#include "train/loop/team.h"
 
 #include <gtest/gtest.h>
 

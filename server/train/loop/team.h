@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -21,7 +22,6 @@
 #include "base/monotonic.h"
 #include "collective/tcp_group.h"
 #include "spec/model.h"
-#include "train/loop/straggler.h"
 #include "train/peers.h"
 #include "train/runner.h"
 
@@ -33,6 +33,23 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
 
 // The fewest daemons with which a job of these options trains.
 int64_t FewestReplicas(const spec::TrainOptions& options);
+
+// Finds the rank of a job that the others wait for.
+// Threads: not safe; one caller.
+class StragglerWatch {
+ public:
+  // Takes what the ranks have done so far, by rank, at the time `now`. Returns one line about a rank that, for half a
+  // minute, computed longer for a step than 1.5 times the median of the others, once for each. Times without steps of
+  // all ranks, such as an evaluation, are left out.
+  std::optional<std::string> Look(const std::vector<RankProgress>& ranks, absl::Duration now);
+
+ private:
+  absl::Duration window_begin_ = absl::ZeroDuration();
+  std::vector<RankProgress> before_;  // at the window's begin
+  int64_t slowest_ = -1;              // that stood out last; -1: none yet
+  int windows_ = 0;                   // in a row in which it stood out
+  std::set<int64_t> told_;
+};
 
 struct TeamOptions {
   // The daemons that may be asked, which outlive the team; nullptr: there are none.

@@ -2,6 +2,8 @@
 // Threads: the device thread. Lives for one Run.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/monotonic.h"
 #include "base/resources.h"
 #include "collective/group.h"
@@ -18,7 +21,6 @@
 #include "nn/optimizer.h"
 #include "train/loop/checkpoint.h"
 #include "train/loop/evaluation.h"
-#include "train/loop/progress_meter.h"
 #include "train/loop/state_aside.h"
 #include "train/loop/step_engine.h"
 #include "train/loop/team.h"
@@ -30,6 +32,30 @@ namespace permafrost::train {
 // True if the weights of an evaluation with the metric `value` replace those chosen by `best` (NaN: none yet). NaN
 // cannot be compared and replaces only NaN: without a validation split the last epoch counts as the best.
 bool IsBetter(spec::Metric metric, double value, double best);
+
+// Throughput over the last seconds and the time that is left.
+// Threads: the device thread. Pure but for the times it is given: time since the run began, which never falls.
+class ProgressMeter {
+ public:
+  // Samples older than this do not count.
+  static constexpr absl::Duration kWindow = absl::Seconds(5);
+
+  ProgressMeter() { samples_.push_back({absl::ZeroDuration(), 0, 0}); }
+
+  // `steps` and `graphs`: totals of this run so far.
+  void Add(absl::Duration now, int64_t steps, int64_t graphs);
+  // 0 before the first sample.
+  double graphs_per_second() const;
+  // Estimates at the window's pace, evaluation included. Zero before the first sample.
+  absl::Duration Eta(int64_t steps_left) const;
+
+ private:
+  struct Sample {
+    absl::Duration time;
+    int64_t steps, graphs;
+  };
+  std::deque<Sample> samples_;
+};
 
 class Trainer {
  public:
