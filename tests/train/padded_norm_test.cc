@@ -1,4 +1,4 @@
-#include "train/tasks/program_operators.h"
+#include "train/tasks/bound_program.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

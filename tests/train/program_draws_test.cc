@@ -1,5 +1,5 @@
 // Operators of programs that draw numbers: PyTorch's distributions, and the same numbers for the same key.
-#include "train/tasks/program_operators.h"
+#include "train/tasks/bound_program.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
