@@ -21,7 +21,6 @@
 #include "nn/ops/lowering.h"
 #include "nn/ops/rows_by_index.h"
 #include "nn/ops/segment_ops.h"
-#include "nn/ops/skip_gram.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::nn {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "nn/kernels/adam.h"
-#include "nn/kernels/class_loss.h"
+#include "nn/kernels/losses.h"
 #include "nn/ops/chunks.h"
 #include "operator_cases.h"
 

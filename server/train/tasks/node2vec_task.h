@@ -11,7 +11,7 @@
 
 #include "data/batching/pair_batch.h"
 #include "data/sampling/epoch_order.h"
-#include "nn/ops/skip_gram.h"
+#include "nn/loss.h"
 #include "train/planning/run_size.h"
 #include "train/tasks/task.h"
 

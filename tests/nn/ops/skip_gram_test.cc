@@ -1,4 +1,4 @@
-#include "nn/ops/skip_gram.h"
+#include "nn/loss.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
