@@ -275,14 +275,14 @@ class GraphCache {
   absl::Status StrictBreak(Mode mode, const absl::Status& error) const;
   void Drop(Mode mode);
   void DropAll();
-  // graph_cache_findings.cc.
+  // findings.cc.
   absl::StatusOr<Replayed> AuditOrReplay(Executable& executable, const ReplayedStep& replayed,
                                          const StepInputs& inputs);
   absl::Status RecordDifference(const ReplayedStep& replayed, const Difference& difference);
   // It serves no more.
   void Withdraw(Entry& entry);
 
-  // graph_cache_findings.cc. `shape`: what a capture of this step would be at.
+  // findings.cc. `shape`: what a capture of this step would be at.
   Cause WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const;
   void CountCapture(const CaptureOf& of, double seconds);
   void CountMiss(Mode mode, Cause cause);
