@@ -1,4 +1,4 @@
-// Catalog's one implementation: calls in catalog.cc, the thread that imports in catalog_imports.cc.
+// Catalog's one implementation: calls in catalog.cc, the thread that imports in imports.cc.
 // Threads: as Catalog.
 #pragma once
 
