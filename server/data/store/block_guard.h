@@ -117,4 +117,13 @@ class Column {
   const BlockGuard* guard_ = nullptr;
 };
 
+// Checks of a section's values, which a checksum cannot make: each checks one block, as BlockGuard runs them.
+// Threads: safe anywhere. The checks borrow the values.
+
+// Offsets that begin at 0, rise, also against the one before the block, and end at `total`.
+BlockGuard::ContentCheck OffsetsCheck(std::span<const uint64_t> offsets, uint64_t total);
+// Values below `bound`; `what` names one in messages.
+BlockGuard::ContentCheck BelowCheck(std::span<const uint32_t> values, uint64_t bound, std::string what);
+BlockGuard::ContentCheck BelowCheck(std::span<const uint64_t> values, uint64_t bound, std::string what);
+
 }  // namespace permafrost::data

@@ -1,4 +1,5 @@
-// Says what the categories of a dataset stand for in its source, and translates those of one dataset to another's.
+// Says what the categories of a dataset stand for in its source, translates those of one dataset to another's, and
+// keeps them in a store's file.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +15,8 @@
 #include "data/store/types.h"
 
 namespace permafrost::data {
+
+class StoreFile;
 
 // These tables say what the categories of a dataset's columns stand for in its source. A label of -1 in one dataset and
 // a label of 7 in another may both be category 0. Weights keep the tables of the dataset that they were trained on, so
@@ -115,5 +119,30 @@ class CategoryMap {
   std::vector<int64_t> dense_;                   // by own category, where those are few
   std::unordered_map<int64_t, int64_t> sparse_;  // else of those that occur
 };
+
+// Categories as the sections of a store's file.
+// Threads: pure functions.
+
+// The texts of kNumberedCategories and kSeenCategories; empty where there is no such table.
+struct CategorySections {
+  std::string numbered, seen;
+};
+CategorySections SectionsOf(const Categories& categories);
+
+// Makes the types and widths of the features those of `summary`, of either kind, and tells it of the tables.
+template <class Summary>
+void TakeCategories(Categories& categories, Summary& summary) {
+  for (const auto& [features, of_summary] :
+       {std::pair(&categories.node, &summary.node_features), std::pair(&categories.edge, &summary.edge_features)}) {
+    features->type = of_summary->type;
+    features->width = of_summary->width;
+    of_summary->categories = Summarize(*features);
+  }
+  summary.categories_known = true;
+}
+
+// All tables of a file, beside features of these types and widths, which have no tables yet. Errors: DataLoss naming
+// the file and the section.
+absl::StatusOr<Categories> ReadCategories(const StoreFile& file, Categories features);
 
 }  // namespace permafrost::data

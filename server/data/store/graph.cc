@@ -16,7 +16,6 @@
 #include "data/store/format.h"
 #include "data/store/store_file.h"
 #include "data/store/store_sections.h"
-#include "data/store/summary_json.h"
 
 namespace permafrost::data {
 namespace {

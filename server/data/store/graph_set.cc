@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/store/block_guard.h"
 #include "data/store/format.h"
 #include "data/store/store_file.h"
 #include "data/store/store_sections.h"
-#include "data/store/summary_json.h"
 
 namespace permafrost::data {
 namespace {

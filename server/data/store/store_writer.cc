@@ -17,7 +17,6 @@
 #include "data/store/block_guard.h"
 #include "data/store/format.h"
 #include "data/store/store_sections.h"
-#include "data/store/summary_json.h"
 
 namespace permafrost::data {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "data/graph_fixture.h"
 #include "data/ogb_folder.h"
-#include "data/store/summary_json.h"
+#include "data/store/store_sections.h"
 #include "data/store_image.h"
 #include "temp_dir.h"
 

@@ -1,4 +1,4 @@
-#include "data/store/summary_json.h"
+#include "data/store/store_sections.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
