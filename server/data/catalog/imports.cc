@@ -288,7 +288,7 @@ void RoomWatch::Watch(const std::stop_token& end, std::stop_source& stop) {
   } while (!ended.WaitFor(kLookInterval));
 }
 
-// The thread of the catalog that imports, one dataset after the other.
+// The catalog's thread imports one dataset after the other.
 
 void CatalogImpl::StopImports() {
   absl::MutexLock lock(&mu_);

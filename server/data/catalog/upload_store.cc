@@ -28,8 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-}  // namespace
+// The layout of an upload's folder, for the store and its writers. Threads: safe anywhere.
+constexpr char kUploadFiles[] = "files";
+constexpr char kUploadComplete[] = "complete";
+constexpr size_t kMostUploadPathBytes = 255;
 
+// The bytes of the file there, no link followed; 0: there is none. Errors: those of SystemError.
 absl::StatusOr<int64_t> BytesAt(const fs::path& path) {
   struct stat found {};
   if (lstat(path.c_str(), &found) == 0) return S_ISREG(found.st_mode) ? static_cast<int64_t>(found.st_size) : 0;
@@ -37,12 +41,11 @@ absl::StatusOr<int64_t> BytesAt(const fs::path& path) {
   return SystemError(errno, path, "look at");
 }
 
+// True if a file is there, no link followed.
 bool IsRegular(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(fs::symlink_status(path, ignored));
 }
-
-namespace {
 
 constexpr char kDeclaration[] = "upload.json";
 constexpr size_t kHexDigits = 16;

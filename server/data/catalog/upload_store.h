@@ -80,15 +80,6 @@ class UploadAccount {
   std::map<UploadId, Record> records_ ABSL_GUARDED_BY(mu_);
 };
 
-// The layout of an upload's folder, for the store and its writers. Threads: safe anywhere.
-inline constexpr char kUploadFiles[] = "files";
-inline constexpr char kUploadComplete[] = "complete";
-
-// The bytes of the file there, no link followed; 0: there is none. Errors: those of SystemError.
-absl::StatusOr<int64_t> BytesAt(const std::filesystem::path& path);
-// True if a file is there, no link followed.
-bool IsRegular(const std::filesystem::path& path);
-
 struct UploadFile {
   std::string path;  // relative, as CheckUpload takes it
   int64_t bytes = 0;

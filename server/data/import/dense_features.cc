@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,7 +61,102 @@ int8_t StepsOf(double value, float scale) {
   return static_cast<int8_t>(std::clamp(std::nearbyint(value / static_cast<double>(scale)), -kMostSteps, kMostSteps));
 }
 
-}  // namespace
+// The values of features as they are stored, one by one.
+// Threads: pure functions.
+
+// Value i of bytes that hold values of T, which need no alignment.
+template <class T>
+T LoadValue(const std::byte* bytes, size_t i) {
+  T value;
+  std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+// Calls run(value_at), where value_at(bytes, i) is value i of a type of integers.
+template <class Run>
+auto WithIntegers(DataType type, const Run& run) {
+  switch (type) {
+    case DataType::kInt64:
+      return run([](const std::byte* bytes, size_t i) { return LoadValue<int64_t>(bytes, i); });
+    case DataType::kUint8:
+      return run([](const std::byte* bytes, size_t i) { return int64_t{LoadValue<uint8_t>(bytes, i)}; });
+    default:
+      return run([](const std::byte* bytes, size_t i) { return int64_t{LoadValue<int32_t>(bytes, i)}; });
+  }
+}
+
+// Calls run(value_at), where value_at(bytes, i) is value i of a dense type as double; not of kInt8, whose values need
+// their scales.
+template <class Run>
+auto WithValues(DataType type, const Run& run) {
+  switch (type) {
+    case DataType::kInt32:
+      return run([](const std::byte* bytes, size_t i) { return static_cast<double>(LoadValue<int32_t>(bytes, i)); });
+    case DataType::kInt64:
+      return run([](const std::byte* bytes, size_t i) { return static_cast<double>(LoadValue<int64_t>(bytes, i)); });
+    case DataType::kUint8:
+      return run([](const std::byte* bytes, size_t i) { return static_cast<double>(LoadValue<uint8_t>(bytes, i)); });
+    case DataType::kFloat16:
+      return run([](const std::byte* bytes, size_t i) -> double { return HalfToFloat(LoadValue<uint16_t>(bytes, i)); });
+    case DataType::kBfloat16:
+      return run(
+          [](const std::byte* bytes, size_t i) -> double { return Bfloat16ToFloat(LoadValue<uint16_t>(bytes, i)); });
+    default:
+      return run([](const std::byte* bytes, size_t i) -> double { return LoadValue<float>(bytes, i); });
+  }
+}
+
+// A dense table of features on its way into its section: as it comes, or converted; its rows in the order of the store.
+// Threads: one at a time. Memory: 24 bytes a column where values are converted; pieces of rows; where rows must wait on
+// disk (they are renumbered, or become int8, whose scales are known at the end only) what RowSpool takes.
+class FeatureSink {
+ public:
+  // The error for an element of the source, row * width + column.
+  using Fault = std::function<absl::Status(uint64_t element, std::string_view what)>;
+
+  // `directory`: for temporary files. Borrows all of it.
+  FeatureSink(const DueTable& due, const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer)
+      : due_(due), directory_(directory), monitor_(monitor), writer_(writer) {}
+
+  // Begins a table of finite values of `type`, a dense one.
+  absl::Status Begin(DataType type, uint64_t width);
+  // Appends whole rows. Errors: those of `fault` for a value that the asked type cannot hold; those of the disk;
+  // Cancelled.
+  absl::Status Append(std::span<const std::byte> rows, const Fault& fault);
+  // After the last row: `summary`, of what came, becomes that of what is stored.
+  absl::Status Finish(FeatureSummary& summary);
+
+ private:
+  struct ColumnError {
+    double largest = 0, squares = 0;
+  };
+  bool converts() const { return stored_ != type_; }
+  void NoteError(size_t column, double difference) {
+    ColumnError& error = errors_[column];
+    if (difference > error.largest) error.largest = difference;
+    error.squares += difference * difference;
+  }
+  // Rows of type_ into converted_.
+  absl::Status Narrow(std::span<const std::byte> rows, const Fault& fault);
+  absl::Status WriteScaled(const FeatureSummary& summary);
+  void Quantize(std::span<const std::byte> rows);
+  void Describe(FeatureSummary& summary) const;
+  double Stored(double value, size_t column) const;
+
+  const DueTable& due_;
+  const std::filesystem::path& directory_;
+  ImportMonitor& monitor_;
+  GraphWriter& writer_;
+  DataType type_ = DataType::kNone, stored_ = DataType::kNone;
+  uint64_t width_ = 0, appended_ = 0;  // rows
+  std::optional<RowSpool> spool_;
+  std::vector<ColumnError> errors_;
+  std::vector<float> scales_;
+  std::vector<std::byte> converted_;
+  // True for integer features of edges: models read those as categories, so `values_` keeps their values.
+  bool keeps_values_ = false;
+  ValueSets values_;
+};
 
 absl::Status FeatureSink::Begin(DataType type, uint64_t width) {
   type_ = type;
@@ -197,8 +297,6 @@ void FeatureSink::Describe(FeatureSummary& summary) const {
   }
   summary.rms_error = std::sqrt(squares / (static_cast<double>(due_.rows) * static_cast<double>(width_)));
 }
-
-namespace {
 
 // Reads the table as one type; take(rows, whether it is the first) for each of its rows. False: it is no table of
 // integers.

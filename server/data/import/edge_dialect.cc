@@ -13,6 +13,7 @@
 #include "data/store/graph.h"
 
 namespace permafrost::data {
+namespace {
 
 std::string_view TrimBlanks(std::string_view text) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
@@ -20,6 +21,8 @@ std::string_view TrimBlanks(std::string_view text) {
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return text;
 }
+
+}  // namespace
 
 EdgeCells::EdgeCells(std::string_view line, CellMarks marks) : rest_(line), marks_(marks) {
   if (marks.delimiter == ' ') rest_ = TrimBlanks(rest_);
@@ -84,6 +87,9 @@ std::string_view EdgeCells::TakeQuoted() {
   return scratch_;
 }
 
+namespace {
+
+// The delimiter that a line seems to have, outside quoted cells: a tab, else a comma, else a semicolon, else spaces.
 char FindDelimiter(std::string_view line, char quote) {
   bool comma = false, semicolon = false, quoted = false;
   char before = ',';
@@ -101,8 +107,6 @@ char FindDelimiter(std::string_view line, char quote) {
   }
   return comma ? ',' : semicolon ? ';' : ' ';
 }
-
-namespace {
 
 // Names that headers give to columns, in lower case without what is no letter or digit.
 struct KnownColumn {

@@ -22,8 +22,6 @@ struct CellMarks {
   char quote = '\0';     // as EdgeListOptions::quote
 };
 
-std::string_view TrimBlanks(std::string_view text);
-
 class EdgeCells {
  public:
   EdgeCells(std::string_view line, CellMarks marks);
@@ -45,9 +43,6 @@ class EdgeCells {
   bool done_ = false, in_scratch_ = false;
   std::string scratch_, fault_;
 };
-
-// The delimiter that a line seems to have, outside quoted cells: a tab, else a comma, else a semicolon, else spaces.
-char FindDelimiter(std::string_view line, char quote);
 
 // Finds how the lines of an edge list are to be read, from the options and from the file's first lines.
 // Threads: pure.

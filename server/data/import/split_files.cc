@@ -22,6 +22,9 @@
 namespace permafrost::data {
 namespace {
 
+// The folder below a source's split/.
+constexpr std::string_view kLinkFolder = "links";
+
 constexpr SectionKind kLinkSections[] = {SectionKind::kTrainLinks, SectionKind::kValidLinks, SectionKind::kTestLinks};
 constexpr SectionKind kNegativeSections[] = {SectionKind::kTrainLinks, SectionKind::kValidNegatives,
                                              SectionKind::kTestNegatives};

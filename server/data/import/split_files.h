@@ -26,9 +26,6 @@ namespace permafrost::data {
 // NPY files below split/links.
 // Threads: one at a time. Memory: a piece of a file.
 
-// The folder below a source's split/.
-inline constexpr std::string_view kLinkFolder = "links";
-
 struct LinkFiles {
   std::array<SourceFile, 3> links;                     // by Split: [links, 2] source, target
   std::array<std::optional<SourceFile>, 3> negatives;  // of validation and test: [links, K] targets or [pairs, 2]

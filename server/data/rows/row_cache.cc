@@ -16,11 +16,18 @@
 #include "base/status.h"
 
 namespace permafrost::data {
+namespace {
 
+// The pages of the table that a row lies on: [first, last].
+struct PageSpan {
+  uint64_t first = 0, last = 0;
+};
 PageSpan PagesOf(const StoredRows& table, uint64_t row) {
   const uint64_t begin = table.groups.OffsetOf(row, table.row_bytes);
   return {.first = begin / kPageBytes, .last = (begin + table.row_bytes - 1) / kPageBytes};
 }
+
+}  // namespace
 
 std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const NodeId> rows, uint64_t gap_bytes,
                                    uint64_t most_bytes) {

@@ -42,12 +42,6 @@ struct PlannedRead {
 std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const NodeId> rows, uint64_t gap_bytes,
                                    uint64_t most_bytes);
 
-// The pages of the table that a row lies on: [first, last].
-struct PageSpan {
-  uint64_t first = 0, last = 0;
-};
-PageSpan PagesOf(const StoredRows& table, uint64_t row);
-
 // Counts what a feature cache did, for metrics and for people.
 struct RowCounters {
   // Rows that batches asked for, each counted once a batch. hits: found in memory or on their way there; misses: read

@@ -29,6 +29,23 @@ void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& 
 // The weight that an edge counts with: 0 for one that is never drawn.
 double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 0; }
 
+// Calls put(draw) `count` times with numbers uniform in 0..bound-1. Two of them come from one draw of 64 bits where the
+// bound is so small that 32 bits favour none by more than 2^-16 of its share.
+template <class Put>
+void DrawBelow(SplitMix64& random, uint64_t bound, int64_t count, const Put& put) {
+  if (bound > (uint64_t{1} << 16)) {
+    for (int64_t i = 0; i < count; ++i) put(ScaleBits(random.Next(), bound));
+    return;
+  }
+  int64_t i = 0;
+  for (; i + 1 < count; i += 2) {
+    const uint64_t bits = random.Next();
+    put(((bits >> 32) * bound) >> 32);
+    put(((bits & UINT32_MAX) * bound) >> 32);
+  }
+  if (i < count) put(ScaleBits(random.Next(), bound));
+}
+
 }  // namespace
 
 uint64_t EdgeDraw::MostTakenWhole(int64_t fan_out) const {

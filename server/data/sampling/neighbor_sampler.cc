@@ -485,6 +485,24 @@ class Sampler final : public NeighborSampler {
   std::vector<uint32_t> target_owners_, found_owners_;
 };
 
+// Adds a violation for each of max_nodes and max_edges that is out of range or does not go with the other options.
+void CheckSampleBudget(const NeighborSamplingOptions& options, Violations& violations) {
+  const auto check = [&](const char* field, int64_t bound) {
+    if (bound < 0 || bound > spec::kMaxBudget) {
+      violations.Add(field, absl::StrCat(bound, " is outside 0..", spec::kMaxBudget, "; 0: no bound"));
+    } else if (bound > 0 && options.sampler == spec::SamplerKind::kLabor) {
+      violations.Add(field,
+                     "is given with sampler labor, which draws any number of a node's edges; accepted: with sampler "
+                     "neighbor");
+    }
+  };
+  check("max_nodes", options.max_nodes);
+  check("max_edges", options.max_edges);
+  if (options.max_nodes > 0 && options.last_hop_apart) {
+    violations.Add("max_nodes", "is given with last_hop_apart, whose last hop has no rows; accepted: without");
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const GraphView& view,
@@ -517,23 +535,6 @@ absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const G
   PF_RETURN_IF_ERROR(violations.ToStatus());
   if (!view.in.present()) return absl::InvalidArgumentError("the graph keeps no in-edges");
   return std::make_unique<Sampler>(view, std::move(options), threads, little_memory);
-}
-
-void CheckSampleBudget(const NeighborSamplingOptions& options, Violations& violations) {
-  const auto check = [&](const char* field, int64_t bound) {
-    if (bound < 0 || bound > spec::kMaxBudget) {
-      violations.Add(field, absl::StrCat(bound, " is outside 0..", spec::kMaxBudget, "; 0: no bound"));
-    } else if (bound > 0 && options.sampler == spec::SamplerKind::kLabor) {
-      violations.Add(field,
-                     "is given with sampler labor, which draws any number of a node's edges; accepted: with sampler "
-                     "neighbor");
-    }
-  };
-  check("max_nodes", options.max_nodes);
-  check("max_edges", options.max_edges);
-  if (options.max_nodes > 0 && options.last_hop_apart) {
-    violations.Add("max_nodes", "is given with last_hop_apart, whose last hop has no rows; accepted: without");
-  }
 }
 
 int64_t FanOutWithin(std::vector<int64_t>& most, int64_t left, int64_t fan_out) {

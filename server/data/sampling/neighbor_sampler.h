@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/status.h"
 #include "data/sampling/edge_draw.h"
 #include "data/store/graph.h"
 #include "spec/sampling.h"
@@ -101,9 +100,6 @@ class NeighborSampler {
 };
 
 // Fits the draws of a sample to a bound on its rows and edges. Threads: pure functions.
-
-// Adds a violation for each of max_nodes and max_edges that is out of range or does not go with the other options.
-void CheckSampleBudget(const NeighborSamplingOptions& options, Violations& violations);
 
 // Returns how many edges each target of a hop may draw, so that all of them draw at most `left`: `fan_out` where that
 // is enough for all, else the largest equal number, which may be 0. most: what each target draws at `fan_out`, each >

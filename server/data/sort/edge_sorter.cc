@@ -183,8 +183,8 @@ void SortBucket(std::span<Record> edges, uint64_t first_row, uint64_t rows, std:
   std::copy_n(scratch.begin(), edges.size(), edges.begin());
 }
 
-}  // namespace
-
+// The core of the sort, in memory: `out` becomes `in` (with inverses, where asked for), sorted. `in` is in the order
+// that decides between equal keys. `scratch_bytes` bounds what is allocated besides.
 template <class Record>
 void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, int threads, uint64_t scratch_bytes,
                std::span<Record> out) {
@@ -270,8 +270,6 @@ void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, i
                std::min<uint64_t>(scratch_edges, std::numeric_limits<uint32_t>::max()));
   });
 }
-
-namespace {
 
 // The scratch of the sort and the buffers of the runs get an eighth of the memory each; the rest holds the edges as
 // they came and as they are sorted.

@@ -139,12 +139,6 @@ struct EdgeSorterOptions {
   int threads = 1;
 };
 
-// The core of the sort, in memory: `out` becomes `in` (with inverses, where asked for), sorted. `in` is in the order
-// that decides between equal keys. `scratch_bytes` bounds what is allocated besides.
-template <class Record>
-void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, int threads, uint64_t scratch_bytes,
-               std::span<Record> out);
-
 template <class Record>
 class EdgeSorter {
  public:

@@ -26,7 +26,9 @@ namespace {
 
 absl::Status Bad(std::string_view what) { return absl::InvalidArgumentError(absl::StrCat("header: ", AbslView(what))); }
 
-// Reads the Python literal that a header is: a dictionary of a string, a truth value and a tuple of whole numbers.
+// Parses the text between the length field and the data, a Python literal: a dictionary of a string, a truth value and
+// a tuple of whole numbers, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }". Errors: InvalidArgument
+// saying what cannot be, without the file's name: big-endian, structured or object types, orders other than C's.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : rest_(text) {}
@@ -186,8 +188,6 @@ std::string NpyHeader::ToString() const {
                       absl::StrJoin(shape, ", "), "]");
 }
 
-absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view text) { return HeaderParser(text).Run(); }
-
 namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 16;
@@ -277,7 +277,7 @@ absl::Status NpyArray::ReadHeader() {
   }
   std::string text(bytes, '\0');
   PF_RETURN_IF_ERROR(ReadFully(std::as_writable_bytes(std::span(text))));
-  auto header = ParseNpyHeader(text);
+  auto header = HeaderParser(text).Run();
   if (!header.ok()) return Annotate(header.status(), name_);
   header_ = *std::move(header);
   return absl::OkStatus();

@@ -35,11 +35,6 @@ struct NpyHeader {
   std::string ToString() const;
 };
 
-// Parses the text between the length field and the data: "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }".
-// Errors: InvalidArgument saying what cannot be, without the file's name: big-endian, structured or object types,
-// orders other than C's.
-absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view text);
-
 // `stem`.npy below `source`, or `stem`.npz; nullopt if there is none.
 absl::StatusOr<std::optional<SourceFile>> FindNpy(const std::filesystem::path& source, std::string_view stem);
 absl::StatusOr<std::optional<SourceFile>> FindNpz(const std::filesystem::path& source, std::string_view stem);

@@ -29,8 +29,8 @@ uint64_t AdjacencyBytes(std::span<const SectionEntry> entries);
 // A summary's ranges of feature columns: none, or one for each column.
 absl::Status CheckRanges(SectionKind kind, const FeatureSummary& features);
 
-// The JSON text of a store's section `summary`; store_bytes and adjacency_bytes apart, which the file's length and its
-// table say.
+// These functions write and read the JSON text of a store's section `summary`. It leaves out store_bytes and
+// adjacency_bytes, which the file's length and its table say.
 // Threads: pure.
 
 std::string SummaryToJson(const GraphSetSummary& summary);
