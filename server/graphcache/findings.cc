@@ -49,8 +49,8 @@ void StepProfiles::Assign(std::vector<StepProfile> list) {
   list_ = std::make_shared<const std::vector<StepProfile>>(std::move(list));
 }
 
-// Why a graph cache captured and missed, what audits of its replays found, and what it makes of both: counts, log
-// lines, the limit, and errors where it is strict.
+// A graph cache finds here why it captured and missed, and what audits of its replays found. It makes of both counts,
+// log lines, the limit, and errors where it is strict.
 
 Cause GraphCache::WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const {
   const ModeStats& s = of(mode);

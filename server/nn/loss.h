@@ -1,5 +1,5 @@
-// Losses over the labels that are there, where padding graphs and missing labels are NaN and take no part; and the loss
-// of skip-gram over random walks.
+// Computes losses: over the labels that are there, where padding graphs and missing labels are NaN and take no part;
+// and that of skip-gram over random walks.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -29,7 +29,8 @@ double AreaUnderCurve(std::vector<std::pair<float, bool>>& rows) {
   return positives == 0 || negatives_below == 0 ? kNan : halves / (2 * positives * negatives_below);
 }
 
-// The same: sum of precisions at each threshold, weighed by the positives that it finds.
+// Returns the area under the curve of precision over recall as a sum of steps, sum over thresholds of (R_n - R_n-1)
+// P_n. Rows of equal score are one threshold (scikit-learn's average_precision_score).
 double PrecisionArea(std::vector<std::pair<float, bool>>& rows) {
   std::ranges::sort(rows, std::ranges::greater(), &std::pair<float, bool>::first);
   double found = 0, seen = 0, sum = 0;
@@ -212,10 +213,6 @@ double R2(std::span<const float> outputs, std::span<const float> labels, size_t 
 
 double RocAuc(std::span<const float> scores, std::span<const float> labels, int64_t targets) {
   return MeanOverTargets(scores, labels, targets, AreaUnderCurve);
-}
-
-double AveragePrecision(std::span<const float> scores, std::span<const float> labels, int64_t targets) {
-  return MeanOverTargets(scores, labels, targets, PrecisionArea);
 }
 
 double ComputeMetric(spec::Metric metric, spec::Loss loss, std::span<const float> outputs,

@@ -16,10 +16,6 @@ namespace permafrost::nn {
 // positive above 0.5, NaN is missing. NaN where no target has both kinds, or a labelled row's score is NaN.
 double RocAuc(std::span<const float> scores, std::span<const float> labels, int64_t targets);
 
-// Area under the curve of precision over recall as a sum of steps, sum over thresholds of (R_n - R_n-1) P_n, rows of
-// equal score being one threshold (scikit-learn's average_precision_score). Arguments, means and NaN as RocAuc.
-double AveragePrecision(std::span<const float> scores, std::span<const float> labels, int64_t targets);
-
 // The metric over all rows of a split, of a model trained by `loss`; `metric` measures it. outputs: [rows * width];
 // labels: NaN where missing, [rows] classes for kCrossEntropy, else [rows * width]. NaN where nothing can be said.
 //   kMae, kRmse: over all labels. kR2: 1 - squared errors / squared distances to the mean, mean over the targets with

@@ -121,6 +121,19 @@ constexpr Operator<SgdCpu> kSgd{
     "sgd_(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] momenta, Tensor(c!) step, Tensor learning_rate, "
     "float[] weight_decays, float momentum, bool nesterov, Tensor? applies) -> ()"};
 
+struct SgdOptions {
+  double momentum = 0;
+  bool nesterov = false;
+};
+// Does what AdamStepAll does, for g = gradient + weight_decay * value: m = momentum * m + g, value -= learning_rate *
+// m, or with nesterov learning_rate * (g + momentum * m). momenta: one for each parameter, 0 before the first step.
+void SgdStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+                const std::vector<Tensor>& momenta, Tensor& step, const Tensor& learning_rate,
+                at::ArrayRef<double> weight_decays, const SgdOptions& options, const Tensor& applies) {
+  kSgd(parameters, gradients, momenta, step, learning_rate, weight_decays, options.momentum, options.nesterov,
+       IfDefined(applies));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
@@ -134,13 +147,6 @@ void AdamStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor
                  const Tensor& applies) {
   kAdam(parameters, gradients, exp_avgs, exp_avg_sqs, step, learning_rate, weight_decays, decoupled,
         IfDefined(applies));
-}
-
-void SgdStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
-                const std::vector<Tensor>& momenta, Tensor& step, const Tensor& learning_rate,
-                at::ArrayRef<double> weight_decays, const SgdOptions& options, const Tensor& applies) {
-  kSgd(parameters, gradients, momenta, step, learning_rate, weight_decays, options.momentum, options.nesterov,
-       IfDefined(applies));
 }
 
 namespace {
@@ -274,6 +280,18 @@ constexpr Operator<SparseAdamCpu> kSparseAdam{
     "sparse_adam_(Tensor(a!) table, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, Tensor(d!) step, Tensor learning_rate, "
     "Tensor rows, Tensor offsets, Tensor places, Tensor parts, Tensor nodes) -> ()"};
 
+// One update of the rows that have a gradient, as torch.optim.SparseAdam: the moments of others stay as they are, and
+// all share one count of steps. beta = (0.9, 0.999), eps = 1e-8. table, exp_avg, exp_avg_sq: [N, D], changed; step: []
+// float32, one more after this; learning_rate: [].
+void SparseAdamStep(const Tensor& table, const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& step,
+                    const Tensor& learning_rate, const RowGradient& g) {
+  if (IsFused(table)) {
+    kSparseAdam(table, exp_avg, exp_avg_sq, step, learning_rate, g.rows, g.offsets, g.places, g.parts, g.nodes);
+  } else {
+    SparseAdamPlain(table, exp_avg, exp_avg_sq, step, learning_rate, g.rows, g.offsets, g.places, g.parts, g.nodes);
+  }
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
@@ -284,15 +302,6 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 Tensor DenseGradient(const RowGradient& g, int64_t table_rows) {
   if (!IsFused(g.parts)) return DenseGradientPlain(g.rows, g.offsets, g.places, g.parts, g.nodes, table_rows);
   return kDenseGradient(g.rows, g.offsets, g.places, g.parts, g.nodes, table_rows);
-}
-
-void SparseAdamStep(const Tensor& table, const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& step,
-                    const Tensor& learning_rate, const RowGradient& g) {
-  if (IsFused(table)) {
-    kSparseAdam(table, exp_avg, exp_avg_sq, step, learning_rate, g.rows, g.offsets, g.places, g.parts, g.nodes);
-  } else {
-    SparseAdamPlain(table, exp_avg, exp_avg_sq, step, learning_rate, g.rows, g.offsets, g.places, g.parts, g.nodes);
-  }
 }
 
 namespace {

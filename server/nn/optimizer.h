@@ -26,16 +26,6 @@ void AdamStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at
                  const at::Tensor& learning_rate, at::ArrayRef<double> weight_decays, bool decoupled,
                  const at::Tensor& applies = {});
 
-struct SgdOptions {
-  double momentum = 0;
-  bool nesterov = false;
-};
-// As above, for g = gradient + weight_decay * value: m = momentum * m + g, value -= learning_rate * m, or with nesterov
-// learning_rate * (g + momentum * m). momenta: one for each parameter, 0 before the first step.
-void SgdStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
-                const std::vector<at::Tensor>& momenta, at::Tensor& step, const at::Tensor& learning_rate,
-                at::ArrayRef<double> weight_decays, const SgdOptions& options, const at::Tensor& applies = {});
-
 // A gradient for few rows of a table. Row rows[m] has the sum of parts[places[p]] for p in [offsets[m], offsets[m +
 // 1]); one thread makes each row once, in the order of its places. Other rows have no gradient.
 struct RowGradient {
@@ -48,12 +38,6 @@ struct RowGradient {
 
 // [rows of the table, D]
 at::Tensor DenseGradient(const RowGradient& gradient, int64_t table_rows);
-
-// One update of the rows that have a gradient, as torch.optim.SparseAdam: the moments of others stay as they are, and
-// all share one count of steps. beta = (0.9, 0.999), eps = 1e-8. table, exp_avg, exp_avg_sq: [N, D], changed; step: []
-// float32, one more after this; learning_rate: [].
-void SparseAdamStep(const at::Tensor& table, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
-                    const at::Tensor& step, const at::Tensor& learning_rate, const RowGradient& gradient);
 
 // The learning rate of the update after `step` updates of `epochs` with `steps_per_epoch` each: warm-up, then the
 // schedule. Under kPlateau `options.learning_rate` is the rate that it has fallen to.

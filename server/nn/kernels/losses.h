@@ -1,4 +1,4 @@
-// Losses with their gradients: of classes, and of skip-gram over random walks.
+// Computes losses with their gradients: those of classes, and of skip-gram over random walks.
 // Threads: any, each with rows or walks of its own. Sums are made in float64, in the order of rows.
 #pragma once
 

@@ -46,12 +46,6 @@ Tensor MultiplyRows(const InputRows& rows, const Tensor& weight) {
                       values.defined() ? values.to(weight.scalar_type()) : values);
 }
 
-Tensor DenseRows(const InputRows& rows, const Tensor& weight) {
-  if (rows.dense.defined()) return rows.dense;
-  return DenseOfSparse(rows.feature_offsets, rows.feature_columns, rows.feature_values, weight.size(1),
-                       weight.scalar_type());
-}
-
 InputRows FirstRows(const InputRows& rows, int64_t count) {
   InputRows first = rows;
   if (rows.dense.defined()) {
@@ -63,11 +57,6 @@ InputRows FirstRows(const InputRows& rows, int64_t count) {
   return first;
 }
 
-bool AggregatesFirst(const InputRows& in, const ConvEdges& edges, const Tensor& weight) {
-  if (!in.dense.defined()) return false;
-  return !edges.offsets.defined() || edges.offsets.size(0) - 1 < in.dense.size(0) || weight.size(1) <= weight.size(0);
-}
-
 Tensor Activate(const Tensor& x, const ConvActivation& activation) {
   if (!activation.relu) return x;
   const Tensor& keys = activation.row_keys;
@@ -75,9 +64,26 @@ Tensor Activate(const Tensor& x, const ConvActivation& activation) {
                  keys.defined() ? keys.narrow(0, 0, x.size(0)) : keys);
 }
 
-// Counted from GraphConv. Autograd saves what the layer multiplies, and its output. The backward holds three gradients:
-// that of the output, of what was multiplied (with its packed copy), and, twice, of the input. It also holds the
-// weights' gradients by chunk.
+namespace {
+
+// Returns the same rows, dense, in the weight's type.
+Tensor DenseRows(const InputRows& rows, const Tensor& weight) {
+  if (rows.dense.defined()) return rows.dense;
+  return DenseOfSparse(rows.feature_offsets, rows.feature_columns, rows.feature_values, weight.size(1),
+                       weight.scalar_type());
+}
+
+// Returns whether rows are aggregated before they are multiplied by the weight. They are where that leaves fewer rows
+// to multiply, or narrower rows to gather; sparse rows are always multiplied first.
+bool AggregatesFirst(const InputRows& in, const ConvEdges& edges, const Tensor& weight) {
+  if (!in.dense.defined()) return false;
+  return !edges.offsets.defined() || edges.offsets.size(0) - 1 < in.dense.size(0) || weight.size(1) <= weight.size(0);
+}
+
+// Returns the cost of a convolution that multiplies with `weights` matrices [out, in] as GraphConv does.
+// It is counted from GraphConv. Autograd saves what the layer multiplies, and its output. The backward holds three
+// gradients: that of the output, of what was multiplied (with its packed copy), and, twice, of the input. It also holds
+// the weights' gradients by chunk.
 ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights) {
   const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
   // The columns that weights multiply: those of the sums, and with a second weight the rows' own too.
@@ -91,6 +97,8 @@ ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights
           .saved = rows.targets * (multiplied + out),
           .backward = rows.targets * (2 * out + std::max(2 * multiplied, out)) + chunks * partial + of_input};
 }
+
+}  // namespace
 
 // GCN: h_i' = W sum over edges (j, i) and the self-loop (i, i) of w_ji / sqrt(d_j d_i) h_j + b, where d is the degree
 // with the self-loop. Source: Kipf and Welling 2017, "Semi-supervised classification with graph convolutional

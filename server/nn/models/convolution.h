@@ -95,15 +95,7 @@ void CheckLevel(spec::Architecture architecture, spec::ModelLevel level);
 
 // rows * weight^T. weight: [out, in].
 at::Tensor MultiplyRows(const LayerWiseModel::InputRows& rows, const at::Tensor& weight);
-// The same rows, dense, in the weight's type.
-at::Tensor DenseRows(const LayerWiseModel::InputRows& rows, const at::Tensor& weight);
 LayerWiseModel::InputRows FirstRows(const LayerWiseModel::InputRows& rows, int64_t count);
-// Returns whether rows are aggregated before they are multiplied by the weight. They are where that leaves fewer rows
-// to multiply, or narrower rows to gather; sparse rows are always multiplied first.
-bool AggregatesFirst(const LayerWiseModel::InputRows& in, const ConvEdges& edges, const at::Tensor& weight);
 // Does what GraphConv does after its sum.
 at::Tensor Activate(const at::Tensor& x, const ConvActivation& activation);
-// Returns the cost of a convolution that multiplies with `weights` matrices [out, in] as GraphConv does.
-ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights);
-
 }  // namespace permafrost::nn

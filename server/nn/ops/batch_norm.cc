@@ -82,6 +82,13 @@ void MergeSums(int64_t& rows, std::vector<double>& sums) {
 
 int64_t MergedRows() { return merged_rows; }
 
+namespace {
+
+// The first `rows` rows of [N, D] are normalized; the others are 0, and pass no gradient.
+struct NormOutput {
+  Tensor y;             // [N, D]
+  Tensor mean, invstd;  // [D]: what the rows were normalized with
+};
 NormOutput NormalizeRows(const Tensor& x_in, int64_t rows, const Tensor& weight, const Tensor& bias,
                          const Tensor& running_mean, const Tensor& running_var, const BatchNormOptions& norm,
                          bool relu) {
@@ -110,6 +117,11 @@ NormOutput NormalizeRows(const Tensor& x_in, int64_t rows, const Tensor& weight,
   return to;
 }
 
+struct NormGradients {
+  Tensor x;             // [N, D]
+  Tensor weight, bias;  // [D]
+};
+// y: the output if ReLU followed, else undefined.
 NormGradients NormalizeRowsBackward(const Tensor& grad_in, const Tensor& x_in, const Tensor& y, int64_t rows,
                                     const Tensor& weight, const Tensor& mean, const Tensor& invstd) {
   const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
@@ -140,8 +152,6 @@ NormGradients NormalizeRowsBackward(const Tensor& grad_in, const Tensor& x_in, c
   });
   return to;
 }
-
-namespace {
 
 std::tuple<Tensor, Tensor, Tensor> RowNormForwardCpu(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
                                                      Tensor& running_mean, Tensor& running_var, double momentum,

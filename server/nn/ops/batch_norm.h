@@ -168,21 +168,4 @@ at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tens
   return means;
 }
 
-// The first `rows` rows of [N, D] are normalized; the others are 0, and pass no gradient.
-struct NormOutput {
-  at::Tensor y;             // [N, D]
-  at::Tensor mean, invstd;  // [D]: what the rows were normalized with
-};
-NormOutput NormalizeRows(const at::Tensor& x, int64_t rows, const at::Tensor& weight, const at::Tensor& bias,
-                         const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& norm,
-                         bool relu);
-
-struct NormGradients {
-  at::Tensor x;             // [N, D]
-  at::Tensor weight, bias;  // [D]
-};
-// y: the output if ReLU followed, else undefined.
-NormGradients NormalizeRowsBackward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& y, int64_t rows,
-                                    const at::Tensor& weight, const at::Tensor& mean, const at::Tensor& invstd);
-
 }  // namespace permafrost::nn

@@ -457,6 +457,17 @@ class EdgeSumFunction : public torch::autograd::Function<EdgeSumFunction> {
   }
 };
 
+// Computes EdgeSum with PyTorch's operators. It is the reference, and runs on devices other than the CPU.
+Tensor EdgeSumPlain(const Tensor& x, const SummedEdges& edges) {
+  const int64_t targets = edges.offsets.size(0) - 1;
+  // Entries beyond the last offset may name rows that x does not have; they are summed into one row more.
+  const Tensor row = SegmentOfEntry(edges.offsets, edges.sources.size(0));
+  const Tensor messages = ReluRows(SelectRows(x, edges.sources.clamp_max(x.size(0) - 1)) +
+                                   (edges.code.defined() ? SelectRows(edges.rows, edges.code) : edges.rows));
+  const Tensor own = at::cat({x.narrow(0, edges.first_row, targets), at::zeros({1, x.size(1)}, x.options())});
+  return AddRows(own, row, messages).narrow(0, 0, targets);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
@@ -505,16 +516,6 @@ Tensor GineLayerPlain(const Tensor& x, const GineEdges& edges, const Tensor& rea
 
 Tensor GineLayerEvalPlain(const Tensor& x, const GineEdges& edges, const GineWeights& w, const BatchNormOptions& norm) {
   return BatchNormReluEval(Product(x, edges, w), w.norm_weight, w.norm_bias, w.running_mean, w.running_var, norm);
-}
-
-Tensor EdgeSumPlain(const Tensor& x, const SummedEdges& edges) {
-  const int64_t targets = edges.offsets.size(0) - 1;
-  // Entries beyond the last offset may name rows that x does not have; they are summed into one row more.
-  const Tensor row = SegmentOfEntry(edges.offsets, edges.sources.size(0));
-  const Tensor messages = ReluRows(SelectRows(x, edges.sources.clamp_max(x.size(0) - 1)) +
-                                   (edges.code.defined() ? SelectRows(edges.rows, edges.code) : edges.rows));
-  const Tensor own = at::cat({x.narrow(0, edges.first_row, targets), at::zeros({1, x.size(1)}, x.options())});
-  return AddRows(own, row, messages).narrow(0, 0, targets);
 }
 
 Tensor EdgeSum(const Tensor& x, const SummedEdges& edges) {

@@ -74,7 +74,4 @@ struct SummedEdges {
 // e_ji). x: [N, C], T <= N. Returns [T, C]. Differentiable in x and edges.rows.
 at::Tensor EdgeSum(const at::Tensor& x, const SummedEdges& edges);
 
-// Computes the same with PyTorch's operators. It is the reference, and runs on devices other than the CPU.
-at::Tensor EdgeSumPlain(const at::Tensor& x, const SummedEdges& edges);
-
 }  // namespace permafrost::nn
