@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "data/import/import.h"
 #include "data/store/graph.h"
+#include "nn/safetensors.h"
 #include "recorder.h"
 #include "step_cases.h"
 #include "temp_dir.h"

@@ -219,6 +219,40 @@ absl::Status CheckSaidNodes(const spec::TrainOptions& options, const std::map<st
                            "weights (init_from.file), whose rows are taken in the order of the dataset's nodes"));
 }
 
+// Puts each node's row in its place in a file that MapNodeRows made. Nodes without a row in the file get theirs from
+// `tensors`, the model's. Returns what was done, as the end of a line; empty for any other file. Errors:
+// InvalidArgument for rows that the file does not have.
+absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::SafetensorsFile& file) {
+  const auto found = Find(file.tensors, kPlacesTensor);
+  if (found == file.tensors.end()) return "";
+  const at::Tensor places = found->value;
+  file.tensors.erase(found);
+  const auto table = Find(file.tensors, kRowsTensor);
+  std::vector<NamedTensor> model = tensors.All();
+  const auto own = Find(model, kRowsTensor);
+  // The caller's check of the shapes reports weights that do not fit.
+  if (table == file.tensors.end() || own == model.end() || table->value.dim() != 2 ||
+      own->value.size(1) != table->value.size(1) || own->value.scalar_type() != table->value.scalar_type() ||
+      places.sizes() != at::IntArrayRef{own->value.size(0)}) {
+    return "";
+  }
+  if (places.max().item<int64_t>() >= table->value.size(0)) {
+    return absl::InvalidArgumentError(absl::StrCat("the weights have no row ", places.max().item<int64_t>(), " of the ",
+                                                   table->value.size(0), " of ", AbslView(kRowsTensor)));
+  }
+  const at::Tensor to = places.ge(0).nonzero().squeeze(1);
+  const int64_t nodes = places.size(0), known = to.size(0);
+  if (own->value.is_meta()) {
+    table->value = own->value;
+  } else {
+    const at::Tensor rows = own->value.detach().cpu().clone();
+    rows.index_copy_(0, to, table->value.index_select(0, places.index_select(0, to)));
+    table->value = rows;
+  }
+  return absl::StrCat("; ", known, " of ", nodes, " nodes begin with the row of the same name, ", nodes - known,
+                      " with rows of their own");
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<data::Categories>> CategoriesOfWeights(std::string_view file, std::string_view source) {
@@ -348,37 +382,6 @@ absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_vie
   if (is_mapped) file->tensors.erase(places);
   file->tensors.push_back({std::string(kPlacesTensor), at::tensor(matched, at::kLong)});
   return nn::EncodeSafetensors(file->tensors, file->metadata);
-}
-
-absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::SafetensorsFile& file) {
-  const auto found = Find(file.tensors, kPlacesTensor);
-  if (found == file.tensors.end()) return "";
-  const at::Tensor places = found->value;
-  file.tensors.erase(found);
-  const auto table = Find(file.tensors, kRowsTensor);
-  std::vector<NamedTensor> model = tensors.All();
-  const auto own = Find(model, kRowsTensor);
-  // The caller's check of the shapes reports weights that do not fit.
-  if (table == file.tensors.end() || own == model.end() || table->value.dim() != 2 ||
-      own->value.size(1) != table->value.size(1) || own->value.scalar_type() != table->value.scalar_type() ||
-      places.sizes() != at::IntArrayRef{own->value.size(0)}) {
-    return "";
-  }
-  if (places.max().item<int64_t>() >= table->value.size(0)) {
-    return absl::InvalidArgumentError(absl::StrCat("the weights have no row ", places.max().item<int64_t>(), " of the ",
-                                                   table->value.size(0), " of ", AbslView(kRowsTensor)));
-  }
-  const at::Tensor to = places.ge(0).nonzero().squeeze(1);
-  const int64_t nodes = places.size(0), known = to.size(0);
-  if (own->value.is_meta()) {
-    table->value = own->value;
-  } else {
-    const at::Tensor rows = own->value.detach().cpu().clone();
-    rows.index_copy_(0, to, table->value.index_select(0, places.index_select(0, to)));
-    table->value = rows;
-  }
-  return absl::StrCat("; ", known, " of ", nodes, " nodes begin with the row of the same name, ", nodes - known,
-                      " with rows of their own");
 }
 
 }  // namespace permafrost::train

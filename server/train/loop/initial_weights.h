@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "data/store/dataset.h"
 #include "data/store/graph.h"
-#include "nn/safetensors.h"
 #include "nn/tensor_set.h"
 #include "spec/train_options.h"
 #include "train/runner.h"
@@ -66,10 +65,5 @@ bool SaysOtherNodes(const std::map<std::string, std::string>& metadata, const da
 
 // As Runner::MapNodeRows.
 absl::StatusOr<std::string> MapNodeRows(NodeRowsRequest request, std::string_view prefix);
-
-// Puts each node's row in its place in a file that MapNodeRows made. Nodes without a row in the file get theirs from
-// `tensors`, the model's. Returns what was done, as the end of a line; empty for any other file. Errors:
-// InvalidArgument for rows that the file does not have.
-absl::StatusOr<std::string> PlaceNodeRows(const nn::TensorSet& tensors, nn::SafetensorsFile& file);
 
 }  // namespace permafrost::train

@@ -50,6 +50,11 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
+// The fewest daemons with which a job of these options trains.
+int64_t FewestReplicas(const spec::TrainOptions& options) {
+  return options.min_replicas > 0 ? options.min_replicas : options.replicas;
+}
+
 }  // namespace
 
 absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, std::string_view prefix) {
@@ -67,10 +72,6 @@ absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, s
   Violations violations;
   violations.Add(absl::StrCat(AbslView(prefix), "replicas"), absl::StrCat(replicas, ": ", why));
   return violations.ToStatus();
-}
-
-int64_t FewestReplicas(const spec::TrainOptions& options) {
-  return options.min_replicas > 0 ? options.min_replicas : options.replicas;
 }
 
 std::optional<std::string> StragglerWatch::Look(const std::vector<RankProgress>& ranks, absl::Duration now) {

@@ -31,9 +31,6 @@ namespace permafrost::train {
 // violation under `prefix`.
 absl::Status CheckReplicas(int64_t replicas, DeviceKind device, int64_t peers, std::string_view prefix);
 
-// The fewest daemons with which a job of these options trains.
-int64_t FewestReplicas(const spec::TrainOptions& options);
-
 // Finds the rank of a job that the others wait for.
 // Threads: not safe; one caller.
 class StragglerWatch {
@@ -64,7 +61,7 @@ struct TeamOptions {
 
 class Team {
  public:
-  // Finds up to `replicas` daemons for the request, at least FewestReplicas, and connects them.
+  // Finds up to `replicas` daemons for the request, at least as many as its options ask for, and connects them.
   // Errors: Unavailable, transient, with kTooFewPeersReason if too few daemons join, and with kRankLostReason if one of
   // them does not connect; FailedPrecondition, if a peer says that the job cannot be trained; Cancelled, if a stop was
   // asked for.

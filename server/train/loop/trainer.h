@@ -33,7 +33,7 @@ namespace permafrost::train {
 // cannot be compared and replaces only NaN: without a validation split the last epoch counts as the best.
 bool IsBetter(spec::Metric metric, double value, double best);
 
-// Throughput over the last seconds and the time that is left.
+// Tells the throughput over the last seconds and the time that is left.
 // Threads: the device thread. Pure but for the times it is given: time since the run began, which never falls.
 class ProgressMeter {
  public:

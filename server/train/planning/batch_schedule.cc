@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "data/sampling/epoch_order.h"
@@ -35,6 +37,38 @@ data::EpochOrder OrderOf(const data::GraphExtents& graphs, data::Split of, const
   }
   return {split, options, std::move(sizes)};
 }
+
+class BatchWalker {
+ public:
+  // `check` is asked now and then; its error ends the walk. Borrows the graphs.
+  BatchWalker(const data::GraphExtents& graphs, WalkLimits limits, std::function<absl::Status()> check)
+      : graphs_(graphs), left_(limits), check_(std::move(check)) {}
+
+  // Tells `visit` the shape of each batch of an epoch, padding apart. Returns true if the rest of the limits sufficed.
+  absl::StatusOr<bool> Epoch(const data::EpochOrder& order, int64_t epoch,
+                             absl::FunctionRef<void(const BatchShape& real)> visit) {
+    PF_RETURN_IF_ERROR(check_());
+    const data::EpochBatches batches = order.Of(epoch);
+    for (int64_t b = 0; b < order.batches_per_epoch(); ++b) {
+      const auto batch = order.Batch(batches, b);
+      if (left_.batches < 1 || left_.graphs < std::ssize(batch)) return false;
+      --left_.batches;
+      left_.graphs -= std::ssize(batch);
+      if ((unchecked_ += std::ssize(batch)) >= kGraphsPerCheck) {
+        PF_RETURN_IF_ERROR(check_());
+        unchecked_ = 0;
+      }
+      visit(graphs_.ShapeOf(batch));
+    }
+    return true;
+  }
+
+ private:
+  const data::GraphExtents& graphs_;
+  WalkLimits left_;
+  const std::function<absl::Status()> check_;
+  int64_t unchecked_ = 0;  // graphs since the last check
+};
 
 }  // namespace
 
@@ -78,24 +112,6 @@ int64_t GraphsPerBatch(const spec::TrainOptions& options, const graphcache::Grap
                                   at_most(options.batching.max_nodes, train.mean_nodes),
                                   at_most(options.batching.max_edges, train.mean_edges)});
   return std::max<int64_t>(static_cast<int64_t>(graphs), 1);
-}
-
-absl::StatusOr<bool> BatchWalker::Epoch(const data::EpochOrder& order, int64_t epoch,
-                                        absl::FunctionRef<void(const BatchShape& real)> visit) {
-  PF_RETURN_IF_ERROR(check_());
-  const data::EpochBatches batches = order.Of(epoch);
-  for (int64_t b = 0; b < order.batches_per_epoch(); ++b) {
-    const auto batch = order.Batch(batches, b);
-    if (left_.batches < 1 || left_.graphs < std::ssize(batch)) return false;
-    --left_.batches;
-    left_.graphs -= std::ssize(batch);
-    if ((unchecked_ += std::ssize(batch)) >= kGraphsPerCheck) {
-      PF_RETURN_IF_ERROR(check_());
-      unchecked_ = 0;
-    }
-    visit(graphs_.ShapeOf(batch));
-  }
-  return true;
 }
 
 absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::GraphExtents& graphs, const data::EpochOrder& order,

@@ -8,10 +8,7 @@
 #include <functional>
 #include <limits>
 #include <stop_token>
-#include <utility>
 
-#include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/batching/batch.h"
 #include "data/sampling/epoch_order.h"
@@ -44,23 +41,6 @@ std::array<bool, 2> HavePartialBatches(const spec::TrainOptions& options);
 graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary);
 // Graphs, or seeds, of a full training batch: batch_size, or of a set as many graphs of mean size as a budget holds.
 int64_t GraphsPerBatch(const spec::TrainOptions& options, const graphcache::GraphSizes& train);
-
-class BatchWalker {
- public:
-  // `check` is asked now and then; its error ends the walk. Borrows the graphs.
-  BatchWalker(const data::GraphExtents& graphs, WalkLimits limits, std::function<absl::Status()> check)
-      : graphs_(graphs), left_(limits), check_(std::move(check)) {}
-
-  // Tells `visit` the shape of each batch of an epoch, padding apart. Returns true if the rest of the limits sufficed.
-  absl::StatusOr<bool> Epoch(const data::EpochOrder& order, int64_t epoch,
-                             absl::FunctionRef<void(const BatchShape& real)> visit);
-
- private:
-  const data::GraphExtents& graphs_;
-  WalkLimits left_;
-  const std::function<absl::Status()> check_;
-  int64_t unchecked_ = 0;  // graphs since the last check
-};
 
 // All batches of `epochs` epochs by shape, within the limits; `cut` says that there were more. Leaves the name, the
 // ceiling and all of evaluation to the caller. Errors: Cancelled where `keep_going`, asked now and then, says so.

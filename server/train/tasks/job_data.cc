@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -106,6 +107,20 @@ absl::Status NoTrainLabels(size_t rows, std::string_view what, std::string_view 
 
 bool AnyLabel(std::span<const float> labels) {
   return std::ranges::any_of(labels, [](float label) { return !std::isnan(label); });
+}
+
+// Outputs of the model a graph: the classes of cross-entropy, else the targets. Adds a violation under `prefix` for
+// labels that do not go with the loss and class weights that do not go with the labels.
+int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
+                   Violations& violations) {
+  if (summary.num_targets < 1) {
+    violations.Add(absl::StrCat(AbslView(prefix), "dataset"), "has no labels; at least one target column is needed");
+    return 1;
+  }
+  const spec::LabelKind labels = spec::TraitsOf(options.loss).labels;
+  if (labels == spec::LabelKind::kClass) return ClassesOf(options, summary, prefix, violations);
+  if (labels == spec::LabelKind::kBinary) CheckBinaryRange(summary, prefix, violations);
+  return summary.num_targets;
 }
 
 }  // namespace
@@ -231,18 +246,6 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& op
   CheckBudget(options.batching, train, prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return model;
-}
-
-int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
-                   Violations& violations) {
-  if (summary.num_targets < 1) {
-    violations.Add(absl::StrCat(AbslView(prefix), "dataset"), "has no labels; at least one target column is needed");
-    return 1;
-  }
-  const spec::LabelKind labels = spec::TraitsOf(options.loss).labels;
-  if (labels == spec::LabelKind::kClass) return ClassesOf(options, summary, prefix, violations);
-  if (labels == spec::LabelKind::kBinary) CheckBinaryRange(summary, prefix, violations);
-  return summary.num_targets;
 }
 
 absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix) {

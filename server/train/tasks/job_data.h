@@ -3,7 +3,6 @@
 // Threads: safe anywhere.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -47,11 +46,6 @@ void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, co
 // Errors: InvalidArgument with violations under `prefix` ("spec.").
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& options,
                                                     const data::GraphSetSummary& stored, std::string_view prefix);
-
-// Outputs of the model a graph: the classes of cross-entropy, else the targets. Adds a violation under `prefix` for
-// labels that do not go with the loss and class weights that do not go with the labels.
-int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
-                   Violations& violations);
 
 // A violation where no graph, or no node, of the train split has a label: no loss would have a gradient. Errors:
 // DataLoss.

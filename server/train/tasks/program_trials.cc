@@ -33,7 +33,7 @@ using at::Tensor;
 using SetBatch = nn::GraphSetBatch;
 using Block = nn::NodeBlock;
 
-// Small artificial batches on which programs are tried.
+// Programs are tried on small artificial batches, which are made here.
 
 // The values that lie in padding.
 enum class Filling { kZeros, kOther };
