@@ -33,6 +33,9 @@ SYSTEMD = DEPLOY / "systemd" / "permafrost.service"
 LAUNCHD = DEPLOY / "launchd" / "permafrost.plist"
 DOCKER = DEPLOY / "docker" / "Dockerfile"
 KUBERNETES = DEPLOY / "kubernetes" / "permafrost.yaml"
+REPLICAS = DEPLOY / "kubernetes" / "replicas.yaml"
+JOB = DEPLOY / "kubernetes" / "job.yaml"
+COMPOSE = DEPLOY / "docker" / "compose.yaml"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 RUNBOOK = DEPLOY / "RUNBOOK.md"
 DASHBOARD = DEPLOY / "grafana" / "dashboard.json"
@@ -115,7 +118,9 @@ class Services(unittest.TestCase):
     def test_the_limit_of_memory_is_that_of_the_alert(self):
         gibibytes = re.search(r"0\.9\s+\*\s+(\d+)\s+\*\s+2\^30", ALERTS.read_text()).group(1)
         self.assertEqual(setting(SYSTEMD.read_text(), "MemoryMax"), f"{gibibytes}G")
-        self.assertIn(f"limits: {{memory: {gibibytes}Gi}}", KUBERNETES.read_text())
+        for path in (KUBERNETES, REPLICAS):
+            self.assertIn(f"limits: {{memory: {gibibytes}Gi}}", path.read_text())
+        self.assertIn(f"mem_limit: {gibibytes}g", COMPOSE.read_text())
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not here")
     def test_systemd_takes_the_unit(self):
@@ -135,7 +140,8 @@ class Services(unittest.TestCase):
         text = DOCKER.read_text()
         user = re.search(r"^USER (\d+)$", text, re.M).group(1)
         self.assertIn(f"--uid {user} ", text)
-        self.assertIn(f"runAsUser: {user}", KUBERNETES.read_text())
+        for path in (KUBERNETES, REPLICAS, JOB):
+            self.assertIn(f"runAsUser: {user}", path.read_text())
         for source in re.findall(r"^COPY (?!--from)(\S+) ", text, re.M):
             self.assertTrue((ROOT / source).exists(), source)
 
@@ -166,7 +172,7 @@ class Services(unittest.TestCase):
         versions = kubernetes_validate.utils.all_versions()
         (oldest, newest) = re.search(r"of the schemas of Kubernetes (\S+) to (\d+\.\d+)", REFERENCE.read_text()).groups()
         self.assertEqual([kubernetes_validate.utils.major_minor(version) for version in (versions[0], versions[-1])], [oldest, newest])
-        for kubernetes_object in yaml.safe_load_all(KUBERNETES.read_text()):
+        for kubernetes_object in (found for path in (KUBERNETES, REPLICAS, JOB) for found in yaml.safe_load_all(path.read_text())):
             for version in versions:
                 with self.subTest(kind=kubernetes_object["kind"], version=version):
                     # Strictly: a field that the schema does not have is refused too.
@@ -217,7 +223,7 @@ class Alerts(unittest.TestCase):
             self.assertEqual(len(re.findall(rf"^ *{field}: ", self.text, re.M)), len(self.names))
 
     def test_commands_exist(self):
-        for path in (ALERTS, RUNBOOK, DOCKER, KUBERNETES):
+        for path in (ALERTS, RUNBOOK, DOCKER, KUBERNETES, REPLICAS, JOB, COMPOSE):
             text = " ".join(path.read_text().split())
             for group, name in re.findall(r"\bpermafrost (?:--\S+ )?(job|dataset|cache|server|upload) ([a-z]+(?:-[a-z]+)*)", text):
                 self.assertRegex(help_of("permafrost", group), rf"(?m)^  {name} ", f"{path}: {group} {name}")
