@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from permafrost.job import Job
     from permafrost.jobs import Jobs
     from permafrost.programs import Program, Programs
+    from permafrost.servers import Servers
     from permafrost.uploads import Upload, Uploads
 
 # Where each public name is defined; it is imported when first asked for, so that `permafrost.models` needs no gRPC.
@@ -53,6 +54,7 @@ _HOMES = {
     "LinkPrediction": "artifacts",
     "Program": "programs",
     "Programs": "programs",
+    "Servers": "servers",
     "Upload": "uploads",
     "Uploads": "uploads",
     "export": "exporting",
@@ -107,6 +109,7 @@ __all__ = [
     "Program",
     "Programs",
     "ResourceExhausted",
+    "Servers",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",

@@ -46,6 +46,11 @@ class Job:
         return str(self.proto.name.removeprefix("jobs/"))
 
     @property
+    def target(self) -> str:
+        """The address of its server."""
+        return self._connection.target
+
+    @property
     def state(self) -> str:
         """ "queued", "preparing", "warming_up", "running", "paused", "recovering", "cancelling", "succeeded", "failed"
         or "cancelled"."""

@@ -74,17 +74,14 @@ class Jobs:
             model = send(self._connection, dataset, model, example, spec.get("loss"), links)
         elif example is not None:
             raise InputError("submit: example: it is for a torch.nn.Module, which is not given")
-        job = Job(self._connection, self._create(dataset, model, id, spec, labels, validate_only=False))
-        for note in job.notes:
-            warnings.warn(f"job {job.id}: {note}", stacklevel=2)
-        return job
+        return self._submit(job_request(dataset, model, id, spec, labels))
 
     def validate(self, dataset: Dataset | str, model: Any = None, **spec: Any) -> None:
         """Checks what `submit` checks, and creates nothing. model: as there, but no torch.nn.Module, which would need a
         program on the server."""
         if is_module(model):
             raise InputError("validate: model: a module; accepted: a program, from client.programs.import_file")
-        self._create(dataset, model, None, spec, None, validate_only=True)
+        self._create(job_request(dataset, model, None, spec, None), validate_only=True)
 
     def get(self, id: str) -> Job:
         """Errors: NotFound."""
@@ -127,29 +124,14 @@ class Jobs:
         """Removes an ended job with its checkpoints and log. Errors: NotFound, FailedPrecondition."""
         self._connection.change(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=job_name(id)))
 
-    def _create(
-        self,
-        dataset: Dataset | str,
-        model: Any,
-        id: str | None,
-        spec: dict[str, Any],
-        labels: Mapping[str, str] | None,
-        *,
-        validate_only: bool,
-    ) -> Any:
-        # The random id makes a retry safe.
-        request = job_pb2.CreateJobRequest(job_id=id or "", request_id=str(uuid.uuid4()), validate_only=validate_only)
-        fields.set_labels(request.labels, labels or {}, "submit")
-        request.spec.dataset = dataset_name(dataset)
-        if isinstance(spec.get("init_from"), (Job, str)):
-            spec["init_from"] = {"job": spec["init_from"]}
-        if isinstance(spec.get("init_from"), Mapping) and spec["init_from"].get("job") is not None:
-            origin = spec["init_from"]["job"]
-            id_of = origin.id if isinstance(origin, Job) else str(origin)
-            spec["init_from"] = {**spec["init_from"], "job": job_name(id_of)}
-        if spec.get("program") is not None:
-            spec["program"] = program_name(spec["program"])
-        fields.fill(request.spec, {"model": named_program(model), **spec}, "submit")
+    def _submit(self, request: Any) -> Job:
+        job = Job(self._connection, self._create(request, validate_only=False))
+        for note in job.notes:
+            warnings.warn(f"job {job.id}: {note}", stacklevel=2)
+        return job
+
+    def _create(self, request: Any, *, validate_only: bool) -> Any:
+        request.validate_only = validate_only
         connection = self._connection
         return connection.patiently(lambda: connection.call(connection.jobs.CreateJob, request))
 
@@ -164,6 +146,25 @@ class Jobs:
             (job.id, job.state, job.proto.spec.dataset.removeprefix("datasets/"), job._where()) for job in self.list()
         ]
         return table("Jobs", rows, ("job", "state", "dataset", "progress"))
+
+
+def job_request(
+    dataset: Dataset | str, model: Any, id: str | None, spec: dict[str, Any], labels: Mapping[str, str] | None
+) -> Any:
+    """The permafrost.v1.CreateJobRequest for arguments of `Jobs.submit`. Its random request_id makes a retry safe."""
+    request = job_pb2.CreateJobRequest(job_id=id or "", request_id=str(uuid.uuid4()))
+    fields.set_labels(request.labels, labels or {}, "submit")
+    request.spec.dataset = dataset_name(dataset)
+    if isinstance(spec.get("init_from"), (Job, str)):
+        spec["init_from"] = {"job": spec["init_from"]}
+    if isinstance(spec.get("init_from"), Mapping) and spec["init_from"].get("job") is not None:
+        origin = spec["init_from"]["job"]
+        id_of = origin.id if isinstance(origin, Job) else str(origin)
+        spec["init_from"] = {**spec["init_from"], "job": job_name(id_of)}
+    if spec.get("program") is not None:
+        spec["program"] = program_name(spec["program"])
+    fields.fill(request.spec, {"model": named_program(model), **spec}, "submit")
+    return request
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
