@@ -33,4 +33,8 @@ void AddReconnectOption(CLI::App& command, double& seconds) {
       ->capture_default_str();
 }
 
+void AddOnOption(CLI::App& command, std::vector<std::string>& servers, const std::string& help) {
+  command.add_option("--on", servers, help)->delimiter(',')->type_name("SERVER,...");
+}
+
 }  // namespace permafrost::client

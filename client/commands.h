@@ -24,6 +24,7 @@ void AddCacheCommands(CLI::App& app, Command& chosen);
 void AddUploadCommands(CLI::App& app, Command& chosen);
 void AddProgramCommands(CLI::App& app, Command& chosen);
 void AddServerCommands(CLI::App& app, Command& chosen);
+void AddQueueCommand(CLI::App& app, Command& chosen);
 // These two need no server.
 void AddContextCommands(CLI::App& app, Command& chosen);
 void AddCompletionCommands(CLI::App& app, Command& chosen);
@@ -80,5 +81,7 @@ E EnumOf(const google::protobuf::EnumDescriptor& type, const std::string& name) 
 // --reconnect, for the commands that follow a stream.
 void AddReconnectOption(CLI::App& command, double& seconds);
 inline constexpr double kDefaultReconnectSeconds = 30;
+// --on SERVER,..., the names that ServerGroup::Open takes.
+void AddOnOption(CLI::App& command, std::vector<std::string>& servers, const std::string& help);
 
 }  // namespace permafrost::client

@@ -69,11 +69,11 @@ Failure UnreachableFailure(std::string_view address, bool tls, std::string_view 
                               "takes the client's (start permafrostd with --tls-cert, or see its certificate's date)"));
   }
   if (!name.empty()) {
-    return Local(ExitCode::kUnreachable, "UNREACHABLE",
-                 absl::StrCat("no server at ", AbslView(address),
-                              " (start permafrostd there; a sweep that has jobs there "
-                              "must keep ",
-                              AbslView(name), " in --on)"));
+    return Local(
+        ExitCode::kUnreachable, "UNREACHABLE",
+        absl::StrCat("no server at ", AbslView(address),
+                     " (start permafrostd there; a command that is repeated to come back to a job there must keep ",
+                     AbslView(name), " in --on)"));
   }
   return Local(
       ExitCode::kUnreachable, "UNREACHABLE",

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/hash.h"
 #include "base/id.h"
 #include "base/status.h"
 #include "client/commands.h"
@@ -78,15 +77,15 @@ class Sweep {
 
   ExitCode Run() {
     places_.assign(plan_.size(), 0);
+    // Nothing is created unless all can be.
     if (servers_.is_spread()) {
       Interrupt::Scope keep_running(session_.interrupt(), nullptr);
       if (const std::optional<ExitCode> failed = Place()) return *failed;
-    }
-    // Nothing is created unless all can be.
-    for (size_t j = 0; j < plan_.size(); ++j) {
-      if (was_made_.contains(j)) continue;
-      if (const grpc::Status status = Create(j, /*validate_only=*/true); !status.ok()) {
-        return NotMade(j, status, /*validate_only=*/true);
+    } else {
+      for (size_t j = 0; j < plan_.size(); ++j) {
+        if (const grpc::Status status = Create(j, /*validate_only=*/true); !status.ok()) {
+          return NotMade(j, status, /*validate_only=*/true);
+        }
       }
     }
     for (size_t j = 0; j < plan_.size(); ++j) {
@@ -127,7 +126,7 @@ class Sweep {
           absl::StrCat("permafrost: ", OneLine(servers_.name(refusal.member)), " may hold jobs of sweep ", OneLine(id_),
                        ". Start it and repeat the command; without it in --on they are made twice"));
     }
-    return servers_.session(refusal.member).Fail(refusal.status);
+    return servers_.Fail(refusal);
   }
 
   void Warn(const std::string& text) {
@@ -144,13 +143,13 @@ class Sweep {
     return servers_.FindJobs(absl::StrCat("labels.sweep = \"", id_, "\""), made_);
   }
 
-  // Puts each job on the server where an earlier command made it, or else on the one with the fewest jobs. Returns an
+  // Puts each job on the server where an earlier command made it, or else on the one that begins it first. Returns an
   // exit code only on failure.
   std::optional<ExitCode> Place() {
     std::set<std::string> datasets, programs;
     for (const SweepJob& job : plan_) {
       if (job.spec.has_init_from()) {
-        return session_.Fail(UsageFailure("--init-from cannot be combined with --on: its weights are on one server"));
+        return session_.Fail(UsageFailure(kInitFromOnServers));
       }
       datasets.insert(job.spec.dataset());
       if (!job.spec.model().program().empty()) programs.insert(job.spec.model().program());
@@ -165,12 +164,22 @@ class Sweep {
       places_[j] = made->second.front();
     }
     if (was_made_.size() == plan_.size()) return std::nullopt;
-    if (const auto refusal = servers_.Meet()) return Refused(*refusal);
-    if (const std::string doubles = servers_.Doubles(); !doubles.empty()) return session_.Fail(UsageFailure(doubles));
-    if (const auto refusal = servers_.CheckEqual(datasets, programs)) return Refused(*refusal);
+    if (const auto refusal = servers_.Prepare(datasets, programs)) return Refused(*refusal);
     if (const std::string differences = servers_.Differences(); !differences.empty()) Warn(differences);
+    std::map<size_t, std::vector<ServerGroup::Refusal>> passed_over;  // by member
     for (size_t j = 0; j < plan_.size(); ++j) {
-      if (!was_made_.contains(j)) places_[j] = servers_.TakeLeastBusy();
+      if (was_made_.contains(j)) continue;
+      ServerGroup::Placement placement;
+      if (const auto refusal = servers_.Place(RequestOf(j), placement)) {
+        places_[j] = refusal->member;
+        return NotMade(j, refusal->status, /*validate_only=*/true);
+      }
+      places_[j] = placement.member;
+      for (const ServerGroup::Refusal& refusal : placement.passed_over) passed_over[refusal.member].push_back(refusal);
+    }
+    for (const auto& [member, refusals] : passed_over) {
+      Warn(absl::StrCat(OneLine(servers_.name(member)), " is passed over for ", refusals.size(), " of ", plan_.size(),
+                        " jobs: ", OneLine(refusals.front().status.error_message())));
     }
     return std::nullopt;
   }
@@ -181,11 +190,7 @@ class Sweep {
     // If a server cannot be asked now, there is no warning; Watch reports it if it has jobs of this sweep.
     if (was_made_.size() < plan_.size() && FindMade()) return;
     for (const auto& [name, members] : made_) {
-      if (members.size() < 2) continue;
-      std::vector<std::string> servers;
-      for (const size_t member : members) servers.push_back(OneLine(servers_.name(member)));
-      Warn(absl::StrCat(OneLine(name), " is on several servers (", absl::StrJoin(servers, ", "),
-                        "); cancel all but one"));
+      if (const std::string twins = servers_.TwinsText(name, members); !twins.empty()) Warn(twins);
     }
   }
 
@@ -206,25 +211,18 @@ class Sweep {
     return names;
   }
 
-  // Equal sweeps and jobs have equal ids, so that a command that is given again finds the jobs of the first one.
-  std::string RequestId(size_t j) const {
-    // The deadline of `--deadline 12h` is another one each time, and the server compares none of these.
-    v1::JobSpec spec = plan_[j].spec;
-    spec.clear_deadline();
-    spec.clear_max_runtime();
-    spec.clear_priority();
-    const std::string text = absl::StrCat(id_, " ", j, " ", spec.SerializeAsString());
-    const Hash128Value hash = Hash128(text.data(), text.size());
-    return UuidOf(hash.high, hash.low);
-  }
-
-  grpc::Status Create(size_t j, bool validate_only) {
+  v1::CreateJobRequest RequestOf(size_t j) const {
     v1::CreateJobRequest request;
     *request.mutable_spec() = plan_[j].spec;
     *request.mutable_labels() = labels_;
+    return request;
+  }
+
+  grpc::Status Create(size_t j, bool validate_only) {
+    v1::CreateJobRequest request = RequestOf(j);
     if (!validate_only) {
       request.set_job_id(JobId(j));
-      request.set_request_id(RequestId(j));
+      request.set_request_id(RepeatableRequestId(absl::StrCat(id_, " ", j), plan_[j].spec));
     }
     request.set_validate_only(validate_only);
     return CreateJob(servers_.session(places_[j]), request, created_);
@@ -319,12 +317,7 @@ class Sweep {
 };
 
 ExitCode RunSweep(Session& session, const SweepFlags& flags) {
-  absl::StatusOr<ServerGroup> servers = ServerGroup(session);
-  if (!flags.servers.empty()) {
-    if (session.options().server != session.options().implied_server)
-      return session.Fail(UsageFailure("--on cannot be combined with --server or --context"));
-    servers = ServerGroup::Open(session, flags.servers);
-  }
+  absl::StatusOr<ServerGroup> servers = ServerGroup::Open(session, flags.servers);
   if (!servers.ok()) return session.Fail(FileFailure(servers.status()));
   v1::CreateJobRequest request;
   ExitCode failed = ExitCode::kOk;
@@ -365,13 +358,10 @@ void AddJobSweep(CLI::App& job, Command& chosen) {
           "Begins the jobs' IDs, ID-0, ID-1, ...; the same command with the ID of a sweep that was interrupted "
           "comes back to its jobs, which went on (default: made up)")
       ->type_name("ID");
-  sweep
-      ->add_option(
-          "--on", flags->servers,
-          "Spread the jobs over these servers (addresses or contexts), which must have equal datasets and programs; "
-          "each job goes to the one with the fewest unfinished jobs")
-      ->delimiter(',')
-      ->type_name("SERVER,...");
+  AddOnOption(
+      *sweep, flags->servers,
+      "Spread the jobs over these servers (addresses or contexts), which must have equal datasets and programs; "
+      "each job goes to the one that begins it first");
   AddJobFlags(*sweep, flags->job);
   AddLabelOption(*sweep, flags->labels, "A label of each job, beside sweep=ID, which all have; several times");
   AddReconnectOption(*sweep, flags->reconnect_seconds);

@@ -34,31 +34,6 @@ std::string RankText(const v1::RankProgress& rank) {
 
 std::string JobId(const v1::Job& job) { return std::string(StripCollection("jobs", job.name())); }
 
-Cell StateCell(v1::Job::State state) {
-  switch (state) {
-    case v1::Job::STATE_PREPARING:
-    case v1::Job::STATE_WARMING_UP:
-    case v1::Job::STATE_RUNNING:
-    case v1::Job::STATE_SUCCEEDED:
-      return {StateName(state), Tone::kGood};
-    case v1::Job::STATE_RECOVERING:
-    case v1::Job::STATE_CANCELLING:
-    case v1::Job::STATE_CANCELLED:
-    case v1::Job::STATE_PAUSED:
-      return {StateName(state), Tone::kWarn};
-    case v1::Job::STATE_FAILED:
-      return {StateName(state), Tone::kBad};
-    default:
-      return StateName(state);
-  }
-}
-
-// A job that waits has no epoch yet.
-std::string EpochText(const v1::Job& job) {
-  const int64_t epoch = job.progress().epoch();
-  return epoch == 0 ? absl::StrCat("-/", job.spec().epochs()) : absl::StrCat(epoch, "/", job.spec().epochs());
-}
-
 std::string BestValidText(const v1::Job& job) {
   if (!job.has_result()) return kNothing;
   return absl::StrCat(MetricName(job), " ", MetricText(job.result().best_valid_metric()));
@@ -215,6 +190,30 @@ bool IsOnDevice(v1::Job::State state) {
     default:
       return false;
   }
+}
+
+Cell StateCell(v1::Job::State state) {
+  switch (state) {
+    case v1::Job::STATE_PREPARING:
+    case v1::Job::STATE_WARMING_UP:
+    case v1::Job::STATE_RUNNING:
+    case v1::Job::STATE_SUCCEEDED:
+      return {StateName(state), Tone::kGood};
+    case v1::Job::STATE_RECOVERING:
+    case v1::Job::STATE_CANCELLING:
+    case v1::Job::STATE_CANCELLED:
+    case v1::Job::STATE_PAUSED:
+      return {StateName(state), Tone::kWarn};
+    case v1::Job::STATE_FAILED:
+      return {StateName(state), Tone::kBad};
+    default:
+      return StateName(state);
+  }
+}
+
+std::string EpochText(const v1::Job& job) {
+  const int64_t epoch = job.progress().epoch();
+  return epoch == 0 ? absl::StrCat("-/", job.spec().epochs()) : absl::StrCat(epoch, "/", job.spec().epochs());
 }
 
 std::string StateName(v1::Job::State state) { return EnumShortName(*v1::Job::State_descriptor(), state); }

@@ -29,6 +29,9 @@ bool IsOnDevice(v1::Job::State state);
 std::string ErrorReason(const v1::Job& job);
 // "running".
 std::string StateName(v1::Job::State state);
+Cell StateCell(v1::Job::State state);
+// "3/20"; "-/20" before the first epoch.
+std::string EpochText(const v1::Job& job);
 
 // Returns what its evaluation reports: "MAE", "accuracy", "ROC-AUC".
 std::string MetricName(const v1::Job& job);

@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/hash.h"
 #include "base/monotonic.h"
+#include "base/string_view.h"
 #include "google/protobuf/descriptor.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
@@ -15,8 +17,7 @@ namespace {
 
 constexpr absl::Duration kFirstSubmitBackoff = absl::Milliseconds(100);
 
-}  // namespace
-
+// The UUID (of version 4's form) of 128 bits.
 std::string UuidOf(uint64_t high, uint64_t low) {
   high = (high & ~0xf000ULL) | 0x4000ULL;
   low = (low & ~(3ULL << 62)) | (2ULL << 62);
@@ -24,11 +25,23 @@ std::string UuidOf(uint64_t high, uint64_t low) {
                          low & 0xffffffffffffULL);
 }
 
+}  // namespace
+
 std::string MakeUuid() {
   std::random_device random;
   const auto word = [&random] { return (static_cast<uint64_t>(random()) << 32) | random(); };
   const uint64_t high = word();
   return UuidOf(high, word());
+}
+
+std::string RepeatableRequestId(std::string_view what, v1::JobSpec spec) {
+  // The deadline of `--deadline 12h` is another one each time, and the server compares none of these.
+  spec.clear_deadline();
+  spec.clear_max_runtime();
+  spec.clear_priority();
+  const std::string text = absl::StrCat(AbslView(what), " ", spec.SerializeAsString());
+  const Hash128Value hash = Hash128(text.data(), text.size());
+  return UuidOf(hash.high, hash.low);
 }
 
 grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(grpc::ClientContext*)>& call) {

@@ -2,9 +2,9 @@
 // Threads: the caller's.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "client/session.h"
 #include "google/protobuf/message.h"
@@ -15,8 +15,10 @@ namespace permafrost::client {
 
 // A random (version 4) UUID.
 std::string MakeUuid();
-// The UUID (of version 4's form) of 128 bits.
-std::string UuidOf(uint64_t high, uint64_t low);
+
+// A request ID for a job of this spec, the same each time: a command that is given again finds the job of the first
+// one. `what` tells jobs of equal specs apart.
+std::string RepeatableRequestId(std::string_view what, v1::JobSpec spec);
 
 // `call` again while the server is not there just now, within the session's timeout. Only for calls that carry a
 // request_id, or change nothing.

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "client/contexts.h"
 #include "client/format.h"
+#include "client/job_view.h"
 #include "client/requests.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 #include "permafrost/v1/enum_text.h"
@@ -87,14 +88,16 @@ CredentialFiles Merged(CredentialFiles first, const CredentialFiles& second) {
 
 }  // namespace
 
-ServerGroup::ServerGroup(Session& only) {
-  members_.emplace_back();
-  members_.back().name = only.options().server;
-  members_.back().session = &only;
-}
-
 absl::StatusOr<ServerGroup> ServerGroup::Open(Session& first, const std::vector<std::string>& names) {
   ServerGroup group;
+  if (names.empty()) {
+    Member& only = group.members_.emplace_back();
+    only.name = first.options().server;
+    only.session = &first;
+    return group;
+  }
+  if (first.options().server != first.options().implied_server)
+    return absl::InvalidArgumentError("--on cannot be combined with --server or --context");
   group.spread_ = true;
   const bool reads_contexts = !std::ranges::all_of(names, IsAddress);
   absl::StatusOr<Contexts> contexts = ReadContexts(ContextsPath());
@@ -126,28 +129,75 @@ absl::StatusOr<ServerGroup> ServerGroup::Open(Session& first, const std::vector<
   return group;
 }
 
+ExitCode ServerGroup::Fail(const Refusal& refusal) {
+  Session& at = session(refusal.member);
+  return refusal.is_usage ? at.Fail(UsageFailure(refusal.status.error_message())) : at.Fail(refusal.status);
+}
+
+grpc::Status ServerGroup::ReadInfo(size_t member) {
+  Session& at = session(member);
+  const auto stub = v1::ServerService::NewStub(at.channel());
+  return CallPatiently(at, [&](grpc::ClientContext* context) {
+    return stub->GetServerInfo(context, v1::GetServerInfoRequest(), &members_[member].info);
+  });
+}
+
+grpc::Status ServerGroup::ListJobs(size_t member, v1::ListJobsRequest request, std::vector<v1::Job>& jobs) {
+  request.set_page_size(1000);
+  const auto stub = v1::JobService::NewStub(session(member).channel());
+  do {
+    v1::ListJobsResponse page;
+    grpc::Status status = CallPatiently(
+        session(member), [&](grpc::ClientContext* context) { return stub->ListJobs(context, request, &page); });
+    if (!status.ok()) return status;
+    jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return grpc::Status::OK;
+}
+
+grpc::Status ServerGroup::ListUnfinished(size_t member, std::vector<v1::Job>& jobs) {
+  v1::ListJobsRequest request;
+  const auto& states = *v1::Job::State_descriptor();
+  for (int i = 0; i < states.value_count(); ++i) {
+    const auto state = static_cast<v1::Job::State>(states.value(i)->number());
+    if (state != v1::Job::STATE_UNSPECIFIED && !IsTerminal(state)) request.add_states(state);
+  }
+  return ListJobs(member, std::move(request), jobs);
+}
+
+std::optional<ServerGroup::Refusal> ServerGroup::Prepare(const std::set<std::string>& datasets,
+                                                         const std::set<std::string>& programs) {
+  if (auto refusal = Meet()) return refusal;
+  if (auto refusal = CheckDoubles()) return refusal;
+  return CheckEqual(datasets, programs);
+}
+
 std::optional<ServerGroup::Refusal> ServerGroup::Meet() {
   for (size_t m = 0; m < members_.size(); ++m) {
     Member& member = members_[m];
-    const auto stub = v1::ServerService::NewStub(member.session->channel());
-    grpc::Status status = CallPatiently(*member.session, [&](grpc::ClientContext* context) {
-      return stub->GetServerInfo(context, v1::GetServerInfoRequest(), &member.info);
-    });
+    grpc::Status status = ReadInfo(m);
     if (status.ok() && member.info.draining())
       status = {grpc::StatusCode::FAILED_PRECONDITION, "the server is draining and takes no jobs"};
+    std::vector<v1::Job> jobs;
+    if (status.ok() && member.info.queued_jobs() + member.info.running_jobs() > 0) status = ListUnfinished(m, jobs);
     if (!status.ok()) return Refusal{m, status};
-    member.jobs = int64_t{member.info.queued_jobs()} + member.info.running_jobs() + member.info.paused_jobs();
+    for (const v1::Job& job : jobs) {
+      if (job.state() != v1::Job::STATE_PAUSED) member.priorities.push_back(job.spec().priority());
+    }
   }
   return std::nullopt;
 }
 
-std::string ServerGroup::Doubles() const {
+std::optional<ServerGroup::Refusal> ServerGroup::CheckDoubles() const {
   for (size_t m = 0; m < members_.size(); ++m) {
     for (size_t other = 0; other < m; ++other) {
-      if (IsSame(members_[other].info, members_[m].info)) return OneServer(members_[m].name, members_[other].name);
+      if (!IsSame(members_[other].info, members_[m].info)) continue;
+      const std::string why = OneServer(members_[m].name, members_[other].name);
+      return Refusal{m, {grpc::StatusCode::INVALID_ARGUMENT, why}, /*is_usage=*/true};
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 std::string ServerGroup::Differences() const {
@@ -192,29 +242,54 @@ std::optional<ServerGroup::Refusal> ServerGroup::CheckEqual(const std::set<std::
   return std::nullopt;
 }
 
-size_t ServerGroup::TakeLeastBusy() {
-  const auto least = std::ranges::min_element(members_, {}, &Member::jobs);
-  ++least->jobs;
-  return static_cast<size_t>(least - members_.begin());
+std::optional<ServerGroup::Refusal> ServerGroup::Place(v1::CreateJobRequest request, Placement& placement) {
+  const int32_t priority = request.spec().priority();
+  request.set_validate_only(true);
+  request.clear_request_id();
+  std::vector<Placement> candidates;
+  for (size_t m = 0; m < members_.size(); ++m) {
+    const std::vector<int32_t>& others = members_[m].priorities;
+    const int64_t ahead = std::ranges::count_if(others, [&](int32_t other) { return other >= priority; });
+    candidates.push_back({.member = m, .idle = others.empty(), .ahead = ahead, .passed_over = {}});
+  }
+  std::ranges::stable_sort(candidates, {}, [](const Placement& p) { return std::pair(!p.idle, p.ahead); });
+  std::vector<Refusal>& passed_over = placement.passed_over;
+  passed_over.clear();
+  for (const Placement& candidate : candidates) {
+    v1::Job checked;
+    const grpc::Status status = CreateJob(session(candidate.member), request, checked);
+    if (status.ok()) {
+      members_[candidate.member].priorities.push_back(priority);
+      placement.member = candidate.member;
+      placement.idle = candidate.idle;
+      placement.ahead = candidate.ahead;
+      return std::nullopt;
+    }
+    passed_over.push_back({candidate.member, status});
+    const bool refuses_job = status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ||
+                             status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
+    if (!refuses_job) return passed_over.back();
+  }
+  return passed_over.front();
 }
 
 std::optional<ServerGroup::Refusal> ServerGroup::FindJobs(const std::string& filter,
                                                           std::map<std::string, std::vector<size_t>>& found) {
+  v1::ListJobsRequest request;
+  request.set_filter(filter);
   for (size_t m = 0; m < members_.size(); ++m) {
-    v1::ListJobsRequest request;
-    request.set_filter(filter);
-    request.set_page_size(1000);
-    const auto stub = v1::JobService::NewStub(members_[m].session->channel());
-    do {
-      v1::ListJobsResponse page;
-      const grpc::Status status = CallPatiently(
-          *members_[m].session, [&](grpc::ClientContext* context) { return stub->ListJobs(context, request, &page); });
-      if (!status.ok()) return Refusal{m, status};
-      for (const v1::Job& job : page.jobs()) found[job.name()].push_back(m);
-      request.set_page_token(page.next_page_token());
-    } while (!request.page_token().empty());
+    std::vector<v1::Job> jobs;
+    if (const grpc::Status status = ListJobs(m, request, jobs); !status.ok()) return Refusal{m, status};
+    for (const v1::Job& job : jobs) found[job.name()].push_back(m);
   }
   return std::nullopt;
+}
+
+std::string ServerGroup::TwinsText(const std::string& job, const std::vector<size_t>& members) const {
+  if (members.size() < 2) return "";
+  const std::string servers = absl::StrJoin(
+      members, ", ", [&](std::string* out, size_t member) { absl::StrAppend(out, OneLine(name(member))); });
+  return absl::StrCat(OneLine(job), " is on several servers (", servers, "); cancel all but one");
 }
 
 }  // namespace permafrost::client

@@ -50,6 +50,7 @@ Session::Session(GlobalOptions options)
 
 Session::Session(const Session& first, std::string name, std::string server, Credentials credentials)
     : options_(first.options_), interrupt_(first.interrupt_), terminal_(first.terminal_), name_(std::move(name)) {
+  options_.context = name_ == server ? "" : name_;
   options_.server = std::move(server);
   options_.credentials = std::move(credentials);
   channel_ = MakeChannel(options_);

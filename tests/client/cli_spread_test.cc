@@ -1,16 +1,12 @@
 // A sweep whose jobs are spread over several scripted servers.
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
-#include "client/fake_server.h"
+#include "client/host.h"
 #include "client/program.h"
-#include "client/sample_jobs.h"
 #include "gmock/gmock.h"
-#include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "temp_dir.h"
@@ -22,97 +18,6 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// A server on which every job succeeds.
-class Host {
- public:
-  // The answers of this server, which a test may change between commands.
-  struct Facts {
-    v1::ServerInfo info;
-    v1::Dataset::State state = v1::Dataset::STATE_READY;
-    std::string checksum = "00000000000000aa", program = "00000000000000bb";
-    bool has_dataset = true, refuses = false;
-  };
-
-  Host() {
-    facts_.info.set_device("cpu");
-    facts_.info.set_version("1.0");
-    fake_.server.info = [this](const v1::GetServerInfoRequest&, v1::ServerInfo& info) {
-      info = facts().info;
-      info.set_state_dir(fake_.address());
-      return grpc::Status::OK;
-    };
-    fake_.datasets.get = [this](const v1::GetDatasetRequest& request, v1::Dataset& dataset) {
-      const Facts told = facts();
-      if (!told.has_dataset) return grpc::Status(grpc::StatusCode::NOT_FOUND, "no dataset " + request.name());
-      dataset.set_name(request.name());
-      dataset.set_state(told.state);
-      dataset.set_content_checksum(told.checksum);
-      return grpc::Status::OK;
-    };
-    fake_.programs.get = [this](const v1::GetProgramRequest&, v1::Program& program) {
-      program.set_xxh3(facts().program);
-      return grpc::Status::OK;
-    };
-    fake_.jobs.list = [this](const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
-      EXPECT_EQ(request.filter(), "labels.sweep = \"s\"");  // which all jobs here have
-      for (const std::string& name : Jobs()) response.add_jobs()->set_name(name);
-      return grpc::Status::OK;
-    };
-    fake_.jobs.create = [this](const v1::CreateJobRequest& request, v1::Job& job) {
-      if (facts().refuses) return TwoViolations();
-      job = QueuedJob();
-      job.set_name("jobs/" + request.job_id());
-      if (!request.validate_only()) AddJob(job.name());
-      return grpc::Status::OK;
-    };
-    fake_.jobs.watch = [](const v1::WatchJobRequest& request, grpc::ServerWriter<v1::Job>& writer,
-                          grpc::ServerContext&) {
-      v1::Job job = RunningJob(1);
-      job.set_name(request.name());
-      job.set_state(v1::Job::STATE_SUCCEEDED);
-      writer.Write(job);
-      return grpc::Status::OK;
-    };
-    fake_.Start();
-  }
-
-  std::string address() const { return fake_.address(); }
-  void Stop() { fake_.Stop(); }
-  // The names of the jobs that were made.
-  std::vector<std::string> Jobs() const {
-    absl::MutexLock lock(&mu_);
-    return {jobs_.begin(), jobs_.end()};
-  }
-  void AddJob(const std::string& name) {
-    absl::MutexLock lock(&mu_);
-    jobs_.insert(name);
-  }
-  Facts facts() const {
-    absl::MutexLock lock(&mu_);
-    return facts_;
-  }
-  void Set(const Facts& facts) {
-    absl::MutexLock lock(&mu_);
-    facts_ = facts;
-  }
-
- private:
-  static grpc::Status TwoViolations() {
-    google::rpc::BadRequest bad;
-    for (const char* field : {"spec.seed", "spec.epochs"}) {
-      auto* violation = bad.add_field_violations();
-      violation->set_field(field);
-      violation->set_description("is bad");
-    }
-    return WithDetails(grpc::StatusCode::INVALID_ARGUMENT, "spec.seed: is bad; spec.epochs: is bad", {&bad});
-  }
-
-  mutable absl::Mutex mu_;
-  Facts facts_ ABSL_GUARDED_BY(mu_);
-  std::set<std::string> jobs_ ABSL_GUARDED_BY(mu_);
-  FakeServer fake_;
-};
 
 class SpreadTest : public testing::Test {
  protected:
@@ -128,10 +33,11 @@ class SpreadTest : public testing::Test {
   Host a_, b_;
 };
 
-TEST_F(SpreadTest, EachJobGoesToTheServerWithTheFewestJobs) {
+TEST_F(SpreadTest, EachJobGoesToTheServerThatBeginsItFirst) {
   Host::Facts busy = a_.facts();
-  busy.info.set_queued_jobs(1);
-  busy.info.set_paused_jobs(1);
+  busy.AddOther(0);
+  busy.AddOther(3);
+  busy.AddOther(-1);
   a_.Set(busy);
   const ProgramResult swept = Sweep(both());
   EXPECT_EQ(swept.exit_code, 0) << swept.err;
@@ -180,7 +86,7 @@ TEST_F(SpreadTest, AServerThatIsAwayKeepsItsJobsFromBeingMadeTwice) {
   EXPECT_EQ(swept.exit_code, 3);
   EXPECT_THAT(swept.err, HasSubstr(b_.address() + " may hold jobs of sweep s. Start it"));
   EXPECT_THAT(swept.err,
-              HasSubstr("no server at " + b_.address() + " (start permafrostd there; a sweep that has jobs there"));
+              HasSubstr("no server at " + b_.address() + " (start permafrostd there; a command that is repeated"));
   EXPECT_THAT(a_.Jobs(), IsEmpty());
 }
 
@@ -236,13 +142,28 @@ TEST_F(SpreadTest, NothingIsMadeWhereServersDiffer) {
 TEST_F(SpreadTest, ARefusalOfSeveralFieldsNamesTheServer) {
   Host::Facts facts = b_.facts();
   facts.refuses = true;
+  a_.Set(facts);
   b_.Set(facts);
   const ProgramResult refused = Sweep(both());
   EXPECT_EQ(refused.exit_code, 4);
-  EXPECT_THAT(refused.err, HasSubstr("INVALID_ARGUMENT: " + b_.address() + ": 2 fields are not valid"));
+  EXPECT_THAT(refused.err, HasSubstr("INVALID_ARGUMENT: " + a_.address() + ": 2 fields are not valid"));
+  EXPECT_THAT(refused.err, HasSubstr("job 1 of 4 (seed=0) is refused; nothing was created"));
   const json told = json::parse(Sweep(both(), {"--output", "json"}).err);
-  EXPECT_EQ(told.at("error").at("server"), b_.address());
-  EXPECT_THAT(a_.Jobs(), IsEmpty());
+  EXPECT_EQ(told.at("error").at("server"), a_.address());
+  EXPECT_THAT(b_.Jobs(), IsEmpty());
+}
+
+TEST_F(SpreadTest, AServerThatRefusesJobsIsPassedOverForThese) {
+  Host::Facts small = a_.facts();
+  small.most_channels = 32;
+  a_.Set(small);
+  const ProgramResult swept =
+      RunProgram({"job", "sweep", "--on", both(), "--dataset", "zinc", "--vary", "hidden=16,32,64,128", "--id", "s"},
+                 {{"XDG_CONFIG_HOME", config_.path().string()}});
+  EXPECT_EQ(swept.exit_code, 0) << swept.err;
+  EXPECT_THAT(a_.Jobs(), ElementsAre("jobs/s-0"));
+  EXPECT_THAT(b_.Jobs(), ElementsAre("jobs/s-1", "jobs/s-2", "jobs/s-3"));
+  EXPECT_THAT(swept.err, HasSubstr("warning: " + a_.address() + " is passed over for 2 of 4 jobs: spec.model: needs"));
 }
 
 TEST_F(SpreadTest, WarnsOfDifferentDevices) {
