@@ -215,6 +215,7 @@ int Main(int argc, char** argv) {
   AddUploadCommands(app, chosen);
   AddProgramCommands(app, chosen);
   AddServerCommands(app, chosen);
+  AddQueueCommand(app, chosen);
   AddContextCommands(app, chosen);
   AddCompletionCommands(app, chosen);
   try {

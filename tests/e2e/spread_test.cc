@@ -1,4 +1,4 @@
-// A sweep over two real daemons.
+// A sweep, single jobs and the queue over two real daemons.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,6 +109,49 @@ TEST_F(SpreadTest, RefusesDifferentDataOfOneName) {
   v1::Dataset again;
   ASSERT_TRUE(a_->datasets().GetDataset(&context, request, &again).ok());
   EXPECT_EQ(again.content_checksum(), first.content_checksum());
+}
+
+TEST_F(SpreadTest, JobsGoWhereTheyBeginFirstAndTheQueueShowsBothDaemons) {
+  const auto both = [&] { return a_->grpc() + "," + b_->grpc(); };
+  const auto submit = [&](const std::string& id, const std::string& priority) {
+    const Output placed =
+        RunCommand({PERMAFROST, "--timeout", "60", "--output", "json", "job", "submit", "--on", both(), "--dataset",
+                    "zinc", "--hidden", "16", "--epochs", "20000", "--id", id, "--priority", priority});
+    EXPECT_EQ(placed.code, 0) << placed.err;
+    return json::parse(placed.out);
+  };
+  const auto queue = [&](int code) {
+    const Output told = RunCommand({PERMAFROST, "--timeout", "60", "--output", "json", "queue", "--on", both()});
+    EXPECT_EQ(told.code, code) << told.err;
+    return json::parse(told.out);
+  };
+  EXPECT_EQ(submit("one", "0").at("server"), a_->grpc()) << "both are idle";
+  EXPECT_EQ(submit("two", "0").at("server"), b_->grpc()) << "it is idle";
+  const json urgent = submit("urgent", "5");
+  EXPECT_EQ(urgent.at("server"), a_->grpc());
+  EXPECT_EQ(urgent.at("serverReason"), "no job there comes before it");
+  EXPECT_EQ(submit("last", "0").at("server"), b_->grpc()) << "two are ahead on the other one";
+  // Killed and back, a daemon has its job, which is found there.
+  KillAndRestart(b_, dir_.path() / "b", data_);
+  const json again = submit("two", "0");
+  EXPECT_EQ(again.at("serverReason"), "it was there already");
+  EXPECT_EQ(CountJobs(*a_), 2u);
+  EXPECT_EQ(CountJobs(*b_), 2u);
+
+  json told;
+  ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] {
+    told = queue(0);
+    const json& first = told.at("jobs")[0];
+    return first.at("job").at("name") == "jobs/urgent" && first.at("place").is_null();
+  }));
+  ASSERT_EQ(told.at("servers").size(), 2u);
+  ASSERT_EQ(told.at("jobs").size(), 4u);
+  EXPECT_EQ(told.at("jobs")[1].at("job").at("name"), "jobs/one");
+  EXPECT_EQ(told.at("jobs")[1].at("place"), 1);
+  EXPECT_EQ(told.at("jobs")[1].at("server"), a_->grpc());
+  b_->process().Signal(SIGKILL);
+  b_->process().Wait(absl::Seconds(30));
+  EXPECT_EQ(queue(3).at("jobs").size(), 2u);
 }
 
 }  // namespace
