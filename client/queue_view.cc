@@ -61,9 +61,9 @@ std::vector<int> PlacesOf(const std::vector<v1::Job>& jobs) {
 }  // namespace
 
 void SortQueue(std::vector<v1::Job>& jobs) {
-  std::ranges::stable_sort(jobs, {}, [](const v1::Job& job) {
+  std::ranges::sort(jobs, {}, [](const v1::Job& job) {
     const int group = IsOnDevice(job.state()) ? 0 : job.state() == v1::Job::STATE_PAUSED ? 2 : 1;
-    return std::tuple(group, -job.spec().priority(), ToTime(job.create_time()));
+    return std::tuple(group, -job.spec().priority(), ToTime(job.create_time()), job.name());
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -252,7 +253,7 @@ std::optional<ServerGroup::Refusal> ServerGroup::Place(v1::CreateJobRequest requ
     const int64_t ahead = std::ranges::count_if(others, [&](int32_t other) { return other >= priority; });
     candidates.push_back({.member = m, .idle = others.empty(), .ahead = ahead, .passed_over = {}});
   }
-  std::ranges::stable_sort(candidates, {}, [](const Placement& p) { return std::pair(!p.idle, p.ahead); });
+  std::ranges::sort(candidates, {}, [](const Placement& p) { return std::tuple(!p.idle, p.ahead, p.member); });
   std::vector<Refusal>& passed_over = placement.passed_over;
   passed_over.clear();
   for (const Placement& candidate : candidates) {
