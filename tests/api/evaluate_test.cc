@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "api/streams/work_sources.h"
+#include "api/streams/stream_work.h"
 #include "base/hash.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "api/guard/call_limits.h"
 #include "api/streams/server_stream.h"
-#include "api/streams/work_sources.h"
+#include "api/streams/stream_work.h"
 #include "base/change_hub.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/upload_store.h"

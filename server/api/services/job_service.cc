@@ -8,7 +8,7 @@
 #include "api/services/unary.h"
 #include "api/streams/server_stream.h"
 #include "api/streams/stream_sources.h"
-#include "api/streams/work_sources.h"
+#include "api/streams/stream_work.h"
 #include "api/wire/convert_job.h"
 #include "api/wire/request_key.h"
 #include "api/wire/resource_name.h"

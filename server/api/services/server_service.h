@@ -17,7 +17,7 @@
 #include "api/guard/call_limits.h"
 #include "api/services/daemon_facts.h"
 #include "api/streams/server_stream.h"
-#include "api/streams/work_sources.h"
+#include "api/streams/stream_work.h"
 #include "base/change_hub.h"
 #include "base/device.h"
 #include "base/monotonic.h"
