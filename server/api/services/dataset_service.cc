@@ -93,7 +93,7 @@ void UploadToWire(const data::UploadWriter& writer, v1::Upload& wire) {
 
 // One call of UploadDataset, as ClientStream: a client's stream of chunks into an UploadStore. Borrows the store and
 // the log too.
-class UploadCall final : public ClientStream<v1::UploadDatasetRequest> {
+class UploadCall final : public ClientStream<v1::UploadDatasetRequest, data::UploadWriter> {
  public:
   UploadCall(grpc::CallbackServerContext& context, CallLimit::Slot slot, data::UploadStore& store,
              jobs::RequestLog& requests, StreamSet& streams, absl::Duration unread, v1::Upload& response)
@@ -103,8 +103,12 @@ class UploadCall final : public ClientStream<v1::UploadDatasetRequest> {
         response_(response) {}
 
  private:
-  absl::Status Receive() override;
-  absl::Status Take(const v1::UploadDatasetRequest& request, std::unique_ptr<data::UploadWriter>& writer);
+  absl::StatusOr<std::unique_ptr<data::UploadWriter>> Begin(const v1::UploadDatasetRequest& start) override;
+  absl::Status Append(data::UploadWriter& writer, const v1::UploadDatasetRequest& data) override {
+    const v1::UploadChunk& chunk = data.chunk();
+    return writer.Append(chunk.file(), chunk.offset(), chunk.data(), chunk.xxh3());
+  }
+  absl::Status End(data::UploadWriter& writer) override;
 
   data::UploadStore& store_;
   jobs::RequestLog& requests_;
@@ -112,47 +116,29 @@ class UploadCall final : public ClientStream<v1::UploadDatasetRequest> {
   jobs::RequestKey key_;  // of the start
 };
 
-absl::Status UploadCall::Receive() {
-  std::unique_ptr<data::UploadWriter> writer;
-  for (;;) {
-    PF_ASSIGN_OR_RETURN(const bool more, NextRequest());
-    if (!more) break;
-    PF_RETURN_IF_ERROR(Take(request(), writer));
-    if (response_.name().empty()) response_.set_name(request().start().name());
-    if (response_.complete()) return absl::OkStatus();  // it had come, all of it, before
+absl::StatusOr<std::unique_ptr<data::UploadWriter>> UploadCall::Begin(const v1::UploadDatasetRequest& start) {
+  Violations violations;
+  const auto id = ParseUploadName("start.name", start.start().name());
+  const std::vector<data::UploadFile> files = FilesFromWire(start.start());
+  violations.AddMissing(id.status());
+  violations.AddMissing(data::CheckUpload(files));
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  key_ = KeyOf(start.start());
+  PF_ASSIGN_OR_RETURN(const bool answered, requests_.IsAnswered(key_));
+  response_.set_name(start.start().name());
+  // A daemon that goes on from a backup knows of uploads that are not there.
+  if (answered && store_.Source(*id).ok()) {
+    AllReceived(files, response_);
+    return nullptr;
   }
-  PF_RETURN_IF_ERROR(CheckClient());
-  if (!writer) return absl::InvalidArgumentError("start: is missing; it comes before the chunks");
-  PF_RETURN_IF_ERROR(writer->Finish());
-  UploadToWire(*writer, response_);
-  if (response_.complete()) requests_.Remember(key_);
-  return absl::OkStatus();
+  return store_.Open(*id, files);
 }
 
-absl::Status UploadCall::Take(const v1::UploadDatasetRequest& request, std::unique_ptr<data::UploadWriter>& writer) {
-  if (request.has_start() == (writer != nullptr)) {
-    return absl::InvalidArgumentError(writer ? "start: comes once, before the chunks"
-                                             : "start: is missing; it comes before the chunks");
-  }
-  if (request.has_start()) {
-    Violations violations;
-    const auto id = ParseUploadName("start.name", request.start().name());
-    const std::vector<data::UploadFile> files = FilesFromWire(request.start());
-    violations.AddMissing(id.status());
-    violations.AddMissing(data::CheckUpload(files));
-    PF_RETURN_IF_ERROR(violations.ToStatus());
-    key_ = KeyOf(request.start());
-    PF_ASSIGN_OR_RETURN(const bool answered, requests_.IsAnswered(key_));
-    // A daemon that goes on from a backup knows of uploads that are not there.
-    if (answered && store_.Source(*id).ok()) {
-      AllReceived(files, response_);
-      return absl::OkStatus();
-    }
-    PF_ASSIGN_OR_RETURN(writer, store_.Open(*id, files));
-    return absl::OkStatus();
-  }
-  const v1::UploadChunk& chunk = request.chunk();
-  return writer->Append(chunk.file(), chunk.offset(), chunk.data(), chunk.xxh3());
+absl::Status UploadCall::End(data::UploadWriter& writer) {
+  PF_RETURN_IF_ERROR(writer.Finish());
+  UploadToWire(writer, response_);
+  if (response_.complete()) requests_.Remember(key_);
+  return absl::OkStatus();
 }
 
 // Errors: InvalidArgument with a violation for each bad field.

@@ -56,7 +56,7 @@ v1::Program ProgramToWire(const jobs::StoredProgram& program) {
 
 // One call of UploadProgram, as ClientStream: a client's stream of bytes into a ProgramStore. Borrows the store and the
 // log too.
-class ProgramUploadCall final : public ClientStream<v1::UploadProgramRequest> {
+class ProgramUploadCall final : public ClientStream<v1::UploadProgramRequest, jobs::ProgramUpload> {
  public:
   ProgramUploadCall(grpc::CallbackServerContext& context, CallLimit::Slot slot, jobs::ProgramStore& store,
                     jobs::RequestLog& requests, StreamSet& streams, absl::Duration unread, v1::Program& response)
@@ -66,9 +66,11 @@ class ProgramUploadCall final : public ClientStream<v1::UploadProgramRequest> {
         response_(response) {}
 
  private:
-  absl::Status Receive() override;
-  // Begins the upload, or answers the call: then `upload` stays null.
-  absl::Status Begin(const v1::ProgramStart& start, std::unique_ptr<jobs::ProgramUpload>& upload);
+  absl::StatusOr<std::unique_ptr<jobs::ProgramUpload>> Begin(const v1::UploadProgramRequest& start) override;
+  absl::Status Append(jobs::ProgramUpload& upload, const v1::UploadProgramRequest& data) override {
+    return upload.Append(data.data());
+  }
+  absl::Status End(jobs::ProgramUpload& upload) override;
 
   jobs::ProgramStore& store_;
   jobs::RequestLog& requests_;
@@ -76,40 +78,22 @@ class ProgramUploadCall final : public ClientStream<v1::UploadProgramRequest> {
   jobs::RequestKey key_;  // of the start
 };
 
-absl::Status ProgramUploadCall::Begin(const v1::ProgramStart& start, std::unique_ptr<jobs::ProgramUpload>& upload) {
-  PF_ASSIGN_OR_RETURN(const ProgramUploadStart asked, ProgramStartFromWire(start));
-  key_ = KeyOf(start);
+absl::StatusOr<std::unique_ptr<jobs::ProgramUpload>> ProgramUploadCall::Begin(const v1::UploadProgramRequest& start) {
+  PF_ASSIGN_OR_RETURN(const ProgramUploadStart asked, ProgramStartFromWire(start.start()));
+  key_ = KeyOf(start.start());
   PF_ASSIGN_OR_RETURN(const bool answered, requests_.IsAnswered(key_));
   const absl::StatusOr<jobs::StoredProgram> equal = store_.FindEqual(asked.id, asked.archive);
   if (!equal.ok() && (answered || !absl::IsNotFound(equal.status()))) return equal.status();
   if (equal.ok()) {
     response_ = ProgramToWire(*equal);
     requests_.Remember(key_);
-    return absl::OkStatus();
+    return nullptr;
   }
-  PF_ASSIGN_OR_RETURN(upload, store_.BeginUpload(asked.id, asked.archive));
-  return absl::OkStatus();
+  return store_.BeginUpload(asked.id, asked.archive);
 }
 
-absl::Status ProgramUploadCall::Receive() {
-  std::unique_ptr<jobs::ProgramUpload> upload;
-  for (;;) {
-    PF_ASSIGN_OR_RETURN(const bool more, NextRequest());
-    if (!more) break;
-    if (request().has_start() == (upload != nullptr)) {
-      return absl::InvalidArgumentError(upload ? "start: comes once, before the data"
-                                               : "start: is missing; it comes before the data");
-    }
-    if (upload) {
-      PF_RETURN_IF_ERROR(upload->Append(request().data()));
-    } else {
-      PF_RETURN_IF_ERROR(Begin(request().start(), upload));
-      if (!upload) return absl::OkStatus();
-    }
-  }
-  PF_RETURN_IF_ERROR(CheckClient());
-  if (!upload) return absl::InvalidArgumentError("start: is missing; it comes before the data");
-  PF_ASSIGN_OR_RETURN(const jobs::StoredProgram program, upload->Finish());
+absl::Status ProgramUploadCall::End(jobs::ProgramUpload& upload) {
+  PF_ASSIGN_OR_RETURN(const jobs::StoredProgram program, upload.Finish());
   response_ = ProgramToWire(program);
   requests_.Remember(key_);
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// A client's stream of requests, of which a call takes one after the other.
+// A client's stream of a start and then of data, of which a call takes one request after the other.
 // Threads: a call has one of its own, which alone waits for the disk; gRPC's only tell it that a message has come.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -31,10 +32,12 @@ class RefusedStream final : public grpc::ServerReadReactor<Request> {
   void OnDone() override { delete this; }
 };
 
+// `Request` has a `start`, in the first message alone; `Upload` takes the data, and is gone before the client hears of
+// the outcome, so that it may ask again at once.
 // A client that sends nothing for `unread` loses its call, with ABORTED. An error of the machine ends it with
 // UNAVAILABLE: the client waits and sends again. Owns itself: deleted in OnDone. Borrows the context and the stream
 // set.
-template <class Request>
+template <class Request, class Upload>
 class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet::Member {
  public:
   // For a service's handler to return. `what`: "the upload".
@@ -74,10 +77,33 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
         unread_(unread),
         admitted_(streams.AdmissionOf(context)) {}
 
-  // Takes the requests, on the call's own thread. Its status is the call's.
-  virtual absl::Status Receive() = 0;
+  // These three run on the call's own thread; an error of theirs ends the call.
+  // Takes the start. Returns null if the call is answered, so that no data are to come.
+  virtual absl::StatusOr<std::unique_ptr<Upload>> Begin(const Request& start) = 0;
+  virtual absl::Status Append(Upload& upload, const Request& data) = 0;
+  // Called when all has come.
+  virtual absl::Status End(Upload& upload) = 0;
 
-  // Returns whether there is another request, which is then in request().
+ private:
+  absl::Status Receive() {
+    const auto missing = [] { return absl::InvalidArgumentError("start: is missing; it comes before the data"); };
+    std::unique_ptr<Upload> upload;
+    for (;;) {
+      PF_ASSIGN_OR_RETURN(const bool more, NextRequest());
+      if (!more) break;
+      if (upload) {
+        if (request_.has_start()) return absl::InvalidArgumentError("start: comes once, before the data");
+        PF_RETURN_IF_ERROR(Append(*upload, request_));
+        continue;
+      }
+      if (!request_.has_start()) return missing();
+      PF_ASSIGN_OR_RETURN(upload, Begin(request_));
+      if (!upload) return absl::OkStatus();
+    }
+    PF_RETURN_IF_ERROR(CheckClient());
+    return upload ? End(*upload) : missing();
+  }
+  // Returns whether there is another request, which is then in `request_`.
   absl::StatusOr<bool> NextRequest() {
     {
       const absl::MutexLock lock(&mu_);
@@ -95,13 +121,10 @@ class ClientStream : public grpc::ServerReadReactor<Request>, private StreamSet:
     if (!read_) return ServerStops();
     return *read_;
   }
-  const Request& request() const { return request_; }
   // Ok, or Cancelled where no request comes because the client went away.
   absl::Status CheckClient() const {
     return context_.IsCancelled() ? absl::CancelledError("the client went away") : absl::OkStatus();
   }
-
- private:
   static absl::Status AskAgainLater(const absl::Status& status) {
     return IsTransient(status) ? absl::UnavailableError(status.message()) : status;
   }
