@@ -1,8 +1,8 @@
-// Decides who may call what: the table of the roles that methods need, and the decision on a call.
+// Decides who calls, and whether they may: the one decision for every method of every service.
+// Threads: all methods are safe anywhere.
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -10,25 +10,6 @@
 #include "access/token_store.h"
 
 namespace permafrost::access {
-
-// Tells which role a method needs: the one table, for every method that the server answers.
-// Threads: pure functions.
-struct MethodRule {
-  // The path on the wire: "/permafrost.v1.JobService/CreateJob".
-  std::string_view path;
-  // The least role that may call it; nullopt: anyone may, without a token.
-  std::optional<Role> least;
-  // True: it changes something, and its calls are audited.
-  bool changes = false;
-};
-
-// Every method of permafrost.v1, of the health service and of reflection.
-std::span<const MethodRule> MethodRules();
-// The rule of a path. One that is not in the table needs a viewer, and is then answered UNIMPLEMENTED.
-MethodRule RuleOf(std::string_view path);
-
-// Decides who calls, and whether they may: the one decision for every method of every service.
-// Threads: all methods are safe anywhere. Borrows the token store.
 
 // The ways in which callers of an address say who they are.
 enum class Auth {
@@ -62,6 +43,7 @@ struct Caller {
   bool operator==(const Caller&) const = default;
 };
 
+// Borrows the token store.
 class Gate {
  public:
   // `options.auth` is not kAuto. `tokens` may be null where it is kNone.
@@ -73,9 +55,10 @@ class Gate {
   absl::StatusOr<Caller> Identify(const Presented& presented) const;
   // Checks whether a call that was let in as `admitted`, and goes on, would be let in now. Errors: Unauthenticated.
   absl::Status CheckStill(const Caller& admitted, const Presented& presented) const;
-  // As Identify, for a method by its path. A method that is open to all has the caller "anonymous" where nobody else
-  // can be told. Errors: PermissionDenied (reason ROLE_TOO_LOW), naming the method, the role held and the role needed.
-  absl::StatusOr<Caller> Admit(std::string_view path, const Presented& presented) const;
+  // As Identify, for a call of the method with this path, which needs the role `least`. nullopt: it is open to all, and
+  // its caller is "anonymous" where nobody else can be told. Errors: PermissionDenied (reason ROLE_TOO_LOW), naming the
+  // method, the role held and the role needed.
+  absl::StatusOr<Caller> Admit(std::string_view path, std::optional<Role> least, const Presented& presented) const;
 
  private:
   const GateOptions options_;

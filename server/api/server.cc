@@ -24,11 +24,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "api/guard/audit.h"
+#include "api/guard/call_counts.h"
 #include "api/guard/call_limits.h"
-#include "api/guard/caller.h"
 #include "api/guard/credentials.h"
-#include "api/guard/open_calls.h"
-#include "api/guard/request_metrics.h"
 #include "api/guard/unix_socket.h"
 #include "api/services/dataset_service.h"
 #include "api/services/graph_cache_service.h"
@@ -39,6 +37,7 @@
 #include "api/streams/server_stream.h"
 #include "base/host_port.h"
 #include "base/status.h"
+#include "permafrost/v1/services.h"
 
 namespace permafrost::api {
 namespace {
@@ -223,12 +222,8 @@ class GrpcServer final : public Server {
 
   void SetServing(bool serving) {
     grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-    for (const char* service : {"", v1::JobService::service_full_name(), v1::GraphCacheService::service_full_name(),
-                                v1::PlanService::service_full_name(), v1::CensusService::service_full_name(),
-                                v1::DatasetService::service_full_name(), v1::ProgramService::service_full_name(),
-                                v1::WorkerService::service_full_name(), v1::ServerService::service_full_name()}) {
-      health->SetServingStatus(service, serving);
-    }
+    health->SetServingStatus("", serving);
+    for (const auto* service : ContractServices()) health->SetServingStatus(service->full_name(), serving);
   }
 
   const AccessOptions access_;

@@ -12,16 +12,15 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "api/guard/request_metrics.h"
 #include "base/monotonic.h"
 #include "google/rpc/error_details.pb.h"
+#include "permafrost/v1/services.h"
 #include "server_fixture.h"
 
 namespace permafrost::api {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // A call whose messages are bytes: health and reflection have no generated code here.
@@ -87,13 +86,8 @@ constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/Server
 constexpr char kListServices[] = "\x3a\x01*";  // request field 7
 
 TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
-  const std::vector<std::string> services = {"",
-                                             "permafrost.v1.JobService",
-                                             "permafrost.v1.GraphCacheService",
-                                             "permafrost.v1.DatasetService",
-                                             "permafrost.v1.ProgramService",
-                                             "permafrost.v1.WorkerService",
-                                             "permafrost.v1.ServerService"};
+  std::vector<std::string> services = {""};
+  for (const auto* service : ContractServices()) services.push_back(service->full_name());
   const auto check = [&](const std::string& service) {
     RawCall call(*channel_, "/grpc.health.v1.Health/Check", HealthRequest(service));
     const auto response = call.Read();
@@ -244,28 +238,6 @@ TEST_F(ServerTest, AMethodThatDoesNotExistMakesNoSeries) {
   server_->Shutdown(kPatience);
   const std::map<std::string, int> want = {{"unknown UNIMPLEMENTED", 2}};
   EXPECT_EQ(counts_.all(), want);
-}
-
-TEST(RequestMethods, AreEveryMethodOfTheContractAndHealth) {
-  const std::vector<std::string> methods = RequestMethods();
-  EXPECT_EQ(methods.size(), 50u);
-  for (const char* method :
-       {"JobService/CreateJob", "JobService/ExportJob", "GraphCacheService/GetGraphCache",
-        "GraphCacheService/WatchGraphCache", "PlanService/PlanGraphCache", "CensusService/CensusGraphCache",
-        "DatasetService/WatchDataset", "DatasetService/PlanDataset", "DatasetService/ListUploads",
-        "ServerService/ConfirmClock", "ServerService/WatchServer", "Health/Check", "Health/Watch"}) {
-    EXPECT_THAT(methods, Contains(method));
-  }
-}
-
-TEST(RequestMethods, ThoseThatStreamAreAmongThem) {
-  const std::vector<std::string> streams = StreamMethods();
-  EXPECT_THAT(RequestMethods(), testing::IsSupersetOf(streams));
-  for (const char* method :
-       {"JobService/WatchJob", "JobService/ExportJob", "DatasetService/UploadDataset", "Health/Watch"}) {
-    EXPECT_THAT(streams, Contains(method));
-  }
-  EXPECT_THAT(streams, testing::Not(Contains("JobService/CreateJob")));
 }
 
 TEST_F(ServerTest, ATakenPortIsRefused) {

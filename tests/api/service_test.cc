@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "absl/time/clock.h"
-#include "api/guard/open_calls.h"
+#include "api/guard/call_counts.h"
 #include "api/wire/resource_name.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"

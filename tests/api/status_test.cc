@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/guard/request_metrics.h"
+#include "api/guard/call_counts.h"
 #include "api/services/unary.h"
 #include "base/status.h"
 #include "google/rpc/error_details.pb.h"

@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,9 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "certificates.h"
 #include "e2e/daemon.h"
-#include "permafrost/v1/census.pb.h"
-#include "permafrost/v1/plan.pb.h"
-#include "permafrost/v1/program.pb.h"
+#include "permafrost/v1/access.pb.h"
+#include "permafrost/v1/enum_text.h"
+#include "permafrost/v1/services.h"
 #include "temp_dir.h"
 
 namespace permafrost::e2e {
@@ -45,26 +44,13 @@ struct Method {
 
 // Every method of the contract and reflection.
 std::vector<Method> AllMethods() {
-  const std::set<std::string> admins = {"Backup", "ConfirmClock", "Drain", "CreateToken", "ListTokens", "RevokeToken"};
-  const std::set<std::string> operators = {"Cancel", "Create", "Delete", "Import", "Upload", "Update",  "Pause",
-                                           "Resume", "Retry",  "Freeze", "Thaw",   "Clear",  "Evaluate"};
   std::vector<Method> methods = {{kReflection, "", "viewer"}};
-  for (const auto* file :
-       {v1::Job::descriptor()->file(), v1::GraphCache::descriptor()->file(),
-        v1::PlanGraphCacheResponse::descriptor()->file(), v1::CensusGraphCacheResponse::descriptor()->file(),
-        v1::Dataset::descriptor()->file(), v1::Program::descriptor()->file(), v1::ServerInfo::descriptor()->file()}) {
-    for (int s = 0; s < file->service_count(); ++s) {
-      for (int m = 0; m < file->service(s)->method_count(); ++m) {
-        const std::string name = file->service(s)->method(m)->name();
-        Method method{
-            .path = absl::StrCat("/", file->service(s)->full_name(), "/", name), .too_low = "", .enough = "viewer"};
-        for (const std::string& verb : operators) {
-          if (name.rfind(verb, 0) == 0) method = {method.path, "viewer", "operator"};
-        }
-        if (admins.contains(name)) method = {method.path, "operator", "admin"};
-        methods.push_back(std::move(method));
-      }
-    }
+  const auto& roles = *v1::Token::Role_descriptor();
+  for (const auto* method : ContractMethods()) {
+    const int least = method->options().GetExtension(v1::access).least_role();
+    methods.push_back({.path = PathOf(*method),
+                       .too_low = least == v1::Token::ROLE_VIEWER ? "" : EnumShortName(roles, least - 1),
+                       .enough = EnumShortName(roles, least)});
   }
   return methods;
 }

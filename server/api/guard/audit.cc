@@ -9,7 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "access/gate.h"
 #include "access/token_store.h"
-#include "api/guard/caller.h"
+#include "api/guard/credentials.h"
+#include "api/guard/methods.h"
 #include "api/wire/status.h"
 #include "base/string_view.h"
 
@@ -91,7 +92,7 @@ class AuditFactory final : public grpc::experimental::ServerInterceptorFactoryIn
   AuditFactory(const access::Gate& gate, access::AuditLog& audit) : gate_(gate), audit_(audit) {}
 
   Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
-    return access::RuleOf(info->method()).changes ? new Auditor(info, gate_, audit_) : nullptr;
+    return FindMethod(info->method()).changes ? new Auditor(info, gate_, audit_) : nullptr;
   }
 
  private:

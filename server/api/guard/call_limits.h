@@ -41,7 +41,7 @@ std::optional<std::set<PeerAddress>> OpenPeers();
 // Threads: all methods are safe anywhere, and wait for no disk.
 class ConnectionLimit {
  public:
-  // Returns the client that a call counts against (caller.h); empty: none, and then there is no limit.
+  // Returns the client that a call counts against (credentials.h); empty: none, and then there is no limit.
   using Namer = std::function<std::string(const grpc::CallbackServerContext& context)>;
 
   // `most`: of one client; 0: any number.
@@ -121,7 +121,7 @@ struct CallLimitOptions {
   absl::Duration idle = absl::Minutes(10);
 };
 
-// Returns the client that a call counts against (caller.h); empty: none. An error refuses the call.
+// Returns the client that a call counts against (credentials.h); empty: none. An error refuses the call.
 using ClientNamer = std::function<absl::StatusOr<std::string>(const grpc::CallbackServerContext& context)>;
 
 // Threads: all methods are safe anywhere. Slots may outlive it.

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "access/gate.h"
-#include "api/guard/request_metrics.h"
+#include "api/guard/methods.h"
 #include "api/wire/status.h"
 #include "base/string_view.h"
 
@@ -31,8 +33,9 @@ std::string_view SubjectOf(const grpc_auth_context* context) {
 
 void TellRefusal(const GateKeeper& keeper, std::string_view path, const access::Presented& presented,
                  const std::string& code) {
-  if (keeper.observe_request) keeper.observe_request(RequestLabel(path), code, absl::ZeroDuration());
-  if (keeper.audit == nullptr || !access::RuleOf(path).changes) return;
+  const Method& method = FindMethod(path);
+  if (keeper.observe_request) keeper.observe_request(method.label, code, absl::ZeroDuration());
+  if (keeper.audit == nullptr || !method.changes) return;
   const absl::StatusOr<access::Caller> caller = keeper.gate->Identify(presented);
   keeper.audit->Write({.caller = caller.ok() ? caller->name : "unknown",
                        .role = caller.ok() ? std::string(access::kRoleNames.Name(caller->role)) : "",
@@ -59,7 +62,7 @@ void Process(void* state, grpc_auth_context* context, const grpc_metadata* metad
   }
   const absl::Status admitted =
       times_given <= 1
-          ? keeper.gate->Admit(path, presented).status()
+          ? keeper.gate->Admit(path, FindMethod(path).least_role, presented).status()
           : absl::UnauthenticatedError("authorization is given more than once; accepted: one `Bearer TOKEN`");
   if (!admitted.ok()) {
     TellRefusal(keeper, path, presented, StatusCodeName(static_cast<grpc::StatusCode>(admitted.raw_code())));
@@ -110,6 +113,37 @@ std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* crede
   return std::make_shared<CoreCredentials>(credentials);
 }
 
+bool CameBySocket(absl::string_view peer) { return absl::StartsWith(peer, "unix"); }
+
+// "ipv4:10.0.0.7:41234" -> "ipv4:10.0.0.7", "ipv6:%5Bfd00::7%5D:41234" -> "ipv6:%5Bfd00::7%5D". Empty: of this machine.
+std::string MachineOf(absl::string_view peer) {
+  const absl::string_view machine = peer.substr(0, peer.rfind(':'));
+  const bool own = CameBySocket(peer) || absl::StartsWith(machine, "ipv4:127.") ||
+                   absl::StrContains(machine, "[::1]") || absl::StrContains(machine, "%5B::1%5D");
+  return own ? "" : std::string(machine);
+}
+
+// The credentials that a call brought along, kept for as long as it lasts.
+struct Brought {
+  bool by_socket = false;
+  std::string authorization, subject;
+  access::Presented presented() const {
+    return {.by_socket = by_socket, .authorization = authorization, .subject = subject};
+  }
+};
+
+Brought BroughtBy(const grpc::ServerContextBase& context, const CallMetadata& metadata) {
+  Brought brought{.by_socket = CameBySocket(context.peer()), .authorization = {}, .subject = {}};
+  if (const auto it = metadata.find("authorization"); it != metadata.end()) {
+    brought.authorization.assign(it->second.data(), it->second.size());
+  }
+  if (const auto security = context.auth_context(); security != nullptr) {
+    const auto subjects = security->FindPropertyValues("x509_subject");
+    if (!subjects.empty()) brought.subject.assign(subjects[0].data(), subjects[0].size());
+  }
+  return brought;
+}
+
 }  // namespace
 
 std::shared_ptr<const access::CertificateContent> CertificateSource::Changed() {
@@ -133,6 +167,29 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const GateKeeper& keeper
           asks ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
           FetchCertificates, &certificates)),
       keeper);
+}
+
+absl::StatusOr<access::Caller> CallerOf(const access::Gate& gate, const grpc::ServerContextBase& context,
+                                        const CallMetadata& metadata) {
+  return gate.Identify(BroughtBy(context, metadata).presented());
+}
+
+std::function<absl::Status()> StillAdmitted(const access::Gate& gate, const grpc::ServerContextBase& context,
+                                            const CallMetadata& metadata) {
+  if (gate.auth() == access::Auth::kNone) return [] { return absl::OkStatus(); };
+  Brought brought = BroughtBy(context, metadata);
+  const absl::StatusOr<access::Caller> caller = gate.Identify(brought.presented());
+  // Revoked in the moment since it was let in: the first time that it is asked.
+  access::Caller admitted = caller.ok() ? *caller : access::Caller();
+  return [&gate, brought = std::move(brought), admitted = std::move(admitted)] {
+    return gate.CheckStill(admitted, brought.presented());
+  };
+}
+
+std::string ClientOf(const access::Gate& gate, const grpc::ServerContextBase& context, const CallMetadata& metadata) {
+  if (gate.auth() == access::Auth::kNone) return MachineOf(context.peer());
+  const absl::StatusOr<access::Caller> caller = CallerOf(gate, context, metadata);
+  return caller.ok() ? caller->name : MachineOf(context.peer());
 }
 
 }  // namespace permafrost::api

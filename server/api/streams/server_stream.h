@@ -72,7 +72,7 @@ class StreamSet {
     ~Member() = default;
   };
 
-  // Says of a call's context whether its caller would still be let in, as caller.h does.
+  // Says of a call's context whether its caller would still be let in, as credentials.h does.
   using Admission = std::function<std::function<absl::Status()>(const grpc::CallbackServerContext& context)>;
   // Told of each state that a watch passed over, by its method.
   using DroppedObserver = std::function<void(std::string_view method)>;

@@ -6,7 +6,6 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "api/guard/request_metrics.h"
 #include "api/wire/wire_values.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -125,12 +124,6 @@ std::string StatusCodeName(grpc::StatusCode code) {
   // Abseil's codes are gRPC's by number and by name.
   const bool known = code >= 0 && static_cast<int>(code) <= kLastCode;
   return absl::StatusCodeToString(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown);
-}
-
-std::vector<std::string> StatusCodeNames() {
-  std::vector<std::string> names;
-  for (int code = 0; code <= kLastCode; ++code) names.push_back(StatusCodeName(static_cast<grpc::StatusCode>(code)));
-  return names;
 }
 
 }  // namespace permafrost::api

@@ -1,0 +1,19 @@
+// The services of the contract, for code that treats all methods alike.
+// Threads: pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "google/protobuf/descriptor.h"
+
+namespace permafrost {
+
+// Every service of proto/permafrost/v1.
+std::vector<const google::protobuf::ServiceDescriptor*> ContractServices();
+// Every method of these services.
+std::vector<const google::protobuf::MethodDescriptor*> ContractMethods();
+// Returns the path on the wire: "/permafrost.v1.JobService/CreateJob".
+std::string PathOf(const google::protobuf::MethodDescriptor& method);
+
+}  // namespace permafrost
