@@ -117,7 +117,7 @@ absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadl
     }
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return Failed("cannot accept another daemon");
   }
-  return absl::UnavailableError("no other daemon has connected in time");
+  return absl::DeadlineExceededError("no other daemon has connected in time");
 }
 
 absl::StatusOr<Connection> Connect(const std::string& host, int port, const Deadline& deadline) {

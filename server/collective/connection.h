@@ -67,6 +67,7 @@ struct Connection {
   Socket socket;
   std::string host;  // of the other side, as a number
 };
+// Also DeadlineExceeded.
 absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadline);
 absl::StatusOr<Connection> Connect(const std::string& host, int port, const Deadline& deadline);
 

@@ -57,7 +57,7 @@ class Group {
   std::vector<double> AllGather(std::span<const double> x);
   // Returns the rows of every rank, in their order. rows: [n, ...], where n may differ between ranks.
   at::Tensor AllGatherRows(const at::Tensor& rows);
-  // Sets each of x to that of rank 0. Small ones travel together, so that a slow network is crossed less often.
+  // Sets each tensor of x to rank 0's. Small ones travel together, so that a slow network is crossed less often.
   void BroadcastAll(std::span<at::Tensor> x);
   // Bytes of a text, unless the caller allows more.
   static constexpr int64_t kMostText = int64_t{1} << 24;

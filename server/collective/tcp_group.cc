@@ -232,8 +232,12 @@ absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const Tc
   return hellos;
 }
 
-// The first rank from `first` on that has not connected to `port` of this machine.
-absl::Status MissingRank(const std::vector<Connection>& connections, int64_t first, int port, absl::Duration waited) {
+// Returns why AcceptRanks failed: if nobody asked it to end, the first rank from `first` on has not connected to `port`
+// of this machine within `waited`.
+absl::Status MissingRank(const absl::Status& failed, const TcpOptions& options,
+                         const std::vector<Connection>& connections, int64_t first, int port, absl::Duration waited) {
+  const bool asked_to_end = options.keep_connecting && !options.keep_connecting();
+  if (asked_to_end || !absl::IsDeadlineExceeded(failed)) return absl::UnavailableError(failed.message());
   const auto missing = std::find_if(connections.begin() + first, connections.end(),
                                     [](const Connection& c) { return !c.socket.open(); });
   const std::string rank = absl::StrCat(missing - connections.begin());
@@ -262,7 +266,10 @@ absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, Tcp
   std::vector<Connection> connections(static_cast<size_t>(options.size));
   const absl::StatusOr<std::vector<Hello>> accepted =
       AcceptRanks(rendezvous.socket(), options, /*first=*/1, deadline, connections);
-  if (!accepted.ok()) return MissingRank(connections, /*first=*/1, rendezvous.port(), options.connect_timeout);
+  if (!accepted.ok()) {
+    return MissingRank(accepted.status(), options, connections, /*first=*/1, rendezvous.port(),
+                       options.connect_timeout);
+  }
   const std::vector<Hello>& hellos = *accepted;
   // Tells each where the others listen: "host port" by rank, a line each.
   std::string table;
@@ -307,15 +314,16 @@ absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port
     int other = 0;
     if (!absl::SimpleAtoi(where.second, &other)) return absl::UnavailableError("the rendezvous told no port");
     absl::StatusOr<Connection> connection = Connect(where.first == kLeadersHost ? host : where.first, other, others);
-    if (!connection.ok()) {
+    const absl::Status said = connection.ok() ? Send(*connection, BytesOf(hello), others) : connection.status();
+    if (!said.ok()) {
       return absl::UnavailableError(absl::StrCat("rank ", options.rank, " cannot connect to rank ", r, " (",
-                                                 connection.status().message(), "): does a firewall block it?"));
+                                                 said.message(), "): does a firewall block it?"));
     }
-    PF_RETURN_IF_ERROR(Send(*connection, BytesOf(hello), others));
     connections[static_cast<size_t>(r)] = *std::move(connection);
   }
-  if (!AcceptRanks(listening, options, options.rank + 1, others, connections).ok()) {
-    return MissingRank(connections, options.rank + 1, own_port, kOthersTime);
+  const auto accepted = AcceptRanks(listening, options, options.rank + 1, others, connections);
+  if (!accepted.ok()) {
+    return MissingRank(accepted.status(), options, connections, options.rank + 1, own_port, kOthersTime);
   }
   return std::make_unique<TcpGroup>(options, std::move(connections));
 }

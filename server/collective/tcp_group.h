@@ -36,7 +36,8 @@ struct TcpOptions {
   int64_t rank = 0;
   int64_t size = 2;  // for the leader, which tells the others
   std::string token;
-  // How long the ranks may take to find each other, and then how long one waits for another within a step.
+  // How long a rank may take to reach its leader, after which ranks have 20 s to connect to each other; and then how
+  // long one waits for another within a step.
   absl::Duration connect_timeout = absl::Seconds(30), step_timeout = absl::Seconds(30);
   // How long one waits for another in Meet.
   absl::Duration meet_timeout = absl::Minutes(10);
@@ -47,10 +48,12 @@ struct TcpOptions {
   std::function<bool()> keep_connecting = nullptr;
 };
 
-// Waits until all ranks are connected, and returns rank 0's group. Errors: Unavailable, with the first missing rank
-// under "rank" of its reason.
+// Waits until all ranks are connected to this one, and returns rank 0's group. Errors: Unavailable, with the first
+// missing rank under "rank" of its reason.
 absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, TcpOptions options);
-// Does the same for another rank, whose leader serves a rendezvous at this host and port.
+// Connects another rank, whose leader serves a rendezvous at this host and port. Other ranks may still fail to connect
+// to each other once this one has its group: the first exchange tells. Errors: Unavailable, which names the rank that
+// was not reached.
 absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, TcpOptions options);
 
 }  // namespace permafrost::collective

@@ -69,6 +69,10 @@ absl::StatusOr<std::unique_ptr<train::Peers>> MakePeers(const Options& options, 
     auto files = access::ReadCertificateFiles(
         {.certificate = options.peer_certificate, .key = options.peer_key, .client_authority = options.peer_authority});
     if (!files.ok()) return Annotate(files.status(), "--peer-cert, --peer-key and --peer-ca");
+    if (const std::string why = access::WhyNotValid(*files, absl::Now()); !why.empty()) {
+      telemetry::Log(telemetry::Severity::kWarning, absl::StrCat("the certificate ", options.peer_certificate.string(),
+                                                                 " ", why, ": peers will refuse it"));
+    }
     own = *std::move(files);
   }
   return api::MakeGrpcPeers({.addresses = options.peers,

@@ -373,7 +373,7 @@ void VisitFields(Options<TrainOptions>, F&& f) {
   f({.name = "exchange_precision",
      .needs = {Need::kReplicas},
      .flag = "--exchange-precision",
-     .help = "Precision of gradients on their way between daemons ({}): bfloat16 sends half of the bytes"},
+     .help = "Precision of gradients on their way between daemons ({}): bfloat16 sends half of their bytes"},
     &T::exchange_precision, kPrecisionNames);
   f({.name = "checkpoint"}, &T::checkpoint);
   f({.name = "init_from"}, &T::init_from);

@@ -34,6 +34,8 @@ inline constexpr std::string_view kTooFewPeersReason = "TOO_FEW_PEERS";
 inline constexpr std::string_view kDatasetMissingReason = "DATASET_MISSING";
 // The reason of an error that says that a rank has gone, or has not come. Another team may take its place.
 inline constexpr std::string_view kRankLostReason = "RANK_LOST";
+// The reason of a rank that could not connect to the others.
+inline constexpr std::string_view kNotConnectedReason = "RANK_NOT_CONNECTED";
 // The reason with which a rank ends by an error of the job, which another try would meet again.
 inline constexpr std::string_view kRankFailedReason = "RANK_FAILED";
 

@@ -87,7 +87,8 @@ class Network:
         self._wake, self._woken = os.pipe()[::-1]
         self._ends = False
         self._try()
-        self._thread = threading.Thread(target=self._forward)
+        self._failed = None
+        self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def __enter__(self):
@@ -99,6 +100,8 @@ class Network:
         self._thread.join()
         for tunnel in (*self._tunnels.values(), self._wake, self._woken):
             os.close(tunnel)
+        if self._failed is not None:
+            raise self._failed
 
     def launch(self, server, host):
         """Starts a `world.Server` as host number `host`; its gRPC is then at `PREFIX`host, and here at its unix socket."""
@@ -133,15 +136,24 @@ class Network:
     def _try(self):
         child = os.fork()
         if child == 0:
+            code = 255
             try:
                 new_namespace()
                 open_tunnel(f"{PREFIX}1")
+                code = 0
             except OSError as error:
-                os._exit(min(error.errno or 1, 255))
-            os._exit(0)
+                code = error.errno or code
+            finally:
+                os._exit(min(code, 255))
         failed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if failed:
             raise NotRun(f"no network of its own: {os.strerror(failed)}; it needs root and /dev/net/tun")
+
+    def _run(self):
+        try:
+            self._forward()
+        except Exception as error:  # noqa: BLE001 - told when the network ends
+            self._failed = error
 
     def _forward(self):
         while not self._ends:

@@ -194,7 +194,8 @@ class GrpcRecruits final : public train::Recruits {
         continue;
       }
       // A peer that trained for a while left for a passing reason, so it is not avoided.
-      const bool is_unable = absl::IsInvalidArgument(*ended) || absl::IsResourceExhausted(*ended);
+      const bool is_unable =
+          absl::IsInvalidArgument(*ended) || absl::IsResourceExhausted(*ended) || reason == train::kNotConnectedReason;
       if (is_unable || recruit->lived() < kShortRank) Note(*recruit);
       if (reason != train::kRankFailedReason) return absl::UnavailableError(what);
       return WithReason(absl::FailedPreconditionError(what), reason);

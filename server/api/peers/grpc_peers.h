@@ -15,12 +15,12 @@ namespace permafrost::api {
 struct PeerOptions {
   std::vector<std::string> addresses;  // host:port of gRPC
   std::string token;                   // a bearer token, sent to every peer; empty: none is sent
-  // PEM of the authority of their certificates; empty: they speak plain text. And this server's own certificate and
-  // key, for peers that want one; empty: it shows none.
+  // PEM. `authority` signed their certificates; empty: they speak plain text. `certificate` and `key` are this
+  // server's, for peers that want one; empty: it shows none.
   std::string authority, certificate, key;
   // This server's; a peer that differs refuses the rank.
   std::string version, torch_version, device;
-  // This server's, by which it knows itself.
+  // Names this process; a peer with the same name is this server.
   std::string instance;
   // How long one may take to say whether its device has taken a rank.
   absl::Duration answer_timeout = absl::Seconds(10);

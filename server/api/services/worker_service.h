@@ -17,7 +17,7 @@ namespace permafrost::api {
 
 struct WorkerFacts {
   std::string version, torch_version, device;  // the leader must be equal in these
-  std::string instance;                        // and must differ in this
+  std::string instance;                        // must differ from the leader's
 };
 
 class WorkerService final : public v1::WorkerService::CallbackService {

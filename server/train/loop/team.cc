@@ -19,6 +19,7 @@
 #include "base/resources.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "device/fault.h"
 
 namespace permafrost::train {
 namespace {
@@ -122,8 +123,9 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
     tcp.step_timeout = tcp.connect_timeout = tcp.meet_timeout;
     auto joined = collective::JoinTcp(place->leader_host, place->rendezvous_port, tcp);
     if (absl::IsCancelled(joined.status())) return joined.status();
-    if (!joined.ok()) return AsTransient(joined.status());
+    if (!joined.ok()) return AsTransient(WithReason(joined.status(), kNotConnectedReason));
     team->group_ = *std::move(joined);
+    PF_RETURN_IF_ERROR(team->Meet(context));
     return team;
   }
   if (wanted <= 1) return team;
@@ -155,7 +157,10 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
   context.Log(LogLevel::kInfo, addresses.empty() ? "trains alone until other daemons are free"
                                                  : absl::StrCat("trains on ", tcp.size, " daemons: this one and ",
                                                                 absl::StrJoin(addresses, ", ")));
-  if (!addresses.empty()) PF_RETURN_IF_ERROR(team->ConnectRecruits(tcp, asked_to_stop));
+  if (!addresses.empty()) {
+    PF_RETURN_IF_ERROR(team->ConnectRecruits(tcp, asked_to_stop));
+    PF_RETURN_IF_ERROR(team->Meet(context));
+  }
   if (tcp.size == wanted) return team;
   // The device's thread alone may ask the context, and write to the job's log.
   recruit.keep_going = [&ends = team->ends_] { return !ends.is_set(); };
@@ -189,6 +194,14 @@ absl::Status Team::ConnectRecruits(collective::TcpOptions options, const std::fu
   const bool waited = recruits_->failure().ok();
   if (waited && rank != reason.metadata.end() && absl::SimpleAtoi(rank->second, &missing)) recruits_->Avoid(missing);
   return WhyLost(led.status());
+}
+
+absl::Status Team::Meet(const RunContext& context) const {
+  const absl::Status met = device::CatchTorch([this] {
+    group_->Meet();
+    return absl::OkStatus();
+  });
+  return met.ok() ? met : Explain(met, context);
 }
 
 Team::~Team() {

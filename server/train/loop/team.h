@@ -107,6 +107,8 @@ class Team {
 
   Team() = default;
   absl::Status ConnectRecruits(collective::TcpOptions options, const std::function<bool()>& asked_to_stop);
+  // Waits until all ranks are connected. Errors: as Explain.
+  absl::Status Meet(const RunContext& context) const;
   // Returns the error of a lost rank: what its daemon answered if its call has ended, else `seen`, which this rank met.
   absl::Status WhyLost(const absl::Status& seen) const;
   // The body of the thread that asks if others would join, until the team ends.
