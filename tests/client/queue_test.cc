@@ -1,5 +1,5 @@
 // `permafrost queue`: its text, and its run over scripted servers.
-#include "client/queue_view.h"
+#include "client/queue.h"
 
 #include <algorithm>
 #include <map>

@@ -180,4 +180,5 @@ def links(bin_dir, seed, every):
             assert re.search(r"rank \d[^\n]*(port \d+|:\d+: )[^\n]*firewall", leader.log_of("blocked")), "no rank and port are named"
             network.passes = lambda source, target, port: True
             assert losses(succeeded(leader, "blocked", limit=600)) == losses(plain)
-            return f"an exchange takes {late:.0f} ms a step where each message is 50 ms late, {narrow:.1f} ms at 100 Mbit/s; cuts and a firewall are told"
+            exchanges = f"an exchange takes {late:.0f} ms a step where each message is 50 ms late, {narrow:.1f} ms at 100 Mbit/s"
+            return f"{exchanges}; cuts and a firewall are told"
