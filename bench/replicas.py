@@ -33,9 +33,12 @@ EXCHANGED = ("seconds", "exchanges", "sentBytes")
 
 def whole_numbers(text):
     try:
-        return [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: accepted: whole numbers divided by commas") from None
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: accepted: whole numbers above 0, divided by commas")
+    return numbers
 
 
 def add_arguments(parser):
