@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 
-from bench import (compare, disk, folds, gpu, graph, imports, links, models, node2vec, nodes, operators, parallel, policies, replicas, sampling, sets, sources, steps,
-                   tools, user_modules, warm_up)
+from bench import (compare, disk, folds, gpu, graph, imports, links, models, node2vec, nodes, operators, parallel, policies, replicas, sampling, sets,
+                   simulate, sources, steps, tools, user_modules, warm_up)
 
 # Each has NAME, MEASURES and NEEDS (a line each), PROGRAMS (what is built), PACKAGES (Python modules),
 # add_arguments(parser), measure(arguments, tools) -> a JSON object, and show(result) -> text.
-BENCHMARKS = [steps, operators, parallel, compare, user_modules, folds, sets, links, node2vec, models, policies, replicas, warm_up, imports, sources, sampling, nodes, disk, graph, gpu]
+BENCHMARKS = [steps, operators, parallel, compare, user_modules, folds, sets, links, node2vec, models, policies, replicas, simulate, warm_up, imports,
+              sources, sampling, nodes, disk, graph, gpu]
 MISSING = 77
 
 

@@ -45,6 +45,9 @@ SMOKES = {
                  "--seeds-a-batch", "128"]], ["rows"]),
     "replicas": ([["--dataset", SMALL, "--hidden", "8", "--layers", "2", "--batch-sizes", "16", "--rounds", "1", "--epochs", "1", "--peer-steps", "2", *peer]
                   for peer in ([], ["--peer", "none"])], ["replicas", "rows"]),
+    "simulate": ([["--dataset", SMALL, "--hidden", "8,16", "--layers", "2", "--batch-sizes", "16,32", "--rounds", "1", "--epochs", "1", "--nodes", "3000",
+                   "--edges", "20000", "--large-hidden", "8", "--fan-out", "3,2", "--ranks", "1,2,8", "--gigabits", "10", "--seeds", "64"]],
+                 ["measurements", "check", "predictions"]),
     "warm-up": ([["--dataset", SMALL, "--jobs", "1", "--kills", "1", "--seeds", "2", "--epochs", "1", "--batch-size", "16", "--hidden", "8",
                   "--layers", "2", "--resume-epochs", "50000"]], ["warm_up", "resume", "batching", "difference"]),
     "policies-sampled": ([["--dataset", LARGE, "--fan-out", "5,3", "--architecture", "gcn", "--epochs", "2", "--batch-size", "64", "--hidden", "8",
