@@ -53,7 +53,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         tools.need_packages(benchmark.PACKAGES)
-        # Of `compare`, which then shows what was measured before.
+        # `compare` and `simulate` then start from what was measured before.
         programs = [] if getattr(arguments, "results", None) else benchmark.PROGRAMS
         bin_dir = arguments.bin_dir or (tools.build(arguments.build_dir, programs) if programs else None)
         work = arguments.work or arguments.build_dir / "bench"

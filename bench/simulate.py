@@ -57,7 +57,8 @@ PUBLISHED = (
 
 
 def add_arguments(parser):
-    parser.add_argument("--measurements", dest="results", type=tools.path, help="result of an earlier run (--output json); no daemon runs")
+    parser.add_argument("--measurements", dest="results", metavar="FILE", type=tools.path,
+                        help="result of an earlier run (--output json); no daemon runs")
     parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs (default: deploy/sample/zinc)")
     for flag, default, text in (("--hidden", [64, 256], "channels on the small graphs"),
                                 ("--batch-sizes", [32, 256], "graphs of a global batch; at least two"),
@@ -358,7 +359,8 @@ def measure(arguments, tools_):
 
 def show(result):
     measured = result["measurements"]
-    lines = [f"measured: a message takes {1e6 * result['per_message_seconds']:.3g} us of a processor, a byte {1e9 * result['per_byte_seconds']:.3g} ns"]
+    lines = [f"measured: a message takes {1e6 * result['per_message_seconds']:.3g} us of a processor, "
+             f"a byte {1e9 * result['per_byte_seconds']:.3g} ns"]
     for row in measured["rows"]:
         lines.append(f"  {row['hidden']} channels, batches of {row['batch']}, {row['layout']:12} {1e3 * row['step']:8.3f} ms a step, of which "
                      f"a rank computes {1e3 * row['compute']:.3f}")
