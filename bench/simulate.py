@@ -301,7 +301,8 @@ def large_job(measured, graph, arguments, ranks):
     # The block has no edges of the last hop: their means come with the batch.
     per_seed = per_edge * sum(found[:-1])
     return Job(examples=graph["train"], batch=min(arguments.seeds * ranks, graph["train"]), fixed=fixed, per_example=per_seed,
-               sums=(8, 4 * parameters), tensors=9 * len(fan_out), state_bytes=12 * parameters,
+               # Each matrix and moment travels alone, and the small tensors of weights and of moments together.
+               sums=(8, 4 * parameters), tensors=6 * len(fan_out) + 2, state_bytes=12 * parameters,
                valid_batches=math.ceil(graph["valid"] / arguments.seeds),
                valid_seconds=min(row["valid"] for row in rows) / large["valid_seeds"] * graph["valid"],
                gathered=4 * graph["valid"] * (graph["classes"] + 2),
