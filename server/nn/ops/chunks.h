@@ -4,13 +4,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include <c10/util/ParallelGuard.h>
 
 #include <algorithm>
 #include <cstdint>
 
+#include "base/crew.h"
 #include "base/operators.h"
 #include "nn/kernels/bfloat16.h"
 #include "nn/kernels/linear.h"
@@ -21,25 +20,29 @@ namespace permafrost::nn {
 // Returns how many threads ParallelFor uses.
 inline int ThreadCount() { return OperatorThreads() == 0 ? at::get_num_threads() : OperatorThreads(); }
 
-inline void SetOpenMpThreads([[maybe_unused]] int threads) {
-#ifdef _OPENMP
-  omp_set_num_threads(threads);
-#endif
-}
-
-// Runs at::parallel_for, on libtorch's threads without OpenMP, with OperatorThreads() threads if they are set. libtorch
-// reads OpenMP's number for the calling thread, so it is changed for this region and then restored.
+// Calls body(begin, end) on parts of the range that are no shorter than `grain`, one a thread, as at::parallel_for
+// does: on a crew if OperatorThreads() is set, else on libtorch's threads. A region within a region takes one thread.
 template <class Body>
 void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
   const int own = OperatorThreads();
-  if (own == 0 || at::in_parallel_region()) return at::parallel_for(begin, end, grain, body);
-  at::internal::lazy_init_num_threads();  // else a thread's first region would overwrite the number below
-  struct Restored {
-    const int outer = at::get_num_threads();
-    ~Restored() { SetOpenMpThreads(outer); }
-  } restored;
-  SetOpenMpThreads(own);
-  at::parallel_for(begin, end, grain, body);
+  if (own == 0) return at::parallel_for(begin, end, grain, body);
+  const int64_t length = end - begin;
+  if (length <= 0) return;
+  const int64_t parts = std::min<int64_t>(own, (length + grain - 1) / std::max<int64_t>(1, grain));
+  if (parts <= 1 || c10::ParallelGuard::is_enabled()) return body(begin, end);
+  struct Region {
+    const Body& body;
+    int64_t begin, end, part;
+  } const region{body, begin, end, (length + parts - 1) / parts};
+  Crew::OfThisThread(own).Run(
+      static_cast<int>(parts),
+      [](const void* context, int number) {
+        const Region& r = *static_cast<const Region*>(context);
+        const c10::ParallelGuard in_region(true);
+        const int64_t first = r.begin + number * r.part;
+        if (first < r.end) r.body(first, std::min(r.end, first + r.part));
+      },
+      &region);
 }
 
 // Splits rows into contiguous chunks whose bounds depend on the rows and `partial`, never on threads. So sums added in

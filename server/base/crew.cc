@@ -1,0 +1,118 @@
+#include "base/crew.h"
+
+#include <chrono>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace permafrost {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A helper looks for the next region for so long before it sleeps: most regions of a step follow each other sooner. At
+// first it keeps its core; then it lets others have it who want it.
+constexpr std::chrono::microseconds kKeepsCore(20), kStaysAwake(200);
+
+void Pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Looks until `done` or for kStaysAwake; returns whether it is done.
+template <class Done>
+bool Spin(const Done& done) {
+  constexpr int kLooks = 64;  // between two looks at the clock
+  const Clock::time_point begin = Clock::now();
+  while (true) {
+    for (int i = 0; i < kLooks; ++i) {
+      if (done()) return true;
+      Pause();
+    }
+    const Clock::duration spun = Clock::now() - begin;
+    if (spun > kStaysAwake) return false;
+    if (spun > kKeepsCore) std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+Crew& Crew::OfThisThread(int threads) {
+  thread_local std::unique_ptr<Crew> own;
+  if (own == nullptr || own->size() != threads) {
+    own = nullptr;  // the old threads end first
+    own = std::make_unique<Crew>(threads - 1);
+  }
+  return *own;
+}
+
+Crew::Crew(int helpers) : size_(helpers + 1) {
+  for (int i = 0; i < helpers; ++i) {
+    try {
+      threads_.emplace_back([this] { Help(); });
+    } catch (const std::system_error&) {
+      return;  // the others, or the owner, take its parts
+    }
+  }
+}
+
+Crew::~Crew() {
+  ends_ = true;
+  ++region_;
+  region_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Crew::Run(int parts, void (*body)(const void*, int), const void* context) {
+  const uint32_t region = region_.load(std::memory_order_relaxed) + 1;
+  body_ = body;
+  context_ = context;
+  unfinished_.store(parts, std::memory_order_relaxed);
+  claim_.store(Pack(region, parts, 0), std::memory_order_release);
+  region_.store(region);
+  region_.notify_all();
+  Work(region);
+  const auto finished = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
+  while (!finished() && !Spin(finished)) {
+    if (const int left = unfinished_.load(std::memory_order_acquire); left > 0) unfinished_.wait(left);
+  }
+  if (failed_.exchange(false)) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Crew::Work(uint32_t region) {
+  while (true) {
+    uint64_t claim = claim_.load(std::memory_order_acquire);
+    const auto next = static_cast<int>(claim & 0xffff), parts = static_cast<int>(claim >> 16 & 0xffff);
+    if (claim >> 32 != region || next >= parts) return;
+    if (!claim_.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel)) continue;
+    try {
+      body_(context_, next);
+    } catch (...) {
+      // A part that was taken keeps the region, and so the owner, here.
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+    }
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
+  }
+}
+
+uint32_t Crew::AwaitRegion(uint32_t last) {
+  const auto began = [&] { return region_.load(std::memory_order_acquire) != last; };
+  while (!Spin(began)) region_.wait(last);
+  return region_.load(std::memory_order_acquire);
+}
+
+void Crew::Help() {
+  for (uint32_t region = 0; !ends_;) {
+    region = AwaitRegion(region);
+    Work(region);
+  }
+}
+
+}  // namespace permafrost
