@@ -142,9 +142,13 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set), made.reads_positions));
   std::unique_ptr<GraphSetTask> task(
       new GraphSetTask(options, context.rank(), model, std::move(batcher), std::move(made.model), padding.pads));
-  if (spec::IsProgram(options) && device.is_cpu()) {
-    PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
-    task->torch_threads_ = ThreadsFor(cost);
+  if (device.is_cpu()) {
+    double values = ValuesOf(options, plan.train_ceiling);
+    if (spec::IsProgram(options)) {
+      PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
+      values = cost.operator_values;
+    }
+    task->torch_threads_ = ThreadsFor(values);
   }
   task->plan_ = std::move(plan);
   for (std::string& note : std::vector{std::move(made.note), std::move(padding.note), std::move(fusion.note)}) {

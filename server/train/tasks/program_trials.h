@@ -26,11 +26,16 @@ struct StepCost {
   double operator_values = 0;
 };
 
-// Returns how many threads libtorch's operators should use in a step. If every operator has few values, threads wait
-// longer than they work (bench/MEASUREMENTS.md, "From which size two threads pay"). An unknown cost counts as small.
-inline TorchThreads ThreadsFor(const StepCost& cost) {
+// Returns how many threads libtorch's operators should use in a step, given their mean number of values. If they have
+// few, threads wait longer than they work (bench/MEASUREMENTS.md, "From which size two threads pay"). An unknown
+// number, 0, counts as few.
+inline TorchThreads ThreadsFor(double operator_values) {
   constexpr double kSharedValues = 524'288;  // PyTorch's operators begin at 32,768
-  return cost.operator_values < kSharedValues ? TorchThreads::kOne : TorchThreads::kAll;
+  return operator_values < kSharedValues ? TorchThreads::kOne : TorchThreads::kAll;
+}
+// Returns the values of an operator on the nodes of `largest` in one of our own models.
+inline double ValuesOf(const spec::TrainOptions& options, const BatchShape& largest) {
+  return static_cast<double>(largest.nodes) * static_cast<double>(options.model.hidden_channels);
 }
 
 // The bytes of the tensors that a forward pass makes.
