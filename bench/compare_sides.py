@@ -114,7 +114,7 @@ class Pyg(Program):
 
     def __init__(self, python, settings, threads, scratch, module="bench.peer_pyg", compile_threads=1):
         self.log = scratch / f"{settings['side']}.log"
-        environment = {**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{settings['side']}-inductor"),
+        environment = {**tools.peer_environment(threads), "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{settings['side']}-inductor"),
                        "TORCHINDUCTOR_COMPILE_THREADS": str(compile_threads)}
         with open(self.log, "w") as log:
             super().__init__(python, "-m", module, json.dumps(settings), cwd=tools.ROOT, env=environment, stderr=log)

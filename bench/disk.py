@@ -157,7 +157,7 @@ class Pyg:
         batches = tools_.work / f"{graph.name}-batches.pt"
         self.settings = json.dumps({"folder": str(graph), "batches": str(batches), "batch_size": arguments.batch_size, "hidden": arguments.hidden,
                                     "fan_outs": [int(k) for k in arguments.fan_out.split(",")], "threads": arguments.threads})
-        self.options = {"cwd": tools.ROOT, "env": tools.ENVIRONMENT | {"OMP_NUM_THREADS": str(arguments.threads)}}
+        self.options = {"cwd": tools.ROOT, "env": tools.peer_environment(arguments.threads)}
         subprocess.run([sys.executable, "-m", "bench.peer_mapped", "sample", self.settings], check=True, **self.options)
 
         self.left_out = self._why_not()

@@ -72,7 +72,7 @@ def peers(arguments, tools_, graph):
     if "graphbolt" in names:
         found["graphbolt"] = (peer_venv.graphbolt(tools_.work, arguments.install_graphbolt), "-m", "bench.peer_graphbolt", graph,
                               json.dumps(settings))
-    environment = {**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(arguments.threads)}
+    environment = tools.peer_environment(arguments.threads)
     return {name: Program(*command, cwd=tools.ROOT, env=environment) for name, command in found.items()}
 
 

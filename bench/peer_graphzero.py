@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from bench.tools import ENVIRONMENT
+from bench.tools import peer_environment
 
 
 class Program:
@@ -41,7 +41,7 @@ class Peer(Program):
     def __init__(self, graph, tools, settings):
         self.store = tools.work / f"graphzero-{graph.name}.gl"
         super().__init__(sys.executable, "-m", "bench.peer_graphzero", graph, self.store, json.dumps(settings),
-                         env={**ENVIRONMENT, "OMP_NUM_THREADS": str(tools.threads)})
+                         env=peer_environment(tools.threads))
 
     def store_bytes(self):
         return self.store.stat().st_size

@@ -82,5 +82,5 @@ def ask(module, settings, tools_):
     """What a module of PyG's side writes as JSON, given its settings so, on as many threads as ours."""
     done = subprocess.run([python(tools_.work, with_sampler=False), "-m", module], input=json.dumps({**settings, "threads": tools_.threads}),
                           stdout=subprocess.PIPE, text=True, check=True, cwd=tools.ROOT,
-                          env={**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(tools_.threads)})
+                          env=tools.peer_environment(tools_.threads))
     return json.loads(done.stdout)

@@ -55,7 +55,7 @@ def pyg(arguments, weights, batch_size, processes):
                 "threads": arguments.threads, "processes": processes}
     command = [sys.executable, "-m", "bench.peer_ddp"]
     ran = subprocess.run(command, input=json.dumps(settings), check=True, stdout=subprocess.PIPE, text=True, cwd=tools.ROOT,
-                         env={**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(arguments.threads)})
+                         env=tools.peer_environment(arguments.threads))
     return json.loads(ran.stdout)["milliseconds"]
 
 

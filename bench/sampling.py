@@ -50,7 +50,7 @@ def compare(workload, command, ours, name, peer, rounds, peers_command=None):
 def graphbolt(arguments, tools_, graph, settings):
     python = peer_venv.graphbolt(tools_.work, arguments.install_graphbolt)
     return peer_graphzero.Program(python, "-m", "bench.peer_graphbolt", graph, json.dumps({**settings, "threads": arguments.threads, "hidden": 64}),
-                                  cwd=tools.ROOT, env={**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(arguments.threads)})
+                                  cwd=tools.ROOT, env=tools.peer_environment(arguments.threads))
 
 
 def measure(arguments, tools_):

@@ -18,8 +18,12 @@ SAMPLE = ROOT / "deploy" / "sample" / "zinc"
 # An unpacked bundle (bench/gpu-bundle) has its programs here; a repository has no such folder.
 BUNDLED = ROOT / "bin"
 
-# Of Permafrost's programs and of peers with OpenMP: threads wait as they do in permafrostd, which sets this for itself.
+# For Permafrost's own programs: threads wait as they do in permafrostd, which sets this for itself. Peers keep their defaults.
 ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", **os.environ}
+
+
+def peer_environment(threads):
+    return {**os.environ, "OMP_NUM_THREADS": str(threads)}
 
 
 class Missing(Exception):
