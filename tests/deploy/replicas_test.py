@@ -142,12 +142,35 @@ class Credentials(Recipe):
 
     def test_bad_arguments_are_told(self):
         for arguments, told in (([], "0 arguments: accepted: DIR NAME..."), ([self.root / "c"], "1 arguments: accepted: DIR NAME..."),
-                                ([self.root / "c", "one,DNS:two"], "NAME 'one,DNS:two': accepted: a host name or an IP address"),
+                                *(([self.root / "c", name], f"NAME '{name}': accepted: a host name or an IP address, without a port")
+                                  for name in ("one,DNS:two", "trainer-2:7433", "10.0.0.7:7433", "[::1]:7433", "1.2.3", "10.0.0.256", "")),
+                                ([self.root / "c", "1:2:3"], "peer-credentials: openssl req: "),
                                 ([self.root, "one"], "File exists")):
             done = subprocess.run([DEPLOY / "peer-credentials", *arguments], capture_output=True, text=True)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(told, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertEqual(list(self.root.iterdir()), [])
+
+    def test_nothing_is_left_if_openssl_fails(self):
+        openssl = shutil.which("openssl")
+        for command, words in (("rand", "exit 1"), ("rand", "echo 00"), ("req", "exit 1"), ("dgst", "exit 1")):
+            write_program(self.root / "openssl", f"""#!/bin/sh
+case $1 in {command}) {words} ;; *) exec {openssl} "$@" ;; esac
+""")
+            environment = {**os.environ, "PATH": f"{self.root}{os.pathsep}{os.environ['PATH']}"}
+            done = subprocess.run([DEPLOY / "peer-credentials", self.root / "c", "one"], env=environment, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1, (command, words, done.stderr))
+            self.assertEqual([path.name for path in self.root.iterdir()], ["openssl"])
+
+    @unittest.skipUnless(shutil.which("git") and (ROOT / ".git").exists(), "this is no checkout")
+    def test_git_and_the_image_leave_them_out(self):
+        texts = [path.read_text() for path in (DEPLOY / "README.md", *(DEPLOY / "docker").iterdir(), *(DEPLOY / "kubernetes").iterdir())]
+        folders = {folder for text in texts for folder in re.findall(r"deploy/peer-credentials ([a-z/]+) ", text)}
+        self.assertEqual(folders, {"credentials", "deploy/docker/credentials"})
+        for folder in folders:
+            subprocess.run(["git", "check-ignore", "--quiet", f"{folder}/tls.key"], cwd=ROOT, check=True)
+        self.assertIn("**/credentials", (DEPLOY / "docker" / "Dockerfile.dockerignore").read_text().splitlines())
 
 
 @unittest.skipUnless(yaml, "PyYAML is not here")
