@@ -208,8 +208,8 @@ class Kubernetes(Recipe):
             subprocess.run(container[probe]["exec"]["command"], env=fleet.environment(self.names[pod], environment), check=True,
                            stdout=subprocess.DEVNULL)
 
-    def run_job(self, fleet, replaced):
-        """Runs the commands of a pod of the Job; returns its exit code."""
+    def start_job(self, fleet, replaced, folder=None):
+        """Starts the commands of a pod of the Job. folder: has a program to take for the client's."""
         (container,) = self.job["spec"]["template"]["spec"]["containers"]
         values = self.variables(container, "job")
         leader, port = values["PERMAFROST_SERVER"].split(":")
@@ -220,8 +220,18 @@ class Kubernetes(Recipe):
             self.assertIn(words, script)
             script = script.replace(words, others)
         environment = dict(zip(values, self.here("job", values.values())))
-        environment["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-        return subprocess.run([*container["command"], script], env=environment, stdout=subprocess.DEVNULL).returncode
+        environment["PATH"] = f"{folder or BIN}{os.pathsep}{os.environ['PATH']}"
+        process = subprocess.Popen([*container["command"], script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stdout.close)
+        return process
+
+    def run_job(self, fleet, replaced, folder=None):
+        """Returns the exit code of a pod of the Job."""
+        process = self.start_job(fleet, replaced, folder)
+        process.communicate(timeout=300)
+        return process.returncode
 
     def test_a_job_trains_on_all_pods(self):
         make_credentials(self.root / "credentials", "127.0.0.1")
@@ -232,20 +242,36 @@ class Kubernetes(Recipe):
         fleet.client(leader, "server", "token", "create", "--role", "viewer", "--label", "kept")
         fleet.client(leader, "upload", "send", "--id", "zinc", SAMPLE)
         fleet.client(leader, "dataset", "import", "zinc", "--upload", "zinc")
-        self.assertEqual(self.run_job(fleet, {}), 0)
+        # Otherwise it might end before the last pod has a copy of the dataset.
+        self.assertEqual(self.run_job(fleet, {"--min-replicas 1": f"--min-replicas {len(self.pods)}"}), 0)
         self.assert_trained_on(fleet, leader, "first", len(self.pods))
         # The first pod of the Job is evicted, and another takes its place.
         self.assertEqual(self.run_job(fleet, {"--dataset zinc": "--dataset none"}), 0)
-        refused = self.run_job(fleet, {'"$JOB"': "second", "--dataset zinc": "--dataset none"})
+        # Another one submitted it before, and the answer was lost: its first show finds nothing.
+        once = self.root / "once"
+        once.mkdir()
+        write_program(once / "permafrost", f"""#!/bin/sh
+[ "$1 $2" != "job show" ] || mkdir {once}/shown 2>/dev/null || exec {BIN}/permafrost "$@"
+[ "$1 $2" != "job show" ] || exit 4
+exec {BIN}/permafrost "$@"
+""")
+        self.assertEqual(self.run_job(fleet, {}, once), 0)
+        self.assertTrue((once / "shown").exists())
         (fails, _) = self.job["spec"]["podFailurePolicy"]["rules"]
-        self.assertEqual((refused, fails["action"]), (4, "FailJob"))
-        self.assertIn(refused, fails["onExitCodes"]["values"])
-        # A new pod in the place of one has its tokens.
+        self.assertEqual(fails["action"], "FailJob")
+        for replaced, code, final in (({"--dataset zinc": "--dataset none"}, 4, False), ({"--epochs 20": "--epochs none"}, 2, True)):
+            self.assertEqual(self.run_job(fleet, {'"$JOB"': "second", **replaced}), code)
+            self.assertEqual(code in fails["onExitCodes"]["values"], final)
         self.assertEqual(fleet.stop(leader), 0)
-        self.assertEqual(self.run_job(fleet, {"600": "0"}), 3)
+        self.assertEqual(self.run_job(fleet, {"timeout 600": "timeout 1"}), 3)
         self.assertNotIn(3, fails["onExitCodes"]["values"])
+        # It waits for the daemon. A new pod in the place of one has its tokens.
+        job = self.start_job(fleet, {"sleep 5": "sleep 0.5"})
+        self.assertIn("no server", job.stdout.readline())
         self.start(fleet, self.pods[0])
         self.assertIn("kept", fleet.client(leader, "server", "token", "list"))
+        output = job.communicate(timeout=300)[0]
+        self.assertEqual(job.returncode, 0, output)
 
     def test_objects_belong_together(self):
         template = self.set["spec"]["template"]
