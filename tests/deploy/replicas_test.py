@@ -10,11 +10,14 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 from tests.deploy.monitoring_test import PATH, Prometheus, free_port
@@ -397,15 +400,31 @@ esac
 """)
         self.requeued = self.root / "requeued"
 
-    def batch(self, *arguments, nodes="127.0.0.1,localhost"):
+    def batch(self, *arguments, nodes="127.0.0.1,localhost", port=None, prepare=None):
         environment = {"PATH": os.pathsep.join([str(self.bin), str(BIN), str(DEPLOY), os.environ["PATH"]]), "SLURM_JOB_NODELIST": nodes,
                        "SLURM_JOB_ID": "71", "SLURM_SUBMIT_DIR": str(self.root), "SLURM_CPUS_PER_TASK": "1", "TMPDIR": str(self.root),
-                       "PERMAFROST_STATE_DIR": str(self.state), "PERMAFROST_PORT": str(free_port()), "PERMAFROST_THREADS": "1",
+                       "PERMAFROST_STATE_DIR": str(self.state), "PERMAFROST_PORT": str(port or free_port()), "PERMAFROST_THREADS": "1",
                        "REQUEUED": str(self.requeued), "SRUN_LOG": str(self.root / "srun.log")}
         batch = subprocess.Popen(["bash", DEPLOY / "slurm" / "permafrost.sbatch", *map(str, arguments)], env=environment, text=True,
-                                 cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+                                 cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=prepare)
         self.addCleanup(self.kill_session, batch)
         return batch
+
+    def end(self, batch, signals=()):
+        """Returns what the batch prints until it ends. It gets USR1 once for each of the patterns, at the first line that matches it."""
+        signals, lines = list(signals), []
+        stop = threading.Timer(300, self.kill_session, [batch])
+        stop.start()
+        with contextlib.closing(batch.stdout):
+            for line in batch.stdout:
+                lines.append(line)
+                if signals and re.search(signals[0], line):
+                    signals.pop(0)
+                    batch.send_signal(signal.SIGUSR1)
+        batch.wait()
+        stop.cancel()
+        self.assertEqual(signals, [], "".join(lines))
+        return "".join(lines)
 
     def kill_session(self, batch):
         """Ends daemons too, which a batch that failed left behind."""
@@ -419,38 +438,94 @@ esac
 
     def test_a_job_trains_on_both_nodes(self):
         batch = self.batch("first", "zinc", SAMPLE, "--hidden", "16", "--batch-size", "256", "--epochs", "2")
-        output = batch.communicate(timeout=300)[0]
+        output = self.end(batch)
         self.assertEqual(batch.returncode, 0, output)
         self.assertIn("trains on 2 daemons: this one and localhost:", output)
         self.assertIn("job first succeeded", output)
         self.assert_nothing_is_left()
         self.assertFalse(self.requeued.exists())
         steps = (self.root / "srun.log").read_text().split()
-        self.assertEqual([(steps.count(f"--relative={node}"), steps.count("--ntasks=1")) for node in (0, 1)], [(1, 4), (3, 4)])
+        self.assertEqual([steps.count(flag) for flag in ("--relative=0", "--relative=1", "--ntasks=1")], [1, 1, 2])
 
     def test_a_job_that_fails_fails_the_batch(self):
         batch = self.batch("first", "zinc", SAMPLE, "--hidden", "16", "--batch-size", "256", "--lr", "1e30", "--optimizer", "sgd")
-        output = batch.communicate(timeout=300)[0]
+        output = self.end(batch)
         self.assertEqual(batch.returncode, 1, output)
         self.assert_nothing_is_left()
 
     def test_a_job_goes_on_in_the_next_allocation(self):
         arguments = ("first", "zinc", SAMPLE, "--hidden", "16", "--batch-size", "256", "--epochs", "20")
         batch = self.batch(*arguments)
-        with contextlib.closing(batch.stdout):
-            lines = []
-            for line in batch.stdout:
-                lines.append(line)
-                if re.match(r" *2/20 ", line):
-                    batch.send_signal(signal.SIGUSR1)
-            batch.wait(timeout=60)
-        self.assertEqual((batch.returncode, self.requeued.read_text()), (6, "71\n"), "".join(lines))
+        # The second signal comes while the daemons end.
+        output = self.end(batch, [r"^ *2/20 ", "draining"])
+        self.assertEqual(batch.returncode, 6, output)
+        self.assertEqual(self.requeued.read_text(), "71\n")
         self.assert_nothing_is_left()
         batch = self.batch(*arguments)
-        output = batch.communicate(timeout=300)[0]
+        output = self.end(batch)
         self.assertEqual(batch.returncode, 0, output)
         self.assertIn("resumed from the checkpoint of step ", output)
         self.assertIn("20/20", output)
+
+    def test_a_peer_that_does_not_start_ends_the_batch_unless_the_job_needs_none(self):
+        with socket.socket() as held:
+            held.bind(("0.0.0.0", 0))
+            held.listen()
+            for flags, code, told in (([], 1, "permafrost.sbatch: daemons that are left: 1; job first needs 2"),
+                                      (["--min-replicas", "1"], 0, "job second succeeded")):
+                job = "second" if flags else "first"
+                batch = self.batch(job, "zinc", SAMPLE, "--hidden", "16", "--batch-size", "256", "--epochs", "1", *flags,
+                                   port=held.getsockname()[1])
+                output = self.end(batch)
+                self.assertEqual(batch.returncode, code, output)
+                self.assertRegex(output, "permafrost.sbatch: the daemon on localhost ended with exit code [1-9]")
+                self.assertIn(told, output)
+                self.assert_nothing_is_left()
+                # The next one would not be blocked by the job that waits.
+                if not flags:
+                    shutil.rmtree(self.state)
+        self.assertFalse(self.requeued.exists())
+
+    def test_a_leader_that_does_not_start_ends_the_batch(self):
+        self.state.mkdir()
+        (self.state / "leader").write_text("no folder")
+        batch = self.batch("first", "zinc", SAMPLE)
+        output = self.end(batch)
+        self.assertEqual(batch.returncode, 3, output)
+        self.assertRegex(output, "permafrost.sbatch: the daemon on 127.0.0.1, which leads, ended with exit code [1-9]")
+        self.assert_nothing_is_left()
+
+    def test_an_import_that_failed_is_made_again(self):
+        folder = self.root / "state" / "zinc"
+        shutil.copytree(SAMPLE, folder)
+        graphs = folder / "raw" / "graph-label.csv.gz"
+        whole = graphs.read_bytes()
+        arguments = ("first", "zinc", folder, "--hidden", "16", "--batch-size", "256", "--epochs", "1")
+        graphs.write_bytes(whole[: len(whole) // 2])
+        batch = self.batch(*arguments)
+        output = self.end(batch)
+        self.assertEqual(batch.returncode, 1, output)
+        self.assertIn("graph-label.csv.gz", output)
+        graphs.write_bytes(whole)
+        batch = self.batch(*arguments)
+        output = self.end(batch)
+        self.assertEqual(batch.returncode, 0, output)
+
+    def test_the_next_allocation_goes_on_with_an_import(self):
+        def let_no_file_be_large():
+            # Without the signal it is an error of the machine, after which an import is tried again.
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2**22, 2**22))
+
+        arguments = ("first", "zinc", SAMPLE, "--hidden", "16", "--batch-size", "256", "--epochs", "1")
+        batch = self.batch(*arguments, prepare=let_no_file_be_large)
+        output = self.end(batch, ["the import of zinc waits and is tried again"])
+        self.assertEqual(batch.returncode, 6, output)
+        self.assertEqual(self.requeued.read_text(), "71\n")
+        batch = self.batch(*arguments)
+        output = self.end(batch)
+        self.assertEqual(batch.returncode, 0, output)
+        self.assert_nothing_is_left()
 
     def test_bad_arguments_are_told(self):
         for arguments, nodes, told in ((["first"], "a,b", "1 arguments: accepted: JOB DATASET FOLDER"),
