@@ -87,11 +87,11 @@ inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
   return Products::kBfloat16;
 }
 
-// Below this many multiplications a region stays on one thread. At half of it, 30 us of work, two threads were as fast
-// as one: `bench/run parallel --filter products`, on the machine that bench/MEASUREMENTS.md tells of.
-inline constexpr int64_t kParallelProducts = 1 << 20;
-// The same in values that are gathered: 2^15, 25 us of work, were as fast (`--filter gathers`).
-inline constexpr int64_t kParallelGathers = 1 << 16;
+// Below this many multiplications a region stays on one thread: some 30 us of work, at which two threads of OpenMP that
+// had to be woken were as fast as one (bench/MEASUREMENTS.md, "From which size two threads pay"). A crew gains earlier.
+inline constexpr int64_t kParallelProducts = 1 << 19;
+// The same in values that are gathered: some 25 us of work.
+inline constexpr int64_t kParallelGathers = 1 << 15;
 inline int64_t ChunkGrain(const RowChunks& chunks, int64_t products) {
   return products < kParallelProducts ? chunks.count() : 1;
 }
