@@ -308,8 +308,8 @@ TEST_F(ReplicasTest, PeersMayWantTlsACertificateAndAToken) {
                                                       path("peer.key"), "--tls-client-ca", path("ca.pem")});
   ASSERT_TRUE(peer->ready());
   const std::string socket = "unix:" + (dir_.path() / "safe" / "permafrost.sock").string();
-  const Output made = RunCommand({PERMAFROST, "--server", socket, "server", "token", "create", "--role",
-                                  "operator", "--to", path("token")});
+  const Output made = RunCommand(
+      {PERMAFROST, "--server", socket, "server", "token", "create", "--role", "operator", "--to", path("token")});
   ASSERT_EQ(made.code, 0) << made.err;
   const std::vector<std::string> tls{"--peers", peer->grpc(), "--peer-ca", path("ca.pem")};
   const auto restart_leader = [&](std::vector<std::string> flags) {
