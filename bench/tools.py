@@ -23,7 +23,9 @@ ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", **os.environ}
 
 
 def peer_environment(threads):
-    return {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    """As a peer's users have it: without a caller's settings of how long threads spin."""
+    own = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    return {**own, "OMP_NUM_THREADS": str(threads)}
 
 
 class Missing(Exception):

@@ -72,7 +72,7 @@ const CLI::Option* FindOption(const CLI::App* app, const std::string& name) {
 // Returns what the option takes, for messages; empty: its type says nothing.
 std::string AcceptedValues(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "true, false";
-  const std::string type = option.get_type_name();
+  std::string type = option.get_type_name();
   for (const char* whole : {"N", "STEP", "LENGTH", "BYTES"}) {
     if (type == whole) return "a whole number";
   }

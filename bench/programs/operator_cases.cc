@@ -210,6 +210,7 @@ OperatorCase RegionCase(const NamedRegion& of, int32_t width) {
   edges.indices.resize(static_cast<size_t>(of.region.num_indices));
   edges.index_segments = {SegmentsOf(source, kNodes)};
   std::vector<Tensor> leaves;
+  leaves.reserve(of.rows.size());
   for (const int64_t rows : of.rows) leaves.push_back(rows == 0 ? at::randn({width}) : at::randn({rows, width}));
   return Both(
       "edge_region_" + of.name + "_" + std::to_string(width),

@@ -1,8 +1,7 @@
 #include "base/crew.h"
 
-#include <chrono>
+#include <algorithm>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 #if defined(__x86_64__)
@@ -14,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A helper looks for the next region for so long before it sleeps: most regions of a step follow each other sooner. At
-// first it keeps its core; then it lets others have it who want it.
+// A helper that has worked looks for more for so long before it sleeps: most regions of a step follow each other
+// sooner. At first it keeps its core; then it lets others have it who want it.
 constexpr std::chrono::microseconds kKeepsCore(20), kStaysAwake(200);
 
 void Pause() {
@@ -26,11 +25,10 @@ void Pause() {
 #endif
 }
 
-// Looks until `done` or for kStaysAwake; returns whether it is done.
+// Looks until `done`, or until kStaysAwake after `begin`; returns whether it is done.
 template <class Done>
-bool Spin(const Done& done) {
+bool Spin(const Done& done, Clock::time_point begin) {
   constexpr int kLooks = 64;  // between two looks at the clock
-  const Clock::time_point begin = Clock::now();
   while (true) {
     for (int i = 0; i < kLooks; ++i) {
       if (done()) return true;
@@ -54,10 +52,11 @@ Crew& Crew::OfThisThread(int threads) {
 }
 
 Crew::Crew(int helpers) : size_(helpers + 1) {
+  threads_.reserve(static_cast<size_t>(helpers));
   for (int i = 0; i < helpers; ++i) {
     try {
       threads_.emplace_back([this] { Help(); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       return;  // the others, or the owner, take its parts
     }
   }
@@ -76,22 +75,25 @@ void Crew::Run(int parts, void (*body)(const void*, int), const void* context) {
   context_ = context;
   unfinished_.store(parts, std::memory_order_relaxed);
   claim_.store(Pack(region, parts, 0), std::memory_order_release);
+  // A helper counts itself as asleep before it looks at the region for the last time.
   region_.store(region);
-  region_.notify_all();
+  const int asleep = asleep_.load(), awake = static_cast<int>(threads_.size()) - asleep;
+  for (int wanted = std::min(parts - 1 - awake, asleep); wanted > 0; --wanted) region_.notify_one();
   Work(region);
   const auto finished = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
-  while (!finished() && !Spin(finished)) {
+  while (!finished() && !Spin(finished, Clock::now())) {
     if (const int left = unfinished_.load(std::memory_order_acquire); left > 0) unfinished_.wait(left);
   }
   if (failed_.exchange(false)) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void Crew::Work(uint32_t region) {
-  while (true) {
+bool Crew::Work(uint32_t region) {
+  for (bool worked = false;;) {
     uint64_t claim = claim_.load(std::memory_order_acquire);
     const auto next = static_cast<int>(claim & 0xffff), parts = static_cast<int>(claim >> 16 & 0xffff);
-    if (claim >> 32 != region || next >= parts) return;
+    if (claim >> 32 != region || next >= parts) return worked;
     if (!claim_.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel)) continue;
+    worked = true;
     try {
       body_(context_, next);
     } catch (...) {
@@ -102,16 +104,21 @@ void Crew::Work(uint32_t region) {
   }
 }
 
-uint32_t Crew::AwaitRegion(uint32_t last) {
+uint32_t Crew::AwaitRegion(uint32_t last, Clock::time_point worked) {
   const auto began = [&] { return region_.load(std::memory_order_acquire) != last; };
-  while (!Spin(began)) region_.wait(last);
+  if (!Spin(began, worked)) {
+    ++asleep_;
+    region_.wait(last);
+    --asleep_;
+  }
   return region_.load(std::memory_order_acquire);
 }
 
 void Crew::Help() {
+  Clock::time_point worked = Clock::now();
   for (uint32_t region = 0; !ends_;) {
-    region = AwaitRegion(region);
-    Work(region);
+    region = AwaitRegion(region, worked);
+    if (Work(region)) worked = Clock::now();
   }
 }
 

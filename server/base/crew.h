@@ -1,9 +1,10 @@
-// Threads that share the parts of short parallel regions with the thread that owns them. A region of 20 us is over
-// before a sleeping thread wakes, so nobody waits for one: whoever is awake takes the next part, the owner included.
-// Threads: a crew belongs to the thread that made it.
+// A crew is one owner thread and its helpers, which share the parts of short parallel regions. A region of 20 us is
+// over before a sleeping thread wakes, so nobody waits for one: whoever is awake takes the next part, the owner
+// included. Threads: a crew belongs to the thread that made it.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <thread>
@@ -15,8 +16,8 @@ class Crew {
  public:
   static constexpr int kMostParts = 0xffff;
 
-  // The crew of the calling thread, of `threads` threads with it. It lasts as long as the thread, or until another size
-  // is asked for.
+  // Returns the calling thread's crew of `threads` threads, the caller included. It lasts as long as the thread, or
+  // until another size is asked for.
   static Crew& OfThisThread(int threads);
 
   // helpers: threads beside the owner's; fewer if the system gives no more.
@@ -31,28 +32,30 @@ class Crew {
   void Run(int parts, void (*body)(const void* context, int part), const void* context);
 
  private:
-  // The region's number, its parts, and the next of them that nobody has taken, in one word: whoever takes a part of an
-  // older region fails.
+  using Clock = std::chrono::steady_clock;
+
+  // Packs the region's number, its count of parts and the next free part into one word. A claim for an older region
+  // therefore fails.
   static uint64_t Pack(uint32_t region, int parts, int next) {
     return uint64_t{region} << 32 | static_cast<uint64_t>(parts) << 16 | static_cast<uint64_t>(next);
   }
-  // Takes parts of this region and calls the body until there are none.
-  void Work(uint32_t region);
+  // Takes parts of this region and calls the body until there are none. Returns whether it took any.
+  bool Work(uint32_t region);
   void Help();
-  // Returns the newest region once it is not `last`.
-  uint32_t AwaitRegion(uint32_t last);
+  // Returns the newest region once it is not `last`. Sleeps if it has not worked for a while.
+  uint32_t AwaitRegion(uint32_t last, Clock::time_point worked);
 
-  const int size_;
   alignas(64) std::atomic<uint32_t> region_ = 0;  // the newest; helpers wait for the next
-  alignas(64) std::atomic<uint64_t> claim_ = 0;
-  alignas(64) std::atomic<int> unfinished_ = 0;  // parts
-  // Of the region in progress. Whoever has taken one of its parts may read them.
+  const int size_;
+  // These describe the region in progress. Only a thread that has taken one of its parts may read them.
   void (*body_)(const void*, int) = nullptr;
   const void* context_ = nullptr;
   std::exception_ptr error_;
-  std::atomic<bool> failed_ = false;
-  std::atomic<bool> ends_ = false;
   std::vector<std::thread> threads_;
+  std::atomic<bool> failed_ = false, ends_ = false;
+  alignas(64) std::atomic<uint64_t> claim_ = 0;
+  alignas(64) std::atomic<int> unfinished_ = 0;  // parts
+  std::atomic<int> asleep_ = 0;                  // helpers
 };
 
 }  // namespace permafrost

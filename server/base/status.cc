@@ -86,6 +86,7 @@ std::vector<FieldViolation> GetViolations(const absl::Status& status) {
   return violations;
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): callers give a temporary
 absl::Status WithReason(absl::Status status, std::string_view reason, std::map<std::string, std::string> metadata) {
   std::string payload;
   AppendPiece(payload, reason);

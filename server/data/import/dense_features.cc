@@ -337,7 +337,7 @@ DataType StoredType(const NpyHeader& header, bool bfloat16) {
 // Widens min and max by some rows; false at the first value that is not finite, whose place is `bad`.
 bool Widen(std::span<const std::byte> bytes, FeatureSummary& summary, uint64_t& bad) {
   const auto width = static_cast<size_t>(summary.width);
-  const size_t count = bytes.size() / ElementBytes(summary.type);
+  const size_t count = bytes.size() / std::max<size_t>(1, ElementBytes(summary.type));
   return WithValues(summary.type, [&](const auto& value_at) {
     for (size_t i = 0, column = 0; i < count; ++i) {
       const double value = value_at(bytes.data(), i);

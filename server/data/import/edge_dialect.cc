@@ -57,8 +57,8 @@ bool EdgeCells::Next(std::string_view& cell) {
 std::string_view EdgeCells::TakeQuoted() {
   const std::string_view whole = rest_;
   const std::string_view text = whole.substr(1);
-  const auto fail = [&](std::string what) {
-    fault_ = absl::StrCat("quotes: the cell ", Quote(whole), " ", what,
+  const auto fail = [&](std::string_view what) {
+    fault_ = absl::StrCat("quotes: the cell ", Quote(whole), " ", AbslView(what),
                           "; without an edge_list.quote (--quote none) quotes are read as text");
     rest_ = {};
     return std::string_view();

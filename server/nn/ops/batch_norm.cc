@@ -15,8 +15,9 @@ namespace {
 
 using at::Tensor;
 
-// Below this many values, 10 us of work, a norm stays on one thread.
-constexpr int64_t kParallelNormValues = 1 << 15;
+// Below this many values the work stays on one thread: small parallel regions collapse when cores are shared. At half
+// of it, 40 us of work, two threads were as fast as one: `bench/run parallel --filter norms`.
+constexpr int64_t kParallelNormValues = 1 << 17;
 
 // Chunks of 64 columns stay at 128 rows up to half a million rows, and wider ones up to fewer: a running sum of float32
 // over 230,000 rows put gradients a hundredth off.

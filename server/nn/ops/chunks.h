@@ -20,16 +20,18 @@ namespace permafrost::nn {
 // Returns how many threads ParallelFor uses.
 inline int ThreadCount() { return OperatorThreads() == 0 ? at::get_num_threads() : OperatorThreads(); }
 
-// Calls body(begin, end) on parts of the range that are no shorter than `grain`, one a thread, as at::parallel_for
-// does: on a crew if OperatorThreads() is set, else on libtorch's threads. A region within a region takes one thread.
+// Calls body(begin, end) on one part of the range for each thread, as at::parallel_for does: on a crew if
+// OperatorThreads() is set, else on libtorch's threads. A range of up to `grain`, which is at least 1, is one part. A
+// region within a region takes one thread. A body calls no operators of libtorch.
 template <class Body>
 void ParallelFor(int64_t begin, int64_t end, int64_t grain, const Body& body) {
-  const int own = OperatorThreads();
-  if (own == 0) return at::parallel_for(begin, end, grain, body);
   const int64_t length = end - begin;
   if (length <= 0) return;
-  const int64_t parts = std::min<int64_t>(own, (length + grain - 1) / std::max<int64_t>(1, grain));
-  if (parts <= 1 || c10::ParallelGuard::is_enabled()) return body(begin, end);
+  if (c10::ParallelGuard::is_enabled()) return body(begin, end);
+  const int own = OperatorThreads();
+  if (own == 0) return at::parallel_for(begin, end, grain, body);
+  const int64_t parts = std::min<int64_t>(own, (length + grain - 1) / grain);
+  if (parts <= 1) return body(begin, end);
   struct Region {
     const Body& body;
     int64_t begin, end, part;
@@ -87,11 +89,11 @@ inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
   return Products::kBfloat16;
 }
 
-// Below this many multiplications a region stays on one thread: some 30 us of work, at which two threads of OpenMP that
-// had to be woken were as fast as one (bench/MEASUREMENTS.md, "From which size two threads pay"). A crew gains earlier.
-inline constexpr int64_t kParallelProducts = 1 << 19;
-// The same in values that are gathered: some 25 us of work.
-inline constexpr int64_t kParallelGathers = 1 << 15;
+// Below this many multiplications a region stays on one thread. At half of it, 30 us of work, two threads were as fast
+// as one: `bench/run parallel --filter products`, on the machine that bench/MEASUREMENTS.md tells of.
+inline constexpr int64_t kParallelProducts = 1 << 20;
+// The same in values that are gathered: 2^15, 25 us of work, were as fast (`--filter gathers`).
+inline constexpr int64_t kParallelGathers = 1 << 16;
 inline int64_t ChunkGrain(const RowChunks& chunks, int64_t products) {
   return products < kParallelProducts ? chunks.count() : 1;
 }

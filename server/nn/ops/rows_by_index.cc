@@ -17,8 +17,9 @@ namespace {
 
 using at::Tensor;
 
-// Values that are read, some 10 us of work, from which on several threads share them.
-constexpr int64_t kEmbeddingGrain = 1 << 14;
+// Values that are read from which on several threads share them. At half of it, 25 us of work, two threads were as fast
+// as one: `bench/run parallel --filter gathers`.
+constexpr int64_t kEmbeddingGrain = 1 << 16;
 // Columns whose gradients one thread sums.
 constexpr int64_t kEmbeddingBlock = 64;
 
@@ -274,7 +275,7 @@ Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, spe
 namespace {
 
 // Values that a thread should have at least.
-constexpr int64_t kPairGrain = 1 << 13;
+constexpr int64_t kPairGrain = 1 << 15;
 // Columns that threads share a gradient by: a cache line of float32.
 constexpr int64_t kColumnsTogether = 16;
 

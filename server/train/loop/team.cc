@@ -122,8 +122,10 @@ absl::StatusOr<std::unique_ptr<Team>> Team::Form(const RunRequest& request, cons
     // The leader bounds how long an error of another lasts, and what it waits for itself may take longer than a step.
     tcp.step_timeout = tcp.connect_timeout = tcp.meet_timeout;
     auto joined = collective::JoinTcp(place->leader_host, place->rendezvous_port, tcp);
-    if (absl::IsCancelled(joined.status())) return joined.status();
-    if (!joined.ok()) return AsTransient(WithReason(joined.status(), kNotConnectedReason));
+    if (asked_to_stop()) return absl::CancelledError("stopped while the other ranks were awaited");
+    if (!joined.ok()) {
+      return AsTransient(WithReason(absl::UnavailableError(joined.status().message()), kNotConnectedReason));
+    }
     team->group_ = *std::move(joined);
     PF_RETURN_IF_ERROR(team->Meet(context));
     return team;

@@ -99,11 +99,10 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
     for (size_t mode = 0; mode < kept->size(); ++mode) task->parts_[mode].kept = std::move((*kept)[mode]);
   }
   PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));
-  if (device.is_cpu()) {
+  if (model.program && device.is_cpu()) {
     BatchShape largest = task->plan_.train_ceiling;
     if (task->made_.scores_pairs) largest.edges = std::max(largest.edges, task->links_->pairs());
-    task->torch_threads_ =
-        ThreadsFor(model.program ? model.program->Step(largest).operator_values : ValuesOf(options, largest));
+    task->torch_threads_ = ThreadsFor(model.program->Step(largest).operator_values);
   }
   if (kept) {
     TellKept(context, key);

@@ -33,10 +33,6 @@ inline TorchThreads ThreadsFor(double operator_values) {
   constexpr double kSharedValues = 524'288;  // PyTorch's operators begin at 32,768
   return operator_values < kSharedValues ? TorchThreads::kOne : TorchThreads::kAll;
 }
-// Returns the values of an operator on the nodes of `largest` in one of our own models.
-inline double ValuesOf(const spec::TrainOptions& options, const BatchShape& largest) {
-  return static_cast<double>(largest.nodes) * static_cast<double>(options.model.hidden_channels);
-}
 
 // The bytes of the tensors that a forward pass makes.
 struct ForwardCost {

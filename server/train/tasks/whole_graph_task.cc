@@ -126,11 +126,10 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const spe
   task->fusion_note_ = std::move(fusion.note);
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->Read(device, trains));
-  if (device.is_cpu()) {
+  if (model.program && device.is_cpu()) {
     BatchShape largest = task->plan_.train_ceiling;
     if (task->made_.scores_pairs) largest.edges = std::max(largest.edges, task->links_->pairs());
-    task->torch_threads_ =
-        ThreadsFor(model.program ? model.program->Step(largest).operator_values : ValuesOf(options, largest));
+    task->torch_threads_ = ThreadsFor(model.program->Step(largest).operator_values);
   }
   return task;
 }
