@@ -326,7 +326,7 @@ std::string FishCompletion(const CLI::App& app) {
       "  test \"$at\" = \"$argv[1]\"\n"
       "end\n",
       kNamesInFish, "complete -c permafrost -f\n");
-  // Within single quotes of fish.
+  // Quotes a text for fish, in single quotes.
   const auto quoted = [](const std::string& text) {
     return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}, {"\n", " "}}), "'");
   };

@@ -38,7 +38,8 @@ struct SweepFlags {
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
 
-// Returns whether a server said so. Only a server attaches details to what a transport says, too.
+// Returns whether a server sent this status. The transport can produce these codes too, but only a server attaches
+// details to them.
 bool IsAnswer(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:

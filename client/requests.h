@@ -1,5 +1,5 @@
-// Calls that change something: safe against lost answers, and refused here where they are too large for a server.
-// Threads: the caller's.
+// Sends requests that change something. A retry after a lost answer is safe, and a request too large for the server is
+// refused here. Threads: the caller's.
 #pragma once
 
 #include <functional>

@@ -32,7 +32,7 @@ std::vector<SpecRow> PolicyRows();
 std::vector<SpecRow> DrawRows();
 // The rows for v1::SampleDatasetRequest::Walk.
 std::vector<SpecRow> WalkRows();
-// The rows for v1::ImportOptions, and the older name of --inverse-edges keep.
+// Returns the rows for v1::ImportOptions, and a row for the older name of `--inverse-edges keep`.
 std::vector<SpecRow> ImportRows();
 
 // The names of a row's flag, without those that say the opposite: "--model", "--architecture".

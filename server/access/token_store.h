@@ -80,7 +80,8 @@ class TokenStore {
   // From here on it opens nothing; streams under way are ended by whoever asks Gate::CheckStill. Errors: NotFound;
   // those of WriteFileAtomic, and then it stays.
   absl::Status Revoke(const std::string& id);
-  // The token of a secret, unless it has expired; nullopt: there is none. Takes equally long wherever secrets differ.
+  // The token of a secret, unless it has expired; nullopt: there is none. The time it takes does not depend on where
+  // the secret differs from a stored one.
   std::optional<Token> Find(std::string_view secret) const;
 
  private:

@@ -121,8 +121,9 @@ class DatasetCopies {
 absl::Status CopyAudit(const std::filesystem::path& state_dir, Copier& copier);
 
 // Copies the records of imports that have not ended well (datasets/.imports). Another server begins the wanted ones
-// anew if it sees their sources. Returns their datasets, sorted. Call it before datasets are copied: a dataset whose
-// import ends meanwhile is then in the backup as a record or as a dataset. Errors: the copier's.
+// anew if it sees their sources. Returns the names of the datasets of the copied records, sorted. Call it before
+// datasets are copied: a dataset whose import ends meanwhile is then in the backup as a record or as a dataset. Errors:
+// the copier's.
 absl::StatusOr<std::vector<std::string>> CopyImports(const std::filesystem::path& state_dir, Copier& copier);
 
 }  // namespace permafrost::backup

@@ -62,8 +62,8 @@ class SeenClock {
     std::function<void(std::string_view)> warn = [](std::string_view) {};
   };
 
-  // Goes on from what the file says. Where there is none, or none that can be read, the clock is believed as it is;
-  // `warn` is told of the second. Errors: those of reading it, where the machine is to blame.
+  // Goes on from what the file says. If the file is missing or unreadable, the clock is believed as it is; an
+  // unreadable file is reported to `warn`. Errors: those of reading it, where the machine is to blame.
   static absl::StatusOr<std::unique_ptr<SeenClock>> Open(Options options);
   ~SeenClock();
   SeenClock(const SeenClock&) = delete;

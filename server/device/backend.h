@@ -98,8 +98,8 @@ class Backend {
     return absl::UnimplementedError("this device compiles no kernels");
   }
 
-  // Before all that follows. The first thread that enters is the device's thread from then on. Errors: Internal on any
-  // other one.
+  // Call this before any of the methods below. The first thread that enters is the device's thread from then on.
+  // Errors: Internal on any other one.
   virtual absl::Status Enter() const { return absl::OkStatus(); }
   // Runs `step`, a step or a capture, with what the device needs around it, and returns its status. Errors: as Enter.
   virtual absl::Status Within(const std::function<absl::Status()>& step) const { return step(); }
@@ -112,7 +112,7 @@ class Backend {
   // Told where all planned shapes are compiled, and where that ends; a device that can then refuses others.
   virtual void SetGraphsFrozen(bool /*frozen*/) const {}
 
-  // Allocates such memory, with any content. Returns nullopt if this device has none of its kind or the host has no
+  // Allocates such memory, with any content. Returns nullopt if the device supports no pinned memory or the host has no
   // room. `rows` and `width` must be positive. Freeing it waits for the device.
   virtual std::optional<PinnedRows> AllocatePinned(int64_t /*rows*/, int64_t /*width*/) const { return std::nullopt; }
 

@@ -142,7 +142,7 @@ Staging::Slot& Staging::Fill(const graphcache::StepInputs& batch, const InputLay
 
 at::Tensor Staging::CopyToSlot(Slot& slot, int64_t bytes) {
   const c10::Stream current = Current();
-  // Without its own stream one buffer is enough, since a copy begins when the step before has ended.
+  // If copies have no stream of their own, one buffer is enough: a copy begins only after the step before it has ended.
   at::Tensor& device = options_.own_stream ? slot.device : slots_.front().device;
   const bool is_new = !device.defined() || device.numel() < bytes;
   if (is_new) device = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));

@@ -84,7 +84,7 @@ class Compiler {
     return Capture(mode, shape);
   }
   // Runs the step of `mode` once at `shape`, at which it was captured, on a device that compiles it when it first runs:
-  // no step is to wait for that. All that a step changes is as before when it returns. Nothing is run elsewhere.
+  // no step is to wait for that. It restores everything that the step changed. Nothing is run elsewhere.
   virtual absl::Status WarmUp(Mode /*mode*/, const BatchShape& /*shape*/) { return absl::OkStatus(); }
   // Captures the step of `mode` once for every shape. The memory that it needs at the planned ceiling of the mode is
   // laid out now; larger batches take the rest from the heap, for their step alone. All else as Capture.

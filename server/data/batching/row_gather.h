@@ -21,7 +21,7 @@ namespace permafrost::data {
 // Rows of a padded batch: they lie in segments, each with its real rows first.
 // Threads: safe anywhere for different vectors.
 
-// Segments of one padding: [segments + 1] where each begins, and the end of the last.
+// Bounds of the segments of a padded batch, [segments + 1]: the first row of each, then the end of the last.
 using SegmentBounds = std::vector<int64_t>;
 // Reuses the memory of `bounds`.
 void SetBounds(std::span<const int64_t> rows_of_segments, SegmentBounds& bounds);

@@ -224,7 +224,7 @@ void RowCaches::Adapt(RowCache& cache) {
 
 namespace {
 
-// Asked for at once; two of them are on their way.
+// Read-ahead asks for pieces of this size, and keeps two of them in flight.
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 
 void AskFor(const Descriptor& file, uint64_t begin, uint64_t end) {

@@ -84,7 +84,7 @@ struct FileHeader {
   uint64_t checksum;
 };
 static_assert(sizeof(FileHeader) == 72 && offsetof(FileHeader, checksum) == 64);
-// Version 1: the same up to `layout`, in whose place the checksum stood.
+// A header of version 1 is equal up to `layout`; there it has the checksum, and ends.
 inline constexpr uint64_t kHeaderBytesV1 = 64;
 static_assert(offsetof(FileHeader, layout) + sizeof(uint64_t) == kHeaderBytesV1);
 

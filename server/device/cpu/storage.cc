@@ -211,7 +211,7 @@ class StorageAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
-// Makes a session the thread's for a scope.
+// While one lives, the session serves this thread's allocations.
 class Within {
  public:
   explicit Within(PlanSession& session) {

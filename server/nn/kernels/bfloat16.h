@@ -14,7 +14,7 @@ bool HasBfloat16Products();
 
 // Floats that hold a packed matrix of [k, n].
 int64_t Bfloat16PackedSize(int64_t k, int64_t n);
-// weight: [out, in]. For the forward product, rows * weight^T, and for that of gradients, rows * weight.
+// They pack weight [out, in]: Forward for rows * weight^T, Backward for the gradients' product, rows * weight.
 void PackBfloat16Forward(const float* weight, int64_t out, int64_t in, float* packed);
 void PackBfloat16Backward(const float* weight, int64_t out, int64_t in, float* packed);
 

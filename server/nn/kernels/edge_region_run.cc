@@ -105,7 +105,7 @@ class TileGradient {
     if (values.rows != nullptr) return ExpandTargets<T>(tile_.segments(), width, values.base, sum.base, sum.to);
     AddValues<T>(sum.base, values.base, tile_.Rows(steps_[i].level) * width, sum.to);
   }
-  // Returns the step's adjoint, whose rows then follow each other; null: none yet.
+  // Lays the rows of the step's adjoint out one after the other and returns them; null if it has no adjoint yet.
   const T* Flat(size_t i) {
     RegionRows<T>& adjoint = adjoints_[i];
     if (adjoint.rows == nullptr) return adjoint.base;

@@ -136,7 +136,8 @@ std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor
   return {y, in};
 }
 
-// Gradients of x ([0]: not asked for), of weight ([0]: there is none), of bias, and of the sum with bias and addend.
+// The gradients for x (no rows if not asked for), weight (no rows if there is none), bias, and the sum to which bias
+// and addend are added.
 using GraphConvGradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 // rows: the [T, K] rows that the weight multiplied, if there is a weight. x_rows: N.

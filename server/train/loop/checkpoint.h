@@ -123,8 +123,8 @@ class CheckpointStore {
   std::function<void(std::string_view)> warn_;
 };
 
-// Decides when a run writes its checkpoints. Threads: one thread. It is pure except for the times it is given: time of
-// this run since its first step began, which never falls.
+// Decides when a run writes its checkpoints. Threads: one thread. Its only clock is the time that callers pass in: the
+// time since this run's first step began. It must never fall.
 class CheckpointSchedule {
  public:
   // A run's first checkpoint by time comes this early, so that a job that is killed again and again gets further each
