@@ -57,7 +57,7 @@ absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wai
     next.start_time = absl::Now();
   }
   PF_ASSIGN_OR_RETURN(std::shared_ptr<LiveRun> live, Unlocked([&] { return MakeLiveRun(*best); }));
-  if (const absl::Status stored = Commit(*best, std::move(next)); !stored.ok()) {
+  if (absl::Status stored = Commit(*best, std::move(next)); !stored.ok()) {
     // Shown while it waits. It was no run that failed, so none is counted.
     best->job.trouble.error = OneLine(stored.message());
     hub_.Notify(best->job.id.value());
@@ -120,7 +120,7 @@ bool JobBook::Advance(const JobId& id, JobState state) {
 }
 
 absl::Status JobBook::StoreProgress(const JobId& id) {
-  const absl::Status epochs = StoreEpochs(id);
+  absl::Status epochs = StoreEpochs(id);
   PF_ASSIGN_OR_RETURN(const Turn turn, TakeTurn(kForOthers));
   absl::MutexLock lock(&mu_);
   const auto it = active_.find(id);

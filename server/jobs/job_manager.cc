@@ -106,7 +106,7 @@ class CacheCommands {
   // As JobManager's methods.
   absl::StatusOr<graphcache::Snapshot> Get(const JobId& id) const;
   absl::StatusOr<std::vector<graphcache::EntryInfo>> Entries(const JobId& id) const;
-  void Command(const JobId& id, const graphcache::Command& command, const RequestKey& request, Done done);
+  void Command(const JobId& id, const graphcache::Command& command, const RequestKey& request, const Done& done);
 
  private:
   using Answer = std::optional<absl::StatusOr<graphcache::Snapshot>>;
@@ -134,7 +134,8 @@ absl::StatusOr<std::vector<EntryInfo>> CacheCommands::Entries(const JobId& id) c
   return book_.store().GetGraphCacheEntries(id);
 }
 
-void CacheCommands::Command(const JobId& id, const graphcache::Command& command, const RequestKey& request, Done done) {
+void CacheCommands::Command(const JobId& id, const graphcache::Command& command, const RequestKey& request,
+                            const Done& done) {
   absl::StatusOr<JobBook::Turn> turn = book_.TakeTurn();
   if (!turn.ok()) return done(turn.status());
   const absl::StatusOr<bool> answered = book_.store().IsAnswered(request);

@@ -55,7 +55,7 @@ double CrossEntropy(const T* logits, const T* labels, const T* weights, int64_t 
   for (int64_t r = 0; r < rows; ++r) {
     const T* const in = logits + r * classes;
     T* const out = gradient + r * classes;
-    if (labels[r] != labels[r]) {
+    if (std::isnan(labels[r])) {
       std::fill_n(out, classes, T(0));
       continue;
     }
@@ -65,7 +65,7 @@ double CrossEntropy(const T* logits, const T* labels, const T* weights, int64_t 
   double total = 0;
   // The label's own value goes into the loss, before its exponential is there.
   for (int64_t r = 0; r < rows; ++r) {
-    if (labels[r] != labels[r]) continue;
+    if (std::isnan(labels[r])) continue;
     const auto label = static_cast<int64_t>(labels[r]);
     const T weight = weights == nullptr ? T(1) : weights[label];
     total -= static_cast<double>(weight * gradient[r * classes + label]);
@@ -75,7 +75,7 @@ double CrossEntropy(const T* logits, const T* labels, const T* weights, int64_t 
   });
   for (int64_t r = 0; r < rows; ++r) {
     T* const out = gradient + r * classes;
-    if (labels[r] != labels[r]) {
+    if (std::isnan(labels[r])) {
       std::fill_n(out, classes, T(0));
       continue;
     }

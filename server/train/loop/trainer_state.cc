@@ -102,7 +102,7 @@ absl::Status Trainer::TakeTensors() {
     if (part == &Checkpoint::model) return task_->tensors().CopyFrom(tensors);
     if (part == &Checkpoint::best) return tensors.empty() ? absl::OkStatus() : nn::CopyByName(tensors, best_);
     // Weights are of one type everywhere; the learning rate and the sums are not.
-    const absl::Status copied =
+    absl::Status copied =
         nn::CopyByName(tensors, part == &Checkpoint::optimizer ? optimizer_.state() : engine_.losses().tensors());
     if (copied.ok()) return copied;
     return Annotate(copied, absl::StrCat("the checkpoint is of another device than ",

@@ -54,7 +54,8 @@ class BatchWalker {
       if (left_.batches < 1 || left_.graphs < std::ssize(batch)) return false;
       --left_.batches;
       left_.graphs -= std::ssize(batch);
-      if ((unchecked_ += std::ssize(batch)) >= kGraphsPerCheck) {
+      unchecked_ += std::ssize(batch);
+      if (unchecked_ >= kGraphsPerCheck) {
         PF_RETURN_IF_ERROR(check_());
         unchecked_ = 0;
       }
