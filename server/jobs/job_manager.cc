@@ -326,11 +326,11 @@ absl::StatusOr<std::vector<graphcache::EntryInfo>> JobManager::GraphCacheEntries
 }
 
 void JobManager::CommandGraphCache(const JobId& id, const graphcache::Command& command, const std::string& request_id,
-                                   CommandLog::Done done) {
+                                   const CommandLog::Done& done) {
   const std::string what = absl::StrCat("graph cache ", HashHex(Hash64(graphcache::ToJson(command))));
   const absl::StatusOr<RequestKey> key = KeyOf(what, id, request_id);
   if (!key.ok()) return done(key.status());
-  parts_->caches.Command(id, command, *key, std::move(done));
+  parts_->caches.Command(id, command, *key, done);
 }
 
 absl::StatusOr<graphcache::CachePlan> JobManager::PlanGraphCache(const spec::JobSpec& spec, bool measure,

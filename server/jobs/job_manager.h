@@ -127,7 +127,7 @@ class JobManager : private JobBook {
   // possibly before this returns, and must not call back into the manager. `request_id`: as of the verbs; where it
   // comes again, `done` is given the cache as it is then, at once.
   void CommandGraphCache(const JobId& id, const graphcache::Command& command, const std::string& request_id,
-                         CommandLog::Done done);
+                         const CommandLog::Done& done);
 
   // The log of calls that change something else than jobs.
   RequestLog& requests();
