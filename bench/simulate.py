@@ -175,9 +175,6 @@ def measure_daemons(arguments, tools_):
             "rows": rows, "large": {"hidden": a.large_hidden, "fan_out": a.fan_out, "valid_seeds": daemons.large_seeds[1], "rows": large}}
 
 
-# What follows from them.
-
-
 def fit(columns, values, weights):
     """Factors of the columns that come closest to the values, each difference divided by its weight; none is below 0."""
     import numpy as np
@@ -349,6 +346,8 @@ def read(path):
 def measure(arguments, tools_):
     if len(set(arguments.batch_sizes)) < 2 and not arguments.results:
         raise SystemExit("bench: simulate: --batch-sizes: accepted: at least two, from which a line follows")
+    if len(set(arguments.hidden)) < 2 and not arguments.results:
+        raise SystemExit("bench: simulate: --hidden: accepted: at least two, which tell a message's cost from a byte's")
     if max(arguments.ranks) > MOST_RANKS:
         raise SystemExit(f"bench: simulate: --ranks {max(arguments.ranks)}: accepted: 1 to {MOST_RANKS}")
     measured, machine = read(arguments.results) if arguments.results else (measure_daemons(arguments, tools_), tools.machine())

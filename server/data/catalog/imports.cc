@@ -449,7 +449,8 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     files_.WriteImport(id, record).IgnoreError();
   } else if (IsTransient(result.status())) {
     ++counts_.retried;
-    // As long as it took at the least: a disk that every try fills must have room for others half of the time.
+    // The wait is at least as long as the try took: a disk that every try fills must have room for others half of the
+    // time.
     const absl::Duration delay = std::max(RetryDelay(options_.first_retry, ++entry.tries), took);
     queue_.Add(id, clock_.Elapsed() + delay);
     dataset.retry_time = absl::Now() + delay;

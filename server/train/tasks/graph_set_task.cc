@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const spec::T
   std::unique_ptr<GraphSetTask> task(
       new GraphSetTask(options, context.rank(), model, std::move(batcher), std::move(made.model), padding.pads));
   if (device.is_cpu()) {
-    // Of an operator on the nodes.
+    // Our own models' operators compute a row for each node.
     double values = static_cast<double>(plan.train_ceiling.nodes * options.model.hidden_channels);
     if (spec::IsProgram(options)) {
       PF_ASSIGN_OR_RETURN(const StepCost cost, CostOfStep(options, model, plan.train_ceiling, "spec."));
