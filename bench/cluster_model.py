@@ -22,7 +22,7 @@ PARTS = ("compute", "waiting", "fetch", "bandwidth", "latency", "messages", "eva
 @dataclasses.dataclass(frozen=True)
 class Network:
     """bandwidth: bits a second of a machine's link. latency: seconds from one rank to another. per_message, per_byte: processor seconds to
-    send and receive one message, and for a byte of it. trees: sums and weights take log2(ranks) rounds, which is not what tcp_group does."""
+    send and receive one message, and each of its bytes. trees: sums and weights take log2(ranks) rounds, which is not what tcp_group does."""
 
     bandwidth: float = math.inf
     latency: float = 0.0
@@ -34,8 +34,8 @@ class Network:
 @dataclasses.dataclass(frozen=True)
 class Job:
     """examples: graphs or seeds of an epoch; batch: those of a step of all ranks. A rank computes fixed + per_example * share seconds a step.
-    spread: the standard deviation of an example's cost over its mean. sums: bytes of each exchange of a step, in order; the last one are
-    the gradients. tensors, state_bytes: weights and moments. valid_batches, valid_seconds: of an evaluation on one rank; gathered: bytes
+    spread: the standard deviation of an example's cost over its mean. sums: bytes of each exchange of a step, in order, the
+    gradients last. tensors, state_bytes: weights and moments. valid_batches, valid_seconds: of an evaluation on one rank; gathered: bytes
     of its predictions. fetched: bytes that an example needs before its step, of which each machine has an equal part;
     0 where each has the whole graph."""
 
@@ -58,7 +58,7 @@ def rounds_of(ranks):
 
 
 def exchange(begin, size, network):
-    """When each rank has size bytes of every other one, where rank r begins at begin[r]."""
+    """Returns when each rank has `size` bytes from every other one, if rank r begins at begin[r]."""
     ranks = len(begin)
     if ranks == 1:
         return begin
@@ -78,7 +78,7 @@ def exchange(begin, size, network):
 
 
 def all_reduce(begin, size, network):
-    """When each rank has the sum of size bytes of all."""
+    """Returns when each rank has the sum, `size` bytes, over all ranks."""
     ranks = len(begin)
     if ranks == 1:
         return begin
@@ -95,7 +95,7 @@ def all_reduce(begin, size, network):
 
 
 def gather(begin, size, network):
-    """When each rank has size bytes, of which each had an equal part."""
+    """Returns when each rank has `size` bytes, of which each had an equal part."""
     ranks = len(begin)
     if network.trees and ranks > 1:
         time = rounds_of(ranks) * (network.latency + network.per_message) + size * max(8 / network.bandwidth, network.per_byte)
@@ -104,7 +104,7 @@ def gather(begin, size, network):
 
 
 def broadcast_seconds(ranks, tensors, size, network):
-    """Until every rank has so many tensors of rank 0, of size bytes together. Rank 0 sends one after the other and waits for no answer."""
+    """Returns the seconds until every rank has rank 0's tensors, `size` bytes together. Rank 0 sends one after the other and waits for no answer."""
     if ranks == 1:
         return 0.0
     if network.trees:
@@ -129,7 +129,7 @@ def computes(job, ranks, straggler, seed):
 
 
 def step_seconds(job, ranks, network, straggler=1.0, seed=0):
-    """Until the slowest rank has ended a step, of which an equal part precedes each sum."""
+    """Returns the seconds until the slowest rank has ended a step. An equal part of its computing precedes each sum."""
     part = computes(job, ranks, straggler, seed) / len(job.sums)
     clocks = np.zeros(ranks)
     if job.fetched:
@@ -147,7 +147,7 @@ def evaluation_seconds(job, ranks, network):
 
 
 def parts_of_step(job, ranks, network, straggler):
-    """Those of PARTS that a step has. Each of the exchange's is what the step gains when that costs nothing, and all before it neither."""
+    """The parts of PARTS that a step has. bandwidth, latency and messages are taken away in this order; each is the time saved by that."""
     draws = range(max(1, 128 // ranks))
     mean = lambda seconds: sum(map(seconds, draws)) / len(draws)
     here = dataclasses.replace(job, fetched=0)

@@ -95,7 +95,7 @@ def step_of(job, examples):
 
 
 class Daemons:
-    """A leader and a peer on a core each, and for crowds two more daemons; another that has the large graph."""
+    """A leader and a peer on a core each, three more daemons for crowds, and one that has the large graph."""
 
     def __init__(self, arguments, tools_, folder, stack):
         cores = sorted(os.sched_getaffinity(0))[:2]
@@ -219,14 +219,14 @@ def graph_job(measured, model, batch):
 
 
 def network_of(measured):
-    """What messages and bytes cost two ranks on one machine: what is left of their steps but for waiting for the larger share."""
+    """Returns what a message and a byte cost two ranks on one machine, from their exchange time less the wait for the larger share."""
     from bench.cluster_model import HEADER, Network
 
     messages, sizes, rest, weights = [], [], [], []
     for model in measured["models"]:
         for batch in batches_of(measured):
             row, job = row_of(measured, model["hidden"], batch, "two"), graph_job(measured, model, batch)
-            # In the mean two normals lie 1 / sqrt(pi) deviations below the larger one.
+            # The larger of two normals lies 1 / sqrt(pi) deviations above their mean.
             waiting = job.per_example * job.spread * math.sqrt(batch / 2 / math.pi)
             messages.append(exchanges_of(job.sums))
             sizes.append(sum(job.sums) + HEADER * messages[-1])
@@ -248,7 +248,7 @@ def crowd(job, network, ranks_a_core=2):
 
 
 def latency_of(seconds, job, ranks, network):
-    """The latency with which a step takes so long; 0 if it takes longer without any."""
+    """Returns the latency with which a step takes `seconds`; 0 if it takes longer even without latency."""
     from bench.cluster_model import step_seconds
 
     low, high = 0.0, seconds
@@ -260,8 +260,8 @@ def latency_of(seconds, job, ranks, network):
 
 
 def check(measured):
-    """The epoch of four ranks on two cores, predicted and measured, for each number of channels and batch. `turn`: how long a rank waits until
-    the other one on its core lets it run, from two ranks on one core."""
+    """The epoch of four ranks on two cores, predicted and measured, for each number of channels and batch. `turn_seconds`: how
+    long a rank waits until the other one on its core lets it run, found from two ranks on one core."""
     from bench.cluster_model import evaluation_seconds, step_seconds
 
     network, rows = network_of(measured), []

@@ -44,7 +44,7 @@ absl::StatusOr<json> ReadConfig(const std::string& path) {
 }  // namespace
 
 std::string KnownContexts(const Contexts& contexts) {
-  if (contexts.servers.empty()) return "there is none; make one with: permafrost context set NAME HOST:PORT";
+  if (contexts.servers.empty()) return "no context is set; make one with: permafrost context set NAME HOST:PORT";
   return absl::StrCat("known: ", absl::StrJoin(contexts.servers, ", ", [](std::string* out, const auto& context) {
                         absl::StrAppend(out, context.first);
                       }));

@@ -89,7 +89,7 @@ class Submission {
       if (refusal->status.error_code() == grpc::StatusCode::UNAVAILABLE && !session_.json()) {
         session_.terminal().Note(absl::StrCat(
             "permafrost: ", OneLine(servers_.name(refusal->member)), " may hold job ", OneLine(request_.job_id()),
-            ". Start it and repeat the command; without it in --on the job is made twice"));
+            ". Start it and repeat the command; without it in --on the job may be made twice"));
       }
       return servers_.Fail(*refusal);
     }

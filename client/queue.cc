@@ -99,7 +99,7 @@ std::string RenderQueues(const std::vector<ServerQueue>& queues, const ViewTime&
                                        {"PAUSED", Align::kRight},
                                        {"MEMORY", Align::kRight}},
                                       servers, style);
-  if (rows.empty()) return absl::StrCat(out, "\nno jobs that have not ended\n");
+  if (rows.empty()) return absl::StrCat(out, "\nno unfinished jobs\n");
   return absl::StrCat(out, "\n",
                       RenderTable({{"SERVER"},
                                    {"JOB"},
@@ -159,9 +159,9 @@ ExitCode ShowQueues(Session& session, const std::vector<std::string>& names) {
 }  // namespace
 
 void AddQueueCommand(CLI::App& app, Command& chosen) {
-  CLI::App* queue = app.add_subcommand("queue", "All jobs that have not ended, of one server or several");
+  CLI::App* queue = app.add_subcommand("queue", "The unfinished jobs of one server or several");
   const auto servers = std::make_shared<std::vector<std::string>>();
-  AddOnOption(*queue, *servers, "Show these servers (addresses or contexts) instead of the one");
+  AddOnOption(*queue, *servers, "Show these servers (addresses or contexts) instead of one");
   queue->callback(
       [servers, &chosen] { chosen = [servers](Session& session) { return ShowQueues(session, *servers); }; });
 }

@@ -1,4 +1,4 @@
-// The servers that a command spreads its jobs over, or asks about theirs.
+// The servers over which a command spreads its jobs, or whose jobs it lists.
 // Threads: one.
 #pragma once
 
@@ -66,9 +66,9 @@ class ServerGroup {
     std::vector<Refusal> passed_over;
   };
   // After Prepare: finds the server that begins the job first, and counts the job there. An idle one comes first, then
-  // the one with the fewest jobs ahead, then the first named. Servers are asked in this order to validate the job; one
-  // that refuses it is passed over: data and programs being equal, its memory, device or limits differ. Returns the
-  // first refusal if none takes it, passed_over then having all; or the server that cannot be asked.
+  // the one with the fewest jobs ahead, then the first named. Servers are asked in this order to validate the job. One
+  // that refuses it is passed over: as data and programs are equal, its memory, device or limits must differ. If all
+  // refuse, passed_over has each refusal, and the first is returned. A server that cannot be asked is returned at once.
   std::optional<Refusal> Place(v1::CreateJobRequest request, Placement& placement);
 
   // Adds to `found`, by job name, the members that have a job which matches `filter` (ListJobsRequest.filter). Returns

@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A helper that has worked looks for more for so long before it sleeps: most regions of a step follow each other
-// sooner. At first it keeps its core; then it lets others have it who want it.
+// After work a helper looks for more for kStaysAwake before it sleeps, since most regions of a step follow sooner. For
+// the first kKeepsCore it keeps its core; after that it yields to other threads.
 constexpr std::chrono::microseconds kKeepsCore(20), kStaysAwake(200);
 
 void Pause() {
@@ -97,7 +97,7 @@ bool Crew::Work(uint32_t region) {
     try {
       body_(context_, next);
     } catch (...) {
-      // A part that was taken keeps the region, and so the owner, here.
+      // The owner cannot leave Run before this part ends, so it reads error_ only after this.
       if (!failed_.exchange(true)) error_ = std::current_exception();
     }
     if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();

@@ -47,10 +47,10 @@ class Crew {
 
   alignas(64) std::atomic<uint32_t> region_ = 0;  // the newest; helpers wait for the next
   const int size_;
-  // These describe the region in progress. Only a thread that has taken one of its parts may read them.
+  // body_ and context_ describe the region in progress. Only a thread that has taken one of its parts may read them.
   void (*body_)(const void*, int) = nullptr;
   const void* context_ = nullptr;
-  std::exception_ptr error_;
+  std::exception_ptr error_;  // the region's first; the thread that set failed_ writes it
   std::vector<std::thread> threads_;
   std::atomic<bool> failed_ = false, ends_ = false;
   alignas(64) std::atomic<uint64_t> claim_ = 0;

@@ -135,8 +135,8 @@ Group* Current();
 // gradient of x is the sum of the ranks' gradients, since each rank has a part of the loss. Either all ranks compute it
 // or none: else those that do wait in vain.
 at::Tensor AllReduceSum(const at::Tensor& x);
-// Returns the sums of tensors of one type over all ranks, found in one exchange. If `on_wire` is given, they are
-// rounded to it on their way, and so are the sums.
+// Returns the sums of tensors of one type over all ranks, found in one exchange. If `on_wire` is given, the
+// tensors are rounded to it before they are sent, and the sums once they are added.
 std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors,
                                      std::optional<at::ScalarType> on_wire = std::nullopt);
 

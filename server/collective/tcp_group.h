@@ -36,8 +36,8 @@ struct TcpOptions {
   int64_t rank = 0;
   int64_t size = 2;  // for the leader, which tells the others
   std::string token;
-  // How long a rank may take to reach its leader, after which ranks have 20 s to connect to each other; and then how
-  // long one waits for another within a step.
+  // connect_timeout: how long a rank may take to reach its leader; then ranks have 20 s to connect to each other.
+  // step_timeout: how long a rank waits for another within a step.
   absl::Duration connect_timeout = absl::Seconds(30), step_timeout = absl::Seconds(30);
   // How long one waits for another in Meet.
   absl::Duration meet_timeout = absl::Minutes(10);

@@ -63,9 +63,9 @@ struct Options {
   access::Auth auth = access::Auth::kAuto;
   // The certificates of gRPC and /metrics; without a certificate they speak plain text.
   access::TlsFiles tls;
-  // The daemons that jobs with replicas are trained with: host:port of gRPC. A bearer token that they accept, the
-  // authority of their certificates, and a certificate of this daemon with its key; empty: they ask for none, and speak
-  // plain text.
+  // peers: host:port of gRPC of the daemons that train jobs with replicas. peer_token_file: a bearer token that they
+  // accept; empty: they ask for none. peer_authority: signed their certificates; empty: they speak plain text.
+  // peer_certificate, peer_key: this daemon's, for peers that want one; empty: it shows none.
   std::vector<std::string> peers;
   std::filesystem::path peer_token_file, peer_authority, peer_certificate, peer_key;
   // How long a step waits for another daemon of its job.

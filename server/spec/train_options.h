@@ -307,7 +307,7 @@ struct TrainOptions {
   // Daemons that train the job together, 1..64; each takes a share of every batch.
   int64_t replicas = 1;
   int64_t min_replicas = 0;  // the fewest of them, with which the job trains too; 0: replicas
-  // Gradients are rounded to this before daemons add them up, in float32, and so are the sums.
+  // Gradients are rounded to this before daemons send them. They are added in float32, and the sums are rounded again.
   Precision exchange_precision = Precision::kFloat32;
   bool operator==(const TrainOptions&) const = default;
 };

@@ -66,8 +66,8 @@ struct RecruitRequest {
   // As RankPlace's.
   int rendezvous_port = 0;
   std::string rendezvous_token;
-  // How long Recruit asks again: peers that refused while fewer than `least` have joined, and then only busy ones,
-  // which may just be leaving another team.
+  // How long Recruit goes on asking. While fewer than `least` have joined, it asks again every peer that refused and
+  // has the dataset. Then it asks only busy ones, which may just be leaving another team.
   absl::Duration patience = absl::ZeroDuration();
   // Asked now and then; false: nobody wants them any more.
   std::function<bool()> keep_going = [] { return true; };
@@ -104,7 +104,7 @@ class Peers {
   virtual int64_t count() const = 0;
   // Asks the peers in turn and returns those that joined, at most as many as wanted. If fewer than `least` join, sends
   // the dataset to peers that lack it and asks them again, and then asks avoided peers. Errors: Unavailable with
-  // kTooFewPeersReason, where they are still fewer, whose message quotes each refusal; FailedPrecondition, where one
+  // kTooFewPeersReason if still fewer than `least` joined (the message quotes each refusal); FailedPrecondition if one
   // says that the job cannot be trained; Cancelled.
   virtual absl::StatusOr<std::unique_ptr<Recruits>> Recruit(const RecruitRequest& request) = 0;
   // Returns whether another peer would join now; no rank begins. A peer that lacks the dataset is sent a copy. The

@@ -107,7 +107,7 @@ TEST(QueueCommand, ShowsTheServersThatAnswer) {
   EXPECT_EQ(one.exit_code, 0) << one.err;
   EXPECT_EQ(json::parse(one.out).at("jobs")[0].at("server"), a.address());
   a.Set({});
-  EXPECT_THAT(RunProgram({"queue", "--server", a.address()}, home).out, HasSubstr("no jobs that have not ended\n"));
+  EXPECT_THAT(RunProgram({"queue", "--server", a.address()}, home).out, HasSubstr("no unfinished jobs\n"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 """A network of hosts for one trial: each process has a namespace of its own, whose packets pass through this one.
 
-Linux, root and /dev/net/tun are needed. A packet is late by `delay` seconds, waits its turn at `rate` bytes each second, and is lost where
-`passes(source, target, port)` says so.
+Linux, root and /dev/net/tun are needed. A packet is late by `delay` seconds, waits its turn at `rate` bytes each second, and is lost if
+`passes(source, target, port)` returns False.
 """
 
 import array

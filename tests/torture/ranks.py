@@ -54,7 +54,7 @@ def free_port():
 
 
 def goes_on(job, before):
-    """Whether the job has trained past the step `before`, or to its end."""
+    """Returns True once the job has trained past the step `before`, or to its end."""
     state = state_of(job)
     assert state not in ("FAILED", "CANCELLED"), job.error
     return state == "SUCCEEDED" or job.progress.step > before
@@ -85,7 +85,7 @@ def kills(bin_dir, seed, count, bounded):
             leader.import_dataset("set", write_set(leader.import_root / "set", graphs=240))
             submit(leader, "calm", spec(epochs=200))
             calm = succeeded(leader, "calm")
-            # 200 epochs are over in seconds: as many as `count` kills take.
+            # A job of 200 epochs is over in seconds, so one job follows another until `count` kills are done.
             epochs = 200
             waits, rounds = [], 0
             while len(waits) < count:
@@ -175,7 +175,7 @@ def links(bin_dir, seed, every):
                 await_log(leader, job, "the job wants 2 other daemons, and 1 joins")
                 network.passes = lambda source, target, port: True
                 assert losses(succeeded(leader, job)) == losses(calm), f"{job}: other losses than over a sound network"
-            # gRPC passes, and no rank but the leader.
+            # gRPC and the leader's packets pass; the other two ranks cannot reach each other.
             network.passes = lambda source, target, port: port == PORT or source.endswith(".1") or target.endswith(".1")
             submit(leader, "blocked", spec(epochs=1))
             await_log(leader, "blocked", "does a firewall block it?", limit=120)

@@ -64,7 +64,8 @@ class Servers:
         That is an idle server, else the one with the fewest jobs ahead of it, else the first named. A server that
         refuses the job for its memory, device or limits is passed over with a warning. Dataset and program must be
         equal on all servers.
-        model, labels, spec: as of `Jobs.submit`, but neither a torch.nn.Module nor init_from, which are on one server.
+        model, labels, spec: as for `Jobs.submit`. A torch.nn.Module is refused: name a program that all servers have.
+        init_from is refused, since its weights are on one server.
         id: a call with the id and the spec of an earlier one returns its job.
         Errors: as `Jobs.submit`; FailedPrecondition if a server drains or has other data; Unavailable if one is away,
         since it may have the job.
