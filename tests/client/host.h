@@ -29,12 +29,12 @@ class Host {
     // Jobs that are there beside those that were made.
     std::vector<v1::Job> others;
     // Adds a queued job, or one that is paused.
-    void AddOther(int32_t priority, v1::Job::State state = v1::Job::STATE_QUEUED) {
+    void AddOther(int32_t priority, v1::Job::State its_state = v1::Job::STATE_QUEUED) {
       v1::Job& job = others.emplace_back(QueuedJob());
       job.set_name(absl::StrCat("jobs/other-", others.size()));
       job.mutable_spec()->set_priority(priority);
-      job.set_state(state);
-      if (state == v1::Job::STATE_PAUSED) return info.set_paused_jobs(info.paused_jobs() + 1);
+      job.set_state(its_state);
+      if (its_state == v1::Job::STATE_PAUSED) return info.set_paused_jobs(info.paused_jobs() + 1);
       info.set_queued_jobs(info.queued_jobs() + 1);
     }
   };
