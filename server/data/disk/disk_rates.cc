@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::array<int, 7> kDepths = {1, 2, 4, 8, 16, 32, 64};
 constexpr std::array<uint32_t, 3> kReadBytes = {4 << 10, 16 << 10, 64 << 10};
-// The size of sequential reads. It is so long that a request costs nothing beside its bytes.
+// The size of sequential reads. At this size the cost of a request is negligible beside the cost of its bytes.
 constexpr uint32_t kLongReadBytes = 512 << 10;
 constexpr int kLongReadDepth = 8;
-// A smaller range may lie in the disk's own memory after the first few reads.
+// A smaller range may lie in the disk's own cache after the first few reads.
 constexpr uint64_t kLargeRangeBytes = uint64_t{256} << 20;
 
 // A range of whole pages in the file.
@@ -31,11 +31,11 @@ struct PageRange {
   uint64_t bytes() const { return pages * kDiskPageBytes; }
 };
 
-// Gives the offsets of reads, one after the other.
+// Yields the offsets of successive reads.
 class Places {
  public:
-  // draw: draws random places; nullptr: in order. All measures share it, so that none reads again what another has just
-  // read, which the disk's own memory may answer.
+  // With `draw` the offsets are random; with nullptr they are sequential. All measurements share one `draw`.
+  // Otherwise a measurement could read what another has just read, and the disk's own cache would answer.
   Places(PageRange range, uint32_t read_bytes, SplitMix64* draw)
       : range_(range), read_pages_(read_bytes / kDiskPageBytes), draw_(draw) {}
 
@@ -53,7 +53,8 @@ class Places {
   uint64_t next_ = 0;
 };
 
-// Returns the bytes a second that reads at `depth` give. It reads for `seconds`, or longer until a few reads came.
+// Returns the bytes per second of reads at `depth`. Measures for `seconds`, and for longer if too few reads have
+// finished.
 absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t read_bytes, int depth, double seconds) {
   constexpr int64_t kFewestReads = 8;
   Stopwatch watch;
@@ -64,7 +65,7 @@ absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t 
     if (!read.ok()) {
       failed = read.status();
     } else if (filling > 0) {
-      // Time begins once `depth` reads are under way.
+      // The clock starts once `depth` reads have finished, so that the pipeline is full.
       --filling;
       watch.Restart();
     } else {
@@ -77,7 +78,7 @@ absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t 
     while (reader.in_flight() < depth) PF_RETURN_IF_ERROR(reader.Start({.offset = places.Next(), .bytes = read_bytes}));
     PF_RETURN_IF_ERROR(reader.Wait(take));
   }
-  // The next measure begins with an idle disk.
+  // Waits for all reads, so that the next measurement begins with an idle disk.
   while (reader.in_flight() > 0) {
     PF_RETURN_IF_ERROR(reader.Wait([](const DiskRead&, const auto&) {}));
   }
@@ -85,8 +86,8 @@ absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t 
   return elapsed > 0 ? bytes / elapsed : 0;
 }
 
-// Measures reads of each size at `depth`. The sizes take turns, and the median of each counts: if someone else uses the
-// disk for a while, that slows one turn of each size, not all turns of one size.
+// Measures reads of each size at `depth`. The sizes take turns, and the median of each size counts. If other
+// processes use the disk for a while, they slow down one turn of every size rather than every turn of one size.
 absl::StatusOr<std::vector<ReadSample>> MeasureSizes(DiskReader& reader, PageRange range, SplitMix64& draw, int depth,
                                                      double seconds) {
   constexpr int kTurns = 5;
@@ -122,7 +123,7 @@ std::string HowMeasured(const DiskReader& reader, const std::filesystem::path& p
 }  // namespace
 
 uint64_t DiskRates::gap_bytes() const {
-  // A longer gap costs memory, and no measurement says that it gains.
+  // A longer gap costs memory, and no measurement shows that it gains anything.
   constexpr double kMost = 1 << 20;
   if (seconds_per_byte <= 0) return seconds_per_read > 0 ? static_cast<uint64_t>(kMost) : 0;
   const auto bytes = static_cast<uint64_t>(std::min(seconds_per_read / seconds_per_byte, kMost));
@@ -141,7 +142,7 @@ int ChooseDepth(std::span<const DepthSample> samples) {
 }
 
 ReadLine FitReads(std::span<const ReadSample> samples) {
-  // Each error is divided by the time itself, so that long reads do not outweigh short ones.
+  // The errors are relative: each is divided by the measured time, so that long reads do not outweigh short ones.
   double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
   for (const ReadSample& sample : samples) {
     if (sample.seconds <= 0) continue;
@@ -154,7 +155,8 @@ ReadLine FitReads(std::span<const ReadSample> samples) {
   }
   if (w == 0 || wxx == 0) return {};
   const double determinant = w * wxx - wx * wx;
-  // One size alone cannot tell the two parts apart. A part below zero is left out, and the other is fitted alone.
+  // A single size cannot tell the two parts apart. If one part would be negative, it is set to 0 and the other is
+  // fitted alone.
   const ReadLine by_byte{.seconds_per_read = 0, .seconds_per_byte = wxy / wxx};
   if (determinant <= 1e-9 * w * wxx) return by_byte;
   const double slope = (w * wxy - wx * wy) / determinant;
@@ -181,7 +183,7 @@ absl::StatusOr<DiskRates> MeasureDisk(const std::filesystem::path& path, uint64_
   }
   const Stopwatch watch;
 
-  // The depth takes a fifth of the time, the sizes three fifths, and sequential reads the last one.
+  // The depth takes a fifth of the time, the sizes three fifths, and the sequential reads the last fifth.
   SplitMix64 draw(0x6469736b, 0);
   std::vector<DepthSample> depths;
   for (const int depth : kDepths) {

@@ -1,4 +1,4 @@
-// Measures what a disk does: random reads of a few sizes, many at once, past the page cache.
+// Measures the speed of a disk: random reads of a few sizes, many at once, past the page cache.
 // Threads: safe anywhere.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace permafrost {
 
-// A random read of n bytes, beside depth - 1 others, takes seconds_per_read + n * seconds_per_byte of the disk's time:
-// that many follow one another, however long each of them is on its way.
+// The cost of reads on a disk that has `depth` of them in flight. A random read of n bytes takes seconds_per_read + n
+// * seconds_per_byte of the disk's time. This is the inverse of the throughput, not the latency of one read.
 struct DiskRates {
   int depth = 1;
   double seconds_per_read = 0;
@@ -22,24 +22,25 @@ struct DiskRates {
   double sequential_bytes_per_second = 0;
   DiskReaderKind kind = DiskReaderKind::kPread;
   bool direct = false;
-  // Tells how it was measured: "io_uring, 2.05 GB of FILE, 0.4 s". Says so where the range is so small that the disk's
-  // own cache may have answered, and where the reads went through the page cache.
+  // A line for users that says how the disk was measured: "io_uring, 2.05 GB of FILE, 0.4 s". It warns if the range
+  // is so small that the disk's own cache may have answered, and if the reads went through the page cache.
   std::string how;
 
-  // A gap between two reads that costs less to read than a request does. A multiple of kDiskPageBytes.
+  // Returns the longest gap between two reads that is cheaper to read than a second request: a multiple of
+  // kDiskPageBytes, at most 1 MiB.
   uint64_t gap_bytes() const;
   double SecondsFor(double reads, double bytes) const { return reads * seconds_per_read + bytes * seconds_per_byte; }
 };
 
 struct MeasureDiskOptions {
-  // The time for all measuring together, roughly.
+  // The approximate time for all measurements together.
   double seconds = 0.4;
-  // As DiskReader::Options.
+  // The reader to use; same as DiskReader::Options::kind.
   std::optional<DiskReaderKind> kind;
 };
 
-// Reads in [first, first + bytes) of the file, cut at its end; nothing is written. InvalidArgument: the range holds no
-// whole page.
+// Measures by reads in [first, first + bytes) of the file, cut at the file's end. Writes nothing. Errors: those of
+// DiskReader; InvalidArgument if the range holds no whole page.
 absl::StatusOr<DiskRates> MeasureDisk(const std::filesystem::path& path, uint64_t first, uint64_t bytes,
                                       const MeasureDiskOptions& options = {});
 
@@ -47,19 +48,19 @@ struct DepthSample {
   int depth = 1;
   double bytes_per_second = 0;
 };
-// The smallest depth within 5 % of the fastest; 1 of none.
+// Returns the smallest depth whose rate is at least 95 % of the highest; 1 if there are no samples.
 int ChooseDepth(std::span<const DepthSample> samples);
 
 struct ReadSample {
-  double bytes = 0;    // of one read
-  double seconds = 0;  // of the disk's time for one read
+  double bytes = 0;    // bytes of one read
+  double seconds = 0;  // the disk's time for one read
 };
 struct ReadLine {
   double seconds_per_read = 0;
   double seconds_per_byte = 0;
 };
-// The straight line of least squares of the relative errors, neither part below zero. From one sample all is by the
-// byte.
+// Fits seconds = seconds_per_read + bytes * seconds_per_byte by least squares of the relative errors. Neither result
+// is negative. From a single size, seconds_per_read is 0.
 ReadLine FitReads(std::span<const ReadSample> samples);
 
 }  // namespace permafrost

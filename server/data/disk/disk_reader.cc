@@ -35,7 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The kinds of DiskReader share the opened file, and a place for each read that may be in flight.
+// What both kinds of DiskReader share: the opened file, and a slot for each read that may be in flight.
 // Threads: a DiskFile is safe anywhere once it is open; a PartialRead belongs to one thread at a time.
 
 struct DiskFile {
@@ -43,39 +43,40 @@ struct DiskFile {
   Descriptor descriptor;
   uint64_t bytes = 0;
   bool direct = false;
-  std::string fallback;  // why not direct, where that was wanted
+  std::string fallback;  // why reads are not direct although direct ones were wanted; else empty
 
-  // A trial read tells whether direct ones work.
+  // Opens the file. One trial read tells whether direct reads work.
   static absl::StatusOr<std::shared_ptr<const DiskFile>> Open(const std::filesystem::path& path, bool direct);
-  // Start's InvalidArgument.
+  // Returns the InvalidArgument of DiskReader::Start, or Ok.
   absl::Status Check(const DiskRead& read, uint32_t max_read_bytes) const;
-  // Pages that were read through the cache leave it.
+  // Drops the pages of a read from the page cache.
   void DropFromCache(const DiskRead& read) const;
 };
 
-// Whole pages of memory that begin at a page; nullptr: there are none left.
+// Memory in whole pages, aligned to a page; nullptr if the memory could not be allocated.
 struct FreePages {
   void operator()(std::byte* pages) const;
 };
 using DiskPages = std::unique_ptr<std::byte, FreePages>;
 DiskPages AllocateDiskPages(size_t bytes);
 
-// A read on its way. The system may answer it in parts; each begins at a whole page.
+// A read in progress. The system may answer it in parts. Each part begins at a page boundary.
 class PartialRead {
  public:
   PartialRead() = default;
   PartialRead(const DiskRead& read, uint64_t file_bytes);
 
   const DiskRead& read() const { return read_; }
-  // The bytes that are handed over when all of them are there.
+  // Returns the number of bytes to hand over once all of them have arrived.
   uint32_t wanted() const { return wanted_; }
-  // The part to ask for next: bytes() at offset(), into the buffer at have().
+  // The next part to ask for: bytes() bytes at offset(), written to position have() of the buffer.
   uint64_t offset() const { return read_.offset + have_; }
   uint32_t have() const { return have_; }
   uint32_t bytes() const { return read_.bytes - have_; }
 
   enum class Next { kDone, kAgain };
-  // result: bytes, or less than zero: -errno. EINTR, EAGAIN and short answers are kAgain.
+  // Takes the system's answer to a part: a number of bytes, or -errno. Returns kAgain after EINTR, EAGAIN and short
+  // answers.
   absl::StatusOr<Next> Take(const DiskFile& file, int64_t result);
 
  private:
@@ -84,11 +85,11 @@ class PartialRead {
   DiskRead read_;
   uint32_t wanted_ = 0;
   uint32_t have_ = 0;
-  int idle_ = 0;  // answers in a row that brought nothing
+  int idle_ = 0;  // consecutive answers without progress
 };
 
-// The part that readers of every kind share: a place, with its buffer, for each read that may be in flight. Threads:
-// those of DiskReader; a slot in flight belongs to whoever reads it.
+// The base of every kind of reader. It has a slot, with a buffer, for each read that may be in flight. Threads: same
+// as DiskReader. A slot in flight belongs to the thread that reads it.
 class SlotReader : public DiskReader {
  public:
   bool direct() const final { return file_->direct; }
@@ -105,17 +106,17 @@ class SlotReader : public DiskReader {
   const Options& options() const { return options_; }
   std::byte* pages() const { return buffer_.get(); }
   size_t pages_bytes() const { return static_cast<size_t>(options_.depth) * options_.max_read_bytes; }
-  // The pages are never given back to the system.
+  // Leaks the buffers on purpose: they are never returned to the system.
   void LosePages() { [[maybe_unused]] const std::byte* const lost = buffer_.release(); }
 
-  // The part that is to be read next, and where to.
+  // The next part of the slot's read; Target() is where to write it.
   const PartialRead& part(int slot) const { return slots_[static_cast<size_t>(slot)].read; }
   std::byte* Target(int slot) const {
     return pages() + static_cast<size_t>(slot) * options_.max_read_bytes + part(slot).have();
   }
-  // Takes what the system answered to it. True: the slot is done; false: part() tells what is left.
+  // Takes the system's answer to part(slot). Returns true if the slot is done; otherwise part() says what is left.
   bool Answered(int slot, int64_t result);
-  // To the caller; the slot is free again.
+  // Hands the slot's read over to the caller. Then the slot is free.
   void HandOver(int slot, Done done);
 
  private:
@@ -124,7 +125,7 @@ class SlotReader : public DiskReader {
     absl::Status status;
   };
 
-  // A new read is in the slot.
+  // Starts the new read that was put into the slot.
   virtual absl::Status StartSlot(int slot) = 0;
 
   const std::shared_ptr<const DiskFile> file_;
@@ -151,7 +152,7 @@ int TryDirect(int fd) {
   do {
     n = pread(fd, page.get(), kDiskPageBytes, 0);
   } while (n < 0 && errno == EINTR);
-  // Any other error is of the disk, and is told by the read that meets it.
+  // Any other error is the disk's. The read that meets it will report it.
   return n < 0 && errno == EINVAL ? EINVAL : 0;
 }
 
@@ -161,7 +162,7 @@ Descriptor OpenDirect(const fs::path& path, int& error) {
   return file;
 }
 #else
-// macOS: no alignment is asked for, and nothing of what is read stays in the cache.
+// macOS: F_NOCACHE requires no alignment, and the cache keeps nothing of what is read.
 Descriptor OpenDirect(const fs::path& path, int& error) {
   Descriptor file = OpenRetrying(path, O_RDONLY);
   error = !file.valid() ? errno : fcntl(file.get(), F_NOCACHE, 1) == 0 ? 0 : EINVAL;
@@ -201,7 +202,7 @@ absl::Status DiskFile::Check(const DiskRead& read, uint32_t max_read_bytes) cons
 
 void DiskFile::DropFromCache(const DiskRead& read) const {
 #ifdef POSIX_FADV_DONTNEED
-  // It fails where there is nothing to drop, which is as good.
+  // An error here means that there was nothing to drop, which is fine.
   posix_fadvise(descriptor.get(), static_cast<off_t>(read.offset), static_cast<off_t>(read.bytes), POSIX_FADV_DONTNEED);
 #else
   (void)read;
@@ -293,8 +294,8 @@ void SlotReader::HandOver(int slot, Done done) {
 
 constexpr int kMaxReadThreads = 32;
 
-// Reads by threads that call pread: where there is no io_uring. Threads: as DiskReader. It starts a thread of its own
-// when a read needs one, at most kMaxReadThreads, and ends them with itself.
+// Reads by threads that call pread, for systems without io_uring. Threads: same as DiskReader. The reader starts its
+// own threads on demand, at most kMaxReadThreads, and joins them in its destructor.
 class PreadReader final : public SlotReader {
  public:
   PreadReader(std::shared_ptr<const DiskFile> opened, const Options& how, std::string why, DiskPages buffer)
@@ -334,14 +335,14 @@ class PreadReader final : public SlotReader {
   absl::Status StartSlot(int slot) override {
     const absl::MutexLock lock(&mu_);
     const bool more = idle_ <= static_cast<int>(wanted_.size()) && StartThread();
-    // One thread is enough to read everything, only with fewer reads at once.
+    // One thread is enough to read everything; there are only fewer reads at once.
     if (!more && threads_.empty()) return SystemError(EAGAIN, file().path, "start a thread to read it");
     wanted_.push_back(slot);
     work_.Signal();
     return absl::OkStatus();
   }
 
-  // Returns whether there is one more.
+  // Starts one more thread. Returns false if the limit is reached or the system refuses.
   bool StartThread() {
     if (threads_.size() >= static_cast<size_t>(std::min(depth(), kMaxReadThreads))) return false;
     try {
@@ -378,14 +379,14 @@ class PreadReader final : public SlotReader {
     return n < 0 ? -errno : n;
   }
 
-  std::vector<std::thread> threads_;  // the caller's
+  std::vector<std::thread> threads_;  // used by the caller's thread only
 
   absl::Mutex mu_;
-  absl::CondVar work_;  // a slot is wanted, or all stop
-  absl::CondVar done_;  // a slot is ready
+  absl::CondVar work_;  // signalled for a wanted slot, and when all threads shall stop
+  absl::CondVar done_;  // signalled when a slot is ready
   std::deque<int> wanted_ ABSL_GUARDED_BY(mu_);
   std::vector<int> ready_ ABSL_GUARDED_BY(mu_);
-  int idle_ ABSL_GUARDED_BY(mu_) = 0;  // threads that wait for work
+  int idle_ ABSL_GUARDED_BY(mu_) = 0;  // threads that are waiting for work
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 };
 
@@ -402,15 +403,15 @@ absl::Status CannotBeUsed(int error) {
       absl::StrCat("io_uring cannot be used (", std::generic_category().message(error), ")"));
 }
 
-// The kernel's answer to the part of a read.
+// The kernel's answer to one part of a read.
 struct Answer {
   int slot = 0;
   int result = 0;
 };
 
-// Reads by one io_uring (Linux): all that were started go to the kernel in one system call, with the wait for the first
-// that is done. The file is registered, and so are the buffers where the limit of locked memory allows it.
-// Threads: DiskReader's.
+// Reads by one io_uring (Linux). One system call passes all started reads to the kernel and waits for the first that
+// finishes. The file is registered with the ring. The buffers are too, if the limit of locked memory allows it.
+// Threads: same as DiskReader.
 class UringReader final : public SlotReader {
  public:
   UringReader(std::shared_ptr<const DiskFile> opened, const Options& how, std::string why, DiskPages buffer)
@@ -418,12 +419,12 @@ class UringReader final : public SlotReader {
 
   ~UringReader() override {
     if (!made_) return;
-    // Else the kernel may still write there: better lost than given to someone else.
+    // If Drain fails, the kernel may still write into the buffers. Leaking them is safer than reusing the memory.
     if (!Drain()) LosePages();
     io_uring_queue_exit(&ring_);
   }
 
-  // Once, before anything else.
+  // Call it once, before anything else.
   absl::Status Make() {
     const int made = io_uring_queue_init(static_cast<unsigned>(depth()), &ring_, 0);
     if (made < 0) return CannotBeUsed(-made);
@@ -441,7 +442,7 @@ class UringReader final : public SlotReader {
 
   absl::StatusOr<int> Await() override {
     while (done_.empty() && in_flight() > 0) {
-      // Finished reads need no wait; started ones go to the kernel first.
+      // Finished reads need no wait, but started ones must go to the kernel first.
       PF_RETURN_IF_ERROR(Enter(io_uring_cq_ready(&ring_) == 0 ? 1 : 0));
       TakeAnswers();
       for (const Answer& answer : answers_) {
@@ -462,7 +463,7 @@ class UringReader final : public SlotReader {
   }
 
  private:
-  // One read by the ring itself: a kernel may let it be made and not used, or be too old for this operation.
+  // Makes one trial read. A kernel may allow to create a ring and forbid its use, or be too old for this operation.
   absl::Status Try() {
     if (file_bytes() == 0) return absl::OkStatus();
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
@@ -471,7 +472,7 @@ class UringReader final : public SlotReader {
     if (!Enter(1).ok()) return CannotBeUsed(EPERM);
     TakeAnswers();
     const int result = answers_.empty() ? -EIO : answers_.front().result;
-    // Other errors are of the disk, and are told by the read that meets them.
+    // Any other error is the disk's. The read that meets it will report it.
     const bool refused = result == -EINVAL || result == -EOPNOTSUPP || result == -EPERM || result == -EACCES;
     return refused ? CannotBeUsed(-result) : absl::OkStatus();
   }
@@ -479,7 +480,7 @@ class UringReader final : public SlotReader {
   absl::Status StartSlot(int slot) override {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     if (entry == nullptr) {
-      // The ring's entries are as many as its slots, but the kernel has not taken those before yet.
+      // The ring has as many entries as there are slots, but the kernel has not taken the earlier entries yet.
       PF_RETURN_IF_ERROR(Enter(0));
       entry = io_uring_get_sqe(&ring_);
     }
@@ -499,13 +500,13 @@ class UringReader final : public SlotReader {
     entry.user_data = static_cast<uint64_t>(slot);
   }
 
-  // The kernel takes what is prepared, and so many answers are waited for.
+  // Submits all prepared entries to the kernel and waits for `answers` answers.
   absl::Status Enter(unsigned answers) {
     constexpr int kMostTries = 1000;
     for (int tries = 0;;) {
       const int submitted = io_uring_submit_and_wait(&ring_, answers);
       if (submitted >= 0) in_kernel_ += submitted;
-      // Short of memory it takes a part of them, and does not wait then.
+      // If the kernel is short of memory, it takes only some of the entries, and then does not wait.
       if (submitted >= 0 && (answers == 0 || io_uring_cq_ready(&ring_) > 0)) return absl::OkStatus();
       if (submitted >= 0 || submitted == -EINTR) continue;
       const bool later = submitted == -EAGAIN || submitted == -EBUSY;
@@ -526,7 +527,7 @@ class UringReader final : public SlotReader {
     in_kernel_ -= static_cast<int>(answers_.size());
   }
 
-  // Returns whether the kernel has answered all that it took.
+  // Returns true once the kernel has answered all parts that it took.
   bool Drain() {
     while (in_kernel_ > 0) {
       io_uring_cqe* answer = nullptr;
@@ -542,13 +543,13 @@ class UringReader final : public SlotReader {
   bool made_ = false;
   bool file_registered_ = false;
   bool pages_registered_ = false;
-  int in_kernel_ = 0;  // parts that it took and has not answered
+  int in_kernel_ = 0;  // parts that the kernel took and has not answered yet
   std::vector<Answer> answers_;
-  std::vector<int> done_;  // slots that are not handed over yet
+  std::vector<int> done_;  // finished slots that are not handed over yet
 };
 
-// FailedPrecondition, "io_uring cannot be used (REASON)": a kernel without it, a container that forbids it, a build
-// without it. That a trial read came has shown that it works.
+// FailedPrecondition, "io_uring cannot be used (REASON)", if the kernel lacks io_uring, a container forbids it, or
+// this build is without it. A trial read finds this out.
 absl::StatusOr<std::unique_ptr<DiskReader>> OpenUringReader(std::shared_ptr<const DiskFile> file,
                                                             const DiskReader::Options& options, std::string fallback) {
   DiskPages buffer = AllocateDiskPages(static_cast<size_t>(options.depth) * options.max_read_bytes);

@@ -1,8 +1,7 @@
-// Reads of one file that bypass the page cache: many at once, of whole pages, in the order that the caller asks for.
-// Threads: one at a time, the destructor too. Owns the descriptor and the buffers: depth times max_read_bytes.
-// The file is as long as it was at Open: bytes that were appended later are not read, and a file that was cut is
-// DataLoss at the first read that misses something. A read hands over the bytes as the disk gave them: no checksum is
-// looked at here.
+// Reads pages of one file past the page cache, many at once, in the order in which the caller starts the reads.
+// Threads: one at a time, for the destructor too. Memory: owns the descriptor and buffers of depth * max_read_bytes.
+// The reader keeps the file size that it found at Open. It does not read bytes appended later. If the file was cut
+// since, the first read that misses bytes fails with DataLoss. The reader verifies no checksums.
 #pragma once
 
 #include <cstddef>
@@ -21,75 +20,78 @@
 
 namespace permafrost {
 
-// Offsets and lengths of reads are multiples of it.
+// Offsets and lengths of reads are multiples of this page size.
 inline constexpr uint64_t kDiskPageBytes = 4096;
 
-// kUring: one ring of the kernel's (Linux). kPread: up to 32 threads that call pread.
+// kUring uses one io_uring of the Linux kernel. kPread uses up to 32 threads that call pread.
 enum class DiskReaderKind { kUring, kPread };
 inline constexpr EnumNames<DiskReaderKind, 2> kDiskReaderKindNames{
     {{{DiskReaderKind::kUring, "io_uring"}, {DiskReaderKind::kPread, "pread"}}}};
 
 struct DiskRead {
   uint64_t offset = 0;
-  uint32_t bytes = 0;  // at least a page; the file's last page may be cut
-  uint64_t tag = 0;    // the caller's own
+  uint32_t bytes = 0;  // whole pages, at least one; the last page may reach beyond the file's end
+  uint64_t tag = 0;    // free for the caller's use
   bool operator==(const DiskRead&) const = default;
 };
 
 class DiskReader {
  public:
   struct Options {
-    // nullopt: io_uring where it works, else pread.
+    // The kind to use. nullopt: io_uring if it works, else pread.
     std::optional<DiskReaderKind> kind;
-    // Reads at once, 1..kMaxDepth.
+    // The most reads in flight at once, 1..kMaxDepth.
     int depth = 32;
-    // The longest read, a multiple of kDiskPageBytes up to kMaxReadBytes.
+    // The most bytes of one read: a multiple of kDiskPageBytes, at most kMaxReadBytes.
     uint32_t max_read_bytes = 64 << 10;
-    // false: through the page cache, which is told to drop what was read.
+    // True for reads past the page cache. False reads through the page cache, and then drops the pages from it.
     bool direct = true;
-    // Tests: what the kernel answered to a part of a read (bytes, or less than zero: -errno), altered. Safe on any
-    // thread.
+    // For tests: replaces the kernel's answer to one part of a read. The answer is a number of bytes, or -errno. Must
+    // be safe on any thread.
     std::function<int64_t(uint64_t offset, uint32_t bytes, int64_t result)> alter;
   };
   static constexpr int kMaxDepth = 1024;
   static constexpr uint32_t kMaxReadBytes = 16 << 20;
 
-  // Errors: those of SystemError (base/file.h); InvalidArgument for options outside their ranges;
-  // FailedPrecondition where options.kind is given and does not work here.
+  // Errors: those of SystemError (base/file.h); InvalidArgument for options outside their ranges; FailedPrecondition
+  // if options.kind is set and does not work on this machine.
   static absl::StatusOr<std::unique_ptr<DiskReader>> Open(const std::filesystem::path& path, const Options& options);
-  // Waits for what the kernel still writes into the buffers.
+  // The destructor waits until the kernel has stopped writing into the buffers.
   virtual ~DiskReader() = default;
   DiskReader(const DiskReader&) = delete;
   DiskReader& operator=(const DiskReader&) = delete;
 
   virtual DiskReaderKind kind() const = 0;
-  // false: the file system refuses O_DIRECT at whole pages, so that they go through the page cache (and are dropped
-  // from it after the read).
+  // Returns false if options.direct was false, or if the file system refuses O_DIRECT at whole pages. Then the reads
+  // go through the page cache, which drops the pages after each read.
   virtual bool direct() const = 0;
-  // One line why kind or direct is not the first choice; empty: it is.
+  // Returns one line that says why kind() or direct() is not the first choice; empty if both are.
   virtual const std::string& fallback() const = 0;
   virtual int depth() const = 0;
-  // Reads that were started and not handed over.
+  // Returns the number of reads that were started and not yet handed over.
   virtual int in_flight() const = 0;
-  // The size of the file when it was opened.
+  // Returns the size that the file had when it was opened.
   virtual uint64_t file_bytes() const = 0;
 
-  // Asks for a read; in_flight() < depth(). The kernel may learn of it only at the next Wait or Flush, to go there in
-  // one system call. Errors: InvalidArgument (not whole pages, none, too long, begins beyond the file's end),
-  // FailedPrecondition at full depth.
+  // Starts a read. Call it only while in_flight() < depth(). The kernel may receive the read only at the next Wait or
+  // Flush, so that many reads share one system call. Errors: InvalidArgument if the read is empty, is not of whole
+  // pages, is longer than max_read_bytes, or begins at or beyond the file's end; FailedPrecondition at full depth.
   virtual absl::Status Start(const DiskRead& read) = 0;
-  // The kernel learns of all that was started.
+  // Passes all started reads to the kernel.
   virtual absl::Status Flush() = 0;
 
-  // bytes: as long as asked for (cut at the file's end), valid within the call. Its errors are of this one read, name
-  // file, offset and length, and leave the reader as it was: SystemError's, which are transient (base/status.h), and
-  // DataLoss of a file that is shorter than it was. It may call Start, in_flight() counting the read until it returns.
+  // Receives one finished read. `bytes` has the length of the read, cut at the file's end, and is valid during the
+  // call. An error in `bytes` concerns this read alone and leaves the reader usable. Its message names file, offset
+  // and length. It is a transient error of SystemError (base/status.h), or DataLoss if the file is shorter than at
+  // Open. Done may call Start; in_flight() counts the finished read until Done returns.
   using Done = absl::FunctionRef<void(const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes)>;
-  // Waits until a read is done, if any is in flight, and hands over none, so that others can be started first and the
-  // disk works meanwhile. Returns how many are done, which the next Wait hands over. Errors: as Wait's own.
+  // Waits until a read is finished, if any is in flight, and hands over none. The caller can then start more reads,
+  // so that the disk keeps working. Returns how many finished reads the next Wait will hand over. Errors: same as
+  // Wait.
   virtual absl::StatusOr<int> Await() = 0;
-  // Waits for at least one read, if any is in flight, and hands over each that is done, in the order of completion.
-  // Its own error is of the ring: what is in flight is not handed over any more, and the reader can only be destroyed.
+  // Waits for at least one read, if any is in flight. Hands over every finished read, in the order of completion. An
+  // error that Wait itself returns is an error of io_uring: no read is handed over any more, and the reader can only
+  // be destroyed.
   virtual absl::Status Wait(Done done) = 0;
 
  protected:

@@ -10,7 +10,7 @@
 
 namespace permafrost::data {
 
-// A tournament of the runs' heads: each step replays one path from leaf to root.
+// A tournament (loser tree) over the next edge of each run. Each step replays one path from leaf to root.
 template <class Record>
 class SortedRuns<Record>::Merge {
  public:
@@ -42,7 +42,7 @@ class SortedRuns<Record>::Merge {
   };
 
   Merge(std::vector<Run> runs, uint64_t memory_bytes) : runs_(std::move(runs)) {
-    // A buffer above 4 MiB saves no seeks worth the name.
+    // A buffer above 4 MiB saves hardly any seeks.
     constexpr uint64_t kMostBytes = uint64_t{4} << 20;
     const uint64_t bytes = std::min(kMostBytes, memory_bytes / (runs_.size() + 1));
     const auto records = static_cast<size_t>(std::max<uint64_t>(bytes / sizeof(Record), 64));
@@ -61,7 +61,7 @@ class SortedRuns<Record>::Merge {
     return absl::OkStatus();
   }
 
-  // True if head a's edge goes before head b's. Among equal keys the earlier run's edge goes first.
+  // Returns true if head a's edge comes before head b's. For equal keys, the edge of the earlier run comes first.
   bool Wins(size_t a, size_t b) const {
     const Head &x = heads_[a], &y = heads_[b];
     if (x.ended || y.ended) return !x.ended || (y.ended && a < b);
@@ -69,7 +69,8 @@ class SortedRuns<Record>::Merge {
     return left != right ? left < right : a < b;
   }
 
-  // Leaf i stands at heads_.size() + i of a tree whose inner nodes are 1..size-1; each keeps the loser of its match.
+  // In the tree, leaf i is node heads_.size() + i, and the inner nodes are 1..heads_.size() - 1. Each inner node
+  // keeps the loser of its match.
   void PlayAll() {
     const size_t k = heads_.size();
     std::vector<size_t> winners(2 * k);
@@ -109,8 +110,8 @@ absl::Status SortedRuns<Record>::Write(std::span<const Record> sorted) {
   PF_ASSIGN_OR_RETURN(NamelessFile file, NamelessFile::Create(directory_));
   PF_RETURN_IF_ERROR(file.Append(std::as_bytes(sorted), stop_));
   runs_.push_back({std::move(file)});
-  // Runs of one level have about one size, so that each edge is written once a level. Levels fall from the first run to
-  // the last.
+  // Runs of one level have about the same size, so each edge is written once per level. Levels fall from the first
+  // run to the last.
   while (runs_.size() >= fan_in() && runs_[runs_.size() - fan_in()].level == runs_.back().level) {
     PF_RETURN_IF_ERROR(MergeLast());
   }
@@ -150,8 +151,8 @@ template class SortedRuns<FullEdge>;
 
 namespace {
 
-// Edges are first dealt to buckets of neighbouring rows, so that each bucket sorts within a cache. More buckets would
-// be more places written to at once than a processor follows.
+// Edges are first distributed to buckets of neighbouring rows, so that the sort of a bucket stays within a CPU cache.
+// With more buckets, the distribution would write to more places at once than a processor handles well.
 constexpr uint64_t kMostBuckets = 512;
 
 inline void SetOrder(PlainEdge&, uint64_t) {}
@@ -163,18 +164,19 @@ void SortByComparing(std::span<Record> edges) {
   std::sort(edges.begin(), edges.end(), [](const Record& a, const Record& b) { return Before(a, b); });
 }
 
-// Sorts a bucket of `rows` rows from `first_row`: dealt to their rows by counting, then each row by itself.
+// Sorts a bucket that covers `rows` rows from `first_row`. A counting sort distributes the edges to their rows; then
+// each row is sorted by itself.
 template <class Record>
 void SortBucket(std::span<Record> edges, uint64_t first_row, uint64_t rows, std::vector<uint32_t>& counts,
                 std::vector<Record>& scratch, uint64_t scratch_edges) {
-  // Few edges a row leave nothing to gain from counting; a large bucket is one of a few huge rows.
+  // Counting gains nothing with few edges per row. A bucket too large for the scratch consists of a few huge rows.
   if (edges.size() < rows / 2 || edges.size() > scratch_edges || edges.size() < 32) return SortByComparing(edges);
   counts.assign(rows + 1, 0);
   for (const Record& edge : edges) ++counts[MajorOf(edge.key) - first_row + 1];
   for (uint64_t r = 0; r < rows; ++r) counts[r + 1] += counts[r];
   scratch.resize(std::max<uint64_t>(scratch.size(), edges.size()));
   for (const Record& edge : edges) scratch[counts[MajorOf(edge.key) - first_row]++] = edge;
-  // Each count is now the end of its row.
+  // After the distribution each count is the end of its row.
   uint32_t begin = 0;
   for (uint64_t r = 0; r < rows; ++r) {
     const uint32_t end = std::exchange(begin, counts[r]);
@@ -183,8 +185,8 @@ void SortBucket(std::span<Record> edges, uint64_t first_row, uint64_t rows, std:
   std::copy_n(scratch.begin(), edges.size(), edges.begin());
 }
 
-// The core of the sort, in memory: `out` becomes `in` (with inverses, where asked for), sorted. `in` is in the order
-// that decides between equal keys. `scratch_bytes` bounds what is allocated besides.
+// The core of the sort, in memory. Writes the edges of `in` to `out`, sorted, with inverses if asked for. Among equal
+// keys the order of `in` decides. `scratch_bytes` bounds the memory allocated besides.
 template <class Record>
 void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, int threads, uint64_t scratch_bytes,
                std::span<Record> out) {
@@ -212,14 +214,15 @@ void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, i
     all.most = std::max(all.most, range.most);
   }
 
-  // A bucket is 2^shift rows.
+  // A bucket covers 2^shift rows.
   const uint64_t wanted = std::clamp<uint64_t>(out.size() / 4096, 1, kMostBuckets);
   int shift = 0;
   while (((uint64_t{all.most} - all.least) >> shift) >= wanted) ++shift;
   const uint64_t buckets = ((uint64_t{all.most} - all.least) >> shift) + 1;
   const auto bucket_of = [&](NodeId row) { return (row - all.least) >> shift; };
 
-  // The places where each piece's edges of each bucket go: after those of the pieces before it, which keeps the order.
+  // For each piece and bucket, the place in `out` where the piece's edges go. It comes after the edges of earlier
+  // pieces, which keeps the order.
   std::vector<std::vector<uint64_t>> next(in.size());
   ParallelFor(threads, pieces, 1, [&](int64_t piece, int64_t, int) {
     std::vector<uint64_t> counts(buckets);
@@ -271,15 +274,15 @@ void SortEdges(std::span<const std::span<const Record>> in, bool add_inverses, i
   });
 }
 
-// The scratch of the sort and the buffers of the runs get an eighth of the memory each; the rest holds the edges as
-// they came and as they are sorted.
+// The scratch of the sort and the buffers of the runs get an eighth of the memory each. The rest holds the edges
+// twice: as they came, and sorted.
 constexpr uint64_t kScratchShare = 8, kRunsShare = 8;
 
 template <class Record>
 uint64_t CapacityOf(const EdgeSorterOptions& options) {
   const uint64_t bytes =
       options.memory_bytes - options.memory_bytes / kScratchShare - options.memory_bytes / kRunsShare;
-  // WeightedEdge numbers them in 32 bits.
+  // At most 2^32 - 1 edges, since WeightedEdge numbers them in 32 bits.
   return std::clamp<uint64_t>(bytes / (sizeof(Record) * (options.add_inverses ? 3 : 2)), 1024,
                               std::numeric_limits<uint32_t>::max());
 }

@@ -1,6 +1,7 @@
-// Sorts any number of edges by key, equal ones in the order they came, within a declared memory: in memory where they
-// fit, else as sorted runs on disk that are merged. Threads: one at a time; sorts over several by itself.
-// Memory: options.memory_bytes. The run files have no name, and so are gone whenever the process is.
+// Sorts any number of edges by key within a given bound of memory. Equal keys keep the order in which they were
+// added. If the edges do not fit in memory, sorted runs are written to disk and merged.
+// Threads: one at a time; the sort itself uses several threads. Memory: options.memory_bytes. The run files have no
+// name, so the system deletes them when the process ends.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +24,12 @@
 
 namespace permafrost::data {
 
-// Edges as an import sorts them: a 64-bit key of two node rows, and what the edge carries. Narrower records let more
-// edges fit into memory. An import picks once the narrowest record that holds what its graph needs; the sort is
-// compiled for each.
+// The records that an import sorts: a 64-bit key made of two node rows, and the values of the edge. Narrower records
+// let more edges fit in memory. An import picks the narrowest record that holds what its graph needs. The sort is
+// compiled for each record type.
 
-// The upper half is the row that edges are gathered under, the lower half the other end. So sorted keys are an
-// adjacency.
+// The upper half is the row that edges are grouped by; the lower half is the other end. Sorted keys therefore form an
+// adjacency list.
 using EdgeKey = uint64_t;
 constexpr EdgeKey MakeEdgeKey(NodeId major, NodeId minor) { return EdgeKey{major} << 32 | minor; }
 constexpr NodeId MajorOf(EdgeKey key) { return static_cast<NodeId>(key >> 32); }
@@ -43,26 +44,28 @@ struct WeightedEdge {
   static constexpr bool kHasWeight = true, kHasAll = false;
   EdgeKey key = 0;
   float weight = 0;
-  uint32_t order = 0;  // set by the sorter, within what it sorts at once
+  uint32_t order = 0;  // position among the edges that are sorted at once; set by the sorter
 };
-// All that an edge can carry.
+// All values that an edge can carry.
 struct FullEdge {
   static constexpr bool kHasWeight = true, kHasAll = true;
   EdgeKey key = 0;
-  uint64_t row = 0;  // of the source, rising: the order of equal keys
+  uint64_t row = 0;  // row in the source; rises, and so orders equal keys
   int64_t timestamp = 0;
   float weight = 0;
 };
 
-// By key, then by the order in which the edges came. Equal plain edges cannot be told apart, and need no order.
+// Orders by key, then by the order in which the edges were added. Equal plain edges are identical, so they need no
+// order.
 inline bool Before(const PlainEdge& a, const PlainEdge& b) { return a.key < b.key; }
 inline bool Before(const WeightedEdge& a, const WeightedEdge& b) {
   return a.key != b.key ? a.key < b.key : a.order < b.order;
 }
 inline bool Before(const FullEdge& a, const FullEdge& b) { return a.key != b.key ? a.key < b.key : a.row < b.row; }
 
-// Edges on disk in the order they came, to be read once or more.
-// Threads: one at a time. Memory: a piece. The file has no name, and so is gone whenever the process is.
+// Edges on disk in the order in which they were appended. They can be read more than once.
+// Threads: one at a time. Memory: one piece of 65,536 edges. The file has no name, so the system deletes it when the
+// process ends.
 template <class Record>
 class EdgeSpool {
  public:
@@ -71,10 +74,10 @@ class EdgeSpool {
     return EdgeSpool(std::move(file), std::move(stop));
   }
 
-  // Errors: of the disk; Cancelled.
+  // Errors: those of the disk; Cancelled.
   absl::Status Append(std::span<const Record> edges) { return file_.Append(std::as_bytes(edges), stop_); }
 
-  // Calls take(std::span<Record>) with all of them, some at a time, until it fails.
+  // Calls take(std::span<Record>) with all edges, some at a time, until a call fails.
   template <class Take>
   absl::Status ForEach(const Take& take) const {
     constexpr uint64_t kAtOnce = uint64_t{1} << 16;
@@ -95,36 +98,36 @@ class EdgeSpool {
 };
 
 // Sorted runs of edges on disk, and their merge.
-// Threads: one at a time. Memory: as given to the constructor, while merging.
-// Owns the run files, which have no name: they are gone whenever the process is.
+// Threads: one at a time. Memory: `memory_bytes` while merging.
+// Owns the run files. They have no name, so the system deletes them when the process ends.
 template <class Record>
 class SortedRuns {
  public:
   SortedRuns(std::filesystem::path directory, uint64_t memory_bytes, std::stop_token stop)
       : directory_(std::move(directory)), memory_bytes_(memory_bytes), stop_(std::move(stop)) {}
 
-  // Writes a run. Among edges with equal keys, those of earlier runs come first.
+  // Writes a run. Among edges with equal keys, Next returns those of earlier runs first.
   absl::Status Write(std::span<const Record> sorted);
-  // Call after the last run: returns the next edges of all runs in order; none at the end.
+  // Call it only after the last run. Returns the next edges of the merged runs, in order; an empty span at the end.
   absl::StatusOr<std::span<const Record>> Next();
 
  private:
   struct Run {
     NamelessFile file;
-    int level = 0;  // how often its edges were merged
+    int level = 0;  // how many merges its edges went through
   };
   class Merge;
 
-  // Returns how many runs are merged at once at most: each takes a file and a buffer.
+  // Returns the most runs to merge at once. Each of them takes a file and a buffer.
   size_t fan_in() const;
-  // Merges the last runs, as many as fan_in(), into one.
+  // Merges the last fan_in() runs into one.
   absl::Status MergeLast();
 
   std::filesystem::path directory_;
   uint64_t memory_bytes_;
   std::stop_token stop_;
   std::vector<Run> runs_;
-  std::shared_ptr<Merge> merge_;  // shared: deleted where its type is known
+  std::shared_ptr<Merge> merge_;  // a shared_ptr, since Merge is incomplete here
 };
 
 extern template class SortedRuns<PlainEdge>;
@@ -132,9 +135,10 @@ extern template class SortedRuns<WeightedEdge>;
 extern template class SortedRuns<FullEdge>;
 
 struct EdgeSorterOptions {
-  std::filesystem::path directory;  // for runs
+  std::filesystem::path directory;  // for the files of runs
   uint64_t memory_bytes = 0;
-  // Each edge comes with its inverse; a self-loop is its own. Takes no memory before the sort.
+  // If true, the inverse of each edge is sorted in too. A self-loop is its own inverse and stays single. Inverses
+  // take no memory before the sort.
   bool add_inverses = false;
   int threads = 1;
 };
@@ -144,33 +148,34 @@ class EdgeSorter {
  public:
   EdgeSorter(EdgeSorterOptions options, std::stop_token stop);
 
-  // Edges that can be added before a run is written.
+  // Returns how many edges can be added before a run is written.
   uint64_t room() const { return capacity_ - buffered_; }
-  // Edges come without inverses after all. Before the first run is written, and before Finish.
+  // Turns add_inverses off. Call it before the first run is written and before Finish.
   void DropInverses() { options_.add_inverses = false; }
-  // Appends edges. Errors: Cancelled; ResourceExhausted where a run does not fit the disk.
+  // Adds edges. Errors: Cancelled; ResourceExhausted if the disk has no room for a run.
   absl::Status Add(std::span<const Record> edges);
-  // After the last edge, once.
+  // Call it once, after the last edge.
   absl::Status Finish();
-  // After Finish: the next edges in order, none at the end; valid until the next call.
+  // Call it after Finish. Returns the next edges in order; an empty span at the end. The span is valid until the next
+  // call.
   absl::StatusOr<std::span<const Record>> Next();
 
-  // One more than the largest row of either end added so far.
+  // Returns one more than the largest row, of either end, that was added so far.
   uint64_t rows_seen() const { return rows_seen_; }
-  // Runs written so far; 0: all was sorted in memory.
+  // Returns the number of runs written so far; 0 if everything was sorted in memory.
   int64_t runs_written() const { return runs_written_; }
 
  private:
-  // Sorts what is buffered into sorted_.
+  // Sorts the buffered edges into sorted_.
   void SortBuffered();
   absl::Status Spill();
 
   EdgeSorterOptions options_;
   std::stop_token stop_;
-  const uint64_t capacity_;  // edges buffered before a run is written
-  const uint64_t chunk_;     // edges of a chunk
+  const uint64_t capacity_;  // the most edges to buffer before a run is written
+  const uint64_t chunk_;     // edges of one chunk
   std::vector<std::unique_ptr<Record[]>> chunks_;
-  uint64_t buffered_ = 0, self_loops_ = 0;  // of the buffered ones
+  uint64_t buffered_ = 0, self_loops_ = 0;  // the number of buffered edges, and of the self-loops among them
   std::unique_ptr<Record[]> sorted_;
   uint64_t sorted_size_ = 0, sorted_capacity_ = 0, given_ = 0;
   uint64_t rows_seen_ = 0;
