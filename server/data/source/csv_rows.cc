@@ -134,7 +134,7 @@ absl::Status CsvRows::CountError(int64_t is, int64_t due, std::string_view why) 
 
 namespace {
 
-// std::from_chars knows no plus sign.
+// Drops a plus sign, which std::from_chars does not accept.
 std::string_view WithoutPlus(std::string_view cell) {
   if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
   return cell;
@@ -159,7 +159,7 @@ std::optional<float> ParseFinite(std::string_view cell) {
   float value = 0;
   const char* end = cell.data() + cell.size();
   const auto [stop, error] = fast_float::from_chars(cell.data(), end, value);
-  // Newer versions of fast_float call it out of range too where a number is nearest to 0.
+  // Newer versions of fast_float also report numbers that round to 0 as out of range.
   const bool is_number = error == std::errc() || (error == std::errc::result_out_of_range && value == 0);
   if (stop != end || !is_number || !std::isfinite(value)) return std::nullopt;
   return value;
@@ -170,7 +170,7 @@ std::string_view WhyNotFinite(std::string_view cell) {
   double value = 0;
   const char* end = cell.data() + cell.size();
   const auto [stop, error] = fast_float::from_chars(cell.data(), end, value);
-  // A cell of letters alone says itself that it is infinite, so it holds no number that is out of range.
+  // A cell without digits, such as "inf", states itself that it is infinite. It holds no number that is out of range.
   const bool has_digits = cell.find_first_of("0123456789") != cell.npos;
   return stop == end && has_digits && error != std::errc::invalid_argument ? kBeyondFloat32 : "is not a finite number";
 }

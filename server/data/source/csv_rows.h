@@ -15,7 +15,7 @@
 
 namespace permafrost::data {
 
-// Gives the cells of a line, split at commas, without the spaces around them. A line has at least one cell.
+// Splits a line into cells at commas and strips the blanks around each cell. Every line has at least one cell.
 class Cells {
  public:
   explicit Cells(std::string_view line) : rest_(line) {}
@@ -32,18 +32,21 @@ class CsvRows {
  public:
   static absl::StatusOr<CsvRows> Open(const SourceFile& file, ImportMonitor& monitor);
 
-  // For a file whose length is known: returns the next of `due` rows, without its end of line, valid until the next
-  // call. `why` tells where the number comes from. An empty line is a row only if `empty_is_row`.
+  // For a file whose number of rows is known. Returns the next of `due` rows without its end of line, valid until the
+  // next call. `why` says in messages where that number comes from. Without `empty_is_row`, an empty line is an
+  // error.
   absl::StatusOr<std::string_view> NextDue(int64_t due, std::string_view why, bool empty_is_row = false);
-  // Call after the last due row: returns an error if more rows follow. Empty lines at the end do not count.
+  // Call it after the last due row. Returns an error if more rows follow. Empty lines at the end do not count as
+  // rows.
   absl::Status ExpectEnd(int64_t due, std::string_view why);
 
-  // For a file of any length: returns false at its end. Empty lines at the end do not count.
+  // For a file of any length. Sets `line` to the next row; returns false at the end. Empty lines at the end do not
+  // count as rows.
   absl::StatusOr<bool> Next(std::string_view& line);
 
-  // InvalidArgument "FILE:ROW: field: what", for the row read last.
+  // Returns InvalidArgument "FILE:ROW: field: what" for the row read last.
   absl::Status Error(std::string_view field, std::string_view what) const;
-  // InvalidArgument "FILE:ROW: what".
+  // Returns InvalidArgument "FILE:ROW: what" for the row read last.
   absl::Status Error(std::string_view what) const;
   absl::Status WidthError(int64_t is, int64_t expected, std::string_view why) const;
 
@@ -55,7 +58,7 @@ class CsvRows {
  private:
   CsvRows(std::string name, std::unique_ptr<SourceReader> reader)
       : name_(std::move(name)), reader_(std::move(reader)) {}
-  // Reads the next line, whatever it holds; returns false at the end of the file.
+  // Reads the next line, even an empty one; returns false at the end of the file.
   absl::StatusOr<bool> NextLine(std::string_view& line);
   // Skips empty lines. Returns true if another line follows.
   absl::StatusOr<bool> MoreAfterEmptyLines();
@@ -64,7 +67,7 @@ class CsvRows {
   std::string name_;
   std::unique_ptr<SourceReader> reader_;
   std::string buffer_;
-  std::size_t begin_ = 0, end_ = 0;  // text not yet given out
+  std::size_t begin_ = 0, end_ = 0;  // range of the text in buffer_ that was not returned yet
   bool ended_ = false;
   int64_t row_ = 0;
 };
@@ -72,18 +75,20 @@ class CsvRows {
 // Numbers in cells. Threads: pure.
 enum class IntegerCell { kOk, kOutOfRange, kNotInteger };
 
-// Parses a cell that is [+-]digits as a whole.
+// Parses a cell as a decimal integer with an optional sign. The whole cell must be the number.
 IntegerCell ParseInteger(std::string_view cell, int32_t& value);
 IntegerCell ParseInteger(std::string_view cell, int64_t& value);
-// Parses a cell that is a number as a whole, rounded to float; nullopt if it is none, or not finite.
+// Parses a cell as a number, rounded to float. The whole cell must be the number. Returns nullopt if it is not a
+// number or not finite.
 std::optional<float> ParseFinite(std::string_view cell);
-// Says for messages why ParseFinite refuses a cell: "1e300" is out of float32's range, others are no finite numbers.
+// Says in messages why ParseFinite refuses a cell: kBeyondFloat32 for numbers such as "1e300", else that it is not a
+// finite number.
 std::string_view WhyNotFinite(std::string_view cell);
 inline constexpr std::string_view kBeyondFloat32 = "is out of float32's range (3.4e38 at most)";
-// Says what is wrong with the weight of an edge, which must be a finite number of at least 0: "-1 is negative, ...".
-// nullopt: nothing is wrong.
+// Says what is wrong with an edge weight, which must be finite and at least 0: "-1 is negative, ...". Returns nullopt
+// for a valid weight.
 std::optional<std::string> FaultOfWeight(float weight);
-// Parses a cell as such a weight. Returns its fault, or sets `weight`.
+// Parses a cell as an edge weight. Sets `weight` and returns nullopt, or returns what is wrong with the cell.
 std::optional<std::string> ParseEdgeWeight(std::string_view cell, float& weight);
 
 }  // namespace permafrost::data

@@ -1,4 +1,4 @@
-// The progress that an import tells, and the limits of what it may take. Its options: spec/import_options.h.
+// The progress that an import reports, and limits on what it may use. Its options are in spec/import_options.h.
 #pragma once
 
 #include <algorithm>
@@ -45,42 +45,44 @@ struct ImportProgress {
   int64_t bytes_total = 0;
 };
 
-// Called often, on the importing thread; must not block.
+// Called often, on the importing thread. Must not block.
 using ImportObserver = std::function<void(const ImportProgress&)>;
 
 // A quarter of the memory that this process may use (base/resources.h).
 inline uint64_t DefaultImportMemory() { return MemoryLimit() / 4; }
 
-// The limits of what an import may take, whatever its source says: a small gzip can hold billions of rows.
+// Limits on what an import may use, whatever its source contains. A small gzip file can hold billions of rows.
 struct ImportLimits {
-  // Many small graphs: bytes of memory that each of these may take: what is kept for every graph, the edges of one
-  // graph, their features. One large graph: bytes for sorting and buffers in all.
-  // Larger: larger sets can be imported, and a hostile one takes more from the rest of the machine.
+  // The most memory, in bytes. For many small graphs the limit applies to each of these by itself: what is kept for
+  // every graph, the edges of one graph, and the features of those edges. For one large graph it is the total for
+  // sorting and buffers. A larger value allows larger sets, and lets a hostile source take more memory from the rest
+  // of the machine.
   uint64_t memory_bytes = DefaultImportMemory();
-  // A packed file (gzip, zstd, a member of a ZIP or NPZ) may unpack to `harmless_unpacked_bytes`, or to
-  // `most_expansion` times its packed bytes where that is more. Tables pack 2 to 20 times, a column of one value a
-  // thousand times, and of such 200 million rows are harmless still. Larger: a hostile file keeps an import busy for
-  // longer.
+  // A packed file (gzip, zstd, a member of a ZIP or NPZ archive) may unpack to the larger of
+  // `harmless_unpacked_bytes` and `most_expansion` times its packed size. Tables are usually packed 2 to 20 times,
+  // and a column of one repeated value a thousand times. 200 million rows of such a column are still harmless. A
+  // larger value lets a hostile file keep an import busy for longer.
   uint64_t harmless_unpacked_bytes = uint64_t{1} << 30;
   uint64_t most_expansion = 200;
-  // Threads that parse and sort the edges of one large graph, >= 1. The store is the same whatever their number.
+  // The number of threads that parse and sort the edges of one large graph, at least 1. It does not change the store.
   int threads = AvailableCores();
-  // Ok if a source file may be read that, now open, turns out to lie at this path, links resolved. Errors end the
-  // import, after the file's name: a refusal for good; a transient one (base/status.h), if that cannot be told just
-  // now, until it is tried again. Empty: any file may be read. It is asked after opening, so that a link moved since an
-  // earlier check cannot lead elsewhere. It is not asked if the system does not tell the path (no /proc).
+  // Returns Ok if a source file may be read. The import calls it after it opened the file, with the file's path,
+  // links resolved. So a link that was moved after an earlier check cannot lead elsewhere. An error ends the import;
+  // its message follows the file's name. A transient error (base/status.h) means that the answer is unknown for now
+  // and the import may be tried again. If the function is empty, any file may be read. It is not called if the system
+  // does not tell the path (no /proc).
   std::function<absl::Status(const std::filesystem::path&)> may_read;
-  // A folder, resolved, of files that the server itself keeps and no more writes to once an import reads them. A file
-  // there that is taken over as it is may be linked instead of copied. Empty: there is none.
+  // A folder of the server's own files, links resolved. The server no longer writes to a file there once an import
+  // reads it. A file there that is imported unchanged may be linked instead of copied. Empty: no such folder.
   std::filesystem::path own_files;
 };
 
-// The parts of one import report its progress and its notes to a monitor. They obey the wish to stop it and its limits,
-// which the monitor tells them.
+// The parts of one import report progress and notes to its monitor. The monitor tells them the import's limits and
+// when to stop.
 // Threads: the importing thread. Borrows the observer and the limits.
 
-// Bytes of a note, or of the error of an import, that are kept: whatever a source holds, a line stays one that can be
-// read.
+// The most bytes of a note or of an import's error. Longer ones are cut, so that a line stays readable whatever the
+// source holds.
 inline constexpr std::size_t kMaxMessageBytes = 2048;
 
 class ImportMonitor {
@@ -89,24 +91,25 @@ class ImportMonitor {
       : observer_(observer), stop_(std::move(stop)), limits_(limits) {
     progress_.bytes_total = bytes_total;
   }
-  // `bytes` of `file` were read; negative when it is begun anew. Cancelled once the import shall stop.
+  // Reports that `bytes` of `file` were read. A negative number takes back progress when a file is read again from
+  // its beginning. Returns Cancelled once the import shall stop.
   absl::Status Advance(const std::string& file, int64_t bytes) {
     progress_.current_file = file;
     progress_.bytes_read += bytes;
     if (observer_) observer_(progress_);
     return CheckStop();
   }
-  // Tells the user a line about how the source was read; it stays with the dataset. Bytes that are no UTF-8 are
-  // replaced when it is shown, and a long one is cut. The same line is told once.
+  // Records a line for the user about how the source was read. It is stored with the dataset. Invalid UTF-8 is
+  // replaced when the note is shown, and a line above kMaxMessageBytes is cut. A repeated line is recorded once.
   void Note(std::string line) {
     line = CutMessage(line, kMaxMessageBytes);
     if (std::ranges::find(notes_, line) == notes_.end()) notes_.push_back(std::move(line));
   }
-  // The notes, in the order in which they were told.
+  // Returns the notes in the order in which they were recorded.
   const std::vector<std::string>& notes() const { return notes_; }
-  // Cancelled once the import shall stop.
+  // Returns Cancelled once the import shall stop.
   absl::Status CheckStop() const { return permafrost::CheckStop(stop_); }
-  // For the writers, which report no progress of their own.
+  // For the writers of the store, which report no progress themselves.
   const std::stop_token& stop() const { return stop_; }
   const ImportLimits& limits() const { return limits_; }
 

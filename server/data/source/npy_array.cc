@@ -26,9 +26,10 @@ namespace {
 
 absl::Status Bad(std::string_view what) { return absl::InvalidArgumentError(absl::StrCat("header: ", AbslView(what))); }
 
-// Parses the text between the length field and the data, a Python literal: a dictionary of a string, a truth value and
-// a tuple of whole numbers, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }". Errors: InvalidArgument
-// saying what cannot be, without the file's name: big-endian, structured or object types, orders other than C's.
+// Parses the header text between the length field and the data. It is a Python literal: a dictionary of a string, a
+// boolean and a tuple of whole numbers, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }". Errors:
+// InvalidArgument, without the file's name, for big-endian, structured or object types, for an order other than C
+// order, and for anything malformed.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : rest_(text) {}
@@ -98,7 +99,7 @@ class HeaderParser {
     return Bad("fortran_order: is neither True nor False");
   }
   absl::StatusOr<std::vector<uint64_t>> Tuple() {
-    // NumPy itself allows as many.
+    // NumPy has the same limit.
     constexpr size_t kMostDimensions = 64;
     std::vector<uint64_t> values;
     if (!Take('(')) return Bad("shape: is no tuple");
@@ -257,7 +258,7 @@ absl::Status NpyArray::ReadFully(std::span<std::byte> out) {
 }
 
 absl::Status NpyArray::ReadHeader() {
-  // Structured types can make it long; plain ones take 118 bytes.
+  // Structured types can make the header long. A plain one takes 118 bytes.
   constexpr uint32_t kMostBytes = uint32_t{1} << 16;
   constexpr std::array<unsigned char, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
   std::array<unsigned char, 8> begin{};
@@ -300,7 +301,7 @@ absl::Status NpyArray::ReadIntegers(std::span<int64_t> out) {
     PF_RETURN_IF_ERROR(ReadBytes(bytes));
     ConvertIntegers<int64_t>(header_, bytes, piece);
     if (header_.kind == NpyKind::kUnsigned && header_.item_bytes == 8) {
-      // Above int64 they became negative.
+      // Numbers above the largest int64 became negative in the conversion.
       const auto bad = std::ranges::find_if(piece, [](int64_t value) { return value < 0; });
       if (bad != piece.end()) {
         return ElementError(
@@ -461,7 +462,7 @@ absl::StatusOr<bool> CsrMatrix::Next(std::vector<MatrixEntry>& entries) {
   entries.clear();
   const size_t count = static_cast<size_t>(std::min<uint64_t>(kPiece, entries_ - given_));
   if (count == 0) {
-    // The offsets of the rows without entries at the end.
+    // Reads and checks the offsets of the rows after the last entry, which have no entries.
     while (ends_begin_ + ends_.size() < rows_) {
       row_ = ends_begin_ + ends_.size();
       const uint64_t before = ends_begin_ + ends_.size();

@@ -1,5 +1,5 @@
-// An NPY array as a stream of its elements: of a file by itself, or of a member of an NPZ archive; and a sparse matrix,
-// whose parts are such members.
+// Reads an NPY array as a stream of its elements, from its own file or from a member of an NPZ archive. Also reads a
+// sparse matrix, whose parts are members of an NPZ archive.
 // Threads: one at a time. Memory: a buffer.
 #pragma once
 
@@ -27,45 +27,46 @@ enum class NpyKind { kBool, kSigned, kUnsigned, kFloat, kBytes };
 struct NpyHeader {
   NpyKind kind = NpyKind::kFloat;
   uint64_t item_bytes = 0;
-  std::vector<uint64_t> shape;  // its product, and that with item_bytes, fit 63 bits
-  std::string descr;            // as the file says it
+  std::vector<uint64_t> shape;  // the product of all dimensions and item_bytes fits 63 bits
+  std::string descr;            // the type as the file writes it: "<f4"
 
   uint64_t elements() const;
-  // "float32 [3, 4]".
+  // Returns type and shape for messages: "float32 [3, 4]".
   std::string ToString() const;
 };
 
-// `stem`.npy below `source`, or `stem`.npz; nullopt if there is none.
+// Finds `stem`.npy or `stem`.npz below `source`; nullopt if there is none. Errors: those of FindFileAt.
 absl::StatusOr<std::optional<SourceFile>> FindNpy(const std::filesystem::path& source, std::string_view stem);
 absl::StatusOr<std::optional<SourceFile>> FindNpz(const std::filesystem::path& source, std::string_view stem);
 
 class NpyArray {
  public:
-  // Opens `member`.npy in the archive `file`, or `file` itself if `member` is empty. Errors name the file and what
-  // cannot be.
+  // Opens `member`.npy in the archive `file`, or `file` itself if `member` is empty. Errors name the file and what is
+  // wrong with it.
   static absl::StatusOr<NpyArray> Open(const SourceFile& file, const std::string& member, ImportMonitor& monitor);
 
   const NpyHeader& header() const { return header_; }
   // The name that messages use: "adj.npz: indptr".
   const std::string& name() const { return name_; }
-  // The element that is read next.
+  // Returns the index of the element that will be read next.
   uint64_t position() const { return position_; }
 
-  // The next elements; as many as asked for must be left.
+  // Reads the next elements as bytes. At least as many must be left as `out` holds.
   absl::Status ReadBytes(std::span<std::byte> out);
-  // Reads integers and truth values. InvalidArgument for other arrays, and for numbers above int64's.
+  // Reads integers and booleans. Errors: InvalidArgument for other types, and for numbers above the largest int64.
   absl::Status ReadIntegers(std::span<int64_t> out);
-  // Reads numbers of every type, rounded to float. InvalidArgument for finite ones out of float's range, and for arrays
-  // of anything else.
+  // Reads numbers of any type, rounded to float. Errors: InvalidArgument for byte strings, and for finite numbers out
+  // of float32's range.
   absl::Status ReadFloats(std::span<float> out);
   absl::Status Skip(uint64_t elements);
-  // Ok if no bytes follow the last element; if some do, the header does not mean this file.
+  // Call it after the last element. Returns InvalidArgument if more bytes follow, since then the header does not fit
+  // the file.
   absl::Status ExpectEnd();
   void Rewind() { reader_->Rewind(); }
 
-  // InvalidArgument "NAME: element I: what", I counted in the array's shape: "[2, 0]".
+  // Returns InvalidArgument "NAME: element I: what". I is the element's index in every dimension: "[2, 0]".
   absl::Status ElementError(uint64_t element, std::string_view what) const;
-  // InvalidArgument "NAME: shape: is SHAPE, expected what".
+  // Returns InvalidArgument "NAME: shape: is SHAPE, expected what".
   absl::Status ShapeError(std::string_view expected) const;
 
  private:
@@ -73,7 +74,7 @@ class NpyArray {
       : name_(std::move(name)), reader_(std::move(reader)) {}
   absl::Status ReadHeader();
   absl::Status ReadFully(std::span<std::byte> out);
-  // Called after a piece was read. InvalidArgument if a finite double became infinite.
+  // Call it after a piece was read. Returns InvalidArgument if a finite double became infinite as a float.
   absl::Status CheckRange(std::span<const std::byte> doubles, std::span<const float> floats) const;
 
   std::string name_;
@@ -88,19 +89,20 @@ struct MatrixEntry {
   float value = 0;
 };
 
-// A CSR matrix of scipy.sparse.save_npz as a stream of its entries.
+// Reads a CSR matrix of scipy.sparse.save_npz as a stream of its entries.
 // Threads: one at a time. Memory: buffers.
 class CsrMatrix {
  public:
-  // Reads headers and shape. Errors: InvalidArgument for another format than CSR, for members that do not fit together,
-  // and for more rows or columns than kMaxNodes.
+  // Reads the headers and the shape. Errors: InvalidArgument if the format is not CSR, if the members do not fit
+  // together, or if there are more than kMaxNodes rows or columns.
   static absl::StatusOr<CsrMatrix> Open(const SourceFile& file, ImportMonitor& monitor);
   uint64_t rows() const { return rows_; }
   uint64_t width() const { return width_; }
   uint64_t entries() const { return entries_; }
 
-  // Replaces `entries` by the next ones, rows rising; false at the end, once nothing follows in any member. Errors name
-  // the member and the element: offsets that fall, columns beyond the width, values that are not finite.
+  // Replaces `entries` by the next ones, in rising order of rows. Returns false at the end, after a check that no
+  // member holds more. Errors name the member and the element. They report falling offsets, columns beyond the width,
+  // and values that are not finite.
   absl::StatusOr<bool> Next(std::vector<MatrixEntry>& entries);
   // Tells the monitor that the file will be read again from its beginning.
   void Rewind();
@@ -108,13 +110,13 @@ class CsrMatrix {
  private:
   CsrMatrix(NpyArray offsets, NpyArray columns, NpyArray values)
       : offsets_(std::move(offsets)), columns_(std::move(columns)), values_(std::move(values)) {}
-  // Moves to the row that holds entry `entry`, which there is.
+  // Moves to the row that holds entry `entry`, which must be below entries().
   absl::Status FindRow(uint64_t entry);
 
   NpyArray offsets_, columns_, values_;
   uint64_t rows_ = 0, width_ = 0, entries_ = 0;
   uint64_t given_ = 0;
-  std::vector<int64_t> ends_;  // the offsets after those of rows [ends_begin_, ...)
+  std::vector<int64_t> ends_;  // end offsets of the rows from ends_begin_ on
   uint64_t ends_begin_ = 0, row_ = 0;
   int64_t last_end_ = 0;
   std::vector<int64_t> column_buffer_;

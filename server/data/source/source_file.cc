@@ -28,16 +28,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The error of looking at a source file or opening it. The want of descriptors or memory and a failing disk pass by
-// themselves; a fault of what the user put there stays.
+// Returns the error for a source file that cannot be looked at or opened. It is transient if descriptors or memory
+// ran out or the disk failed. Otherwise it is NotFound or
+// PermissionDenied and permanent, since the user's file is at fault.
 absl::Status SourceError(int error, const std::string& name, std::string_view action) {
   absl::Status status = SystemError(error, name, action);
   if (absl::IsNotFound(status) || absl::IsResourceExhausted(status) || error == EIO || error == ESTALE) return status;
   return absl::PermissionDeniedError(status.message());
 }
 
-// Returns the path of an open file, called `name` in messages, links resolved; nullopt if the system does not tell.
-// Errors: transient, since a file whose path is not told just now must not be read unasked.
+// Returns the path of an open file with links resolved; nullopt if the system does not tell it. Messages call the
+// file `name`. A transient failure is an error, since a file whose path is unknown for the moment must not be read
+// unchecked.
 absl::StatusOr<std::optional<fs::path>> OpenedPath(int fd, const std::string& name) {
   std::error_code error;
   fs::path path = fs::read_symlink(absl::StrCat("/proc/self/fd/", fd), error);
@@ -47,7 +49,7 @@ absl::StatusOr<std::optional<fs::path>> OpenedPath(int fd, const std::string& na
   return std::nullopt;
 }
 
-// The file's own bytes.
+// Reads the bytes of the file as they are on disk.
 class RawReader final : public SourceReader {
  public:
   RawReader(std::string name, Descriptor file, ImportMonitor& monitor)
@@ -65,7 +67,7 @@ class RawReader final : public SourceReader {
   }
   absl::Status Skip(uint64_t bytes) override {
     if (lseek(file_.get(), static_cast<off_t>(bytes), SEEK_CUR) >= 0) return absl::OkStatus();
-    // Farther than any file can be long.
+    // The target lies beyond the largest possible file.
     if (errno == EINVAL || errno == EOVERFLOW) return absl::InvalidArgumentError("the file ends too early");
     return SystemFault(errno, "seek");
   }
@@ -113,7 +115,7 @@ class GzipReader final : public SourceReader {
       if (result == Z_STREAM_END) {
         member_ended_ = true;
       } else if (result != Z_OK && result != Z_BUF_ERROR) {
-        // The text that was inflated before goes out first, so that the error is reported at the row where it lies.
+        // The text inflated so far is returned first, so that the error is reported at its own row.
         corrupt_ = absl::InvalidArgumentError(
             absl::StrCat("corrupt gzip: ", stream_.msg != nullptr ? stream_.msg : zError(result)));
       }
@@ -147,7 +149,7 @@ class ZstdReader final : public SourceReader {
     ZSTD_outBuffer to{out, capacity, 0};
     while (to.pos == 0) {
       PF_RETURN_IF_ERROR(corrupt_);
-      // It may hold back text of what it was given before.
+      // The stream may still hold text of earlier input.
       if (from_.pos == from_.size && !full_) {
         PF_ASSIGN_OR_RETURN(const std::size_t n, raw_->Read(in_.data(), in_.size()));
         if (n == 0) {
@@ -158,7 +160,7 @@ class ZstdReader final : public SourceReader {
       }
       const std::size_t result = ZSTD_decompressStream(stream_, &to, &from_);
       if (ZSTD_isError(result) != 0) {
-        // Text that was unpacked before goes out first, as for gzip.
+        // The text unpacked so far is returned first, as in GzipReader.
         corrupt_ = absl::InvalidArgumentError(absl::StrCat("corrupt zstd: ", ZSTD_getErrorName(result)));
       }
       frame_ended_ = result == 0;
@@ -187,7 +189,7 @@ class TextReader final : public SourceReader {
     if (begun_) return bytes_->Read(out, capacity);
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     std::size_t read = 0;
-    // It may come in pieces.
+    // The mark may arrive in several pieces.
     while (read < std::min(kByteOrderMark.size(), capacity)) {
       PF_ASSIGN_OR_RETURN(const std::size_t n, bytes_->Read(out + read, capacity - read));
       if (n == 0) break;
@@ -289,7 +291,7 @@ absl::StatusOr<bool> HoldsAny(const fs::path& directory, std::initializer_list<s
 }
 
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor) {
-  // A pipe put in the file's place must not hold the import up.
+  // O_NONBLOCK: a pipe in the file's place must not block the import.
   Descriptor opened = OpenRetrying(file.path, O_RDONLY | O_NONBLOCK);
   if (!opened.valid()) return SourceError(errno, file.name, "open");
   if (const auto& may_read = monitor.limits().may_read) {
@@ -358,7 +360,8 @@ struct CloseMember {
   void operator()(zip_file_t* member) const { zip_fclose(member); }
 };
 
-// The errno of an error that is the machine's; 0: it is the archive's, which may say that something lies anywhere.
+// Returns the errno if the machine is at fault, and 0 if the archive is. EINVAL, EFBIG and EOVERFLOW are the
+// archive's, since it may state any position.
 int MachineErrno(const zip_error_t* error) {
   if (zip_error_code_zip(error) == ZIP_ER_MEMORY) return ENOMEM;
   const int code = zip_error_system_type(error) == ZIP_ET_SYS ? zip_error_code_system(error) : 0;
@@ -380,12 +383,12 @@ class ZipMemberReader final : public SourceReader {
   absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) override {
     errno = 0;
     const zip_int64_t n = zip_fread(member_.get(), out, capacity);
-    // A file is no terminal, which stdio asks at its first read.
+    // ENOTTY is no error: stdio asks at its first read whether the file is a terminal.
     if (errno != 0 && errno != ENOTTY) met_ = errno;
     if (n < 0) {
       zip_error_t* const error = zip_file_get_error(member_.get());
-      // libzip tells a read that failed as an archive that ends too early, which sets no errno; and where there were
-      // bytes to give before, not until the next call.
+      // libzip reports a failed read as an archive that ends too early, without an errno. If it had bytes to give
+      // before, it reports the failure at the next call only. So the errno is kept in met_.
       const int failed = zip_error_code_zip(error) == ZIP_ER_EOF ? met_ : MachineErrno(error);
       if (failed != 0) return SystemFault(failed, "read");
       return absl::InvalidArgumentError(absl::StrCat("corrupt zip: ", zip_error_strerror(error)));
@@ -406,10 +409,10 @@ class ZipMemberReader final : public SourceReader {
   double packed_share_;
   ImportMonitor& monitor_;
   int64_t unpacked_ = 0, told_ = 0;
-  int met_ = 0;  // the errno of a call of libzip
+  int met_ = 0;  // the last errno that a call of libzip set; 0 if none
 };
 
-// `bytes`: of the whole archive, where asked for.
+// If `bytes` is not null, it receives the size of the whole archive.
 absl::StatusOr<std::unique_ptr<zip_t, CloseArchive>> OpenArchive(const SourceFile& file, const ImportMonitor& monitor,
                                                                  uint64_t* bytes = nullptr) {
   PF_ASSIGN_OR_RETURN(Descriptor opened, OpenSource(file, monitor));
@@ -418,18 +421,19 @@ absl::StatusOr<std::unique_ptr<zip_t, CloseArchive>> OpenArchive(const SourceFil
   std::unique_ptr<zip_t, CloseArchive> archive(zip_fdopen(opened.get(), 0, &code));
   if (archive == nullptr) {
     zip_error_t error;
-    zip_error_init_with_code(&error, code);  // reads errno
+    zip_error_init_with_code(&error, code);  // this call reads errno
     const int failed = MachineErrno(&error);
     const std::string message = zip_error_strerror(&error);
     zip_error_fini(&error);
     if (failed != 0) return SystemError(failed, file.name, "open");
     return absl::InvalidArgumentError(absl::StrCat(file.name, ": is no ZIP archive: ", message));
   }
-  opened.Release();  // the archive's by now
+  opened.Release();  // the archive owns the descriptor now
   return archive;
 }
 
-// Nothing is unpacked to disk; but who packs such a name means to write elsewhere, and the rest is worth as little.
+// Returns true for a path that leads out of the archive. It would do no harm here, since nothing is unpacked to disk.
+// But such a name shows that the archive is hostile, so all of it is refused.
 bool LeadsElsewhere(absl::string_view name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::ByAnyChar("/\\"));
   return parts.front().empty() || std::ranges::find(parts, "..") != parts.end();
@@ -473,7 +477,7 @@ absl::StatusOr<std::unique_ptr<SourceReader>> OpenZipMember(const SourceFile& fi
     return absl::InvalidArgumentError(absl::StrCat(name, ": cannot be unpacked: ", zip_error_strerror(error)));
   }
   const double share = stat.size > 0 ? static_cast<double>(stat.comp_size) / static_cast<double>(stat.size) : 0;
-  // The archive may say anything of its members.
+  // The archive may state a wrong packed size, so the size of the whole archive limits it.
   const UnpackBound bound(std::min<uint64_t>(stat.comp_size, archive_bytes), monitor.limits());
   return std::make_unique<ZipMemberReader>(file, std::move(archive), std::move(opened_member), bound, share, monitor);
 }

@@ -1,4 +1,4 @@
-// The bytes of one source file, plain, gzip, zstd or a member of a ZIP archive, as a stream.
+// Reads the bytes of one source file as a stream. The file may be plain, gzip, zstd, or a member of a ZIP archive.
 // Threads: one at a time. Memory: two buffers.
 #pragma once
 
@@ -20,77 +20,80 @@
 
 namespace permafrost::data {
 
-// kFound: by the file's first bytes, whatever its name. kZip: a member of a ZIP archive.
+// kFound: the packing follows from the file's first bytes, whatever its name. kZip: a member of a ZIP archive.
 enum class Packing { kPlain, kGzip, kZstd, kFound, kZip };
 
-// A longer line is not a row of a table or an edge, but a file of another kind.
+// The longest line that is read. A file with a longer one is not a table or a list of edges.
 inline constexpr std::size_t kMaxLineBytes = std::size_t{1} << 24;
 
 struct SourceFile {
   std::filesystem::path path;
-  std::string name;  // relative to the source, as messages say it: "raw/edge.csv.gz"
+  std::string name;  // path below the source, as messages show it: "raw/edge.csv.gz"
   Packing packing = Packing::kPlain;
-  int64_t bytes = 0;   // on disk
-  std::string member;  // of kZip: of the archive at `path`
+  int64_t bytes = 0;   // size on disk
+  std::string member;  // for kZip: path of the member in the archive at `path`
 };
 
-// Returns the type of what `path`, called `name` in messages, leads to; not_found: it leads to nothing. Errors:
-// PermissionDenied for what can never be looked at, as it lies there; transient: ResourceExhausted without descriptors
-// or memory, Internal where the disk fails.
+// Returns the type of the file that `path` leads to; not_found if there is none. Messages call the file `name`.
+// Errors: PermissionDenied if the system will never let the file be looked at; transient ones: ResourceExhausted if
+// descriptors or memory run out, Internal if the disk fails.
 absl::StatusOr<std::filesystem::file_type> TypeOfSource(const std::filesystem::path& path, const std::string& name);
-// Judges the error that ended the listing of a directory, called `name` in messages. Ok if there is none, or no such
-// directory. Errors: as TypeOfSource.
+// Judges the error that ended the listing of a directory, which messages call `name`. Returns Ok if there is no error
+// or the directory does not exist. Errors: same as TypeOfSource.
 absl::Status CheckListed(const std::error_code& error, const std::string& name);
-// `stem`.csv.gz, .csv.zst or .csv, the first of them that there is, below `source`; nullopt if there is none. `stem`:
-// "raw/edge". A second one is refused by TellUnreadFiles (data/import/import.h).
-// Errors: as TypeOfSource; InvalidArgument for what is no regular file.
+// Returns the first of `stem`.csv.gz, `stem`.csv.zst and `stem`.csv that exists below `source`; nullopt if none does.
+// `stem` is a path such as "raw/edge". TellUnreadFiles (data/import/import.h) refuses a second of these files.
+// Errors: same as TypeOfSource; InvalidArgument if it is not a regular file.
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
-// The same; NotFound where there is neither.
+// Same as FindSourceFile, but returns NotFound if there is no file.
 absl::StatusOr<SourceFile> FindRequiredSourceFile(const std::filesystem::path& source, std::string_view stem);
-// True if `directory` holds a file of one of these names. Errors: as TypeOfSource.
+// Returns true if `directory` holds a file of one of these names. Errors: same as TypeOfSource.
 absl::StatusOr<bool> HoldsAny(const std::filesystem::path& directory, std::initializer_list<std::string_view> names);
-// The file at `path`, called `name` in messages; nullopt if there is none. Errors: as TypeOfSource; InvalidArgument for
-// what is no regular file.
+// Returns the file at `path`, which messages call `name`; nullopt if there is none. Errors: same as TypeOfSource;
+// InvalidArgument if it is not a regular file.
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
                                                      Packing packing);
-// Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound; as TypeOfSource; what
-// limits.may_read says, after the file's name.
+// Opens the file for reading, after limits.may_read allowed its place. Errors: NotFound; same as TypeOfSource; the
+// error of limits.may_read, with the file's name before it.
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor);
-// The bytes of an open file, as it is now; 0 if the system does not tell.
+// Returns the present size of an open file; 0 if the system does not tell.
 uint64_t BytesOf(const Descriptor& opened);
 
 class SourceReader {
  public:
-  // Borrows the monitor, which learns of every byte. Errors: as OpenSource, and of a file that is not of its packing.
+  // Opens a file and unpacks it as it is read. Borrows the monitor and reports every byte to it. Errors: same as
+  // OpenSource; for a ZIP member, same as OpenZipMember.
   static absl::StatusOr<std::unique_ptr<SourceReader>> Open(const SourceFile& file, ImportMonitor& monitor);
-  // The same without the byte-order mark that some programs begin UTF-8 with.
+  // Same as Open, but skips the byte-order mark that some programs write before UTF-8 text.
   static absl::StatusOr<std::unique_ptr<SourceReader>> OpenText(const SourceFile& file, ImportMonitor& monitor);
   virtual ~SourceReader() = default;
-  // Up to `capacity` bytes of text; 0 at the end. Errors, without the file's name: InvalidArgument for a truncated or
-  // corrupt gzip or zstd, ResourceExhausted for one that unpacks too far, Cancelled, or what
-  // the system says, which is transient.
+  // Reads up to `capacity` bytes of unpacked data; returns 0 at the end. Errors do not name the file: InvalidArgument
+  // for truncated or corrupt packed data; ResourceExhausted for data that exceeds its UnpackBound; Cancelled; errors
+  // of the system, which are transient.
   virtual absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) = 0;
-  // Skips `bytes`, all of which must be there. If the file is plain, it does so without reading them.
+  // Skips `bytes` bytes, all of which must exist. In a plain file this reads nothing.
   virtual absl::Status Skip(uint64_t bytes);
   // Tells the monitor that the file will be read again from its beginning.
   virtual void Rewind() = 0;
 
  protected:
-  // Makes "cannot ACTION: reason", a transient error, from an errno.
+  // Returns the transient error "cannot ACTION: reason" for an errno.
   static absl::Status SystemFault(int error, std::string_view action);
 };
 
-// Bounds what a packed file may unpack to: a gzip of one line again and again is a thousandth of its text, and a zstd
-// less. Threads: one at a time.
+// Limits how much a packed file may unpack to. A gzip file of one repeated line can be a thousandth of its text, and
+// a zstd file even less.
+// Threads: one at a time.
 
-// The reason of the error below; its metadata: `packed_bytes`, `most_bytes`.
+// The reason of UnpackBound::Add's error. Its metadata are `packed_bytes` and `most_bytes`.
 inline constexpr char kUnpacksTooFar[] = "UNPACKS_TOO_FAR";
 
 class UnpackBound {
  public:
-  // Bounds what `packed_bytes`, as they lie on disk, may unpack to.
+  // `packed_bytes` is the size of the packed data on disk.
   UnpackBound(uint64_t packed_bytes, const ImportLimits& limits);
-  // `bytes` more have come out. ResourceExhausted once they are too many; it names no file.
+  // Counts `bytes` more unpacked bytes. Errors: ResourceExhausted, without a file's name, once the total exceeds the
+  // bound.
   absl::Status Add(std::size_t bytes);
 
  private:
@@ -98,22 +101,22 @@ class UnpackBound {
   uint64_t unpacked_ = 0;
 };
 
-// One member of a ZIP archive as a stream, stored or deflated, of any size. Nothing is ever unpacked to disk, so that a
-// member's name is a name and leads nowhere.
-// Threads: one at a time. Memory: the archive's directory and buffers.
+// Reads one member of a ZIP archive as a stream. The member may be stored or deflated, and of any size. Nothing is
+// ever unpacked to disk, so a member's name is never used as a path.
+// Threads: one at a time. Memory: the archive's directory, and buffers.
 
 struct ZipEntry {
   std::string name;
-  uint64_t packed = 0, unpacked = 0;  // bytes, as the archive says
+  uint64_t packed = 0, unpacked = 0;  // sizes in bytes, as the archive states them
 };
 
-// The members of the archive `file`, in its order. Errors: as OpenZipMember; InvalidArgument for one with an
-// absolute path or one with '..'.
+// Returns the members of the archive `file`, in the archive's order. Errors: same as OpenZipMember; InvalidArgument
+// for a member whose path is absolute or contains '..'.
 absl::StatusOr<std::vector<ZipEntry>> ListZip(const SourceFile& file, const ImportMonitor& monitor);
 
-// Opens `member` of the archive `file`. Borrows the monitor, which learns of the archive's bytes as they are unpacked.
-// Errors: NotFound if there is no such member; InvalidArgument, naming the archive, for what is no ZIP archive or is
-// packed in a way unknown here; what OpenSource says. Errors of reading are as SourceReader::Read's.
+// Opens `member` of the archive `file`. Borrows the monitor and reports the archive's bytes to it as they are
+// unpacked. Errors: NotFound if there is no such member; InvalidArgument, naming the archive, if the file is not a
+// ZIP archive or is packed in an unknown way; same as OpenSource. Reading fails as SourceReader::Read does.
 absl::StatusOr<std::unique_ptr<SourceReader>> OpenZipMember(const SourceFile& file, const std::string& member,
                                                             ImportMonitor& monitor);
 
