@@ -1,4 +1,4 @@
-// Puts tables of dense features into the store.
+// Writes tables of dense features into the store.
 #pragma once
 
 #include <cstdint>
@@ -15,36 +15,36 @@
 
 namespace permafrost::data {
 
-// A table that is due: its section, how many rows it must have and why.
+// What a table must fit: its section, its number of rows, and where that number comes from (`why`).
 struct DueTable {
   SectionKind section;
   uint64_t rows = 0;
-  std::string why;  // "as raw/num-node-list.csv says"
+  std::string why;  // for messages: "as raw/num-node-list.csv says"
   // For node features only.
   FeatureType as = FeatureType::kAsIs;
-  const Renumbering* renumbering = nullptr;  // none where there is none
-  uint64_t memory_bytes = 0;                 // for rows that are renumbered
+  const Renumbering* renumbering = nullptr;  // null if rows are not renumbered
+  uint64_t memory_bytes = 0;                 // for renumbering rows, and for int8
 };
 
-// Tables of features, from text or arrays, into the store.
-// Threads: one at a time. Memory: a piece of the table, and what FeatureSink takes.
+// The next two functions write a table of features as `due` asks for. `directory` is for temporary files.
+// Threads: one at a time. Memory: a piece of the table, and the memory of a FeatureSink.
 
-// Both functions store the table as `due` asks for. `directory`: for temporary files.
-
-// A CSV table: int32 where every cell is an integer, else float32; float32 where `due` asks for a type.
+// Writes a CSV table. It becomes int32 if every cell is an integer, else float32. If due.as asks for a type, cells
+// are read as float32 and then converted.
 absl::StatusOr<FeatureSummary> WriteFeatureRows(const SourceFile& file, const DueTable& due,
                                                 const std::filesystem::path& directory, ImportMonitor& monitor,
                                                 GraphWriter& writer);
-// An NPY table [rows, width] or [rows], of '<f4', '<f2', '<f8' (as float32), '|u1', '|b1' (as uint8), '<i4', '<i8'; of
-// '<u2' where it is `bfloat16`, and of nothing else then.
+// Writes an NPY table [rows, width] or [rows]. Accepted types are '<f4', '<f2', '<f8' (read as float32), '|u1', '|b1'
+// (read as uint8), '<i4' and '<i8'. With `bfloat16`, only '<u2' is accepted.
 absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bfloat16, const DueTable& due,
                                                  const std::filesystem::path& directory, ImportMonitor& monitor,
                                                  GraphWriter& writer);
 
-// Returns InvalidArgument if options.feature_type asks for a type and `found`, a graph's node features, is not dense.
+// Returns InvalidArgument if options.feature_type asks for a type but `found`, the node features of a graph, is not
+// dense.
 absl::Status CheckConverted(const ImportOptions& options, const FeatureSummary& found);
 
-// Columns of a file's table: read from its first row, or its header.
+// Return the number of columns of a table, from its first row or its header.
 absl::StatusOr<int64_t> FeatureRowsWidth(const SourceFile& file, ImportMonitor& monitor);
 absl::StatusOr<int64_t> FeatureArrayWidth(const SourceFile& file, ImportMonitor& monitor);
 

@@ -13,29 +13,28 @@
 
 namespace permafrost::data {
 
-// The cells of one line of an edge list.
-// Threads: one at a time. Borrows the line.
-
-// The marks by which lines are cut into cells.
+// The characters that divide a line of an edge list into cells.
 struct CellMarks {
-  char delimiter = ',';  // ' ': any run of spaces and tabs
-  char quote = '\0';     // as EdgeListOptions::quote
+  char delimiter = ',';  // ' ' means any run of spaces and tabs
+  char quote = '\0';     // same as EdgeListOptions::quote
 };
 
+// Splits one line of an edge list into cells.
+// Threads: one at a time. Borrows the line.
 class EdgeCells {
  public:
   EdgeCells(std::string_view line, CellMarks marks);
 
-  // The next cell without the blanks and the quotes around it; false after the last one. Valid as long as the line is,
-  // or until the next call where it is in_scratch().
+  // Sets `cell` to the next cell, without the blanks and quotes around it. Returns false after the last cell. The
+  // cell is valid as long as the line is. If in_scratch(), it is valid until the next call only.
   bool Next(std::string_view& cell);
-  // The cell given out last held quotes and stands in this object.
+  // Returns true if the last cell held doubled quotes. Its text is then stored in this object.
   bool in_scratch() const { return in_scratch_; }
-  // Tells what is wrong with the quotes of the cell given out last. Empty: nothing.
+  // Says what is wrong with the quotes of the last cell; empty if nothing is.
   const std::string& fault() const { return fault_; }
 
  private:
-  // Takes a cell that begins with a quote, and returns what it holds. `rest_` then begins after the closing quote.
+  // Takes a cell that begins with a quote, and returns its text. Afterwards `rest_` begins behind the closing quote.
   std::string_view TakeQuoted();
 
   std::string_view rest_;
@@ -44,35 +43,36 @@ class EdgeCells {
   std::string scratch_, fault_;
 };
 
-// Finds how the lines of an edge list are to be read, from the options and from the file's first lines.
+// Finds out how to read the lines of an edge list, from the options and from the file's first lines.
 // Threads: pure.
 
-// From here on float32 no longer holds every whole number: 2^24.
+// 2^24, the limit up to which float32 holds every whole number.
 inline constexpr float kLargestWholeWeight = 16'777'216;
 
 struct EdgeDialect {
   CellMarks marks;
-  char comment = '\0';  // '\0': none
-  // All columns, source and target among them.
+  char comment = '\0';  // '\0' for none
+  // All columns in their order, source and target included.
   std::vector<EdgeColumn> columns = {EdgeColumn::kSource, EdgeColumn::kTarget};
-  // Nobody said that the weights are weights: whole numbers beyond kLargestWholeWeight are refused.
+  // True if no option and no header named the weight column. Whole numbers above kLargestWholeWeight are then refused
+  // as weights, since they may be something else.
   bool guessed_weight = false;
   NodeIds ids = NodeIds::kRows;
-  uint64_t max_id = 0;   // of rows and numbers
-  std::string id_bound;  // why max_id, in parentheses for messages: " (raw/num-node-list.csv has 5 nodes)"
-  bool header = false;   // the first line that is no comment is passed over
-  std::string told;      // for the user: how each column is read, and why
+  uint64_t max_id = 0;   // the largest accepted id, for kRows and kNumbers
+  std::string id_bound;  // where max_id comes from, for messages: " (raw/num-node-list.csv has 5 nodes)"
+  bool header = false;   // whether the first line that is not a comment is skipped
+  std::string told;      // a note for the user: how each column is read, and why
 
   bool Has(EdgeColumn column) const;
 };
 
-// IsPassedOver is true for a line that is empty or a comment, IsComment only for a comment.
+// IsPassedOver returns true for an empty line or a comment; IsComment only for a comment.
 bool IsPassedOver(std::string_view line, const EdgeDialect& dialect);
 bool IsComment(std::string_view line, const EdgeDialect& dialect);
 
-// Finds how a file is to be read, from the options, its first line that is no comment and the lines after that.
-// `head` is whole lines that come after `lines_before` others. nullopt: every line of `head` is empty or a comment.
-// Errors: InvalidArgument, "NAME:LINE: what".
+// Finds out how to read a file, from the options and from `head`: its first line that is neither empty nor a comment,
+// and the lines after it. `head` holds whole lines, which follow `lines_before` others. Returns nullopt if every line
+// of `head` is empty or a comment. Errors: InvalidArgument "NAME:LINE: what".
 absl::StatusOr<std::optional<EdgeDialect>> FindDialect(std::string_view name, int64_t lines_before,
                                                        std::string_view head, const EdgeListOptions& options);
 

@@ -1,7 +1,7 @@
-// The edges of a text file: lines become edges, a block of lines at a time on all threads.
-// Nearly every line takes a fast path; an exact one decides about the rest and says what is wrong with it.
-// Threads: parsing is pure; a LineBlocks or a source is used by one at a time. Memory: EdgeBlockBytes of text and what
-// it parses to.
+// Reads edges from a text file. It parses a block of lines at a time, on all threads. Nearly every line takes a fast
+// path. An exact parser handles the rest and says what is wrong with a line.
+// Threads: parsing is pure; a LineBlocks or an EdgeTextSource is used by one thread at a time. Memory: EdgeBlockBytes
+// of text, and the records parsed from it.
 #pragma once
 
 #include <fast_float/fast_float.h>
@@ -26,27 +26,27 @@
 namespace permafrost::data {
 
 struct EdgeLine {
-  uint64_t source = 0, target = 0;            // of rows and numbers
-  std::string_view source_text, target_text;  // of text; of the line, or of `scratch`
+  uint64_t source = 0, target = 0;            // for kRows and kNumbers
+  std::string_view source_text, target_text;  // for kText: views into the line, or into `scratch`
   std::string scratch[2];
   float weight = 1;
   int64_t timestamp = 0;
 };
 
-// The fault of a line: the cell, from 1 (0: the line as a whole), and "field: what".
+// What is wrong with a line. `column` counts from 1; 0 means the whole line. `what` has the form "field: what".
 struct LineFault {
   int column = 0;
   std::string what;
 };
 
-// "NAME:LINE: what", or "NAME:LINE:COLUMN: what".
+// Returns InvalidArgument "NAME:LINE: what" or "NAME:LINE:COLUMN: what".
 absl::Status FaultyLine(std::string_view name, int64_t line, const LineFault& fault);
 
-// The line without its end. nullopt: `edge` is filled.
+// Parses a line without its line break into `edge`. Returns nullopt if the line is valid.
 std::optional<LineFault> ParseEdgeLine(std::string_view line, const EdgeDialect& dialect, EdgeLine& edge);
-// The place of a fault in a text.
+// The first fault of a text, and its line.
 struct TextFault {
-  int64_t line = 0;  // from 0
+  int64_t line = 0;  // counted from 0
   LineFault fault;
 };
 
@@ -56,7 +56,8 @@ inline const char* SkipBlanks(const char* p) {
   while (*p == ' ' || *p == '\t') ++p;
   return p;
 }
-// Digits of a number that surely fits; nullptr for anything else.
+// Reads a number of at most 19 digits, which always fits. Returns the position after it, or nullptr for anything
+// else.
 inline const char* ReadDigits(const char* p, uint64_t& value) {
   constexpr int kSurelyFit = std::numeric_limits<uint64_t>::digits10;
   const char* const begin = p;
@@ -66,15 +67,16 @@ inline const char* ReadDigits(const char* p, uint64_t& value) {
   return p == begin || p - begin > kSurelyFit ? nullptr : p;
 }
 
-// The fast path for a line with numbers as ids: returns the next line's begin, or nullptr where ParseEdgeLine must
-// look. ends_first: source and target stand before all others, in this order, as nearly always.
+// The fast path for a line whose ids are numbers. Returns the beginning of the next line, or nullptr if ParseEdgeLine
+// must parse the line. `ends_first` says that source and target are the first two columns, in this order, as in
+// nearly every file.
 template <char kDelimiter>
 const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect, bool ends_first, EdgeLine& edge) {
-  // '\0' stands for the delimiters that have no fast form, not for a NUL in the text.
+  // As a template argument, '\0' stands for all delimiters without a fast path, not for a NUL in the text.
   if constexpr (kDelimiter == '\0') return nullptr;
   const auto next_cell = [](const char* q) -> const char* {
     if constexpr (kDelimiter == ' ') return *q == ' ' || *q == '\t' ? SkipBlanks(q) : nullptr;
-    // Not tabs, which may be the delimiter.
+    // Skips spaces only, since a tab may be the delimiter.
     while (*q == ' ') ++q;
     if (*q != kDelimiter) return nullptr;
     do ++q;
@@ -116,7 +118,7 @@ const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect,
         break;
       }
       case EdgeColumn::kIgnore:
-        // Within quotes a delimiter is text.
+        // A quoted cell may contain the delimiter, so it needs the exact parser.
         if (*p == dialect.marks.quote || (kDelimiter != '\t' && *p == '\t')) return nullptr;
         while (*p != kDelimiter && *p != '\n' && (kDelimiter != ' ' || *p != '\t')) ++p;
         if (*p == '\n' && p[-1] == '\r') --p;
@@ -158,8 +160,8 @@ std::optional<TextFault> ParseText(std::string_view text, const EdgeDialect& dia
 
 }  // namespace edge_lines
 
-// Calls emit(EdgeLine) for each edge of a text of whole lines, up to its first fault, and adds its comments to
-// `comments`.
+// Calls emit(EdgeLine) for each edge of a text of whole lines, and adds the number of comment lines to `comments`.
+// Stops at the first fault and returns it.
 template <class Emit>
 std::optional<TextFault> ParseEdgeText(std::string_view text, const EdgeDialect& dialect, int64_t& comments,
                                        const Emit& emit) {
@@ -173,21 +175,21 @@ std::optional<TextFault> ParseEdgeText(std::string_view text, const EdgeDialect&
     case ' ':
       return edge_lines::ParseText<' '>(text, dialect, comments, emit);
     default:
-      // No cell ends where the fast path looks: every line takes the exact one.
+      // The fast path does not know this delimiter, so every line takes the exact parser.
       return edge_lines::ParseText<'\0'>(text, dialect, comments, emit);
   }
 }
 
-// A text file as blocks of whole lines, for those who take many lines at once.
+// Reads a text file as blocks of whole lines.
 // Threads: one at a time. Memory: a block, or the longest line.
 class LineBlocks {
  public:
   static absl::StatusOr<LineBlocks> Open(const SourceFile& file, size_t block_bytes, ImportMonitor& monitor);
 
-  // The next lines; each ends with '\n', which is added where the file's last one lacks it. Empty at the end. Valid
-  // until the next call. Errors name the file, and the line that could not be read.
+  // Returns the next lines; empty at the end. Each line ends with '\n', which is added if the file's last line lacks
+  // it. The lines are valid until the next call. Errors name the file and the line that could not be read.
   absl::StatusOr<std::string_view> Next();
-  // Lines before the block given out last.
+  // Returns the number of lines before the last block.
   int64_t lines_before() const { return lines_before_; }
   const std::string& name() const { return name_; }
   // Tells the monitor that the file will be read again from its beginning.
@@ -196,7 +198,7 @@ class LineBlocks {
  private:
   LineBlocks(std::string name, size_t block_bytes, std::unique_ptr<SourceReader> reader)
       : name_(std::move(name)), block_bytes_(block_bytes), reader_(std::move(reader)) {}
-  // Reads until the buffer is full or the file at its end.
+  // Reads until the buffer is full or the file ends.
   absl::Status Fill();
 
   std::string name_;
@@ -204,27 +206,28 @@ class LineBlocks {
   std::unique_ptr<SourceReader> reader_;
   std::unique_ptr<char[]> buffer_;
   size_t capacity_ = 0, filled_ = 0;
-  size_t given_ = 0;  // of the buffer, by the last call
+  size_t given_ = 0;  // bytes of the buffer that the last call returned
   bool ended_ = false;
   int64_t lines_before_ = 0;
 };
 
-// Returns how many bytes of text an import reads at once if it may take `memory_bytes` and makes a record of each line.
+// Returns how many bytes of text to read at once, if an import may use `memory_bytes` and makes a record of each
+// line.
 size_t EdgeBlockBytes(uint64_t memory_bytes, size_t record_bytes);
 
-// Finds how the file is to be read from its first lines, and reads them only.
+// Finds out how to read the file. Reads only its first lines.
 absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeListOptions& options,
                                             ImportMonitor& monitor);
 
 struct EdgeTextInput {
   const SourceFile& file;
   const EdgeDialect& dialect;
-  uint64_t memory_bytes = 0;             // for blocks, and at most as much for the tables
-  const NumberTable* numbers = nullptr;  // NodeIds::kNumbers
-  TextTable* texts = nullptr;            // NodeIds::kText: grows
+  uint64_t memory_bytes = 0;             // for blocks; the tables of names may take as much again
+  const NumberTable* numbers = nullptr;  // set for NodeIds::kNumbers
+  TextTable* texts = nullptr;            // set for NodeIds::kText; grows while edges are read
 };
 
-// Every number that the file calls a node by, into `table`. Errors: ResourceExhausted where they do not fit.
+// Adds every number that names a node in the file to `table`. Errors: ResourceExhausted if the numbers do not fit.
 absl::Status CollectNumbers(const EdgeTextInput& input, NumberTable& table, ImportMonitor& monitor);
 
 template <class Record>
@@ -232,9 +235,9 @@ class EdgeTextSource final : public EdgeSource<Record> {
  public:
   static absl::StatusOr<EdgeTextSource> Open(const EdgeTextInput& input, ImportMonitor& monitor);
   absl::StatusOr<bool> Next(std::vector<Record>& edges) override;
-  // Edges given out so far.
+  // Returns the number of edges read so far.
   uint64_t count() const { return count_; }
-  // Comments passed over so far.
+  // Returns the number of comment lines skipped so far.
   int64_t comments() const { return comments_; }
 
  private:

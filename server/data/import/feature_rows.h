@@ -1,4 +1,4 @@
-// Reads rows of features and labels of CSV files, and keeps the values that occur in them.
+// Reads rows of features and labels from CSV files, and collects the values that occur in them.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 
 namespace permafrost::data {
 
-// The different whole numbers of each column of a table, as it is read.
-// Threads: one at a time. Memory: a bit for each number below a million and 32 bytes for each other one, of all columns
-// together at most kMostBytes: a column beyond that is given up.
+// Collects the distinct whole numbers of each column while a table is read.
+// Threads: one at a time. Memory: one bit for each number in 0..2^20 - 1, and 32 bytes for each other number, at most
+// kMostBytes for all columns together. A column that exceeds this is given up.
 class ValueSets {
  public:
   static constexpr uint64_t kMostBytes = uint64_t{64} << 20;
@@ -36,10 +36,10 @@ class ValueSets {
     }
     AddBeyond(into, value);
   }
-  // Puts the values of a column into `table`. If there are more than categories may have, `table` is told that there
-  // are too many.
+  // Puts the values of a column into `table`. Sets table.too_many if the column has more values than categories may
+  // have.
   void Take(size_t column, CategoryTable& table) const;
-  // Tables of columns taken over as they stand, one for each.
+  // Returns one table per column, for columns that are stored unchanged.
   std::vector<CategoryTable> TakeColumns(int64_t width) const;
   void Clear() { *this = ValueSets(); }
 
@@ -58,34 +58,35 @@ class ValueSets {
   uint64_t bytes_ = 0;
 };
 
-// Labels of a CSV file: a row of targets, some of which may be missing.
+// Reads the labels of a CSV file. A row holds one or more targets, some of which may be missing.
 // Threads: pure.
 
-// The targets of `line`, which is the row that `rows` read last; NaN for one that is missing: empty, nan, NaN or NA.
-// Errors: InvalidArgument naming file, row and target for what is neither missing nor a finite number.
+// Parses the targets of `line`, the row that `rows` read last. A missing target (an empty cell, nan, NaN or NA)
+// becomes NaN. Errors: InvalidArgument naming file, row and target, for a cell that is neither missing nor a finite
+// number.
 absl::Status ParseLabels(const CsvRows& rows, std::string_view line, std::vector<float>& labels);
 
-// Rows of features: a table of int32 if every cell is an integer, else of float32.
+// Rows of features: an int32 table if every cell is an integer, else a float32 table.
 // Threads: one at a time. Memory: one row.
 
-// Reads a whole table as one type. A caller begins with kInt32 and, when needs_floats, begins the file anew with
-// kFloat32.
+// Reads a whole table as one type. A caller begins with kInt32. When needs_floats() turns true, it reads the file
+// again from its beginning with kFloat32.
 class FeatureRows {
  public:
   explicit FeatureRows(DataType type) { summary_.type = type; }
 
-  // Takes in one row; the first sets the width. Errors: InvalidArgument for a ragged row or a cell that is no finite
-  // number. An integer that only a float table could hold is reported by Finish, unless floats turn up first.
+  // Parses one row; the first row sets the width. Errors: InvalidArgument for a ragged row or a cell that is not a
+  // finite number. An integer outside int32 is reported by Finish, since the table may still turn out to hold floats.
   absl::Status Parse(const CsvRows& rows, std::string_view line);
-  // A cell is no integer: what was parsed is void.
+  // Returns true if a cell is not an integer. Everything parsed so far is then void.
   bool needs_floats() const { return needs_floats_; }
-  // The row last parsed, width cells of 4 bytes.
+  // Returns the row parsed last: `width` cells of 4 bytes.
   std::span<const std::byte> row() const;
-  // After the last row.
+  // Call it after the last row. Returns the error of an integer outside int32.
   absl::Status Finish() const { return out_of_range_; }
-  // Returns the values that occur in each column of a table of integers; empty for floats.
+  // Returns the values that occur in each column of a table of integers; empty for a table of floats.
   std::vector<CategoryTable> categories() const;
-  // kNone where there was no row.
+  // Returns the summary of all rows; its type is kNone if there was no row.
   FeatureSummary summary() const;
 
  private:
@@ -94,7 +95,7 @@ class FeatureRows {
   void Widen(size_t column, double value);
 
   FeatureSummary summary_;
-  ValueSets values_;  // of integers
+  ValueSets values_;  // for integers only
   std::vector<int32_t> ints_;
   std::vector<float> floats_;
   bool needs_floats_ = false;

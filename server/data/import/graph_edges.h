@@ -1,7 +1,8 @@
-// The edges of one large graph, from their source into the store: sorted, with inverses, both ways where asked for.
-// Threads: one at a time; sorts over several by itself.
-// Memory: EdgesPlan::memory_bytes, and 8 bytes a node, 16 where nodes are renumbered, which limits.memory_bytes must
-// hold.
+// Writes the edges of one large graph from their source into the store: sorted, with inverses if needed, and in both
+// directions if asked for.
+// Threads: one at a time; sorts on several threads itself.
+// Memory: EdgesPlan::memory_bytes, plus 8 bytes per node, or 16 if nodes are renumbered. limits.memory_bytes must
+// allow the bytes per node.
 #pragma once
 
 #include <array>
@@ -21,25 +22,27 @@
 
 namespace permafrost::data {
 
-// Gives the edges of one large graph, some at a time.
+// Yields the edges of one large graph, some at a time.
 // Threads: one at a time.
 template <class Record>
 class EdgeSource {
  public:
   virtual ~EdgeSource() = default;
-  // Replaces `edges` by the next ones, in the order of the source, each keyed by (target, source); false at the end.
+  // Replaces `edges` by the next ones, in the order of the source. The key of each edge is (target, source). Returns
+  // false at the end.
   virtual absl::StatusOr<bool> Next(std::vector<Record>& edges) = 0;
 };
 
-// Tells whether a list of edges has both directions of each: every (u, v), u != v, as often as (v, u). Equal edges
-// count; a self-loop is its own inverse.
+// Tells whether a list of edges has both directions of every edge: each (u, v) with u != v occurs as often as (v, u).
+// Repeated edges count separately. A self-loop is its own inverse.
 // The list is read once, in any order, in constant memory. Each edge adds a 128-bit hash of its unordered ends to one
-// of two sums, by its direction; then the sums are compared. A list without both directions passes by a chance below
-// 2^-80. The hash has a random key that this process chose, so that no list can be made to pass.
+// of two sums, chosen by its direction. At the end the sums are compared. A list without both directions passes with
+// a probability below 2^-80. The process chooses a random key for the hash, so nobody can construct a list that
+// passes.
 // Threads: one at a time.
 class EdgeSymmetry {
  public:
-  // values: whether weights and timestamps of the records are compared too.
+  // `values` says whether to compare the weights and timestamps of the records too.
   explicit EdgeSymmetry(bool values);
 
   template <class Record>
@@ -52,7 +55,7 @@ class EdgeSymmetry {
 
  private:
   __extension__ using Wide = unsigned __int128;
-  // Two sums: over the edges from a smaller to a larger node, and over the others.
+  // Two sums: one over the edges from a smaller to a larger node, one over the others.
   using Sums = std::array<Wide, 2>;
 
   const bool compares_values_;
@@ -68,24 +71,24 @@ struct EdgesPlan {
   const ImportOptions& options;
   std::filesystem::path directory;  // for temporary files
   uint64_t memory_bytes = 0;
-  uint64_t least_nodes = 0;  // more where the edges have larger rows
-  // The fields of the records to keep; the records must have them. edge_ids: the rows of the source.
+  uint64_t least_nodes = 0;  // the number of nodes, unless the edges have larger rows
+  // The fields of the records to store; the record type must have them. edge_ids are rows in the source.
   bool weights = false, timestamps = false, edge_ids = false;
 };
 
-// The line that tells what InverseEdges::kAuto did.
+// Returns the note that tells what InverseEdges::kAuto did.
 std::string InverseEdgesNote(bool added);
-// Bytes that one large graph's import may take in all for sorting and buffers.
+// Returns the bytes that the import of one large graph may use in total for sorting and buffers.
 uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits);
-// Ok where the offsets of `nodes`, or what their order takes, fit limits.memory_bytes; else ResourceExhausted, `source`
-// naming where nodes are from.
+// Returns Ok if limits.memory_bytes allows the offsets of `nodes` nodes, or the memory for ordering them. Otherwise
+// returns ResourceExhausted; `source` says there where the number of nodes comes from.
 absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits,
                         NodeOrder order = NodeOrder::kNone);
 
-// Writes the sections of edges, and sets the fields of `summary` that follow from them: nodes, edges, directions,
-// degrees. InverseEdges:: kAuto adds inverses unless the source lists both directions of every edge; where these differ
-// in weights or timestamps the graph is directed. If options.order asks for another order of nodes, it is found here
-// and set in `renumbering`: all that follows must be written by it.
+// Writes the sections of edges, and sets the fields of `summary` that follow from the edges: nodes, edges,
+// directions, degrees. InverseEdges::kAuto adds inverses unless the source lists both directions of every edge. If it
+// lists both and they differ in weights or timestamps, the graph is directed. If options.order asks for another order
+// of nodes, the order is found here and returned in `renumbering`. All sections written later must use it.
 template <class Record>
 absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, ImportMonitor& monitor, GraphWriter& writer,
                         GraphSummary& summary, Renumbering& renumbering);
@@ -97,7 +100,7 @@ extern template absl::Status WriteEdges(EdgeSource<WeightedEdge>&, const EdgesPl
 extern template absl::Status WriteEdges(EdgeSource<FullEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&,
                                         GraphSummary&, Renumbering&);
 
-// Calls run.operator()<Record>() with the narrowest record that holds what the plan keeps.
+// Calls run.operator()<Record>() with the narrowest record type that holds all fields of the plan.
 template <class Run>
 auto WithRecord(const EdgesPlan& plan, const Run& run) {
   if (plan.timestamps || plan.edge_ids) return run.template operator()<FullEdge>();

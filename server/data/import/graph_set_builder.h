@@ -1,8 +1,9 @@
-// Builds the store of a set of small graphs from what an importer reads of a source, whatever its format: the importer
-// parses rows, this class checks sizes and memory, brings edges into their order, and writes the sections.
-// Steps, in this order: sizes, inverses, split, labels, node features and positions (if any), edges, Finish.
+// Builds the store of a set of small graphs, whatever the source's format. The importer parses rows. This class
+// checks sizes and memory, sorts the edges, and writes the sections.
+// Steps, in this order: sizes and inverses, split, labels, node features and positions (if any), edges, Finish.
 // Threads: one at a time. Memory: the offsets and the largest graph, bounded by the import's limits. Borrows options
-// and monitor. Errors: InvalidArgument and ResourceExhausted name the row read last, "FILE:ROW: ..."; Internal from
+// and monitor.
+// Errors: InvalidArgument and ResourceExhausted, which name the row read last, "FILE:ROW: ..."; Internal from
 // writing; Cancelled. After any error the caller removes the directory.
 #pragma once
 
@@ -27,78 +28,78 @@
 
 namespace permafrost::data {
 
-// The edges of one graph as the store keeps them: sorted by target, ties in file order.
+// The edges of one graph as the store keeps them: sorted by target; equal targets stay in file order.
 // Threads: one at a time. Memory: the largest graph.
 class EdgesOfGraph {
  public:
-  // Takes effect from the next graph on. With inverses, file order is e0, inverse(e0), e1, inverse(e1), ... as OGB's
-  // reader makes it; self-loops too.
+  // Takes effect from the next graph on. With inverses, the file order is e0, inverse(e0), e1, inverse(e1), ..., as
+  // in OGB's reader. This includes self-loops, which are then stored twice.
   void SetAddInverses(bool add_inverses) { add_inverses_ = add_inverses; }
-  // Forgets the edges; those that follow are of graph `graph` with `num_nodes` nodes.
+  // Drops all edges. The next edges are of graph `graph`, which has `num_nodes` nodes.
   void BeginGraph(int64_t graph, int64_t num_nodes);
-  // Takes in "source,target". InvalidArgument for what is no two node ids of the graph.
+  // Adds the edge of a line "source,target". Errors: InvalidArgument unless the line holds two node ids of the graph.
   absl::Status Parse(const CsvRows& rows, std::string_view line);
-  // source, target: nodes of the graph, from 0.
+  // Adds an edge. `source` and `target` are nodes of the graph, counted from 0.
   void Add(uint32_t source, uint32_t target);
-  // Edges taken in, with inverses.
+  // Returns the number of edges added so far, inverses included.
   size_t count() const { return file_target_.size(); }
-  // After the graph's last edge: edges beyond the first with equal ends; and whether every (u, v) stands as often as
-  // (v, u).
+  // Call these two after the graph's last edge. CountEqual returns how many edges repeat an earlier edge with the
+  // same ends. HasBothDirections tells whether every (u, v) occurs as often as (v, u).
   size_t CountEqual();
   bool HasBothDirections();
-  // After the graph's last edge.
+  // Call it after the graph's last edge. Fills source(), target() and file_row().
   void Sort();
 
   std::span<const uint32_t> source() const { return source_; }
   std::span<const uint32_t> target() const { return target_; }
-  // For each stored edge: which of the graph's rows, from 0, it came from.
+  // Returns, for each stored edge, the row of the graph's edges that it came from, counted from 0.
   std::span<const uint32_t> file_row() const { return file_row_; }
 
  private:
   absl::Status ParseEnd(const CsvRows& rows, std::string_view field, std::string_view cell, uint32_t& end) const;
 
-  // Sets keys_ to the edges by target and source, sorted.
+  // Sets keys_ to the (target, source) key of every edge, sorted.
   void SortEnds();
 
   bool add_inverses_ = false;
   int64_t graph_ = 0, num_nodes_ = 0;
-  std::vector<uint32_t> file_source_, file_target_;  // file order
+  std::vector<uint32_t> file_source_, file_target_;  // in file order
   std::vector<uint64_t> keys_, inverses_;
   std::vector<uint32_t> source_, target_, file_row_;
 };
 
 class GraphSetBuilder {
  public:
-  // Most nodes of a graph, and most edges before inverses are added, so that an edge's index within its graph fits 32
+  // The most nodes of a graph, and the most edges before inverses are added. Edge indices within a graph then fit 32
   // bits.
   static constexpr int64_t kMaxGraphSize = std::numeric_limits<int32_t>::max();
 
   GraphSetBuilder(const ImportOptions& options, const std::filesystem::path& directory, ImportMonitor& monitor);
 
-  // Sizes: the nodes of every graph, then the edges of every graph in the same order as the source has them, without
-  // inverses. 0..kMaxGraphSize each.
+  // Sizes: add the nodes of every graph, then the edges of every graph in the same order, as the source lists them,
+  // without inverses. Each number is in 0..kMaxGraphSize.
   absl::Status AddNodeCount(const CsvRows& rows, int64_t nodes);
   absl::Status AddEdgeCount(const CsvRows& rows, int64_t edges);
-  // Once the number of edges is known. inverses: whether each edge is stored with its inverse.
+  // Call it after the last edge count. `inverses` says whether each edge is stored with its inverse.
   absl::Status FinishSizes(bool inverses);
   int64_t num_graphs() const { return static_cast<int64_t>(node_offsets_.size()) - 1; }
   int64_t num_nodes() const { return static_cast<int64_t>(node_offsets_.back()); }
   int64_t num_source_edges() const { return static_cast<int64_t>(edge_offsets_.back()) / edge_factor_; }
   int64_t NodesOf(int64_t graph) const { return SizeAt(node_offsets_, graph); }
   int64_t FirstNodeOf(int64_t graph) const { return static_cast<int64_t>(node_offsets_[static_cast<size_t>(graph)]); }
-  // Returns the graph of a node of the set, counted over all graphs; looks at graph `guess` first.
+  // Returns the graph that holds node `node`, counted over all graphs. Looks at graph `guess` first.
   int64_t GraphOf(int64_t node, int64_t guess) const;
   int64_t SourceEdgesOf(int64_t graph) const { return SizeAt(edge_offsets_, graph) / edge_factor_; }
 
-  // Split: the source's own; nullopt: drawn as the options say.
+  // Sets the split of the source. nullopt: draws one as the options say.
   absl::Status SetSplit(std::optional<SplitGraphs> split);
 
-  // Labels: a row a graph, NaN where one is missing; equally many in each.
+  // Labels: one row per graph, NaN for a missing label. All rows have the same length.
   absl::Status AddLabels(const CsvRows& rows, std::span<const float> labels);
   absl::Status FinishLabels();
 
-  // Node features: the row that `features` parsed last, one a node. Begun anew when the table turns out to be of
-  // another type.
+  // Node features: one row per node, the row that `features` parsed last. BeginNodeFeatures starts the table again if
+  // it turns out to be of another type.
   void BeginNodeFeatures() { node_features_begun_ = false; }
   absl::Status AddNodeFeatures(const FeatureRows& features) {
     return AddNodeFeatures(features.summary(), features.row());
@@ -110,12 +111,12 @@ class GraphSetBuilder {
     writer_.categories().node.tables = std::move(tables);
   }
 
-  // Adds one node's position; every row has as many floats as the first. InvalidArgument for more than
+  // Adds the position of one node. All rows have the same number of floats. Errors: InvalidArgument for more than
   // kMaxPositionColumns.
   absl::Status AddPosition(const CsvRows& rows, std::span<const std::byte> row);
 
-  // Edges, graph by graph, each with the row that `features` parsed last where edges have features. Begun anew as node
-  // features are.
+  // Edges: graph by graph. If edges have features, each edge is followed by the row that `features` parsed last.
+  // BeginEdges starts again if the features turn out to be of another type.
   absl::Status BeginEdges();
   void BeginGraphEdges(int64_t graph) { edges_.BeginGraph(graph, NodesOf(graph)), edge_features_.clear(); }
   EdgesOfGraph& edges() { return edges_; }
@@ -130,13 +131,14 @@ class GraphSetBuilder {
     writer_.categories().edge.tables = std::move(tables);
   }
 
-  // The fields that a source's format says beyond that, to be set before Finish: class_values, ..._origin,
-  // duplicate_edges.
+  // The fields that only the importer knows are set here before Finish: class_values, duplicate_edges, and the fields
+  // whose names end in _origin.
   GraphSetSummary& summary() { return summary_; }
-  // Ok if `count` things of `bytes_each` fit the memory that an import may take.
+  // Returns Ok if `count` things of `bytes_each` bytes fit in the memory that an import may use; else
+  // ResourceExhausted.
   absl::Status CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things, uint64_t bytes_each) const;
 
-  // Joins the sections into the store, synced.
+  // Joins the sections into the store and syncs it.
   absl::StatusOr<GraphSetSummary> Finish();
 
  private:
@@ -150,12 +152,12 @@ class GraphSetBuilder {
   ImportMonitor& monitor_;
   GraphSetWriter writer_;
   std::vector<uint64_t> node_offsets_ = {0}, edge_offsets_ = {0};
-  int64_t edge_factor_ = 1;  // stored edges for each of the source; 1 until the sizes are finished
+  int64_t edge_factor_ = 1;  // stored edges per edge of the source; 1 until FinishSizes
   int64_t equal_edges_ = 0;
-  bool both_directions_ = true;  // of the graphs finished so far, as stored
+  bool both_directions_ = true;  // whether it holds for all finished graphs, as stored
   EdgesOfGraph edges_;
-  std::vector<std::byte> edge_features_;  // of one graph, in the source's order
-  size_t edge_feature_bytes_ = 0;         // of a row; 0: there was none
+  std::vector<std::byte> edge_features_;  // rows of one graph, in the source's order
+  size_t edge_feature_bytes_ = 0;         // bytes of one row; 0 before the first row
   bool node_features_begun_ = false, any_label_ = false;
   ValueSets classes_;
   GraphSetSummary summary_;

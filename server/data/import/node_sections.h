@@ -1,6 +1,6 @@
-// Labels, positions, times and splits of one large graph, into the store.
-// Threads: one at a time. Memory: a bit a node; splits: 12 bytes a node; where rows are
-// renumbered, what RowSpool takes.
+// Writes labels, positions, times, splits and sparse features of one large graph into the store.
+// Threads: one at a time. Memory: one bit per node; for splits 12 bytes per node; if rows are renumbered, also the
+// memory of a RowSpool.
 #pragma once
 
 #include <array>
@@ -24,65 +24,66 @@
 
 namespace permafrost::data {
 
-// True for each node that has a label, by row of the source.
+// Says for each node whether it has a label, by row of the source.
 using LabelledNodes = std::vector<bool>;
 
-// Labels that are due: for how many nodes, where that number is from, and how their rows are numbered.
+// What labels must fit: the number of nodes, where that number comes from (`why`), and how rows are renumbered.
 struct DueLabels {
   uint64_t nodes = 0;
   const std::string& why;
   const Renumbering& renumbering;
   const std::filesystem::path& directory;  // for temporary files
-  uint64_t memory_bytes = 0;               // for rows that are renumbered
+  uint64_t memory_bytes = 0;               // for renumbering rows
 };
 
-// Writes labels, and sets what the summary says of them; `labelled` gets the nodes with at least one.
-// CSV: a row a node, empty, nan or NA where missing.
+// Writes the labels and sets the fields of the summary about them. Sets `labelled` for nodes with at least one label.
+// The file is a CSV table with one row per node. A missing label is an empty cell, nan, NaN or NA.
 absl::Status WriteLabelRows(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
                             GraphSummary& summary, LabelledNodes& labelled);
-// NPY: [nodes] or [nodes, targets] of integers or floats, NaN where missing.
+// Same as WriteLabelRows, for an NPY array [nodes] or [nodes, targets] of integers or floats. A missing label is NaN.
 absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
                              GraphSummary& summary, LabelledNodes& labelled);
 
-// NPY: [nodes] of integers. Sets what the summary says of them.
+// Writes the times of nodes from an NPY array [nodes] of integers, and sets summary.node_times.
 absl::Status WriteTimeArray(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
                             GraphSummary& summary);
 
-// Writes positions from a table [nodes, columns] of finite numbers, NPY or CSV, and sets their columns in the summary.
-// InvalidArgument for more than kMaxPositionColumns.
+// Writes positions from an NPY or CSV table [nodes, columns] of finite numbers, and sets summary.position_columns.
+// Errors: InvalidArgument for more than kMaxPositionColumns.
 absl::Status WritePositions(const SourceFile& file, bool is_array, const DueLabels& due, ImportMonitor& monitor,
                             GraphWriter& writer, GraphSummary& summary);
 
-// Reads splits from arrays of rows, or from masks [nodes] of 0 and 1. Each node stands in one split at most. Memory: a
-// byte a node.
+// Reads splits from arrays of rows, or from masks [nodes] of 0 and 1. Errors: InvalidArgument, also for a node that
+// is in two splits. Memory: one byte per node.
 absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& files, bool masks, uint64_t nodes,
                                             ImportMonitor& monitor);
-// Renumbers, sorts and writes the splits, and sets what the summary says of them.
+// Renumbers, sorts and writes the splits, and sets the fields of the summary about them.
 absl::Status WriteSplits(SplitGraphs split, const Renumbering& renumbering, GraphWriter& writer, GraphSummary& summary);
-// A seeded one of the nodes that have labels, in rows of the source: the same whatever their order in the store.
+// Draws a split of the labelled nodes from the seed in `options`. It is in rows of the source, so it does not depend
+// on the order of the store.
 SplitGraphs DrawNodeSplit(const ImportOptions& options, const LabelledNodes& labelled);
 
-// Sparse node features, from text or a SciPy matrix, into the store: sorted by node and column.
-// Threads: one at a time. Memory: as given for sorting; 8 bytes a node and 24 a column, which limits.memory_bytes must
-// hold.
+// Imports sparse node features from text or from a SciPy matrix, and sorts them by node and column.
+// Threads: one at a time. Memory: the given memory for sorting, plus 8 bytes per node and 24 per column, which
+// limits.memory_bytes must allow.
 class SparseFeaturesImport {
  public:
-  // Rows "node,feature[,value]" in any order; where the third column is missing, values are 1.
-  // `why`: where the number of nodes is from, in parentheses. `renumbering`, borrowed: of the nodes.
+  // Reads rows "node,feature[,value]" in any order. Without the third column all values are 1. `why` says in
+  // parentheses where the number of nodes comes from. Borrows `renumbering`, which applies to the nodes.
   static absl::StatusOr<SparseFeaturesImport> ReadRows(const SourceFile& file, uint64_t nodes, const std::string& why,
                                                        const Renumbering& renumbering, const EdgeSorterOptions& sorting,
                                                        ImportMonitor& monitor);
-  // A CSR matrix of scipy.sparse.save_npz.
+  // Reads a CSR matrix of scipy.sparse.save_npz.
   static absl::StatusOr<SparseFeaturesImport> ReadMatrix(const SourceFile& file, uint64_t nodes, const std::string& why,
                                                          const Renumbering& renumbering,
                                                          const EdgeSorterOptions& sorting, ImportMonitor& monitor);
-  // Entries read, zeros apart.
+  // Returns the number of nonzero entries.
   uint64_t entries() const { return entries_; }
-  // The width of a matrix; else one more than the largest feature.
+  // Returns the width of the matrix; for rows of text, one more than the largest feature.
   uint64_t width() const { return width_; }
 
-  // Writes all, once; sets node_features and node_feature_nonzeros. `width`: at least width().
-  // Errors: InvalidArgument for a feature that stands twice at one node; ResourceExhausted.
+  // Writes all entries. Call it once. `width` must be at least width(). Sets summary.node_features and
+  // summary.node_feature_nonzeros. Errors: InvalidArgument for a feature that a node has twice; ResourceExhausted.
   absl::Status Write(uint64_t width, const std::filesystem::path& directory, ImportMonitor& monitor,
                      GraphWriter& writer, GraphSummary& summary);
 

@@ -1,4 +1,4 @@
-// Gives rows another order than the source's: finds the order, and puts edges and rows of tables into it.
+// Stores rows in another order than the source's. Finds the order, and applies it to edges and to the rows of tables.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,17 @@
 
 namespace permafrost::data {
 
-// The rows that the store gives to the source's rows.
+// Maps the source's rows to the store's rows.
 // Threads: const methods are safe anywhere. Memory: 4 bytes a node, or none.
 class Renumbering {
  public:
-  Renumbering() = default;  // none: every row is its own
-  // old_of_new: each row of the source once, in the store's order.
+  Renumbering() = default;  // no renumbering: rows stay as they are
+  // `old_of_new` lists each row of the source once, in the store's order.
   static Renumbering FromOrder(std::span<const NodeId> old_of_new);
 
   bool none() const { return new_of_old_.empty(); }
   NodeId New(NodeId old) const { return none() ? old : new_of_old_[old]; }
-  // For messages: looks through all rows.
+  // Returns the source's row. It searches all rows, so use it only for messages.
   NodeId Old(NodeId row) const;
   // Call it only if there is a renumbering.
   std::vector<NodeId> OldOfNew() const;
@@ -40,46 +40,53 @@ class Renumbering {
   std::vector<NodeId> new_of_old_;
 };
 
-// The source's rows as node_numbers, where rows were renumbered; sets summary.named then.
+// If rows were renumbered, writes the source's row of each node as node_numbers, and sets summary.named. Otherwise a
+// no-op.
 absl::Status WriteSourceRows(const Renumbering& renumbering, GraphWriter& writer, GraphSummary& summary);
 
-// Orders of nodes that put together the nodes that are drawn together. Threads: pure, except for what `edges` does.
-// Memory: kOrderBytesPerNode for each node, and the neighbours of one.
+// Orders of nodes in which nodes that are sampled together lie close together.
+// Threads: pure, except for what `edges` does. Memory: kOrderBytesPerNode per node, and the in-neighbours of one
+// node.
 inline constexpr uint64_t kOrderBytesPerNode = 16;
-// This many of a node's first in-neighbours are asked, so that a hub takes no more memory than they do.
+// Only this many in-neighbours of a node are looked at, which bounds the memory that a hub takes.
 inline constexpr size_t kMostAsked = size_t{1} << 16;
 
-// Edges that begin in each node, up to 2^32 - 1: how often it stands among other nodes' in-neighbours, and so is drawn.
+// The out-degree of each node, capped at 2^32 - 1. Neighbour sampling follows edges backwards, so a node with a high
+// out-degree is drawn often.
 using OutDegrees = std::vector<uint32_t>;
 
-// By falling degree, ties by row. Returns the rows in their new order.
+// Returns the rows by falling out-degree; rows with equal degrees keep their order.
 std::vector<NodeId> OrderByDegree(const OutDegrees& degrees);
 
-// Gives visit(node, sources) for each node that edges end in, rising; `sources` rise and may stand twice; those after
-// the first kMostAsked may be left out. Called again for each pass.
+// Calls visit(node, sources) for each node that has in-edges, in rising order of nodes. `sources` is sorted and may
+// hold duplicates. It may stop after the first kMostAsked. The function is called once per pass.
 using EdgeLists =
     std::function<absl::Status(const std::function<void(NodeId node, std::span<const NodeId> sources)>& visit)>;
 
-// Communities of at most 4,096 nodes, in each of them communities of at most 64, in these by falling degree, ties by
-// row. A community stands where the row is that its members took their label from. Each level: label propagation, in
-// which a node takes the label that most of its in-neighbours have among those that have room, its own where that is
-// as good, else the least; at most five passes over all edges, fewer once less than a hundredth of the nodes moved.
-// Deterministic. Sources: Raghavan, Albert and Kumara 2007 (label propagation); Meyerhenke, Sanders and Schulz 2014,
-// "Partitioning complex networks via size-constrained clustering"; Boldi, Rosa, Santini and Vigna 2011, "Layered label
-// propagation" (one order out of several sizes of clusters). Errors: those of `edges`.
+// Returns the rows ordered by communities of at most 4,096 nodes. Within these, rows are ordered by communities of at
+// most 64, then by falling out-degree, then by row. A community's place in the order is the row that its label came
+// from.
+// Each level is a label propagation. A node takes the most frequent label of its in-neighbours among communities that
+// have room. On a tie it keeps its own label, or else takes the smallest. A level makes at most five passes over all
+// edges. It stops earlier after a pass that moved less than a hundredth of the nodes. The result is deterministic.
+// Sources: Raghavan, Albert and Kumara 2007 (label propagation); Meyerhenke, Sanders and Schulz 2014, "Partitioning
+// complex networks via size-constrained clustering"; Boldi, Rosa, Santini and Vigna 2011, "Layered label propagation"
+// (one order out of several sizes of clusters). Errors: those of `edges`.
 absl::StatusOr<std::vector<NodeId>> OrderByCommunity(const OutDegrees& degrees, const EdgeLists& edges);
 
-// Sorted edges, their ends renumbered, sorted again.
-// Threads: one at a time; sorts over several by itself.
-// Memory: what the sort is given, and kOrderBytesPerNode for each node. Disk: the edges once more, without a name.
+// Renumbers the ends of sorted edges and sorts them again.
+// Threads: one at a time; sorts on several threads itself.
+// Memory: sorting.memory_bytes, and kOrderBytesPerNode per node. Disk: one more copy of the edges, in a file without
+// a name.
 struct RenumberEdgesOptions {
-  NodeOrder order = NodeOrder::kNone;  // another one
-  uint64_t nodes = 0;                  // more than every row
-  bool coalesce = false;               // edges with equal ends will be one, and count as one
+  NodeOrder order = NodeOrder::kNone;  // must not be kNone
+  uint64_t nodes = 0;                  // larger than every row
+  bool coalesce = false;               // edges with equal ends will be merged later, so they count once
 };
 
-// `sorted`: after Finish; its memory is given back before that of the new one is taken. Equal edges stay in their
-// order. `sorting`: of the new one. Sets `renumbering`. Returns the edges after Finish. Errors: of the disk; Cancelled.
+// `sorted` must be finished. Its memory is released before the new sorter takes its own. Edges with equal keys keep
+// their order. `sorting` are the options of the new sorter. Sets `renumbering`. Returns the new sorter, finished.
+// Errors: those of the disk; Cancelled.
 template <class Record>
 absl::StatusOr<std::unique_ptr<EdgeSorter<Record>>> RenumberEdges(std::unique_ptr<EdgeSorter<Record>> sorted,
                                                                   const RenumberEdgesOptions& options,
@@ -96,11 +103,12 @@ extern template absl::StatusOr<std::unique_ptr<EdgeSorter<FullEdge>>> RenumberEd
     std::unique_ptr<EdgeSorter<FullEdge>>, const RenumberEdgesOptions&, const EdgeSorterOptions&, ImportMonitor&,
     Renumbering&);
 
-// Rows of equal length that come in the order of the source and are taken in the order of the store, through a file
-// that has no name.
-// Threads: one at a time. Memory: memory_bytes, and a row for each part of the file.
-// Cost where rows are renumbered: each is written and read once more, none by itself. Rows go to as many parts of the
-// file as make each fit half of the memory when it is read; the other half are the parts' buffers.
+// Takes rows of equal length in the order of the source and returns them in the order of the store, through a file
+// without a name.
+// Threads: one at a time. Memory: memory_bytes, and one row for each part of the file.
+// If rows are renumbered, each row is written to disk and read back once, in batches. The file is divided into parts.
+// A part is small enough that reading it takes half of the memory. The other half holds the write buffers of all
+// parts.
 struct RowSpoolOptions {
   std::filesystem::path directory;
   uint64_t rows = 0, row_bytes = 0;
@@ -109,17 +117,17 @@ struct RowSpoolOptions {
 
 class RowSpool {
  public:
-  // Borrows the renumbering, which is none or of all `rows`.
+  // Borrows the renumbering, which must be none() or cover all `rows`.
   static absl::StatusOr<RowSpool> Create(RowSpoolOptions options, const Renumbering& renumbering, std::stop_token stop);
 
-  // Takes in the next rows, whole ones. Errors: of the disk; Cancelled.
+  // Appends the next rows; `rows` must hold whole rows. Errors: those of the disk; Cancelled.
   absl::Status Append(std::span<const std::byte> rows);
-  // After the last row, once: all of them in the store's order, some at a time.
+  // Call it once, after the last row. Passes all rows to `take` in the store's order, some at a time.
   absl::Status Drain(const std::function<absl::Status(std::span<const std::byte> rows)>& take);
 
  private:
   RowSpool(RowSpoolOptions options, const Renumbering& renumbering, std::stop_token stop, NamelessFile file);
-  // Rows of the store [part * rows_of_part_, ...), each behind its number there.
+  // The store's rows from part * rows_of_part_ on. Each record is the row's number in the store, followed by the row.
   struct Part {
     uint64_t written = 0;  // bytes
     std::vector<std::byte> buffer;
@@ -133,7 +141,7 @@ class RowSpool {
   std::stop_token stop_;
   NamelessFile file_;
   uint64_t rows_of_part_ = 0, buffer_bytes_ = 0;
-  std::vector<Part> parts_;  // none where rows are not renumbered
+  std::vector<Part> parts_;  // empty if rows are not renumbered
   uint64_t appended_ = 0;
 };
 

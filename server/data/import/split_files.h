@@ -1,4 +1,4 @@
-// Reads the splits that a source brings along: of nodes or graphs, which may be drawn instead, and of links.
+// Reads the splits that a source provides: of nodes or graphs, for which a split can also be drawn, and of links.
 #pragma once
 
 #include <array>
@@ -22,32 +22,32 @@
 
 namespace permafrost::data {
 
-// Links of one large graph that its source divides, and the pairs without an edge that it evaluates them against, as
-// NPY files below split/links.
+// A link split that the source of one large graph provides, as NPY files in split/links, with the negatives to
+// evaluate the links against.
 // Threads: one at a time. Memory: a piece of a file.
 
 struct LinkFiles {
-  std::array<SourceFile, 3> links;                     // by Split: [links, 2] source, target
-  std::array<std::optional<SourceFile>, 3> negatives;  // of validation and test: [links, K] targets or [pairs, 2]
+  std::array<SourceFile, 3> links;                     // by Split: [links, 2], source and target
+  std::array<std::optional<SourceFile>, 3> negatives;  // for validation and test: [links, K] targets, or [pairs, 2]
 
   int64_t bytes() const;
   void AddTo(SourceContents& contents) const;
 };
 
-// nullopt where the source divides no links. Errors: NotFound where one of train, valid and test is missing.
+// Returns nullopt if the source provides no link split. Errors: NotFound if one of train, valid and test is missing.
 absl::StatusOr<std::optional<LinkFiles>> FindLinkFiles(const std::filesystem::path& source);
 
-// Writes the links and negatives, and sets summary.links. `why`: where the number of nodes is from. Negatives with two
-// columns are pairs. Errors: InvalidArgument naming file and element.
+// Writes the links and negatives, and sets summary.links. `why` says where the number of nodes comes from. An array
+// of negatives with two columns holds pairs (source, target). Errors: InvalidArgument naming file and element.
 absl::Status WriteLinks(const LinkFiles& files, uint64_t nodes, const std::string& why, const Renumbering& renumbering,
                         ImportMonitor& monitor, GraphWriter& writer, GraphSummary& summary);
 
-// The split of a set's graphs into train, valid and test: read from split/NAME/, or drawn.
-// Threads: pure, but for the monitor.
+// The files of a split of a set's graphs, or of a graph's nodes, into train, valid and test, in split/NAME/.
+// Threads: pure, except for calls of the monitor.
 struct SplitFiles {
   std::string name;
   std::array<SourceFile, 3> files;  // by Split
-  bool masks = false;               // one 0 or 1 a graph, instead of ids
+  bool masks = false;               // files hold a 0 or 1 for each graph, instead of ids
 
   int64_t bytes() const { return files[0].bytes + files[1].bytes + files[2].bytes; }
 };
@@ -57,22 +57,24 @@ struct SplitGraphs {
   std::array<std::vector<uint32_t>, 3> graphs;  // by Split
 };
 
-// The split folder to read: `wanted`, or the only one if that is empty; nullopt if there is none at all.
-// Errors: NotFound if `wanted` or one of its files is missing, InvalidArgument if there are several to choose from; as
-// TypeOfSource.
-// `or_masks`: {train,valid,test}_mask do instead. `of_links`: the source divides links, so that folders which hold no
-// rows but pickles, as OGB's of links do, are none.
+// Returns the split folder `wanted`, or the only one if `wanted` is empty; nullopt if there is none. With `or_masks`,
+// the files may also be {train,valid,test}_mask. `of_links` says that the source provides a link split. Then
+// split/links and folders of pickles, such as OGB's folders of links, do not count.
+// Errors: NotFound if `wanted` or one of its files is missing; InvalidArgument if `wanted` is empty and there are
+// several; same as TypeOfSource.
 absl::StatusOr<std::optional<SplitFiles>> FindSplit(const std::filesystem::path& source, const std::string& wanted,
                                                     bool or_masks = false, bool of_links = false);
-// Each graph stands in one split at most. Errors: InvalidArgument naming both places of a duplicate.
-// `item`: what messages call a graph; a node of one large graph is split as well.
+// Reads the split. A graph may be in one split at most. Errors: InvalidArgument naming both places of a duplicate.
+// `item` is the word for a graph in messages; nodes of one large graph are read by the same function.
 absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor,
                                       std::string_view item = "graph");
-// Every graph once, ids rising within a split; equal for equal options on every machine.
+// Draws a split that contains every graph once; ids rise within each split. Equal options give equal splits on every
+// machine.
 SplitGraphs DrawSplit(const ImportOptions& options, int64_t num_graphs);
-// The same with equal parts of each class in each split: graphs, shuffled and sorted by class (stable), go one after
-// the other to the split that is the farthest below its fraction of those dealt so far. Each split then has its
-// fraction of any run of classes but for one graph or two. classes: of each graph, one number.
+// Draws a split in which each class is divided by the fractions. The graphs are shuffled and then sorted by class
+// (stable). One after the other, each goes to the split that is farthest below its fraction of the graphs dealt so
+// far. So in any run of classes, the size of each split deviates from its fraction by at most one or two graphs.
+// `classes` holds one number per graph.
 SplitGraphs DrawStratifiedSplit(const ImportOptions& options, std::span<const float> classes);
 
 }  // namespace permafrost::data

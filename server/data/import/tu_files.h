@@ -1,5 +1,5 @@
-// The files of a TUDataset: NAME_A.txt and those beside it, in a directory or a ZIP archive as distributed. They are
-// found, and read as streams of features and of edges.
+// Finds the files of a TUDataset (NAME_A.txt and the files beside it) in a directory or in a ZIP archive as
+// distributed. Reads them as streams of features and of edges.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ namespace permafrost::data {
 // Finds the files. Threads: pure, except for opened files.
 
 struct TuFiles {
-  // A table of nodes or of edges: whole numbers that are categories, and numbers that are measures.
+  // The tables of nodes or of edges: labels are whole numbers that name categories, attributes are measured numbers.
   struct Features {
     std::optional<SourceFile> labels, attributes;
   };
@@ -39,53 +39,53 @@ struct TuFiles {
   SourceFile edges, graph_of_node;
   std::optional<SourceFile> graph_labels, graph_attributes;
   Features node, edge;
-  bool degrees = false;  // make node features of degrees
+  bool degrees = false;  // whether node features are made from degrees
 
-  std::string stem;                         // the path of every file up to its table: "raw/MUTAG"
-  std::vector<std::string> all_of_archive;  // paths of its members
+  std::string stem;                         // the path of each file up to "_A.txt" and so on: "raw/MUTAG"
+  std::vector<std::string> all_of_archive;  // for an archive: the paths of all members
 
-  // Edges and labels are read twice.
+  // Counts the edges, and the labels of nodes and of edges, twice, since they are read twice.
   int64_t bytes() const;
   SourceContents contents(const std::filesystem::path& source) const;
 };
 
-// NAME_graph_indicator.txt tells the name. A directory may have the files in raw/, as PyG lays them out; an archive in
-// any folder. Takes what options.tu asks for. Errors: NotFound for missing files, InvalidArgument for several sets in
-// one source, what is no ZIP archive, and options that no TUDataset can be asked for; what TypeOfSource and ListZip
-// say.
+// Finds the set by its NAME_graph_indicator.txt. A directory may hold the files in raw/, as PyG lays them out. An
+// archive may hold them in any folder. Returns the tables that options.tu asks for. Errors: NotFound for missing
+// files; InvalidArgument for several sets in one source, for a file that is not a ZIP archive, and for options that
+// no TUDataset can satisfy; same as TypeOfSource and ListZip.
 absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLimits& limits);
 
-// True if the directory, or its raw/, has a NAME_graph_indicator.txt. Errors: as TypeOfSource.
+// Returns true if the directory, or its raw/, has a NAME_graph_indicator.txt. Errors: same as TypeOfSource.
 absl::StatusOr<bool> IsTuDirectory(const std::filesystem::path& directory);
-// True if the file is called NAME.zip.
+// Returns true if the file is called NAME.zip.
 bool IsZipName(const std::filesystem::path& file);
 
-// Features of a TUDataset's nodes or edges: labels, which are categories, and attributes, which are measures, side by
-// side as one table. Threads: one at a time. Memory: a row.
-
-// The rows of a table that grows cell by cell. Labels alone: an int32 column each, counted from the column's smallest;
-// with attributes, or where `one_hot`: float32 columns, attributes first, then a column for each number from a label's
-// smallest to its largest, as PyG's TUDataset with use_node_attr.
+// Reads the features of a TUDataset's nodes or edges: labels (categories) and attributes (measures), side by side in
+// one table. Labels alone become one int32 column each, counted from the column's smallest value. With attributes or
+// `one_hot` the columns are float32. Attributes come first, then a one-hot column for each number from a label's
+// smallest to its largest value, as in PyG's TUDataset with use_node_attr.
+// Threads: one at a time. Memory: a row.
 class TuFeatures {
  public:
-  // Reads the labels once through for their ranges. rows: how many each file must have; `why`: where that comes from.
+  // Reads the labels once to find their ranges. `rows` is the number of rows that each file must have; `why` says
+  // where that number comes from.
   static absl::StatusOr<TuFeatures> Open(const TuFiles::Features& files, bool one_hot, int64_t rows,
                                          const std::string& why, ImportMonitor& monitor);
 
-  // True if there is anything to read.
+  // Returns true if there are labels or attributes.
   bool any() const { return labels_.has_value() || attributes_.has_value(); }
   // Reads the next row. Errors: InvalidArgument naming file, row and cell.
   absl::Status Next();
-  // After the last row.
+  // Call it after the last row. Returns an error if a file has more rows.
   absl::Status ExpectEnd();
-  // The row read last, and what is known of the table so far.
+  // row() returns the row read last, and summary() what is known of the table so far.
   std::span<const std::byte> row() const;
   const FeatureSummary& summary() const { return summary_; }
-  // For errors about the row read last.
+  // Returns a reader whose errors name the row read last.
   const CsvRows& rows() const { return labels_ ? *labels_ : *attributes_; }
-  // Returns the tables that say what the labels' columns stand for.
+  // Returns a table for each label column, which says what its categories stand for.
   std::vector<CategoryTable> categories() const;
-  // "labels", "attributes and one-hot labels", ...
+  // Returns what the features are made of: "labels", "attributes and one-hot labels", ...
   std::string origin() const;
 
  private:
@@ -109,23 +109,25 @@ class TuFeatures {
   std::string why_;
   std::optional<CsvRows> labels_, attributes_;
   std::vector<Label> label_columns_;
-  ValueSets values_;           // of each
-  size_t num_attributes_ = 0;  // 0: not known yet
+  ValueSets values_;           // of each label column
+  size_t num_attributes_ = 0;  // 0 until the first row is read
   FeatureSummary summary_;
   std::vector<int32_t> ints_;
   std::vector<float> floats_;
 };
 
-// The features of a TUDataset's edges, by row: as the file has them, or in any order, through a file without a name.
+// Reads the features of a TUDataset's edges by row: in the file's order, or in any order through a file without a
+// name.
 // Threads: one at a time. Memory: a row and a buffer. Borrows features and monitor.
 class TuRows {
  public:
   TuRows(TuFeatures& features, std::filesystem::path directory, ImportMonitor& monitor)
       : features_(features), directory_(std::move(directory)), monitor_(monitor) {}
 
-  // Reads all `rows` and keeps them on disk, so that any may be read. Errors: of the cells, the disk; Cancelled.
+  // Reads all `rows` rows and keeps them on disk, so that Read can return any of them. Errors: InvalidArgument for a
+  // wrong cell; those of the disk; Cancelled.
   absl::Status Keep(int64_t rows);
-  // Reads row `row`: without Keep the next one.
+  // Reads row `row`. Without Keep, it must be the next one.
   absl::Status Read(uint64_t row);
   std::span<const std::byte> row() const { return file_ ? std::span<const std::byte>(row_) : features_.row(); }
 
@@ -133,65 +135,68 @@ class TuRows {
   TuFeatures& features_;
   const std::filesystem::path directory_;
   ImportMonitor& monitor_;
-  std::unique_ptr<NamelessFile> file_;  // of kept rows
+  std::unique_ptr<NamelessFile> file_;  // the kept rows; null without Keep
   std::vector<std::byte> row_;
 };
 
-// The edges of a TUDataset, graph by graph. Most files list them so and are read as they stand; the edges of any other
-// are sorted by their graph, those of one graph kept in the file's order, within a bound of memory and beyond it on
-// disk.
-// Threads: one at a time; sorts over several by itself. Memory: of a sort memory_bytes, else a line.
+// Reads the edges of a TUDataset, graph by graph. Most files list them in this order and are read as they are. The
+// edges of other files are sorted by graph, and those of one graph stay in the file's order. The sort uses a bounded
+// amount of memory, and the disk beyond it.
+// Threads: one at a time; sorts on several threads itself. Memory: memory_bytes for a sort, else one line.
 class TuEdges {
  public:
   struct Edge {
     uint32_t graph = 0;
-    uint32_t source = 0, target = 0;  // within their graph
+    uint32_t source = 0, target = 0;  // nodes within the graph
     uint32_t unused = 0;
-    uint64_t row = 0;  // of the file, from 0
+    uint64_t row = 0;  // in the file, counted from 0
   };
   enum class Next : uint8_t {
     kEdge,
     kEnd,
-    // The edges given so far are void, since the file turned out to number nodes from 0, or to need sorting: Begin
-    // again.
+    // All edges returned so far are void, since the file turned out to number nodes from 0 or to need sorting. Call
+    // Begin again.
     kAnew,
   };
 
-  // `sizes` knows the nodes of every graph. Borrows all but the directory, which is for temporary files.
+  // `sizes` must know the nodes of every graph. `directory` is for temporary files. Borrows everything except
+  // `directory`.
   TuEdges(const SourceFile& file, const GraphSetBuilder& sizes, std::filesystem::path directory, uint64_t memory_bytes,
           ImportMonitor& monitor)
       : file_(file), sizes_(sizes), directory_(std::move(directory)), memory_bytes_(memory_bytes), monitor_(monitor) {}
 
-  // Goes to the first edge.
+  // Goes back to the first edge.
   absl::Status Begin();
-  // Sets `edge` to the next one, whose graph is never below that of the one before. Once the end was reached, later
-  // readings must find as many rows, and give no kAnew. Errors: InvalidArgument naming file, row and cell; of the disk,
-  // of a sort's too; Cancelled.
+  // Sets `edge` to the next edge. Graphs come in rising order. After the first kEnd, later readings must find the
+  // same number of rows and do not return kAnew. Errors: InvalidArgument naming file, row and cell; those of the
+  // disk, also in a sort; Cancelled.
   absl::StatusOr<Next> Read(Edge& edge);
-  // Edges of the file, after the first kEnd.
+  // Returns the number of edges in the file. Call it only after the first kEnd.
   int64_t rows() const { return *count_; }
-  // After the first kEnd: the largest node of the set that an edge has, counted from 1, and how often an edge begins in
-  // a smaller node than the one before it.
+  // Call these two only after the first kEnd. largest_node() returns the largest node that an edge has, counted from
+  // 1 over the whole set. descents() returns how often an edge begins in a smaller node than the edge before it.
   int64_t largest_node() const { return largest_node_; }
   int64_t descents() const { return descents_; }
-  // True if edges come in another order than the file's.
+  // Returns true if the edges come in another order than the file's.
   bool sorted() const { return sorted_ != nullptr; }
-  // For errors about the edge read last. If edges are sorted, they name the file's end instead.
+  // Returns a reader whose errors name the row of the last edge. If edges are sorted, they name the end of the file
+  // instead.
   const CsvRows& file_rows() const { return *rows_; }
 
  private:
-  // Takes note of an edge that is read for the first time.
+  // Records largest_node_ and descents_ when an edge is read for the first time.
   void Watch(const Edge& edge);
   absl::StatusOr<Edge> Parse(std::string_view line) const;
   absl::StatusOr<int64_t> ParseNode(std::string_view field, std::string_view cell) const;
   absl::StatusOr<Next> ReadSorted(Edge& edge);
   absl::StatusOr<Next> End();
-  // True if the line says that ids begin at 0; they are then taken so.
+  // Returns true if the line shows that ids begin at 0. From then on ids are read this way.
   bool FindsZero(std::string_view line);
-  // After a row that cannot be: whether a later one says that ids begin at 0, so that it can. Errors: transient, and
-  // Cancelled; what is wrong with the rest of the file is none, since the row before it is told first.
+  // Call it after an invalid row. Returns true if a later row shows that ids begin at 0, since the row may then be
+  // valid. Errors: transient ones and Cancelled. Other faults in the rest of the file are ignored, since the earlier
+  // row is reported first.
   absl::StatusOr<bool> ZeroFollows();
-  // Reads the whole file. False if ids turn out to begin at 0.
+  // Reads and sorts the whole file. Returns false if ids turn out to begin at 0.
   absl::StatusOr<bool> Sort();
 
   const SourceFile& file_;
@@ -199,15 +204,15 @@ class TuEdges {
   const std::filesystem::path directory_;
   const uint64_t memory_bytes_;
   ImportMonitor& monitor_;
-  int64_t first_node_ = 1;  // the smallest id
+  int64_t first_node_ = 1;  // the smallest id: 1, or 0 once FindsZero returned true
   std::optional<int64_t> count_;
   std::optional<CsvRows> rows_;
-  uint64_t read_ = 0;  // edges since Begin
+  uint64_t read_ = 0;  // edges read since Begin
   int64_t largest_node_ = 0, descents_ = 0, last_source_ = 0;
-  uint32_t graph_ = 0;                    // of the edge read last
-  std::unique_ptr<NamelessFile> sorted_;  // edges, once they are sorted
-  std::vector<Edge> piece_;               // read from there
-  size_t at_ = 0;                         // in the piece
+  uint32_t graph_ = 0;                    // graph of the edge read last
+  std::unique_ptr<NamelessFile> sorted_;  // the sorted edges; null if the file is read as it is
+  std::vector<Edge> piece_;               // a piece of the sorted edges
+  size_t at_ = 0;                         // position in piece_
 };
 
 }  // namespace permafrost::data
