@@ -49,7 +49,8 @@ double LargestOf(const FeatureSummary& summary, size_t column) {
   return std::max(std::fabs(summary.min[column]), std::fabs(summary.max[column]));
 }
 
-// Returns the scale for which kMostSteps steps make `largest`; rounded down if it would otherwise leave float32.
+// Returns the scale at which kMostSteps steps reach `largest`. It is rounded down if the product would overflow
+// float32.
 float ScaleFor(double largest) {
   auto scale = static_cast<float>(largest / kMostSteps);
   while (!std::isfinite(scale * static_cast<float>(kMostSteps))) scale = std::nextafter(scale, 0.0f);
@@ -61,10 +62,10 @@ int8_t StepsOf(double value, float scale) {
   return static_cast<int8_t>(std::clamp(std::nearbyint(value / static_cast<double>(scale)), -kMostSteps, kMostSteps));
 }
 
-// The values of features as they are stored, one by one.
+// Access to stored feature values, one at a time.
 // Threads: pure functions.
 
-// Value i of bytes that hold values of T, which need no alignment.
+// Returns value i of an array of T in `bytes`, which need no alignment.
 template <class T>
 T LoadValue(const std::byte* bytes, size_t i) {
   T value;
@@ -72,7 +73,7 @@ T LoadValue(const std::byte* bytes, size_t i) {
   return value;
 }
 
-// Calls run(value_at), where value_at(bytes, i) is value i of a type of integers.
+// Calls run(value_at) for an integer type. value_at(bytes, i) returns value i as int64.
 template <class Run>
 auto WithIntegers(DataType type, const Run& run) {
   switch (type) {
@@ -85,8 +86,8 @@ auto WithIntegers(DataType type, const Run& run) {
   }
 }
 
-// Calls run(value_at), where value_at(bytes, i) is value i of a dense type as double; not of kInt8, whose values need
-// their scales.
+// Calls run(value_at) for a dense type. value_at(bytes, i) returns value i as double. kInt8 is not supported, since
+// its values need scales.
 template <class Run>
 auto WithValues(DataType type, const Run& run) {
   switch (type) {
@@ -106,24 +107,26 @@ auto WithValues(DataType type, const Run& run) {
   }
 }
 
-// A dense table of features on its way into its section: as it comes, or converted; its rows in the order of the store.
-// Threads: one at a time. Memory: 24 bytes a column where values are converted; pieces of rows; where rows must wait on
-// disk (they are renumbered, or become int8, whose scales are known at the end only) what RowSpool takes.
+// Writes a dense table of features into its section, converted if asked for, with rows in the order of the store.
+// Threads: one at a time. Memory: pieces of rows, and 24 bytes per column if values are converted. If rows are
+// renumbered or become int8, they wait in a RowSpool, which takes its own memory. The scales of int8 are known only
+// after the last row.
 class FeatureSink {
  public:
-  // The error for an element of the source, row * width + column.
+  // Makes the error for an element of the source, whose index is row * width + column.
   using Fault = std::function<absl::Status(uint64_t element, std::string_view what)>;
 
-  // `directory`: for temporary files. Borrows all of it.
+  // Borrows all arguments. `directory` is for temporary files.
   FeatureSink(const DueTable& due, const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer)
       : due_(due), directory_(directory), monitor_(monitor), writer_(writer) {}
 
-  // Begins a table of finite values of `type`, a dense one.
+  // Begins a table of finite values of the dense type `type`.
   absl::Status Begin(DataType type, uint64_t width);
-  // Appends whole rows. Errors: those of `fault` for a value that the asked type cannot hold; those of the disk;
+  // Appends whole rows. Errors: those of `fault` for a value that the requested type cannot hold; those of the disk;
   // Cancelled.
   absl::Status Append(std::span<const std::byte> rows, const Fault& fault);
-  // After the last row: `summary`, of what came, becomes that of what is stored.
+  // Call it after the last row. `summary` describes the appended values, and is changed to describe the stored
+  // values.
   absl::Status Finish(FeatureSummary& summary);
 
  private:
@@ -136,7 +139,7 @@ class FeatureSink {
     if (difference > error.largest) error.largest = difference;
     error.squares += difference * difference;
   }
-  // Rows of type_ into converted_.
+  // Converts rows of type_ into converted_.
   absl::Status Narrow(std::span<const std::byte> rows, const Fault& fault);
   absl::Status WriteScaled(const FeatureSummary& summary);
   void Quantize(std::span<const std::byte> rows);
@@ -148,12 +151,12 @@ class FeatureSink {
   ImportMonitor& monitor_;
   GraphWriter& writer_;
   DataType type_ = DataType::kNone, stored_ = DataType::kNone;
-  uint64_t width_ = 0, appended_ = 0;  // rows
+  uint64_t width_ = 0, appended_ = 0;  // appended_ counts rows
   std::optional<RowSpool> spool_;
   std::vector<ColumnError> errors_;
   std::vector<float> scales_;
   std::vector<std::byte> converted_;
-  // True for integer features of edges: models read those as categories, so `values_` keeps their values.
+  // True for integer features of edges. Models read these as categories, so `values_` collects the values.
   bool keeps_values_ = false;
   ValueSets values_;
 };
@@ -198,7 +201,7 @@ absl::Status FeatureSink::Narrow(std::span<const std::byte> rows, const Fault& f
   const auto place = [&](size_t i, const auto& bits) {
     std::memcpy(converted_.data() + i * sizeof(bits), &bits, sizeof(bits));
   };
-  // The first value that becomes infinite; `count` where none does.
+  // The index of the first value that becomes infinite; `count` if there is none.
   const size_t bad = WithValues(type_, [&](const auto& value_at) {
     for (size_t i = 0, column = 0; i < count; ++i) {
       const double value = value_at(rows.data(), i);
@@ -267,7 +270,7 @@ absl::Status FeatureSink::Finish(FeatureSummary& summary) {
   return absl::OkStatus();
 }
 
-// Returns what the store gives back for a value.
+// Returns the value that a reader of the store will get for `value`.
 double FeatureSink::Stored(double value, size_t column) const {
   const auto narrowed = static_cast<float>(value);
   switch (stored_) {
@@ -291,15 +294,15 @@ void FeatureSink::Describe(FeatureSummary& summary) const {
       summary.largest_error = std::max(summary.largest_error, errors_[column].largest / largest);
       squares += errors_[column].squares / (largest * largest);
     }
-    // Every conversion keeps the order of values.
+    // Conversions keep the order of values, so the converted bounds are the new bounds.
     summary.min[column] = Stored(summary.min[column], column);
     summary.max[column] = Stored(summary.max[column], column);
   }
   summary.rms_error = std::sqrt(squares / (static_cast<double>(due_.rows) * static_cast<double>(width_)));
 }
 
-// Reads the table as one type; take(rows, whether it is the first) for each of its rows. False: it is no table of
-// integers.
+// Reads the table as the type of `features`, and calls take(rows, is_first) after each row. Returns false if the type
+// is integer and a cell is not.
 template <class Take>
 absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, ImportMonitor& monitor,
                               FeatureRows& features, const Take& take) {
@@ -322,7 +325,7 @@ absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, Impor
   return true;
 }
 
-// Returns the type that an array is stored as; kNone for arrays that are not taken.
+// Returns the type that an array is stored as; kNone if the array's type is not accepted.
 DataType StoredType(const NpyHeader& header, bool bfloat16) {
   const auto is = [&header](NpyKind kind, uint64_t bytes) { return header.kind == kind && header.item_bytes == bytes; };
   if (bfloat16) return is(NpyKind::kUnsigned, 2) ? DataType::kBfloat16 : DataType::kNone;
@@ -334,7 +337,7 @@ DataType StoredType(const NpyHeader& header, bool bfloat16) {
   return DataType::kNone;
 }
 
-// Widens min and max by some rows; false at the first value that is not finite, whose place is `bad`.
+// Widens min and max by some rows. Returns false at the first value that is not finite, and sets `bad` to its index.
 bool Widen(std::span<const std::byte> bytes, FeatureSummary& summary, uint64_t& bad) {
   const auto width = static_cast<size_t>(summary.width);
   const size_t count = bytes.size() / std::max<size_t>(1, ElementBytes(summary.type));
@@ -353,7 +356,7 @@ bool Widen(std::span<const std::byte> bytes, FeatureSummary& summary, uint64_t& 
   });
 }
 
-// Checks the header; [rows] is a table of one column.
+// Returns the number of columns of an array, after checking its shape. An array [rows] is a table of one column.
 absl::StatusOr<uint64_t> WidthOf(const NpyArray& array) {
   const auto& shape = array.header().shape;
   const uint64_t width = shape.size() == 2 ? shape[1] : 1;
@@ -376,7 +379,7 @@ absl::StatusOr<FeatureSummary> WriteFeatureRows(const SourceFile& file, const Du
   FeatureSink sink(due, directory, monitor, writer);
   const auto no_fault = [](uint64_t, std::string_view) { return absl::OkStatus(); };
   if (due.as == FeatureType::kAsIs) {
-    // Only the end tells whether all are integers.
+    // The rows wait on disk, since only the last one shows whether all cells are integers.
     FeatureRows features(DataType::kInt32);
     WaitingColumn waiting(directory, monitor.stop());
     PF_ASSIGN_OR_RETURN(const bool done, ReadRows(file, due, monitor, features, [&](const CsvRows&, bool) {
@@ -418,7 +421,7 @@ absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bf
         absl::StrCat(array.name(), ": descr: ", header.descr, ", expected ",
                      bfloat16 ? "<u2 (the bits of bfloat16)" : "one of <f4, <f2, <f8, |u1, |b1, <i4, <i8"));
   }
-  // Ranges, and where values are converted errors and scales.
+  // Memory for the ranges of columns, and for errors and scales if values are converted.
   const uint64_t column_bytes = (due.as == FeatureType::kAsIs ? 2 : 5) * sizeof(double);
   if (width > monitor.limits().memory_bytes / column_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(array.name(), ": ", width,

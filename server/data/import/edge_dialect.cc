@@ -69,7 +69,7 @@ std::string_view EdgeCells::TakeQuoted() {
     stop = text.find(marks_.quote, begin);
     if (stop == text.npos) return fail("does not end in its line, and line breaks within a cell are not read");
     if (stop + 1 >= text.size() || text[stop + 1] != marks_.quote) break;
-    // Two quotes stand for one.
+    // Two quotes in a row stand for one quote.
     scratch_.append(text.substr(begin, stop + 1 - begin));
     in_scratch_ = true;
     begin = stop + 2;
@@ -89,12 +89,13 @@ std::string_view EdgeCells::TakeQuoted() {
 
 namespace {
 
-// The delimiter that a line seems to have, outside quoted cells: a tab, else a comma, else a semicolon, else spaces.
+// Guesses the delimiter of a line from the text outside quoted cells. A tab wins over a comma, a comma over a
+// semicolon, and a semicolon over spaces.
 char FindDelimiter(std::string_view line, char quote) {
   bool comma = false, semicolon = false, quoted = false;
   char before = ',';
   for (const char c : line) {
-    // A quote opens where a cell may begin; two within one close and open it.
+    // A quote opens a quoted cell only where a cell may begin. Two quotes within the cell close it and open it again.
     if (quote != '\0' && c == quote &&
         (quoted || before == quote || before == ',' || before == ';' || before == ' ' || before == '\t')) {
       quoted = !quoted;
@@ -108,11 +109,11 @@ char FindDelimiter(std::string_view line, char quote) {
   return comma ? ',' : semicolon ? ';' : ' ';
 }
 
-// Names that headers give to columns, in lower case without what is no letter or digit.
+// Names of columns in headers, in lower case and reduced to letters and digits.
 struct KnownColumn {
   std::string_view name;
   EdgeColumn is;
-  bool single_sense = true;  // no node of a list of texts is likely to be called so
+  bool single_sense = true;  // false if a node of a text list may well have this name
 };
 constexpr KnownColumn kKnownColumns[] = {
     {"source", EdgeColumn::kSource},
@@ -165,14 +166,14 @@ const KnownColumn* FindKnownColumn(std::string_view cell) {
   return found == std::end(kKnownColumns) ? nullptr : found;
 }
 
-// A line that is neither empty nor a comment, and its number from 1.
+// A line that is neither empty nor a comment. `number` counts lines from 1.
 struct HeadLine {
   std::string_view text;
   int64_t number = 0;
   std::vector<std::string> cells;
 };
 
-// The lines of a text one after the other.
+// Yields the lines of a text that are neither empty nor comments.
 class HeadLines {
  public:
   HeadLines(std::string_view head, const EdgeDialect& dialect) : head_(head), dialect_(dialect) {}
@@ -194,7 +195,7 @@ class HeadLines {
   int64_t number_ = 0;
 };
 
-// Ok where the quotes of a line are whole.
+// Splits a line into line.cells. Returns an error if a quote is faulty.
 absl::Status SplitHeadLine(std::string_view name, const CellMarks& marks, HeadLine& line) {
   EdgeCells split(line.text, marks);
   for (std::string_view cell; split.Next(cell);) {
@@ -205,14 +206,15 @@ absl::Status SplitHeadLine(std::string_view name, const CellMarks& marks, HeadLi
   return absl::OkStatus();
 }
 
-// A cell that looks like a number is meant as one, even if it is a wrong one.
+// Returns true if a cell is meant as a number, even if it is malformed.
 bool LooksLikeNumber(std::string_view cell) {
   if (cell.empty()) return false;
   const char first = cell[0];
   return absl::ascii_isdigit(static_cast<unsigned char>(first)) || first == '-' || first == '+' || first == '.';
 }
 
-// True if no cell of the first line looks like a number, and some column holds only numbers in the lines after it.
+// Returns true if no cell of the first line looks like a number and some column holds only numbers in all later
+// lines.
 bool IsTextAboveNumbers(const HeadLine& first, HeadLines rest, const CellMarks& marks) {
   const auto& names = first.cells;
   if (std::ranges::any_of(names, LooksLikeNumber)) return false;
@@ -230,13 +232,13 @@ bool IsTextAboveNumbers(const HeadLine& first, HeadLines rest, const CellMarks& 
   return lines > 0;
 }
 
-// The columns by a header's names: which of source and target stands where, and what the others are.
+// Reads the meaning of the columns from the names in a header.
 class HeaderReader {
  public:
   HeaderReader(std::string_view file, const HeadLine& line) : file_(file), line_(line) {
     for (const std::string& cell : line.cells) names_.push_back(FindKnownColumn(cell));
   }
-  // Names a source and a target, without a doubt where `certain`.
+  // Returns true if the header names a source and a target. With `certain`, only unambiguous names count.
   bool NamesEnds(bool certain) const {
     const auto names = [&](EdgeColumn column) {
       return std::ranges::any_of(names_, [&](const KnownColumn* name) {
@@ -245,7 +247,7 @@ class HeaderReader {
     };
     return names(EdgeColumn::kSource) && names(EdgeColumn::kTarget);
   }
-  // The first two columns where the names don't say which of them is which.
+  // Returns the meaning of each column. If the names do not tell source and target, they are the first two columns.
   absl::StatusOr<std::vector<EdgeColumn>> Columns() const {
     std::vector<EdgeColumn> columns;
     const bool named = NamesEnds(/*certain=*/false);
@@ -269,7 +271,8 @@ class HeaderReader {
     }
     return columns;
   }
-  // For options that name what follows source and target alone: whether target stands before source.
+  // For options that name only the columns after source and target. Returns true if the target comes before the
+  // source.
   absl::StatusOr<bool> IsTargetFirst() const {
     if (!NamesEnds(/*certain=*/false)) return false;
     const auto is = [&](size_t c, EdgeColumn column) { return names_[c] != nullptr && names_[c]->is == column; };
@@ -291,7 +294,7 @@ class HeaderReader {
   std::vector<const KnownColumn*> names_;
 };
 
-// "a, b, c", the first few of many.
+// Returns "a, b, c" for messages; only the first few cells if there are many.
 std::string SomeOf(const std::vector<std::string>& cells) {
   constexpr size_t kShown = 8;
   std::string out;

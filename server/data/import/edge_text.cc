@@ -38,7 +38,7 @@ int64_t CountColumns(std::string_view line, CellMarks marks) {
   return count;
 }
 
-// "1, 2 or 3" of cells: "2 columns (source, target)".
+// Returns the columns that a line must have: "2 (source, target)".
 std::string Expected(const EdgeDialect& dialect) {
   std::string names;
   for (const EdgeColumn column : dialect.columns) {
@@ -160,7 +160,7 @@ absl::StatusOr<LineBlocks> LineBlocks::Open(const SourceFile& file, size_t block
 }
 
 absl::Status LineBlocks::Fill() {
-  while (!ended_ && filled_ + 1 < capacity_) {  // a place is kept for the last newline
+  while (!ended_ && filled_ + 1 < capacity_) {  // one byte is reserved for a last newline
     const auto read = reader_->Read(buffer_.get() + filled_, capacity_ - filled_ - 1);
     if (!read.ok()) {
       const int64_t line = lines_before_ + CountLines(std::string_view(buffer_.get(), filled_)) + 1;
@@ -203,9 +203,9 @@ absl::StatusOr<std::string_view> LineBlocks::Next() {
 
 namespace {
 
-// Whole lines of about equal length for each thread.
+// Cuts a text into pieces of whole lines, of about equal length, one for each thread.
 std::vector<std::string_view> CutAtLines(std::string_view text, size_t pieces) {
-  // Smaller ones are parsed sooner than a thread wakes.
+  // Parsing a smaller piece takes less time than waking a thread.
   constexpr size_t kLeastBytes = size_t{1} << 16;
   const size_t bytes = std::max(kLeastBytes, text.size() / pieces + 1);
   std::vector<std::string_view> out;
@@ -218,7 +218,7 @@ std::vector<std::string_view> CutAtLines(std::string_view text, size_t pieces) {
   return out;
 }
 
-// The first fault of the pieces in their order, as an error that names its line.
+// Returns the first fault in the order of the pieces, as an error that names its line.
 absl::Status FirstFault(const LineBlocks& blocks, int64_t lines_before, std::span<const std::string_view> pieces,
                         std::span<const std::optional<TextFault>> faults) {
   for (size_t p = 0; p < pieces.size(); ++p) {
@@ -228,7 +228,8 @@ absl::Status FirstFault(const LineBlocks& blocks, int64_t lines_before, std::spa
   return absl::OkStatus();
 }
 
-// Removes the header from the first block that has it; `lines` and `comments` grow by what was removed.
+// Removes lines of `text` up to and including the header. `lines` and `comments` grow by the removed lines. `passed`
+// turns true once the header was removed.
 void PassHeader(const EdgeDialect& dialect, std::string_view& text, bool& passed, int64_t& lines, int64_t& comments) {
   while (!passed && !text.empty()) {
     const size_t stop = text.find('\n');
@@ -244,7 +245,7 @@ void PassHeader(const EdgeDialect& dialect, std::string_view& text, bool& passed
 }  // namespace
 
 size_t EdgeBlockBytes(uint64_t memory_bytes, size_t record_bytes) {
-  // A line of four bytes becomes a record, and stands in two places then.
+  // A line may have four bytes only, and its record is held in two places for a moment.
   const uint64_t share = 32 * std::max<uint64_t>(1, record_bytes / 8);
   return static_cast<size_t>(std::clamp<uint64_t>(memory_bytes / share, uint64_t{1} << 18, uint64_t{1} << 23));
 }
@@ -252,13 +253,13 @@ size_t EdgeBlockBytes(uint64_t memory_bytes, size_t record_bytes) {
 absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeListOptions& options,
                                             ImportMonitor& monitor) {
   PF_ASSIGN_OR_RETURN(LineBlocks blocks, LineBlocks::Open(file, size_t{1} << 16, monitor));
-  // Comments may fill more than a block.
+  // Comments may fill more than one block.
   for (;;) {
     PF_ASSIGN_OR_RETURN(const std::string_view head, blocks.Next());
     PF_ASSIGN_OR_RETURN(auto dialect, FindDialect(file.name, blocks.lines_before(), head, options));
     if (!dialect && !head.empty()) continue;
     blocks.Rewind();
-    // If there is no edge, only the comments matter.
+    // A file without edges needs only the comment character.
     return dialect ? *std::move(dialect) : EdgeDialect{.comment = options.comment, .id_bound = {}, .told = {}};
   }
 }
@@ -267,7 +268,7 @@ absl::Status CollectNumbers(const EdgeTextInput& input, NumberTable& table, Impo
   PF_ASSIGN_OR_RETURN(LineBlocks blocks,
                       LineBlocks::Open(input.file, EdgeBlockBytes(input.memory_bytes, sizeof(uint64_t)), monitor));
   bool header_passed = !input.dialect.header;
-  int64_t comments = 0;  // counted where the edges are read
+  int64_t comments = 0;  // not used; comments are counted when the edges are read
   const int threads = monitor.limits().threads;
   const uint64_t most = std::min(input.memory_bytes / NumberTable::kBytesEach, kMaxNodes);
   for (;;) {
@@ -327,7 +328,7 @@ Record EdgeTextSource<Record>::ToRecord(const EdgeLine& line, NodeId source, Nod
 template <class Record>
 absl::StatusOr<bool> EdgeTextSource<Record>::Next(std::vector<Record>& edges) {
   edges.clear();
-  // A block may hold nothing but comments.
+  // A block may consist of comments only.
   while (edges.empty()) {
     PF_ASSIGN_OR_RETURN(const std::string_view text, blocks_.Next());
     if (text.empty()) return false;
@@ -351,7 +352,7 @@ absl::Status EdgeTextSource<Record>::Parse(std::string_view text, std::vector<Re
   pieces_.resize(std::max(pieces_.size(), texts.size()));
   for (auto& piece : pieces_) piece.clear();
   if (input_.texts != nullptr) {
-    // Names are given rows in the file's order: one thread.
+    // Texts get rows in the file's order, so one thread reads them.
     for (size_t p = 0; p < texts.size(); ++p) {
       faults[p] = ParseEdgeText(texts[p], dialect, comments[p], [&](const EdgeLine& line) {
         const NodeId source = input_.texts->Row(line.source_text), target = input_.texts->Row(line.target_text);
@@ -396,13 +397,13 @@ template class EdgeTextSource<PlainEdge>;
 template class EdgeTextSource<WeightedEdge>;
 template class EdgeTextSource<FullEdge>;
 
-// The importer of a file of edges follows.
+// The rest of this file is the importer of edge lists.
 
 namespace {
 
 namespace fs = std::filesystem;
 
-// Empty where there is none.
+// Returns a note about skipped comments; empty if there were none.
 std::string TellComments(int64_t count, char comment) {
   if (count == 0) return "";
   return absl::StrCat(count, count == 1 ? " line that begins with " : " lines that begin with ",
@@ -424,7 +425,7 @@ absl::Status ReadEdgeList(const ImportOptions& options, const SourceFile& file, 
   NumberTable numbers;
   TextTable texts;
   EdgeTextInput input{.file = file, .dialect = dialect, .memory_bytes = plan.memory_bytes};
-  // The names have half of the memory beside the sort.
+  // The names get half of the memory, and the sort the other half.
   if (ids != NodeIds::kRows) input.memory_bytes = plan.memory_bytes /= 2;
   if (ids == NodeIds::kNumbers) {
     PF_RETURN_IF_ERROR(CollectNumbers(input, numbers, monitor));
@@ -466,7 +467,7 @@ absl::Status ReadEdgeList(const ImportOptions& options, const SourceFile& file, 
 class FoundEdgeList final : public FoundGraph {
  public:
   FoundEdgeList(const ImportOptions& options, SourceFile file) : options_(options), file_(std::move(file)) {}
-  // Numbers are read twice.
+  // A file with numbers as ids is read twice.
   int64_t bytes() const override { return (options_.edge_list.node_ids == NodeIds::kNumbers ? 2 : 1) * file_.bytes; }
 
  private:

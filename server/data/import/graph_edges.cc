@@ -27,15 +27,15 @@ uint64_t RandomKey() {
   return std::uniform_int_distribution<uint64_t>()(random);
 }
 
-// EdgeSymmetry hashes the bytes of these structs for each edge, so they have no padding.
+// EdgeSymmetry hashes the bytes of these structs, so the structs must have no padding.
 struct UnorderedEnds {
   uint64_t key = 0;
-  EdgeKey ends = 0;  // the smaller row above
+  EdgeKey ends = 0;  // the smaller row is in the upper half
 };
 struct ValuedEnds {
   UnorderedEnds ends;
   int64_t timestamp = 0;
-  uint64_t weight = 0;  // its bits
+  uint64_t weight = 0;  // the bits of the float
 };
 
 }  // namespace
@@ -57,7 +57,7 @@ void EdgeSymmetry::Add(std::span<const Record> edges) {
     if constexpr (Record::kHasWeight) {
       if (!compares_values_) continue;
       ValuedEnds valued{.ends = ends};
-      // 0 and -0 are one weight.
+      // 0 and -0 count as the same weight.
       valued.weight = std::bit_cast<uint32_t>(edge.weight == 0 ? 0.0F : edge.weight);
       if constexpr (Record::kHasAll) valued.timestamp = edge.timestamp;
       add(values_[direction], valued);
@@ -71,14 +71,14 @@ template void EdgeSymmetry::Add(std::span<const FullEdge>);
 
 namespace {
 
-// Tells which kind of list the edges were found to be.
+// The kind of list that the edges turned out to be.
 struct FoundDirections {
   EdgeDirections directions = EdgeDirections::kUnknown;
-  bool symmetric = false;  // each edge and its inverse are one
+  bool symmetric = false;  // each edge is stored in both directions, with equal values
 };
 
-// Gives the sorter all edges, with inverses where they are asked for or missing. While that is not known, edges that
-// the sorter's memory does not hold wait on disk.
+// Adds all edges to the sorter, with inverses if they are asked for, or missing under kAuto. Under kAuto this is
+// known only at the end. Until then, edges that do not fit in the sorter's memory wait on disk.
 template <class Record>
 absl::StatusOr<FoundDirections> ReadEdges(EdgeSource<Record>& source, const EdgesPlan& plan, bool has_values,
                                           ImportMonitor& monitor, EdgeSorter<Record>& in) {
@@ -117,18 +117,19 @@ absl::StatusOr<FoundDirections> ReadEdges(EdgeSource<Record>& source, const Edge
 }
 
 struct AdjacencyShape {
-  uint64_t nodes = 0;  // more than every row
-  // Keeps one of several edges with equal ends: weights added, the latest timestamp, the first row.
+  uint64_t nodes = 0;  // larger than every row
+  // Whether to merge edges with equal ends. The merged edge has the sum of the weights, the latest timestamp and the
+  // first row.
   bool coalesce = false;
-  bool weights = false, timestamps = false, edge_ids = false;  // sections wanted; the records must have them
-  const Renumbering* renumbering = nullptr;                    // for messages, which name the source's rows
+  bool weights = false, timestamps = false, edge_ids = false;  // sections to write; the records must have the fields
+  const Renumbering* renumbering = nullptr;                    // for messages, which name rows of the source
 };
 
 struct AdjacencyCounts {
   uint64_t edges = 0, self_loops = 0;
-  uint64_t duplicates = 0, equal = 0;  // beyond the first with equal ends: dropped, and kept
-  uint64_t max_degree = 0;             // of the rows that edges are gathered under
-  uint64_t isolated_nodes = 0;         // without an edge at either end
+  uint64_t duplicates = 0, equal = 0;  // edges that repeat earlier ends: dropped, and kept
+  uint64_t max_degree = 0;             // the most edges under one row
+  uint64_t isolated_nodes = 0;         // nodes without an edge at either end
 };
 
 struct AdjacencySections {
@@ -140,7 +141,7 @@ constexpr AdjacencySections kOutSections = {SectionKind::kOutOffsets, SectionKin
                                             SectionKind::kOutWeights, SectionKind::kOutTimestamps,
                                             SectionKind::kOutEdgeIds};
 
-// The parts of kept edges as columns, one batch of the sorter at a time.
+// The fields of kept edges as columns, for one batch of the sorter at a time.
 struct Columns {
   std::vector<NodeId> neighbors;
   std::vector<float> weights;
@@ -154,9 +155,9 @@ struct Columns {
   }
 };
 
-// Makes sorted edges the sections of one direction of a graph. `directory`: for temporary files. If `transposed` is
-// set, it gets every edge that was kept, ends swapped, in this order. Threads: one at a time. Memory: the offsets (8
-// bytes a node) and buffers.
+// Writes sorted edges as the sections of one direction of a graph. `directory` is for temporary files. If
+// `transposed` is set, every kept edge is also added to it with its ends swapped. Threads: one at a time. Memory: the
+// offsets (8 bytes per node), one bit per node, and buffers.
 template <class Record>
 class AdjacencyWriter {
  public:
@@ -171,7 +172,7 @@ class AdjacencyWriter {
         offsets_(shape.nodes + 1),
         is_neighbor_(shape.nodes) {}
 
-  // Errors: of the disk; Cancelled; InvalidArgument where weights add up to no finite number.
+  // Errors: those of the disk; Cancelled; InvalidArgument if merged weights do not add up to a finite number.
   absl::StatusOr<AdjacencyCounts> Write(EdgeSorter<Record>& sorted, const AdjacencySections& sections) {
     PF_RETURN_IF_ERROR(writer_.Begin(sections.neighbors, ElementType::kUint32));
     for (;;) {
@@ -211,7 +212,8 @@ class AdjacencyWriter {
     return absl::OkStatus();
   }
 
-  // Puts one edge of each key into kept_. The last waits in pending_, since the next batch may hold more of its key.
+  // Puts one edge per key into kept_. The last edge waits in pending_, since the next batch may hold more edges of
+  // its key.
   absl::Status Coalesce(std::span<const Record> edges) {
     kept_.clear();
     for (const Record& edge : edges) {
@@ -319,7 +321,7 @@ absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, Impor
   const InverseEdges asked = plan.options.inverse_edges;
   const bool has_values = plan.weights || plan.timestamps;
   const bool may_be_directed = asked == InverseEdges::kKeep || (asked == InverseEdges::kAuto && has_values);
-  // Both sorts are under way at once: the first gives the second its edges.
+  // Two sorts may run at once, since the first passes its edges to the second. Then each gets half of the memory.
   EdgeSorterOptions sorting{
       .directory = plan.directory,
       .memory_bytes = may_be_directed && plan.options.keep_out_edges ? plan.memory_bytes / 2 : plan.memory_bytes,
@@ -352,7 +354,7 @@ absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, Impor
   in.reset();
   if (both_ways) {
     PF_RETURN_IF_ERROR(out->Finish());
-    shape.coalesce = false;  // already done
+    shape.coalesce = false;  // the first writer has merged them already
     PF_RETURN_IF_ERROR(Writer(shape, plan.directory, monitor, writer, nullptr).Write(*out, kOutSections).status());
   }
   summary.nodes = static_cast<int64_t>(nodes);

@@ -79,7 +79,7 @@ bool EdgesOfGraph::HasBothDirections() {
 }
 
 void EdgesOfGraph::Sort() {
-  // The index in the low half makes keys distinct, and so the sort a stable one.
+  // The index in the low half makes all keys distinct, so that equal targets stay in file order.
   keys_.clear();
   for (size_t i = 0; i < file_target_.size(); ++i) keys_.push_back(uint64_t{file_target_[i]} << 32 | i);
   std::sort(keys_.begin(), keys_.end());
@@ -98,12 +98,12 @@ namespace {
 
 constexpr int64_t kMaxGraphs = std::numeric_limits<uint32_t>::max();
 
-// Bytes that the largest moment takes for each graph: two offsets, its place in a split file and its id there, and the
-// room that a vector growing to an unknown length leaves unused.
+// Bytes per graph at the peak: two offsets, its place in a split file and its id there, and the unused capacity of
+// growing vectors.
 constexpr uint64_t kBytesPerGraph = 48;
-// And for each stored edge of one graph, as EdgesOfGraph keeps and sorts them.
+// Bytes per stored edge of one graph, as EdgesOfGraph keeps and sorts it.
 constexpr uint64_t kBytesPerEdge = 72;
-// And for each byte of its edges' features, in a vector that grows.
+// Bytes per byte of edge features of one graph, which are kept in a growing vector.
 constexpr uint64_t kBytesPerFeatureByte = 3;
 
 }  // namespace
@@ -111,7 +111,7 @@ constexpr uint64_t kBytesPerFeatureByte = 3;
 GraphSetBuilder::GraphSetBuilder(const ImportOptions& options, const std::filesystem::path& directory,
                                  ImportMonitor& monitor)
     : options_(options), monitor_(monitor), writer_(directory, monitor.stop()) {
-  summary_.integer_labels = true;  // until one is not
+  summary_.integer_labels = true;  // until a label is not an integer
 }
 
 absl::Status GraphSetBuilder::CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things,
@@ -188,7 +188,7 @@ absl::Status GraphSetBuilder::AddLabels(const CsvRows& rows, std::span<const flo
     summary_.min_label = any_label_ ? std::min(summary_.min_label, value) : value;
     summary_.max_label = any_label_ ? std::max(summary_.max_label, value) : value;
     any_label_ = true;
-    // Larger ones are no classes, and may be no int64 either.
+    // Larger labels are not classes, and may not fit in int64 either.
     constexpr double kExact = 1 << 24;
     if (summary_.integer_labels && targets == 1 && std::abs(value) <= kExact)
       classes_.Add(0, static_cast<int64_t>(value));

@@ -53,7 +53,7 @@ void AddSplit(std::string_view split, bool or_masks, std::vector<KnownName>& kno
   }
 }
 
-// One table in two forms: an array of numbers, and text.
+// Adds the two forms of the table of names: an array of numbers, and text.
 void AddNodeNames(std::string_view ids, std::string_view names, std::vector<KnownName>& known) {
   known.push_back({.stem = std::string(ids), .endings = {".npy"}, .table = std::string(names)});
   known.push_back({.stem = std::string(names), .endings = OfText(), .table = std::string(names)});
@@ -75,10 +75,10 @@ std::vector<KnownName> OgbGraphsNames(std::string_view split) {
 
 std::vector<KnownName> OgbNodesNames(std::string_view split) {
   std::vector<KnownName> known;
-  // The last name tells a set from one graph.
+  // The file raw/graph-label tells a set of graphs from one graph.
   AddNames("raw/", {"num-node-list", "num-edge-list", "edge", "graph-label"}, OfText(), known);
   AddNames("raw/", {"node-feat", "node-pos", "node-label", "edge-weight", "edge-feat"}, OfTextOrArray(), known);
-  // Distributed sets hold both, made of the same values; the archive is read.
+  // Distributed datasets hold the sparse features as text and as an archive, with equal values. The archive is read.
   AddNames("raw/", {"node-feat-sparse"}, OfText(), known);
   known.push_back({.stem = "raw/node-feat-sparse", .endings = {".npz"}, .table = "raw/node-feat-sparse.npz"});
   AddNodeNames("raw/node-ids", "raw/node-names", known);
@@ -107,7 +107,7 @@ std::vector<KnownName> NpyNames() {
 
 std::vector<KnownName> TuNames(std::string_view stem) {
   std::vector<KnownName> known;
-  // A stem with a dot has no known names, since the text after the dot is taken for an ending.
+  // A stem with a dot has no known names, since the text after its dot would be taken for the ending.
   if (stem.find('.', stem.rfind('/') + 1) != stem.npos) return known;
   AddNames(absl::StrCat(AbslView(stem), "_"),
            {"A", "graph_indicator", "graph_labels", "graph_attributes", "node_labels", "node_attributes", "edge_labels",
@@ -125,7 +125,7 @@ constexpr size_t kMostNameBytes = 128;
 constexpr int kMostEntries = 10'000;
 constexpr int kMostDepth = 4;
 
-// Endings of what stands beside data and is none.
+// Endings of files that are often beside data and are not data.
 constexpr std::array<std::string_view, 20> kBesideData = {
     ".md",  ".rst", ".html", ".pdf",  ".png",  ".svg", ".md5", ".sha1", ".sha256", ".sha512",
     ".asc", ".sig", ".log",  ".json", ".yaml", ".yml", ".dvc", ".py",   ".ipynb",  ".license"};
@@ -135,7 +135,7 @@ std::string ShownName(std::string_view name) {
   return name.size() > kMostNameBytes ? absl::StrCat(escaped, "...") : escaped;
 }
 
-// A path below the source, in parts. The ending begins at the first dot.
+// The parts of a path below the source. The ending begins at the first dot of the file's name.
 struct NameParts {
   std::string_view folder, stem, ending;  // "raw/", "node-feat", ".csv.gz"
 };
@@ -146,7 +146,7 @@ NameParts PartsOf(std::string_view path) {
   return {path.substr(0, begin), path.substr(begin, dot - begin), path.substr(dot)};
 }
 
-// Returns the words of a file's stem, whatever their case and the characters that join them.
+// Returns the words of a file's stem in lower case. The characters between words do not matter.
 std::vector<std::string> WordsOf(std::string_view stem) {
   std::vector<std::string> words =
       absl::StrSplit(absl::AsciiStrToLower(AbslView(stem)), absl::ByAnyChar("-_ "), absl::SkipEmpty());
@@ -156,7 +156,8 @@ std::vector<std::string> WordsOf(std::string_view stem) {
   return words;
 }
 
-// Letters that are inserted, dropped, replaced, or swapped with the next one.
+// Returns the number of edits between two words. An edit inserts, drops or replaces a letter, or swaps two
+// neighbours.
 size_t EditsBetween(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -173,7 +174,7 @@ size_t EditsBetween(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// Two edits make another word of a short one: "year" of "feat", "type" of "time".
+// Two edits can turn a short word into another one, such as "feat" into "year" or "time" into "type".
 size_t EditsAllowed(size_t letters) { return letters < 3 ? 0 : letters < 5 ? 1 : 2; }
 
 bool IsMisspelt(const std::vector<std::string>& words, const std::vector<std::string>& known) {
@@ -192,7 +193,7 @@ class UnreadFiles {
   explicit UnreadFiles(const SourceContents& contents)
       : contents_(contents), read_(contents.read.begin(), contents.read.end()) {}
 
-  // Ok where it may be passed over.
+  // Returns Ok if the import may ignore the file.
   absl::Status Check(const std::string& path) const {
     const NameParts parts = PartsOf(path);
     const std::string ending = absl::AsciiStrToLower(AbslView(parts.ending));
@@ -202,11 +203,12 @@ class UnreadFiles {
     for (const KnownName& known : contents_.known) {
       if (!IsExact(parts, known)) continue;
       const std::string read = ReadOf(known.table);
-      // Otherwise it is a table that the options leave out.
+      // If no file of this table is read, the options leave the table out.
       return read.empty() ? absl::OkStatus() : SecondForm(path, read);
     }
     const std::vector<std::string> words = WordsOf(parts.stem);
-    // The nearest known name first: one of the same words may be within two edits of another.
+    // Known names with the same words come first, since such a name may be within two edits of another known name
+    // too.
     for (const KnownName& known : contents_.known) {
       if (const absl::Status status = CheckSame(path, parts, words, known); !status.ok()) return status;
     }
@@ -219,7 +221,7 @@ class UnreadFiles {
   }
 
  private:
-  // Checks a file whose name has the words of a known name; Ok for a name with other words.
+  // Checks a file against a known name. Returns Ok if the words of the two names differ.
   absl::Status CheckSame(const std::string& path, const NameParts& parts, const std::vector<std::string>& words,
                          const KnownName& known) const {
     const NameParts of_known = PartsOf(known.stem);
@@ -246,7 +248,7 @@ class UnreadFiles {
         absl::StrCat(ShownName(path), ": stands beside ", ShownName(read), ", which is read; one of them is accepted"));
   }
 
-  // A file of the table that is read; empty: none is.
+  // Returns the name of a file of the table that is read; empty if none is read.
   std::string ReadOf(const std::string& table) const {
     for (const KnownName& known : contents_.known) {
       if (known.table != table) continue;
@@ -274,7 +276,7 @@ class UnreadFiles {
   const std::set<std::string> read_;
 };
 
-// The files below the folder. `cut`: there are more, or the machine did not list the rest.
+// Returns the files below the folder. Sets `cut` if there are more, or if the system failed to list the rest.
 std::vector<std::string> ListFiles(const fs::path& folder, bool& cut) {
   std::vector<std::string> names;
   std::error_code error;
@@ -324,10 +326,10 @@ absl::Status TellUnreadFiles(const SourceContents& contents, ImportMonitor& moni
 
 namespace {
 
-// The options of an import take any number of rows that a store can hold.
+// The options of an import allow as many rows as a store can hold.
 static_assert(spec::kMostRows == kMaxNodes);
 
-// Every format, in the order in which kAuto asks whether a directory is of it.
+// All formats, in the order in which kAuto tests a directory.
 const auto& Importers() {
   static const std::array kImporters = {OgbGraphsImporter(), OgbNodesImporter(), NpyImporter(),
                                         TuImporter(),        StoreImporter(),    EdgeListImporter()};
@@ -344,7 +346,8 @@ absl::StatusOr<Importer> DetectImporter(const fs::path& source) {
       continue;
     }
     if (importer.detect == nullptr) continue;
-    // A source that cannot be looked at may be of this format, so no other is taken in its place.
+    // If the source cannot be looked at, it may be of this format. So the error is returned rather than another
+    // format tried.
     PF_ASSIGN_OR_RETURN(const bool is_of, importer.detect(source));
     if (is_of) return importer;
     absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(importer.known_by), " (",
@@ -374,7 +377,8 @@ absl::StatusOr<std::unique_ptr<FoundSource>> FindSource(const ImportOptions& opt
 absl::StatusOr<ImportedSummary> FoundGraph::Run(const fs::path& directory, ImportMonitor& monitor) {
   GraphSummary summary;
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<GraphWriter> writer, GraphWriter::Create(directory, monitor.stop()));
-  // This tells a graph without categories from one of an older version, whose categories nobody knows.
+  // This call marks the graph as one whose categories are known, even if it has none. Graphs of older versions lack
+  // the mark.
   writer->categories();
   PF_RETURN_IF_ERROR(Read(directory, monitor, *writer, summary));
   PF_RETURN_IF_ERROR(monitor.Advance("syncing", 0));

@@ -41,8 +41,8 @@ namespace permafrost::data {
 // Memory: bounded by `limits` and options.memory_bytes. One large graph that does not fit is sorted on disk.
 // Errors:
 // - InvalidArgument for wrong counts, ids out of range, ragged rows, cells that are not numbers, truncated or corrupt
-// packed files, and duplicate split ids. The message is one line "FILE:ROW: FIELD: what, value, what would be
-// accepted", or "FILE:ROW:COLUMN: ..." for a cell.
+//   packed files, and duplicate split ids. The message is one line "FILE:ROW: FIELD: what, value, what would be
+//   accepted", or "FILE:ROW:COLUMN: ..." for a cell.
 // - NotFound for missing files.
 // - ResourceExhausted beyond the limits.
 // - PermissionDenied for files that the system does not let be read.
@@ -95,11 +95,11 @@ struct SourceContents {
 // entries.
 // Errors: InvalidArgument, naming the file and the right name, for
 // - a second form of a table that is read, such as raw/edge.csv beside raw/edge.csv.gz, or node_label.npz beside
-// node_label.npy. Sparse features are an exception: text beside the .npz is only noted.
+//   node_label.npy. Sparse features are an exception: text beside the .npz is only noted.
 // - a known name in another case, with '_' for '-', with "features" for "feat", in the wrong folder, or with an
-// ending that is not read.
+//   ending that is not read.
 // - a misspelt name of a table that the source lacks: within one edit per word of three or four letters, two per
-// longer word, and two in all.
+//   longer word, and two in all.
 absl::Status TellUnreadFiles(const SourceContents& contents, ImportMonitor& monitor);
 
 // An importer is one row of the registry in import.cc. A new format needs its own files, a row there, a value in

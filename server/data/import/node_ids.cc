@@ -22,7 +22,8 @@ namespace permafrost::data {
 void NumberTable::Add(std::span<const uint64_t> numbers) {
   constexpr size_t kLeast = size_t{1} << 20;
   pending_.insert(pending_.end(), numbers.begin(), numbers.end());
-  // Merged when there are as many as the rest, so that each is moved a logarithmic number of times.
+  // Merges only when as many numbers are pending as are merged. So each number is moved a logarithmic number of
+  // times.
   if (pending_.size() >= std::max(kLeast, numbers_.size())) Settle();
 }
 
@@ -40,7 +41,7 @@ void NumberTable::Finish() {
   Settle();
   std::vector<uint64_t>().swap(pending_);
   if (numbers_.empty()) return;
-  // A table with holes, up to what a map would take.
+  // The most entries of the table per number. With more holes, a map would take less memory.
   constexpr uint64_t kMostHoles = 5;
   const uint64_t span = numbers_.back() - numbers_.front();
   if (span / kMostHoles < numbers_.size()) {
@@ -94,7 +95,7 @@ std::string_view TextTable::Keep(std::string_view text) {
 }
 
 uint64_t TextTable::memory_bytes() const {
-  // A slot of the map and its control byte.
+  // A slot of the map has one control byte.
   constexpr uint64_t kSlotBytes = sizeof(std::pair<std::string_view, NodeId>) + 1;
   return text_bytes_ + texts_.capacity() * sizeof(std::string_view) + map_.capacity() * kSlotBytes;
 }
@@ -120,12 +121,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of rows 0, 1, 2 ...: numbers as long as all are, then texts.
+// The names of rows 0, 1, 2, ... They are kept as numbers as long as every name is a number, and as texts otherwise.
 class NamesInOrder {
  public:
   explicit NamesInOrder(uint64_t memory_bytes) : memory_bytes_(memory_bytes) {}
 
-  // "what" of an error; empty: the row has this name now.
+  // Names the next row. Returns what is wrong with the name; empty if nothing is.
   std::string Add(std::string_view name) {
     uint64_t number = 0;
     if (texts_.size() == 0 && IsNumber(name, number)) {
@@ -138,7 +139,7 @@ class NamesInOrder {
   uint64_t size() const { return std::max<uint64_t>(numbers_.size(), texts_.size()); }
   bool TooLarge() const { return 2 * numbers_.size() * sizeof(uint64_t) + texts_.memory_bytes() > memory_bytes_; }
 
-  // After the last one: ok, or the error that two rows have one number.
+  // Call it after the last name. Returns an error message if two rows have the same number; else an empty string.
   std::string CheckNumbers() const {
     std::vector<uint64_t> sorted = numbers_;
     std::ranges::sort(sorted);
@@ -166,7 +167,7 @@ class NamesInOrder {
   }
 
  private:
-  // Digits that say the number back: "007" is a text.
+  // Accepts only digits that the number prints back. So "007" is a text.
   static bool IsNumber(std::string_view name, uint64_t& number) {
     if (name.empty() || (name.size() > 1 && name[0] == '0') || name[0] == '+') return false;
     const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), number);
@@ -217,7 +218,7 @@ absl::Status ReadNameArray(const SourceFile& file, const DueNames& due, ImportMo
   return array.ExpectEnd();
 }
 
-// The cells of a row; `what` of an error, if there are not as many.
+// Splits a row into out.size() cells. Returns what is wrong with the row; empty if nothing is.
 std::string SplitNameRow(std::string_view line, std::span<std::string> out) {
   EdgeCells cells(line, {.delimiter = ',', .quote = '"'});
   std::string_view cell;

@@ -23,7 +23,7 @@
 namespace permafrost::data {
 namespace {
 
-// Collects what the summary says of labels, row after row.
+// Collects the statistics of labels for the summary, row after row.
 class LabelSummary {
  public:
   LabelSummary(uint64_t nodes, LabelledNodes& labelled) : labelled_(labelled) { labelled_.assign(nodes, false); }
@@ -38,12 +38,12 @@ class LabelSummary {
       min_ = std::min<double>(min_, label);
       max_ = std::max<double>(max_, label);
       integers_ = integers_ && label == std::trunc(label);
-      // Larger labels are no classes, and may be no int64 either.
+      // Larger labels are not classes, and may not fit in int64 either.
       constexpr float kExact = 1 << 24;
       if (integers_ && row.size() == 1 && std::abs(label) <= kExact) classes_.Add(0, static_cast<int64_t>(label));
     }
   }
-  // Tells `writer` of the classes too.
+  // Sets the fields of the summary about labels, and the classes of `writer`.
   void Set(GraphSummary& summary, uint64_t targets, GraphWriter& writer) const {
     const bool any = min_ <= max_;
     summary.num_targets = static_cast<int64_t>(targets);
@@ -63,7 +63,7 @@ class LabelSummary {
   ValueSets classes_;
 };
 
-// Refuses an integer that a float cannot hold: its class would become another one.
+// Reads labels as floats. Refuses an integer that a float cannot hold, since its class would become another class.
 absl::Status ReadLabels(NpyArray& array, std::span<float> labels, std::vector<int64_t>& integers) {
   const uint64_t begin = array.position();
   if (array.header().kind != NpyKind::kFloat) {
@@ -85,7 +85,7 @@ absl::Status ReadLabels(NpyArray& array, std::span<float> labels, std::vector<in
   return absl::OkStatus();
 }
 
-// A row a node on its way into a section.
+// Writes one row per node into a section, through a RowSpool if rows are renumbered.
 template <class Element>
 class NodeRowSink {
  public:
@@ -134,7 +134,7 @@ absl::Status WriteLabelRows(const SourceFile& file, const DueLabels& due_labels,
   std::vector<float> row;
   size_t targets = 0;
   for (uint64_t node = 0; node < nodes; ++node) {
-    // With one target an empty line is a missing label.
+    // With a single target, an empty line is a missing label.
     PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(due, why, /*empty_is_row=*/true));
     PF_RETURN_IF_ERROR(ParseLabels(rows, line, row));
     if (node == 0) {
@@ -159,7 +159,7 @@ absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, Impor
   PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(file, /*member=*/"", monitor));
   const auto& shape = array.header().shape;
   const uint64_t targets = shape.size() == 2 ? shape[1] : 1;
-  // A row of labels is held in memory.
+  // A row of labels is held in memory, so their number is limited.
   constexpr uint64_t kMostTargets = uint64_t{1} << 20;
   if (shape.empty() || shape.size() > 2 || shape[0] != nodes || targets == 0 || targets > kMostTargets) {
     return array.ShapeError(
@@ -231,7 +231,7 @@ absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& fil
                                             ImportMonitor& monitor) {
   constexpr uint64_t kAtOnce = uint64_t{1} << 16;
   SplitGraphs out{.name = "given", .graphs = {}};
-  std::vector<uint8_t> seen(nodes);  // 1 + the split
+  std::vector<uint8_t> seen(nodes);  // the split of each node plus 1; 0 if it has none yet
   std::vector<int64_t> piece;
   for (size_t split = 0; split < files.size(); ++split) {
     PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(files[split], /*member=*/"", monitor));
@@ -329,7 +329,7 @@ absl::StatusOr<WeightedEdge> ParseEntry(const CsvRows& rows, std::string_view li
   return entry;
 }
 
-// Least and largest value of each column, and how many entries it has.
+// The smallest and largest value of each column, and its number of entries.
 struct ColumnRanges {
   std::vector<double> min, max;
   std::vector<uint64_t> entries;
@@ -345,7 +345,7 @@ struct ColumnRanges {
     max[column] = std::max<double>(max[column], value);
     ++entries[column];
   }
-  // Values that are not stored are zero.
+  // Widens the range of each column that has rows without an entry, since these rows hold zeros.
   void TakeZeros(uint64_t rows) {
     for (size_t c = 0; c < min.size(); ++c) {
       if (entries[c] == rows) continue;

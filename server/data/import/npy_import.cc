@@ -29,14 +29,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Edges of arrays: edge_index.npy with what stands beside it, or adj.npz.
+// Reads edges from arrays: edge_index.npy with weights and times beside it, or adj.npz.
 // Threads: one at a time. Memory: buffers.
 
 struct NpyEdgeFiles {
   const SourceFile& index;
   const std::optional<SourceFile>&weights, &times;
-  uint64_t max_id = 0;  // of nodes
-  std::string why;      // in parentheses, or empty
+  uint64_t max_id = 0;  // the largest row of a node
+  std::string why;      // where max_id comes from, in parentheses; may be empty
 };
 
 template <class Record>
@@ -51,22 +51,23 @@ class NpyEdgeSource final : public EdgeSource<Record> {
       : sources_(std::move(sources)), max_id_(max_id), why_(std::move(why)) {}
   absl::Status ReadEnds(size_t count);
 
-  NpyArray sources_;                 // of [edges, 2]: both ends
-  std::optional<NpyArray> targets_;  // of [2, edges]
+  NpyArray sources_;                 // for [edges, 2] it holds both ends
+  std::optional<NpyArray> targets_;  // for [2, edges] only
   std::optional<NpyArray> weights_, times_;
   uint64_t max_id_;
   std::string why_;
   uint64_t edges_ = 0, given_ = 0;
-  std::vector<int64_t> ends_;  // sources, then targets; or pairs
+  std::vector<int64_t> ends_;  // all sources and then all targets, or pairs
   std::vector<float> weight_buffer_;
   std::vector<int64_t> time_buffer_;
 };
 
-// Edges of a square matrix: entry (i, j) is an edge from i to j, its value the weight. Zeros are no edges.
+// Yields the edges of a square matrix. Entry (i, j) is an edge from i to j, and its value is the weight. Zeros are
+// not edges.
 template <class Record>
 class MatrixEdgeSource final : public EdgeSource<Record> {
  public:
-  // name: of the file, for messages.
+  // `name` is the name of the file, for messages.
   MatrixEdgeSource(CsrMatrix matrix, std::string name) : matrix_(std::move(matrix)), name_(std::move(name)) {}
   absl::StatusOr<bool> Next(std::vector<Record>& edges) override;
 
@@ -91,7 +92,7 @@ template <class Record>
 absl::StatusOr<NpyEdgeSource<Record>> NpyEdgeSource<Record>::Open(const NpyEdgeFiles& files, ImportMonitor& monitor) {
   PF_ASSIGN_OR_RETURN(NpyArray index, NpyArray::Open(files.index, /*member=*/"", monitor));
   const std::vector<uint64_t> shape = index.header().shape;
-  const bool rows = shape.size() == 2 && shape[0] == 2;  // [2, 2] is taken as PyG means it
+  const bool rows = shape.size() == 2 && shape[0] == 2;  // [2, 2] is read as in PyG
   if (shape.size() != 2 || (shape[0] != 2 && shape[1] != 2)) return index.ShapeError("[2, edges] or [edges, 2]");
   NpyEdgeSource source(std::move(index), files.max_id, files.why);
   source.edges_ = rows ? shape[1] : shape[0];
@@ -191,7 +192,7 @@ absl::StatusOr<bool> MatrixEdgeSource<Record>::Next(std::vector<Record>& edges) 
 }
 
 struct NpyFiles {
-  std::optional<SourceFile> edge_index, adjacency;  // one of them
+  std::optional<SourceFile> edge_index, adjacency;  // exactly one of the two
   std::optional<SourceFile> edge_weights, edge_times, edge_features;
   std::optional<SourceFile> features, bfloat16_features, sparse_features, positions, labels, times;
   std::optional<std::array<SourceFile, 3>> split;  // by Split
@@ -203,10 +204,10 @@ struct NpyFiles {
   SourceContents contents(const fs::path& source) const;
 };
 
-// The number of nodes, once one of the files said it.
+// The number of nodes, once a file has told it.
 struct NodeCount {
   uint64_t nodes = 0;
-  std::string why;  // "as node_feat.npy has"; empty: nobody said it
+  std::string why;  // "as node_feat.npy has"; empty if no file told the number
 };
 
 class NpyImport {
@@ -250,7 +251,7 @@ class NpyImport {
  private:
   const SourceFile& Edges() const { return files_.edge_index ? *files_.edge_index : *files_.adjacency; }
 
-  // Takes the number of nodes from the first file that tells it.
+  // Sets the number of nodes from the first file that tells it.
   absl::Status CountNodes() {
     for (const auto* file :
          {&files_.features, &files_.bfloat16_features, &files_.labels, &files_.times, &files_.positions}) {
@@ -304,7 +305,8 @@ class NpyImport {
   }
 
   absl::Status ReadMatrix() {
-    // If all values are 1, they only say that there is an edge. So they are read once before.
+    // The values are read once to see whether all are 1. If so, they only say that there is an edge, and are not
+    // weights.
     bool ones = true;
     uint64_t nodes = 0;
     {
@@ -396,7 +398,7 @@ class NpyImport {
   Renumbering renumbering_;
 };
 
-// Refuses two files that mean the same.
+// Refuses two files for the same purpose.
 absl::Status CheckAtMostOne(std::initializer_list<const std::optional<SourceFile>*> files) {
   const SourceFile* found = nullptr;
   for (const auto* file : files) {
@@ -482,13 +484,13 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.times, FindNpy(source, "node_time"));
   PF_RETURN_IF_ERROR(CheckAtMostOne({&files.edge_index, &files.adjacency}));
   PF_RETURN_IF_ERROR(CheckAtMostOne({&files.features, &files.bfloat16_features, &files.sparse_features}));
-  // The error comes before the edges are read, where it can.
+  // If possible, this error is reported before the edges are read.
   if (!files.features && !files.bfloat16_features) {
     const FeatureSummary found{.type = files.sparse_features ? DataType::kSparse : DataType::kNone};
     PF_RETURN_IF_ERROR(CheckConverted(options, found));
   }
   for (const auto* file : {&files.edge_weights, &files.edge_times, &files.edge_features}) {
-    // Nothing says in which order the edges of a matrix are meant.
+    // A matrix does not say in which order its edges are meant, so it cannot be combined with these files.
     PF_RETURN_IF_ERROR(CheckAtMostOne({&files.adjacency, file}));
   }
   PF_RETURN_IF_ERROR(FindSplitFiles(source, files));

@@ -53,7 +53,7 @@ absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));
   PF_ASSIGN_OR_RETURN(files.edge_counts, FindRequiredSourceFile(source, "raw/num-edge-list"));
   PF_ASSIGN_OR_RETURN(files.edges, FindRequiredSourceFile(source, "raw/edge"));
-  // Without labels weights of another set's job predict for this one, and no job trains on it.
+  // Labels are optional. Without them no job can train on the set, but a job of another set can predict for it.
   PF_ASSIGN_OR_RETURN(files.labels, FindSourceFile(source, "raw/graph-label"));
   PF_ASSIGN_OR_RETURN(files.node_features, FindSourceFile(source, "raw/node-feat"));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindSourceFile(source, "raw/edge-feat"));
@@ -120,8 +120,8 @@ class OgbImport {
     return builder_.FinishSizes(!both);
   }
 
-  // Reads edges up to the first graph without both directions of every edge. Adding inverses is a matter of the whole
-  // set, so that all of its graphs have the same kind of edges.
+  // Reads edges until a graph lacks some direction of an edge. Inverses are added for the whole set or not at all, so
+  // that all of its graphs have the same kind of edges.
   absl::StatusOr<bool> ListsBothDirections() {
     const int64_t due = builder_.num_source_edges();
     PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.edges, monitor_));
@@ -151,7 +151,7 @@ class OgbImport {
     PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(*files_.labels, monitor_));
     std::vector<float> labels;
     for (int64_t g = 0; g < graphs; ++g) {
-      // With one target an empty line is a missing label.
+      // With a single target, an empty line is a missing label.
       PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(graphs, why, /*empty_is_row=*/true));
       PF_RETURN_IF_ERROR(ParseLabels(rows, line, labels));
       PF_RETURN_IF_ERROR(builder_.AddLabels(rows, labels));
@@ -195,7 +195,7 @@ class OgbImport {
     return rows.ExpectEnd(nodes, why);
   }
 
-  // Edges and their features side by side, since features follow the edges' order within a graph.
+  // Reads edges and their features side by side, since features are stored in the order of the edges within a graph.
   absl::Status ReadEdges() {
     for (const DataType type : {DataType::kInt32, DataType::kFloat32}) {
       PF_ASSIGN_OR_RETURN(const bool done, TryReadEdges(type));
@@ -204,7 +204,7 @@ class OgbImport {
     return absl::OkStatus();
   }
 
-  // False if the edge features are no integers.
+  // Reads the edge features as `type`. Returns false if they are not integers although `type` is.
   absl::StatusOr<bool> TryReadEdges(DataType type) {
     const int64_t due = builder_.num_source_edges();
     const std::string why = SumOf(files_.edge_counts);

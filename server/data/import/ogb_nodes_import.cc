@@ -26,10 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A table in either form.
+// A table, either as text or as an array.
 struct TableFile {
   SourceFile file;
-  bool is_array = false;  // NPY, or NPZ where it is sparse
+  bool is_array = false;  // NPY, or NPZ for a sparse table
 };
 
 struct OgbNodeFiles {
@@ -44,7 +44,7 @@ struct OgbNodeFiles {
   SourceContents contents(const fs::path& source) const;
 };
 
-// An array is taken before text, which may be rounded.
+// Finds a table. An array takes precedence over text, since text may be rounded.
 absl::StatusOr<std::optional<TableFile>> FindTable(const fs::path& source, std::string_view stem, bool sparse) {
   PF_ASSIGN_OR_RETURN(auto array, sparse ? FindNpz(source, stem) : FindNpy(source, stem));
   if (array) return TableFile{*std::move(array), /*is_array=*/true};
@@ -53,7 +53,7 @@ absl::StatusOr<std::optional<TableFile>> FindTable(const fs::path& source, std::
   return std::nullopt;
 }
 
-// The only number of a file with one row.
+// Reads the only number of a file that has one row.
 absl::StatusOr<uint64_t> ReadCount(const SourceFile& file, std::string_view field, uint64_t most,
                                    ImportMonitor& monitor) {
   constexpr std::string_view kWhy =
@@ -77,7 +77,7 @@ absl::StatusOr<uint64_t> ReadCount(const SourceFile& file, std::string_view fiel
   return value;
 }
 
-// One weight an edge, from a file beside the edges.
+// Reads one weight per edge from a file beside the edges.
 class EdgeWeights {
  public:
   static absl::StatusOr<EdgeWeights> Open(const TableFile& table, ImportMonitor& monitor) {
@@ -125,7 +125,7 @@ class EdgeWeights {
   std::optional<NpyArray> array_;
 };
 
-// Edges of raw/edge.csv with the weights beside it.
+// Yields the edges of raw/edge.csv with the weights of the file beside it.
 template <class Record>
 class OgbEdgeSource final : public EdgeSource<Record> {
  public:
@@ -218,7 +218,8 @@ class OgbNodesImport {
       }
     }
     if (!files_.edge_features) return absl::OkStatus();
-    // They stay in the order of the source: edge_ids tell which is whose, and an edge and its inverse share one.
+    // Edge features stay in the order of the source. The edge_ids tell which row is whose; an edge and its inverse
+    // share one.
     PF_ASSIGN_OR_RETURN(summary_.edge_features,
                         WriteTable(*files_.edge_features, {.section = SectionKind::kEdgeFeatures,
                                                            .rows = edges,
@@ -254,7 +255,7 @@ class OgbNodesImport {
     return absl::OkStatus();
   }
 
-  // False where the dense table is to be taken.
+  // Writes the sparse table. Returns false if the dense table must be used instead.
   absl::StatusOr<bool> TrySparse() {
     const SourceFile& file = files_.sparse_features->file;
     const EdgeSorterOptions sorting{.directory = directory_,
@@ -277,7 +278,7 @@ class OgbNodesImport {
           static_cast<double>(sparse.entries()) / (static_cast<double>(nodes_) * static_cast<double>(width));
       if (same_table && share >= kDense && options_.node_features == NodeFeatureChoice::kAuto) return false;
     }
-    if (width == 0) return false;  // not one entry
+    if (width == 0) return false;  // there are no entries
     PF_RETURN_IF_ERROR(sparse.Write(width, directory_, monitor_, writer_, summary_));
     return true;
   }
@@ -368,7 +369,8 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   return files;
 }
 
-// Without labels of graphs, which make it a set of graphs: that importer is asked first.
+// True for raw/edge.csv. A directory with raw/graph-label.csv too is a set of graphs, and kAuto asks that importer
+// first.
 absl::StatusOr<bool> IsOgbNodes(const fs::path& directory) {
   return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz", "raw/edge.csv.zst"});
 }

@@ -60,10 +60,11 @@ std::vector<NodeId> Rows(size_t nodes) {
   return rows;
 }
 
-// One level: labels within the communities of the level above.
+// One level of label propagation, within the communities of the level above.
 class LabelPropagation {
  public:
-  // above: a label for each node, or none: all are in one community.
+  // `above` holds a label for each node; it is empty if all nodes are in one community. `most` limits the nodes of a
+  // community.
   LabelPropagation(const std::vector<NodeId>& above, size_t nodes, uint32_t most)
       : above_(above), most_(most), labels_(Rows(nodes)), sizes_(nodes, 1) {}
 
@@ -134,7 +135,7 @@ absl::StatusOr<std::vector<NodeId>> OrderByCommunity(const OutDegrees& degrees, 
 
 namespace {
 
-// Keeps all edges and counts the degrees of their sources.
+// Appends all edges to the spool, and counts the out-degree of each node.
 template <class Record>
 absl::Status Fill(EdgeSpool<Record>& spool, EdgeSorter<Record>& sorted, bool coalesce, OutDegrees& degrees) {
   std::optional<EdgeKey> last;
@@ -151,7 +152,7 @@ absl::Status Fill(EdgeSpool<Record>& spool, EdgeSorter<Record>& sorted, bool coa
   }
 }
 
-// Does the same as EdgeLists.
+// Visits the lists of in-neighbours as EdgeLists requires.
 template <class Record>
 absl::Status VisitLists(const EdgeSpool<Record>& spool,
                         const std::function<void(NodeId, std::span<const NodeId>)>& visit) {

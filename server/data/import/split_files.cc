@@ -22,13 +22,13 @@
 namespace permafrost::data {
 namespace {
 
-// The folder below a source's split/.
+// The folder of link splits, below split/ of a source.
 constexpr std::string_view kLinkFolder = "links";
 
 constexpr SectionKind kLinkSections[] = {SectionKind::kTrainLinks, SectionKind::kValidLinks, SectionKind::kTestLinks};
 constexpr SectionKind kNegativeSections[] = {SectionKind::kTrainLinks, SectionKind::kValidNegatives,
                                              SectionKind::kTestNegatives};
-// Negatives of a link: more are no sample, and a row of them is held in memory.
+// The most negatives per link. More would be no sample any more, and a row of them is held in memory.
 constexpr uint64_t kMostNegatives = uint64_t{1} << 20;
 constexpr uint64_t kMostRows = std::numeric_limits<uint32_t>::max() - 1;
 
@@ -40,7 +40,7 @@ struct NodesDue {
   const Renumbering& renumbering;
 };
 
-// Writes all elements, which are nodes, as a section of `width`.
+// Writes all elements, which are rows of nodes, as a section with `width` columns.
 absl::Status WriteNodes(NpyArray& array, SectionKind kind, uint64_t width, const NodesDue& due, GraphWriter& writer) {
   constexpr uint64_t kAtOnce = uint64_t{1} << 16;
   PF_RETURN_IF_ERROR(writer.Begin(kind, ElementType::kUint32, static_cast<uint32_t>(width)));
@@ -142,7 +142,8 @@ namespace fs = std::filesystem;
 
 absl::StatusOr<bool> HoldsPickles(const fs::path& folder) { return HoldsAny(folder, {"train.pt"}); }
 
-// Fails for a folder that cannot be listed: taken for an empty one, it would have a split drawn.
+// Returns the names of the split folders. It fails if the folder split/ cannot be listed. Otherwise a source with
+// splits would look like one without, and get a drawn split.
 absl::StatusOr<std::vector<std::string>> SplitFolders(const fs::path& source, bool of_links) {
   std::vector<std::string> names;
   std::error_code error;
@@ -202,7 +203,7 @@ absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, cons
 
 absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor,
                                       std::string_view item) {
-  // The place where each graph was seen: split, and its row; row 0 is nowhere.
+  // The place where a graph was seen first: its split and its row in that file. Row 0 means that it was not seen yet.
   struct Place {
     uint32_t split = 0;
     uint32_t row = 0;

@@ -1,4 +1,4 @@
-// StoreImporter (import.h).
+// Implements StoreImporter (import.h).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -29,24 +29,25 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kStoreNames = {GraphSet::kFileName, Graph::kFileName};
-// The catalog's record, which stands beside a store and is made anew by its import.
+// The catalog's record, which stands beside a store. An import writes a new one.
 constexpr std::string_view kStoreRecord = "dataset.json";
 
-// `status` with `name` in the place of `path` in its message.
+// Returns `status` with `path` replaced by `name` in its message.
 absl::Status WithName(const absl::Status& status, const fs::path& path, const std::string& name) {
   return WithPayloadsOf(absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{path.string(), name}})),
                         status);
 }
 
-// Checks that values lie in the range of their table's summary. Models size embeddings and outputs by it, and a file
-// with valid checksums may still be forged.
+// Checks that values lie within the range that the summary of their table states. Models size embeddings and outputs
+// by this range, and a file with valid checksums may still be forged.
 class RangeCheck {
  public:
-  // what: the table. low, high: [width] each; empty if the table has no rows.
+  // `what` names the table in messages. `low` and `high` hold one bound per column; they are empty if the table has
+  // no rows.
   RangeCheck(std::string_view what, std::vector<double> low, std::vector<double> high)
       : what_(what), low_(std::move(low)), high_(std::move(high)) {}
 
-  // row: [width], the next one. NaN is a missing value.
+  // Checks the next row, which has one value per column. A NaN is a missing value and passes.
   template <class T>
   absl::Status Add(std::span<const T> row) {
     for (size_t c = 0; c < row.size(); ++c) {
@@ -86,7 +87,7 @@ uint64_t RowsOf(const DenseFeatures& table) {
   return bytes / table.groups.bytes * table.groups.rows + std::min<uint64_t>(table.groups.rows, rest);
 }
 
-// Reads the values as they are stored: as floats, integers beyond 2^24 are rounded.
+// Checks the values in their stored type T. Converted to float, integers above 2^24 would be rounded.
 template <class T>
 absl::Status CheckRows(RangeCheck& check, const DenseFeatures& table, ImportMonitor& monitor) {
   constexpr uint64_t kRowsBetweenStops = 4096;
@@ -118,7 +119,7 @@ absl::Status CheckTable(std::string_view what, const FeatureSummary& summary, co
   }
 }
 
-// Checks that labels are whole numbers in their range. labels: [rows * width]; NaN is a missing one.
+// Checks that labels are whole numbers within [low, high]. A NaN is a missing label and passes.
 template <class Labels>
 absl::Status CheckClasses(const Labels& labels, double low, double high) {
   for (uint64_t i = 0; i < labels.size(); ++i) {
@@ -144,7 +145,7 @@ absl::Status CheckSummary(const GraphSet& set, ImportMonitor& /*monitor*/) {
 absl::Status CheckSummary(const Graph& graph, ImportMonitor& monitor) {
   const GraphSummary& summary = graph.summary();
   const GraphView& view = graph.view();
-  // The node features of one large graph are numbers, by which nothing is sized.
+  // Nothing is sized by the node features of one large graph, so only the edge features are checked.
   PF_RETURN_IF_ERROR(CheckTable(kEdgeTable, summary.edge_features, view.edge_features, monitor));
   if (!summary.integer_labels) return absl::OkStatus();
   return CheckClasses(view.labels, summary.min_label, summary.max_label);
@@ -152,10 +153,10 @@ absl::Status CheckSummary(const Graph& graph, ImportMonitor& monitor) {
 
 class FoundStore final : public FoundSource {
  public:
-  // may_link: the file belongs to the server and is not written to any more.
+  // `may_link` says that the file belongs to the server and that nobody writes to it any more.
   FoundStore(SourceFile file, bool may_link) : file_(std::move(file)), may_link_(may_link) {}
 
-  // The file is taken over, and then verified where it lies.
+  // Counts the file twice: it is linked or copied first, and then verified at its new place.
   int64_t bytes() const override { return 2 * file_.bytes; }
   absl::StatusOr<ImportedSummary> Run(const fs::path& directory, ImportMonitor& monitor) override {
     const fs::path path = directory / file_.name;
@@ -167,11 +168,12 @@ class FoundStore final : public FoundSource {
   }
 
  private:
-  // Links the file to `to`. Returns false if it may not, or the file system does not allow it; the caller then copies.
+  // Links the file to `to`. Returns false if linking is not allowed or the file system refuses it. The caller then
+  // copies.
   absl::StatusOr<bool> Link(const fs::path& to, ImportMonitor& monitor) const {
     if (!may_link_) return false;
     PF_ASSIGN_OR_RETURN(const Descriptor opened, OpenSource(file_, monitor));
-    // This links the file that was opened, whatever has its name by now.
+    // The link leads to the opened file, even if its name leads to another file by now.
     const std::string from = absl::StrCat("/proc/self/fd/", opened.get());
     if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0) return false;
     PF_RETURN_IF_ERROR(monitor.Advance(file_.name, file_.bytes));
@@ -206,7 +208,7 @@ class FoundStore final : public FoundSource {
     const absl::Status told_truly =
         std::visit([&](const auto& opened) { return CheckSummary(*opened, monitor); }, store);
     if (!told_truly.ok()) return Annotate(told_truly, file_.name);
-    // The rest is header, table and gaps.
+    // VerifyAll does not report the header, the table of sections and the gaps between sections.
     PF_RETURN_IF_ERROR(monitor.Advance(what, file_.bytes - told));
     return SummaryOf(store);
   }

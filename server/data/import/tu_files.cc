@@ -28,16 +28,16 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kIndicator = "_graph_indicator.txt";
 
-// Files by the path below which messages name them.
+// Files, keyed by their path below the source.
 using FilesByName = std::map<std::string, SourceFile>;
 
-// macOS puts such a file beside each file of an archive; it is no part of the dataset.
+// Returns true for a resource fork. macOS adds one beside each file of an archive; it is not part of the dataset.
 bool IsResourceFork(std::string_view path) {
   const size_t slash = path.rfind('/');
   return path.substr(slash == path.npos ? 0 : slash + 1).starts_with("._");
 }
 
-// A member's name may be any bytes.
+// Escapes a member's name for messages, since it may hold any bytes.
 std::string Shown(std::string_view path) { return absl::CHexEscape(AbslView(path)); }
 
 absl::StatusOr<FilesByName> FilesOfZip(const fs::path& source, const ImportLimits& limits,
@@ -53,7 +53,7 @@ absl::StatusOr<FilesByName> FilesOfZip(const fs::path& source, const ImportLimit
     if (entry.name.ends_with('/') || IsResourceFork(entry.name)) continue;
     all.push_back(entry.name);
     if (!entry.name.ends_with(".txt")) continue;
-    // The archive may say anything of its members.
+    // The archive may state a wrong packed size, so the size of the whole archive limits it.
     const uint64_t packed = std::min(entry.packed, static_cast<uint64_t>(archive->bytes));
     files.emplace(entry.name, SourceFile{.path = source,
                                          .name = Shown(entry.name),
@@ -64,7 +64,8 @@ absl::StatusOr<FilesByName> FilesOfZip(const fs::path& source, const ImportLimit
   return files;
 }
 
-// Calls `take` with the path of whatever lies in `directory` and its raw/, and its name as messages show it.
+// Calls take(path, name) for each entry of `directory` and of its raw/. `name` is the path below `directory`, as
+// messages show it.
 template <class F>
 absl::Status ForEachEntry(const fs::path& directory, const F& take) {
   for (const char* prefix : {"", "raw/"}) {
@@ -78,7 +79,7 @@ absl::Status ForEachEntry(const fs::path& directory, const F& take) {
   return absl::OkStatus();
 }
 
-// Returns the files of `source` that end as a TUDataset's do.
+// Returns the files of `source` whose names look like those of a TUDataset.
 absl::StatusOr<FilesByName> FilesOfDirectory(const fs::path& source) {
   FilesByName files;
   const auto take = [&files](const fs::path& path, const std::string& name) -> absl::Status {
@@ -91,12 +92,12 @@ absl::StatusOr<FilesByName> FilesOfDirectory(const fs::path& source) {
   return files;
 }
 
-// Finds which files of the set exist.
+// Finds the set's name and which of its files exist.
 class Finder {
  public:
   Finder(const fs::path& source, FilesByName files) : source_(source), files_(std::move(files)) {}
 
-  // The path of every file up to "_graph_indicator.txt".
+  // Sets stem_ to the path of every file up to "_graph_indicator.txt".
   absl::Status FindName() {
     for (const auto& [path, file] : files_) {
       if (!path.ends_with(kIndicator)) continue;
@@ -129,7 +130,7 @@ class Finder {
   std::string stem_;
 };
 
-// Keeps the node's tables that the options ask for.
+// Drops the tables of nodes that the options do not ask for.
 absl::Status Choose(const TuOptions& options, TuFiles& files) {
   const auto missing = [&](std::string_view table) {
     return absl::InvalidArgumentError(
@@ -172,7 +173,7 @@ int64_t TuFiles::bytes() const {
 SourceContents TuFiles::contents(const fs::path& source) const {
   SourceContents contents{.all = std::nullopt, .folder = source, .read = {}, .known = TuNames(stem)};
   if (!all_of_archive.empty()) contents.all = all_of_archive;
-  // For an archive the name of the member is listed: `name` has it escaped, as messages show it.
+  // For an archive, lists the real path of the member; file.name holds it escaped for messages.
   const auto add = [&contents](const SourceFile& file) {
     contents.read.push_back(file.member.empty() ? file.name : file.member);
   };
@@ -198,7 +199,7 @@ absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLi
   PF_ASSIGN_OR_RETURN(files.edges, finder.TakeRequired("A"));
   PF_ASSIGN_OR_RETURN(files.graph_of_node, finder.TakeRequired("graph_indicator"));
   files.graph_attributes = finder.Take("graph_attributes");
-  // As PyG reads them: measures of a graph are its targets, and only without them its class is.
+  // As in PyG, the attributes of graphs are the targets. Only without them the labels are.
   if (!files.graph_attributes) files.graph_labels = finder.Take("graph_labels");
   files.node = {finder.Take("node_labels"), finder.Take("node_attributes")};
   files.edge = {finder.Take("edge_labels"), finder.Take("edge_attributes")};
@@ -220,7 +221,7 @@ bool IsZipName(const fs::path& file) { return absl::AsciiStrToLower(file.extensi
 
 namespace {
 
-// A wider row is not what anyone means by one-hot, and a table of them fills disks.
+// A wider row is hardly meant as one-hot, and a table of such rows fills disks.
 constexpr int64_t kMostOneHot = 4096;
 
 }  // namespace
@@ -236,7 +237,7 @@ absl::Status TuFeatures::ParseLabelRow(const CsvRows& rows, std::string_view lin
   for (size_t column = 0; cells.Next(cell); ++column) {
     int32_t value = 0;
     if (ParseInteger(cell, value) != IntegerCell::kOk) {
-      // Some sets write whole numbers with a point.
+      // Some sets write whole numbers with a decimal point.
       const auto number = ParseFinite(cell);
       constexpr float kExact = 1 << 24;
       if (!number || std::floor(*number) != *number || std::abs(*number) > kExact) {
@@ -417,7 +418,7 @@ namespace {
 constexpr std::string_view kAsFirstRead = "as when it was read first";
 constexpr size_t kEdgesOfPiece = size_t{1} << 14;
 
-// An edge as it is sorted: by graph, then by row.
+// Packs an edge into a record that sorts by graph, then by row. The two ends go into the timestamp.
 FullEdge ToRecord(const TuEdges::Edge& edge) {
   return {.key = MakeEdgeKey(edge.graph, 0),
           .row = edge.row,
@@ -467,7 +468,7 @@ absl::StatusOr<TuEdges::Next> TuEdges::Read(Edge& edge) {
   if (edge.graph >= std::exchange(graph_, edge.graph)) return Next::kEdge;
   if (count_) return absl::InvalidArgumentError(absl::StrCat(file_.name, ": changed while it was read"));
   rows_->Rewind();
-  // The file is begun anew once more where a 0 turns up.
+  // Sort returns false if an id 0 turns up. Then the file is read once more.
   for (bool done = false; !done;) {
     PF_ASSIGN_OR_RETURN(done, Sort());
   }
@@ -548,7 +549,7 @@ absl::StatusOr<bool> TuEdges::Sort() {
   }
   count_ = static_cast<int64_t>(count);
   sorted_ = std::make_unique<NamelessFile>(std::move(sorted));
-  // The second reading that the progress counts on is not needed.
+  // The progress counts on a second reading of the file, which a sorted file does not need.
   PF_RETURN_IF_ERROR(monitor_.Advance(file_.name, file_.bytes));
   return true;
 }

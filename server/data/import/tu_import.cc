@@ -25,13 +25,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Labels with more different whole numbers than this are values, not classes.
+// Labels with more distinct whole numbers than this are values, not classes.
 constexpr size_t kMostClasses = 4096;
-// Memory for a label of each graph, and for the room that a growing vector leaves unused.
+// Bytes for each label of a graph, including the unused capacity of a growing vector.
 constexpr uint64_t kBytesPerLabel = 12;
-// Tells an edge of one graph from others with equal ends.
+// Bytes to recognise an edge of one graph that repeats an earlier one.
 constexpr uint64_t kBytesPerSeenEdge = 40;
-// The degree of each node of one graph.
+// Bytes for the degree of each node of one graph.
 constexpr uint64_t kBytesPerDegree = sizeof(int64_t);
 
 ImportOptions AsTheyStand(ImportOptions options) {
@@ -90,7 +90,7 @@ class TuImport {
     return builder_.FinishLabels();
   }
 
-  // Renumbers whole numbers as 0, 1, ... in their order.
+  // If all labels are whole numbers, renumbers them as 0, 1, ... in rising order. Otherwise leaves them as they are.
   void Renumber() {
     absl::flat_hash_set<int64_t> seen;
     for (const float label : labels_) {
@@ -125,7 +125,7 @@ class TuImport {
     return builder_.FinishSizes(/*inverses=*/false);
   }
 
-  // Counts the nodes of each graph. They stand together, and graphs stand in their order.
+  // Counts the nodes of each graph. The nodes of a graph must be consecutive, and graphs must come in order.
   absl::Status CountNodes() {
     PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.graph_of_node, monitor_));
     const bool labelled = files_.graph_labels || files_.graph_attributes;
@@ -168,12 +168,12 @@ class TuImport {
     return absl::OkStatus();
   }
 
-  // Returns false if the edges must be counted again.
+  // Counts the edges of each graph. Returns false if they must be counted again.
   absl::StatusOr<bool> CountEdges() {
     PF_RETURN_IF_ERROR(edges_.Begin());
-    std::vector<int64_t> counts;  // of the graphs before `graph`
+    std::vector<int64_t> counts;  // of the graphs before the current one
     absl::flat_hash_set<uint64_t> seen;
-    std::vector<int64_t> degrees;  // of the nodes of `graph`, where they are features
+    std::vector<int64_t> degrees;  // of the nodes of the current graph, if degrees are features
     int64_t edges = 0, duplicates = 0, counted = 0;
     largest_degree_ = 0;
     const auto finish = [&](int64_t until) {
@@ -209,17 +209,19 @@ class TuImport {
     return true;
   }
 
-  // Refuses a list whose node ids seem to begin anew in each graph. A TUDataset's ids go on through all graphs. Read as
-  // one, such a list puts all edges into the first graphs. Three signs show it: no id is beyond the size of the largest
-  // graph; graphs without an edge follow; edges come again, or go back to smaller ids as often as there are more
-  // graphs.
+  // Refuses a list whose node ids seem to start again in each graph. In a TUDataset, ids continue through all graphs.
+  // If such a list were read that way, all edges would fall into the first graphs. It is recognised by three signs
+  // together:
+  // - No id exceeds the size of the largest graph.
+  // - All graphs with edges come before all graphs without edges.
+  // - Edges repeat, or sources fall at least as often as there are graphs after the first.
   absl::Status CheckNumberedThroughout(const std::vector<int64_t>& edges_of_graph, int64_t duplicates) const {
     int64_t largest = 0, with_edges = 0, without = 0;
     for (int64_t g = 0; g < num_graphs_; ++g) {
       const int64_t nodes = builder_.NodesOf(g);
       largest = std::max(largest, nodes);
       if (nodes < 2) continue;
-      // The sign is that graphs without edges follow all that have some.
+      // The sign requires that all graphs without edges follow all graphs with edges.
       const bool has_edges = edges_of_graph[static_cast<size_t>(g)] > 0;
       if (has_edges && without > 0) return absl::OkStatus();
       ++(has_edges ? with_edges : without);
@@ -251,7 +253,7 @@ class TuImport {
     return absl::OkStatus();
   }
 
-  // Reads edges and their features, and counts degrees if they are the features of nodes.
+  // Reads edges and their features. Counts degrees if they are node features.
   absl::Status ReadEdges() {
     PF_RETURN_IF_ERROR(edges_.Begin());
     const std::string why = absl::StrCat("one an edge, as the rows of ", files_.edges.name);
@@ -263,7 +265,7 @@ class TuImport {
     builder_.BeginNodeFeatures();
     absl::flat_hash_set<uint64_t> seen;
     int64_t begun = -1;
-    // Finishes the graphs before `until`, and begins `until`.
+    // Finishes the graphs before `until`, then begins graph `until`.
     const auto begin = [&](int64_t until) -> absl::Status {
       while (begun < until) {
         if (begun >= 0) PF_RETURN_IF_ERROR(FinishGraph(begun));
@@ -305,13 +307,13 @@ class TuImport {
     return files_.degrees ? AddDegrees(graph) : absl::OkStatus();
   }
 
-  // Adds, for each node of the graph finished last, the number of edges that begin in it.
+  // Adds the out-degree of each node of the last finished graph as a feature.
   absl::Status AddDegrees(int64_t graph) {
     const int64_t most = options_.tu.max_degree;
     std::vector<int64_t> degrees(static_cast<size_t>(builder_.NodesOf(graph)));
     for (const uint32_t source : builder_.edges().source()) ++degrees[source];
     const bool one_hot = options_.tu.one_hot;
-    // There are no more columns than degrees.
+    // No column is needed for degrees that do not occur.
     const int64_t columns = one_hot ? std::min(most, largest_degree_) + 1 : 1;
     if (degree_features_.width == 0) {
       degree_features_ = {
@@ -322,7 +324,7 @@ class TuImport {
     }
     std::vector<float> row(static_cast<size_t>(columns));
     for (const int64_t degree : degrees) {
-      // A degree that the first reading did not find has no column.
+      // The first reading found no such degree, so there is no column for it.
       if (degree > largest_degree_) return Changed();
       capped_ += degree > most;
       const auto value = static_cast<int32_t>(std::min(degree, most));
