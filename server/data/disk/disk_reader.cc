@@ -35,7 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What both kinds of DiskReader share: the opened file, and a slot for each read that may be in flight.
+// The kinds of DiskReader share the opened file, and a slot for each read that may be in flight.
 // Threads: a DiskFile is safe anywhere once it is open; a PartialRead belongs to one thread at a time.
 
 struct DiskFile {
@@ -548,8 +548,8 @@ class UringReader final : public SlotReader {
   std::vector<int> done_;  // finished slots that are not handed over yet
 };
 
-// FailedPrecondition, "io_uring cannot be used (REASON)", if the kernel lacks io_uring, a container forbids it, or
-// this build is without it. A trial read finds this out.
+// Returns FailedPrecondition "io_uring cannot be used (REASON)" if the kernel lacks io_uring, a container forbids it,
+// or this build is without it. In a build with io_uring, a trial read finds this out.
 absl::StatusOr<std::unique_ptr<DiskReader>> OpenUringReader(std::shared_ptr<const DiskFile> file,
                                                             const DiskReader::Options& options, std::string fallback) {
   DiskPages buffer = AllocateDiskPages(static_cast<size_t>(options.depth) * options.max_read_bytes);

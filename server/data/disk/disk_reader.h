@@ -44,7 +44,7 @@ class DiskReader {
     int depth = 32;
     // The most bytes of one read: a multiple of kDiskPageBytes, at most kMaxReadBytes.
     uint32_t max_read_bytes = 64 << 10;
-    // True for reads past the page cache. False reads through the page cache, and then drops the pages from it.
+    // True reads past the page cache. False reads through it, and then drops the pages from it.
     bool direct = true;
     // For tests: replaces the kernel's answer to one part of a read. The answer is a number of bytes, or -errno. Must
     // be safe on any thread.
@@ -62,8 +62,8 @@ class DiskReader {
   DiskReader& operator=(const DiskReader&) = delete;
 
   virtual DiskReaderKind kind() const = 0;
-  // Returns false if options.direct was false, or if the file system refuses O_DIRECT at whole pages. Then the reads
-  // go through the page cache, which drops the pages after each read.
+  // Returns false if options.direct was false, or if the file system refuses O_DIRECT at whole pages. The reader then
+  // reads through the page cache, and drops the pages from it after each read.
   virtual bool direct() const = 0;
   // Returns one line that says why kind() or direct() is not the first choice; empty if both are.
   virtual const std::string& fallback() const = 0;

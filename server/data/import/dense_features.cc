@@ -156,7 +156,8 @@ class FeatureSink {
   std::vector<ColumnError> errors_;
   std::vector<float> scales_;
   std::vector<std::byte> converted_;
-  // True for integer features of edges. Models read these as categories, so `values_` collects the values.
+  // Whether these are integer features of edges. Models read such features as categories, so `values_` collects the
+  // values.
   bool keeps_values_ = false;
   ValueSets values_;
 };

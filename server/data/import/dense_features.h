@@ -15,7 +15,7 @@
 
 namespace permafrost::data {
 
-// What a table must fit: its section, its number of rows, and where that number comes from (`why`).
+// The requirements of a table: its section, its number of rows, and where that number comes from (`why`).
 struct DueTable {
   SectionKind section;
   uint64_t rows = 0;

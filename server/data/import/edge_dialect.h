@@ -28,9 +28,9 @@ class EdgeCells {
   // Sets `cell` to the next cell, without the blanks and quotes around it. Returns false after the last cell. The
   // cell is valid as long as the line is. If in_scratch(), it is valid until the next call only.
   bool Next(std::string_view& cell);
-  // Returns true if the last cell held doubled quotes. Its text is then stored in this object.
+  // Returns true if the cell returned last held doubled quotes. The text of the cell is then stored in this object.
   bool in_scratch() const { return in_scratch_; }
-  // Says what is wrong with the quotes of the last cell; empty if nothing is.
+  // Says what is wrong with the quotes of the cell returned last; empty if nothing is.
   const std::string& fault() const { return fault_; }
 
  private:
@@ -54,8 +54,8 @@ struct EdgeDialect {
   char comment = '\0';  // '\0' for none
   // All columns in their order, source and target included.
   std::vector<EdgeColumn> columns = {EdgeColumn::kSource, EdgeColumn::kTarget};
-  // True if no option and no header named the weight column. Whole numbers above kLargestWholeWeight are then refused
-  // as weights, since they may be something else.
+  // Whether the weight column is a guess, since no option and no header names it. Whole numbers above
+  // kLargestWholeWeight are then refused, since they may not be weights.
   bool guessed_weight = false;
   NodeIds ids = NodeIds::kRows;
   uint64_t max_id = 0;   // the largest accepted id, for kRows and kNumbers

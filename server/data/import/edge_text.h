@@ -33,7 +33,7 @@ struct EdgeLine {
   int64_t timestamp = 0;
 };
 
-// What is wrong with a line. `column` counts from 1; 0 means the whole line. `what` has the form "field: what".
+// A fault of a line. `column` counts from 1; 0 means the whole line. `what` has the form "field: what".
 struct LineFault {
   int column = 0;
   std::string what;

@@ -1,8 +1,8 @@
 // Writes the edges of one large graph from their source into the store: sorted, with inverses if needed, and in both
 // directions if asked for.
 // Threads: one at a time; sorts on several threads itself.
-// Memory: EdgesPlan::memory_bytes, plus 8 bytes per node, or 16 if nodes are renumbered. limits.memory_bytes must
-// allow the bytes per node.
+// Memory: EdgesPlan::memory_bytes, plus 8 bytes per node, or 16 if nodes are renumbered. The bytes for nodes must fit
+// in limits.memory_bytes.
 #pragma once
 
 #include <array>

@@ -103,7 +103,7 @@ constexpr int64_t kMaxGraphs = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kBytesPerGraph = 48;
 // Bytes per stored edge of one graph, as EdgesOfGraph keeps and sorts it.
 constexpr uint64_t kBytesPerEdge = 72;
-// Bytes per byte of edge features of one graph, which are kept in a growing vector.
+// Memory for each byte of the edge features of one graph, which are kept in a growing vector.
 constexpr uint64_t kBytesPerFeatureByte = 3;
 
 }  // namespace

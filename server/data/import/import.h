@@ -69,8 +69,8 @@ struct KnownName {
   std::string table;                      // the table in the file; of several files of one table, one is accepted
 };
 
-// These return the names of the files that each format reads from a folder. `split` is the folder below split/ that
-// is read; empty for none.
+// The next functions return the names of the files that each format reads from a folder. `split` is the folder below
+// split/ that is read; empty for none.
 std::vector<KnownName> OgbGraphsNames(std::string_view split);
 std::vector<KnownName> OgbNodesNames(std::string_view split);
 std::vector<KnownName> NpyNames();
@@ -187,16 +187,21 @@ Importer OgbNodesImporter();
 // Memory: same as Import. Parses and sorts on limits.threads threads.
 Importer EdgeListImporter();
 
-// Import of one large graph from a directory of NPY and NPZ files:
-//   edge_index.npy   [2, edges] or [edges, 2] of integers; or adj.npz, scipy.sparse's CSR: row i to column j, and its
-//                    values as weights unless all are 1
+// Imports one large graph from a directory of NPY and NPZ files:
+//   edge_index.npy   [2, edges] or [edges, 2] of integers
+//   adj.npz          instead of edge_index.npy: a CSR matrix of scipy.sparse with an edge from i to j for each entry
+//                    (i, j); its values are the weights unless all are 1
 //   edge_weight.npy, edge_time.npy   [edges]; with edge_index.npy only
 //   edge_feat.npy    [edges, columns]; with edge_index.npy only
 //   node_feat.npy, or node_feat_bf16.npy (bfloat16 as <u2), or node_feat.npz (CSR)
 //   node_label.npy   [nodes] or [nodes, targets]
+//   node_time.npy    [nodes]
+//   node_pos.npy     [nodes, columns]
+//   node_ids.npy or node_names.csv, names of nodes (node_ids.h)
 //   {train,valid,test}_idx.npy of rows, or {train,valid,test}_mask.npy [nodes]
-// The rows of node_feat, node_label or adj give the number of nodes; without them, the edges and edge_list.num_nodes
-// do.
+//   split/links/*.npy, a link split (split_files.h)
+// The number of nodes is the number of rows of adj, node_feat, node_label, node_time or node_pos. Without these files
+// it follows from the edges and edge_list.num_nodes.
 // Memory: same as Import. Sorts on limits.threads threads.
 Importer NpyImporter();
 

@@ -22,8 +22,8 @@ namespace permafrost::data {
 void NumberTable::Add(std::span<const uint64_t> numbers) {
   constexpr size_t kLeast = size_t{1} << 20;
   pending_.insert(pending_.end(), numbers.begin(), numbers.end());
-  // Merges only when as many numbers are pending as are merged. So each number is moved a logarithmic number of
-  // times.
+  // Merges only once there are as many pending numbers as merged ones. So each number is moved a logarithmic number
+  // of times.
   if (pending_.size() >= std::max(kLeast, numbers_.size())) Settle();
 }
 

@@ -27,7 +27,7 @@ namespace permafrost::data {
 // Says for each node whether it has a label, by row of the source.
 using LabelledNodes = std::vector<bool>;
 
-// What labels must fit: the number of nodes, where that number comes from (`why`), and how rows are renumbered.
+// The requirements of labels: the number of nodes, where that number comes from (`why`), and the renumbering of rows.
 struct DueLabels {
   uint64_t nodes = 0;
   const std::string& why;
@@ -53,19 +53,19 @@ absl::Status WriteTimeArray(const SourceFile& file, const DueLabels& due, Import
 absl::Status WritePositions(const SourceFile& file, bool is_array, const DueLabels& due, ImportMonitor& monitor,
                             GraphWriter& writer, GraphSummary& summary);
 
-// Reads splits from arrays of rows, or from masks [nodes] of 0 and 1. Errors: InvalidArgument, also for a node that
+// Reads splits from arrays of rows, or from masks [nodes] of 0 and 1. Errors: InvalidArgument, for example if a node
 // is in two splits. Memory: one byte per node.
 absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& files, bool masks, uint64_t nodes,
                                             ImportMonitor& monitor);
 // Renumbers, sorts and writes the splits, and sets the fields of the summary about them.
 absl::Status WriteSplits(SplitGraphs split, const Renumbering& renumbering, GraphWriter& writer, GraphSummary& summary);
-// Draws a split of the labelled nodes from the seed in `options`. It is in rows of the source, so it does not depend
+// Draws a split of the labelled nodes, seeded by `options`. The split holds rows of the source, so it does not depend
 // on the order of the store.
 SplitGraphs DrawNodeSplit(const ImportOptions& options, const LabelledNodes& labelled);
 
 // Imports sparse node features from text or from a SciPy matrix, and sorts them by node and column.
-// Threads: one at a time. Memory: the given memory for sorting, plus 8 bytes per node and 24 per column, which
-// limits.memory_bytes must allow.
+// Threads: one at a time. Memory: the given memory for sorting, plus 8 bytes per node and 24 per column. The bytes
+// for nodes and columns must fit in limits.memory_bytes.
 class SparseFeaturesImport {
  public:
   // Reads rows "node,feature[,value]" in any order. Without the third column all values are 1. `why` says in

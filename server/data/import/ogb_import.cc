@@ -53,7 +53,8 @@ absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));
   PF_ASSIGN_OR_RETURN(files.edge_counts, FindRequiredSourceFile(source, "raw/num-edge-list"));
   PF_ASSIGN_OR_RETURN(files.edges, FindRequiredSourceFile(source, "raw/edge"));
-  // Labels are optional. Without them no job can train on the set, but a job of another set can predict for it.
+  // Labels are optional. Without them no job can train on the set, but a job trained on another set can predict for
+  // it.
   PF_ASSIGN_OR_RETURN(files.labels, FindSourceFile(source, "raw/graph-label"));
   PF_ASSIGN_OR_RETURN(files.node_features, FindSourceFile(source, "raw/node-feat"));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindSourceFile(source, "raw/edge-feat"));

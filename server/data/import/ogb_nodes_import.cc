@@ -369,8 +369,8 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   return files;
 }
 
-// True for raw/edge.csv. A directory with raw/graph-label.csv too is a set of graphs, and kAuto asks that importer
-// first.
+// Returns true if the directory has raw/edge.csv. If it also has raw/graph-label.csv, it is a set of graphs. kAuto
+// asks the importer of sets first.
 absl::StatusOr<bool> IsOgbNodes(const fs::path& directory) {
   return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz", "raw/edge.csv.zst"});
 }

@@ -42,7 +42,8 @@ absl::StatusOr<std::optional<LinkFiles>> FindLinkFiles(const std::filesystem::pa
 absl::Status WriteLinks(const LinkFiles& files, uint64_t nodes, const std::string& why, const Renumbering& renumbering,
                         ImportMonitor& monitor, GraphWriter& writer, GraphSummary& summary);
 
-// The files of a split of a set's graphs, or of a graph's nodes, into train, valid and test, in split/NAME/.
+// The files of a split into train, valid and test, in split/NAME/. They split the graphs of a set, or the nodes of
+// one large graph.
 // Threads: pure, except for calls of the monitor.
 struct SplitFiles {
   std::string name;
@@ -61,7 +62,7 @@ struct SplitGraphs {
 // the files may also be {train,valid,test}_mask. `of_links` says that the source provides a link split. Then
 // split/links and folders of pickles, such as OGB's folders of links, do not count.
 // Errors: NotFound if `wanted` or one of its files is missing; InvalidArgument if `wanted` is empty and there are
-// several; same as TypeOfSource.
+// several split folders; same as TypeOfSource.
 absl::StatusOr<std::optional<SplitFiles>> FindSplit(const std::filesystem::path& source, const std::string& wanted,
                                                     bool or_masks = false, bool of_links = false);
 // Reads the split. A graph may be in one split at most. Errors: InvalidArgument naming both places of a duplicate.

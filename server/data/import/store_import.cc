@@ -145,7 +145,7 @@ absl::Status CheckSummary(const GraphSet& set, ImportMonitor& /*monitor*/) {
 absl::Status CheckSummary(const Graph& graph, ImportMonitor& monitor) {
   const GraphSummary& summary = graph.summary();
   const GraphView& view = graph.view();
-  // Nothing is sized by the node features of one large graph, so only the edge features are checked.
+  // Nothing is sized by the node features of one large graph, so only the edge features and the classes are checked.
   PF_RETURN_IF_ERROR(CheckTable(kEdgeTable, summary.edge_features, view.edge_features, monitor));
   if (!summary.integer_labels) return absl::OkStatus();
   return CheckClasses(view.labels, summary.min_label, summary.max_label);

@@ -199,7 +199,7 @@ absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLi
   PF_ASSIGN_OR_RETURN(files.edges, finder.TakeRequired("A"));
   PF_ASSIGN_OR_RETURN(files.graph_of_node, finder.TakeRequired("graph_indicator"));
   files.graph_attributes = finder.Take("graph_attributes");
-  // As in PyG, the attributes of graphs are the targets. Only without them the labels are.
+  // Attributes of graphs are the targets, as in PyG. Labels are the targets only if there are no attributes.
   if (!files.graph_attributes) files.graph_labels = finder.Take("graph_labels");
   files.node = {finder.Take("node_labels"), finder.Take("node_attributes")};
   files.edge = {finder.Take("edge_labels"), finder.Take("edge_attributes")};

@@ -190,7 +190,7 @@ class TuEdges {
   absl::StatusOr<int64_t> ParseNode(std::string_view field, std::string_view cell) const;
   absl::StatusOr<Next> ReadSorted(Edge& edge);
   absl::StatusOr<Next> End();
-  // Returns true if the line shows that ids begin at 0. From then on ids are read this way.
+  // Returns true if the line shows that ids begin at 0. From then on all ids are read as beginning at 0.
   bool FindsZero(std::string_view line);
   // Call it after an invalid row. Returns true if a later row shows that ids begin at 0, since the row may then be
   // valid. Errors: transient ones and Cancelled. Other faults in the rest of the file are ignored, since the earlier

@@ -313,7 +313,7 @@ class TuImport {
     std::vector<int64_t> degrees(static_cast<size_t>(builder_.NodesOf(graph)));
     for (const uint32_t source : builder_.edges().source()) ++degrees[source];
     const bool one_hot = options_.tu.one_hot;
-    // No column is needed for degrees that do not occur.
+    // No column is needed beyond the largest degree that occurs.
     const int64_t columns = one_hot ? std::min(most, largest_degree_) + 1 : 1;
     if (degree_features_.width == 0) {
       degree_features_ = {

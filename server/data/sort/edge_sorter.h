@@ -137,7 +137,7 @@ extern template class SortedRuns<FullEdge>;
 struct EdgeSorterOptions {
   std::filesystem::path directory;  // for the files of runs
   uint64_t memory_bytes = 0;
-  // If true, the inverse of each edge is sorted in too. A self-loop is its own inverse and stays single. Inverses
+  // Whether to add the inverse of each edge in the sort. A self-loop is its own inverse and stays single. Inverses
   // take no memory before the sort.
   bool add_inverses = false;
   int threads = 1;

@@ -29,8 +29,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Returns the error for a source file that cannot be looked at or opened. It is transient if descriptors or memory
-// ran out or the disk failed. Otherwise it is NotFound or
-// PermissionDenied and permanent, since the user's file is at fault.
+// ran out or the disk failed. Otherwise it is NotFound or PermissionDenied and permanent, since the user's file is at
+// fault.
 absl::Status SourceError(int error, const std::string& name, std::string_view action) {
   absl::Status status = SystemError(error, name, action);
   if (absl::IsNotFound(status) || absl::IsResourceExhausted(status) || error == EIO || error == ESTALE) return status;
@@ -360,8 +360,8 @@ struct CloseMember {
   void operator()(zip_file_t* member) const { zip_fclose(member); }
 };
 
-// Returns the errno if the machine is at fault, and 0 if the archive is. EINVAL, EFBIG and EOVERFLOW are the
-// archive's, since it may state any position.
+// Returns the errno if the machine is at fault, and 0 if the archive is. EINVAL, EFBIG and EOVERFLOW are faults of
+// the archive, since it may state any offset.
 int MachineErrno(const zip_error_t* error) {
   if (zip_error_code_zip(error) == ZIP_ER_MEMORY) return ENOMEM;
   const int code = zip_error_system_type(error) == ZIP_ET_SYS ? zip_error_code_system(error) : 0;
