@@ -189,7 +189,7 @@ class LineBlocks {
   // Returns the next lines; empty at the end. Each line ends with '\n', which is added if the file's last line lacks
   // it. The lines are valid until the next call. Errors name the file and the line that could not be read.
   absl::StatusOr<std::string_view> Next();
-  // Returns the number of lines before the last block.
+  // Returns the number of lines before the block that Next returned last.
   int64_t lines_before() const { return lines_before_; }
   const std::string& name() const { return name_; }
   // Tells the monitor that the file will be read again from its beginning.

@@ -91,7 +91,7 @@ class GraphSetBuilder {
   int64_t GraphOf(int64_t node, int64_t guess) const;
   int64_t SourceEdgesOf(int64_t graph) const { return SizeAt(edge_offsets_, graph) / edge_factor_; }
 
-  // Sets the split of the source. nullopt: draws one as the options say.
+  // Sets the split that the source provides. With nullopt, draws a split as the options say.
   absl::Status SetSplit(std::optional<SplitGraphs> split);
 
   // Labels: one row per graph, NaN for a missing label. All rows have the same length.
@@ -154,7 +154,7 @@ class GraphSetBuilder {
   std::vector<uint64_t> node_offsets_ = {0}, edge_offsets_ = {0};
   int64_t edge_factor_ = 1;  // stored edges per edge of the source; 1 until FinishSizes
   int64_t equal_edges_ = 0;
-  bool both_directions_ = true;  // whether it holds for all finished graphs, as stored
+  bool both_directions_ = true;  // whether every finished graph has both directions, as stored
   EdgesOfGraph edges_;
   std::vector<std::byte> edge_features_;  // rows of one graph, in the source's order
   size_t edge_feature_bytes_ = 0;         // bytes of one row; 0 before the first row

@@ -31,7 +31,7 @@ class Renumbering {
 
   bool none() const { return new_of_old_.empty(); }
   NodeId New(NodeId old) const { return none() ? old : new_of_old_[old]; }
-  // Returns the source's row. It searches all rows, so use it only for messages.
+  // Returns the source's row for a row of the store. It searches all rows, so use it only for messages.
   NodeId Old(NodeId row) const;
   // Call it only if there is a renumbering.
   std::vector<NodeId> OldOfNew() const;
@@ -59,7 +59,7 @@ using OutDegrees = std::vector<uint32_t>;
 std::vector<NodeId> OrderByDegree(const OutDegrees& degrees);
 
 // Calls visit(node, sources) for each node that has in-edges, in rising order of nodes. `sources` is sorted and may
-// hold duplicates. It may stop after the first kMostAsked. The function is called once per pass.
+// hold duplicates. The list may stop after the first kMostAsked sources. The function is called once per pass.
 using EdgeLists =
     std::function<absl::Status(const std::function<void(NodeId node, std::span<const NodeId> sources)>& visit)>;
 

@@ -221,7 +221,7 @@ class TuImport {
       const int64_t nodes = builder_.NodesOf(g);
       largest = std::max(largest, nodes);
       if (nodes < 2) continue;
-      // The sign requires that all graphs without edges follow all graphs with edges.
+      // The second sign is missing if a graph with edges follows a graph without edges.
       const bool has_edges = edges_of_graph[static_cast<size_t>(g)] > 0;
       if (has_edges && without > 0) return absl::OkStatus();
       ++(has_edges ? with_edges : without);

@@ -43,14 +43,14 @@ absl::StatusOr<std::filesystem::file_type> TypeOfSource(const std::filesystem::p
 absl::Status CheckListed(const std::error_code& error, const std::string& name);
 // Returns the first of `stem`.csv.gz, `stem`.csv.zst and `stem`.csv that exists below `source`; nullopt if none does.
 // `stem` is a path such as "raw/edge". TellUnreadFiles (data/import/import.h) refuses a second of these files.
-// Errors: same as TypeOfSource; InvalidArgument if it is not a regular file.
+// Errors: same as TypeOfSource; InvalidArgument if the file is not a regular one.
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
 // Same as FindSourceFile, but returns NotFound if there is no file.
 absl::StatusOr<SourceFile> FindRequiredSourceFile(const std::filesystem::path& source, std::string_view stem);
 // Returns true if `directory` holds a file of one of these names. Errors: same as TypeOfSource.
 absl::StatusOr<bool> HoldsAny(const std::filesystem::path& directory, std::initializer_list<std::string_view> names);
 // Returns the file at `path`, which messages call `name`; nullopt if there is none. Errors: same as TypeOfSource;
-// InvalidArgument if it is not a regular file.
+// InvalidArgument if the file is not a regular one.
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
                                                      Packing packing);
 // Opens the file for reading, after limits.may_read allowed its place. Errors: NotFound; same as TypeOfSource; the
