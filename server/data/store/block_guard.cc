@@ -45,7 +45,7 @@ bool BlockGuard::Verify(uint64_t block) const {
   if (state.load(std::memory_order_acquire) == kDamaged) return false;
   const Range range = BytesOf(block);
   const std::span<const std::byte> bytes = bytes_.subspan(range.begin, range.end - range.begin);
-  // A page comes whole by itself.
+  // The kernel reads a page as a whole anyway.
   if (bytes.size() > kPageBytes) AdviseWillNeed(bytes);
   const uint64_t is = Hash64(bytes.data(), bytes.size()), expected = checksums_[block];
   absl::Status found;
@@ -55,7 +55,8 @@ bool BlockGuard::Verify(uint64_t block) const {
     found = Annotate(check_(range.begin, range.end), "content");
   }
   if (found.ok()) {
-    // Two threads may verify one block of a file that changes: damage found stands.
+    // Two threads may verify the same block of a file that is being changed. If one of them finds damage, the block
+    // stays damaged.
     uint8_t untouched = kUntouched;
     return state.compare_exchange_strong(untouched, kVerified, std::memory_order_acq_rel) || untouched == kVerified;
   }
@@ -102,7 +103,7 @@ template <class T>
 BlockGuard::ContentCheck Below(std::span<const T> values, uint64_t bound, std::string what) {
   return [values, bound, what = std::move(what)](uint64_t begin, uint64_t end) {
     const auto block = values.subspan(begin / sizeof(T), (end - begin) / sizeof(T));
-    // A maximum is found several values at a time.
+    // The compiler vectorises the search for a maximum, so it is faster than a comparison of each value.
     T largest = 0;
     for (const T value : block) largest = std::max(largest, value);
     if (block.empty() || largest < bound) return absl::OkStatus();

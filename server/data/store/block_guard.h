@@ -1,4 +1,4 @@
-// Checksums of one section's blocks, each verified when it is first touched.
+// Checksums of a section's blocks. A block is verified when it is first touched.
 // Threads: all methods are safe anywhere. Borrows the mapped bytes and the checksums.
 #pragma once
 
@@ -20,22 +20,24 @@ namespace permafrost::data {
 
 class BlockGuard {
  public:
-  // 64 KiB: checksums take 0.01 % of the bytes, and it is about what a disk reads in one seek. For sections whose rows
-  // are read from all over, a block is a page (kPageBytes, 0.2 %).
+  // The usual block has 64 KiB: its checksums take 0.01 % of the bytes, and a disk reads about that much in one seek.
+  // If a section's rows are read in random order, its blocks are pages (kPageBytes), whose checksums take 0.2 %.
   static constexpr uint64_t kBlockBytes = uint64_t{1} << 16;
 
-  // Checks what a checksum cannot say about bytes [begin, end) of the section, once their checksum held: ids in range,
-  // offsets that rise. Empty: nothing to check.
+  // Checks what a checksum cannot tell about bytes [begin, end) of the section: that ids are in range and that
+  // offsets rise. It runs once their checksum was found right. An empty function checks nothing.
   using ContentCheck = std::function<absl::Status(uint64_t begin, uint64_t end)>;
 
-  // `name`: file and section, as messages say them. `checksums`: XXH3-64 of each `block_bytes`, a power of two, of
-  // `bytes`, the last block being shorter; kWhole: there is one checksum for all the bytes, whatever their length.
+  // `name` names the file and the section in messages. `checksums` holds the XXH3-64 of each `block_bytes` of
+  // `bytes`; the last block may be shorter. `block_bytes` is a power of two. If it is kWhole, one checksum covers all
+  // the bytes, whatever their length.
   static constexpr uint64_t kWhole = uint64_t{1} << 63;
   BlockGuard(std::string name, std::span<const std::byte> bytes, std::span<const uint64_t> checksums,
              uint64_t block_bytes, ContentCheck check);
 
-  // Verifies those blocks of bytes [begin, end) that nobody touched before; asks the kernel for all of a block at once
-  // first. False, from then on for every range that meets it: a block is damaged, and status() tells.
+  // Verifies each block of bytes [begin, end) that has not been verified yet. Asks the kernel for the whole block
+  // before reading it. Returns false if a block is damaged; status() then says which one. Every later range that
+  // includes this block gets false too.
   bool Touch(uint64_t begin, uint64_t end) const {
     if (begin >= end) return true;
     for (uint64_t b = begin >> shift_, last = (end - 1) >> shift_; b <= last; ++b) {
@@ -43,12 +45,13 @@ class BlockGuard {
     }
     return true;
   }
-  // The bytes that a Touch of [begin, end) reads: whole blocks where they are not verified yet.
+  // Returns the bytes that Touch(begin, end) reads, and that its caller will read. At both ends the range is widened
+  // to whole blocks if they are not verified yet.
   struct Range {
     uint64_t begin = 0, end = 0;
   };
   Range Reads(uint64_t begin, uint64_t end) const;
-  // Ok, or DataLoss that names file, section and bytes of the damage found first.
+  // Returns Ok, or a DataLoss that names the file, the section and the bytes of the first damage found.
   absl::Status status() const;
 
  private:
@@ -59,22 +62,23 @@ class BlockGuard {
   const std::string name_;
   const std::span<const std::byte> bytes_;
   const std::span<const uint64_t> checksums_;
-  const int shift_;  // a byte's block is its number shifted by so much
+  const int shift_;  // log2 of the block length: byte i is in block i >> shift_
   const ContentCheck check_;
   const std::unique_ptr<std::atomic<uint8_t>[]> states_;
   mutable absl::Mutex mu_;
   mutable absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-// The checksums of one section's blocks, taken while the section is written.
+// Computes the checksums of a section's blocks while the section is written.
 // Threads: one at a time.
 class BlockHashes {
  public:
-  // The bytes of a block from here on; called at a section's begin.
+  // Sets the length of a block. Call it at the begin of a section.
   void set_block_bytes(uint64_t bytes) { block_bytes_ = bytes; }
-  // The section's next bytes.
+  // Hashes the next bytes of the section.
   void Update(std::span<const std::byte> bytes);
-  // XXH3-64 of each block since the last call, the last block being shorter; begins anew.
+  // Ends the section and returns the XXH3-64 of each of its blocks, of which the last may be shorter. The next Update
+  // begins a new section.
   std::vector<uint64_t> Take();
 
  private:
@@ -84,27 +88,27 @@ class BlockHashes {
   std::vector<uint64_t> hashes_;
 };
 
-// The values of one section as they lie in the mapping, to be touched before they are read.
-// Threads: all methods are safe anywhere. A view: valid while the store that gave it out is open.
+// The values of one section in the mapping. They must be touched before they are read.
+// Threads: all methods are safe anywhere. A Column is a view: it is valid while the store that gave it out is open.
 template <class T>
 class Column {
  public:
-  Column() = default;  // absent
-  // `guard`: of exactly these values; nullptr where nothing needs verification (memory, tests).
+  Column() = default;  // an absent section
+  // `guard` must guard exactly these values. It is null if nothing needs verification (values in memory, tests).
   explicit Column(std::span<const T> values, const BlockGuard* guard = nullptr) : values_(values), guard_(guard) {}
 
   uint64_t size() const { return values_.size(); }
   bool empty() const { return values_.empty(); }
-  // Read only what a Touch allowed.
+  // Read only values for which Touch returned true.
   const T* data() const { return values_.data(); }
   const T& operator[](uint64_t i) const { return values_[i]; }
 
-  // Verifies values [begin, end), end <= size(), as far as nobody did before. False: some are damaged, and must not be
-  // taken for true.
+  // Verifies values [begin, end) as far as they are not verified yet; end <= size(). Returns false if some of them
+  // are damaged and must not be used.
   bool Touch(uint64_t begin, uint64_t end) const {
     return guard_ == nullptr || guard_->Touch(begin * sizeof(T), end * sizeof(T));
   }
-  // The mapped bytes that a Touch and a reading of [begin, end) will need.
+  // Returns the mapped bytes that touching and reading values [begin, end) needs.
   std::span<const std::byte> Reads(uint64_t begin, uint64_t end) const {
     BlockGuard::Range range{begin * sizeof(T), end * sizeof(T)};
     if (guard_ != nullptr) range = guard_->Reads(range.begin, range.end);
@@ -117,12 +121,12 @@ class Column {
   const BlockGuard* guard_ = nullptr;
 };
 
-// Checks of a section's values, which a checksum cannot make: each checks one block, as BlockGuard runs them.
+// Checks of a section's values that go beyond checksums. BlockGuard runs them on one block at a time.
 // Threads: safe anywhere. The checks borrow the values.
 
-// Offsets that begin at 0, rise, also against the one before the block, and end at `total`.
+// Checks that offsets begin at 0, never fall (the last one of the block before included), and end at `total`.
 BlockGuard::ContentCheck OffsetsCheck(std::span<const uint64_t> offsets, uint64_t total);
-// Values below `bound`; `what` names one in messages.
+// Checks that values are below `bound`. `what` is a noun for one value, for messages.
 BlockGuard::ContentCheck BelowCheck(std::span<const uint32_t> values, uint64_t bound, std::string what);
 BlockGuard::ContentCheck BelowCheck(std::span<const uint64_t> values, uint64_t bound, std::string what);
 

@@ -21,10 +21,10 @@ namespace {
 
 using nlohmann::json;
 
-// Summaries of datasets are read again and again, and shown to people.
+// Summaries of datasets are read often and shown to people, so they hold only a few tables and values.
 constexpr size_t kMostSummarized = 64, kFirstValues = 5;
 
-// "0-5,7,9-118": a range ends after a '-' that does not begin a number.
+// Writes values as in "0-5,7,9-118". A '-' that does not begin a number joins the two ends of a range.
 std::string ValuesToText(const std::vector<int64_t>& values) {
   std::string text;
   for (size_t i = 0; i < values.size();) {
@@ -106,7 +106,7 @@ absl::StatusOr<FeatureCategories> CategoriesOfFeatures(const json& j) {
   if (!type) return absl::DataLossError(absl::StrCat("feature type is none of ", kDataTypeNames.Accepted()));
   features.type = *type;
   j.at("width").get_to(features.width);
-  // A section of a store has no more columns than this.
+  // No section of a store has more columns than this.
   if (features.width < 0 || features.width > std::numeric_limits<uint32_t>::max()) {
     return absl::DataLossError(absl::StrCat("features of ", features.width, " columns do not add up"));
   }
@@ -130,7 +130,7 @@ int64_t CategoryTable::num_categories() const {
   if (one_hot()) return columns;
   if (values.empty()) return 1;
   if (ranked) return static_cast<int64_t>(values.size());
-  // Columns of 64 bits may hold any number, though none trains on such.
+  // A column of 64-bit integers may hold any number, although no model trains on such large ones.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
   return std::clamp<int64_t>(std::clamp(values.back(), -kMost, kMost) - std::clamp(base, -kMost, kMost) + 1, 1, kMost);
 }
@@ -182,7 +182,7 @@ std::string CategoriesToJson(const Categories& categories) {
 }
 
 absl::StatusOr<Categories> CategoriesFromJson(std::string_view text) {
-  // nlohmann reports by exceptions; they end here.
+  // nlohmann reports errors by exceptions. They must not leave this function.
   try {
     const json j = json::parse(text);
     Categories categories;
@@ -199,15 +199,15 @@ absl::StatusOr<Categories> CategoriesFromJson(std::string_view text) {
 
 namespace {
 
-// A map of all own categories takes 8 bytes each, whether they occur or not.
+// A dense map takes 8 bytes for each category of `own`, whether it occurs or not.
 constexpr int64_t kMostDense = int64_t{1} << 21;
 
-// The category of `known` that means what `value` means in `own`.
+// Returns the category in `known` for a value of `own`, or nullopt if there is none.
 std::optional<int64_t> Translate(const CategoryTable& own, const CategoryTable& known, int64_t value) {
   const bool is_open = own.open_ended && value == own.values.back();
-  // If `known` has an open end, every value from its last one on counts as the last one.
+  // If the last value of `known` stands for all larger ones, it also stands for every value from there on.
   if (known.open_ended && value >= known.values.back()) return known.CategoryOf(known.values.back());
-  // "50 or more" may be any of several.
+  // The open end of `own`, such as "50 or more", could be any of several values of `known`.
   return is_open ? std::nullopt : known.CategoryOf(value);
 }
 
@@ -229,9 +229,9 @@ CategoryMap::CategoryMap(const CategoryTable& own, const CategoryTable& known) :
 
 namespace {
 
-// The tables that the import numbered, or the others.
+// Returns the tables whose categories the import numbered, or those of the others.
 Categories OnlyNumbered(const Categories& all, bool numbered) {
-  // Degrees are counted by the import, though their column looks like any other.
+  // The import also made the degrees, by counting, although their column looks like one that was taken over.
   const auto belongs = [numbered](const CategoryTable& table) {
     return numbered == (table.renumbered() || table.origin == CategoryOrigin::kDegree);
   };

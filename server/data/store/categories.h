@@ -1,5 +1,5 @@
-// Says what the categories of a dataset stand for in its source, translates those of one dataset to another's, and
-// keeps them in a store's file.
+// Tables that say what the categories of a dataset's columns stand for in its source. They translate the categories
+// of one dataset into those of another, and are kept in the store's file.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,18 @@ namespace permafrost::data {
 
 class StoreFile;
 
-// These tables say what the categories of a dataset's columns stand for in its source. A label of -1 in one dataset and
-// a label of 7 in another may both be category 0. Weights keep the tables of the dataset that they were trained on, so
-// that another dataset is read by the source's values.
+// A label of -1 in one dataset and a label of 7 in another may both be category 0. A job's weights keep the tables of
+// the dataset that they were trained on. Another dataset is then read by the values of its source.
 // Threads: value types and pure functions.
 
-// Columns with more different values than this are not categories, and their values are not kept.
+// A column with more different values than this is not treated as categories, and its values are not kept.
 inline constexpr int64_t kMaxCategoryValues = 1'000'000;
 
 enum class CategoryOrigin : uint32_t {
-  kColumn,  // an integer column of the source as it stands
-  kLabel,   // a label of a TUDataset's nodes or edges
-  kDegree,  // how many edges begin in a node
-  kClass,   // the target
+  kColumn,  // an integer column of the source, unchanged
+  kLabel,   // a label of the nodes or edges of a TUDataset
+  kDegree,  // the number of edges that begin in a node
+  kClass,   // the class that is to be predicted
 };
 inline constexpr EnumNames<CategoryOrigin, 4> kCategoryOriginNames{{{{CategoryOrigin::kColumn, "column"},
                                                                      {CategoryOrigin::kLabel, "label"},
@@ -39,68 +38,72 @@ inline constexpr EnumNames<CategoryOrigin, 4> kCategoryOriginNames{{{{CategoryOr
 
 struct CategoryTable {
   CategoryOrigin origin = CategoryOrigin::kColumn;
-  int64_t column = 0;   // its first one in the table of features
-  int64_t columns = 0;  // one-hot columns, one a category; 0: one column of integers
-  // Category i stands for values[i] where `ranked`, else for base + i.
+  int64_t column = 0;   // the first of its columns in the table of features
+  int64_t columns = 0;  // number of one-hot columns, one for each category; 0 for a single column of integers
+  // Category i stands for values[i] if `ranked` is true, else for base + i.
   bool ranked = false;
   int64_t base = 0;
-  // The largest value stands for all larger ones too.
+  // True if the largest value also stands for all larger ones.
   bool open_ended = false;
-  // True if there are more than kMaxCategoryValues values, of which none is kept.
+  // True if there are more than kMaxCategoryValues values. Then none of them is kept.
   bool too_many = false;
-  std::vector<int64_t> values;  // those that occur, rising
+  std::vector<int64_t> values;  // the values that occur, rising
 
   bool one_hot() const { return columns > 0; }
-  // True if the categories are columns, or have other numbers than in the source.
+  // True if the categories are one-hot columns, or have other numbers than in the source.
   bool renumbered() const { return ranked || base != 0 || one_hot(); }
-  // One more than the largest category that occurs; at least 1.
+  // Returns the largest category that occurs plus one, and at least 1.
   int64_t num_categories() const;
   // Returns the category of a value that occurs; nullopt for any other value.
   std::optional<int64_t> CategoryOf(int64_t value) const;
   bool operator==(const CategoryTable&) const = default;
 };
 
-// Holds the tables for the features of nodes or of edges. A column in no table is no category but a number.
+// Holds the tables for the features of nodes or of edges. A column that belongs to no table holds numbers, not
+// categories.
 struct FeatureCategories {
   DataType type = DataType::kNone;
   int64_t width = 0;
-  std::vector<CategoryTable> tables;  // by column, rising
+  std::vector<CategoryTable> tables;  // in the order of their columns
   bool operator==(const FeatureCategories&) const = default;
 };
 
 struct Categories {
   FeatureCategories node, edge;
-  // The table for the target, if there is one and it is whole numbers.
+  // The table of the target's classes, if there is a target and its values are whole numbers.
   std::optional<CategoryTable> classes;
   bool operator==(const Categories&) const = default;
 };
 
-// Names the table at `place` among those of its kind, for messages: "label 1", "column 0", "degree".
+// Returns the name of the table at `place` among the tables of the nodes or of the edges, for messages: "label 1",
+// "column 0", "degree".
 std::string NameOfTable(const CategoryTable& table, size_t place);
-// Names the value for messages: "7", or "50 or more" if it stands for all larger ones too.
+// Returns the name of a value for messages: "7", or "50 or more" if it stands for all larger values too.
 std::string NameOfValue(const CategoryTable& table, int64_t value);
 
-// A few of the tables' values for people, as the summary of a dataset keeps them.
+// Returns the first few values of the first tables, for people to read. The summary of a dataset keeps them.
 std::vector<CategorySummary> Summarize(const FeatureCategories& features);
 
 std::string CategoriesToJson(const Categories& categories);
-// Errors: DataLoss naming what is missing, of another type or out of order.
+// Errors: DataLoss, naming what is missing, of another type or out of order.
 absl::StatusOr<Categories> CategoriesFromJson(std::string_view text);
 
-// Reads the categories of one dataset's column as those of another's, by the source's values.
-// Threads: values; const methods are safe anywhere.
+// Translates the categories of a column in one dataset into those of a column in another, by the values of their
+// sources. Threads: a value type; const methods are safe anywhere.
 class CategoryMap {
  public:
-  // Leaves every category as it stands.
+  // Makes a map that changes no category.
   CategoryMap() = default;
-  // Maps the categories of `own` to those of `known`. Neither may have more than kMaxCategoryValues values.
+  // Makes a map from the categories of `own` to those of `known`. Neither table may have more than kMaxCategoryValues
+  // values.
   CategoryMap(const CategoryTable& own, const CategoryTable& known);
 
-  // True if every category that occurs stays what it is.
+  // True if the map changes no category that occurs.
   bool as_they_stand() const { return as_they_stand_; }
-  // The values of `own` that `known` lacks, rising.
+  // Returns the values of `own` that `known` lacks, rising.
   const std::vector<int64_t>& unknown_values() const { return unknown_values_; }
-  // The category for unknown values and impossible categories: one more than the last category of `known`.
+  // Returns the category for unknown values and for categories that cannot occur: one more than the last category of
+  // `known`.
   int64_t unknown() const { return unknown_; }
   int64_t To(int64_t category) const {
     if (as_they_stand_) return category;
@@ -116,20 +119,20 @@ class CategoryMap {
   bool as_they_stand_ = true;
   int64_t unknown_ = 0;
   std::vector<int64_t> unknown_values_;
-  std::vector<int64_t> dense_;                   // by own category, where those are few
-  std::unordered_map<int64_t, int64_t> sparse_;  // else of those that occur
+  std::vector<int64_t> dense_;                   // indexed by a category of `own`, if there are few
+  std::unordered_map<int64_t, int64_t> sparse_;  // used if there are many: the categories of `own` that occur
 };
 
-// Categories as the sections of a store's file.
-// Threads: pure functions.
+// The sections of a store's file that hold the tables.
 
-// The texts of kNumberedCategories and kSeenCategories; empty where there is no such table.
+// The texts of the sections kNumberedCategories and kSeenCategories. A text is empty if it would hold no table.
 struct CategorySections {
   std::string numbered, seen;
 };
 CategorySections SectionsOf(const Categories& categories);
 
-// Makes the types and widths of the features those of `summary`, of either kind, and tells it of the tables.
+// Copies the types and widths of the features from `summary`, of either kind, into `categories`. Puts an extract of
+// the tables into `summary` and marks its categories as known.
 template <class Summary>
 void TakeCategories(Categories& categories, Summary& summary) {
   for (const auto& [features, of_summary] :
@@ -141,8 +144,8 @@ void TakeCategories(Categories& categories, Summary& summary) {
   summary.categories_known = true;
 }
 
-// All tables of a file, beside features of these types and widths, which have no tables yet. Errors: DataLoss naming
-// the file and the section.
+// Reads all tables of a file. `features` has the types and widths of the features, and no tables yet. Errors:
+// DataLoss, naming the file and the section.
 absl::StatusOr<Categories> ReadCategories(const StoreFile& file, Categories features);
 
 }  // namespace permafrost::data

@@ -1,4 +1,4 @@
-// The two kinds of dataset. Threads: safe anywhere.
+// Functions that treat both kinds of dataset alike. Threads: safe anywhere.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ using ImportedSummary = std::variant<GraphSetSummary, GraphSummary>;
 
 using OpenedDataset = std::variant<std::shared_ptr<const GraphSet>, std::shared_ptr<const Graph>>;
 
-// The store in a dataset's directory, of whichever kind. Errors: as GraphSet::Open and Graph::Open.
+// Opens the store in a dataset's directory, whichever of the two kinds it is. Errors: those of GraphSet::Open and
+// Graph::Open.
 inline absl::StatusOr<OpenedDataset> OpenDataset(const std::filesystem::path& directory) {
   std::error_code ignored;
   if (std::filesystem::exists(directory / Graph::kFileName, ignored)) {
@@ -36,7 +37,8 @@ inline ImportedSummary SummaryOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return ImportedSummary(store->summary()); }, dataset);
 }
 
-// Returns what the categories of its columns stand for; nullopt: an older version imported it. Errors: DataLoss.
+// Returns what the categories of the dataset's columns stand for. Returns nullopt if an older version imported the
+// dataset, or if the pointer is null. Errors: DataLoss.
 inline absl::StatusOr<std::optional<Categories>> CategoriesOf(const OpenedDataset& dataset) {
   return std::visit(
       [](const auto& store) {
@@ -45,7 +47,7 @@ inline absl::StatusOr<std::optional<Categories>> CategoriesOf(const OpenedDatase
       dataset);
 }
 
-// Returns the file that the dataset is mapped from; empty: it is in none.
+// Returns the file that the dataset is mapped from. The path is empty if the dataset is in no file of its own.
 inline std::filesystem::path FileOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return store->path(); }, dataset);
 }
@@ -54,14 +56,14 @@ inline uint64_t StoreBytes(const ImportedSummary& summary) {
   return std::visit([](const auto& s) { return s.store_bytes; }, summary);
 }
 
-// The checksum of all that the store holds: stores with one checksum are equal, whatever their names and however often
-// imported. 0: the dataset is in no file.
+// Returns the checksum of everything in the store, or 0 if the dataset is in no file. Equal checksums mean equal
+// stores, whatever the datasets are called and however often they were imported.
 inline uint64_t ChecksumOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return store->checksum(); }, dataset);
 }
 
-// Returns a checksum of the data without the summary. A later version may say more in the summary of equal data: the
-// checksum then differs, the content checksum does not.
+// Returns a checksum of the data without the summary. If a later version writes more into the summary of equal data,
+// ChecksumOf changes, and this checksum does not.
 inline uint64_t ContentChecksumOf(const OpenedDataset& dataset) {
   return std::visit([](const auto& store) { return store->content_checksum(); }, dataset);
 }

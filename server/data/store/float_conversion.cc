@@ -5,7 +5,7 @@
 namespace permafrost::data {
 namespace {
 
-// to(i, value i) of `count` values, as floats.
+// Calls to(i, f) for each of `count` values, where f is value i as a float.
 template <class T, class Convert, class To>
 void ForValues(const std::byte* bytes, int64_t count, const Convert& convert, const To& to) {
   for (int64_t i = 0; i < count; ++i) {

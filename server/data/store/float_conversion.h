@@ -11,11 +11,11 @@
 
 namespace permafrost::data {
 
-// Rows of any stored type as float32.
+// Conversion of rows of any stored type to float32.
 // Threads: pure functions.
 
-// The value of an IEEE half. Both branches are computed, so that the loop vectorises. Source: Maratyszcza's FP16
-// library, fp16_ieee_to_fp32_value.
+// Returns the value of an IEEE half. Both branches are computed, so that the loop vectorises. Source: Maratyszcza's
+// FP16 library, fp16_ieee_to_fp32_value.
 inline float HalfToFloat(uint16_t half) {
   const uint32_t word = uint32_t{half} << 16;
   const uint32_t sign = word & 0x80000000u, twice = word + word;
@@ -28,21 +28,24 @@ inline float HalfToFloat(uint16_t half) {
 
 inline float Bfloat16ToFloat(uint16_t value) { return std::bit_cast<float>(uint32_t{value} << 16); }
 
-// Writes `count` values of `type` from `bytes`, which need no alignment, to `out`. Integers beyond 2^24 are rounded.
-// scales: of kInt8, [count], by which the values are multiplied; of other types not read.
+// Converts `count` values of `type` from `bytes` and writes them to `out`. `bytes` needs no alignment. Integers
+// beyond 2^24 are rounded. For kInt8, each value is multiplied by its entry of scales[count]; other types do not read
+// `scales`.
 void ToFloat(DataType type, const std::byte* bytes, int64_t count, float* out, const float* scales = nullptr);
-// Adds them to sums[0..count-1].
+// Converts like ToFloat, and adds the values to sums[0..count-1].
 void AddAsFloat(DataType type, const std::byte* bytes, int64_t count, float* sums, const float* scales = nullptr);
 
-// Floats as the nearest narrower ones, ties to even. Values that are too large become infinite; NaN stays NaN.
+// Conversion of floats to the nearest narrower ones, with ties to even. Values that are too large become infinite,
+// and NaN stays NaN.
 // Threads: pure functions.
 
-// The bits of an IEEE half. Source: Maratyszcza's FP16 library, fp16_ieee_from_fp32_value.
+// Returns the bits of the nearest IEEE half. Source: Maratyszcza's FP16 library, fp16_ieee_from_fp32_value.
 inline uint16_t FloatToHalf(float value) {
   const auto word = std::bit_cast<uint32_t>(value);
   const uint32_t sign = word & 0x80000000u, twice = word + word;
   constexpr uint32_t kInfinityTwice = 0xff000000u, kLeastBias = 0x71000000u;
-  // Rounds where the addition below aligns the bits that stay; what is too large becomes infinite before.
+  // The addition below rounds, since it aligns the bits that stay. Values that are too large become infinite here
+  // already.
   const float base = (std::fabs(value) * 0x1p112f) * 0x1p-110f;
   const uint32_t bias = (twice & kInfinityTwice) < kLeastBias ? kLeastBias : twice & kInfinityTwice;
   const auto bits = std::bit_cast<uint32_t>(std::bit_cast<float>((bias >> 1) + 0x07800000u) + base);

@@ -6,7 +6,7 @@
 namespace permafrost::data {
 namespace {
 
-// At most one in this many bytes of a group may be a gap.
+// At most one in this many bytes of a group may belong to a gap.
 constexpr uint64_t kMostGaps = 5;
 
 uint64_t PagesFrom(uint64_t begin, uint64_t bytes) {
@@ -22,7 +22,7 @@ RowGroups GroupsFor(uint64_t row_bytes) {
   while (PagesFrom(end, row_bytes) == least) {
     ++rows;
     end += row_bytes;
-    if (end % kPageBytes == 0) return {};  // from here on it goes as from the begin
+    if (end % kPageBytes == 0) return {};  // the placement repeats from here, so it needs no gaps
   }
   const uint64_t bytes = (end + kPageBytes - 1) / kPageBytes * kPageBytes;
   if ((bytes - end) * kMostGaps > bytes || bytes > UINT32_MAX) return {};
@@ -31,7 +31,7 @@ RowGroups GroupsFor(uint64_t row_bytes) {
 
 double PagesOfRow(const RowGroups& groups, uint64_t row_bytes) {
   if (row_bytes == 0) return 0;
-  // Places repeat after a group, or where a row without gaps begins at a page again.
+  // Placements repeat after each group. Without groups they repeat as soon as a row begins at a page again.
   const uint64_t rows = groups.rows > 0 ? groups.rows : kPageBytes / std::gcd(kPageBytes, row_bytes);
   uint64_t pages = 0;
   for (uint64_t row = 0; row < rows; ++row) pages += PagesFrom(groups.OffsetOf(row, row_bytes), row_bytes);

@@ -26,7 +26,7 @@ class MappedGraph final : public Graph {
  public:
   explicit MappedGraph(std::unique_ptr<StoreFile> file) : file_(std::move(file)) {}
 
-  // Checks summary and table, and makes the columns; errors lack the file's name.
+  // Checks the summary and the section table, and makes the columns. Errors do not name the file.
   absl::Status Init(std::string_view summary) {
     PF_RETURN_IF_ERROR(ReadSummary(summary));
     view_.nodes = file_->header().nodes;
@@ -211,13 +211,14 @@ absl::StatusOr<std::shared_ptr<const Graph>> Graph::Open(const std::filesystem::
 absl::Status ReadRows(const DenseFeatures& features, uint64_t begin, uint64_t end, float* out) {
   if (begin >= end) return absl::OkStatus();
   if (!features.scales.Touch(0, features.scales.size())) return features.scales.status();
-  // Read in one go, since its blocks may be single pages, and pages of a mapping come one at a time.
+  // Asks for the whole range at once. Its blocks may be single pages, and touching the mapping would read one page at
+  // a time.
   AdviseWillNeed(features.bytes.Reads(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes()));
   if (!features.bytes.Touch(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes())) {
     return features.bytes.status();
   }
   for (uint64_t row = begin, next; row < end; row = next) {
-    // Scales are of one row.
+    // The scales cover one row, so ToFloat can convert only one row at a time.
     const uint64_t group = features.type == DataType::kInt8 ? 1 : features.groups.rows;
     next = group == 0 ? end : std::min(end, row - row % group + group);
     const auto count = static_cast<int64_t>(next - row) * features.width;
@@ -231,7 +232,7 @@ absl::StatusOr<SparseRows> ReadRows(const SparseFeatures& features, uint64_t beg
   SparseRows rows;
   if (!features.offsets.Touch(begin, end + 1)) return features.offsets.status();
   const uint64_t entries = features.columns.size(), first = std::min(features.offsets[begin], entries);
-  // Made to rise within the columns: the file may change under the reading.
+  // Forces the offsets to rise and to stay within the columns, since the file may change while it is read.
   uint64_t last = first;
   for (uint64_t row = begin; row <= end; ++row) {
     last = std::clamp(features.offsets[row], last, entries);
@@ -250,7 +251,7 @@ absl::StatusOr<SparseRows> ReadRows(const SparseFeatures& features, uint64_t beg
 
 namespace {
 
-// The text of a row; nullopt where it cannot be read.
+// Returns the text that names a row, or nullopt if it cannot be read.
 std::optional<std::string_view> TextOf(const NodeNames& names, NodeId row) {
   if (!names.offsets.Touch(row, uint64_t{row} + 2)) return std::nullopt;
   const uint64_t begin = std::min(names.offsets[row], names.text.size());
@@ -266,7 +267,7 @@ absl::Status Damage(const NodeNames& names) {
   return absl::DataLossError("the graph's node names cannot be read");
 }
 
-// Calls found(row) for each row whose name is among the keys of `wanted`.
+// Calls found(row, places) for each row whose name is a key of `wanted`, with that key's value.
 template <class Found>
 absl::Status ForEachNamed(const Graph& graph, const std::unordered_map<std::string_view, std::vector<size_t>>& wanted,
                           const Found& found) {
@@ -300,7 +301,7 @@ absl::Status ForEachNamed(const Graph& graph, const std::unordered_map<std::stri
 
 bool HasText(const NodeNames& names) { return names.numbers.empty() && !names.offsets.empty(); }
 
-// A row with its key, which equal names share: the number, or a hash of the name as text.
+// A row and the key of its name: the number, or a hash of the text. Equal names have equal keys.
 struct KeyedRow {
   uint64_t key = 0;
   NodeId row = 0;

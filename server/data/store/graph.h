@@ -1,6 +1,6 @@
-// One large graph as it lies on disk: memory-mapped, columnar, checked block by block when first touched.
+// One large graph in a store: memory-mapped, columnar, and checked block by block at the first touch.
 // Words: "edges" are directed edges as stored (with inverses, if the import added them). The page cache is the buffer
-// pool: nothing here is read before it is asked for, and nothing is copied.
+// pool: nothing is read before someone asks for it, and nothing is copied.
 #pragma once
 
 #include <algorithm>
@@ -26,26 +26,27 @@
 
 namespace permafrost::data {
 
-// Columns of features: the summary keeps the range of each.
+// The largest number of feature columns. It is bounded because the summary keeps the range of each column.
 inline constexpr uint64_t kMaxFeatureColumns = uint64_t{1} << 22;
-inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // so that a row and a count of rows both fit
+inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // both a row and a number of rows fit into 32 bits
 
-// The neighbours of every node in one direction, as plain ids. Differences in a varint took 2.4 bytes an edge instead
-// of 4 on the graph of bench/power_law.py, but a fan-out in the order of rows took over twice the time.
+// The neighbours of every node in one direction, as plain ids. Coding their differences in varints took 2.4 bytes an
+// edge instead of 4 on the graph of bench/power_law.py. However, drawing a fan-out in the order of rows then took
+// more than twice the time.
 struct Adjacency {
   Column<uint64_t> offsets;    // [nodes + 1]
-  Column<NodeId> neighbors;    // [edges], rising within a node; parallel edges stand side by side
+  Column<NodeId> neighbors;    // [edges], rising for each node; parallel edges are adjacent
   Column<float> weights;       // [edges], or absent
   Column<int64_t> timestamps;  // [edges], or absent
-  Column<uint64_t> edge_ids;   // [edges] row of edge_features of each edge; absent: its own place
+  Column<uint64_t> edge_ids;   // [edges] the edge's row of edge_features; if absent, edge i has row i
 
   bool present() const { return !offsets.empty(); }
   struct Extent {
     uint64_t begin = 0, end = 0;
     uint64_t size() const { return end - begin; }
   };
-  // Returns where a node's edges are, node < nodes. Never leaves the columns, whatever the file says. If the offsets
-  // are damaged, it returns an empty range, and `ok` is false.
+  // Returns the range of a node's edges in the columns; node < nodes. The range lies within the columns, whatever the
+  // file says. If the offsets are damaged, the range is empty, and `ok` is set to false.
   Extent Of(NodeId node, bool& ok) const {
     if (!offsets.Touch(node, uint64_t{node} + 2)) {
       ok = false;
@@ -56,13 +57,14 @@ struct Adjacency {
   }
 };
 
-// Feature rows as stored. Dense: [rows, width] of one type. Sparse: kSparse, rows of (column, value).
+// Feature rows as stored: either dense, [rows, width] of one type, or sparse (kSparse), where a row is a list of
+// (column, value) pairs.
 struct DenseFeatures {
   DataType type = DataType::kNone;  // never kSparse
   int64_t width = 0;
   Column<std::byte> bytes;
-  RowGroups groups;      // how rows of width * ElementBytes(type) lie in `bytes`
-  Column<float> scales;  // [width] of kInt8, else absent
+  RowGroups groups;      // how the rows, of width * ElementBytes(type) bytes, lie in `bytes`
+  Column<float> scales;  // [width] for kInt8, else absent
 
   uint64_t row_bytes() const { return static_cast<uint64_t>(width) * ElementBytes(type); }
   uint64_t OffsetOf(uint64_t row) const { return groups.OffsetOf(row, row_bytes()); }
@@ -71,149 +73,160 @@ struct SparseFeatures {
   int64_t width = 0;
   Column<uint64_t> offsets;  // [rows + 1]
   Column<uint32_t> columns;  // [nonzeros] < width, rising within a row
-  Column<float> values;      // [nonzeros]; absent: all are 1
+  Column<float> values;      // [nonzeros]; if absent, all values are 1
 };
-// monostate: none.
+// monostate means that there are no features.
 using Features = std::variant<std::monostate, DenseFeatures, SparseFeatures>;
 
-// Links that the source divided, and pairs without an edge that it evaluates them against.
+// Links that the source divided into splits, and its negatives: pairs without an edge, which the links are evaluated
+// against.
 struct GivenLinks {
-  std::array<Column<NodeId>, 3> links;      // by Split: [links, 2] source, target
-  std::array<Column<NodeId>, 3> negatives;  // of validation and test, as GivenLinksSummary says; or absent
+  std::array<Column<NodeId>, 3> links;  // by Split: [links, 2] source, target
+  // for validation and test, in the form that GivenLinksSummary says; may be absent
+  std::array<Column<NodeId>, 3> negatives;
 };
 
-// A whole graph, as columns. Samplers and batchers need nothing else, so tests make one over vectors.
+// A whole graph, as columns. Samplers and batchers need nothing else, so that tests can build one over vectors.
 struct GraphView {
   uint64_t nodes = 0, edges = 0;
-  // Sources of the edges that end in a node (CSC): what message passing gathers over.
+  // The sources of the edges that end in each node (CSC). Message passing gathers over these.
   Adjacency in;
-  // Targets of the edges that begin in a node (CSR): what random walks follow. If the graph is symmetric, these are the
-  // same columns as `in`.
+  // The targets of the edges that begin in each node (CSR). Random walks follow these. If the graph is symmetric,
+  // they are the same columns as `in`.
   Adjacency out;
   Features node_features;
-  Features positions;           // of the nodes: dense float32, or none
-  DenseFeatures edge_features;  // rows as edge_ids say, else in the order of `in`
-  // The maps say what the categories of edge_features are read as, one for each column. nullptr: as they stand.
+  Features positions;           // of the nodes: dense float32, or monostate
+  DenseFeatures edge_features;  // rows as edge_ids says, or in the order of `in` without edge_ids
+  // One map for each column of edge_features, which translates its categories when they are read. Null if they are
+  // read as stored.
   const std::vector<CategoryMap>* edge_categories = nullptr;
   int64_t num_targets = 0;
-  Column<float> labels;                  // [nodes, num_targets], NaN where missing; or absent: all are
-  Column<int64_t> times;                 // [nodes], or absent: in the units of the edges' timestamps
-  std::array<Column<NodeId>, 3> splits;  // by Split; rows, rising
-  GivenLinks given_links;                // where summary.links.given
+  Column<float> labels;                  // [nodes, num_targets], NaN where missing; absent if all are missing
+  Column<int64_t> times;                 // [nodes], in the units of the edges' timestamps; or absent
+  std::array<Column<NodeId>, 3> splits;  // by Split; rising rows
+  GivenLinks given_links;                // absent unless summary.links.given
 };
 
-// Ids that the source gave its nodes, if they are not the rows themselves.
+// Names that the source gave its nodes, if they differ from the nodes' rows.
 struct NodeNames {
   Column<uint64_t> numbers;  // [nodes], or absent
   Column<uint64_t> offsets;  // [nodes + 1] into `text`, or absent
   Column<char> text;
 };
 
-// For each split: its links, and its negatives in one of two forms.
+// The number of links and negatives in each split. Negatives come in one of two forms: for each link, or for all
+// links together.
 struct GivenLinksSummary {
   bool given = false;
   struct Part {
     int64_t links = 0;
-    int64_t negatives = 0;  // targets of each link's source
-    int64_t pairs = 0;      // which all links share
+    int64_t negatives = 0;  // negative targets for the source of each link
+    int64_t pairs = 0;      // negative pairs that all links share
     bool operator==(const Part&) const = default;
   };
-  std::array<Part, 3> parts;  // by Split; training has no negatives
+  std::array<Part, 3> parts;  // by Split; the training split has no negatives
   const Part& of(Split split) const { return parts[static_cast<size_t>(split)]; }
   bool operator==(const GivenLinksSummary&) const = default;
 };
 
 struct GraphSummary {
   int64_t nodes = 0, edges = 0;
-  // Every edge has its inverse, with an equal weight and timestamp: both are one edge without a direction.
+  // True if every edge has an inverse with an equal weight and timestamp. An edge and its inverse then count as one
+  // undirected edge.
   bool symmetric = false;
   bool inverse_edges_added = false;
   EdgeDirections directions = EdgeDirections::kUnknown;
   bool weighted = false, timestamped = false;
   bool node_times = false;
-  bool named = false;                                          // source ids that are not the rows; text or numbers
-  NodeOrder order = NodeOrder::kNone;                          // other than kNone: named
-  int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;  // degrees are of `in`
-  int64_t duplicate_edges = 0;                                 // dropped by the import, where it was asked to
-  int64_t equal_edges = 0;                                     // kept, beyond the first with equal ends
+  bool named = false;                  // source names, text or numbers, are kept, since they are not the rows
+  NodeOrder order = NodeOrder::kNone;  // if not kNone, `named` is true
+  int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;  // max_degree is an in-degree
+  int64_t duplicate_edges = 0;  // number of edges that the import dropped, if asked to coalesce
+  int64_t equal_edges = 0;      // number of stored edges that repeat the ends of an earlier one
   FeatureSummary node_features, edge_features;
-  int64_t node_feature_nonzeros = 0;  // of sparse ones
-  int64_t position_columns = 0;       // 0: the nodes have no positions
+  int64_t node_feature_nonzeros = 0;  // only if node features are sparse
+  int64_t position_columns = 0;       // 0 if the nodes have no positions
   int64_t num_targets = 0, num_missing_labels = 0;
   double min_label = 0, max_label = 0;
-  bool integer_labels = false;           // all present ones are whole numbers
+  bool integer_labels = false;           // all labels that are present are whole numbers
   std::array<int64_t, 3> split_nodes{};  // by Split
   std::string split_name;
   GivenLinksSummary links;
-  // Lines that the import told its user, as GraphSetSummary's.
+  // Lines that the import told its user. See GraphSetSummary::notes.
   std::vector<std::string> notes;
-  // True if the import kept what categories stand for (Graph::categories); older versions did not.
+  // True if the import kept the tables of categories (Graph::categories). Older versions did not.
   bool categories_known = false;
-  uint64_t adjacency_bytes = 0;  // of all sections that hold edges and offsets
+  uint64_t adjacency_bytes = 0;  // bytes of all sections that hold edges and offsets
   uint64_t store_bytes = 0;
 };
 
-// Says where a table of rows lies in its file, for readers that read past the mapping.
+// The place of a table of rows in its file, for readers that do not read through the mapping.
 struct StoredRows {
   std::filesystem::path path;
-  uint64_t offset = 0;  // of its first row, a multiple of kPageBytes
+  uint64_t offset = 0;  // offset of the first row, a multiple of kPageBytes
   uint64_t bytes = 0, rows = 0, row_bytes = 0;
   RowGroups groups;
-  std::span<const uint64_t> page_checksums;  // XXH3-64 of each kPageBytes of it, the last being shorter
+  std::span<const uint64_t> page_checksums;  // XXH3-64 of each page of the table; the last one may be shorter
 };
 
-// Threads: all methods are safe anywhere. Owns the mapping; views live as long as the Graph.
+// One large graph. Threads: all methods are safe anywhere. Owns the mapping; views live as long as the Graph.
 class Graph {
  public:
-  // The file in a dataset's directory.
+  // The name of the file in a dataset's directory.
   static constexpr std::string_view kFileName = "graph.pfg";
 
-  // Reads header, section table and summary only. Errors: NotFound; DataLoss naming the field that does not add up;
-  // FailedPrecondition for a later version or the other byte order; those of SystemError.
+  // Opens the graph in a dataset's directory, and reads its header, section table and summary only. Errors: NotFound;
+  // DataLoss, naming the field that does not add up; FailedPrecondition for a later version or the other byte order;
+  // those of SystemError.
   static absl::StatusOr<std::shared_ptr<const Graph>> Open(const std::filesystem::path& directory);
   virtual ~Graph() = default;
 
   virtual const GraphSummary& summary() const = 0;
-  // The checksum of the header, which covers all that the file holds: graphs with one checksum are equal. 0: the graph
-  // is in no file.
+  // Returns the checksum of the header, or 0 if the graph is in no file. It covers everything in the file: graphs
+  // with equal checksums are equal.
   virtual uint64_t checksum() const { return 0; }
-  // A checksum that leaves out the summary.
+  // Returns a checksum that does not cover the summary.
   virtual uint64_t content_checksum() const { return 0; }
-  // Graphs with the same names checksum and equally many nodes have the same node in each row.
+  // Returns a checksum of the nodes' names. If it is equal for two graphs with equally many nodes, the same node is
+  // in each row.
   virtual uint64_t names_checksum() const { return 0; }
   virtual const GraphView& view() const = 0;
   virtual const NodeNames& names() const = 0;
-  // Returns DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged.
-  // Returns a transient error once the disk failed to give some of it; opening it anew may help. Values that were read
-  // before may then be anything: trust them only if this is Ok after the reading.
+  // Returns DataLoss, naming the file, once the file was cut short or written to since Open, or a touched block was
+  // damaged. Returns a transient error once the disk failed to give some of it; opening the file again may help.
+  // Values read before may then be anything. Trust them only if a CheckIntact after the reading returns Ok.
   virtual absl::Status CheckIntact() const = 0;
-  // Verifies every block. `progress` hears of bytes done and in all and returns whether to go on; Cancelled if not.
+  // Verifies every block. `progress` is told the bytes done and the bytes in total, and returns whether to go on. If
+  // it returns false, VerifyAll returns Cancelled.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   virtual uint64_t mapped_bytes() const = 0;
-  // The file that it is mapped from. Empty: it is in no file, or derived from one that is.
+  // Returns the file that the graph is mapped from. The path is empty if the graph is in no file, or was derived from
+  // another graph.
   virtual std::filesystem::path path() const { return {}; }
-  // Returns what the categories of its edges' columns and of its labels stand for; those of nodes are numbers. nullopt:
-  // an older version imported it and did not keep them. Errors: DataLoss.
+  // Returns what the categories of the edge features and of the labels stand for. Node features of a large graph are
+  // numbers, not categories. Returns nullopt if an older version imported the graph, which did not keep that. Errors:
+  // DataLoss.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
-  // Returns dense node features; nullopt if there are none, or if an older store has no checksum for each page.
+  // Returns where the dense node features lie. Returns nullopt if there are none, or if the store is of an older
+  // version, which has no checksum for each page.
   virtual std::optional<StoredRows> stored_features() const { return std::nullopt; }
 };
 
-// Feature rows of a large graph, read in order rather than by a sample.
+// Reads ranges of feature rows in order, rather than rows that a sample chose.
 // Threads: safe anywhere.
 
-// Rows [begin, end) as float32 into out[(end - begin) * width]. Errors: DataLoss.
+// Reads rows [begin, end) as float32 into out[(end - begin) * width]. Errors: DataLoss.
 absl::Status ReadRows(const DenseFeatures& features, uint64_t begin, uint64_t end, float* out);
 
 struct SparseRows {
-  std::vector<int64_t> offsets;   // [rows + 1], beginning at 0
+  std::vector<int64_t> offsets;   // [rows + 1], the first one is 0
   std::vector<uint32_t> columns;  // < width
-  std::vector<float> values;      // empty: all are 1
+  std::vector<float> values;      // empty if all values are 1
 };
 absl::StatusOr<SparseRows> ReadRows(const SparseFeatures& features, uint64_t begin, uint64_t end);
 
-// A graph made from another one, which it keeps alive. It answers as the other one does, except where it overrides a
-// method. Threads: as Graph.
+// A graph that is derived from another graph and keeps it alive. A method that a subclass does not override answers
+// for the other graph. Threads: same as Graph.
 class DerivedGraph : public Graph {
  public:
   const GraphSummary& summary() const override { return summary_; }
@@ -229,7 +242,7 @@ class DerivedGraph : public Graph {
   std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
 
  protected:
-  // Summary and view begin as the other's; the summary as `summary`, where it is given.
+  // The view, and without `summary` also the summary, begin as copies of the other graph's.
   explicit DerivedGraph(const std::shared_ptr<const Graph>& graph) : DerivedGraph(graph, graph->summary()) {}
   DerivedGraph(std::shared_ptr<const Graph> graph, GraphSummary summary)
       : graph_(std::move(graph)), summary_(std::move(summary)), view_(graph_->view()) {}
@@ -239,20 +252,19 @@ class DerivedGraph : public Graph {
   GraphView view_;
 };
 
-// The names that the source gives the rows of one large graph.
+// Names that the source gives the rows of one large graph.
 // Threads: safe anywhere.
 
-// Returns the name of a row of the graph: its text or its number; the row itself if there are no names. Errors:
-// DataLoss.
+// Returns the name of a row as text. If the graph has no names, the row's number is its name. Errors: DataLoss.
 absl::StatusOr<std::string> NameOf(const NodeNames& names, NodeId row);
 
-// For each row of `to` the row of `from` with the same name; kNoRow where `from` has none. Looks through all names of
-// both, with 16 bytes of memory a node. Errors: DataLoss.
+// Returns, for each row of `to`, the row of `from` with the same name, or kNoRow if `from` has no such name. Reads
+// all names of both graphs, and takes 16 bytes of memory a node. Errors: DataLoss.
 inline constexpr int64_t kNoRow = -1;
 absl::StatusOr<std::vector<int64_t>> MatchNames(const Graph& from, const Graph& to);
 
-// The rows of these names. Looks through all names: for what a person asks. Errors: InvalidArgument with a violation
-// "names[i]" for each that is none; DataLoss.
+// Returns the rows of these names. Reads all names of the graph, which is fast enough for what a person asks for.
+// Errors: InvalidArgument with a violation "names[i]" for each name that the graph does not have; DataLoss.
 absl::StatusOr<std::vector<NodeId>> FindNames(const Graph& graph, std::span<const std::string> wanted);
 
 }  // namespace permafrost::data

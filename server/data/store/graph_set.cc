@@ -29,7 +29,7 @@ class MappedGraphSet final : public GraphSet {
  public:
   explicit MappedGraphSet(std::unique_ptr<StoreFile> file) : file_(std::move(file)), header_(file_->header()) {}
 
-  // Checks table and summary; errors lack the file's name.
+  // Checks the section table and the summary. Errors do not name the file.
   absl::Status Init(std::string_view summary) {
     // Graph ids are uint32; the bound also keeps graphs + 1 from wrapping.
     if (header_.graphs > UINT32_MAX) return Mismatch("graphs", header_.graphs, absl::StrCat("at most ", UINT32_MAX));
@@ -84,9 +84,9 @@ class MappedGraphSet final : public GraphSet {
   std::filesystem::path path() const override { return file_->path(); }
 
  private:
-  // A section's place, and what its first reader found.
+  // A section's place in the file, and the outcome of its verification by the first reader.
   struct Section {
-    const StoreFile::Section* place = nullptr;  // absent
+    const StoreFile::Section* place = nullptr;  // null if the section is absent
     std::unique_ptr<BlockGuard> guard;
     mutable absl::once_flag once;
     mutable absl::Status status;
@@ -101,7 +101,7 @@ class MappedGraphSet final : public GraphSet {
   absl::Status FindSections() {
     for (const StoreFile::Section& place : file_->sections()) {
       PF_RETURN_IF_ERROR(CheckEntry(place.entry));
-      // Read by categories() alone.
+      // Only categories() reads these sections.
       if (IsOfCategories(place.entry.kind)) continue;
       Section& section = sections_[static_cast<size_t>(place.entry.kind) - 1];
       section.place = &place;
@@ -220,7 +220,8 @@ class MappedGraphSet final : public GraphSet {
     return section.place->entry.type == ElementType::kInt32 ? DataType::kInt32 : DataType::kFloat32;
   }
 
-  // The section, after its checksums and `check` held at its first touch; the first finding is kept for all.
+  // Returns the section's values. The first call verifies the checksums and runs `check`. Its outcome is kept for all
+  // later calls.
   template <class T, class Check>
   absl::StatusOr<std::span<const T>> Verified(SectionKind kind, Check check) const {
     const Section& section = At(kind);
@@ -230,7 +231,7 @@ class MappedGraphSet final : public GraphSet {
       } else if (const absl::Status status = check(section.place->template As<T>()); !status.ok()) {
         section.status = Annotate(status, absl::StrCat(file_->path().string(), ": ", SectionField(kind, "content")));
       }
-      // If the file changed meanwhile, say so, and not what reading it came upon.
+      // If the file changed meanwhile, report that instead of what reading it found.
       if (const absl::Status intact = CheckIntact(); !intact.ok()) section.status = intact;
     });
     PF_RETURN_IF_ERROR(section.status);
@@ -269,7 +270,7 @@ class MappedGraphSet final : public GraphSet {
                                     std::span<const uint32_t> ends, bool rising) {
     for (size_t g = 0; g + 1 < nodes.size(); ++g) {
       const uint64_t count = nodes[g + 1] - nodes[g];
-      if (edges[g + 1] > ends.size()) {  // it was verified: the file changes under us
+      if (edges[g + 1] > ends.size()) {  // the offset was verified, so the file is being changed
         return Mismatch(absl::StrCat("edge offset ", g + 1), edges[g + 1], absl::StrCat("at most ", ends.size()));
       }
       for (uint64_t e = edges[g]; e < edges[g + 1]; ++e) {
@@ -292,7 +293,7 @@ class MappedGraphSet final : public GraphSet {
     return absl::OkStatus();
   }
 
-  // A set's file has the first kinds, categories and positions.
+  // A set's file has the kinds up to this one, and also categories and positions.
   static constexpr size_t kFirstKinds = static_cast<size_t>(SectionKind::kTestGraphs);
 
   const std::unique_ptr<StoreFile> file_;
@@ -319,8 +320,8 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> GraphSet::Open(const std::filesy
 
 namespace {
 
-// `graph_at(i)`: id of the i-th of `count` graphs. Two passes, since E[x^2] - E[x]^2 loses the digits of a small
-// spread.
+// `graph_at(i)` returns the id of the i-th of `count` graphs. There are two passes, since E[x^2] - E[x]^2 loses the
+// digits of a small spread.
 template <class GraphAt>
 SizeStatistics Compute(std::span<const uint64_t> node_offsets, std::span<const uint64_t> edge_offsets, size_t count,
                        GraphAt graph_at) {

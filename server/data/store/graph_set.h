@@ -1,4 +1,4 @@
-// A set of many small graphs as it lies on disk: memory-mapped, columnar, checked.
+// A set of many small graphs in a store: memory-mapped, columnar, checked.
 // Words: "edges" are directed edges as stored (with inverses, if the import added them).
 #pragma once
 
@@ -20,106 +20,109 @@
 
 namespace permafrost::data {
 
-// A row-major table of features, one row a node or an edge. kNone has width 0.
+// A row-major table of features with one row for each node or edge. kNone has width 0.
 struct FeatureTable {
   DataType type = DataType::kNone;
   int64_t width = 0;
-  std::span<const int32_t> ints;  // rows * width when kInt32, else empty
-  std::span<const float> floats;  // rows * width when kFloat32, else empty
+  std::span<const int32_t> ints;  // rows * width values for kInt32, else empty
+  std::span<const float> floats;  // rows * width values for kFloat32, else empty
 };
 
 struct GraphSetSummary {
   SizeStatistics all;
   std::array<SizeStatistics, 3> splits;  // by Split
   FeatureSummary node_features, edge_features;
-  int64_t position_columns = 0;  // 0: the nodes have no positions
+  int64_t position_columns = 0;  // 0 if the nodes have no positions
   int64_t num_targets = 0;
   int64_t num_missing_labels = 0;
-  // Over all labels that are there; known: false in stores of versions that did not look.
+  // Facts about all labels that are present. labels_known is false in stores of older versions, which did not look.
   bool labels_known = false, integer_labels = false;
   double min_label = 0, max_label = 0;
-  // The names that the source gives the classes 0, 1, ... if the import renumbered them, rising; else empty.
+  // The values that classes 0, 1, ... have in the source, rising, if the import renumbered the classes. Otherwise
+  // empty.
   std::vector<int64_t> class_values;
-  // Tells what the features were made of, if the source's table is not simply taken over: "labels", "degree".
+  // What the import made the features from, such as "labels" or "degree". Empty if it took over a table of the
+  // source.
   std::string node_feature_origin, edge_feature_origin;
-  // Edges beyond the first with equal ends, as stored: dropped by `coalesce`, else kept. Older versions counted them
-  // in a TUDataset alone.
+  // The number of stored edges that repeat the two ends of an earlier edge. With `coalesce`, the number that the
+  // import dropped. Older versions counted them for TUDatasets only.
   int64_t duplicate_edges = 0;
-  // Lines that the import told its user: how it read what can be read in more ways than one, and files that it did not
+  // Lines that the import told its user: how it read what can be read in several ways, and which files it did not
   // read. Each is one line of UTF-8.
   std::vector<std::string> notes;
-  // True if the import kept what categories stand for (GraphSet::categories); older versions did not.
+  // True if the import kept the tables of categories (GraphSet::categories). Older versions did not.
   bool categories_known = false;
   uint64_t store_bytes = 0;
-  std::string split_name;  // "random" for a seeded one
+  std::string split_name;  // "random" for a split drawn by a seed
   bool inverse_edges_added = false;
   EdgeDirections directions = EdgeDirections::kUnknown;
 };
 
-// An open store. Opening reads the header only and copies nothing; each section's checksum is verified the first time
-// that it is asked for.
+// An open store. Opening it reads the header only and copies nothing. A section's checksums are verified the first
+// time that someone asks for the section.
 // Threads: all methods are safe anywhere.
-// Invariant: once a section was handed out its offsets and ids are in range (offsets rise, edge ends < nodes of their
-// graph). Owns the mapping; spans live as long as the GraphSet.
+// Invariant: the offsets and ids in a section that was handed out are in range (offsets rise; edge ends are below the
+// number of nodes of their graph). Owns the mapping; spans live as long as the GraphSet.
 class GraphSet {
  public:
-  // The file in a dataset's directory.
+  // The name of the file in a dataset's directory.
   static constexpr std::string_view kFileName = "graphs.pfg";
 
-  // `directory`: datasets/NAME. Errors: NotFound; DataLoss naming the field that does not add up (magic, counts,
+  // `directory` is datasets/NAME. Errors: NotFound; DataLoss, naming the field that does not add up (magic, counts,
   // lengths, header checksum); FailedPrecondition for a later version or the other byte order; those of SystemError.
   static absl::StatusOr<std::shared_ptr<const GraphSet>> Open(const std::filesystem::path& directory);
   virtual ~GraphSet() = default;
 
-  // From the header; computed once, at import.
+  // The import computed the summary once and stored it.
   virtual const GraphSetSummary& summary() const = 0;
-  // The checksum of the header, the sections' table, and through it of all that the file holds: sets with one checksum
-  // are equal.
+  // Returns the checksum of the header and the table of sections. Through it, it covers everything in the file: sets
+  // with equal checksums are equal.
   virtual uint64_t checksum() const = 0;
-  // The same whatever the summary says. 0: it is of no file.
+  // Returns a checksum that does not cover the summary, or 0 if the set is in no file.
   virtual uint64_t content_checksum() const { return 0; }
 
-  // Errors of all that follow: DataLoss naming file and section when its checksum or content does not add up.
-  // [graphs + 1] first node and first edge of each graph.
+  // Errors of these methods: DataLoss, naming file and section, if its checksum or its content is wrong.
+  // node_offsets and edge_offsets return [graphs + 1] values: the first node and the first edge of each graph.
   virtual absl::StatusOr<std::span<const uint64_t>> node_offsets() const = 0;
   virtual absl::StatusOr<std::span<const uint64_t>> edge_offsets() const = 0;
-  // [edges] node ids within the graph, 0-based; edges of a graph are sorted by target, then by file order.
+  // edge_source and edge_target return [edges] node ids within the edge's graph, counted from 0. The edges of a graph
+  // are sorted by target, then in the order of the source file.
   virtual absl::StatusOr<std::span<const uint32_t>> edge_source() const = 0;
   virtual absl::StatusOr<std::span<const uint32_t>> edge_target() const = 0;
   virtual absl::StatusOr<FeatureTable> node_features() const = 0;
   virtual absl::StatusOr<FeatureTable> edge_features() const = 0;
-  // One float32 row for each node; kNone if the set has no positions.
+  // Returns one float32 row for each node, or a table of kNone if the set has no positions.
   virtual absl::StatusOr<FeatureTable> positions() const { return FeatureTable(); }
-  // [graphs * num_targets], NaN where missing; or empty: all are.
+  // Returns [graphs * num_targets] labels, NaN where one is missing. The span is empty if all are missing.
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
-  // Returns what the categories of its columns stand for; nullopt: an older version imported it, which did not keep
-  // that.
+  // Returns what the categories of the set's columns stand for, or nullopt if an older version imported the set,
+  // which did not keep that.
   virtual absl::StatusOr<std::optional<Categories>> categories() const { return std::optional<Categories>(); }
-  // Graph ids of a split, in file order.
+  // Returns the graph ids of a split, in the order of the file.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;
-  // DataLoss, naming the file, once it was cut short or written to since Open; transient, once the disk did not give
-  // some of it: opening it anew may help. Values that were read from spans before may be anything then: take them for
-  // true only if this is Ok after the reading. Until then they may be zeros or break the invariant.
+  // Returns DataLoss, naming the file, once the file was cut short or written to since Open. Returns a transient
+  // error once the disk failed to give some of it; opening the file again may help. Values read from spans before may
+  // then be wrong, be zeros or break the invariant. Trust them only if a CheckIntact after the reading returns Ok.
   virtual absl::Status CheckIntact() const = 0;
-  // Verifies every section there is. `progress` hears of bytes done and in all and returns whether to go on; Cancelled
-  // when not.
+  // Verifies every section of the file. `progress` is told the bytes done and the bytes in total, and returns whether
+  // to go on. If it returns false, VerifyAll returns Cancelled.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
-  // Bytes mapped.
   virtual uint64_t mapped_bytes() const = 0;
-  // The file that it is mapped from. Empty: it is in no file, or derived from one that is.
+  // Returns the file that the set is mapped from. The path is empty if the set is in no file, or was derived from
+  // another set.
   virtual std::filesystem::path path() const { return {}; }
 };
 
-// Sizes of graphs as numbers. Threads: pure.
+// Statistics of the sizes of graphs. Threads: pure.
 
-// The statistics of the whole set. offsets: [graphs + 1].
+// Returns the statistics of the whole set. Both spans have graphs + 1 offsets.
 SizeStatistics ComputeStatistics(std::span<const uint64_t> node_offsets, std::span<const uint64_t> edge_offsets);
-// The statistics of some of its graphs.
+// Returns the statistics of some graphs of the set.
 SizeStatistics ComputeStatistics(std::span<const uint64_t> node_offsets, std::span<const uint64_t> edge_offsets,
                                  std::span<const uint32_t> graphs);
 
-// A set of graphs made of another one, which it keeps alive: what it does not tell otherwise is the other's.
-// Threads: as GraphSet.
+// A set of graphs that is derived from another set and keeps it alive. A method that a subclass does not override
+// answers for the other set. Threads: same as GraphSet.
 class DerivedSet : public GraphSet {
  public:
   const GraphSetSummary& summary() const override { return summary_; }
@@ -141,7 +144,7 @@ class DerivedSet : public GraphSet {
   uint64_t mapped_bytes() const override { return set_->mapped_bytes(); }
 
  protected:
-  // `checksum`: of this set, another than the other's.
+  // `checksum` is that of the derived set, and must differ from the other set's.
   DerivedSet(std::shared_ptr<const GraphSet> set, GraphSetSummary summary, uint64_t checksum)
       : set_(std::move(set)), summary_(std::move(summary)), checksum_(checksum) {}
 

@@ -55,7 +55,7 @@ class FeaturedGraph final : public DerivedGraph {
     return absl::OkStatus();
   }
 
-  // They are in no file.
+  // Features made in memory are in no file.
   std::optional<StoredRows> stored_features() const override { return std::nullopt; }
 
  private:
@@ -103,7 +103,7 @@ class FeaturedSet final : public DerivedSet {
     PF_ASSIGN_OR_RETURN(const auto first_edges, edge_offsets());
     PF_ASSIGN_OR_RETURN(const auto targets, edge_target());
     degrees_.resize(nodes);
-    // Until CheckIntact() the columns may be anything.
+    // Before CheckIntact(), the columns may hold any values.
     for (size_t graph = 0; graph + 1 < first_nodes.size(); ++graph) {
       const size_t first = first_nodes[graph];
       const size_t end = std::min<size_t>(first_edges[graph + 1], targets.size());
@@ -151,7 +151,7 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithFeatures(std::shared_ptr<con
 
 namespace {
 
-// Counts the rows of unknown values, as they come by category.
+// Counts the rows of each unknown value. Take is called with the category of each row.
 class UnknownCounts {
  public:
   UnknownCounts(const CategoryTable& own, const CategoryMap& map) {
@@ -164,7 +164,7 @@ class UnknownCounts {
     if (const auto found = places_.find(category); found != places_.end()) ++rows_[found->second].second;
   }
   CountedValues Finish() && {
-    // The table may tell of values that the rows have no more, and those are unknown to nobody.
+    // The table may list values that no row has any more. They do not count as unknown.
     std::erase_if(rows_, [](const auto& row) { return row.second == 0; });
     return std::move(rows_);
   }
@@ -174,7 +174,7 @@ class UnknownCounts {
   std::unordered_map<int64_t, size_t> places_;
 };
 
-// The column of the category that a row has of one-hot columns; -1: none.
+// Returns which of the table's one-hot columns is set in a row, or -1 if none is.
 int64_t HotColumn(std::span<const float> row, const CategoryTable& table) {
   for (int64_t c = 0; c < table.columns; ++c) {
     if (row[static_cast<size_t>(table.column + c)] != 0) return c;
@@ -182,7 +182,7 @@ int64_t HotColumn(std::span<const float> row, const CategoryTable& table) {
   return -1;
 }
 
-// Columns that are no categories, in their order.
+// Returns the columns that belong to no table, in their order.
 std::vector<int64_t> PlainColumns(const FeatureCategories& features) {
   std::vector<int64_t> plain;
   size_t next = 0;
@@ -219,7 +219,7 @@ FeatureSummary SummaryOf(const FeatureTranslation& translation, const FeatureSum
   return summary;
 }
 
-// Reads labels as other classes; `missing` counts those that become so.
+// Translates labels to other classes. Adds to `missing` the number of labels that become missing.
 std::vector<float> LabelsOf(std::span<const float> own, const CategoryMap& map, int64_t& missing) {
   std::vector<float> labels;
   labels.reserve(own.size());
@@ -232,7 +232,7 @@ std::vector<float> LabelsOf(std::span<const float> own, const CategoryMap& map, 
   return labels;
 }
 
-// Sets what a summary of either kind says about the labels.
+// Sets the summary's facts about labels. Works for both kinds of summary.
 template <class Summary>
 void TakeClasses(const Translation::OfClasses& classes, Summary& summary) {
   summary.integer_labels = true;
@@ -387,7 +387,7 @@ absl::StatusOr<CountedValues> CountUnknown(const GraphSet& set, bool of_edges, c
 
 absl::StatusOr<CountedValues> CountUnknown(const Graph& graph, const FeatureTranslation& translation, size_t table) {
   UnknownCounts counts(translation.own.tables[table], translation.maps[table]);
-  // Row by row as they are stored: edges may share one.
+  // Counts the rows as stored, not the edges, since two edges may share a row.
   const DenseFeatures& features = graph.view().edge_features;
   const uint64_t row_bytes = features.row_bytes();
   for (uint64_t row = 0; row < features.bytes.size() / row_bytes; ++row) {

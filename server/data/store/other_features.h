@@ -1,6 +1,6 @@
-// A dataset with other features than its own: made ones in place of its own, or its own with the categories of another
-// dataset, its labels' too.
-// Threads: pure functions; what they make is safe anywhere, and keeps the dataset alive.
+// Datasets derived from a dataset by replacing its features. The new features are computed from the graph's
+// structure, or are the old ones translated to the categories of another dataset. Labels are translated too.
+// Threads: pure functions. The datasets that they return are safe anywhere, and keep the original alive.
 #pragma once
 
 #include <cstdint>
@@ -16,76 +16,82 @@
 
 namespace permafrost::data {
 
-// A graph as another has it, with node features that are made in memory in place of its own.
-// Threads: as Graph.
+// A graph with the topology of another graph and with node features that are made in memory.
+// Threads: same as Graph.
 
 // The ways to make a node's row of features.
 enum class MadeFeatures {
-  kOwnColumn,  // 1 in a column of its own
-  kDegree,     // 1 in the column, of kDegreeCap + 1, of its in-edges' number, or of kDegreeCap where they are more
-  kOwnDegree,  // the same, without the columns beyond the graph's largest number of in-edges
-  kConstant    // one column of 1
+  kOwnColumn,  // a one-hot row with a column for each node
+  kDegree,     // a one-hot row of kDegreeCap + 1 columns: the in-degree, capped at kDegreeCap
+  kOwnDegree,  // the same, with no columns beyond the graph's largest in-degree
+  kConstant    // one column that is always 1
 };
 inline constexpr int64_t kDegreeCap = 255;
 
-// Returns the summary of such a graph, from a graph's own summary.
+// Returns the summary that the graph gets with these features. `summary` is its present one.
 GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary);
 
-// Keeps `graph` alive. Takes 12 bytes a node, or 4 for kConstant. Errors: DataLoss (offsets are read for degrees).
+// Returns `graph` with features made in memory, and keeps `graph` alive. They take 12 bytes a node, or 4 bytes for
+// kConstant. Errors: DataLoss, since the degrees are read from the offsets.
 absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(const std::shared_ptr<const Graph>& graph,
                                                           MadeFeatures features);
 
-// A set of graphs as another has it, with node features that are made in memory in place of its own.
-// Threads: as GraphSet.
+// A set with the graphs of another set and with node features that are made in memory.
+// Threads: same as GraphSet.
 
-// Features of a set's nodes: kDegree, one column of categories 0..kDegreeCap, whatever the set's degrees are, so that
-// weights trained on one set serve another; or kConstant. Nodes of a set have no columns of their own.
+// Returns the summary that the set gets with these features. Sets have kDegree and kConstant only. For a set, kDegree
+// is one column of categories 0..kDegreeCap. The range does not depend on the degrees in the set, so that weights
+// trained on one set can be used on another.
 GraphSetSummary SummaryWith(MadeFeatures features, GraphSetSummary summary);
 
-// Keeps `set` alive. Takes 4 bytes a node. Errors: DataLoss (all edges are read for kDegree).
+// Returns `set` with features made in memory, and keeps `set` alive. They take 4 bytes a node. Errors: DataLoss,
+// since kDegree reads all edges.
 absl::StatusOr<std::shared_ptr<const GraphSet>> WithFeatures(std::shared_ptr<const GraphSet> set,
                                                              MadeFeatures features);
 
-// A dataset whose categories are read as those of another one, by the source's values. Weights that were trained on the
-// other one can then be given it.
+// A dataset whose categories are translated into those of another dataset, by the values of their sources. Weights
+// that were trained on the other dataset can then be used on it.
 
-// Translates a table of features. Its columns in no table of `own` stay as they are, in their order; `known` has as
-// many of them.
+// Translates a table of features. Plain columns, which are in no table of `own`, keep their values and their order.
+// `known` has as many plain columns as `own`.
 struct FeatureTranslation {
-  FeatureCategories own, known;   // what it is, and what it becomes: tables in pairs
-  std::vector<CategoryMap> maps;  // of each pair
-  // True if only ranges change, which become those of `known`.
+  FeatureCategories own, known;   // before and after the translation; table i of one belongs to table i of the other
+  std::vector<CategoryMap> maps;  // one for each pair of tables
+  // True if the values stay as they are and only the ranges in the summary become those of `known`.
   bool as_it_stands() const;
 };
 
-// Names the parts of a dataset that change; nullopt: the part stays as it is.
+// The parts of a dataset that change. A part that is nullopt stays as it is.
 struct Translation {
   std::optional<FeatureTranslation> node, edge;
   struct OfClasses {
     CategoryTable known;
-    CategoryMap map;  // labels of unknown classes become missing ones
+    CategoryMap map;  // a label of an unknown class becomes a missing label
   };
   std::optional<OfClasses> classes;
 };
 
-// Values of a source, rising, and in how many rows each is.
+// Pairs of a value of the source and the number of rows that hold it, in rising order of the values.
 using CountedValues = std::vector<std::pair<int64_t, int64_t>>;
 
-// The unknown values of the table at `table` among those of nodes (`of_edges`: edges). Errors: DataLoss.
+// Counts the rows for each unknown value of the table `translation.own.tables[table]`. `of_edges` says that the table
+// is of edge features, else it is of node features. A large graph has tables of edge features only. Errors: DataLoss.
 absl::StatusOr<CountedValues> CountUnknown(const GraphSet& set, bool of_edges, const FeatureTranslation& translation,
                                            size_t table);
 absl::StatusOr<CountedValues> CountUnknown(const Graph& graph, const FeatureTranslation& translation, size_t table);
-// The unknown classes among its labels; `own`: its table. Errors: DataLoss.
+// Counts the labels for each unknown class. `own` is the dataset's table of classes. Errors: DataLoss.
 absl::StatusOr<CountedValues> CountUnknownClasses(const GraphSet& set, const CategoryTable& own,
                                                   const CategoryMap& map);
 absl::StatusOr<CountedValues> CountUnknownClasses(const Graph& graph, const CategoryTable& own, const CategoryMap& map);
 
-// Features and labels that differ are made in memory: 4 bytes a value. Ranges of its summary are those of `known`, and
-// one more category where values are unknown. Errors: DataLoss.
+// Returns the translated set. Features and labels that change are made in memory, at 4 bytes a value. The ranges in
+// its summary become those of `known`, with one more category where there are unknown values. Errors: DataLoss.
 absl::StatusOr<std::shared_ptr<const GraphSet>> Translate(std::shared_ptr<const GraphSet> set, Translation translation);
-// Categories of edges are read as such where they stand; labels that differ are made in memory. `node` is not read.
+// Returns the translated graph. Edge features stay where they are, and readers translate their categories
+// (GraphView::edge_categories). Labels that change are made in memory. `translation.node` is ignored. Errors:
+// DataLoss.
 absl::StatusOr<std::shared_ptr<const Graph>> Translate(std::shared_ptr<const Graph> graph, Translation translation);
-// Bytes of memory that the set made of this one takes.
+// Returns the bytes of memory that Translate takes for this set.
 uint64_t BytesOf(const GraphSet& set, const Translation& translation);
 
 }  // namespace permafrost::data

@@ -25,7 +25,7 @@ class SetWithSplits final : public DerivedSet {
     summary_.split_name = std::move(splits.name);
   }
 
-  // Computes the summary's statistics for the new splits. Until this call they are those of the set.
+  // Computes the summary's statistics for the new splits. Before this call they are those of the set's own splits.
   absl::Status Measure() {
     PF_ASSIGN_OR_RETURN(const auto nodes, node_offsets());
     PF_ASSIGN_OR_RETURN(const auto edges, edge_offsets());
@@ -89,7 +89,7 @@ std::shared_ptr<const Graph> WithSummary(std::shared_ptr<const Graph> graph, Gra
 
 namespace {
 
-// Returns the checksum of the set with these folds.
+// Returns a checksum for the set with these folds.
 uint64_t ChecksumOf(const GraphSet& set, const spec::CrossValidation& validation) {
   const uint64_t all[] = {set.checksum(), static_cast<uint64_t>(validation.folds),
                           static_cast<uint64_t>(validation.fold), validation.seed};
@@ -103,7 +103,7 @@ std::vector<uint32_t> ShuffledByClass(std::span<const float> classes, uint64_t s
   std::iota(shuffled.begin(), shuffled.end(), 0u);
   SplitMix64 random(seed, /*stream=*/0);
   Shuffle(std::span(shuffled), random);
-  // Sorting by (class, place) keeps the shuffled order within a class.
+  // Sorting by (class, place) keeps the shuffled order within each class.
   std::vector<std::pair<float, size_t>> places;
   for (size_t place = 0; place < shuffled.size(); ++place) {
     const float label = classes[shuffled[place]];
@@ -152,29 +152,29 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithFold(std::shared_ptr<const G
 
 namespace {
 
-// Rows between two questions whether to go on.
+// The number of rows between two calls of keep_going.
 constexpr uint64_t kRowsAsked = 1 << 16;
 constexpr uint64_t kMaxLinks = std::numeric_limits<uint32_t>::max();
 
-// Draws of a pair, the same for both directions.
+// Returns the random draws for a pair of nodes. They are the same for both directions.
 SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
   return {seed, uint64_t{std::min(a, b)} << 32 | std::max(a, b)};
 }
 
-// For a symmetric graph: true if this one of an edge and its inverse is their link.
+// Of an edge and its inverse in a symmetric graph, one stands for their link. Returns whether it is this one.
 bool IsLinkOfPair(const spec::LinkSplitOptions& options, NodeId source, NodeId target) {
   SplitMix64 draws = DrawsOf(options.seed, source, target);
   draws.Next();
   return (draws.Next() & 1) == (source < target ? 1U : 0U);
 }
 
-// The edges that are left, as columns.
+// The edges that are not held out, as columns.
 struct EdgesLeft {
   std::vector<uint64_t> offsets{0};
   std::vector<NodeId> neighbors;
   std::vector<float> weights;
   std::vector<int64_t> timestamps;
-  std::vector<uint64_t> edge_ids;  // where features of edges are asked for
+  std::vector<uint64_t> edge_ids;  // filled only if edge features are asked for
   int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;
 
   void EndRow() {
@@ -216,7 +216,7 @@ class MessageGraph final : public DerivedGraph {
     view_.num_targets = 0;
     view_.labels = {};
     view_.splits = {};
-    // The summary goes on saying what links there are: it tells what memory they take.
+    // The summary keeps its counts of given links, since the memory that they take is computed from it.
     view_.given_links = {};
     summary_.num_targets = summary_.num_missing_labels = 0;
     summary_.split_nodes = {};
@@ -229,8 +229,8 @@ class MessageGraph final : public DerivedGraph {
   const EdgesLeft edges_;
 };
 
-// Puts the edges that end in one node where they belong. split_of(source): of the edges from there. Calls take(source,
-// split) once for each of them, self-loops apart, which no split holds out.
+// Keeps or holds out the edges that end in one node. split_of(source) returns the split of the edges from `source`.
+// Calls take(source, split) once for each distinct source except `target`. Self-loops are never held out.
 template <class SplitOfEdges, class Take>
 absl::Status SplitRow(const GraphView& view, bool edge_features, NodeId target, EdgesLeft& left,
                       const SplitOfEdges& split_of, const Take& take) {
@@ -270,7 +270,7 @@ EdgesLeft RoomFor(const GraphView& view, bool edge_features) {
   return left;
 }
 
-// Bytes of EdgesLeft, all edges being left.
+// Returns the bytes of an EdgesLeft that holds all edges.
 uint64_t EdgesLeftBytes(const GraphSummary& graph, bool edge_features) {
   const uint64_t of_edge = sizeof(NodeId) + (edge_features ? sizeof(uint64_t) : 0) +
                            (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
@@ -286,7 +286,8 @@ absl::Status CheckCounts(const LinkSplit& split) {
   return absl::OkStatus();
 }
 
-// Calls take(link, time) for each link of a graph with timestamps, in the order of targets, then places.
+// Calls take(link, time) for each link of a graph with timestamps, in the order of targets and, within a target, of
+// the columns.
 template <class Take>
 absl::Status ForEachTimedLink(const Graph& graph, const spec::LinkSplitOptions& options,
                               const std::function<bool()>& keep_going, const Take& take) {
@@ -309,8 +310,8 @@ absl::Status ForEachTimedLink(const Graph& graph, const spec::LinkSplitOptions& 
   return graph.CheckIntact();
 }
 
-// The time that all but the last `part` of the links are no later than, of rising or any order; the links' own order is
-// lost. The greatest number where there are none.
+// Returns the latest time that remains after the latest `part` (0..1) of the links is cut off. Returns the least
+// int64 if none remains. Reorders `times`.
 int64_t TimeBefore(std::vector<int64_t>& times, double part) {
   const auto count = static_cast<double>(times.size());
   const auto first = static_cast<size_t>(count - std::round(count * part));
@@ -354,7 +355,7 @@ absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& gra
                                          const std::function<bool()>& keep_going, bool edge_features) {
   const GraphView& view = graph->view();
   LinkSplit split;
-  // Both directions of each held-out link, by the node that they end in.
+  // The keys of both directions of each held-out link, sorted by target.
   std::vector<uint64_t> held_out;
   const auto key = [](NodeId source, NodeId target) { return uint64_t{target} << 32 | source; };
   for (size_t of = 0; of < split.links.size(); ++of) {
@@ -397,7 +398,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& g
       ForEachTimedLink(*graph, options, keep_going, [&](const Link&, int64_t time) { all.push_back(time); }));
   const int64_t last_valid = TimeBefore(all, options.test_part);
   const int64_t last_train = TimeBefore(all, options.test_part + options.valid_part);
-  std::vector<int64_t>().swap(all);  // `= {}` would keep its memory beside that of the links
+  std::vector<int64_t>().swap(all);  // unlike `= {}`, this frees the memory before the links take theirs
   LinkSplit split;
   PF_RETURN_IF_ERROR(ForEachTimedLink(*graph, options, keep_going, [&](const Link& link, int64_t time) {
     const Split of = time <= last_train ? Split::kTrain : time <= last_valid ? Split::kValid : Split::kTest;
@@ -411,7 +412,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& g
 
 uint64_t TimedLinkSplitBytes(const GraphSummary& graph) {
   const auto links = static_cast<uint64_t>(graph.symmetric ? graph.edges / 2 : graph.edges);
-  // Both vectors may be twice as large as what they hold while they grow.
+  // While they grow, both vectors may have twice the capacity that they need.
   return 2 * links * (sizeof(Link) + sizeof(int64_t));
 }
 
@@ -427,7 +428,7 @@ uint64_t GivenLinksBytes(const GraphSummary& graph, bool edge_features) {
     links += count;
     if (split != Split::kTrain) held_out += count;
   }
-  // Keys may be in a vector twice as large as what it holds while it grows.
+  // While it grows, the vector of keys may have twice the capacity that it needs.
   return EdgesLeftBytes(graph, edge_features) + links * sizeof(Link) + 4 * held_out * sizeof(uint64_t);
 }
 

@@ -19,7 +19,7 @@ uint64_t BlocksOf(const StoreFile::Section& section) {
   return (section.bytes.size() + section.block_bytes - 1) / section.block_bytes;
 }
 
-// Makes the error for a file that may be whole but is not for this program.
+// Turns the mismatch into the error for a file that may be whole but that this program cannot read.
 absl::Status NotReadHere(const absl::Status& mismatch) { return absl::FailedPreconditionError(mismatch.message()); }
 
 }  // namespace
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<StoreFile>> StoreFile::Open(const std::filesystem
   absl::Status status = file->ReadHeader(layout);
   if (status.ok()) status = file->ReadTable();
   if (status.ok()) status = file->FindChecksums();
-  // If the file changed meanwhile, say so, and not what reading it came upon.
+  // If the file changed meanwhile, report that instead of what reading it found.
   PF_RETURN_IF_ERROR(file->CheckIntact());
   if (!status.ok()) return Annotate(status, path.string());
   return file;
@@ -131,7 +131,7 @@ absl::Status StoreFile::CheckEntry(const SectionEntry& entry, uint64_t previous_
   if (entry.offset > size() || entry.bytes > size() - entry.offset) {
     return Mismatch(field("bytes"), entry.bytes, absl::StrCat("at most the rest of a file of ", size()));
   }
-  // The check divides, since a product of damaged counts may wrap.
+  // The check divides instead of multiplying, since a product of damaged counts may wrap around.
   const uint64_t row_bytes = entry.width * ElementBytes(entry.type);
   if (entry.groups != RowGroups()) return CheckGroups(entry, row_bytes);
   if (row_bytes == 0 ? entry.bytes != 0 : (entry.bytes % row_bytes != 0 || entry.bytes / row_bytes != entry.rows)) {
@@ -153,7 +153,7 @@ absl::Status StoreFile::CheckGroups(const SectionEntry& entry, uint64_t row_byte
                     "whole pages that hold them");
   }
   // The section ends with its last row. The number of groups is compared first, since a product of damaged counts may
-  // wrap.
+  // wrap around.
   const bool many = entry.rows > 0 && (entry.rows - 1) / groups.rows > entry.bytes / groups.bytes;
   if (many || entry.bytes != groups.TotalBytes(entry.rows, row_bytes)) {
     return Mismatch(field("bytes"), entry.bytes,
@@ -274,7 +274,7 @@ absl::Status StoreFile::CheckIntact() const {
 }
 
 absl::Status StoreFile::VerifyAll(const CheckOf& check_of, const Progress& progress) const {
-  // The kernel is asked for this much ahead of what is hashed.
+  // The kernel is asked to read this many bytes ahead of the hashing.
   constexpr uint64_t kPieceBytes = 4 << 20;
   uint64_t total = 0, done = 0;
   for (const Section& section : sections_) total += section.bytes.size();

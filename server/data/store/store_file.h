@@ -1,6 +1,7 @@
-// An open store file of either layout: header and section table checked, sections found, nothing else read.
+// An open store file of either layout. Opening it checks the header and the section table, finds the sections, and
+// reads nothing else.
 // Threads: all methods are safe anywhere. Owns the mapping; sections live as long as the StoreFile.
-// Invariant: every section lies within the file, as long as its table entry says.
+// Invariant: every section lies within the file and is as long as its table entry says.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class StoreFile {
   struct Section {
     SectionEntry entry{};
     std::span<const std::byte> bytes;
-    // As BlockGuard takes them.
+    // The arguments of the BlockGuard for this section.
     std::span<const uint64_t> checksums;
     uint64_t block_bytes = 0;
 
@@ -36,42 +37,42 @@ class StoreFile {
   using CheckOf = std::function<BlockGuard::ContentCheck(const Section&)>;
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
-  // Reads header, table and block checksums. Versions 1 (a graph set) to 3; the layout must be `layout`.
-  // Errors: those of MappedFile; naming the file and the field, DataLoss for what does not add up, and
-  // FailedPrecondition for a later version or the other byte order.
+  // Opens a file of version 1 (graph sets only) to 3, and reads its header, table and block checksums. Its layout
+  // must be `layout`.
+  // Errors: those of MappedFile; DataLoss for what does not add up; FailedPrecondition for a later version or the
+  // other byte order. The last two name the file and the field.
   static absl::StatusOr<std::unique_ptr<StoreFile>> Open(const std::filesystem::path& path, StoreLayout layout,
                                                          MappedFile::Access access);
   StoreFile(const StoreFile&) = delete;
   StoreFile& operator=(const StoreFile&) = delete;
 
   const FileHeader& header() const { return header_; }
-  // The sections in the file's order, without block_checksums.
+  // Returns the sections in the order of the file, without block_checksums.
   const std::vector<Section>& sections() const { return sections_; }
-  // nullptr where the file has none.
+  // Returns null if the file has no such section.
   const Section* Find(SectionKind kind) const;
   uint64_t size() const { return file_->size(); }
   const std::filesystem::path& path() const { return file_->path(); }
-  // Returns a hash over the kinds, sizes and checksums of the sections. It leaves out the sections that say what others
-  // hold, because a later version may word them otherwise. These are the summary, and the categories that stand as they
-  // do in the source.
+  // Returns a hash over the kinds, sizes and checksums of the sections. It leaves out the summary and the section
+  // seen_categories. Both only repeat what other sections hold, and a later version may word them differently.
   uint64_t ContentChecksum() const;
-  // Returns such a hash over the names of a large graph's nodes alone.
+  // Returns a hash of the same kind, over the sections with the names of a large graph's nodes.
   uint64_t NamesChecksum() const;
 
-  // The text of the section `summary`, verified. Errors name the file.
+  // Returns the text of the section `summary` after verifying it. Errors name the file.
   absl::StatusOr<std::string_view> ReadSummary() const;
   std::unique_ptr<BlockGuard> Guard(const Section& section, BlockGuard::ContentCheck check) const;
-  // DataLoss, naming the file, where the bytes between sections, which no checksum covers, are not zero.
+  // Returns DataLoss, naming the file, if bytes between sections are not zero. No checksum covers these bytes.
   absl::Status CheckGaps() const;
-  // Does what MappedFile::CheckIntact does; DataLoss also says what to do.
+  // Same as MappedFile::CheckIntact. A DataLoss also says what the user can do about it.
   absl::Status CheckIntact() const;
-  // Verifies all sections, those too that were verified before, and the gaps. Cancelled when `progress`, which hears of
-  // bytes, returns false.
+  // Verifies all sections, including those verified before, and the gaps. `progress` is told how many bytes are done;
+  // when it returns false, VerifyAll returns Cancelled.
   absl::Status VerifyAll(const CheckOf& check_of, const Progress& progress) const;
 
  private:
   explicit StoreFile(std::unique_ptr<MappedFile> file) : file_(std::move(file)) {}
-  // These check; their errors lack the file's name.
+  // Steps of Open. Their errors do not name the file.
   absl::Status ReadHeader(StoreLayout layout);
   absl::Status ReadTable();
   absl::Status CheckEntry(const SectionEntry& entry, uint64_t previous_end) const;
@@ -87,7 +88,7 @@ class StoreFile {
   const std::unique_ptr<MappedFile> file_;
   FileHeader header_{};
   std::vector<Section> sections_;
-  uint64_t end_ = 0;  // of the last of them
+  uint64_t end_ = 0;  // the end of the last section read
 };
 
 }  // namespace permafrost::data

@@ -73,7 +73,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // The values that a section's entry must have: `type` none: any of dense features; `width` and `rows` none: any.
+  // The values that the entry of a section must have. If `type` is nullopt, any type of dense features will do. If
+  // `width` or `rows` is nullopt, any number will do.
   struct Shape {
     std::optional<ElementType> type;
     std::optional<uint32_t> width = 1;
@@ -244,7 +245,8 @@ class Checker {
     if (Has(K::kEdgeFeatures)) {
       const auto edges = static_cast<uint64_t>(s_.edges);
       const uint64_t rows = Rows(K::kEdgeFeatures);
-      // With ids any number will do: edges share rows, and coalesced ones leave some without an edge.
+      // With edge ids, there may be any number of rows: several edges may share one, and coalescing leaves some
+      // without an edge.
       if (!Has(K::kInEdgeIds) && rows != edges) {
         return Mismatch(SectionField(K::kEdgeFeatures, "rows"), rows, edges);
       }
@@ -340,7 +342,7 @@ std::optional<FeatureSummary> FeaturesFromJson(const json& j) {
   j.at("width").get_to(f.width);
   j.at("min").get_to(f.min);
   j.at("max").get_to(f.max);
-  // Stores of older versions have none.
+  // Stores of older versions do not have this field.
   if (const auto categories = j.find("categories"); categories != j.end()) {
     for (const json& each : *categories) {
       CategorySummary& c = f.categories.emplace_back();
@@ -451,12 +453,12 @@ std::string SummaryToJson(const GraphSetSummary& summary) {
     j["min_label"] = summary.min_label;
     j["max_label"] = summary.max_label;
   }
-  // A split's name is a directory's: any bytes, while JSON is UTF-8.
+  // A split's name is that of a directory and may hold any bytes, while JSON must be UTF-8.
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text) {
-  // nlohmann reports by exceptions; they end here.
+  // nlohmann reports errors by exceptions. They must not leave this function.
   try {
     const json j = json::parse(text);
     GraphSetSummary summary;
@@ -475,7 +477,7 @@ absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text) {
     j.at("num_missing_labels").get_to(summary.num_missing_labels);
     j.at("split_name").get_to(summary.split_name);
     j.at("inverse_edges_added").get_to(summary.inverse_edges_added);
-    // Stores of older versions do not have the fields that follow.
+    // Stores of older versions do not have the fields from here on.
     const auto read = [&j](const char* field, auto& value) {
       if (const auto found = j.find(field); found != j.end()) found->get_to(value);
     };

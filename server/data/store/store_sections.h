@@ -1,4 +1,4 @@
-// Checks the sections of a store's file, and writes and reads its summary.
+// Checks the sections of a store's file, and converts its summary to and from JSON.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,33 @@
 
 namespace permafrost::data {
 
-// Checks the sections of a graph's store against its summary, for its writer and its reader alike.
+// Checks of a large graph's sections against its summary. Both its writer and its reader make them.
 // Threads: pure.
 
-// nullptr where there is none.
+// Returns null if there is no such entry.
 const SectionEntry* FindEntry(std::span<const SectionEntry> entries, SectionKind kind);
 
-// `entries`: block_checksums apart. Ok, or DataLoss naming the section and the field that does not add up.
+// Returns Ok, or a DataLoss that names the section and the field that do not add up. `entries` must not include
+// block_checksums.
 absl::Status CheckGraphSections(const GraphSummary& summary, std::span<const SectionEntry> entries);
 
-// The bytes of all sections that hold edges and offsets.
+// Returns the bytes of all sections that hold edges and offsets.
 uint64_t AdjacencyBytes(std::span<const SectionEntry> entries);
 
-// A summary's ranges of feature columns: none, or one for each column.
+// Checks that the summary of the features has either no ranges, or one range for each column.
 absl::Status CheckRanges(SectionKind kind, const FeatureSummary& features);
 
-// These functions write and read the JSON text of a store's section `summary`. It leaves out store_bytes and
-// adjacency_bytes, which the file's length and its table say.
+// Conversion of a store's section `summary` to and from JSON. The JSON leaves out store_bytes and adjacency_bytes,
+// which follow from the file's length and its table.
 // Threads: pure.
 
 std::string SummaryToJson(const GraphSetSummary& summary);
-// DataLoss naming what is missing or of another type.
+// Returns DataLoss, naming the field, if a field is missing or of another type. Fields that older versions did not
+// write may be missing.
 absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text);
 
 std::string GraphSummaryToJson(const GraphSummary& summary);
-// DataLoss naming what is of another type; what is missing keeps its default.
+// Returns DataLoss, naming the field, if a field is of another type. A missing field keeps its default.
 absl::StatusOr<GraphSummary> GraphSummaryFromJson(std::string_view text);
 
 }  // namespace permafrost::data

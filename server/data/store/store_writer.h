@@ -1,4 +1,4 @@
-// Writes the two kinds of store: the file, section by section, and what a graph and a set put into it.
+// Writers of a store's file: one that writes any sections, and one for each of the two kinds of store.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +22,27 @@
 
 namespace permafrost::data {
 
-// Writes one store file, section after section straight into its place, and header and table in front at last.
-// Threads: one at a time. Memory: a buffer, and 8 bytes for each block written.
+// Writes one store file. Each section goes straight to its place in the file; the header and the table are written
+// last, at the front. Threads: one at a time. Memory: a buffer, and 8 bytes for each block written.
 class StoreFileWriter {
  public:
   static absl::StatusOr<StoreFileWriter> Create(const std::filesystem::path& path, std::stop_token stop);
 
-  // Begins a section, and ends the one before.
+  // Ends the current section, if any, and begins another one.
   absl::Status Begin(SectionKind kind, ElementType type, uint32_t width);
-  // Begins a section of rows that will be read from all over it: it has a checksum a page, and its rows lie in
+  // Begins a section whose rows will be read in random order. It has a checksum for each page, and its rows lie in
   // `groups`.
   absl::Status BeginPaged(SectionKind kind, ElementType type, uint32_t width, const RowGroups& groups);
-  // Appends to the section begun last. Cancelled soon after the import shall stop.
+  // Appends to the current section. Returns Cancelled soon after `stop` is requested.
   absl::Status Append(std::span<const std::byte> bytes);
-  // Ends the section begun last. Internal error where its bytes are no whole rows.
+  // Ends the current section. Returns Internal if the bytes appended are not whole rows.
   absl::Status End();
-  // The entries of the sections that have ended.
+  // Returns the entries of the sections that have ended.
   std::span<const SectionEntry> entries() const { return entries_; }
 
-  // Writes block checksums, table and `header`, whose file_bytes, section_count and what tells the format it sets, and
-  // syncs. Returns the file's length.
+  // Writes the block checksums, the table and `header`, and syncs. Sets those fields of `header` that describe the
+  // file: magic, version, endianness, file_bytes, section_count, block_bytes and checksum. Returns the length of the
+  // file.
   absl::StatusOr<uint64_t> Finish(FileHeader header);
 
  private:
@@ -53,71 +54,73 @@ class StoreFileWriter {
   FileWriter file_;
   std::stop_token stop_;
   std::vector<SectionEntry> entries_;
-  SectionEntry open_{};    // `bytes` and `rows` unset; offset 0: none
-  uint64_t appended_ = 0;  // bytes of rows in it
+  SectionEntry open_{};    // the current section, without `bytes` and `rows`; offset 0 if there is none
+  uint64_t appended_ = 0;  // bytes of rows in the current section
   BlockHashes hashes_;
   std::vector<uint64_t> checksums_;
 };
 
-// Writes one large graph's store, section after section straight into its place: every byte is written once.
+// Writes the store of one large graph. Each section goes straight to its place in the file, so that every byte is
+// written once.
 // Threads: one at a time. Memory: a buffer.
 // Invariant: graph.pfg exists only after Finish, complete and synced.
 class GraphWriter {
  public:
-  // `directory` exists; the caller removes it after an error. packed_rows: rows of node features without gaps between
-  // them, though some lie on one page more for it.
+  // `directory` must exist, and the caller removes it after an error. With `packed_rows`, rows of node features lie
+  // without gaps, which puts some rows on one page more.
   static absl::StatusOr<std::unique_ptr<GraphWriter>> Create(const std::filesystem::path& directory,
                                                              std::stop_token stop, bool packed_rows = false);
   virtual ~GraphWriter() = default;
 
-  // Begins a section of rows of `width` elements, and ends the one before. Each kind once, in any order.
+  // Ends the current section, if any, and begins one with rows of `width` elements. Sections may come in any order,
+  // and each kind only once.
   virtual absl::Status Begin(SectionKind kind, ElementType type, uint32_t width = 1) = 0;
-  // Appends whole rows, or parts of them, to the section begun last.
+  // Appends bytes to the current section: whole rows or parts of rows.
   virtual absl::Status Append(std::span<const std::byte> bytes) = 0;
   template <class T>
   absl::Status Write(SectionKind kind, ElementType type, std::span<const T> values, uint32_t width = 1) {
     if (absl::Status begun = Begin(kind, type, width); !begun.ok()) return begun;
     return Append(std::as_bytes(values));
   }
-  // Holds what the categories of the graph's columns stand for, for the caller to fill in; Finish writes their
-  // sections. If nobody calls this, the graph is like one from an older version, which did not keep them.
+  // Returns the tables of the graph's categories, for the caller to fill in. Finish writes their sections. If nobody
+  // calls this, the graph is like one that an older version imported: its categories are unknown.
   virtual Categories& categories() = 0;
-  // Checks that the sections make up a graph of summary.nodes and summary.edges, writes summary, block checksums and
-  // header, syncs, and renames into place. Sets adjacency_bytes and store_bytes. Cancelled soon after the import shall
-  // stop.
+  // Checks that the sections form a graph with summary.nodes and summary.edges. Writes the summary, the block
+  // checksums and the header, syncs, and renames the file into place. Sets adjacency_bytes and store_bytes of the
+  // summary. Returns Cancelled soon after `stop` is requested.
   virtual absl::Status Finish(GraphSummary& summary) = 0;
 };
 
-// Writes a store: sections grow side by side in part files, then are joined into one.
-// Threads: one at a time. Memory: a buffer a section.
-// Invariant: graphs.pfg exists only after Finish, complete and synced; the part files are gone then.
+// Writes the store of a set of graphs. Sections grow side by side in part files, which Finish joins into one file.
+// Threads: one at a time. Memory: a buffer for each section.
+// Invariant: graphs.pfg exists only after Finish, complete and synced. The part files are gone then.
 class GraphSetWriter {
  public:
-  // `directory` exists; the caller removes it after an error.
+  // `directory` must exist, and the caller removes it after an error.
   GraphSetWriter(std::filesystem::path directory, std::stop_token stop)
       : directory_(std::move(directory)), stop_(std::move(stop)) {}
 
-  // Begins a section, or begins it anew, its earlier rows forgotten.
+  // Begins a section. If the section was begun before, drops its rows and begins it again.
   absl::Status Begin(SectionKind kind, ElementType type, uint32_t width = 1);
-  // Appends to a section that was begun.
+  // Appends whole rows or parts of rows to a section that was begun.
   absl::Status Append(SectionKind kind, std::span<const std::byte> rows);
   template <class T>
   absl::Status Append(SectionKind kind, std::span<const T> rows) {
     return Append(kind, std::as_bytes(rows));
   }
-  // A whole section at once.
+  // Writes a whole section at once.
   template <class T>
   absl::Status Write(SectionKind kind, ElementType type, std::span<const T> values, uint32_t width = 1) {
     if (absl::Status begun = Begin(kind, type, width); !begun.ok()) return begun;
     return Append(kind, values);
   }
 
-  // Holds what the categories of the set's columns stand for, for the caller to fill in; Finish writes their sections.
-  // If nobody calls this, the set is like one from an older version, which did not keep them.
+  // Returns the tables of the set's categories, for the caller to fill in. Finish writes their sections. If nobody
+  // calls this, the set is like one that an older version imported: its categories are unknown.
   Categories& categories() { return categories_ ? *categories_ : categories_.emplace(); }
 
-  // Joins all sections with `summary`, whose counts go into the header and whose store_bytes is set. Copies every
-  // byte, and is Cancelled soon after the import shall stop.
+  // Joins all sections and `summary` into the store's file, copying every byte. The header takes its counts from
+  // `summary`, whose store_bytes is set. Returns Cancelled soon after `stop` is requested.
   absl::Status Finish(GraphSetSummary& summary);
 
  private:

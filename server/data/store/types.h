@@ -1,4 +1,4 @@
-// Types that the two kinds of store share: types of features, splits, sizes. Threads: value types.
+// Types that the two kinds of store share: data types of features, splits, sizes. Threads: value types.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace permafrost::data {
 
-// kSparse: rows of (column, value) in a large graph. kInt8: multiples of a scale a column.
+// kSparse means rows of (column, value) pairs, which only large graphs have. kInt8 means multiples of a scale for
+// each column.
 enum class DataType : uint32_t {
   kNone = 0,
   kInt32 = 1,
@@ -32,35 +33,35 @@ inline constexpr EnumNames<DataType, 9> kDataTypeNames{{{{DataType::kNone, "none
                                                          {DataType::kSparse, "sparse"},
                                                          {DataType::kInt8, "int8"}}}};
 
-// True where features of this type are categories. The features of one large graph's nodes are an exception: they are
-// numbers.
+// True if features of this type are categories. The node features of one large graph are an exception: there,
+// integers are numbers.
 constexpr bool IsCategorical(DataType type) {
   return type == DataType::kInt32 || type == DataType::kInt64 || type == DataType::kUint8;
 }
 
-// Tells people what a column's categories stand for. data/store/categories.h has all of it.
+// An extract of a CategoryTable, for people to read. data/store/categories.h has the whole table.
 struct CategorySummary {
   std::string name;     // "label 1", "column 0", "degree"
-  int64_t column = 0;   // of the features, the first one
-  int64_t columns = 1;  // one-hot columns, or one column of integers
-  int64_t values = 0;   // different values of the source; 0: more than are kept
+  int64_t column = 0;   // the first of its columns in the table of features
+  int64_t columns = 1;  // number of one-hot columns, or 1 for a column of integers
+  int64_t values = 0;   // number of different values in the source; 0 if there are more than are kept
   std::vector<int64_t> first_values;
   bool operator==(const CategorySummary&) const = default;
 };
 
-// Most columns of the nodes' positions.
+// The largest number of columns that node positions may have.
 inline constexpr int64_t kMaxPositionColumns = 16;
 
 struct FeatureSummary {
   DataType type = DataType::kNone;
   int64_t width = 0;
-  std::vector<double> min, max;  // per column; empty for a table without rows
-  // The type of the source's values before the import converted them; kNone: they are as the source has them.
+  std::vector<double> min, max;  // one for each column; empty for a table without rows
+  // The type of the source's values if the import converted them. kNone if they were not converted.
   DataType converted_from = DataType::kNone;
-  // The error of the conversion: absolute differences to the source's values, each divided by the largest absolute
-  // value of its column. The largest, and the root of the mean square, over all values.
+  // The error of the conversion over all values: the largest, and the root mean square. The error of a value is its
+  // absolute difference from the source's value, divided by the largest absolute value of its column.
   double largest_error = 0, rms_error = 0;
-  // Summarizes the first columns that are categories. Empty where an older version imported the features.
+  // Extracts of the tables of the first categorical columns. Empty if an older version imported the features.
   std::vector<CategorySummary> categories;
 };
 
@@ -68,19 +69,19 @@ enum class Split : uint32_t { kTrain = 0, kValid = 1, kTest = 2 };
 inline constexpr EnumNames<Split, 3> kSplitNames{
     {{{Split::kTrain, "train"}, {Split::kValid, "valid"}, {Split::kTest, "test"}}}};
 
-// Node ids are rows, 0-based, and take 32 bits.
+// A node's id is its row, counted from 0. It takes 32 bits.
 using NodeId = uint32_t;
 
 using spec::kNodeOrderNames;
 using spec::NodeOrder;
 
-// The directions of its edges that a store holds, and why.
+// Which directions of its edges a store holds, and for what reason.
 enum class EdgeDirections : uint32_t {
-  kUnknown,   // an older version imported it and did not look
+  kUnknown,   // imported by an older version, which did not look
   kAdded,     // the import stored an inverse with each edge
   kListed,    // the import would have added inverses, but the source lists both directions of every edge
-  kKept,      // edges were to be kept as they stand; some are listed in one direction alone
-  kKeptBoth,  // the same, but the source lists both directions of every edge
+  kKept,      // the import kept edges as they are; some are listed in one direction only
+  kKeptBoth,  // the import kept edges as they are; the source lists both directions of every edge
 };
 inline constexpr EnumNames<EdgeDirections, 5> kEdgeDirectionsNames{{{{EdgeDirections::kUnknown, "unknown"},
                                                                      {EdgeDirections::kAdded, "added"},
@@ -88,12 +89,12 @@ inline constexpr EnumNames<EdgeDirections, 5> kEdgeDirectionsNames{{{{EdgeDirect
                                                                      {EdgeDirections::kKept, "kept"},
                                                                      {EdgeDirections::kKeptBoth, "kept-both"}}}};
 
-// Sizes of a set's or a split's graphs; standard deviations are over the population.
+// Sizes of the graphs in a set or a split. Standard deviations are those of the population.
 struct SizeStatistics {
   int64_t graphs = 0, nodes = 0, edges = 0;
   double mean_nodes = 0, std_nodes = 0, mean_edges = 0, std_edges = 0;
   int64_t max_nodes = 0, max_edges = 0;
-  double node_edge_correlation = 0;  // Pearson; 0 where one does not vary
+  double node_edge_correlation = 0;  // Pearson; 0 if nodes or edges do not vary
 };
 
 }  // namespace permafrost::data
