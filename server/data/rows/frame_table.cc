@@ -19,7 +19,7 @@ namespace {
 
 constexpr NodeId kAskEvery = 1 << 16;
 
-// The number of `batches` with at least one of `draws` that are spread over them.
+// Returns the expected number of batches that get at least one of `draws` draws spread over all of them.
 float BatchesWith(double draws, double batches) { return static_cast<float>(-batches * std::expm1(-draws / batches)); }
 
 }  // namespace
@@ -29,7 +29,8 @@ absl::Status AddExpectedDraws(const GraphView& view, std::span<const NodeId> see
                               std::span<float> sums) {
   if (seeds.empty()) return absl::OkStatus();
   const double batches = std::ceil(static_cast<double>(seeds.size()) / static_cast<double>(batch_size));
-  std::vector<float> found(view.nodes), next, all(view.nodes);  // of the last hop; of all hops
+  // `found` and `next` are sums of one hop, `all` of all hops
+  std::vector<float> found(view.nodes), next, all(view.nodes);
   for (const NodeId seed : seeds) found[seed] = all[seed] = 1;
   for (const int64_t fan_out : fan_outs) {
     next.assign(view.nodes, 0);
@@ -67,7 +68,7 @@ uint64_t UseSchedule::Announce(std::span<const NodeId> rows, std::span<const Nod
   if (batches_.size() == kUseSlots || rows.size() + more.size() >= size_t{1} << kPlaceBits) return 0;
   const uint64_t number = first_ + batches_.size();
   const UseSlot slot = SlotOf(number);
-  // Takes all memory first, so that a failure leaves nothing announced.
+  // Allocates all memory first, so that a failure leaves nothing announced.
   Batch made;
   made.rows.reserve(rows.size() + more.size());
   made.after.reserve(rows.size() + more.size());
@@ -79,7 +80,7 @@ uint64_t UseSchedule::Announce(std::span<const NodeId> rows, std::span<const Nod
         next_[row] = slot;
         known(row);
       } else if (last_slot == slot) {
-        continue;  // stands twice
+        continue;  // the row occurs twice in this batch
       } else if (Batch* const before = Find(last_slot)) {
         before->after[last_[row] & ((uint32_t{1} << kPlaceBits) - 1)] = slot;
       }
@@ -98,7 +99,7 @@ void UseSchedule::Use(uint64_t number, const Visit& changed) {
   batch.used = true;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     const NodeId row = batch.rows[i];
-    if (next_[row] != SlotOf(number)) continue;  // an earlier batch, announced before, uses it first
+    if (next_[row] != SlotOf(number)) continue;  // a batch announced earlier uses it first
     next_[row] = Find(batch.after[i]) != nullptr ? batch.after[i] : kNoUse;
     changed(row);
   }
@@ -112,7 +113,7 @@ void UseSchedule::Use(uint64_t number, const Visit& changed) {
 
 namespace {
 
-// Rows begin at a cache line.
+// Every row begins at a cache line.
 constexpr uint64_t kFrameAlignment = 64;
 
 uint64_t AlignedRow(uint64_t row_bytes) {
@@ -132,8 +133,8 @@ absl::StatusOr<std::unique_ptr<FrameTable>> FrameTable::Create(uint64_t rows, ui
         absl::StrCat("the feature cache: cannot reserve ", bytes, " bytes of addresses: ", std::strerror(errno)));
   }
 #ifdef MADV_NOHUGEPAGE
-  // A part given back of a huge page that is still in use stays charged, so that a cache that gives memory back would
-  // see none of it, and give back more.
+  // If a part of a huge page is given back while the rest is in use, the part still counts as used. A cache that
+  // gives memory back would then see no effect and give back more and more.
   madvise(memory, bytes, MADV_NOHUGEPAGE);
 #endif
   return std::unique_ptr<FrameTable>(new FrameTable(rows, frame_bytes, static_cast<std::byte*>(memory)));
@@ -172,7 +173,7 @@ uint32_t FrameTable::Least() const {
     if (occupied_[word] == 0) continue;
     return lists_[word * 64 + static_cast<size_t>(std::countr_zero(occupied_[word]))].first;
   }
-  // From the batch that was announced last back to the one that comes next.
+  // Goes from the batch that was announced last back to the one that comes next.
   for (size_t back = 0; back < kUseSlots; ++back) {
     const List& list = lists_[kLevels + (newest_ + 2 * kUseSlots - kFirstUse - back) % kUseSlots];
     if (list.first != kNone) return list.first;
@@ -206,7 +207,7 @@ void FrameTable::SetFrames(uint64_t frames) {
   const uint64_t before = std::exchange(limit_, std::clamp<uint64_t>(frames, 1, std::max<uint64_t>(rows_, 1)));
   if (limit_ == before) return;
   if (limit_ >= before) {
-    // Frames that were beyond the limit, and are not used, are free again.
+    // Unused frames that were beyond the old limit are free again.
     for (uint64_t frame = before; frame < std::min<uint64_t>(limit_, frames_.size()); ++frame) {
       if (frames_[frame].row == kNone) free_.push_back(static_cast<uint32_t>(frame));
     }
@@ -220,7 +221,7 @@ void FrameTable::SetFrames(uint64_t frames) {
     ++evictions_;
   }
   while (frames_.size() > limit_ && frames_.back().row == kNone) frames_.pop_back();
-  // A pinned frame among them stays until its pins go.
+  // Pinned frames beyond the limit stay until their last pin goes.
   uint64_t first = limit_;
   for (uint64_t frame = limit_; frame < frames_.size(); ++frame) {
     if (frames_[frame].row == kNone) continue;

@@ -1,4 +1,5 @@
-// Chooses which rows of a table stay in memory: those that batches will use, as far as that is known or to be expected.
+// Chooses which rows of a table stay in memory: the rows that batches will use, as far as their use is known or can
+// be expected.
 #pragma once
 
 #include <array>
@@ -17,22 +18,24 @@
 
 namespace permafrost::data {
 
-// Expects how often neighbour sampling will draw each node: by this a feature cache chooses its rows before anything
-// was counted. Threads: safe anywhere.
+// Estimates how often neighbour sampling will draw each node. A feature cache chooses its rows by this estimate until
+// it has counted draws itself. Threads: safe anywhere.
 
-// The batches of an epoch over `seeds` (distinct rows) that a sample with these fan-outs (NeighborSamplingOptions) puts
-// each node into, summed over `sums` [nodes]. A node draws each of its k neighbours with the chance min(1, fan-out /
-// k); a node that is drawn several times in one batch counts once, draws being taken for independent. Reads all edges
-// once a hop. keep_going is asked now and then. Errors: Cancelled when it says no; DataLoss.
+// Adds to sums[v], for each node v, the expected number of batches of an epoch that contain v. The epoch runs over
+// `seeds` (distinct rows), with these fan-outs (NeighborSamplingOptions). A node with k neighbours draws each of them
+// with probability min(1, fan-out / k). A node that is drawn several times in one batch counts once. Draws are taken
+// to be independent. Reads all edges once for each hop, and calls `keep_going` now and then. Errors: Cancelled if
+// `keep_going` returns false; DataLoss.
 absl::Status AddExpectedDraws(const GraphView& view, std::span<const NodeId> seeds, int64_t batch_size,
                               std::span<const int64_t> fan_outs, const std::function<bool()>& keep_going,
                               std::span<float> sums);
 
-// Knows which batch uses a row next, of the batches that were sampled and have not leased their rows yet: Belady's
-// choice of the row to drop needs this. A batch is announced with its rows, and used in the order of announcement; out
-// of that order a row's next use may be taken for unknown, and nothing else happens. Threads: one at a time.
+// Knows which batch uses each row next, among the batches that were sampled and have not leased their rows yet.
+// Belady's choice of the row to drop needs this. A batch announces its rows, and batches use their rows in the order
+// of their announcements. If one breaks this order, the next use of some rows may count as unknown, and nothing worse
+// happens. Threads: one at a time.
 
-// An announced batch; numbers come again once kUseSlots others were announced.
+// Identifies an announced batch. A slot is used again after kUseSlots further announcements.
 using UseSlot = uint16_t;
 inline constexpr UseSlot kNoUse = 0, kFirstUse = 1;
 inline constexpr size_t kUseSlots = 256;
@@ -44,95 +47,99 @@ class UseSchedule {
   explicit UseSchedule(uint64_t rows) : next_(rows), last_(rows) {}
   static constexpr uint64_t kBytesPerRow = sizeof(UseSlot) + sizeof(uint32_t);
 
-  // A batch that uses `rows` and `more`, each below the number of rows; they may stand several times. known: called for
-  // each row that no batch was known to use before. Batches are numbered from 1 on; 0: so many are announced that it
-  // cannot be recorded.
+  // Announces a batch that uses `rows` and `more`. Each row is below the number of rows, and may occur several times.
+  // Calls `known` for each row that no announced batch used so far. Returns the number of the batch, counted from 1,
+  // or 0 if the batch was not recorded because too many batches wait or it has too many rows.
   uint64_t Announce(std::span<const NodeId> rows, std::span<const NodeId> more, const Visit& known);
-  // The batch uses its rows, or never will: their next use is of a batch after it. changed: called for each row whose
-  // next use is another now. Nothing happens for 0, or a second time.
+  // Ends the announcement of a batch, because it uses its rows now or never will. Its rows' next use becomes a later
+  // batch. Calls `changed` for each row whose next use changes. Does nothing for 0, or for a batch that was ended
+  // before.
   void Use(uint64_t number, const Visit& changed);
 
-  // Returns whether a batch waits.
+  // Returns whether any announced batch still waits for its use.
   bool any() const { return !batches_.empty(); }
   UseSlot NextUse(NodeId row) const { return next_[row]; }
-  // The number of announced batches that come before that of a slot.
+  // Returns the number of announced batches that come before the batch of a slot.
   size_t BatchesBefore(UseSlot slot) const { return (slot + kUseSlots - SlotOf(first_)) % kUseSlots; }
-  // The slot of a batch that is announced.
+  // Returns the slot of an announced batch.
   static UseSlot SlotOf(uint64_t number) { return static_cast<UseSlot>(number % kUseSlots + kFirstUse); }
 
  private:
   struct Batch {
-    std::vector<NodeId> rows;    // each once
-    std::vector<UseSlot> after;  // of each row: the batch that uses it after this one
+    std::vector<NodeId> rows;    // distinct rows
+    std::vector<UseSlot> after;  // for each row: the next batch that uses it after this one
     bool used = false;
   };
-  // A row's last batch is kept in one number: its slot above, the place among its rows below.
+  // The last batch that uses a row is kept in one number. The upper bits hold the batch's slot, and the lower bits
+  // the row's place in Batch::rows.
   static constexpr int kPlaceBits = 23;
 
-  // nullptr: no batch of that slot waits.
+  // Returns null if no batch of that slot waits for its use.
   Batch* Find(UseSlot slot);
 
   std::deque<Batch> batches_;  // numbers first_, first_ + 1, ...
   uint64_t first_ = 1;
   std::vector<UseSlot> next_;
-  std::vector<uint32_t> last_;  // of rows with a next use
+  std::vector<uint32_t> last_;  // meaningful for rows with a next use
 };
 
-// Keeps rows of a table in memory: frames, each the memory of one row, are given to rows that are asked for and taken
-// from those that are wanted least.
-// A pin keeps a row in its frame. Rows without pins go in this order: first those that no announced batch uses
-// (UseSchedule), by level, the lowest first, and within a level the one that came into it first; after them the one
-// that is used last (Belady's choice, as far as batches are known). Threads: one at a time, but for Find, which is safe
-// anywhere for rows that the caller has pinned.
+// Keeps rows of a table in memory. A frame is the memory for one row. Rows that are asked for get frames, which are
+// taken from the rows that are wanted least.
+// A pin keeps a row in its frame. Rows without pins are dropped in this order. First come the rows that no announced
+// batch uses (UseSchedule), by rising level, and within a level in the order in which they came into it. Then come
+// the others, the one with the latest next use first. That is Belady's choice, as far as batches are known. Threads:
+// one at a time, except for Find, which is safe anywhere for rows that the caller has pinned.
 class FrameTable {
  public:
-  // Reserves addresses for all the rows; memory is taken as frames are used. Errors: ResourceExhausted.
+  // Reserves addresses for all rows. Memory is taken only when a frame is used. Errors: ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<FrameTable>> Create(uint64_t rows, uint64_t row_bytes);
   ~FrameTable();
   FrameTable(const FrameTable&) = delete;
   FrameTable& operator=(const FrameTable&) = delete;
 
-  // Bytes of memory that one more frame takes, and that the table takes for each row of the file whatever is in memory.
+  // FrameBytes returns the bytes of memory that one more frame takes. kBytesPerRow is what the table takes for each
+  // row of the file, whether the row is in memory or not.
   static uint64_t FrameBytes(uint64_t row_bytes);
   static constexpr uint64_t kBytesPerRow = sizeof(uint32_t) + sizeof(uint8_t);
 
-  // Sets how many frames there may be, >= 1. Rows beyond go at once, pinned ones when their last pin goes; their memory
-  // goes back to the system.
+  // Sets the limit of frames, >= 1. Rows in frames beyond the limit are dropped at once, and pinned ones when they
+  // lose their last pin. Their memory goes back to the system.
   void SetFrames(uint64_t frames);
   uint64_t frames() const { return limit_; }
   uint64_t used() const { return used_; }
   uint64_t evictions() const { return evictions_; }
-  // Rows without pins, or without a row: what Take can give.
+  // Returns the number of frames that Take can give: those that are empty or whose row has no pins.
   uint64_t available() const { return limit_ > pinned_ ? limit_ - pinned_ : 0; }
-  // Frames for so many more rows, whatever SetFrames said.
+  // Makes sure that `rows` more frames are available, even beyond the limit set by SetFrames.
   void MakeRoom(uint64_t rows) {
     if (available() < rows) SetFrames(pinned_ + rows);
   }
 
-  // 0 (goes first) to kLevels - 1, one for each row of the file.
+  // Sets a level for each row of the file: 0 (dropped first) to kLevels - 1.
   static constexpr int kLevels = 256;
   void SetLevels(std::vector<uint8_t> levels);
 
-  // Sets which batch uses a row next; nothing happens where the row has no frame. newest: the slot of the batch that
-  // was announced last, after which none comes.
+  // SetNextUse sets which batch uses a row next. It does nothing if the row has no frame. SetNewest sets the slot of
+  // the batch that was announced last.
   void SetNextUse(uint32_t row, UseSlot next);
   void SetNewest(UseSlot newest) { newest_ = newest; }
 
-  // Pins a row that has a frame, once for each mark; marks rise, from 1. kAgain: the mark before was the same, and no
-  // pin was added.
+  // Pins a row that has a frame. Each mark pins a row only once, and marks rise from 1. kMissing: the row has no
+  // frame. kAgain: this mark had pinned the row already, and no pin was added.
   enum class Pinned { kMissing, kPinned, kAgain };
   Pinned Pin(uint32_t row, uint64_t mark);
   bool has(uint32_t row) const { return frame_of_row_[row].load(std::memory_order_relaxed) != 0; }
-  // Returns whether Take would drop no row that is used as soon as a batch of this slot, or sooner.
+  // Returns whether Take can give a frame without dropping a row that is used by the batch of slot `next` or sooner.
   bool CanHold(UseSlot next) const;
-  // Gives a frame to a row that has none, with a pin. nullptr: every frame is pinned.
+  // Gives a frame and a pin to a row that has no frame. Returns the memory of the frame, or null if every frame is
+  // pinned.
   std::byte* Take(uint32_t row, uint64_t mark);
   void Unpin(uint32_t row);
-  // A pinned row whose reading failed: its frame is free once its last pin goes.
+  // Marks a pinned row whose reading failed. Its frame becomes free with its last pin.
   void Spoil(uint32_t row);
   bool spoilt(uint32_t row) const { return frame_of(row).spoilt; }
 
-  // The bytes of a pinned row.
+  // Returns the bytes of a pinned row.
   const std::byte* Find(uint32_t row) const { return At(frame_of_row_[row].load(std::memory_order_relaxed) - 1); }
 
  private:
@@ -141,7 +148,7 @@ class FrameTable {
     uint32_t row = kNone;
     uint32_t pins = 0;
     uint64_t mark = 0;
-    uint32_t before = kNone, after = kNone;  // in its list
+    uint32_t before = kNone, after = kNone;  // neighbours in the list
     UseSlot next = kNoUse;
     uint8_t level = 0;
     bool spoilt = false;
@@ -154,28 +161,28 @@ class FrameTable {
   std::byte* At(uint32_t frame) const { return memory_ + uint64_t{frame} * frame_bytes_; }
   Frame& frame_of(uint32_t row) { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
   const Frame& frame_of(uint32_t row) const { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
-  // The list of a frame without pins: one for each level of those that nobody is known to use, one for each batch that
-  // uses the others next.
+  // Returns the list of a frame without pins. There is a list for each level of the rows without a known use, and one
+  // for each batch that is the next use of rows.
   static size_t ListOf(const Frame& frame) {
     return frame.next == kNoUse ? frame.level : kLevels + size_t{frame.next} - kFirstUse;
   }
-  // The number of batches that were announced after the one of this slot.
+  // Returns the number of batches that were announced after the batch of this slot.
   size_t AnnouncedAfter(UseSlot slot) const { return (newest_ + 2 * kUseSlots - slot) % kUseSlots; }
   void Append(uint32_t frame);
   void Unlink(uint32_t frame);
-  // The frame whose row goes first; kNone: all are pinned.
+  // Returns the frame whose row is dropped first, or kNone if all frames are pinned.
   uint32_t Least() const;
-  // Takes the frame from its row, which has no pins.
+  // Takes the frame from its row, which must have no pins.
   void Empty(uint32_t frame);
-  void Release(uint32_t frame);  // an empty one
+  void Release(uint32_t frame);  // the frame must be empty
   void GiveBack(uint64_t first, uint64_t last);
 
   const uint64_t rows_, frame_bytes_;
   std::byte* const memory_;
   uint64_t limit_ = 0, used_ = 0, pinned_ = 0, evictions_ = 0;
-  const std::unique_ptr<std::atomic<uint32_t>[]> frame_of_row_;  // 0: none, else its frame + 1
-  std::vector<uint8_t> levels_;                                  // empty: all 0
-  std::vector<Frame> frames_;                                    // those used so far
+  const std::unique_ptr<std::atomic<uint32_t>[]> frame_of_row_;  // 0 if the row has no frame, else its frame + 1
+  std::vector<uint8_t> levels_;                                  // empty if all are 0
+  std::vector<Frame> frames_;                                    // frames that were ever used
   std::vector<uint32_t> free_;
   static constexpr size_t kLists = kLevels + kUseSlots;
   std::array<List, kLists> lists_;

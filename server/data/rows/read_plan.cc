@@ -20,14 +20,14 @@ namespace permafrost::data {
 namespace {
 
 constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
-// A plan is small beside the job that has the cores.
+// Planning is little work, and a job may need the cores.
 constexpr int kThreads = 1;
 
 absl::Status Refused(const char* why, const char* reason) {
   return WithReason(absl::FailedPreconditionError(why), reason);
 }
 
-// One way to store and keep the rows, and what batches read by it.
+// One way to store rows and keep them in memory, and the reads that batches then cause.
 class Reading {
  public:
   Reading(ReadPlanCase what, StoredRows table, uint64_t memory_bytes) : table_(std::move(table)) {
@@ -40,7 +40,7 @@ class Reading {
     planned_.held_rows = memory_bytes > fixed ? std::min(table_.rows, (memory_bytes - fixed) / frame) : 0;
   }
 
-  // rows: of one batch, rising.
+  // Adds the reads of one batch. `rows` holds its distinct rows, rising.
   void Add(std::span<const NodeId> rows, std::span<const uint32_t> ranks, uint64_t gap_bytes) {
     missing_.clear();
     for (const NodeId row : rows) {
@@ -54,7 +54,7 @@ class Reading {
     }
   }
 
-  // Finishes an epoch, if one part in `scale` of it was added.
+  // Returns the reading of a whole epoch, of which 1/`scale` was added.
   PlannedReading Finish(double scale, const DiskRates& disk) {
     planned_.hit_rate = asked_ > 0 ? 1 - missed_ / asked_ : 0;
     planned_.reads *= scale;
@@ -136,11 +136,11 @@ absl::Status CheckReadPlanQuery(const ReadPlanQuery& query) {
 
 absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& query,
                                      const std::function<bool()>& keep_going) {
-  // Before the disk is busy.
+  // These checks come before the disk is put to work.
   PF_RETURN_IF_ERROR(CheckReadPlanQuery(query));
   PF_RETURN_IF_ERROR(NeighborSampler::Create(graph.view(), query.sampling, kThreads).status());
   PF_ASSIGN_OR_RETURN(const StoredRows stored, PlannableRows(graph));
-  // For a few rows the whole file is little enough, and has a page at least.
+  // A table of few rows is too small to measure. The whole file is small then too, and has at least one page.
   const bool few = stored.bytes < 2 * kPageBytes;
   PF_ASSIGN_OR_RETURN(const DiskRates disk, few ? MeasureDisk(stored.path, 0, UINT64_MAX)
                                                 : MeasureDisk(stored.path, stored.offset, stored.bytes));

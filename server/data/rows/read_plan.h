@@ -1,7 +1,7 @@
-// Foresees what an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
-// Batches are sampled as training samples them, and each row that a feature cache would not hold is counted with the
-// read that brings it. Nothing is promised here of what a running cache gains beside that (rows that batches sampled
-// ahead share, what the epochs before counted). Evaluation and the reading of edges are not counted.
+// Predicts what an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
+// Batches are sampled as training samples them. Each row that a feature cache would not hold counts, with the read
+// that brings it. A running cache gains more than the plan says, through rows that batches sampled ahead share, and
+// through the draws counted in earlier epochs. Evaluation and the reading of edges are not counted.
 // Threads: safe anywhere.
 #pragma once
 
@@ -19,12 +19,12 @@
 namespace permafrost::data {
 
 struct ReadPlanQuery {
-  uint64_t memory_bytes = 0;  // of the feature cache, >= 1
-  int64_t batch_size = 1024;  // seed nodes, 1..65,536; the default of node-level jobs
+  uint64_t memory_bytes = 0;  // the budget of the feature cache, >= 1
+  int64_t batch_size = 1024;  // number of seed nodes, 1..65,536; the default of node-level jobs
   NeighborSamplingOptions sampling;
 };
 
-// A case of the plan: as asked, with one thing changed, or with both.
+// A case of the plan: as asked for, with twice the memory, stored as bfloat16, or both.
 enum class ReadPlanCase { kAsAsked, kTwiceTheMemory, kBfloat16, kBfloat16TwiceTheMemory };
 inline constexpr EnumNames<ReadPlanCase, 4> kReadPlanCaseNames{
     {{{ReadPlanCase::kAsAsked, "as-asked"},
@@ -32,59 +32,61 @@ inline constexpr EnumNames<ReadPlanCase, 4> kReadPlanCaseNames{
       {ReadPlanCase::kBfloat16, "bfloat16"},
       {ReadPlanCase::kBfloat16TwiceTheMemory, "bfloat16-twice-the-memory"}}}};
 
-// The reading of one epoch from the second on, when the cache is full.
+// What one epoch reads, from the second epoch on, when the cache is full.
 struct PlannedReading {
   ReadPlanCase what = ReadPlanCase::kAsAsked;
   uint64_t memory_bytes = 0;
   uint64_t row_bytes = 0;       // as stored
-  double pages_per_row = 0;     // that a read of one row touches, on the mean
-  uint64_t held_rows = 0;       // that the memory holds: those wanted most
-  uint64_t most_memory = 0;     // that holds all rows
-  double hit_rate = 0;          // of all rows that batches ask for, 0..1
-  double reads = 0, bytes = 0;  // from the disk
-  double missed_bytes = 0;      // of the rows that are read: `bytes` are whole pages, and gaps
-  double seconds = 0;           // of the disk, at its rates
-  double packed_seconds = 0;    // if the rows that are read lay together: no order of the nodes does better
-  double fill_seconds = 0;      // once, in the first epoch: reading the rows that are held, at most
+  double pages_per_row = 0;     // the mean number of pages that reading one row touches
+  uint64_t held_rows = 0;       // the number of rows that the memory holds: the most wanted ones
+  uint64_t most_memory = 0;     // the memory that holds all rows
+  double hit_rate = 0;          // the part of the rows that batches ask for and find in memory, 0..1
+  double reads = 0, bytes = 0;  // reads from the disk, and their bytes: whole pages, and gaps
+  double missed_bytes = 0;      // bytes of the missed rows themselves
+  double seconds = 0;           // the time that the disk takes at its rates
+  double packed_seconds = 0;    // the same if all missed rows were adjacent, which no order of the nodes beats
+  double fill_seconds = 0;      // the most that reading the held rows takes, once, in the first epoch
 };
 
 struct ReadPlan {
   uint64_t nodes = 0, training_nodes = 0;
-  int64_t batches = 0;          // an epoch
-  int64_t sampled_batches = 0;  // fewer where an epoch draws more than kMaxPlannedEdges edges; the rest is scaled up
-  double mean_rows = 0;         // a batch, each once
-  int64_t largest_rows = 0;     // of the batches sampled
-  double rows_an_epoch = 0;     // that batches ask for, each once a batch
-  int64_t distinct_rows = 0;    // among the batches sampled
-  uint64_t edge_bytes = 0;      // of edges and offsets, which need memory beside the cache
-  uint64_t edge_feature_bytes = 0;  // of edges' features, which need memory too where a model reads them
-  double seconds = 0;               // that planning took
+  int64_t batches = 0;          // batches in an epoch
+  int64_t sampled_batches = 0;  // fewer if an epoch draws more than kMaxPlannedEdges edges; results are then scaled up
+  double mean_rows = 0;         // distinct rows in a batch, as a mean
+  int64_t largest_rows = 0;     // the most distinct rows in a sampled batch
+  double rows_an_epoch = 0;     // rows that batches ask for, each counted once a batch
+  int64_t distinct_rows = 0;    // distinct rows in all sampled batches
+  uint64_t edge_bytes = 0;      // bytes of edges and offsets, which need memory beside the cache
+  uint64_t edge_feature_bytes = 0;  // bytes of edge features, which need memory too if a model reads them
+  double seconds = 0;               // the time that planning took
   DiskRates disk;
-  std::vector<PlannedReading> readings;  // kAsAsked first; bfloat16 where it is smaller than what is stored
+  std::vector<PlannedReading> readings;  // kAsAsked first; bfloat16 only if it is smaller than the stored type
 };
 
-// Sampling stops with the first batch that comes to so many drawn edges.
+// Sampling stops after the batch that brings the number of drawn edges to this.
 inline constexpr int64_t kMaxPlannedEdges = 50'000'000;
 
-// Checks what can be checked without the graph: InvalidArgument with violations "memory_bytes", "batch_size",
-// "fan_outs" (none).
+// Checks what can be checked without the graph. Errors: InvalidArgument with violations "memory_bytes", "batch_size"
+// and "fan_outs" (there are none).
 absl::Status CheckReadPlanQuery(const ReadPlanQuery& query);
 
-// Measures the disk for a moment, and plans with what it does. Errors: those of CheckReadPlanQuery and NeighborSampler;
-// FailedPrecondition with a reason (PlannableRows); Cancelled when keep_going says no; DataLoss; those of MeasureDisk.
+// Measures the disk for a moment, and makes a plan with its rates. Errors: those of CheckReadPlanQuery and
+// NeighborSampler; FailedPrecondition with a reason (PlannableRows); Cancelled if `keep_going` returns false;
+// DataLoss; those of MeasureDisk.
 absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& query,
                                      const std::function<bool()>& keep_going);
 
-// Does the same with a disk of these rates, over rows that lie as `stored` says.
+// Does the same for a disk with these rates and rows that lie as `stored` says.
 absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const ReadPlanQuery& query,
                                        const DiskRates& disk, const std::function<bool()>& keep_going,
                                        int64_t max_edges = kMaxPlannedEdges);
 
-// Returns where the rows lie. FailedPrecondition with the reason DATASET_WITHOUT_DENSE_FEATURES, DATASET_STORE_TOO_OLD
-// or DATASET_WITHOUT_TRAINING_NODES.
+// Returns where the rows of features lie. Errors: FailedPrecondition with the reason DATASET_WITHOUT_DENSE_FEATURES,
+// DATASET_STORE_TOO_OLD or DATASET_WITHOUT_TRAINING_NODES.
 absl::StatusOr<StoredRows> PlannableRows(const Graph& graph);
 
-// The place of each row among all when those wanted most come first; equals in the order of rows.
+// Returns the rank of each row when rows are sorted by `wanted`, largest first. Equal ones keep the order of the
+// rows.
 std::vector<uint32_t> RanksOf(std::span<const float> wanted);
 
 }  // namespace permafrost::data

@@ -18,7 +18,7 @@
 namespace permafrost::data {
 namespace {
 
-// The pages of the table that a row lies on: [first, last].
+// The first and the last page of the table that a row lies on.
 struct PageSpan {
   uint64_t first = 0, last = 0;
 };
@@ -33,10 +33,10 @@ std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const Node
                                    uint64_t most_bytes) {
   const uint64_t gap_pages = gap_bytes / kPageBytes, most_pages = most_bytes / kPageBytes;
   std::vector<PlannedRead> reads;
-  PageSpan pages;  // of the last read
+  PageSpan pages;  // the pages of the last read
   for (size_t i = 0; i < rows.size(); ++i) {
     const PageSpan row = PagesOf(table, rows[i]);
-    // Rows of one page, or of two that meet, have a gap below 0.
+    // If two rows share a page or lie on adjacent pages, the gap between them is at most 0.
     const bool near = !reads.empty() && row.first <= pages.last + 1 + gap_pages;
     if (near && row.last - pages.first < most_pages) {
       pages.last = row.last;
@@ -53,16 +53,15 @@ std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const Node
 
 namespace {
 
-// A read goes on to the next row across a gap of up to twice the bytes that cost as much as a request, within these
-// bounds.
+// The longest read has twice the bytes that cost as much as a request, within these bounds.
 constexpr uint64_t kLeastLongestRead = 16 << 10, kMostLongestRead = 32 << 10;
-// The thread that reads shares its core with others. This many times the reads that the disk works on at once are on
-// their way, up to this many, so that the disk has work until the thread's turn comes.
+// The reading thread shares its core with other threads. So that the disk has work until the thread runs again, more
+// reads are in flight than the disk works on at once: kQueueShare times as many, and at most kMostAtOnce.
 constexpr int kQueueShare = 4, kMostAtOnce = 256;
-// The buffers of all reads take no more than this, but two may always be held. If rows are wide, fewer are on their
-// way.
+// The buffers of all reads take at most this many bytes, although two buffers are always allowed. With wide rows,
+// fewer reads are therefore in flight.
 constexpr uint64_t kMostBufferBytes = 8 << 20;
-// Levels of wanted rows: this many for each doubling of the draws, from 2^kLeastExponent draws an epoch on.
+// The levels of rows by draws per epoch: kLevelsPerDoubling levels for each doubling, from 2^kLeastExponent draws on.
 constexpr double kLevelsPerDoubling = 8, kLeastExponent = -16;
 
 uint8_t LevelOf(double draws) {
@@ -108,14 +107,14 @@ absl::Status RowCache::Lease::Await() {
 
 void RowCache::Lease::Release() {
   if (cache_ == nullptr) return;
-  // Its frames are written to until then.
+  // The reads write to the frames until then.
   (void)Await();
   RowCache& cache = *std::exchange(cache_, nullptr);
   absl::MutexLock lock(&cache.mu_);
   for (const NodeId row : rows_) cache.frames_->Unpin(row);
   cache.reading_rows_ -= reading_;
   cache.reading_leases_ -= reading_ > 0 ? 1 : 0;
-  // After a batch that took more.
+  // A batch may have taken frames beyond the budget.
   if (--cache.leases_ == 0) cache.frames_->SetFrames(cache.FramesFor(cache.counters_.budget_bytes));
 }
 
@@ -158,12 +157,12 @@ absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Opt
     return absl::InternalError("the feature cache was made for another table");
   }
   table_ = *table;
-  // A row may begin and end within a page.
+  // Adds a page, since a row may begin and end within pages.
   const uint64_t row_pages = WholePages(table_.row_bytes) + kPageBytes;
   const uint64_t longest = WholePages(std::clamp(2 * gap_bytes, kLeastLongestRead, kMostLongestRead));
   reader.max_read_bytes = static_cast<uint32_t>(std::max(longest, row_pages));
   const int buffers = static_cast<int>(std::max<uint64_t>(2, kMostBufferBytes / reader.max_read_bytes));
-  // The disk works on `depth` reads at once; as many may be done and not yet copied.
+  // The disk works on `depth` reads at once. As many others may be done and not yet copied.
   const int done = std::min(reader.depth, buffers / 2);
   const int at_once = std::min({kQueueShare * reader.depth, kMostAtOnce, buffers - done});
   reader.depth = at_once + done;
@@ -213,7 +212,7 @@ absl::Status RowCache::PinPresent(std::span<const NodeId> rows, uint64_t mark, L
         break;
       case FrameTable::Pinned::kPinned:
         lease.rows_.push_back(row);
-        // The lease that pinned it before has not let go of it yet.
+        // The row's reading failed, and an earlier lease has not released it yet.
         if (frames_->spoilt(row)) {
           return failure_.ok() ? absl::ResourceExhaustedError("the feature cache: memory failed before a row was read")
                                : failure_;
@@ -248,7 +247,7 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
                                               Announcement* announced) {
   Lease lease;
   std::vector<NodeId> missing;
-  // So that no pin is taken which the lease does not know of, should memory fail.
+  // Reserves the memory first, so that every pin is recorded in the lease even if memory runs out.
   lease.rows_.reserve(rows.size() + more.size());
   uint64_t mark = 0;
   absl::Status status;
@@ -269,7 +268,7 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
   if (broken_) {
     status = failure_;
   } else if (!missing.empty()) {
-    // Rows that another lease brought meanwhile need no read.
+    // Rows that another lease has asked for meanwhile need no read.
     std::vector<NodeId> still;
     status = PinPresent(missing, mark, lease, still);
     const auto present = std::ssize(lease.rows_);
@@ -281,7 +280,7 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
   } else {
     counters_.hits += std::ssize(lease.rows_);
   }
-  if (!status.ok()) return status;  // the lease lets go of what it has
+  if (!status.ok()) return status;  // the lease's destructor unpins what it has
   if (announced != nullptr && announced->cache_ != nullptr) {
     EndAnnouncement(announced->number_);
     announced->cache_ = nullptr;
@@ -363,22 +362,24 @@ RowCounters Since(const RowCounters& before, RowCounters now) {
   return now;
 }
 
-// From here on: what a lease reads, which are the rows that are missing, and those that lie beside them and are used
-// soon; then the thread that reads what leases wait for.
+// The rest of this file reads rows. A lease reads its missing rows, and rows near them that are used soon. A thread
+// runs these reads.
 
 namespace {
 
-// The rows that leases read take at most this part of the frames: the rest is for rows that come again.
+// The rows that leases are reading take at most one part in kReadingShare of the frames. The others are for rows that
+// will be used again.
 constexpr uint64_t kReadingShare = 8;
-// This many leases may read whatever part they take: the disk works for one while the rows of the other are gathered.
+// This many leases may read without that limit: the disk works for one while the rows of the other are gathered.
 constexpr int64_t kNeededLeases = 2;
-// This many may take up to this larger part: the third keeps the disk busy until the fourth is made.
+// This many leases may take up to the larger part of one in kLargeReadingShare. The third one keeps the disk busy
+// until the fourth is made.
 constexpr int64_t kLeastReadingLeases = 3;
 constexpr uint64_t kLargeReadingShare = 3;
-// Rows that are looked at for one plan, whether they come along with its reads.
+// The number of rows considered for one plan that could come along with its reads.
 constexpr uint64_t kMostAlongLooks = 1 << 16;
-// A read gets longer for a row that comes along, by up to this part of what another read costs. The row saves a read of
-// a later batch if it is still there by then.
+// The cost of making a read longer for a row that comes along is at most this part of the cost of another read. The
+// row saves a later read only if it is still in memory then.
 constexpr double kAlongShare = 2.0 / 3;
 
 }  // namespace
@@ -386,19 +387,19 @@ constexpr double kAlongShare = 2.0 / 3;
 bool RowCache::MayRead(uint64_t rows) const {
   const uint64_t all = reading_rows_ + rows, frames = frames_->frames();
   if (all <= frames / kReadingShare || reading_leases_ < kNeededLeases) return true;
-  // Frames that hold nothing yet cost nobody a row.
+  // Taking an empty frame drops no row.
   const uint64_t unused = frames > frames_->used() ? frames - frames_->used() : 0;
   return (reading_leases_ < kLeastReadingLeases || rows <= unused) && all <= frames / kLargeReadingShare;
 }
 
 absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease) {
-  if (missing.empty()) return absl::OkStatus();  // a plan ends with the last of its reads
+  if (missing.empty()) return absl::OkStatus();  // a plan without reads would never end
   const bool has_room = missing.size() <= frames_->available();
   if (!must && (!has_room || !MayRead(missing.size()))) {
     return absl::ResourceExhaustedError("the feature cache: other batches hold what there is room for");
   }
   Plan plan;
-  // Where memory fails on the way, no row may seem to be there that nobody reads.
+  // If memory runs out on the way, rows that nobody will read must not appear to be present.
   auto undo = absl::MakeCleanup([this, &plan]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     for (const Fill& fill : plan.fills) frames_->Spoil(fill.row);
     for (const NodeId row : plan.along) frames_->Spoil(row);
@@ -435,16 +436,16 @@ RowCache::Fill RowCache::TakeFrame(NodeId row, uint64_t mark) {
 void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
   const uint64_t room = frames_->frames() / kReadingShare;
   if (!uses_.any() || along_rows_ >= room) return;
-  const size_t most = std::min(room - along_rows_, kMostAlongLooks);  // each takes a look
+  const size_t most = std::min(room - along_rows_, kMostAlongLooks);  // each row takes one look
   const auto more_pages = static_cast<uint64_t>(kAlongShare * static_cast<double>(gap_bytes_)) / kPageBytes;
-  // Batches share rows, so that frames hold those of more batches than of the largest ones; what is used later still is
-  // dropped before, more often than not.
+  // Estimates how many batches the frames hold rows for. Batches share rows, so this is twice the frames divided by
+  // the largest batch. Rows that are used later than that are usually dropped before their use.
   const uint64_t batches_held = 2 * frames_->frames() / std::max<uint64_t>(largest_lease_, 1);
   uint64_t looks = kMostAlongLooks;
   std::vector<Fill> fills;
   fills.reserve(plan.fills.size() + most);
   plan.along.reserve(most);
-  // Returns whether the row comes along.
+  // Gives the row a frame if it should come along, and returns whether it does.
   const auto take = [&](NodeId row) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (looks == 0 || plan.along.size() == most) return false;
     --looks;
@@ -456,7 +457,7 @@ void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
     ++along_rows_;
     return true;
   };
-  NodeId seen = 0;  // all rows before it
+  NodeId seen = 0;  // all rows before this one were considered
   for (size_t i = 0; i < plan.fills.size(); ++i) {
     const NodeId missing = plan.fills[i].row;
     const NodeId end = i + 1 < plan.fills.size() ? plan.fills[i + 1].row : static_cast<NodeId>(table_.rows);
@@ -481,7 +482,7 @@ void RowCache::EndPlan(const Plan& plan) {
 
 namespace {
 
-// A tag is a ticket and a read of its plan.
+// A tag holds a ticket and, in its lower bits, the index of a read in the plan.
 constexpr int kReadBits = 32;
 
 }  // namespace
@@ -504,7 +505,7 @@ void RowCache::Run() {
   };
   absl::Status status;
   for (int done = 0; status.ok();) {
-    // The disk gets new reads before those that are done are verified and copied.
+    // Starts new reads before verifying and copying the finished ones, so that the disk has work.
     while (status.ok() && disk_->in_flight() < std::min(at_once_ + done, disk_->depth())) {
       std::optional<DiskRead> read;
       {
@@ -537,12 +538,12 @@ void RowCache::Take(const DiskRead& read, const absl::StatusOr<std::span<const s
   const Plan* plan;
   {
     absl::MutexLock lock(&mu_);
-    // Stays where it is: a deque that grows and shrinks at its ends moves nothing.
+    // The pointer stays valid: a deque moves no element when it grows or shrinks at its ends.
     plan = &plans_[ticket - first_ticket_];
   }
   const PlannedRead& planned = plan->reads[index];
   absl::Status status = bytes.ok() ? Copy(*plan, planned, *bytes) : bytes.status();
-  // If the file changed meanwhile, say so, and not what reading it came upon.
+  // If the file changed meanwhile, report that instead of what reading it found.
   if (const absl::Status intact = status.ok() ? status : graph_->CheckIntact(); !intact.ok()) status = intact;
   const double seconds = absl::ToDoubleSeconds(plan->begun[index].Elapsed());
   absl::MutexLock lock(&mu_);
@@ -558,8 +559,8 @@ void RowCache::Take(const DiskRead& read, const absl::StatusOr<std::span<const s
 }
 
 absl::Status RowCache::Copy(const Plan& plan, const PlannedRead& read, std::span<const std::byte> bytes) const {
-  const uint64_t begin = read.offset - table_.offset;  // in the table
-  uint64_t verified = 0;                               // pages up to this one
+  const uint64_t begin = read.offset - table_.offset;  // offset in the table
+  uint64_t verified = 0;                               // all pages before this one are verified
   for (size_t i = read.first; i < read.first + read.count; ++i) {
     const PageSpan pages = PagesOf(table_, plan.fills[i].row);
     for (uint64_t page = std::max(pages.first, verified); page <= pages.last; ++page) {

@@ -1,9 +1,10 @@
-// Rows of one table, read from the disk ahead of their use and kept within a budget of memory, so that nobody waits for
-// a page fault. A row is verified against the checksums of its pages each time that it comes from the disk.
-// The cache keeps the rows that leases hold, then those that announced batches use, the soonest first, and of the
-// others those that are wanted most: by their expected draws at first, and as they are counted once a whole epoch was
-// drawn. Threads: all methods are safe anywhere but Start and Stop, which come from one thread. Owns its thread and the
-// memory.
+// Keeps rows of one table in memory, within a budget. Rows are read from the disk ahead of their use, so that nobody
+// waits for a page fault. Each time that a row comes from the disk, it is verified against the checksums of its
+// pages.
+// The cache keeps the rows that leases hold. Next it keeps the rows that announced batches use, the soonest first. Of
+// the other rows it keeps the most wanted: by their expected draws at first, and once a whole epoch was drawn by the
+// counted draws too. Threads: all methods are safe anywhere, except Start and Stop, which one thread must call. Owns
+// its thread and the memory.
 #pragma once
 
 #include <array>
@@ -29,38 +30,38 @@
 
 namespace permafrost::data {
 
-// Plans the reads that bring a batch's missing rows: in the file's order, rows that lie close together by one read.
-// Threads: pure.
+// A planned read. Reads bring the missing rows of a batch in the order of the file, and one read brings rows that lie
+// close together. Threads: pure.
 struct PlannedRead {
-  uint64_t offset = 0;  // in the file; whole pages
+  uint64_t offset = 0;  // offset in the file; whole pages
   uint32_t bytes = 0;
-  uint32_t first = 0, count = 0;  // of the rows that it brings
+  uint32_t first = 0, count = 0;  // the range of rows that it brings
 };
 
-// rows: rising, each once. A read goes on to the next row while the gap of pages that no row needs is at most
-// `gap_bytes`, and is never longer than `most_bytes`, unless one row is.
+// Plans the reads for `rows`, which rise and are distinct. A read goes on to the next row if the gap of unneeded
+// pages before that row has at most `gap_bytes`. No read is longer than `most_bytes`, unless a single row is.
 std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const NodeId> rows, uint64_t gap_bytes,
                                    uint64_t most_bytes);
 
-// Counts what a feature cache did, for metrics and for people.
+// Counters of a feature cache, for metrics and for people.
 struct RowCounters {
-  // Rows that batches asked for, each counted once a batch. hits: found in memory or on their way there; misses: read
-  // from the disk.
+  // Rows that batches asked for, each counted once a batch. Hits were in memory or on their way there; misses were
+  // read from the disk.
   int64_t hits = 0, misses = 0;
   int64_t evictions = 0;
-  int64_t reads = 0, read_bytes = 0;  // that were done
+  int64_t reads = 0, read_bytes = 0;  // reads that were done, and their bytes
   int64_t read_errors = 0;
-  // read_seconds[i] counts single reads, timed from their start, that took at most kReadSeconds[i] and fit no smaller
-  // bound; the last entry counts longer ones.
+  // read_seconds[i] counts the reads that took at most kReadSeconds[i] and longer than kReadSeconds[i - 1]. The last
+  // entry counts longer reads. The time is taken from the start of each read.
   static constexpr std::array<double, 11> kReadSeconds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                                        0.01,   0.025,   0.05,   0.1,   1};
   std::array<int64_t, kReadSeconds.size() + 1> read_seconds{};
   double read_seconds_sum = 0;
-  double stall_seconds = 0;  // that gathering waited for reads
+  double stall_seconds = 0;  // time that batches waited for reads
   int64_t over_budget = 0;   // batches that took memory beyond the budget
   int64_t resizes = 0;       // changes of the budget while it was in use
 
-  // Present values, not counts.
+  // Present values, which are not counters.
   uint64_t budget_bytes = 0, used_bytes = 0, rows = 0;
 };
 
@@ -82,14 +83,14 @@ void VisitFields(spec::Options<RowCounters>, F&& f) {
   f({.name = "rows"}, &R::rows);
 }
 
-// Returns what was counted after `before`; fields that describe a state are taken from `now`.
+// Returns what was counted since `before`. Present values are those of `now`.
 RowCounters Since(const RowCounters& before, RowCounters now);
 
 struct RowReaderState {
-  std::string kind;      // "io_uring", "pread"; empty: the table is mapped
-  std::string fallback;  // why it is not the first choice; empty: it is
+  std::string kind;      // "io_uring" or "pread"; empty if the table is mapped
+  std::string fallback;  // why it is not the first choice; empty if it is
   bool direct = false;
-  int64_t depth = 0;  // reads at once
+  int64_t depth = 0;  // reads that are in flight at once
 };
 
 template <class F>
@@ -115,18 +116,19 @@ void VisitFields(spec::Options<RowReading>, F&& f) {
 
 class RowCache {
  public:
-  // Rows that stay where they are while it lives. Movable.
+  // Keeps its rows in their frames while it lives. Movable.
   class Lease {
    public:
     Lease() = default;
     Lease(Lease&& other) noexcept { *this = std::move(other); }
     Lease& operator=(Lease&& other) noexcept;
-    // Waits for what is still being read.
+    // Waits for the reads of its rows that are still in flight.
     ~Lease() { Release(); }
 
     bool valid() const { return cache_ != nullptr; }
-    // Waits until all its rows are in memory. Errors: DataLoss for bytes that are not what was written, or a file that
-    // was cut; an environment's error (base/status.h) for a read that failed. No row may be used then.
+    // Waits until all its rows are in memory. Errors: DataLoss if bytes are not what was written or if the file was
+    // cut short; an environment's error (base/status.h) if a read failed. After an error none of the rows may be
+    // used.
     absl::Status Await();
     // Returns whether Await would return without waiting.
     bool ready() const;
@@ -136,12 +138,13 @@ class RowCache {
     void Release();
     RowCache* cache_ = nullptr;
     std::vector<NodeId> rows_;
-    uint64_t reading_ = 0;   // rows that were missing
-    uint64_t ticket_ = 0;    // reads up to this one must be done
-    uint64_t failures_ = 0;  // of the cache when it was made
+    uint64_t reading_ = 0;   // number of rows that were missing
+    uint64_t ticket_ = 0;    // the lease is ready once all plans up to this ticket are done
+    uint64_t failures_ = 0;  // RowCache::failures_ when the lease was made
   };
 
-  // A batch that will ask for its rows: until it does, or this goes, they are kept before others. Movable.
+  // Announces that a batch will ask for its rows. The cache prefers to keep these rows until the batch pins them or
+  // this object is destroyed. Movable.
   class Announcement {
    public:
     Announcement() = default;
@@ -156,40 +159,44 @@ class RowCache {
     uint64_t number_ = 0;
   };
 
-  // Memory for rows is taken as they come. Errors: ResourceExhausted.
+  // Makes an empty cache. Memory for rows is taken as they come. Errors: ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<RowCache>> Create(const StoredRows& table, uint64_t budget_bytes);
   ~RowCache();
 
-  // Begins to read the features of `graph`, whose store the table is of, and keeps it open; `gap_bytes` as PlanReads.
-  // Errors: those of DiskReader::Open. Stop ends the reading, once no lease lives; rows stay in memory.
+  // Start begins to read the features of `graph` and keeps the graph open. The table given to Create must be one of
+  // its store's. `gap_bytes` is that of PlanReads. Errors: those of DiskReader::Open. Stop ends the reading, after
+  // the last lease was released. The rows stay in memory.
   absl::Status Start(std::shared_ptr<const Graph> graph, DiskReader::Options reader, uint64_t gap_bytes);
   void Stop();
-  // The state of the reader that runs, or ran last.
+  // Returns the state of the present reader, or of the last one.
   RowReaderState reader() const;
 
-  // Batches announce their rows in the order in which they will pin them. Rows that do not exist are left for Pin to
-  // refuse.
+  // Announces a batch. Batches announce their rows in the order in which they will pin them. If a row does not exist,
+  // nothing is announced, and Pin will refuse it.
   Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
-  // Pins `rows` and then `more` (each may stand several times) and begins to read those that are missing. Leases are
-  // read in the order in which they were made. announced: the announcement of the same rows, which this call ends;
-  // nullptr: they were not announced. Errors: ResourceExhausted, with nothing pinned, if the leases' reads would leave
-  // too little for the rows that are wanted. With `must`, memory beyond the budget is taken instead, and counted.
-  // InvalidArgument for a row that does not exist. The error of a read that failed since.
+  // Pins `rows` and `more`, and begins to read those that are missing. A row may occur several times. Leases are read
+  // in the order in which they were made. `announced` is the announcement of the same rows, which this call ends; it
+  // is null if there is none. Errors: ResourceExhausted, with nothing pinned, if the reads of all leases would leave
+  // too little memory for the most wanted rows. With `must`, the call takes memory beyond the budget instead, and
+  // counts it. InvalidArgument for a row that does not exist. The error of a read that failed meanwhile.
   absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false,
                             Announcement* announced = nullptr);
-  // The bytes of a row of a lease whose Await was Ok.
+  // Returns the bytes of a row that is in a lease whose Await returned Ok.
   const std::byte* Find(NodeId row) const { return frames_->Find(row); }
 
-  // Sets how often an epoch is expected to draw each row; replaces what was counted. One number a row.
+  // Sets how often an epoch is expected to draw each row, and forgets the draws counted so far. `draws` has a number
+  // for each row.
   void SetExpectedDraws(std::vector<float> draws);
-  // Sets the bytes of memory that the cache may take in all, and drops the rows beyond.
+  // Sets the bytes of memory that the cache may take in total, and drops rows that exceed them.
   void SetBudget(uint64_t bytes);
-  // Bytes for the rows of two batches as large as the largest that came yet: with less, each waits for the one before.
+  // Returns the bytes for the rows of two batches as large as the largest so far. With less, each batch would wait
+  // for the one before.
   uint64_t LeastBytes() const;
-  // Bytes for each row of the file, whether it is in memory or not, beside FrameTable::FrameBytes for one that is.
+  // Bytes that each row of the file takes, whether it is in memory or not. A row in memory also takes
+  // FrameTable::FrameBytes.
   static constexpr uint64_t kBytesPerRow =
       FrameTable::kBytesPerRow + UseSchedule::kBytesPerRow + sizeof(float) + sizeof(uint16_t);
-  // Returns the bytes that all rows take. A larger budget gains nothing.
+  // Returns the bytes that the cache takes with all rows in memory. A larger budget gains nothing.
   uint64_t MostBytes() const;
   RowCounters counters() const;
 
@@ -200,26 +207,27 @@ class RowCache {
   };
   struct Plan {
     std::vector<Fill> fills;
-    std::vector<NodeId> along;  // of the fills' rows: those that no lease waits for; pinned until the plan is done
+    std::vector<NodeId> along;  // rows of `fills` that no lease waits for; pinned until the plan is done
     std::vector<PlannedRead> reads;
-    std::vector<Stopwatch> begun;  // a read each
+    std::vector<Stopwatch> begun;  // when each read began
     size_t started = 0, done = 0;
   };
 
   RowCache(const StoredRows& table, std::unique_ptr<FrameTable> frames)
       : table_(table), frames_(std::move(frames)), uses_(table.rows) {}
   uint64_t FramesFor(uint64_t bytes) const;
-  // Pins those of `rows` that are in memory, and adds the others to `missing`.
+  // Pins the rows that are in memory, and adds the others to `missing`.
   absl::Status PinPresent(std::span<const NodeId> rows, uint64_t mark, Lease& lease, std::vector<NodeId>& missing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Fill TakeFrame(NodeId row, uint64_t mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Adds to a plan's fills the rows that lie beside those, which batches use soon, and sooner than what they take the
-  // place of: a read that is longer by a page or two costs less than another one.
+  // Adds rows to the plan's fills that lie near the rows already there. It takes rows that batches will use soon, and
+  // sooner than the rows whose frames they take. Making a read longer by a page or two costs less than another read
+  // later.
   void TakeAlong(uint64_t mark, Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPlan(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns whether a lease may have so many rows read beside those of the others.
+  // Returns whether another lease may have this many rows read, in addition to the reads of the present leases.
   bool MayRead(uint64_t rows) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndAnnouncement(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Count(std::span<const NodeId> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -229,30 +237,30 @@ class RowCache {
   void SetLevels() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void Run();
-  // The next read to start; nullopt: there is none.
+  // Returns the next read to start, or nullopt if there is none.
   std::optional<DiskRead> NextRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Take(const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes);
-  // Verifies what a read brought and puts its rows into their frames.
+  // Verifies the pages of a read and copies its rows into their frames.
   absl::Status Copy(const Plan& plan, const PlannedRead& read, std::span<const std::byte> bytes) const;
   void Finish(uint64_t ticket, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // After an error of the reader itself: every read that is left fails.
+  // Makes every remaining read fail, after an error of the reader itself.
   void FailAll(const absl::Status& status);
 
-  StoredRows table_;                          // changed by Start and Stop only
-  const std::unique_ptr<FrameTable> frames_;  // guarded by mu_, but for Find
+  StoredRows table_;                          // changed only by Start and Stop
+  const std::unique_ptr<FrameTable> frames_;  // guarded by mu_, except for Find
 
-  // These belong to the thread, and to Start and Stop while it does not run.
+  // These members belong to the thread. While it does not run, they belong to Start and Stop.
   std::shared_ptr<const Graph> graph_;
   std::unique_ptr<DiskReader> disk_;
-  int at_once_ = 1;  // reads that are on their way
+  int at_once_ = 1;  // the number of reads to keep in flight
   std::thread thread_;
 
   mutable absl::Mutex mu_;
   uint64_t gap_bytes_ ABSL_GUARDED_BY(mu_) = 0, most_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   RowReaderState reader_ ABSL_GUARDED_BY(mu_);
-  std::deque<Plan> plans_ ABSL_GUARDED_BY(mu_);     // tickets first_ticket_, first_ticket_ + 1, ...
-  uint64_t first_ticket_ ABSL_GUARDED_BY(mu_) = 1;  // all before it are done
-  uint64_t starting_ ABSL_GUARDED_BY(mu_) = 1;      // the plan whose reads are started next
+  std::deque<Plan> plans_ ABSL_GUARDED_BY(mu_);     // their tickets are first_ticket_, first_ticket_ + 1, ...
+  uint64_t first_ticket_ ABSL_GUARDED_BY(mu_) = 1;  // all plans before it are done
+  uint64_t starting_ ABSL_GUARDED_BY(mu_) = 1;      // ticket of the plan whose reads are started next
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool broken_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t failures_ ABSL_GUARDED_BY(mu_) = 0;
@@ -261,14 +269,14 @@ class RowCache {
   UseSchedule uses_ ABSL_GUARDED_BY(mu_);
   int64_t leases_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t reading_leases_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t reading_rows_ ABSL_GUARDED_BY(mu_) = 0;  // of all leases: rows that were missing
-  uint64_t along_rows_ ABSL_GUARDED_BY(mu_) = 0;    // of all plans
+  uint64_t reading_rows_ ABSL_GUARDED_BY(mu_) = 0;  // the sum of Lease::reading_
+  uint64_t along_rows_ ABSL_GUARDED_BY(mu_) = 0;    // the sum of the sizes of Plan::along
   std::vector<float> expected_ ABSL_GUARDED_BY(mu_);
   std::vector<uint16_t> counted_ ABSL_GUARDED_BY(mu_);
   double expected_in_all_ ABSL_GUARDED_BY(mu_) = 0, drawn_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t epochs_counted_ ABSL_GUARDED_BY(mu_) = 0;
   RowCounters counters_ ABSL_GUARDED_BY(mu_);
-  uint64_t largest_lease_ ABSL_GUARDED_BY(mu_) = 0;  // rows
+  uint64_t largest_lease_ ABSL_GUARDED_BY(mu_) = 0;  // in rows
 };
 
 }  // namespace permafrost::data

@@ -16,20 +16,20 @@
 namespace permafrost::data {
 namespace {
 
-// These are parts of the memory. kReserve is left alone, for whatever else grows. If less than kShort is free, memory
-// is given back. If more than kWorthTaking is to be had, kTaken of it is taken.
+// Parts of the memory. kReserve is left alone, for whatever else grows. If less than kShort is left, the cache gives
+// memory back. If more than kWorthTaking can be had, the cache takes some of it.
 constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
-// The part of what is left over that is taken at once.
+// The part of the spare memory that the cache takes at once.
 constexpr double kTaken = 0.75;
-// A cache of less is of no use; whoever has less than that left must know.
+// A smaller cache is of no use. If less memory is left, the job's log says so.
 constexpr uint64_t kLeastBudget = uint64_t{16} << 20;
-// A budget begins as this part of what memory leaves, and grows where the job takes less than the rest.
+// At first a budget is what memory leaves, divided by this. It grows if the job takes less than the rest.
 constexpr uint64_t kFirstShare = 2;
-// Between jobs this part of the memory is left: an import takes a quarter.
+// Between jobs, the memory divided by this is left free, since an import takes a quarter.
 constexpr uint64_t kIdleShare = 3;
 constexpr absl::Duration kLookEvery = absl::Milliseconds(100), kReturnEvery = absl::Seconds(1),
                          kGrowEvery = absl::Seconds(2);
-// The bytes taken to be left where the system does not tell.
+// The bytes assumed to be left if the system does not tell.
 constexpr uint64_t kUnknownLeft = uint64_t{1} << 30;
 
 template <class Bytes>
@@ -43,7 +43,8 @@ std::optional<DiskReaderKind> KindOf(FeatureReader reader) {
   return std::nullopt;
 }
 
-// Why features can be read through the mapping alone; empty: they can be read past it.
+// Returns the reason why features can only be read through the mapping, or an empty string if they can be read past
+// it.
 std::string_view MappedAlone(const Graph& graph) {
   if (std::holds_alternative<SparseFeatures>(graph.view().node_features)) return "they are sparse";
   const std::optional<StoredRows> table = graph.stored_features();
@@ -102,11 +103,12 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
 
   absl::MutexLock lock(&mu_);
   if (open_) return mapped("another job reads past it");
-  // The cache of another dataset makes room first.
+  // If the cache is for another dataset, its memory is freed first.
   if (key_ != key) Forget();
   const std::optional<MemoryLeft> memory = options_.memory_left();
   const uint64_t edges = graph->summary().adjacency_bytes, mapped_now = options_.mapped_bytes(table.path);
-  // More than all but the features: some of these are mapped, and nothing is known of the edges.
+  // If more is mapped than all but the features could be, part of the features is mapped. Then nothing is known of
+  // the edges, and all of them count as unmapped.
   const uint64_t edges_to_map = mapped_now > Less(key.bytes, table.bytes) ? edges : Less(edges, mapped_now);
   const uint64_t left = Left(memory, job_bytes + edges_to_map);
   const bool measured = options_.budget_bytes == 0;
@@ -117,8 +119,8 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
       session.line = absl::StrCat("features: ", Mb(table.bytes), " read through the mapping: memory has ", Mb(left),
                                   " left for them");
     }
-    // All of the file, or the features alone: what it holds beside them and the edges may be large, and is not always
-    // read.
+    // Reads the whole file ahead if it fits, else the features alone. The file may hold large sections besides
+    // features and edges, which are not always read.
     if (key.bytes <= left + edges_to_map) {
       session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{0, key.bytes}));
     } else if (table.bytes <= left) {
@@ -151,13 +153,13 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
       measured ? absl::StrCat(" at first: memory has ", Mb(left), " left for them") : ", as asked for",
       measured && left < kLeastBudget ? ", which is too little" : "", state.fallback.empty() ? "" : "; ",
       state.fallback);
-  // Edges and what else is small.
+  // Reads ahead the edges and the other sections, which are small.
   if (graph->summary().adjacency_bytes <= left) {
     const uint64_t table_end = table.offset + table.bytes;
     session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{0, table.offset}));
     session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{table_end, key.bytes}));
   }
-  // The reading ends with the session; the rows stay.
+  // The session's end stops the reading, and the rows stay.
   open_ = true;
   session.cache = std::shared_ptr<RowCache>(kept_.get(), [this, kept = kept_](RowCache*) { EndSession(*kept); });
   return session;
@@ -191,10 +193,11 @@ void RowCaches::Adapt(RowCache& cache) {
   std::optional<MemoryLeft> memory = options_.memory_left();
   if (!memory) return;
   const double limit = static_cast<double>(memory->limit);
-  // Gives back what captures, and the reading of files, left over: once, and where memory is short.
+  // Returns free heap memory that captures and the reading of files left over: once in a session, and again when
+  // memory is short.
   const bool is_short = LeftBesideEdges(*memory) < kShort * limit;
   if (!returned_ || (is_short && since_return_.Elapsed() > kReturnEvery)) {
-    // The memory that the first steps take is seen before more is taken.
+    // Waits before growing, so that the memory of the first steps is taken into account.
     if (!std::exchange(returned_, true)) since_change_.Restart();
     since_return_.Restart();
     options_.return_free_heap();
@@ -204,7 +207,7 @@ void RowCaches::Adapt(RowCache& cache) {
   const RowCounters counters = cache.counters();
   const auto budget = static_cast<double>(counters.budget_bytes), left = LeftBesideEdges(*memory);
   const double least = static_cast<double>(std::max(kLeastBudget, cache.LeastBytes()));
-  // The part of its budget that the cache has not taken yet is not free for others.
+  // The cache may still take the unused part of its budget, so that part is not spare.
   const double spare = left - kReserve * limit - std::max(0.0, budget - static_cast<double>(counters.used_bytes));
   double wanted = budget;
   if (left < kShort * limit) {
@@ -224,7 +227,7 @@ void RowCaches::Adapt(RowCache& cache) {
 
 namespace {
 
-// Read-ahead asks for pieces of this size, and keeps two of them in flight.
+// ReadAhead asks for pieces of this size, and keeps two of them in flight.
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 
 void AskFor(const Descriptor& file, uint64_t begin, uint64_t end) {
@@ -253,7 +256,7 @@ ReadAhead::~ReadAhead() {
 void ReadAhead::Run(const std::filesystem::path& path, Range range) {
   const Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid() || range.begin >= range.end) return;
-    // A range that is asked for comes as it is; what is read besides must not make the kernel guess.
+    // Each range is asked for explicitly. The small reads below must not start the kernel's own read-ahead.
 #ifdef POSIX_FADV_RANDOM
   posix_fadvise(file.get(), 0, 0, POSIX_FADV_RANDOM);
 #endif
@@ -262,7 +265,7 @@ void ReadAhead::Run(const std::filesystem::path& path, Range range) {
   for (uint64_t begin = range.begin; begin < range.end; begin += kPieceBytes) {
     const uint64_t end = piece_end(begin);
     if (end < range.end) AskFor(file, end, piece_end(end));
-    // The piece is there when its last byte is.
+    // Waits for the piece, which is in memory once its last byte is.
     char last = 0;
     if (stop_.HasBeenNotified() || pread(file.get(), &last, 1, static_cast<off_t>(end - 1)) != 1) return;
   }

@@ -1,5 +1,6 @@
-// Reads the features of large graphs for the jobs of this process: through the mapping where memory holds them, else
-// from the disk through one feature cache a dataset, which is kept over jobs. Threads: all methods are safe anywhere.
+// Gives the jobs of this process access to the features of large graphs. If memory holds the features, jobs read them
+// through the mapping. Otherwise they read from the disk through a feature cache, which is kept from job to job.
+// Threads: all methods are safe anywhere.
 #pragma once
 
 #include <cstdint>
@@ -26,21 +27,22 @@
 
 namespace permafrost::data {
 
-// Brings a range of a file into the page cache from one end to the other, at the disk's bandwidth and ahead of whoever
-// reads it at random through a mapping. It stops when it goes.
+// Reads a range of a file into the page cache from begin to end. It runs at the disk's bandwidth, ahead of jobs that
+// read the file at random through a mapping. Destruction stops it.
 // Threads: one at a time. Owns its thread.
 class ReadAhead {
  public:
   struct Range {
     uint64_t begin = 0, end = 0;
   };
-  // A file that cannot be opened or read is left to whoever reads it after all, who then reports the error.
+  // If the file cannot be opened or read, reading ahead ends silently. Whoever reads the file later reports the
+  // error.
   ReadAhead(std::filesystem::path path, Range range);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // Waits until all was asked for and read.
+  // Waits until the whole range was read, or until reading ahead ended early.
   void Wait() const { done_.WaitForNotification(); }
 
  private:
@@ -50,7 +52,8 @@ class ReadAhead {
   std::thread thread_;
 };
 
-// kAuto: kMapped where memory holds the features, else kUring where it works, else kPread.
+// How features are read. kAuto chooses kMapped if memory holds the features, else kUring if it works here, else
+// kPread.
 enum class FeatureReader { kAuto, kMapped, kUring, kPread };
 inline constexpr EnumNames<FeatureReader, 4> kFeatureReaderNames{{{{FeatureReader::kAuto, "auto"},
                                                                    {FeatureReader::kMapped, "mapped"},
@@ -61,42 +64,44 @@ class RowCaches {
  public:
   struct Options {
     FeatureReader reader = FeatureReader::kAuto;
-    // The size of a cache, in bytes. 0: what memory leaves, and less when it gets short.
+    // The size of a cache in bytes. 0 means what memory leaves, and less when memory gets short.
     uint64_t budget_bytes = 0;
-    // Returns the memory that is left; nullopt: unknown. Tests give their own.
+    // Returns the memory that is left, or nullopt if it is unknown. Tests replace these functions.
     std::function<std::optional<MemoryLeft>()> memory_left = GetMemoryLeft;
     std::function<void()> return_free_heap = ReturnFreeHeap;
     // Returns how many bytes of a file are mapped and in memory.
     std::function<uint64_t(const std::filesystem::path&)> mapped_bytes = MappedBytesOf;
-    // The rates of the disk, where it is not to be measured.
+    // The rates of the disk. If unset, the disk is measured.
     std::optional<DiskRates> rates = std::nullopt;
-    // Hears of each change of a budget, a line.
+    // Receives a line of text for each change of a budget.
     std::function<void(std::string_view)> log = [](std::string_view) {};
   };
   explicit RowCaches(Options options) : options_(std::move(options)) {}
 
-  // A job's way to the features of one graph; it ends the reading when it goes.
+  // A job's access to the features of one graph. Its destruction ends the reading.
   struct Session {
-    std::shared_ptr<RowCache> cache;  // nullptr: through the mapping
-    std::string line;                 // for the job's log: how, and why so
-    // The reading of what goes through the mapping, all at once rather than as it is touched, where memory holds it.
+    std::shared_ptr<RowCache> cache;  // null if features are read through the mapping
+    std::string line;                 // for the job's log: how features are read, and why
+    // Reads ahead the ranges that are read through the mapping, if memory holds them. This is faster than reading
+    // each page when it is touched.
     std::vector<std::unique_ptr<ReadAhead>> ahead;
   };
-  // One session at a time; while one is open, another reads through the mapping. `job_bytes`: what else the job will
-  // take. Errors: FailedPrecondition for a reader that was asked for and does not
-  // work here; an environment's error for a file that cannot be opened.
+  // Opens a session. Only one session at a time has a feature cache; while it is open, other sessions read through
+  // the mapping. `job_bytes` is the memory that the job will take beside the features. Errors: FailedPrecondition if
+  // the reader that was asked for does not work here; an environment's error if a file cannot be opened.
   absl::StatusOr<Session> Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes);
-  // Returns the bytes still free once `job_bytes` and a reserve are taken. Kept rows count as free, since Drop gives
-  // them back.
+  // Returns the bytes that are free once `job_bytes` and a reserve are taken. Kept rows count as free, since Drop
+  // gives them back.
   uint64_t LeftBeside(uint64_t job_bytes);
-  // Gives memory back where it got short, and takes more where there is room, a little at a time: what a job takes is
-  // seen rather than known. To be called often while a session is open; looks at the memory ten times a second at most.
+  // Adapts the budget to the memory that is left. It gives memory back when memory is short, and takes more when
+  // there is room, a little at a time, since what a job takes cannot be known in advance. Call it often while a
+  // session is open. It looks at the memory ten times a second at most.
   void Adapt(RowCache& cache);
-  // Gives all rows back, except those of an open session.
+  // Frees all rows, except those of an open session.
   void Drop();
 
  private:
-  // Names the file that a cache holds rows of.
+  // Identifies the file whose rows a cache holds.
   struct Key {
     std::filesystem::path path;
     int64_t modified = 0;
@@ -106,28 +111,29 @@ class RowCaches {
 
   static absl::StatusOr<Key> KeyOf(const StoredRows& table);
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the bytes of the rows that are kept.
+  // Returns the bytes that the kept cache takes.
   uint64_t Held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns what `memory`, and the rows that are kept, leave beside `job_bytes` and a reserve.
+  // Returns the bytes that `memory` and the kept rows leave beside `job_bytes` and a reserve.
   uint64_t Left(const std::optional<MemoryLeft>& memory, uint64_t job_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends the reading; rows stay, as far as they leave memory for what comes between jobs.
+  // Ends the reading of a session. Its rows stay, as far as they leave enough memory for what runs between jobs.
   void EndSession(RowCache& cache);
-  // Bytes that memory leaves where all edges of the session's graph are to stay, which are mapped as they are used.
+  // Returns the bytes that memory leaves if all edges of the session's graph are to stay in it. The edges are mapped
+  // as they are used. May be negative.
   double LeftBesideEdges(const MemoryLeft& memory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<DiskRates> RatesOf(const StoredRows& table, std::optional<DiskReaderKind> kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   absl::Mutex mu_;
-  // One: that of the dataset which was used last.
+  // The one kept cache: that of the dataset used last, and its key.
   std::optional<Key> key_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<RowCache> kept_ ABSL_GUARDED_BY(mu_);
-  bool open_ ABSL_GUARDED_BY(mu_) = false;                                 // a session
-  std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // by the folder of a store
+  bool open_ ABSL_GUARDED_BY(mu_) = false;                                 // a session with a cache is open
+  std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // keyed by the folder of a store
   Stopwatch since_look_ ABSL_GUARDED_BY(mu_), since_return_ ABSL_GUARDED_BY(mu_), since_change_ ABSL_GUARDED_BY(mu_);
   // The bytes of the session's edges that were not mapped when it began, and all bytes that were mapped then.
   uint64_t edges_to_map_ ABSL_GUARDED_BY(mu_) = 0, mapped_before_ ABSL_GUARDED_BY(mu_) = 0;
-  bool returned_ ABSL_GUARDED_BY(mu_) = false;  // the heap, in this session
+  bool returned_ ABSL_GUARDED_BY(mu_) = false;  // whether this session has returned free heap memory
 };
 
 }  // namespace permafrost::data
