@@ -23,7 +23,7 @@ absl::StatusOr<GraphExtents> GraphExtents::Create(std::shared_ptr<const GraphSet
 }
 
 GraphExtents::Extent GraphExtents::Of(uint32_t graph) const {
-  // Ids, too, may come from the file.
+  // The id may also come from the file, so it is checked too.
   if (!Has(graph)) return {};
   const Extent e{node_offsets_[graph], node_offsets_[graph + size_t{1}], edge_offsets_[graph],
                  edge_offsets_[graph + size_t{1}]};
@@ -45,7 +45,7 @@ BatchShape GraphExtents::ShapeOf(std::span<const uint32_t> graphs) const {
 
 namespace {
 
-// Copies rows first..last of a [rows, width] table to row `at` of `out`, converting as it goes.
+// Copies rows [first, last) of a [rows, width] table to row `at` of `out`, converting them to To.
 template <class From, class To>
 void CopyRows(std::span<const From> table, int64_t width, uint64_t first, uint64_t last, int64_t at,
               AlignedVector<To>& out) {
@@ -60,7 +60,7 @@ void CopyFeatures(const FeatureTable& table, uint64_t first, uint64_t last, int6
   if (table.type == DataType::kFloat32) CopyRows(table.floats, table.width, first, last, at, floats);
 }
 
-// Room for `rows`, those from `real` on zero.
+// Makes room for `rows` rows. The rows from `real` on are zero.
 void ResizeFeatures(const FeatureTable& table, int64_t real, int64_t rows, AlignedVector<int64_t>& ints,
                     AlignedVector<float>& floats) {
   const auto resize = [&](auto& out, DataType type) {
@@ -103,7 +103,7 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
   }
   out.real = ShapeOf(graphs);
   out.graph_ids.assign(graphs.begin(), graphs.end());
-  // Sizes that changed under us are no reason to blame the caller.
+  // If sizes changed because the file did, the caller is not to blame.
   if (!padded.Holds(LeastPadded(out.real))) PF_RETURN_IF_ERROR(extents_.set().CheckIntact());
   PF_RETURN_IF_ERROR(Pad(padded, out));
 
@@ -113,7 +113,7 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
     const GraphExtents::Extent at = extents_.Of(g);
     const auto nodes = static_cast<int64_t>(at.last_node - at.first_node);
     const auto edges = static_cast<int64_t>(at.last_edge - at.first_edge);
-    // The offsets changed since the shape was summed up: nothing may be written beyond it.
+    // The offsets changed after the shape was computed. Nothing may be written beyond the shape.
     if (node + nodes > out.real.nodes || edge + edges > out.real.edges) break;
     CopyFeatures(node_features_, at.first_node, at.last_node, node, out.node_ints, out.node_floats);
     CopyRows(positions_.floats, positions_.width, at.first_node, at.last_node, node, out.positions);
@@ -136,7 +136,7 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
 
 namespace {
 
-// Rows of a set, graph by graph, begun anew after the last.
+// Iterates over the rows of some graphs, graph by graph, and begins again after the last one.
 class RowCycle {
  public:
   using Extent = GraphExtents::Extent;
@@ -147,7 +147,7 @@ class RowCycle {
     any_ = std::ranges::any_of(graphs, has_rows);
   }
   bool any() const { return any_; }
-  // The next row; `any` must be true.
+  // Returns the next row. any() must be true.
   uint64_t Next() {
     while (true) {
       const Extent extent = extents_.Of(graphs_[at_]);
@@ -167,7 +167,7 @@ class RowCycle {
   uint64_t Extent::*first_;
   uint64_t Extent::*last_;
   size_t at_;
-  uint64_t done_ = 0;  // rows of the present graph
+  uint64_t done_ = 0;  // rows of the present graph returned so far
   bool any_ = false;
 };
 
@@ -199,7 +199,7 @@ absl::Status Batcher::Compose(std::span<const uint32_t> graphs, const BatchShape
   }
   for (int64_t edge = 0; edge < real.edges; ++edge) {
     const int64_t target = edge * real.nodes / real.edges, graph = out.graph_of_node[static_cast<size_t>(target)];
-    // The graph's nodes: those whose number times graphs / nodes rounds down to it.
+    // The graph's nodes are those for which node * graphs / nodes, rounded down, is the graph's number.
     const int64_t first = (graph * real.nodes + real.graphs - 1) / real.graphs;
     const int64_t end = ((graph + 1) * real.nodes + real.graphs - 1) / real.graphs;
     const auto others = static_cast<uint64_t>(end - first - 1);

@@ -50,7 +50,7 @@ absl::Status CheckSubgraph(const SampledSubgraph& subgraph, bool last_hop_apart,
   return absl::OkStatus();
 }
 
-// The sizes of the subgraph, nonzeros apart, reusing memory.
+// Sets all sizes of the subgraph except nonzeros, reusing memory.
 void SetSizes(const SampledSubgraph& subgraph, BlockSizes& sizes) {
   sizes.nodes.clear();
   int64_t before = 0;
@@ -85,7 +85,7 @@ class GatheringBatcher final : public BlockBatcher {
         for (const NodeId seed : seeds)
           advisor->Request(view_.labels.Reads(seed * targets, (seed + uint64_t{1}) * targets));
       }
-      // Drawing by weight has read them already.
+      // Drawing by weight has read the weights already.
       if (options_.edge_weights && !options_.sampling.weighted) {
         for (const uint64_t place : out.edge_places) advisor->Request(view_.in.weights.Reads(place, place + 1));
       }
@@ -183,7 +183,7 @@ class GatheringBatcher final : public BlockBatcher {
     edges_.Pad(batch.real.edges, padded.edges, batch.edge_ints, batch.edge_floats);
     batch.labels.resize(static_cast<size_t>(batch.real_seeds * view_.num_targets));
     batch.labels.resize(static_cast<size_t>(padded.nodes.front() * view_.num_targets), kMissing);
-    // The last segment's rows have no in-edges.
+    // Rows of the last segment have no in-edges.
     from.pop_back();
     to.pop_back();
     MoveOffsets(batch.offsets, from, to, real.first(real.size() - 1));
@@ -222,7 +222,7 @@ class GatheringBatcher final : public BlockBatcher {
     return absl::OkStatus();
   }
 
-  // Returns the columns of positions that batches carry.
+  // Returns the number of position columns that batches carry.
   int64_t position_columns() const { return options_.positions ? std::get<DenseFeatures>(view_.positions).width : 0; }
 
   absl::Status GatherPositions(BlockBatch& out) {
@@ -268,13 +268,13 @@ class GatheringBatcher final : public BlockBatcher {
     out.neighbors.resize(static_cast<size_t>(nonzeros), static_cast<NodeId>(view_.nodes));
   }
 
-  // The numbers are checked here, because the code that gathers rows by them does not check.
+  // Checks node numbers here, because the code that gathers rows by them does not check.
   absl::Status CheckNodes(std::span<const NodeId> nodes) const {
     if (std::ranges::none_of(nodes, [this](NodeId node) { return node >= view_.nodes; })) return absl::OkStatus();
     return absl::InvalidArgumentError("subgraph: names a node that the graph does not have");
   }
 
-  // Returns the number of the row of zeros, where features lie elsewhere.
+  // Returns the number of the row of zeros, if features lie elsewhere.
   int64_t row_of_zeros() const { return static_cast<int64_t>(view_.nodes); }
 
   void ResizeEntries(int64_t nonzeros, BlockBatch& out) const {
@@ -346,7 +346,7 @@ class GatheringBatcher final : public BlockBatcher {
   const std::unique_ptr<NeighborSampler> sampler_;
   FeatureGather features_, positions_;
   const EdgeGather edges_;
-  // The bounds of the batch that is gathered.
+  // The bounds of the batch that is being gathered.
   SegmentBounds real_, padded_;
 };
 
@@ -407,7 +407,8 @@ absl::StatusOr<std::unique_ptr<BlockBatcher>> BlockBatcher::Create(std::shared_p
 
 namespace {
 
-// Returns `count` rows of `from`, from row `begin` on and around again as often as needed; zeros if `from` has none.
+// Returns `count` rows of `from`, beginning with row `begin` and wrapping around as often as needed. Returns zeros if
+// `from` has no rows.
 template <class T>
 AlignedVector<T> Repeat(const AlignedVector<T>& from, int64_t rows, int64_t width, int64_t count, uint64_t begin) {
   AlignedVector<T> out(static_cast<size_t>(count * width), T{});
@@ -419,7 +420,7 @@ AlignedVector<T> Repeat(const AlignedVector<T>& from, int64_t rows, int64_t widt
   return out;
 }
 
-// Repeats sparse rows, and adds an empty one.
+// Repeats sparse rows in the same way, and appends an empty row for the padding.
 void RepeatEntries(const BlockBatch& from, int64_t rows, int64_t count, uint64_t begin, BlockBatch& out) {
   if (from.feature_offsets.empty()) return;
   out.feature_offsets.assign(1, 0);
@@ -461,7 +462,7 @@ BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_
   for (int64_t row = 0; row < nodes; ++row) {
     out.nodes.push_back(from.nodes[(begin + static_cast<uint64_t>(row)) % from.nodes.size()]);
   }
-  // Values of `from` include its padding row, so the width is their number divided by all padded rows.
+  // The values of `from` include its padding row, so the width is their number divided by all padded rows.
   const auto width = [&](const auto& values) { return std::ssize(values) / from.padded.total_nodes(); };
   out.features = Repeat(from.features, rows, width(from.features), nodes, begin);
   out.features.resize(static_cast<size_t>(shape.nodes * width(from.features)), 0.0f);

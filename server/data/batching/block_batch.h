@@ -1,7 +1,8 @@
-// Sampled subgraphs as padded batches: every size rounded up to one of a few rungs, known before the first step.
-// The padded form: node rows lie in segments, one a hop (seeds, hop 1, ...), each with its real rows first; padding
-// rows have no in-edges, features and positions of 0, and labels of NaN. Sources beyond the real edges are the last
-// row, and no row's offsets reach them.
+// Sampled subgraphs as padded batches. Every size is rounded up to one of a few rungs, which are known before the
+// first step.
+// In the padded form node rows lie in segments, one for each hop (seeds, hop 1, ...). Each segment holds its real
+// rows first. Padding rows have no in-edges, features and positions of 0, and labels of NaN. Entries of `sources`
+// after the real edges are the last row, and no row's offsets reach them.
 #pragma once
 
 #include <cstdint>
@@ -21,77 +22,82 @@
 
 namespace permafrost::data {
 
-// Sizes of one subgraph, or of the room for one. A last hop apart is not counted.
+// The sizes of one subgraph, or of the room for one. Nodes and edges of a last hop apart are not counted.
 struct BlockSizes {
-  std::vector<int64_t> nodes;  // [hops + 1] rows of each segment: the seeds, those first found in hop 1, ...
+  std::vector<int64_t> nodes;  // [hops + 1] rows in each segment: seeds, nodes first found in hop 1, ...
   int64_t edges = 0;
-  // Entries of sparse feature rows, or of the lists of neighbours whose means are made elsewhere; else 0.
+  // The number of entries in sparse feature rows. If means are computed elsewhere, the number of entries in the lists
+  // of neighbours. Otherwise 0.
   int64_t nonzeros = 0;
   bool operator==(const BlockSizes&) const = default;
   int64_t total_nodes() const;
-  // Returns whether a subgraph of `other` fits.
+  // Returns whether a subgraph of the sizes `other` fits into these.
   bool Holds(const BlockSizes& other) const;
-  // The key of the graph cache: (all rows, edges, seed rows).
+  // Returns the key of the graph cache: (all rows, edges, seed rows).
   BatchShape shape() const { return {total_nodes(), edges, nodes.front()}; }
 };
 
-// The sizes of a subgraph as it was sampled, with the nonzeros of its rows. means_elsewhere: with the entries of its
-// lists of neighbours instead.
-// Errors: DataLoss.
+// Returns the sizes of a subgraph as it was sampled. `nonzeros` counts the entries of its sparse rows or, with
+// `means_elsewhere`, of its lists of neighbours. Errors: DataLoss.
 absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphView& view,
                                    bool means_elsewhere = false);
 
 struct BlockBatch {
   BlockSizes real, padded;
   BatchShape real_shape() const { return real.shape(); }
-  // Dense features as float32, row-major [padded nodes, width], or with means [padded nodes, 2 * width]: first the mean
-  // of the row's neighbours, then the row itself; or sparse ones as CSR, values empty where all are 1.
+  // Dense features as float32, row-major: [padded nodes, width], or [padded nodes, 2 * width] with means, where the
+  // mean of the row's neighbours precedes the row's own features. Empty for sparse features, which are CSR in
+  // feature_offsets, feature_columns and feature_values.
   AlignedVector<float> features;
-  // Where dense features are elsewhere: [padded nodes] the node of each row, and in padding the number of the graph's
-  // nodes, where a row of zeros is. `features` is empty then.
+  // If dense features are elsewhere: [padded nodes] the node of each row. Padding has the graph's number of nodes,
+  // which is the row of zeros. `features` is empty then.
   AlignedVector<int64_t> feature_rows;
-  // Where means are made of them there: [padded nonzeros] each row's neighbours, the last hop's too, by the numbers
-  // that feature_rows has; feature_offsets are theirs. Padding, which no row reaches, is the row of zeros.
+  // If means are also computed there: [padded nonzeros] the neighbours of each row, including those of the last hop,
+  // numbered as in feature_rows. feature_offsets bounds the list of each row. Padding is the row of zeros, and no
+  // row's list reaches it.
   AlignedVector<NodeId> neighbors;
   AlignedVector<int64_t> feature_offsets;  // [padded nodes + 1]
-  AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding: 0, which no row reaches
-  AlignedVector<float> feature_values;     // [padded nonzeros], or empty
+  AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding is 0, and no row's offsets reach it
+  AlignedVector<float> feature_values;     // [padded nonzeros], or empty if all values are 1
   AlignedVector<float> positions;          // [padded nodes, columns], or empty
-  // Rows of all segments but the last, + 1: in-edges as CSR; see SampledSubgraph.
+  // In-edges as CSR, as in SampledSubgraph: [padded rows of all segments except the last, + 1].
   AlignedVector<int64_t> offsets;
   AlignedVector<int64_t> sources;     // [padded edges]
-  AlignedVector<float> edge_weights;  // [padded edges] of a weighted graph, 0 in padding; else empty
-  // Not 0 where edges are read: [padded edges, columns] of one of the two, zeros in padding; see EdgeRows.
+  AlignedVector<float> edge_weights;  // [padded edges], 0 in padding; empty if weights are not read
+  // If edges are read, one of the two is not 0. The array of that type is then [padded edges, columns], with zeros in
+  // padding. See EdgeRows.
   int64_t edge_int_columns = 0, edge_float_columns = 0;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
   AlignedVector<float> labels;  // [padded seeds, targets], NaN where missing
-  std::vector<NodeId> nodes;    // real rows of the graph, in segments' order, without padding
+  std::vector<NodeId> nodes;    // the real rows as nodes of the graph, in the order of the segments
   int64_t real_seeds = 0;
 };
 
-// Makes an artificial block of exactly this shape, on which a step is recorded. The seeds come first, then other real
-// rows, then one padding row. Rows repeat those of `from`, whose last row must be its only padding. Labels repeat those
-// of labelled seeds. Edges are drawn by `seed`; none is a self-loop if there are two real rows.
-// `shape` has at least one seed, and more nodes than seeds. `from` has at least one node. `weighted` tells whether
-// edges have weights.
+// Makes an artificial block of exactly this shape, on which a step is recorded. The seeds come first, then the other
+// real rows, then one padding row. Rows repeat those of `from`, whose only padding row must be its last. Labels
+// repeat those of labelled seeds. Edges are drawn by `seed`, and none is a self-loop if there are at least two real
+// rows.
+// `shape` must have at least one seed, and more nodes than seeds. `from` must have at least one node. `weighted` says
+// whether edges have weights.
 BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_t seed, bool weighted);
 
-// Samples, gathers and pads. Threads: one at a time. Keeps the graph alive.
+// Samples subgraphs, and gathers and pads their batches. Threads: one at a time. Keeps the graph alive.
 class BlockBatcher {
  public:
   struct Options {
-    // sampling.last_hop_apart: features are gathered with means, and neither rows nor edges of the last hop. This takes
-    // dense features only, and no edge weights or features.
+    // With sampling.last_hop_apart, features are gathered with means, and rows and edges of the last hop are left
+    // out. This requires dense features, and excludes edge weights and edge features.
     NeighborSamplingOptions sampling;
-    bool edge_weights = false;             // whether batches carry them
-    EdgeInputs edges = EdgeInputs::kNone;  // what they carry of each edge beside; not with the last hop apart
-    bool positions = false;                // whether batches carry those of their nodes
-    int threads = 1;                       // OpenMP threads within a call
-    // The cache that dense features are read from; nullptr: through the mapping.
+    bool edge_weights = false;             // whether batches carry edge weights
+    EdgeInputs edges = EdgeInputs::kNone;  // what else batches carry of each edge; not with the last hop apart
+    bool positions = false;                // whether batches carry positions of nodes
+    int threads = 1;                       // the number of OpenMP threads within a call
+    // The cache that dense features are read from. If it is null, they are read through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;
-    // True: dense features lie elsewhere, with a row for each node and a row of zeros after them, and batches carry the
-    // numbers of their rows; with the last hop apart also those of each row's neighbours. Such a batcher has no `rows`.
+    // True if dense features lie elsewhere: a row for each node, and a row of zeros after them. Batches then carry
+    // the numbers of rows instead of features. With the last hop apart they also carry the numbers of each row's
+    // neighbours. `rows` must be null then.
     bool features_elsewhere = false;
 
     bool means_elsewhere() const { return features_elsewhere && sampling.last_hop_apart; }
@@ -100,26 +106,26 @@ class BlockBatcher {
   virtual ~BlockBatcher() = default;
 
   virtual const Graph& graph() const = 0;
-  // Returns the sizes at which this gathers a subgraph, without padding. Errors: DataLoss.
+  // Returns the sizes of a subgraph's batch without padding. Errors: DataLoss.
   virtual absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph) const = 0;
-  // Returns whether sizes have nonzeros.
+  // Returns whether BlockSizes::nonzeros is used.
   virtual bool has_nonzeros() const = 0;
-  // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample, times too) and asks `advisor` (nullptr: nobody)
-  // for the pages that Gather will read.
+  // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample, also for `times`). Asks `advisor` for the
+  // pages that Gather will read, unless it is null.
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
                               SampledSubgraph& out, std::span<const int64_t> times = {}) = 0;
-  // Called as soon as a subgraph is sampled, where there is a row cache: tells it the rows that Gather will need.
+  // Tells the row cache, if there is one, which rows Gather will need. Call it as soon as a subgraph is sampled.
   virtual RowCache::Announcement Announce(const SampledSubgraph& subgraph) const = 0;
-  // Step 2, where there is a row cache: has the rows read that Gather will need, ahead of it. `must` and `announced`:
-  // as RowCache::Pin, whose errors it returns. An empty lease where there is no cache.
+  // Step 2: has the row cache read the rows that Gather will need, ahead of it. `must`, `announced` and errors are
+  // those of RowCache::Pin. Returns an empty lease if there is no cache.
   virtual absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must,
                                                 RowCache::Announcement* announced = nullptr) const = 0;
-  // Step 3: the batch of a subgraph at `padded`, which holds its sizes. Reuses out's memory. lease: of the same
-  // subgraph; nullptr: it takes one of its own. Errors: InvalidArgument if it does not fit; DataLoss if the file
-  // changed or a block is damaged; as Lease::Await.
+  // Step 3: gathers the batch of a subgraph at the sizes `padded`, which must hold the subgraph's. Reuses the memory
+  // of `out`. `lease` is the lease of this subgraph; if it is null, Gather takes one itself. Errors: InvalidArgument
+  // if the subgraph does not fit; DataLoss if the file changed or a block is damaged; those of Lease::Await.
   virtual absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out,
                               RowCache::Lease* lease = nullptr) = 0;
-  // Gives a gathered batch another padded size. InvalidArgument if it does not fit.
+  // Gives a gathered batch other padded sizes. Errors: InvalidArgument if the batch does not fit.
   virtual absl::Status Pad(const BlockSizes& padded, BlockBatch& batch) const = 0;
 };
 

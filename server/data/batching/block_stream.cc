@@ -17,20 +17,21 @@ namespace permafrost::data {
 namespace {
 
 constexpr int64_t kFirstDepth = 2;
-// Gathered batches that may wait for the step.
+// The number of gathered batches that may wait for the step.
 constexpr int64_t kMaxReady = 2;
-// The same limit if memory is short, and rows ahead are worth more than batches.
+// The same limit when rows are leased. Memory is short then, and is better used for rows than for batches.
 constexpr int64_t kMaxReadyShort = 1;
-// Memory of a sampled subgraph.
+// Returns the memory of a sampled subgraph.
 uint64_t BytesOf(const SampledSubgraph& subgraph) {
-  // An announcement keeps each row and who uses it next.
+  // An announcement keeps each row and the batch that uses the row next.
   constexpr uint64_t kNode = 2 * sizeof(NodeId) + sizeof(UseSlot);
   return (subgraph.nodes.size() + subgraph.last_neighbors.size()) * kNode +
          (subgraph.offsets.size() + subgraph.sources.size()) * sizeof(int64_t) +
          subgraph.edge_places.size() * sizeof(uint64_t);
 }
 
-// Beyond this part of pages found in memory, looking farther ahead gains nothing; below the other, it may.
+// If more than kAllResident of the pages are found in memory, looking farther ahead gains nothing. If less than
+// kSomeMissing are, it may gain.
 constexpr double kAllResident = 0.98, kSomeMissing = 0.9;
 
 }  // namespace
@@ -76,13 +77,13 @@ struct BlockStream::Impl {
     return absl::OkStatus();
   }
 
-  // Has the rows of sampled batches read, in their order, as far as they have room. An error is that of the first one;
-  // another batch's is met again when it is the first.
+  // Leases rows for the sampled batches in their order, as far as there is room. Only an error of the first batch is
+  // returned. An error of a later batch will occur again once that batch is the first.
   absl::Status LeaseAhead() {
     if (!options.leases) return absl::OkStatus();
     for (Waiting& batch : waiting) {
       if (batch.lease.valid()) continue;
-      // The one that is gathered next must have its rows.
+      // The first batch is gathered next, so it must get its rows.
       const bool must = &batch == &waiting.front();
       if (refused && !must) break;
       absl::StatusOr<RowCache::Lease> lease = batcher.Lease(batch.subgraph, must, &batch.announced);
@@ -94,8 +95,8 @@ struct BlockStream::Impl {
     return absl::OkStatus();
   }
 
-  // Called once for each batch sampled. If no pages were asked for, all count as present, and the counters are not
-  // read: reading them can take longer than a part of the sampling.
+  // Adapts the depth after each sampled batch. If no pages were asked for, all count as present, and the counters are
+  // not read, since that can take longer than sampling does.
   void Adapt(const SampledSubgraph& subgraph, bool asked) {
     const PageCounters now = asked ? advisor.counters() : before;
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;
@@ -126,18 +127,19 @@ struct BlockStream::Impl {
     return absl::OkStatus();
   }
 
-  // A batch too large for the memory is this run's error, not the process's end.
+  // If a batch is too large for the memory, the run ends with an error, and the process goes on.
   template <class Step>
   static absl::Status RunStep(int64_t batch, const Step& step) {
     return WithoutThrowing(StdView(absl::StrCat("batch ", batch)), step);
   }
 
-  // Its errors are met again by the gathering.
+  // Errors are ignored, since gathering will meet them again.
   void TryLeaseAhead() {
     RunStep(ring.filled(), [this] { return LeaseAhead(); }).IgnoreError();
   }
 
-  // Sampling goes first, as far ahead as it may, unless the step waits for what can be gathered at once.
+  // Returns whether to sample rather than gather. Sampling comes first, as far ahead as it may, unless the step waits
+  // for a batch that can be gathered at once.
   bool SamplesNext(const BatchRing<BlockBatch>::State& state) const {
     if (sampled == ring.count() || !sampling_error.ok()) return false;
     if (waiting.empty()) return true;
@@ -151,11 +153,11 @@ struct BlockStream::Impl {
       if (state.stopped) return;
       absl::Status status;
       if (SamplesNext(state)) {
-        // The batches sampled before it come first.
+        // An error of sampling is reported only after the batches that were sampled before.
         sampling_error = RunStep(sampled, [this] { return SampleNext(); });
         TryLeaseAhead();
       } else {
-        // The disk works while this waits.
+        // Leases rows first, so that the disk works during the wait.
         TryLeaseAhead();
         if (!ring.AwaitRoom()) return;
         status = RunStep(ring.filled(), [this] { return GatherNext(); });
@@ -182,15 +184,15 @@ struct BlockStream::Impl {
   std::deque<Waiting> waiting;
   std::vector<SampledSubgraph> spare;
   int64_t sampled = 0;
-  uint64_t sampled_bytes = 0;  // of those that wait
-  bool refused = false;        // a lease, since the last batch was gathered
-  int64_t depth = 1;           // batches sampled ahead that it may be now
+  uint64_t sampled_bytes = 0;  // of the subgraphs in `waiting`
+  bool refused = false;        // a lease was refused since the last batch was gathered
+  int64_t depth = 1;           // how many batches may now be sampled ahead
   int64_t stalls_before = 0;
   absl::Status sampling_error;
 
   BatchRing<BlockBatch> ring;
   mutable absl::Mutex mu;
-  LookAhead shown ABSL_GUARDED_BY(mu);  // but for what the ring knows
+  LookAhead shown ABSL_GUARDED_BY(mu);  // without `ready` and `stalls`, which the ring counts
   std::thread thread;
 };
 

@@ -1,7 +1,7 @@
-// Batches of sampled blocks, made ready ahead of the step: the sampler runs several batches ahead of the gathering and
-// tells the kernel which pages it will read, so that they are there when the gathering comes to them.
-// Threads: Next from one thread (the device's); state() is safe anywhere. Owns its thread, which alone uses the batcher
-// meanwhile; destruction stops it at once, but for the call of the batcher that it is in.
+// Prepares batches of sampled blocks ahead of the step. Sampling runs several batches ahead of gathering and tells
+// the kernel which pages gathering will read, so that they are in memory by then.
+// Threads: Next from one thread (the device's); state() is safe anywhere. Owns its thread. While it exists, only its
+// thread uses the batcher. Destruction stops the thread after the batcher's present call.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@
 
 namespace permafrost::data {
 
-// The sampler that runs ahead, and what it told the kernel.
+// Counters and present values of a sampler that runs ahead.
 struct LookAhead {
-  int64_t depth = 0;  // batches sampled ahead of the gathering that it may be now
-  int64_t ready = 0;  // batches that wait for the step
+  int64_t depth = 0;  // how many batches may now be sampled ahead of gathering
+  int64_t ready = 0;  // gathered batches that wait for the step
   int64_t sampled_edges = 0;
-  int64_t stalls = 0;  // steps that had to wait for their batch
+  int64_t stalls = 0;  // number of steps that had to wait for their batch
   PageCounters pages;
-  // Set for jobs whose features are not mapped.
+  // Set only for jobs whose features are not mapped.
   std::optional<RowReading> rows;
-  // Batches whose sample would have passed its bound on rows or edges (SampledSubgraph::cut).
+  // The number of batches whose sample was cut to its bound on rows or edges (SampledSubgraph::cut).
   int64_t cut_batches = 0;
 };
 
@@ -47,36 +47,37 @@ void VisitFields(spec::Options<LookAhead>, F&& f) {
 class BlockStream {
  public:
   struct Options {
-    // Batches sampled ahead of the gathering, at most, >= 1. The depth in use begins at 2, doubles when a step had to
-    // wait while pages were missing, falls by one when all pages are found resident, and never lets more than
-    // `budget_bytes` of advice stand open.
+    // The most batches that are sampled ahead of gathering, >= 1. The depth in use begins at 2. It doubles if a step
+    // had to wait while pages were missing, and falls by one if all pages are found in memory. It never lets more
+    // than `budget_bytes` of advice stand open.
     int64_t max_depth = 8;
     uint64_t budget_bytes = uint64_t{256} << 20;
     bool advise = true;
-    // True where rows are leased ahead (BlockBatcher::Options::rows). Then all of max_depth is sampled ahead, so that
-    // the cache knows what comes; leases reach as far ahead as their rows have room.
+    // True if rows are leased ahead (BlockBatcher::Options::rows). Then max_depth batches are always sampled ahead,
+    // so that the cache knows what comes. Leases reach as far ahead as the cache has room for their rows.
     bool leases = false;
-    // Subgraphs that were sampled and not gathered yet take about this much at most. One subgraph may always be held.
+    // About the most memory for subgraphs that were sampled and not gathered yet. One subgraph may always be held.
     uint64_t sampled_bytes = uint64_t{64} << 20;
   };
   struct Request {
     std::span<const NodeId> seeds;  // valid until the next batch is planned
-    uint64_t sample = 0;            // as NeighborSampler::Sample
-    // Rows of `seeds`, valid as they are: the edges between the two of each pair are taken out.
+    uint64_t sample = 0;            // as for NeighborSampler::Sample
+    // Pairs of rows of `seeds`. All edges between the two seeds of a pair are removed. Valid as long as `seeds`.
     SeedPairs excluded = {};
-    // As NeighborSampler::Sample, valid while the batch is sampled.
+    // As for NeighborSampler::Sample. Valid while the batch is sampled.
     std::span<const int64_t> times;
   };
-  // The batch `index`, 0..count-1; called on this object's thread in order. An error is the batch's.
+  // Returns the request for batch `index`. The stream's thread calls it with 0..count-1 in order. An error becomes
+  // that batch's error.
   using Plan = std::function<absl::StatusOr<Request>(int64_t index)>;
-  // The padded sizes to gather a block of these sizes at.
+  // Returns the padded sizes for a block of the sizes `real`.
   using Fit = std::function<BlockSizes(const BlockSizes& real)>;
 
   // Borrows the batcher.
   BlockStream(BlockBatcher& batcher, int64_t count, Plan plan, Fit fit, const Options& options);
   ~BlockStream();
 
-  // As BatchRing::Next.
+  // Same as BatchRing::Next.
   absl::StatusOr<BlockBatch*> Next();
   LookAhead state() const;
 
@@ -85,9 +86,9 @@ class BlockStream {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns how many batches to sample ahead from here on. Pure. stalled: a step waited for its batch since the last
-// decision. resident: part of the pages wanted that were found in memory, 0..1. bytes_per_batch: the mean bytes of
-// advice.
+// Returns how many batches to sample ahead from now on. `stalled` says that a step waited for its batch since the
+// last decision. `resident` is the part of the wanted pages that were found in memory, 0..1. `bytes_per_batch` is the
+// mean number of bytes of advice for a batch. Threads: pure.
 int64_t NextDepth(int64_t depth, bool stalled, double resident, uint64_t bytes_per_batch,
                   const BlockStream::Options& options);
 

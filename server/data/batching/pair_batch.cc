@@ -12,7 +12,8 @@
 namespace permafrost::data {
 namespace {
 
-// Fills the pairs after the first `real` with repeats of those, so that statistics of all pairs stay near theirs.
+// Fills the pairs after the first `real` ones with repeats of these. The statistics of all pairs then stay close to
+// those of the real pairs.
 void PadPairs(size_t real, LinkBatch& batch) {
   for (auto* ends : {&batch.sources, &batch.targets}) {
     for (size_t i = real; real > 0 && i < ends->size(); ++i) (*ends)[i] = (*ends)[i % real];
@@ -82,7 +83,7 @@ absl::Status LinkBatcher::Make(std::span<const uint32_t> ids, int64_t epoch, int
 namespace {
 
 constexpr uint32_t kNotMet = std::numeric_limits<uint32_t>::max();
-// So that walks and the nodes that negatives are made of do not share their draws.
+// Keeps the draws of the negative walks apart from those of the walks.
 constexpr uint64_t kNegativeStream = uint64_t{1} << 63;
 constexpr int64_t kNegativesInPiece = 512;
 
@@ -94,7 +95,7 @@ int64_t EntriesOf(const WalkBatchOptions& options, int64_t room) {
 
 absl::StatusOr<std::unique_ptr<WalkBatcher>> WalkBatcher::Create(std::shared_ptr<const Graph> graph,
                                                                  const WalkBatchOptions& options, int threads) {
-  // Checks what walks need of the graph and the options.
+  // Checks the graph and the options, without making a walk.
   PF_RETURN_IF_ERROR(RandomWalks(graph->view(), {}, {.length = options.length, .p = options.p, .q = options.q},
                                  /*threads=*/1, {}));
   return std::unique_ptr<WalkBatcher>(new WalkBatcher(std::move(graph), options, threads));
@@ -128,7 +129,7 @@ absl::Status WalkBatcher::Make(std::span<const NodeId> seeds, int64_t room, uint
       for (int64_t i = 1; i < length; ++i) to[i] = static_cast<int64_t>(ScaleBits(random.Next(), nodes));
     }
   });
-  // Padding of both kinds.
+  // Fills the padding of both kinds of walk.
   const int64_t any = seeds.front();
   std::fill(positive + static_cast<int64_t>(count) * length, negative, any);
   std::fill(negative + real_negatives * length, out.walks.data() + out.walks.size(), any);
@@ -136,7 +137,7 @@ absl::Status WalkBatcher::Make(std::span<const NodeId> seeds, int64_t room, uint
   return absl::OkStatus();
 }
 
-// By counting: rows in the order in which their nodes are met first.
+// A counting sort. Nodes become rows in the order in which the walks first meet them.
 void WalkBatcher::FindRows(WalkBatch& out) {
   const int64_t length = options_.length, per_kind = out.seeds * options_.per_seed * length;
   const auto entries = static_cast<int64_t>(out.walks.size());
@@ -161,7 +162,7 @@ void WalkBatcher::FindRows(WalkBatch& out) {
     }
   }
   for (size_t m = 0; m < most; ++m) out.offsets[m + 1] += out.offsets[m];
-  // Each offset becomes that of the row after it while its places are filled in, and is moved back then.
+  // Filling in the places advances each offset to that of the next row. The offsets are moved back afterwards.
   for (const auto& [begin, end] : kinds) {
     for (int64_t e = begin; e < end; ++e) {
       const uint32_t row = row_of_node_[static_cast<size_t>(out.walks[static_cast<size_t>(e)])];

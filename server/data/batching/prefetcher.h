@@ -1,4 +1,4 @@
-// Prepares batches on another thread, through a ring, ahead of the step.
+// Prepares batches on another thread ahead of the step, and passes them through a ring.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,18 @@
 
 namespace permafrost::data {
 
-// A ring of batches that one thread fills ahead of another that takes them, in order.
+// A ring of batches, which one thread (the producer) fills and another (the taker) takes in order.
 // Threads: the producer's methods from one thread, Next from another; the rest is safe anywhere. Owns the batches.
 template <class Batch>
 class BatchRing {
  public:
-  // `count`: batches in all. `depth`: how many may wait for the taker, >= 1; one more is the taker's.
+  // `count` is the number of batches in total. `depth` >= 1 is how many of them may wait for the taker; the taker
+  // holds one more.
   BatchRing(int64_t count, int64_t depth)
       : count_(count), slots_(static_cast<size_t>(std::max<int64_t>(depth, 1) + 1)) {}
 
-  // The taker. The next batch, the caller's until the following call; nullptr after the last one. An error of the
-  // producer is returned in its place and again on every later call.
+  // For the taker: returns the next batch, or null after the last one. The caller may use it until it calls Next
+  // again. If the producer failed, Next returns its error after the last filled batch, and on every later call.
   absl::StatusOr<Batch*> Next() {
     absl::MutexLock lock(&mu_);
     released_ = taken_;
@@ -43,10 +44,11 @@ class BatchRing {
     return &SlotOf(taken_++);
   }
 
-  // The producer: fills Slot() once there is room, then calls Filled(), `count` times; or ends with Fail().
+  // The following are for the producer. It fills Slot() once there is room and then calls Filled(), `count` times in
+  // all; or it ends with Fail().
   struct State {
-    bool has_room = false;  // for one more batch
-    bool starved = false;   // the taker has every batch that was filled
+    bool has_room = false;  // one more batch can be filled
+    bool starved = false;   // the taker has taken every filled batch
     bool stopped = false;
     int64_t stalls = 0;
   };
@@ -54,13 +56,13 @@ class BatchRing {
     absl::MutexLock lock(&mu_);
     return {.has_room = HasRoom(), .starved = filled_ == taken_, .stopped = stopped_, .stalls = stalls_};
   }
-  // False once stopped.
+  // Waits until there is room. Returns false once Stop was called.
   bool AwaitRoom() {
     const auto may_move = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return stopped_ || HasRoom(); };
     const absl::MutexLock lock(&mu_, absl::Condition(&may_move));
     return !stopped_;
   }
-  // The producer's from AwaitRoom to Filled.
+  // Returns the batch to fill. It belongs to the producer from AwaitRoom to Filled.
   Batch& Slot() { return SlotOf(next_); }
   void Filled() {
     ++next_;
@@ -71,7 +73,7 @@ class BatchRing {
     absl::MutexLock lock(&mu_);
     error_ = std::move(error);
   }
-  // Batches filled so far.
+  // Returns the number of batches filled so far.
   int64_t filled() const { return next_; }
 
   // Tells the producer to end.
@@ -80,7 +82,7 @@ class BatchRing {
     stopped_ = true;
   }
   int64_t count() const { return count_; }
-  // Batches that wait for the taker.
+  // Returns the number of batches that wait for the taker.
   int64_t ready() const {
     absl::MutexLock lock(&mu_);
     return filled_ - taken_;
@@ -92,7 +94,8 @@ class BatchRing {
   }
 
  private:
-  // Batch i lies in slot i % slots; it is the producer's until `filled_` passes i, the taker's until `released_` does.
+  // Batch i lies in slot i % slots. It belongs to the producer until `filled_` exceeds i, and then to the taker until
+  // `released_` exceeds i.
   Batch& SlotOf(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
   bool HasRoom() const ABSL_SHARED_LOCKS_REQUIRED(mu_) {
     return filled_ < released_ + static_cast<int64_t>(slots_.size());
@@ -100,7 +103,7 @@ class BatchRing {
 
   const int64_t count_;
   std::vector<Batch> slots_;
-  int64_t next_ = 0;  // filled_, as the producer alone reads it
+  int64_t next_ = 0;  // equal to filled_; only the producer uses it, without a lock
   mutable absl::Mutex mu_;
   int64_t filled_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t taken_ ABSL_GUARDED_BY(mu_) = 0;
@@ -110,16 +113,16 @@ class BatchRing {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Prepares the next batches on another thread. Threads: Next from one thread (the device's). Owns its thread;
-// destruction stops it as soon as the batch in the making is done.
+// Prepares the next batches on another thread. Threads: Next from one thread (the device's). Owns its thread.
+// Destruction stops it as soon as the present batch is done.
 template <class Batch>
 class Prefetcher {
  public:
-  // Fills batch `index`; called on the prefetch thread in order 0..count-1. An exception is an error of its batch: one
-  // too large for the memory ends the run and not the process.
+  // Fills batch `index`. The prefetch thread calls it with 0..count-1 in order. An exception becomes an error of its
+  // batch, so that a batch too large for the memory ends the run and not the process.
   using Producer = std::function<absl::Status(int64_t index, Batch& out)>;
 
-  // `depth`: batches ready ahead, >= 1.
+  // `depth` >= 1 is the number of batches that may wait for Next.
   Prefetcher(int64_t count, int64_t depth, Producer producer)
       : ring_(count, depth), producer_(std::move(producer)), thread_([this] { Run(); }) {}
   ~Prefetcher() {
@@ -129,7 +132,7 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // As BatchRing::Next.
+  // Same as BatchRing::Next.
   absl::StatusOr<Batch*> Next() { return ring_.Next(); }
 
  private:

@@ -65,7 +65,7 @@ void Resize(AlignedVector<T>& values, int64_t real, int64_t padded, int64_t widt
 void EdgeGather::Request(std::span<const uint64_t> places, PageAdvisor& advisor) const {
   if (!reads()) return;
   for (const uint64_t place : places) advisor.Request(rows_.ReadsOfId(place));
-  // Ids are read to know which rows.
+  // The ids must be read before the pages of the rows are known.
   advisor.Flush();
   for (const uint64_t place : places) advisor.Request(rows_.ReadsOfRow(place));
 }
@@ -91,16 +91,18 @@ void EdgeGather::Pad(int64_t real, int64_t padded, AlignedVector<int64_t>& ints,
 namespace {
 
 constexpr int64_t kPiece = 512;
-// Rows ahead that are asked for, and bytes of each; the processor sees by itself where a longer one goes on.
+// How many rows ahead are prefetched, and at most how many bytes of each. The processor itself prefetches the rest of
+// a longer row.
 constexpr int64_t kAhead = 8;
 constexpr uint64_t kPrefetchedBytes = 512;
-// A batch so large is not in a cache any more when it is read.
+// A batch of at least this size has left the caches before it is read.
 constexpr uint64_t kPastCachesBytes = uint64_t{4} << 20;
 
 void PrefetchBegin(const void* begin, uint64_t bytes) { PrefetchLines(begin, std::min(bytes, kPrefetchedBytes)); }
 
-// Copies `count` floats, from anywhere to where floats lie. `past_caches`: does not read the lines that it fills first,
-// and leaves the caches to what else is in them. FinishStores comes before other threads read.
+// Copies `count` floats; `from` needs no alignment. `past_caches` stores them without first reading the lines that
+// they fill, and without displacing other data in the caches. FinishStores must follow before other threads read
+// them.
 void CopyFloats(const std::byte* from, int64_t count, float* to, [[maybe_unused]] bool past_caches) {
 #ifdef __SSE2__
   if (past_caches) {
@@ -126,7 +128,7 @@ absl::Status Damage(std::initializer_list<absl::Status> columns) {
   return absl::DataLossError("the graph's node features: what was read cannot be: the file changed while in use");
 }
 
-// row: what FindRow gave. Zeros where there is none.
+// Copies a row that FindRow returned. If it is null, writes zeros and sets `damaged`.
 void CopyRow(const DenseFeatures& dense, const std::byte* row, float* to, bool past_caches,
              std::atomic<bool>& damaged) {
   if (row == nullptr) {
@@ -229,7 +231,7 @@ absl::Status FeatureGather::Means(const SampledSubgraph& subgraph, const Segment
   const auto count = static_cast<int64_t>(subgraph.nodes.size());
   const auto mean_of = [&](int64_t row) { return out.data() + 2 * MoveRow(row, real, padded) * dense.width; };
   std::atomic<bool> damaged{false};
-  // Through the caches: rows that have rows among their neighbours read these from here.
+  // Stores through the caches, since the next loop reads these rows again as neighbours of others.
   ParallelFor(threads_, count, kPiece, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       if (i + kAhead < end) PrefetchRow(dense, subgraph.nodes[static_cast<size_t>(i + kAhead)]);

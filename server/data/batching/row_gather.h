@@ -18,22 +18,25 @@
 
 namespace permafrost::data {
 
-// Rows of a padded batch: they lie in segments, each with its real rows first.
+// The rows of a padded batch lie in segments. Each segment holds its real rows first, then its padding rows.
 // Threads: safe anywhere for different vectors.
 
-// Bounds of the segments of a padded batch, [segments + 1]: the first row of each, then the end of the last.
+// The bounds of the segments of a padded batch, [segments + 1]: the first row of each segment, then the end of the
+// last.
 using SegmentBounds = std::vector<int64_t>;
-// Reuses the memory of `bounds`.
+// Sets the bounds of segments with these numbers of rows. Reuses the memory of `bounds`.
 void SetBounds(std::span<const int64_t> rows_of_segments, SegmentBounds& bounds);
 
-// Returns where a row of segments bounded by `from` stands between the bounds `to`. from.front() <= row < from.back().
+// Maps a row between the bounds `from` to the row at the same place of the same segment between the bounds `to`.
+// from.front() <= row < from.back().
 inline int64_t MoveRow(int64_t row, const SegmentBounds& from, const SegmentBounds& to) {
   size_t s = 0;
   while (row >= from[s + 1]) ++s;
   return row - from[s] + to[s];
 }
 
-// Sets the padding rows between `bounds` to `value`. values: [rows, width]; real: [segments] real rows of each.
+// Sets the padding rows between `bounds` to `value`. `values` is [rows, width]. `real` has the number of real rows in
+// each segment.
 template <class T>
 void FillPadding(AlignedVector<T>& values, const SegmentBounds& bounds, std::span<const int64_t> real, int64_t width,
                  T value) {
@@ -42,7 +45,8 @@ void FillPadding(AlignedVector<T>& values, const SegmentBounds& bounds, std::spa
   }
 }
 
-// Gives [rows, width] values another padding, in place; what stands in padding rows then is anything.
+// Moves the real rows of [rows, width] values from one set of bounds to another, in place. Padding rows then hold
+// arbitrary values.
 template <class T>
 void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const SegmentBounds& to,
               std::span<const int64_t> real, int64_t width) {
@@ -55,8 +59,8 @@ void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const Segment
     }
   };
   values.resize(static_cast<size_t>(std::max(from.back(), to.back()) * width));
-  // A segment that goes up can meet only those after it that go up too, and one that goes down only those before it
-  // that go down.
+  // A segment that moves up can only overlap later segments that move up too. A segment that moves down can only
+  // overlap earlier segments that move down too.
   for (size_t s = real.size(); s-- > 0;) {
     if (to[s] > from[s]) move(s);
   }
@@ -66,32 +70,32 @@ void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const Segment
   values.resize(static_cast<size_t>(to.back() * width));
 }
 
-// The same for [rows + 1] offsets of CSR, whose padding rows are empty.
+// Does the same for [rows + 1] CSR offsets, and makes padding rows empty.
 void MoveOffsets(AlignedVector<int64_t>& offsets, const SegmentBounds& from, const SegmentBounds& to,
                  std::span<const int64_t> real);
 
-// Fills offsets whose real rows hold their begins, the last one's end being `total`: padding rows begin where the next
-// real row does.
+// Completes CSR offsets in which real rows hold their begins already. A padding row begins where the next real row
+// begins, so that it is empty. `total` is the end of the last row.
 void FillOffsetPadding(AlignedVector<int64_t>& offsets, const SegmentBounds& bounds, std::span<const int64_t> real,
                        int64_t total);
 
-// Rows of edges, gathered from all over a mapping into padded batches.
+// Gathers rows of edges in random order from a mapping into padded batches.
 // Threads: one at a time, which uses up to `threads` OpenMP threads within a call. Borrows the graph.
 class EdgeGather {
  public:
   EdgeGather(const Graph& graph, EdgeInputs inputs, int threads) : rows_(graph, inputs), threads_(threads) {}
 
-  // Returns whether there is anything to gather.
+  // Returns whether edges have rows to gather.
   bool reads() const { return rows_.width() > 0; }
   int64_t int_columns() const { return rows_.categorical() ? rows_.width() : 0; }
   int64_t float_columns() const { return rows_.categorical() ? 0 : rows_.width(); }
-  // Asks for the pages of the edges at these places.
+  // Asks the advisor for the pages that Gather will read for the edges at these places.
   void Request(std::span<const uint64_t> places, PageAdvisor& advisor) const;
-  // The rows of the edges at these places, and zeros up to `padded` of them: one of the two, as categories or not.
-  // Errors: DataLoss.
+  // Gathers the rows of the edges at these places, and appends rows of zeros up to `padded` rows. Fills `ints` for
+  // categories, else `floats`. Errors: DataLoss.
   absl::Status Gather(std::span<const uint64_t> places, int64_t padded, AlignedVector<int64_t>& ints,
                       AlignedVector<float>& floats) const;
-  // Gives a gathered batch, in place, another number of zeros behind its `real` rows.
+  // Changes, in place, the number of rows of zeros after the `real` rows of a gathered batch.
   void Pad(int64_t real, int64_t padded, AlignedVector<int64_t>& ints, AlignedVector<float>& floats) const;
 
  private:
@@ -99,36 +103,40 @@ class EdgeGather {
   const int threads_;
 };
 
-// Rows of node features, gathered from all over a mapping, or from a feature cache where there is one.
+// Gathers rows of node features in random order from a mapping, or from a feature cache if there is one.
 // Threads: one at a time, which uses up to `threads` OpenMP threads within a call. Borrows the features.
 class FeatureGather {
  public:
-  // `nodes`: rows of the features. rows: where dense ones are; nullptr: in the mapping. With it only rows may be
-  // gathered that a lease holds.
+  // `nodes` is the number of feature rows. `rows` is the cache that dense features are read from; if it is null, they
+  // are read through the mapping. From a cache, only rows that a lease holds may be gathered.
   FeatureGather(const Features& features, uint64_t nodes, int threads, const RowCache* rows = nullptr)
       : features_(features), nodes_(nodes), threads_(threads), rows_(rows) {}
 
   bool sparse() const { return std::holds_alternative<SparseFeatures>(features_); }
 
-  // Asks for the pages of these rows, and flushes. Errors: DataLoss (offsets of sparse rows are read).
+  // Asks the advisor for the pages of these rows, and flushes it. Errors: DataLoss, since the offsets of sparse rows
+  // are read.
   absl::Status Request(std::span<const NodeId> nodes, PageAdvisor& advisor);
-  // Entries of sparse rows, which a Sparse of the same nodes then takes for granted; 0 of dense ones. Errors: DataLoss.
+  // Returns the number of entries in these sparse rows, or 0 for dense features. Call it before Sparse with the same
+  // nodes, which relies on it. Errors: DataLoss.
   absl::StatusOr<int64_t> CountNonzeros(std::span<const NodeId> nodes);
 
-  // Rows as float32, row i of segments bounded by `real` at its place between `padded`. out: room for all of those.
+  // Gathers dense rows as float32. Row i of the segments bounded by `real` goes to its place between the bounds
+  // `padded`. `out` must have room for all padded rows.
   absl::Status Dense(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
-  // Gathers dense features for a subgraph with its last hop apart: each row's neighbours' mean, which is 0 where there
-  // is none, and its own features after it. Sums are in the order of the edges. out: room for rows of twice the width.
+  // Gathers dense features for a subgraph with its last hop apart. A row of `out` holds the mean of the row's
+  // neighbours, or 0 if there are none, and then the row's own features. The mean's sum is taken in the order of the
+  // edges. `out` must have room for rows of twice the width.
   absl::Status Means(const SampledSubgraph& subgraph, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
-  // Gathers the rows as CSR, after CountNonzeros. row_begins: begin of each row at its padded place; columns and
-  // values: room for all entries; values is empty where the features' are.
+  // Gathers sparse rows as CSR, after CountNonzeros. `row_begins` gets the begin of each row at its padded place.
+  // `columns` and `values` must have room for all entries. `values` is empty if the features have no values.
   absl::Status Sparse(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                       std::span<int64_t> row_begins, std::span<int64_t> columns, std::span<float> values);
 
  private:
-  // nullptr: there is none, or it cannot be read.
+  // Returns null if there is no such row, or if it is damaged.
   const std::byte* FindRow(const DenseFeatures& dense, NodeId node) const;
   void PrefetchRow(const DenseFeatures& dense, NodeId node) const;
 
@@ -137,11 +145,11 @@ class FeatureGather {
   const int threads_;
   const RowCache* const rows_;
   struct Extent {
-    uint64_t begin = 0, size = 0;  // among the features' entries
-    int64_t to = 0;                // among those gathered
+    uint64_t begin = 0, size = 0;  // in the features' entries
+    int64_t to = 0;                // place in the gathered entries
   };
   std::vector<Extent> extents_;
-  std::vector<float> sums_;  // a row for each thread
+  std::vector<float> sums_;  // one row for each thread
 };
 
 }  // namespace permafrost::data
