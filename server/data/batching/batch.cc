@@ -23,7 +23,7 @@ absl::StatusOr<GraphExtents> GraphExtents::Create(std::shared_ptr<const GraphSet
 }
 
 GraphExtents::Extent GraphExtents::Of(uint32_t graph) const {
-  // The id may also come from the file, so it is checked too.
+  // Ids are checked too, since they may also come from the file.
   if (!Has(graph)) return {};
   const Extent e{node_offsets_[graph], node_offsets_[graph + size_t{1}], edge_offsets_[graph],
                  edge_offsets_[graph + size_t{1}]};
@@ -103,7 +103,7 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
   }
   out.real = ShapeOf(graphs);
   out.graph_ids.assign(graphs.begin(), graphs.end());
-  // If sizes changed because the file did, the caller is not to blame.
+  // If sizes changed because the file did, report that and not an invalid argument.
   if (!padded.Holds(LeastPadded(out.real))) PF_RETURN_IF_ERROR(extents_.set().CheckIntact());
   PF_RETURN_IF_ERROR(Pad(padded, out));
 
@@ -167,7 +167,7 @@ class RowCycle {
   uint64_t Extent::*first_;
   uint64_t Extent::*last_;
   size_t at_;
-  uint64_t done_ = 0;  // rows of the present graph returned so far
+  uint64_t done_ = 0;  // rows of the current graph returned so far
   bool any_ = false;
 };
 

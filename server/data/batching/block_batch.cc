@@ -474,7 +474,7 @@ BlockBatch ComposeBlock(const BlockBatch& from, const BatchShape& shape, uint64_
   }
   RepeatEntries(from, rows, nodes, begin, out);
 
-  // Edge e ends at row e * nodes / edges.
+  // Edge e ends at row e * nodes / edges, rounded down.
   out.offsets.resize(static_cast<size_t>(nodes) + 1);
   for (int64_t row = 0; row <= nodes; ++row) {
     out.offsets[static_cast<size_t>(row)] = (row * shape.edges + nodes - 1) / nodes;

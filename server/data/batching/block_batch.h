@@ -1,8 +1,8 @@
 // Sampled subgraphs as padded batches. Every size is rounded up to one of a few rungs, which are known before the
 // first step.
 // In the padded form node rows lie in segments, one for each hop (seeds, hop 1, ...). Each segment holds its real
-// rows first. Padding rows have no in-edges, features and positions of 0, and labels of NaN. Entries of `sources`
-// after the real edges are the last row, and no row's offsets reach them.
+// rows first. Padding rows have no in-edges, features and positions of 0, and labels of NaN. After the real edges,
+// all entries of `sources` are the number of the last row, and no row's offsets reach them.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ struct BlockBatch {
   AlignedVector<int64_t> offsets;
   AlignedVector<int64_t> sources;     // [padded edges]
   AlignedVector<float> edge_weights;  // [padded edges], 0 in padding; empty if weights are not read
-  // If edges are read, one of the two is not 0. The array of that type is then [padded edges, columns], with zeros in
-  // padding. See EdgeRows.
+  // If edges are read, one of the two numbers of columns is not 0. The array of that type is then [padded edges,
+  // columns], with zeros in padding. See EdgeRows.
   int64_t edge_int_columns = 0, edge_float_columns = 0;
   AlignedVector<int64_t> edge_ints;
   AlignedVector<float> edge_floats;
@@ -110,8 +110,8 @@ class BlockBatcher {
   virtual absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph) const = 0;
   // Returns whether BlockSizes::nonzeros is used.
   virtual bool has_nonzeros() const = 0;
-  // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample, also for `times`). Asks `advisor` for the
-  // pages that Gather will read, unless it is null.
+  // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample, also for `times`). If `advisor` is not null,
+  // asks it for the pages that Gather will read.
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
                               SampledSubgraph& out, std::span<const int64_t> times = {}) = 0;
   // Tells the row cache, if there is one, which rows Gather will need. Call it as soon as a subgraph is sampled.

@@ -1,7 +1,7 @@
 // Prepares batches of sampled blocks ahead of the step. Sampling runs several batches ahead of gathering and tells
 // the kernel which pages gathering will read, so that they are in memory by then.
-// Threads: Next from one thread (the device's); state() is safe anywhere. Owns its thread. While it exists, only its
-// thread uses the batcher. Destruction stops the thread after the batcher's present call.
+// Threads: Next from one thread (the device's); state() is safe anywhere. Owns its thread. While that runs, nobody
+// else may use the batcher. Destruction stops the thread as soon as its current call of the batcher returns.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace permafrost::data {
 
-// Counters and present values of a sampler that runs ahead.
+// Counters and current values of a sampler that runs ahead.
 struct LookAhead {
   int64_t depth = 0;  // how many batches may now be sampled ahead of gathering
   int64_t ready = 0;  // gathered batches that wait for the step
@@ -56,7 +56,8 @@ class BlockStream {
     // True if rows are leased ahead (BlockBatcher::Options::rows). Then max_depth batches are always sampled ahead,
     // so that the cache knows what comes. Leases reach as far ahead as the cache has room for their rows.
     bool leases = false;
-    // About the most memory for subgraphs that were sampled and not gathered yet. One subgraph may always be held.
+    // Roughly the most bytes that subgraphs take which were sampled and not gathered yet. One subgraph may always be
+    // held.
     uint64_t sampled_bytes = uint64_t{64} << 20;
   };
   struct Request {

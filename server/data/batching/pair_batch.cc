@@ -83,7 +83,7 @@ absl::Status LinkBatcher::Make(std::span<const uint32_t> ids, int64_t epoch, int
 namespace {
 
 constexpr uint32_t kNotMet = std::numeric_limits<uint32_t>::max();
-// Keeps the draws of the negative walks apart from those of the walks.
+// Keeps the draws of negative walks apart from those of other walks.
 constexpr uint64_t kNegativeStream = uint64_t{1} << 63;
 constexpr int64_t kNegativesInPiece = 512;
 

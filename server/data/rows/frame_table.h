@@ -32,8 +32,8 @@ absl::Status AddExpectedDraws(const GraphView& view, std::span<const NodeId> see
 
 // Knows which batch uses each row next, among the batches that were sampled and have not leased their rows yet.
 // Belady's choice of the row to drop needs this. A batch announces its rows, and batches use their rows in the order
-// of their announcements. If one breaks this order, the next use of some rows may count as unknown, and nothing worse
-// happens. Threads: one at a time.
+// of their announcements. If a batch breaks this order, the next use of some rows may count as unknown, and nothing
+// worse happens. Threads: one at a time.
 
 // Identifies an announced batch. A slot is used again after kUseSlots further announcements.
 using UseSlot = uint16_t;
@@ -48,12 +48,12 @@ class UseSchedule {
   static constexpr uint64_t kBytesPerRow = sizeof(UseSlot) + sizeof(uint32_t);
 
   // Announces a batch that uses `rows` and `more`. Each row is below the number of rows, and may occur several times.
-  // Calls `known` for each row that no announced batch used so far. Returns the number of the batch, counted from 1,
-  // or 0 if the batch was not recorded because too many batches wait or it has too many rows.
+  // Calls `known` for each row that had no known next use before. Returns the number of the batch, counted from 1.
+  // Returns 0 if the batch was not recorded, because too many batches wait or it has too many rows.
   uint64_t Announce(std::span<const NodeId> rows, std::span<const NodeId> more, const Visit& known);
-  // Ends the announcement of a batch, because it uses its rows now or never will. Its rows' next use becomes a later
-  // batch. Calls `changed` for each row whose next use changes. Does nothing for 0, or for a batch that was ended
-  // before.
+  // Ends the announcement of a batch, which uses its rows now or never will. The next use of its rows is then in a
+  // later batch or unknown. Calls `changed` for each row whose next use changes. Does nothing for 0, or for a batch
+  // that was ended before.
   void Use(uint64_t number, const Visit& changed);
 
   // Returns whether any announced batch still waits for its use.
@@ -124,8 +124,8 @@ class FrameTable {
   void SetNextUse(uint32_t row, UseSlot next);
   void SetNewest(UseSlot newest) { newest_ = newest; }
 
-  // Pins a row that has a frame. Each mark pins a row only once, and marks rise from 1. kMissing: the row has no
-  // frame. kAgain: this mark had pinned the row already, and no pin was added.
+  // Pins a row that has a frame. Each mark pins a row only once, and marks rise from 1. Returns kMissing if the row
+  // has no frame. Returns kAgain if this mark had pinned the row already, and adds no pin then.
   enum class Pinned { kMissing, kPinned, kAgain };
   Pinned Pin(uint32_t row, uint64_t mark);
   bool has(uint32_t row) const { return frame_of_row_[row].load(std::memory_order_relaxed) != 0; }
@@ -161,8 +161,8 @@ class FrameTable {
   std::byte* At(uint32_t frame) const { return memory_ + uint64_t{frame} * frame_bytes_; }
   Frame& frame_of(uint32_t row) { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
   const Frame& frame_of(uint32_t row) const { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
-  // Returns the list of a frame without pins. There is a list for each level of the rows without a known use, and one
-  // for each batch that is the next use of rows.
+  // Returns the list of a frame without pins. Rows without a known next use have a list for each level. The other
+  // rows have a list for each batch that uses them next.
   static size_t ListOf(const Frame& frame) {
     return frame.next == kNoUse ? frame.level : kLevels + size_t{frame.next} - kFirstUse;
   }

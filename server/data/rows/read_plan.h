@@ -1,7 +1,7 @@
 // Predicts what an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
-// Batches are sampled as training samples them. Each row that a feature cache would not hold counts, with the read
-// that brings it. A running cache gains more than the plan says, through rows that batches sampled ahead share, and
-// through the draws counted in earlier epochs. Evaluation and the reading of edges are not counted.
+// Batches are sampled as training samples them. The plan counts each row that a feature cache would not hold, and the
+// read that brings it. A running cache does better than the plan says: batches sampled ahead share rows, and earlier
+// epochs have counted draws. The plan leaves out evaluation and the reading of edges.
 // Threads: safe anywhere.
 #pragma once
 
@@ -38,23 +38,23 @@ struct PlannedReading {
   uint64_t memory_bytes = 0;
   uint64_t row_bytes = 0;       // as stored
   double pages_per_row = 0;     // the mean number of pages that reading one row touches
-  uint64_t held_rows = 0;       // the number of rows that the memory holds: the most wanted ones
-  uint64_t most_memory = 0;     // the memory that holds all rows
-  double hit_rate = 0;          // the part of the rows that batches ask for and find in memory, 0..1
+  uint64_t held_rows = 0;       // rows that the memory holds: the most wanted ones
+  uint64_t most_memory = 0;     // the memory that would hold all rows
+  double hit_rate = 0;          // the share of requested rows that are found in memory, 0..1
   double reads = 0, bytes = 0;  // reads from the disk, and their bytes: whole pages, and gaps
   double missed_bytes = 0;      // bytes of the missed rows themselves
-  double seconds = 0;           // the time that the disk takes at its rates
-  double packed_seconds = 0;    // the same if all missed rows were adjacent, which no order of the nodes beats
-  double fill_seconds = 0;      // the most that reading the held rows takes, once, in the first epoch
+  double seconds = 0;           // the time of the disk at its rates
+  double packed_seconds = 0;    // the same if all missed rows were adjacent: a lower bound for every order of the nodes
+  double fill_seconds = 0;      // an upper bound on the time to read the held rows, once, in the first epoch
 };
 
 struct ReadPlan {
   uint64_t nodes = 0, training_nodes = 0;
   int64_t batches = 0;          // batches in an epoch
   int64_t sampled_batches = 0;  // fewer if an epoch draws more than kMaxPlannedEdges edges; results are then scaled up
-  double mean_rows = 0;         // distinct rows in a batch, as a mean
-  int64_t largest_rows = 0;     // the most distinct rows in a sampled batch
-  double rows_an_epoch = 0;     // rows that batches ask for, each counted once a batch
+  double mean_rows = 0;         // the mean number of distinct rows in a batch
+  int64_t largest_rows = 0;     // the largest number of distinct rows in a sampled batch
+  double rows_an_epoch = 0;     // rows that the batches of an epoch ask for, each counted once a batch
   int64_t distinct_rows = 0;    // distinct rows in all sampled batches
   uint64_t edge_bytes = 0;      // bytes of edges and offsets, which need memory beside the cache
   uint64_t edge_feature_bytes = 0;  // bytes of edge features, which need memory too if a model reads them
@@ -63,11 +63,11 @@ struct ReadPlan {
   std::vector<PlannedReading> readings;  // kAsAsked first; bfloat16 only if it is smaller than the stored type
 };
 
-// Sampling stops after the batch that brings the number of drawn edges to this.
+// Sampling stops after the batch with which the number of drawn edges reaches this.
 inline constexpr int64_t kMaxPlannedEdges = 50'000'000;
 
 // Checks what can be checked without the graph. Errors: InvalidArgument with violations "memory_bytes", "batch_size"
-// and "fan_outs" (there are none).
+// and "fan_outs" (if there are none).
 absl::Status CheckReadPlanQuery(const ReadPlanQuery& query);
 
 // Measures the disk for a moment, and makes a plan with its rates. Errors: those of CheckReadPlanQuery and
@@ -85,8 +85,8 @@ absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& sto
 // DATASET_STORE_TOO_OLD or DATASET_WITHOUT_TRAINING_NODES.
 absl::StatusOr<StoredRows> PlannableRows(const Graph& graph);
 
-// Returns the rank of each row when rows are sorted by `wanted`, largest first. Equal ones keep the order of the
-// rows.
+// Returns the rank of each row when rows are sorted by `wanted`, largest first. Rows with equal values keep their
+// order.
 std::vector<uint32_t> RanksOf(std::span<const float> wanted);
 
 }  // namespace permafrost::data

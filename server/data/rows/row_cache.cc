@@ -36,7 +36,7 @@ std::vector<PlannedRead> PlanReads(const StoredRows& table, std::span<const Node
   PageSpan pages;  // the pages of the last read
   for (size_t i = 0; i < rows.size(); ++i) {
     const PageSpan row = PagesOf(table, rows[i]);
-    // If two rows share a page or lie on adjacent pages, the gap between them is at most 0.
+    // The check adds instead of subtracting, since the gap is negative if two rows share a page.
     const bool near = !reads.empty() && row.first <= pages.last + 1 + gap_pages;
     if (near && row.last - pages.first < most_pages) {
       pages.last = row.last;
@@ -370,16 +370,18 @@ namespace {
 // The rows that leases are reading take at most one part in kReadingShare of the frames. The others are for rows that
 // will be used again.
 constexpr uint64_t kReadingShare = 8;
-// This many leases may read without that limit: the disk works for one while the rows of the other are gathered.
+// Up to kNeededLeases leases may read without that limit: the disk works for one while the rows of the other are
+// gathered.
 constexpr int64_t kNeededLeases = 2;
-// This many leases may take up to the larger part of one in kLargeReadingShare. The third one keeps the disk busy
-// until the fourth is made.
+// Up to kLeastReadingLeases leases may together take the larger part of one in kLargeReadingShare. The third one
+// keeps the disk busy until the fourth is made.
 constexpr int64_t kLeastReadingLeases = 3;
 constexpr uint64_t kLargeReadingShare = 3;
-// The number of rows considered for one plan that could come along with its reads.
+// A row comes along if a read for other rows is made longer to bring it too. At most this many rows are considered
+// for one plan.
 constexpr uint64_t kMostAlongLooks = 1 << 16;
-// The cost of making a read longer for a row that comes along is at most this part of the cost of another read. The
-// row saves a later read only if it is still in memory then.
+// Making a read longer for a row that comes along may cost at most this part of what another read costs. The row
+// saves a later read only if it is still in memory then.
 constexpr double kAlongShare = 2.0 / 3;
 
 }  // namespace
@@ -438,8 +440,8 @@ void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
   if (!uses_.any() || along_rows_ >= room) return;
   const size_t most = std::min(room - along_rows_, kMostAlongLooks);  // each row takes one look
   const auto more_pages = static_cast<uint64_t>(kAlongShare * static_cast<double>(gap_bytes_)) / kPageBytes;
-  // Estimates how many batches the frames hold rows for. Batches share rows, so this is twice the frames divided by
-  // the largest batch. Rows that are used later than that are usually dropped before their use.
+  // Estimates for how many batches the frames hold rows. Batches share rows, so this is more than the frames divided
+  // by the largest batch. Rows that are used later than that are usually dropped before their use.
   const uint64_t batches_held = 2 * frames_->frames() / std::max<uint64_t>(largest_lease_, 1);
   uint64_t looks = kMostAlongLooks;
   std::vector<Fill> fills;

@@ -2,9 +2,9 @@
 // waits for a page fault. Each time that a row comes from the disk, it is verified against the checksums of its
 // pages.
 // The cache keeps the rows that leases hold. Next it keeps the rows that announced batches use, the soonest first. Of
-// the other rows it keeps the most wanted: by their expected draws at first, and once a whole epoch was drawn by the
-// counted draws too. Threads: all methods are safe anywhere, except Start and Stop, which one thread must call. Owns
-// its thread and the memory.
+// the other rows it keeps the most wanted: at first by their expected draws, and after a whole epoch also by the
+// draws counted. Threads: all methods are safe anywhere, except Start and Stop, which one thread must call. Owns its
+// thread and the memory.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ namespace permafrost::data {
 struct PlannedRead {
   uint64_t offset = 0;  // offset in the file; whole pages
   uint32_t bytes = 0;
-  uint32_t first = 0, count = 0;  // the range of rows that it brings
+  uint32_t first = 0, count = 0;  // the rows that it brings: `count` of the planned rows, from index `first` on
 };
 
 // Plans the reads for `rows`, which rise and are distinct. A read goes on to the next row if the gap of unneeded
@@ -61,7 +61,7 @@ struct RowCounters {
   int64_t over_budget = 0;   // batches that took memory beyond the budget
   int64_t resizes = 0;       // changes of the budget while it was in use
 
-  // Present values, which are not counters.
+  // Current values, not counters.
   uint64_t budget_bytes = 0, used_bytes = 0, rows = 0;
 };
 
@@ -83,7 +83,7 @@ void VisitFields(spec::Options<RowCounters>, F&& f) {
   f({.name = "rows"}, &R::rows);
 }
 
-// Returns what was counted since `before`. Present values are those of `now`.
+// Returns what was counted between `before` and `now`. Current values are those of `now`.
 RowCounters Since(const RowCounters& before, RowCounters now);
 
 struct RowReaderState {
@@ -168,7 +168,7 @@ class RowCache {
   // the last lease was released. The rows stay in memory.
   absl::Status Start(std::shared_ptr<const Graph> graph, DiskReader::Options reader, uint64_t gap_bytes);
   void Stop();
-  // Returns the state of the present reader, or of the last one.
+  // Returns the state of the current reader, or of the last one.
   RowReaderState reader() const;
 
   // Announces a batch. Batches announce their rows in the order in which they will pin them. If a row does not exist,
@@ -178,7 +178,7 @@ class RowCache {
   // in the order in which they were made. `announced` is the announcement of the same rows, which this call ends; it
   // is null if there is none. Errors: ResourceExhausted, with nothing pinned, if the reads of all leases would leave
   // too little memory for the most wanted rows. With `must`, the call takes memory beyond the budget instead, and
-  // counts it. InvalidArgument for a row that does not exist. The error of a read that failed meanwhile.
+  // counts that. InvalidArgument if a row does not exist. If a read failed meanwhile, its error.
   absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false,
                             Announcement* announced = nullptr);
   // Returns the bytes of a row that is in a lease whose Await returned Ok.
@@ -227,7 +227,7 @@ class RowCache {
   // later.
   void TakeAlong(uint64_t mark, Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPlan(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns whether another lease may have this many rows read, in addition to the reads of the present leases.
+  // Returns whether another lease may have this many rows read, in addition to what the current leases read.
   bool MayRead(uint64_t rows) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndAnnouncement(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Count(std::span<const NodeId> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

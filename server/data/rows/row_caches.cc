@@ -16,8 +16,8 @@
 namespace permafrost::data {
 namespace {
 
-// Parts of the memory. kReserve is left alone, for whatever else grows. If less than kShort is left, the cache gives
-// memory back. If more than kWorthTaking can be had, the cache takes some of it.
+// These are parts of the memory. kReserve is left alone, for whatever else grows. If less than kShort is left, the
+// cache gives memory back. If more than kWorthTaking is spare, the cache takes kTaken of it.
 constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
 // The part of the spare memory that the cache takes at once.
 constexpr double kTaken = 0.75;
@@ -107,8 +107,8 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
   if (key_ != key) Forget();
   const std::optional<MemoryLeft> memory = options_.memory_left();
   const uint64_t edges = graph->summary().adjacency_bytes, mapped_now = options_.mapped_bytes(table.path);
-  // If more is mapped than all but the features could be, part of the features is mapped. Then nothing is known of
-  // the edges, and all of them count as unmapped.
+  // If more bytes are mapped than the file has beside the features, some of them are features. It is then unknown how
+  // many bytes of the edges are mapped, so all edges count as unmapped.
   const uint64_t edges_to_map = mapped_now > Less(key.bytes, table.bytes) ? edges : Less(edges, mapped_now);
   const uint64_t left = Left(memory, job_bytes + edges_to_map);
   const bool measured = options_.budget_bytes == 0;
@@ -193,8 +193,8 @@ void RowCaches::Adapt(RowCache& cache) {
   std::optional<MemoryLeft> memory = options_.memory_left();
   if (!memory) return;
   const double limit = static_cast<double>(memory->limit);
-  // Returns free heap memory that captures and the reading of files left over: once in a session, and again when
-  // memory is short.
+  // Gives the system the free heap memory that captures and the reading of files left over: once in a session, and
+  // again when memory is short.
   const bool is_short = LeftBesideEdges(*memory) < kShort * limit;
   if (!returned_ || (is_short && since_return_.Elapsed() > kReturnEvery)) {
     // Waits before growing, so that the memory of the first steps is taken into account.

@@ -103,7 +103,7 @@ template <class T>
 BlockGuard::ContentCheck Below(std::span<const T> values, uint64_t bound, std::string what) {
   return [values, bound, what = std::move(what)](uint64_t begin, uint64_t end) {
     const auto block = values.subspan(begin / sizeof(T), (end - begin) / sizeof(T));
-    // The compiler vectorises the search for a maximum, so it is faster than a comparison of each value.
+    // The search for a maximum vectorises, so it is faster than comparing each value with the bound.
     T largest = 0;
     for (const T value : block) largest = std::max(largest, value);
     if (block.empty() || largest < bound) return absl::OkStatus();

@@ -25,10 +25,10 @@ class BlockGuard {
   static constexpr uint64_t kBlockBytes = uint64_t{1} << 16;
 
   // Checks what a checksum cannot tell about bytes [begin, end) of the section: that ids are in range and that
-  // offsets rise. It runs once their checksum was found right. An empty function checks nothing.
+  // offsets rise. It runs only after the bytes' checksum matched. An empty function checks nothing.
   using ContentCheck = std::function<absl::Status(uint64_t begin, uint64_t end)>;
 
-  // `name` names the file and the section in messages. `checksums` holds the XXH3-64 of each `block_bytes` of
+  // `name` is the file and the section, as messages name them. `checksums` holds the XXH3-64 of each `block_bytes` of
   // `bytes`; the last block may be shorter. `block_bytes` is a power of two. If it is kWhole, one checksum covers all
   // the bytes, whatever their length.
   static constexpr uint64_t kWhole = uint64_t{1} << 63;
@@ -45,8 +45,8 @@ class BlockGuard {
     }
     return true;
   }
-  // Returns the bytes that Touch(begin, end) reads, and that its caller will read. At both ends the range is widened
-  // to whole blocks if they are not verified yet.
+  // Returns the range to read from the file for a Touch of [begin, end) and for its caller. At both ends it is
+  // widened to a whole block if that block is not verified yet.
   struct Range {
     uint64_t begin = 0, end = 0;
   };

@@ -205,7 +205,7 @@ constexpr int64_t kMostDense = int64_t{1} << 21;
 // Returns the category in `known` for a value of `own`, or nullopt if there is none.
 std::optional<int64_t> Translate(const CategoryTable& own, const CategoryTable& known, int64_t value) {
   const bool is_open = own.open_ended && value == own.values.back();
-  // If the last value of `known` stands for all larger ones, it also stands for every value from there on.
+  // If `known` has an open end, all values from its last one on count as the last one.
   if (known.open_ended && value >= known.values.back()) return known.CategoryOf(known.values.back());
   // The open end of `own`, such as "50 or more", could be any of several values of `known`.
   return is_open ? std::nullopt : known.CategoryOf(value);
@@ -229,7 +229,7 @@ CategoryMap::CategoryMap(const CategoryTable& own, const CategoryTable& known) :
 
 namespace {
 
-// Returns the tables whose categories the import numbered, or those of the others.
+// Returns the tables whose categories the import numbered, or all other tables if `numbered` is false.
 Categories OnlyNumbered(const Categories& all, bool numbered) {
   // The import also made the degrees, by counting, although their column looks like one that was taken over.
   const auto belongs = [numbered](const CategoryTable& table) {

@@ -19,7 +19,8 @@ namespace permafrost::data {
 class StoreFile;
 
 // A label of -1 in one dataset and a label of 7 in another may both be category 0. A job's weights keep the tables of
-// the dataset that they were trained on. Another dataset is then read by the values of its source.
+// the dataset that they were trained on, so that the categories of another dataset can be matched by the values in
+// its source.
 // Threads: value types and pure functions.
 
 // A column with more different values than this is not treated as categories, and its values are not kept.
@@ -88,7 +89,7 @@ std::string CategoriesToJson(const Categories& categories);
 // Errors: DataLoss, naming what is missing, of another type or out of order.
 absl::StatusOr<Categories> CategoriesFromJson(std::string_view text);
 
-// Translates the categories of a column in one dataset into those of a column in another, by the values of their
+// Translates the categories of a column in one dataset into those of a column in another, by the values in their
 // sources. Threads: a value type; const methods are safe anywhere.
 class CategoryMap {
  public:
@@ -124,6 +125,7 @@ class CategoryMap {
 };
 
 // The sections of a store's file that hold the tables.
+// Threads: pure functions.
 
 // The texts of the sections kNumberedCategories and kSeenCategories. A text is empty if it would hold no table.
 struct CategorySections {

@@ -29,7 +29,7 @@ class EdgeRows {
   bool categorical() const { return categorical_; }
 
   // Writes the row of the edge at `place` among the columns of `in` to out[width]. Returns false and writes zeros if
-  // there is no such edge, if its row is damaged, or if a category is larger than the summary allows.
+  // there is no such edge, if its row is damaged, or if a category is outside the range in the summary.
   bool Read(uint64_t place, float* out) const;
   bool Read(uint64_t place, int64_t* out) const;
   // Returns the reason why a Read returned false: a DataLoss.

@@ -30,9 +30,9 @@ namespace permafrost::data {
 inline constexpr uint64_t kMaxFeatureColumns = uint64_t{1} << 22;
 inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // both a row and a number of rows fit into 32 bits
 
-// The neighbours of every node in one direction, as plain ids. Coding their differences in varints took 2.4 bytes an
-// edge instead of 4 on the graph of bench/power_law.py. However, drawing a fan-out in the order of rows then took
-// more than twice the time.
+// The neighbours of every node in one direction, as plain ids. On the graph of bench/power_law.py, coding their
+// differences in varints took 2.4 bytes an edge instead of 4. However, drawing a fan-out in the order of rows then
+// took more than twice the time.
 struct Adjacency {
   Column<uint64_t> offsets;    // [nodes + 1]
   Column<NodeId> neighbors;    // [edges], rising for each node; parallel edges are adjacent
@@ -78,8 +78,8 @@ struct SparseFeatures {
 // monostate means that there are no features.
 using Features = std::variant<std::monostate, DenseFeatures, SparseFeatures>;
 
-// Links that the source divided into splits, and its negatives: pairs without an edge, which the links are evaluated
-// against.
+// Links that the source divided into splits, with their negatives: pairs without an edge, against which the links are
+// evaluated.
 struct GivenLinks {
   std::array<Column<NodeId>, 3> links;  // by Split: [links, 2] source, target
   // for validation and test, in the form that GivenLinksSummary says; may be absent
@@ -225,8 +225,8 @@ struct SparseRows {
 };
 absl::StatusOr<SparseRows> ReadRows(const SparseFeatures& features, uint64_t begin, uint64_t end);
 
-// A graph that is derived from another graph and keeps it alive. A method that a subclass does not override answers
-// for the other graph. Threads: same as Graph.
+// A graph that is derived from another graph and keeps it alive. Methods that a subclass does not override return
+// what the other graph has. Threads: same as Graph.
 class DerivedGraph : public Graph {
  public:
   const GraphSummary& summary() const override { return summary_; }
@@ -242,7 +242,7 @@ class DerivedGraph : public Graph {
   std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
 
  protected:
-  // The view, and without `summary` also the summary, begin as copies of the other graph's.
+  // The view begins as a copy of the other graph's. So does the summary, unless `summary` is given.
   explicit DerivedGraph(const std::shared_ptr<const Graph>& graph) : DerivedGraph(graph, graph->summary()) {}
   DerivedGraph(std::shared_ptr<const Graph> graph, GraphSummary summary)
       : graph_(std::move(graph)), summary_(std::move(summary)), view_(graph_->view()) {}

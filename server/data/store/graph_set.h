@@ -35,7 +35,7 @@ struct GraphSetSummary {
   int64_t position_columns = 0;  // 0 if the nodes have no positions
   int64_t num_targets = 0;
   int64_t num_missing_labels = 0;
-  // Facts about all labels that are present. labels_known is false in stores of older versions, which did not look.
+  // Facts about all labels that are present. If labels_known is false, they are unknown: older versions did not look.
   bool labels_known = false, integer_labels = false;
   double min_label = 0, max_label = 0;
   // The values that classes 0, 1, ... have in the source, rising, if the import renumbered the classes. Otherwise
@@ -44,8 +44,8 @@ struct GraphSetSummary {
   // What the import made the features from, such as "labels" or "degree". Empty if it took over a table of the
   // source.
   std::string node_feature_origin, edge_feature_origin;
-  // The number of stored edges that repeat the two ends of an earlier edge. With `coalesce`, the number that the
-  // import dropped. Older versions counted them for TUDatasets only.
+  // The number of stored edges that repeat the two ends of an earlier edge. If the import was asked to `coalesce`
+  // edges, the number of such edges that it dropped. Older versions counted them for TUDatasets only.
   int64_t duplicate_edges = 0;
   // Lines that the import told its user: how it read what can be read in several ways, and which files it did not
   // read. Each is one line of UTF-8.
@@ -75,13 +75,14 @@ class GraphSet {
 
   // The import computed the summary once and stored it.
   virtual const GraphSetSummary& summary() const = 0;
-  // Returns the checksum of the header and the table of sections. Through it, it covers everything in the file: sets
-  // with equal checksums are equal.
+  // Returns the checksum of the header and the table of sections. It covers everything in the file, since the table
+  // holds the sections' checksums: sets with equal checksums are equal.
   virtual uint64_t checksum() const = 0;
   // Returns a checksum that does not cover the summary, or 0 if the set is in no file.
   virtual uint64_t content_checksum() const { return 0; }
 
-  // Errors of these methods: DataLoss, naming file and section, if its checksum or its content is wrong.
+  // Errors of all methods from here on: DataLoss, naming file and section, if the section's checksum or content is
+  // wrong.
   // node_offsets and edge_offsets return [graphs + 1] values: the first node and the first edge of each graph.
   virtual absl::StatusOr<std::span<const uint64_t>> node_offsets() const = 0;
   virtual absl::StatusOr<std::span<const uint64_t>> edge_offsets() const = 0;
@@ -121,8 +122,8 @@ SizeStatistics ComputeStatistics(std::span<const uint64_t> node_offsets, std::sp
 SizeStatistics ComputeStatistics(std::span<const uint64_t> node_offsets, std::span<const uint64_t> edge_offsets,
                                  std::span<const uint32_t> graphs);
 
-// A set of graphs that is derived from another set and keeps it alive. A method that a subclass does not override
-// answers for the other set. Threads: same as GraphSet.
+// A set of graphs that is derived from another set and keeps it alive. Methods that a subclass does not override
+// return what the other set has. Threads: same as GraphSet.
 class DerivedSet : public GraphSet {
  public:
   const GraphSetSummary& summary() const override { return summary_; }

@@ -49,7 +49,7 @@ GraphSetSummary SummaryWith(MadeFeatures features, GraphSetSummary summary);
 absl::StatusOr<std::shared_ptr<const GraphSet>> WithFeatures(std::shared_ptr<const GraphSet> set,
                                                              MadeFeatures features);
 
-// A dataset whose categories are translated into those of another dataset, by the values of their sources. Weights
+// A dataset whose categories are translated into those of another dataset, by the values in their sources. Weights
 // that were trained on the other dataset can then be used on it.
 
 // Translates a table of features. Plain columns, which are in no table of `own`, keep their values and their order.
@@ -74,8 +74,9 @@ struct Translation {
 // Pairs of a value of the source and the number of rows that hold it, in rising order of the values.
 using CountedValues = std::vector<std::pair<int64_t, int64_t>>;
 
-// Counts the rows for each unknown value of the table `translation.own.tables[table]`. `of_edges` says that the table
-// is of edge features, else it is of node features. A large graph has tables of edge features only. Errors: DataLoss.
+// Counts the rows that hold each unknown value of the table `translation.own.tables[table]`. If `of_edges` is true,
+// this is a table of edge features, else of node features. A large graph has tables of edge features only. Errors:
+// DataLoss.
 absl::StatusOr<CountedValues> CountUnknown(const GraphSet& set, bool of_edges, const FeatureTranslation& translation,
                                            size_t table);
 absl::StatusOr<CountedValues> CountUnknown(const Graph& graph, const FeatureTranslation& translation, size_t table);

@@ -161,7 +161,8 @@ SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
   return {seed, uint64_t{std::min(a, b)} << 32 | std::max(a, b)};
 }
 
-// Of an edge and its inverse in a symmetric graph, one stands for their link. Returns whether it is this one.
+// In a symmetric graph, one of an edge and its inverse stands for the link of both. Returns whether the edge from
+// `source` to `target` does.
 bool IsLinkOfPair(const spec::LinkSplitOptions& options, NodeId source, NodeId target) {
   SplitMix64 draws = DrawsOf(options.seed, source, target);
   draws.Next();

@@ -26,13 +26,13 @@ struct OtherSplits {
   std::string name;                           // becomes split_name in the summary
 };
 
-// Returns the set with these splits. `summary` becomes its summary, except for the sizes of the splits, which are
-// measured here. `checksum` becomes its checksum, and must differ for different splits. Errors: DataLoss from the
+// Returns the set with these splits and this summary. The sizes of the splits are measured here, and replace those in
+// `summary`. `checksum` becomes the set's checksum, and must differ for different splits. Errors: DataLoss from the
 // offsets.
 absl::StatusOr<std::shared_ptr<const GraphSet>> WithSplits(std::shared_ptr<const GraphSet> set, OtherSplits splits,
                                                            GraphSetSummary summary, uint64_t checksum);
 
-// Returns the graph with these splits. `summary` becomes its summary, except for the sizes of the splits.
+// Returns the graph with these splits and this summary. The sizes of the splits replace those in `summary`.
 std::shared_ptr<const Graph> WithSplits(std::shared_ptr<const Graph> graph, OtherSplits splits, GraphSummary summary);
 
 // Returns the graph with another summary. Sizes and the presence of sections in `summary` must be those of the graph.
@@ -102,7 +102,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& g
 absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& graph,
                                          const std::function<bool()>& keep_going, bool edge_features = false);
 
-// Return the bytes of memory that SplitLinks, TakeGivenLinks and SplitLinksByTime take, in this order.
+// These return the bytes of memory that SplitLinks, TakeGivenLinks and SplitLinksByTime take, in this order.
 uint64_t LinkSplitBytes(const GraphSummary& graph, bool edge_features = false);
 uint64_t GivenLinksBytes(const GraphSummary& graph, bool edge_features = false);
 uint64_t TimedLinkSplitBytes(const GraphSummary& graph);

@@ -40,7 +40,7 @@ class StoreFileWriter {
   // Returns the entries of the sections that have ended.
   std::span<const SectionEntry> entries() const { return entries_; }
 
-  // Writes the block checksums, the table and `header`, and syncs. Sets those fields of `header` that describe the
+  // Writes the block checksums, the table and `header`, and syncs. Fills in the fields of `header` that describe the
   // file: magic, version, endianness, file_bytes, section_count, block_bytes and checksum. Returns the length of the
   // file.
   absl::StatusOr<uint64_t> Finish(FileHeader header);
