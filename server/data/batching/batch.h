@@ -83,7 +83,7 @@ class Batcher {
   // Fills `out` with a batch of these graphs, reusing its memory. Errors: InvalidArgument if the graphs do not fit
   // into `padded`; DataLoss if the set's file changed (GraphSet::CheckIntact).
   absl::Status Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const;
-  // Makes an artificial batch of the padded shape `padded`, with the least padding, on which a step is recorded. It
+  // Makes an artificial batch, on which a step is recorded. Its padded shape is `padded`, with the least padding. It
   // repeats rows of `graphs` until the shape is full. Each edge stays within a graph. Each graph gets a node if there
   // are enough nodes. Labels come from labelled graphs if there are any. Equal seeds give equal batches. Errors:
   // InvalidArgument if the shape has no room for one node and one graph, if `graphs` have no nodes, or if they have

@@ -60,7 +60,8 @@ struct BlockBatch {
   AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding is 0, and no row's offsets reach it
   AlignedVector<float> feature_values;     // [padded nonzeros], or empty if all values are 1
   AlignedVector<float> positions;          // [padded nodes, columns], or empty
-  // In-edges as CSR, as in SampledSubgraph: [padded rows of all segments except the last, + 1].
+  // CSR offsets of the in-edges, as in SampledSubgraph. There is one for each padded row of all segments except the
+  // last, and one at the end.
   AlignedVector<int64_t> offsets;
   AlignedVector<int64_t> sources;     // [padded edges]
   AlignedVector<float> edge_weights;  // [padded edges], 0 in padding; empty if weights are not read

@@ -44,7 +44,7 @@ class LinkBatcher {
   // Makes the batch of the links `ids` without seeds, padded to `pairs` pairs. `epoch` decides which negatives are
   // drawn. Equal arguments make equal batches. Errors: DataLoss.
   absl::Status MakeOfNodes(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs, LinkBatch& out) const;
-  // Does the same with seeds.
+  // Makes the same batch with seeds: fills `seeds` and `times`, and makes the pairs places in `seeds`.
   absl::Status Make(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs, LinkBatch& out) const;
 
  private:
@@ -72,9 +72,8 @@ struct WalkBatch {
   int64_t seeds = 0, room = 0;  // the number of real seeds, and of all seeds with padding
   // [room * per_seed * (1 + negatives), length]: walks along edges first, then negative walks
   AlignedVector<int64_t> walks;
-  // The rising places of each distinct node in the entries of `walks`. Those of the node rows[m] are
-  // places[offsets[m] .. offsets[m + 1]). There are as many rows as any batch may need; unused rows have empty
-  // ranges.
+  // The rising places of each distinct node in the entries of `walks`. Node rows[m] is at places[offsets[m] ..
+  // offsets[m + 1]). There are as many rows as any batch may need; unused rows have empty ranges.
   AlignedVector<int64_t> rows, offsets, places;
 };
 

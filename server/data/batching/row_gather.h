@@ -70,7 +70,7 @@ void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const Segment
   values.resize(static_cast<size_t>(to.back() * width));
 }
 
-// Does the same for [rows + 1] CSR offsets, and makes padding rows empty.
+// Moves [rows + 1] CSR offsets as MoveRows moves values, and makes padding rows empty.
 void MoveOffsets(AlignedVector<int64_t>& offsets, const SegmentBounds& from, const SegmentBounds& to,
                  std::span<const int64_t> real);
 

@@ -97,8 +97,8 @@ class FrameTable {
   FrameTable(const FrameTable&) = delete;
   FrameTable& operator=(const FrameTable&) = delete;
 
-  // FrameBytes returns the bytes of memory that one more frame takes. kBytesPerRow is what the table takes for each
-  // row of the file, whether the row is in memory or not.
+  // FrameBytes returns the bytes of memory that one more frame takes. kBytesPerRow is the number of bytes that the
+  // table takes for each row of the file, in memory or not.
   static uint64_t FrameBytes(uint64_t row_bytes);
   static constexpr uint64_t kBytesPerRow = sizeof(uint32_t) + sizeof(uint8_t);
 

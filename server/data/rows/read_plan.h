@@ -32,7 +32,7 @@ inline constexpr EnumNames<ReadPlanCase, 4> kReadPlanCaseNames{
       {ReadPlanCase::kBfloat16, "bfloat16"},
       {ReadPlanCase::kBfloat16TwiceTheMemory, "bfloat16-twice-the-memory"}}}};
 
-// What one epoch reads, from the second epoch on, when the cache is full.
+// The reads of one epoch, from the second epoch on, when the cache is full.
 struct PlannedReading {
   ReadPlanCase what = ReadPlanCase::kAsAsked;
   uint64_t memory_bytes = 0;
@@ -76,7 +76,7 @@ absl::Status CheckReadPlanQuery(const ReadPlanQuery& query);
 absl::StatusOr<ReadPlan> PlanDataset(const Graph& graph, const ReadPlanQuery& query,
                                      const std::function<bool()>& keep_going);
 
-// Does the same for a disk with these rates and rows that lie as `stored` says.
+// Makes the same plan for a disk with these rates, and for rows that lie as `stored` says.
 absl::StatusOr<ReadPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const ReadPlanQuery& query,
                                        const DiskRates& disk, const std::function<bool()>& keep_going,
                                        int64_t max_edges = kMaxPlannedEdges);

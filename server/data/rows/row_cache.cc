@@ -55,8 +55,8 @@ namespace {
 
 // The longest read has twice the bytes that cost as much as a request, within these bounds.
 constexpr uint64_t kLeastLongestRead = 16 << 10, kMostLongestRead = 32 << 10;
-// The reading thread shares its core with other threads. So that the disk has work until the thread runs again, more
-// reads are in flight than the disk works on at once: kQueueShare times as many, and at most kMostAtOnce.
+// The reading thread shares its core with other threads, and the disk must have work until the thread runs again. So
+// more reads are in flight than the disk works on at once: kQueueShare times as many, and at most kMostAtOnce.
 constexpr int kQueueShare = 4, kMostAtOnce = 256;
 // The buffers of all reads take at most this many bytes, although two buffers are always allowed. With wide rows,
 // fewer reads are therefore in flight.
@@ -362,8 +362,8 @@ RowCounters Since(const RowCounters& before, RowCounters now) {
   return now;
 }
 
-// The rest of this file reads rows. A lease reads its missing rows, and rows near them that are used soon. A thread
-// runs these reads.
+// The rest of this file is about reading. First come the rows that a lease has read: its missing rows, and rows near
+// them that are used soon. Then comes the thread that reads them.
 
 namespace {
 

@@ -1,10 +1,10 @@
 // Keeps rows of one table in memory, within a budget. Rows are read from the disk ahead of their use, so that nobody
 // waits for a page fault. Each time that a row comes from the disk, it is verified against the checksums of its
 // pages.
-// The cache keeps the rows that leases hold. Next it keeps the rows that announced batches use, the soonest first. Of
-// the other rows it keeps the most wanted: at first by their expected draws, and after a whole epoch also by the
-// draws counted. Threads: all methods are safe anywhere, except Start and Stop, which one thread must call. Owns its
-// thread and the memory.
+// The cache keeps the rows that leases hold. Next it keeps the rows that announced batches use, the soonest first.
+// Then it keeps the most wanted rows: at first by their expected draws, and after a whole epoch also by the draws
+// counted. Threads: all methods are safe anywhere, except Start and Stop, which one thread must call. Owns its thread
+// and the memory.
 #pragma once
 
 #include <array>
@@ -187,7 +187,7 @@ class RowCache {
   // Sets how often an epoch is expected to draw each row, and forgets the draws counted so far. `draws` has a number
   // for each row.
   void SetExpectedDraws(std::vector<float> draws);
-  // Sets the bytes of memory that the cache may take in total, and drops rows that exceed them.
+  // Sets the bytes of memory that the cache may take in total, and drops the rows that no longer fit.
   void SetBudget(uint64_t bytes);
   // Returns the bytes for the rows of two batches as large as the largest so far. With less, each batch would wait
   // for the one before.

@@ -124,7 +124,7 @@ class Column {
 // Checks of a section's values that go beyond checksums. BlockGuard runs them on one block at a time.
 // Threads: safe anywhere. The checks borrow the values.
 
-// Checks that offsets begin at 0, never fall (the last one of the block before included), and end at `total`.
+// Checks that offsets begin at 0, never fall (also from the block before to this one), and end at `total`.
 BlockGuard::ContentCheck OffsetsCheck(std::span<const uint64_t> offsets, uint64_t total);
 // Checks that values are below `bound`. `what` is a noun for one value, for messages.
 BlockGuard::ContentCheck BelowCheck(std::span<const uint32_t> values, uint64_t bound, std::string what);

@@ -130,7 +130,8 @@ int64_t CategoryTable::num_categories() const {
   if (one_hot()) return columns;
   if (values.empty()) return 1;
   if (ranked) return static_cast<int64_t>(values.size());
-  // A column of 64-bit integers may hold any number, although no model trains on such large ones.
+  // A column of 64-bit integers may hold any number, although no model trains on such large ones. Clamping keeps the
+  // difference from overflowing.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
   return std::clamp<int64_t>(std::clamp(values.back(), -kMost, kMost) - std::clamp(base, -kMost, kMost) + 1, 1, kMost);
 }

@@ -13,7 +13,8 @@
 
 namespace permafrost::data {
 
-// What a model reads of each edge. With kFeatures, integers are read as categories and other types as floats.
+// The input that a model reads for each edge. With kFeatures, integers are read as categories and other types as
+// floats.
 enum class EdgeInputs { kNone, kFeatures, kWeights };
 
 // Returns the category in one column of a stored row. `type` must be an integer type.

@@ -90,7 +90,7 @@ struct FileHeader {
   uint64_t checksum;
 };
 static_assert(sizeof(FileHeader) == 72 && offsetof(FileHeader, checksum) == 64);
-// A header of version 1 is the same up to `layout`. It has the checksum there, and ends after it.
+// A header of version 1 is equal up to `layout`. It has the checksum there, and ends after it.
 inline constexpr uint64_t kHeaderBytesV1 = 64;
 static_assert(offsetof(FileHeader, layout) + sizeof(uint64_t) == kHeaderBytesV1);
 
@@ -243,7 +243,8 @@ struct SectionEntry {
   uint64_t rows;
   uint64_t offset;  // from the start of the file
   uint64_t bytes;   // groups.TotalBytes(rows, width * ElementBytes(type))
-  // XXH3-64 of the bytes of block_checksums; 0 for other sections, whose checksums are in block_checksums
+  // For block_checksums: the XXH3-64 of its bytes. For other sections 0, since their checksums are in
+  // block_checksums.
   uint64_t checksum;
   // Bytes that one checksum covers: kPageBytes or BlockGuard::kBlockBytes.
   uint32_t block_bytes;

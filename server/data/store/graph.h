@@ -28,7 +28,7 @@ namespace permafrost::data {
 
 // The largest number of feature columns. It is bounded because the summary keeps the range of each column.
 inline constexpr uint64_t kMaxFeatureColumns = uint64_t{1} << 22;
-inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // both a row and a number of rows fit into 32 bits
+inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // so that a row and a number of rows both fit into 32 bits
 
 // The neighbours of every node in one direction, as plain ids. On the graph of bench/power_law.py, coding their
 // differences in varints took 2.4 bytes an edge instead of 4. However, drawing a fan-out in the order of rows then
@@ -175,9 +175,9 @@ class Graph {
   // The name of the file in a dataset's directory.
   static constexpr std::string_view kFileName = "graph.pfg";
 
-  // Opens the graph in a dataset's directory, and reads its header, section table and summary only. Errors: NotFound;
-  // DataLoss, naming the field that does not add up; FailedPrecondition for a later version or the other byte order;
-  // those of SystemError.
+  // Opens the graph in a dataset's directory, and reads its header, section table, block checksums and summary only.
+  // Errors: NotFound; DataLoss, naming the field that does not add up; FailedPrecondition for a later version or the
+  // other byte order; those of SystemError.
   static absl::StatusOr<std::shared_ptr<const Graph>> Open(const std::filesystem::path& directory);
   virtual ~Graph() = default;
 
@@ -196,8 +196,8 @@ class Graph {
   // damaged. Returns a transient error once the disk failed to give some of it; opening the file again may help.
   // Values read before may then be anything. Trust them only if a CheckIntact after the reading returns Ok.
   virtual absl::Status CheckIntact() const = 0;
-  // Verifies every block. `progress` is told the bytes done and the bytes in total, and returns whether to go on. If
-  // it returns false, VerifyAll returns Cancelled.
+  // Verifies every block. Calls `progress` now and then with the bytes done and the bytes in total. If it returns
+  // false, VerifyAll returns Cancelled.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   virtual uint64_t mapped_bytes() const = 0;
   // Returns the file that the graph is mapped from. The path is empty if the graph is in no file, or was derived from

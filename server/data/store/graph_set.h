@@ -41,8 +41,8 @@ struct GraphSetSummary {
   // The values that classes 0, 1, ... have in the source, rising, if the import renumbered the classes. Otherwise
   // empty.
   std::vector<int64_t> class_values;
-  // What the import made the features from, such as "labels" or "degree". Empty if it took over a table of the
-  // source.
+  // Names the source of features that the import made, such as "labels" or "degree". Empty if it took over a table of
+  // the source.
   std::string node_feature_origin, edge_feature_origin;
   // The number of stored edges that repeat the two ends of an earlier edge. If the import was asked to `coalesce`
   // edges, the number of such edges that it dropped. Older versions counted them for TUDatasets only.
@@ -58,8 +58,8 @@ struct GraphSetSummary {
   EdgeDirections directions = EdgeDirections::kUnknown;
 };
 
-// An open store. Opening it reads the header only and copies nothing. A section's checksums are verified the first
-// time that someone asks for the section.
+// An open store. Opening it reads no data: only the header, the section table, the block checksums, the gaps and the
+// summary. A section's blocks are verified the first time that someone asks for the section.
 // Threads: all methods are safe anywhere.
 // Invariant: the offsets and ids in a section that was handed out are in range (offsets rise; edge ends are below the
 // number of nodes of their graph). Owns the mapping; spans live as long as the GraphSet.
@@ -83,11 +83,11 @@ class GraphSet {
 
   // Errors of all methods from here on: DataLoss, naming file and section, if the section's checksum or content is
   // wrong.
-  // node_offsets and edge_offsets return [graphs + 1] values: the first node and the first edge of each graph.
+  // These two return [graphs + 1] values: the first node and the first edge of each graph.
   virtual absl::StatusOr<std::span<const uint64_t>> node_offsets() const = 0;
   virtual absl::StatusOr<std::span<const uint64_t>> edge_offsets() const = 0;
-  // edge_source and edge_target return [edges] node ids within the edge's graph, counted from 0. The edges of a graph
-  // are sorted by target, then in the order of the source file.
+  // These two return [edges] node ids within the edge's graph, counted from 0. The edges of a graph are sorted by
+  // target, then in the order of the source file.
   virtual absl::StatusOr<std::span<const uint32_t>> edge_source() const = 0;
   virtual absl::StatusOr<std::span<const uint32_t>> edge_target() const = 0;
   virtual absl::StatusOr<FeatureTable> node_features() const = 0;
@@ -105,8 +105,8 @@ class GraphSet {
   // error once the disk failed to give some of it; opening the file again may help. Values read from spans before may
   // then be wrong, be zeros or break the invariant. Trust them only if a CheckIntact after the reading returns Ok.
   virtual absl::Status CheckIntact() const = 0;
-  // Verifies every section of the file. `progress` is told the bytes done and the bytes in total, and returns whether
-  // to go on. If it returns false, VerifyAll returns Cancelled.
+  // Verifies every section of the file. Calls `progress` now and then with the bytes done and the bytes in total. If
+  // it returns false, VerifyAll returns Cancelled.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   virtual uint64_t mapped_bytes() const = 0;
   // Returns the file that the set is mapped from. The path is empty if the set is in no file, or was derived from

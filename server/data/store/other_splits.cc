@@ -156,7 +156,7 @@ namespace {
 constexpr uint64_t kRowsAsked = 1 << 16;
 constexpr uint64_t kMaxLinks = std::numeric_limits<uint32_t>::max();
 
-// Returns the random draws for a pair of nodes. They are the same for both directions.
+// Returns the random draws for a pair of nodes, which do not depend on the direction.
 SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
   return {seed, uint64_t{std::min(a, b)} << 32 | std::max(a, b)};
 }

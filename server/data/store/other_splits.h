@@ -81,9 +81,9 @@ struct LinkSplit {
 // alone.
 Split SplitOf(const spec::LinkSplitOptions& options, NodeId a, NodeId b);
 
-// Draws the split of each pair of nodes with an edge (SplitOf). Reads all edges once, and calls `keep_going` now and
-// then. Errors: Cancelled if `keep_going` returns false; DataLoss; InvalidArgument if a split has 2^32 - 1 links or
-// more.
+// Divides the links by drawing a split for each pair of nodes with an edge (SplitOf). Reads all edges once, and calls
+// `keep_going` now and then. Errors: Cancelled if `keep_going` returns false; DataLoss; InvalidArgument if a split
+// has 2^32 - 1 links or more.
 absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const spec::LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going, bool edge_features = false);
 

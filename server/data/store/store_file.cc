@@ -274,7 +274,7 @@ absl::Status StoreFile::CheckIntact() const {
 }
 
 absl::Status StoreFile::VerifyAll(const CheckOf& check_of, const Progress& progress) const {
-  // The kernel is asked to read this many bytes ahead of the hashing.
+  // Asks the kernel to read this many bytes ahead of the hashing.
   constexpr uint64_t kPieceBytes = 4 << 20;
   uint64_t total = 0, done = 0;
   for (const Section& section : sections_) total += section.bytes.size();

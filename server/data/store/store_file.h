@@ -1,5 +1,5 @@
-// An open store file of either layout. Opening it checks the header and the section table, finds the sections, and
-// reads nothing else.
+// An open store file of either layout. Opening it checks the header, the section table and the block checksums, finds
+// the sections, and reads nothing else.
 // Threads: all methods are safe anywhere. Owns the mapping; sections live as long as the StoreFile.
 // Invariant: every section lies within the file and is as long as its table entry says.
 #pragma once
@@ -66,8 +66,8 @@ class StoreFile {
   absl::Status CheckGaps() const;
   // Same as MappedFile::CheckIntact. A DataLoss also says what the user can do about it.
   absl::Status CheckIntact() const;
-  // Verifies all sections, including those verified before, and the gaps. `progress` is told how many bytes are done;
-  // when it returns false, VerifyAll returns Cancelled.
+  // Verifies all sections, including those verified before, and the gaps. Calls `progress` now and then with the
+  // bytes done and the bytes in total. If it returns false, VerifyAll returns Cancelled.
   absl::Status VerifyAll(const CheckOf& check_of, const Progress& progress) const;
 
  private:

@@ -14,7 +14,7 @@
 
 namespace permafrost::data {
 
-// Checks of a large graph's sections against its summary. Both its writer and its reader make them.
+// Checks of a large graph's sections against its summary. The writer and the reader of a graph both make them.
 // Threads: pure.
 
 // Returns null if there is no such entry.
