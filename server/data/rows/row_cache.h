@@ -176,9 +176,9 @@ class RowCache {
   Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
   // Pins `rows` and `more`, and begins to read those that are missing. A row may occur several times. Leases are read
   // in the order in which they were made. `announced` is the announcement of the same rows, which this call ends; it
-  // is null if there is none. Errors: ResourceExhausted, with nothing pinned, if the reads of all leases would leave
-  // too little memory for the most wanted rows. With `must`, the call takes memory beyond the budget instead, and
-  // counts that. InvalidArgument if a row does not exist. If a read failed meanwhile, its error.
+  // is null if there is none. The reads of all leases may leave too little memory for the most wanted rows. Then Pin
+  // returns ResourceExhausted and pins nothing; with `must`, it takes memory beyond the budget instead, and counts
+  // that. Other errors: InvalidArgument if a row does not exist; the error of a read that failed meanwhile.
   absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false,
                             Announcement* announced = nullptr);
   // Returns the bytes of a row that is in a lease whose Await returned Ok.

@@ -41,8 +41,8 @@ struct GraphSetSummary {
   // The values that classes 0, 1, ... have in the source, rising, if the import renumbered the classes. Otherwise
   // empty.
   std::vector<int64_t> class_values;
-  // Names the source of features that the import made, such as "labels" or "degree". Empty if it took over a table of
-  // the source.
+  // The origin of features that the import made, such as "labels" or "degree". Empty if it took over a table of the
+  // source.
   std::string node_feature_origin, edge_feature_origin;
   // The number of stored edges that repeat the two ends of an earlier edge. If the import was asked to `coalesce`
   // edges, the number of such edges that it dropped. Older versions counted them for TUDatasets only.

@@ -40,7 +40,7 @@ class StoreFile {
   // Opens a file of version 1 (graph sets only) to 3, and reads its header, table and block checksums. Its layout
   // must be `layout`.
   // Errors: those of MappedFile; DataLoss for what does not add up; FailedPrecondition for a later version or the
-  // other byte order. The last two name the file and the field.
+  // other byte order. DataLoss and FailedPrecondition name the file and the field.
   static absl::StatusOr<std::unique_ptr<StoreFile>> Open(const std::filesystem::path& path, StoreLayout layout,
                                                          MappedFile::Access access);
   StoreFile(const StoreFile&) = delete;
