@@ -9,15 +9,17 @@
 namespace permafrost::data {
 namespace {
 
-// Up to so many draws, one is looked for among those before it; more are sorted. Draws of few edges are bits of one
-// number; else they are compared a run at a time, which is a few instructions.
+// Up to kFewDraws draws, each is compared with those before it; more draws are sorted. With at most kFewEdges edges,
+// the earlier draws are bits of one number. With more, they are compared kRun at a time, which takes a few
+// instructions.
 constexpr int64_t kFewDraws = 48;
 constexpr uint64_t kFewEdges = 64;
 constexpr size_t kRun = 16;
 static_assert(kFewDraws % kRun == 0);
 
-// Calls take(i, draw, last) for i in 0..wanted-1 with a draw from 0..last: where that edge is taken already, `last` is
-// not. Source: Bentley and Floyd 1987, "A sample of brilliance".
+// Calls take(i, draw, last) for i in 0..wanted-1, where `draw` is in 0..last. If edge `draw` is taken already, take
+// edge `last`, which never is.
+// Source: Bentley and Floyd 1987, "A sample of brilliance".
 template <class Take>
 void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& take) {
   for (uint64_t i = 0; i < wanted; ++i) {
@@ -26,11 +28,11 @@ void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& 
   }
 }
 
-// The weight that an edge counts with: 0 for one that is never drawn.
+// Returns the weight that an edge counts with: 0 for an edge that is never drawn.
 double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 0; }
 
-// Calls put(draw) `count` times with numbers uniform in 0..bound-1. Two of them come from one draw of 64 bits where the
-// bound is so small that 32 bits favour none by more than 2^-16 of its share.
+// Calls put(draw) `count` times with numbers uniform in 0..bound-1. If the bound is so small that 32 bits favour no
+// number by more than 2^-16 of its share, two numbers come from one draw of 64 bits.
 template <class Put>
 void DrawBelow(SplitMix64& random, uint64_t bound, int64_t count, const Put& put) {
   if (bound > (uint64_t{1} << 16)) {
@@ -49,7 +51,7 @@ void DrawBelow(SplitMix64& random, uint64_t bound, int64_t count, const Put& put
 }  // namespace
 
 uint64_t EdgeDraw::MostTakenWhole(int64_t fan_out) const {
-  // Some may have no weight.
+  // Some edges may have weight 0.
   if (weighted_) return 0;
   if (fan_out == spec::kAllNeighbors) return UINT64_MAX;
   return replace_ ? 0 : static_cast<uint64_t>(fan_out);
@@ -69,7 +71,7 @@ int64_t EdgeDraw::Draw(Adjacency::Extent extent, const float* weights, int64_t f
   return fan_out;
 }
 
-// Takes all edges that have a weight, in their order.
+// Takes all edges with a weight above 0, in their order.
 int64_t EdgeDraw::TakeHeavy(Adjacency::Extent extent, const float* weights, std::span<uint64_t> places) {
   size_t taken = 0;
   for (uint64_t i = 0; i < extent.size(); ++i) {
@@ -91,15 +93,15 @@ int64_t EdgeDraw::DrawEvenly(Adjacency::Extent extent, const float* weights, int
   return drawn;
 }
 
-// More edges than are drawn.
+// Draws exactly `fan_out` distinct edges. The extent must have more edges than that.
 int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitMix64& random,
                                std::span<uint64_t> places) {
   const uint64_t degree = extent.size();
   const auto wanted = static_cast<uint64_t>(fan_out);
   if (fan_out <= kFewDraws && degree <= kFewEdges) {
-    uint64_t drawn = 0;  // bit i: the edge i
+    uint64_t drawn = 0;  // bit i: edge i is drawn
     DrawEach(degree, wanted, random, [&](size_t i, uint64_t draw, uint64_t last) {
-      // Without a branch, which could not be foreseen: all ones where the edge is drawn already.
+      // Avoids a branch, which the processor could not predict: `twice` is all ones if the edge is drawn already.
       const uint64_t twice = 0 - (drawn >> draw & 1);
       const uint64_t edge = draw ^ ((draw ^ last) & twice);
       drawn |= uint64_t{1} << edge;
@@ -109,7 +111,7 @@ int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitM
   }
   if (fan_out <= kFewDraws && degree <= UINT32_MAX) {
     std::array<uint32_t, kFewDraws> drawn;
-    drawn.fill(UINT32_MAX);  // which is no edge
+    drawn.fill(UINT32_MAX);  // not an edge
     DrawEach(degree, wanted, random, [&](size_t i, uint64_t draw, uint64_t last) {
       bool twice = false;
       for (size_t run = 0; run < i; run += kRun) {
@@ -121,7 +123,8 @@ int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitM
     });
     return fan_out;
   }
-  // Draws again if an edge was drawn twice. If more than half are wanted, it draws those to leave out.
+  // Draws again while an edge was drawn twice. If more than half of the edges are wanted, draws the edges to leave
+  // out.
   const bool leaves_out = wanted > degree / 2;
   const uint64_t draws = leaves_out ? degree - wanted : wanted;
   chosen_.clear();
@@ -154,8 +157,8 @@ int64_t EdgeDraw::DrawWeighted(Adjacency::Extent extent, const float* weights, i
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] = sum += WeightOf(weights[i]);
   if (sum == 0) return 0;
   for (int64_t i = 0; i < fan_out; ++i) {
-    // The first edge whose sum is above the draw has a weight: its sum is above the one before. Rounding may bring the
-    // draw up to the whole sum, which is the last such edge's.
+    // The first edge whose sum is above the draw has a weight, since its sum is above the previous sum. Rounding may
+    // make the draw equal to the total, which the last edge with a weight is the first to reach.
     const double draw = OpenUnit(random.Next()) * sum;
     auto edge = std::upper_bound(sums_.begin(), sums_.end(), draw);
     if (edge == sums_.end()) edge = std::lower_bound(sums_.begin(), sums_.end(), sum);
@@ -164,8 +167,8 @@ int64_t EdgeDraw::DrawWeighted(Adjacency::Extent extent, const float* weights, i
   return fan_out;
 }
 
-// Algorithm A-ExpJ of Efraimidis and Spirakis 2006, over logarithms of their keys: log(u) / weight. Draws only for
-// edges that enter the sample, and jumps over the weights between.
+// Algorithm A-ExpJ of Efraimidis and Spirakis 2006, over logarithms of their keys: log(u) / weight. It draws only for
+// edges that enter the sample, and jumps over the weights between them.
 int64_t EdgeDraw::DrawWeightedDistinct(Adjacency::Extent extent, const float* weights, int64_t fan_out,
                                        SplitMix64& random, std::span<uint64_t> places) {
   constexpr auto kLeastOnTop = std::greater<>();
@@ -182,7 +185,7 @@ int64_t EdgeDraw::DrawWeightedDistinct(Adjacency::Extent extent, const float* we
     const double weight = WeightOf(weights[i]);
     jump -= weight;
     if (jump > 0 || weight == 0) continue;
-    // A key above the least one: u is above the power that the least key's is.
+    // Draws a key above the least key: u is uniform between exp(least key * weight) and 1.
     const double least = std::exp(keys_.front().first * weight);
     const double key = std::log(least + (1 - least) * OpenUnit(random.Next())) / weight;
     std::pop_heap(keys_.begin(), keys_.end(), kLeastOnTop);

@@ -1,5 +1,5 @@
-// Reads the edges of nodes, and draws some of them at random. A draw depends only on its key, so that any thread can
-// make any of them.
+// Reads the edges of nodes and draws some of them at random. A draw depends only on its key, so any thread can make
+// it.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,13 @@
 
 namespace permafrost::data {
 
-// The part that all samplers need to read an adjacency fast, and to say so where it is damaged.
-// Threads: AdjacencyReads belongs to one thread at a time; several may read one adjacency.
+// What all samplers need to read an adjacency fast and to report damage.
+// Threads: an AdjacencyReads belongs to one thread at a time. Several threads may read one adjacency, each with its
+// own AdjacencyReads.
 
 // Returns whether none of `nodes` is greater than `most`.
 inline bool AllAtMost(std::span<const NodeId> nodes, NodeId most) {
-  // Compared as signed numbers, which all processors do several at a time.
+  // Compares as signed numbers, because every processor compares several of those at a time.
   constexpr NodeId kSign = NodeId{1} << 31;
   const auto last = static_cast<int32_t>(most ^ kSign);
   const NodeId* const values = nodes.data();
@@ -38,11 +39,11 @@ inline bool AllAtMost(std::span<const NodeId> nodes, NodeId most) {
 
 // The faults met while threads read one adjacency.
 struct ReadFaults {
-  std::atomic<bool> damaged{false};       // a Touch said no
-  std::atomic<bool> out_of_range{false};  // an id that is no row, though its block was good once: the file changed
+  std::atomic<bool> damaged{false};       // a Touch returned false
+  std::atomic<bool> out_of_range{false};  // an id was not a row, though its block was intact before: the file changed
 };
 
-// Ok, or DataLoss: what the columns say of their damage, or that an id was read that is no row.
+// Returns DataLoss if a column is damaged or an id was read that is not a row; otherwise OK.
 inline absl::Status StatusOf(const ReadFaults& faults, const Adjacency& adjacency) {
   if (faults.damaged) {
     PF_RETURN_IF_ERROR(adjacency.offsets.status());
@@ -57,11 +58,12 @@ inline absl::Status StatusOf(const ReadFaults& faults, const Adjacency& adjacenc
   return absl::OkStatus();
 }
 
-// Reads of one thread; what it finds wrong goes to `faults` at the end of its life, and zeros or empty lists are read
-// in its place meanwhile.
+// The reads of one thread. While it lives, it returns zeros or empty lists in place of damaged data. Its destructor
+// reports the damage to `faults`.
 class AdjacencyReads {
  public:
-  // Neighbours whose block is verified whole when any is read: more of them are verified where they are read.
+  // The most neighbours of a node that are verified together. In a longer list, each neighbour is verified where it
+  // is read.
   static constexpr uint64_t kTouchedWhole = BlockGuard::kBlockBytes / sizeof(NodeId);
 
   AdjacencyReads(const Adjacency& adjacency, ReadFaults& faults)
@@ -75,14 +77,14 @@ class AdjacencyReads {
 
   uint64_t nodes() const { return nodes_; }
 
-  // node < nodes(). The line of the second offset is another one for every eighth node.
+  // Prefetches both offsets of a node, node < nodes(). For every eighth node they lie in two cache lines.
   void PrefetchExtent(NodeId node) const {
     PrefetchLine(adjacency_.offsets.data() + node);
     PrefetchLine(adjacency_.offsets.data() + node + 1);
   }
   Adjacency::Extent Of(NodeId node) { return adjacency_.Of(node, ok_); }
 
-  // Returns whether neighbours [begin, end) may be read; false marks the damage.
+  // Returns whether neighbours [begin, end) may be read. If not, records the damage.
   bool Touch(uint64_t begin, uint64_t end) {
     const bool touched = adjacency_.neighbors.Touch(begin, end);
     ok_ &= touched;
@@ -104,19 +106,19 @@ class AdjacencyReads {
     PrefetchLines(adjacency_.neighbors.data() + extent.begin, extent.size() * sizeof(NodeId));
     PrefetchNeighbor(extent.end - 1);
   }
-  // A touched neighbour as it stands, which may be no row: for results only, never an index.
+  // Returns a touched neighbour as it is stored. It may be no row of the graph, so never use it as an index.
   NodeId Neighbor(uint64_t place) {
     const NodeId node = adjacency_.neighbors[place];
     out_of_range_ |= node >= nodes_;
     return node;
   }
-  // Returns whether all of `neighbors`, as they were read, are rows; false marks the damage. nodes() >= 1.
+  // Returns whether all of `neighbors`, as they were read, are rows. If not, records the fault. nodes() must be >= 1.
   bool AreRows(std::span<const NodeId> neighbors) {
     const bool are_rows = AllAtMost(neighbors, static_cast<NodeId>(nodes_ - 1));
     out_of_range_ |= !are_rows;
     return are_rows;
   }
-  // A touched neighbour that is a row whatever the file says: `otherwise` in place of one that is none.
+  // Returns a touched neighbour, or `otherwise` if it is not a row. The result may serve as an index.
   NodeId Row(uint64_t place, NodeId otherwise) {
     const NodeId node = Neighbor(place);
     return node < nodes_ ? node : otherwise;
@@ -130,44 +132,45 @@ class AdjacencyReads {
   bool out_of_range_ = false;
 };
 
-// Random draws for sampling. Stateless: a draw depends only on its key, so that any thread can make any of them.
+// Random draws for sampling. They are stateless: a draw depends only on its key, so any thread can make it.
 // Threads: pure functions.
 
-// Uniform in 0..bound-1 from 64 random bits, by one multiplication (Lemire 2019, without the rejection): a number is
-// drawn too often by at most a part of bound / 2^64.
+// Maps 64 random bits to 0..bound-1 by one multiplication (Lemire 2019, without the rejection). No number is drawn
+// too often by more than bound / 2^64 of its share.
 inline uint64_t ScaleBits(uint64_t bits, uint64_t bound) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
 }
 
-// Uniform in (0, 1), never either end.
+// Maps 64 random bits to the open interval (0, 1).
 inline double OpenUnit(uint64_t bits) { return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52; }
 
 // The number of neighbours that a hop of sampling draws.
 // Threads: pure functions.
 
-// The most edges that a hop draws of one node with `degree` in-edges: all of them for kAllNeighbors; with replacement
-// `fan_out`, however few there are to draw from; without, no more than there are. Drawing by weight may give fewer,
-// since an edge of weight 0 is never drawn. fan_out: IsFanOut.
+// Returns the most edges that a hop draws of one node with `degree` in-edges. For kAllNeighbors that is `degree`.
+// With replacement it is `fan_out`, even if `degree` is smaller; without, it is the smaller of the two. Drawing by
+// weight may give fewer, since an edge of weight 0 is never drawn. `fan_out` satisfies IsFanOut.
 constexpr uint64_t MaxDrawn(uint64_t degree, int64_t fan_out, bool replace) {
   if (degree == 0 || fan_out == spec::kAllNeighbors) return degree;
   return replace ? static_cast<uint64_t>(fan_out) : std::min(degree, static_cast<uint64_t>(fan_out));
 }
 
 // Chooses which of one node's edges a hop takes. A draw depends only on the generator that it is given.
-// Threads: one at a time (it keeps scratch memory).
+// Threads: one at a time, since it keeps scratch memory.
 class EdgeDraw {
  public:
   EdgeDraw(bool replace, bool weighted) : replace_(replace), weighted_(weighted) {}
 
-  // A node of so many edges at most gives all of them, in their order, without a draw.
+  // Returns the largest degree at which all edges of a node are taken, in their order and without a draw.
   uint64_t MostTakenWhole(int64_t fan_out) const;
-  // Draws `fan_out` of the edges with a weight above 0, or all of them where there are no more. Each is as likely as
-  // any other. They are drawn without replacement and in no order.
+  // Draws `fan_out` distinct edges of those with a weight above 0, or all of these if there are fewer. Each such edge
+  // is equally likely. The draws are in no particular order.
   int64_t DrawEvenly(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
                      std::span<uint64_t> places);
-  // Writes the places of the edges drawn to `places` and returns their number, at most MaxDrawn. weights: of the edges
-  // in `extent`, where it is weighted; an edge whose weight is 0 is never drawn, though all are asked for.
+  // Writes the places of the drawn edges to `places` and returns their number, at most MaxDrawn. If the draw is
+  // weighted, `weights` holds the weights of the edges in `extent`. An edge of weight 0 is never drawn, even for
+  // kAllNeighbors.
   int64_t Draw(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
                std::span<uint64_t> places);
 
@@ -182,22 +185,22 @@ class EdgeDraw {
   const bool replace_, weighted_;
   std::vector<double> sums_;
   std::vector<uint64_t> chosen_, heavy_;
-  std::vector<std::pair<double, uint64_t>> keys_;  // a heap, the least on top
+  std::vector<std::pair<double, uint64_t>> keys_;  // a min-heap
 };
 
 // Temporal sampling: the times of seeds, and draws of edges before them.
 
-// Before which time the seed nodes of a batch see edges.
+// Gives the time of each seed node: a seed sees only edges before its time.
 // Threads: values; safe anywhere.
 class SeedTimes {
  public:
-  // The times of temporal sampling: `same` for all where it is given, else each node's own, which the graph may have.
-  // Borrows the graph's columns.
+  // If `same` is given, it is the time of every node. Otherwise each node has its own time if the graph stores node
+  // times. Borrows the graph's columns.
   SeedTimes(spec::TemporalSampling temporal, std::optional<int64_t> same, const GraphView& graph)
       : same_(same), own_(temporal != spec::TemporalSampling::kNone && !same ? graph.times : Column<int64_t>()) {}
 
-  // Replaces `times` by those of `nodes`, each below the graph's nodes; empty: every edge is before them. Errors:
-  // DataLoss.
+  // Replaces `times` with the times of `nodes`, each of which must be a row of the graph. An empty result means that
+  // seeds have no time, so they see every edge. Errors: DataLoss.
   absl::Status Of(std::span<const NodeId> nodes, std::vector<int64_t>& times) const;
 
  private:
@@ -205,18 +208,19 @@ class SeedTimes {
   const Column<int64_t> own_;
 };
 
-// Chooses which of one node's edges a hop takes, of those before a time. A draw depends only on the generator that it
-// is given. Threads: one at a time (it keeps scratch memory).
+// Chooses which of one node's edges before a given time a hop takes. A draw depends only on the generator that it is
+// given.
+// Threads: one at a time, since it keeps scratch memory.
 class TemporalDraw {
  public:
-  // strategy: not kNone.
+  // `strategy` is not kNone.
   TemporalDraw(spec::TemporalSampling strategy, bool replace)
       : strategy_(strategy), draw_(replace, /*weighted=*/false), replace_(replace) {}
 
-  // Writes the places of the edges taken to `places` and returns their number, at most MaxDrawn of the extent.
-  // timestamps: of the edges in `extent`. before: only edges with a timestamp below it are taken; nullopt: all may be.
-  // kLast takes the `fan_out` latest, and of equally late ones those that stand later in the extent, in the extent's
-  // order.
+  // Writes the places of the chosen edges to `places` and returns their number, at most MaxDrawn of the extent.
+  // `timestamps` holds those of the edges in `extent`. Only edges with a timestamp below `before` are taken; nullopt
+  // allows all edges. kLast takes the `fan_out` latest edges, in the order of the extent. Among equally late edges it
+  // prefers those that stand later in the extent.
   int64_t Draw(Adjacency::Extent extent, const int64_t* timestamps, std::optional<int64_t> before, int64_t fan_out,
                SplitMix64 random, std::span<uint64_t> places);
 
@@ -224,7 +228,7 @@ class TemporalDraw {
   const spec::TemporalSampling strategy_;
   EdgeDraw draw_;
   const bool replace_;
-  std::vector<uint64_t> earlier_;  // places in the extent
+  std::vector<uint64_t> earlier_;  // offsets from the extent's begin
 };
 
 }  // namespace permafrost::data

@@ -13,19 +13,20 @@ namespace {
 
 int64_t RowsOf(const GraphSize& size) { return size.nodes + size.edges; }
 
-// The sizes at which classes of size begin, rising, up to `largest`. Whole numbers, so that every machine has the same.
+// Returns the sizes at which size classes begin, ascending, up to `largest`. It uses integers, so every machine gets
+// the same classes.
 std::vector<int64_t> ClassesUpTo(int64_t largest) {
   std::vector<int64_t> begins{0};
   while (begins.back() < largest) begins.push_back(std::max(begins.back() + 1, begins.back() + begins.back() / 10));
   return begins;
 }
 
-// The graphs, nodes and edges that a batch holds so far.
+// The graphs that a batch holds so far, and its part of all nodes or edges.
 struct Load {
-  double part = 0;  // of the mean batch
+  double part = 0;  // of all nodes or of all edges, whichever is larger
   int64_t graphs = 0;
   uint32_t batch = 0;
-  // Empty batches come before those that hold graphs without a node.
+  // Empty batches come before batches that hold only graphs without nodes.
   bool operator>(const Load& other) const {
     return std::tie(part, graphs, batch) > std::tie(other.part, other.graphs, other.batch);
   }
@@ -46,8 +47,8 @@ std::vector<uint32_t> LargestOf(std::span<const GraphSize> sizes) {
   return order;
 }
 
-// Sorts graphs by a key, the largest first; those of equal keys stay in their order. clang-tidy takes std::stable_sort
-// of a span for a call of what it calls deprecated.
+// Sorts graphs by a key in descending order and keeps the order of equal keys. std::stable_sort is not used, because
+// clang-tidy reports it for a span as a call of something deprecated.
 template <class KeyOf>
 void SortDescending(std::span<uint32_t> order, const KeyOf& key_of) {
   const std::vector<uint32_t> before(order.begin(), order.end());
@@ -110,7 +111,8 @@ int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits)
   const GraphSize total = Total(sizes);
   const auto graphs = static_cast<int64_t>(sizes.size());
   const std::vector<uint32_t> order = LargestOf(sizes);
-  // `too_few` batches are known not to suffice, `enough` are known to: at the latest, a batch for each graph.
+  // `too_few` batches are known not to suffice, and `enough` batches are known to. One batch per graph always
+  // suffices.
   int64_t too_few = std::max({Parts(graphs, limits.graphs), Parts(total.nodes, limits.nodes),
                               Parts(total.edges, limits.edges), std::min<int64_t>(graphs, 1)}) -
                     1;
@@ -127,7 +129,8 @@ int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits)
 }
 
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits) {
-  // A part of the mean batch: what other orders of graphs of nearly equal size need.
+  // The room left above the fullest batch, as a fraction of the mean batch: 1/256. Other orders of graphs of nearly
+  // equal size need it.
   constexpr int64_t kRoom = 256;
   const std::vector<uint32_t> order = LargestOf(sizes);
   const auto batch_of = Deal(sizes, order, batches, limits);
@@ -149,7 +152,7 @@ DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const 
 
 namespace {
 
-// Graphs by batch, the batches in another order.
+// Lists the graphs batch by batch, with the batches in a random order.
 EpochBatches Collect(std::span<const uint32_t> graphs, std::span<const uint32_t> order,
                      std::span<const uint32_t> batch_of, int64_t batches, SplitMix64& random) {
   std::vector<size_t> place(static_cast<size_t>(batches));
@@ -183,7 +186,7 @@ EpochOrder::EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions optio
 EpochBatches EpochOrder::Of(int64_t epoch) const {
   EpochBatches out = Compose(epoch);
   if (options_.world_size == 1) return out;
-  // Within each batch, one rank's graphs after the other's.
+  // Within each batch, lists the graphs of one rank after those of the rank before.
   const std::vector<uint32_t> graphs = out.graphs;
   const auto ranks = static_cast<size_t>(options_.world_size);
   size_t begin = 0, to = 0;
@@ -242,7 +245,7 @@ EpochBatches EpochOrder::DealOut(SplitMix64& random) const {
   LargerFirst(sizes_, order);
   auto batch_of = Deal(sizes_, order, batches_, limits_);
   if (!batch_of) {
-    // Dealt like this, the batches' sizes are those that the limits were made of.
+    // The limits were made from the batch sizes of this order, so it fits.
     LargestFirst(sizes_, order);
     batch_of = Deal(sizes_, order, batches_, limits_);
   }
@@ -258,8 +261,8 @@ int64_t EpochOrder::RandomSize(int64_t batch) const {
   return std::min(options_.batch_size, std::ssize(graphs_) - batch * options_.batch_size);
 }
 
-// Each rank has one graph of each whole turn. A rank that the last, partial turn reaches has one more; odd turns go
-// back.
+// Each rank gets one graph of each whole turn. A rank that the last, partial turn reaches gets one more. Odd turns
+// run backwards.
 int64_t EpochOrder::Before(int64_t rank, int64_t graphs) const {
   const int64_t ranks = options_.world_size, turns = graphs / ranks, rest = graphs % ranks;
   return rank * turns + (turns % 2 == 0 ? std::min(rank, rest) : rank - std::min(rank, ranks - rest));

@@ -1,4 +1,5 @@
-// The order of graphs and their batches: known ahead for every planned epoch, since it is a pure function of the seed.
+// The order of graphs and their batches. It is known in advance for every planned epoch, since it is a pure function
+// of the seed.
 // Threads: pure functions and immutable values.
 #pragma once
 
@@ -13,7 +14,8 @@
 
 namespace permafrost::data {
 
-// Graphs dealt into batches of nearly equal size: the larger of them first, each to the batch with the least so far.
+// Deals graphs into batches of nearly equal size: takes the larger graphs first, and gives each to the batch that is
+// the smallest so far.
 // Source: Graham 1969, "Bounds on multiprocessing timing anomalies" (longest processing time first).
 // Threads: pure functions.
 struct GraphSize {
@@ -21,87 +23,91 @@ struct GraphSize {
   bool operator==(const GraphSize&) const = default;
 };
 
-// The most that a batch may hold; 0: no bound.
+// The most that a batch may hold. 0 means no bound.
 struct DealLimits {
   int64_t graphs = 0, nodes = 0, edges = 0;
 };
 
-// `order` lists graphs by their index in `sizes`. Brings the larger to the front, by classes of size (nodes and edges)
-// that lie 10 % apart, so that graphs of nearly equal size stay in their order.
+// Moves the larger graphs to the front of `order`, which lists graphs by their index in `sizes`. Sorts by size
+// classes (nodes plus edges) that lie 10 % apart, so graphs of nearly equal size keep their order.
 void LargerFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order);
-// The same by size itself: only graphs of equal size stay in their order, so that the sizes of what Deal makes of it
-// are the same for every order.
+// Like LargerFirst, but sorts by size itself, so only graphs of equal size keep their order. The sizes of the batches
+// that Deal then makes are the same for every initial order.
 void LargestFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order);
 
-// The batch, 0..batches-1, of each entry of `order`: the one whose nodes or edges, whichever are the larger part of the
-// mean batch's, are the least so far. No batch is empty if there are as many graphs. O(n log n). nullopt: a limit is in
-// the way.
+// Returns the batch, 0..batches-1, of each entry of `order`. Each graph goes to the least loaded batch. A batch's
+// load is the larger of its shares of all nodes and of all edges. No batch is empty if there are at least `batches`
+// graphs. Returns nullopt if the limits do not allow the result. O(n log n).
 std::optional<std::vector<uint32_t>> Deal(std::span<const GraphSize> sizes, std::span<const uint32_t> order,
                                           int64_t batches, const DealLimits& limits);
 
-// Returns the least number of batches that bisection finds for which Deal keeps LargestFirst within the limits. No
-// limit may be below one graph.
+// Returns the smallest number of batches, found by bisection, for which Deal keeps LargestFirst within the limits.
+// Every single graph must be within the limits.
 int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits);
 
-// Limits that Deal of LargestFirst into `batches` keeps, with little room more, and that are within `limits`, which it
-// keeps too.
+// Returns limits that hold for Deal of LargestFirst into `batches` with little room to spare. They are never looser
+// than `limits`, within which that Deal must be possible.
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits);
 
-// Position in a job's sequence of training batches; all that a checkpoint keeps of the order.
+// The position in a job's sequence of training batches. It is all that a checkpoint keeps of the order.
 struct EpochPosition {
-  int64_t epoch = 0;  // from 0
-  int64_t batch = 0;  // batches of this epoch already consumed
+  int64_t epoch = 0;  // counted from 0
+  int64_t batch = 0;  // batches of this epoch that are already consumed
   auto operator<=>(const EpochPosition&) const = default;
 };
 
 struct EpochOrderOptions {
-  // Graphs a batch, but for the last one; of kBalanced on the mean, of kBudget at most. In the split's own order,
-  // without shuffle, nothing is dealt: kBudget cuts it before a bound would be passed, and a graph beyond a bound is
-  // alone in its batch; kBalanced is as kRandom.
+  // The number of graphs in each batch except the last. Under kBalanced and kBudget it is the most that a batch may
+  // hold. Without `shuffle` nothing is dealt, and graphs keep the split's order: kBalanced is the same as kRandom,
+  // and kBudget ends a batch before it would exceed a bound. A graph that exceeds a bound by itself is alone in its
+  // batch.
   int64_t batch_size = 32;
   uint64_t seed = 0;
   bool shuffle = true;
-  // Data parallelism: this process takes a share of every batch. Its graphs are dealt to the ranks in turns, 0 to the
-  // last and back, so that those of a dealt batch, where the larger come first, are shared evenly. Shares differ by at
-  // most one graph; the last batch may have less graphs than there are ranks, and leave some no graph.
+  // Data parallelism: this process takes a share of every batch. The graphs of a batch are dealt to the ranks in
+  // turns, from rank 0 to the last and back again. A dealt batch lists its larger graphs first, so this shares them
+  // evenly. Shares differ by at most one graph. A last batch of fewer graphs than ranks leaves some ranks without a
+  // graph.
   int64_t rank = 0;
   int64_t world_size = 1;
-  spec::BatchingOptions batching;  // with shuffle no bound of it is less than a graph
+  spec::BatchingOptions batching;  // with shuffle, no bound may be below a single graph
 };
 
-// One epoch's graph ids, batch after batch, of every rank.
+// The graph ids of one epoch, batch after batch, over all ranks.
 struct EpochBatches {
   std::vector<uint32_t> graphs;
-  std::vector<size_t> ends;  // of each batch, in `graphs`
+  std::vector<size_t> ends;  // the end of each batch in `graphs`
 };
 
-// The batches of every epoch over a split: in each every graph once. No batch is empty, of all ranks together.
+// The batches of every epoch over a split. Each epoch has every graph exactly once. Over all ranks together, no batch
+// is empty.
 class EpochOrder {
  public:
-  // `graphs`: ids of a split; copied. `sizes`: theirs, in their order; not needed for kRandom.
+  // Copies `graphs`, the ids of a split. `sizes` holds the size of each graph, in the order of `graphs`. kRandom does
+  // not need it.
   EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions options, std::vector<GraphSize> sizes = {});
 
-  // The number of batches, the same in every epoch.
+  // Returns the number of batches, which is the same in every epoch.
   int64_t batches_per_epoch() const { return batches_; }
-  // Under kBalanced and kBudget no batch of any epoch holds more, of all ranks together; graphs, nodes and edges are
-  // all bounded.
+  // Returns the bounds of every batch under kBalanced and kBudget, over all ranks together. Graphs, nodes and edges
+  // all have one.
   const DealLimits& limits() const { return limits_; }
-  // The same for equal (seed, epoch, graphs, sizes) on every machine.
+  // Returns the batches of an epoch. They are the same for equal (seed, epoch, graphs, sizes) on every machine.
   EpochBatches Of(int64_t epoch) const;
-  // Returns the graph ids of this rank's share of `batch`, 0..batches_per_epoch()-1. `epoch` must outlive them.
+  // Returns the graph ids of this rank's share of `batch`, 0..batches_per_epoch()-1. `epoch` must outlive the result.
   std::span<const uint32_t> Batch(const EpochBatches& epoch, int64_t batch) const;
-  // The graphs of a batch on all ranks together.
+  // Returns the number of graphs in a batch over all ranks together.
   int64_t Size(const EpochBatches& epoch, int64_t batch) const;
-  // Returns Size() of an order of kRandom, whose batches are all full but the last.
+  // Returns Size() under kRandom, where all batches except the last are full.
   int64_t RandomSize(int64_t batch) const;
-  // Returns how many of a batch's `graphs` are this rank's.
+  // Returns how many graphs of a batch of `graphs` graphs this rank gets.
   int64_t ShareOf(int64_t graphs) const;
 
  private:
   bool is_dealt() const { return options_.shuffle && options_.batching.kind != spec::BatchingKind::kRandom; }
-  // Returns how many of a batch's `graphs` are those of the ranks before `rank`.
+  // Returns how many graphs of a batch of `graphs` graphs the ranks below `rank` get.
   int64_t Before(int64_t rank, int64_t graphs) const;
-  // The graphs of an epoch, batch after batch.
+  // Returns the graphs of an epoch, batch after batch, before they are dealt to ranks.
   EpochBatches Compose(int64_t epoch) const;
   // Deals out the batches under kBalanced and kBudget.
   EpochBatches DealOut(SplitMix64& random) const;
@@ -111,7 +117,7 @@ class EpochOrder {
   const std::vector<uint32_t> graphs_;
   const EpochOrderOptions options_;
   const std::vector<GraphSize> sizes_;
-  int64_t batches_ = 0;  // of an epoch, of every rank
+  int64_t batches_ = 0;  // of an epoch, over all ranks
   std::vector<size_t> cut_;
   DealLimits limits_;
 };

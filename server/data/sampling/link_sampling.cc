@@ -12,7 +12,7 @@
 namespace permafrost::data {
 namespace {
 
-// The node that edge `place` of the in-edges ends in.
+// Returns the node in which the edge at `place` of the in-edges ends.
 NodeId TargetOf(const GraphView& view, uint64_t place, bool& ok) {
   uint64_t low = 0, high = view.nodes;  // the node is in [low, high)
   while (high - low > 1) {
@@ -29,10 +29,10 @@ absl::Status DamageOf(const Adjacency& in) {
   return in.neighbors.status();
 }
 
-// Nodes whose edges are read between two questions whether to go on.
+// Nodes whose edges are read between two calls of keep_going.
 constexpr uint64_t kNodesAsked = 1 << 16;
 
-// The sources of the edges that end in a node; nullopt where they cannot be read.
+// Returns the sources of a node's in-edges, or nullopt if they cannot be read.
 std::optional<std::span<const NodeId>> SourcesOf(const Adjacency& in, NodeId node) {
   bool ok = true;
   const Adjacency::Extent extent = in.Of(node, ok);
@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<uint32_t>> CountNonNeighbors(const GraphView& view,
     if (target % kNodesAsked == 0 && !keep_going()) return absl::CancelledError("counting neighbours stopped");
     const auto sources = SourcesOf(view.in, static_cast<NodeId>(target));
     if (!sources) return DamageOf(view.in);
-    // Parallel edges stand side by side.
+    // Parallel edges stand side by side, so comparing with the last source skips them.
     NodeId last = static_cast<NodeId>(target);
     for (const NodeId source : *sources) {
       if (source != last && source != target && source < view.nodes && counts[source] > 0) --counts[source];
@@ -113,7 +113,7 @@ absl::StatusOr<bool> NegativeDraw::Draw(NodeId source, uint64_t key, std::span<N
 
 namespace {
 
-// For a disjoint subgraph, in which a seed stands in other seeds' parts too.
+// Excludes edges from a disjoint subgraph, in which a seed may also stand in the parts of other seeds.
 void ExcludeNodes(const SeedPairs& pairs, SampledSubgraph& subgraph) {
   std::vector<std::pair<NodeId, NodeId>> gone;  // (target, source)
   gone.reserve(2 * pairs.sources.size());
@@ -168,7 +168,7 @@ void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph) {
     if (placed) subgraph.edge_places[to] = subgraph.edge_places[e];
     ++kept;
   };
-  // Only the rows of seeds have such edges. Offsets are written over as they are read.
+  // Only the rows of seeds have such edges. The loop overwrites offsets as it reads them.
   const auto seeds = static_cast<size_t>(subgraph.row_ends.front());
   size_t begin = 0;
   for (size_t row = 0; row < seeds; ++row) {
@@ -186,7 +186,7 @@ void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph) {
   const int64_t removed = static_cast<int64_t>(begin) - kept;
   if (removed == 0) return;
   for (size_t e = begin; e < subgraph.sources.size(); ++e) take(e);
-  // Places of a last hop apart stand behind.
+  // The places of edges in a last hop apart come after those of `sources`.
   const auto places = subgraph.edge_places.begin();
   if (placed) subgraph.edge_places.erase(places + kept, places + std::ssize(subgraph.sources));
   subgraph.sources.resize(static_cast<size_t>(kept));

@@ -15,28 +15,30 @@
 
 namespace permafrost::data {
 
-// Pairs without an edge, for link prediction. Stateless: a draw depends only on its key, so that any thread can make
-// any of them. Threads: safe anywhere.
+// Pairs without an edge, for link prediction. Draws are stateless: a draw depends only on its key, so any thread can
+// make it. Threads: safe anywhere.
 
-// For each node the number of others that it has no edge to: those that can be targets of its negatives. Reads all
-// edges once. `keep_going` is asked now and then. Errors: Cancelled when it says no; DataLoss.
+// Returns for each node the number of other nodes that it has no edge to. These can be targets of its negatives.
+// Reads all edges once, and calls `keep_going` now and then. Errors: Cancelled when `keep_going` returns false;
+// DataLoss.
 absl::StatusOr<std::vector<uint32_t>> CountNonNeighbors(const GraphView& view, const std::function<bool()>& keep_going);
 
-// The nodes with an edge to every other node, rising: they have no negatives. Reads the in-edges of few nodes where
-// there is none, else of all. Errors: as CountNonNeighbors.
+// Returns the nodes with an edge to every other node, in ascending order. They have no negatives. If no such node
+// exists, this usually reads the in-edges of only a few nodes; otherwise it reads all edges. Errors: same as
+// CountNonNeighbors.
 absl::StatusOr<std::vector<NodeId>> NodesLinkedToAll(const GraphView& view, const std::function<bool()>& keep_going);
 
 class NegativeDraw {
  public:
-  // `graph`: with all of its edges, those held out too; at least one node, of kDegree at least one edge.
-  // `non_neighbors`: CountNonNeighbors of it; null: a draw finds out by itself, which takes long for a source without
-  // any.
+  // `graph` has all of its edges, including those held out. It has at least one node and, for kDegree, at least one
+  // edge. `non_neighbors` is CountNonNeighbors of `graph`. If it is null, a draw finds out by itself whether a source
+  // has non-neighbours, which takes long for a source without any.
   NegativeDraw(std::shared_ptr<const Graph> graph, spec::NegativeSampling sampling, uint64_t seed,
                std::shared_ptr<const std::vector<uint32_t>> non_neighbors = nullptr);
 
-  // Draws targets that `source` has no edge to and is not itself. key: which draw this is. A target that is an edge is
-  // drawn anew; after kTries of them the next row that is none is taken. Returns false, with `source` in their place,
-  // where there is no such row. Errors: DataLoss.
+  // Draws targets other than `source` that `source` has no edge to. Equal keys draw equal targets. If kTries draws
+  // for a target all hit an edge, it takes the next row that is not a neighbour. If there is no such row, it fills
+  // `targets` with `source` and returns false. Errors: DataLoss.
   absl::StatusOr<bool> Draw(NodeId source, uint64_t key, std::span<NodeId> targets) const;
 
   static constexpr int kTries = 16;
@@ -49,16 +51,16 @@ class NegativeDraw {
   const std::shared_ptr<const std::vector<uint32_t>> non_neighbors_;  // or null
 };
 
-// Takes edges out of a sampled subgraph: those that a batch is to predict must not pass messages.
+// Takes edges out of a sampled subgraph, so that no messages pass along the links that a batch is to predict.
 // Threads: pure functions.
 
-// Pairs of seeds, by their rows in a subgraph: sources[i] and targets[i].
+// Pairs of seeds, (sources[i], targets[i]), given by their rows in a subgraph.
 struct SeedPairs {
   std::span<const int64_t> sources, targets;
 };
 
-// Removes every edge between the two seeds of a pair, in either direction. In a disjoint subgraph it does so wherever
-// the two nodes stand, in any seed's part. Rows stay.
+// Removes every edge between the two seeds of a pair, in either direction. Keeps all rows. In a disjoint subgraph it
+// removes the edges between the two nodes in every seed's part.
 void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph);
 
 }  // namespace permafrost::data

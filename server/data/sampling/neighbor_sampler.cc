@@ -22,37 +22,41 @@
 namespace permafrost::data {
 namespace {
 
-// Targets ahead whose offsets are asked for.
+// How many targets ahead offsets are prefetched.
 constexpr size_t kTargetsAhead = 24;
-// The part asked for of a list that is taken whole; the processor sees by itself where a longer one goes on.
+// How many neighbours of a list that is taken whole are prefetched. In a longer list the processor prefetches the
+// rest by itself.
 constexpr uint64_t kPrefetchedOfAll = 256;
 
-// Sets no value that is written anyway.
+// Makes `values` at least `size` long. Never shrinks it, so that no value is initialised only to be overwritten.
 template <class T>
 void Enlarge(std::vector<T>& values, size_t size) {
   if (values.size() < size) values.resize(size);
 }
 
-// Draws the edges of one hop of a sample: for pieces of its targets at a time, so that what many of them read is on its
-// way from memory at once.
-// Threads: Begin, FanOutLeft and Request one at a time; between two Begin, Draw of different pieces by different
-// workers at once.
+// Draws the edges of one hop of a sample. It works on pieces of the targets, so that the memory reads of many targets
+// overlap.
+// Threads: Begin, FanOutLeft and Request are called by one thread at a time. Between two calls of Begin, different
+// workers may draw different pieces at once.
 class HopDraw {
  public:
-  // Targets that one thread draws for at a time.
+  // Targets that one worker draws for at a time.
   static constexpr int64_t kPiece = 64;
 
-  // Borrowed until the next Begin.
+  // Its spans are borrowed until the next Begin.
   struct Hop {
     std::span<const NodeId> targets;
     std::span<const uint32_t> owners;  // of disjoint samples: the seed of each target
-    std::span<const int64_t> times;    // of temporal samples, of each seed; empty: every edge may be drawn
+    // Of temporal samples, the time of each seed; empty: every edge may be drawn.
+    std::span<const int64_t> times;
     int64_t fan_out = 0;
-    bool of_all = false;  // whether a budget left so many of kAllNeighbors: distinct ones, each as likely
+    // True if the hop asked for kAllNeighbors and a budget left only `fan_out`. Then `fan_out` distinct edges are
+    // drawn, all equally likely.
+    bool of_all = false;
     uint64_t key = 0;
     bool with_edge_places = false;
   };
-  // The edges drawn for up to kPiece targets. Its vectors are as large as they ever had to be.
+  // The edges drawn for up to kPiece targets. Its vectors never shrink, so their ends may be unused.
   struct Piece {
     size_t targets = 0, edges = 0;
     std::array<size_t, kPiece> counts{};  // edges of each target
@@ -60,31 +64,32 @@ class HopDraw {
     std::vector<uint64_t> found_places;
   };
 
-  // Borrows both.
+  // Borrows `view` and `options`.
   HopDraw(const GraphView& view, const NeighborSamplingOptions& options, int threads);
 
-  // Returns what each target draws at most, so that `drawn` edges and theirs are within max_edges: `fan_out`, or less
-  // where the targets have more edges than that leaves room for. It depends on the sample so far alone.
+  // Returns the most edges that each target may draw so that the sample, with its `drawn` edges so far, stays within
+  // max_edges. That is `fan_out`, or less if the targets would draw more than is left. It depends only on the sample
+  // so far.
   int64_t FanOutLeft(std::span<const NodeId> targets, int64_t fan_out, int64_t drawn, ReadFaults& faults);
 
   void Begin(const Hop& hop);
   int64_t pieces() const { return (std::ssize(hop_.targets) + kPiece - 1) / kPiece; }
-  // Asks for the pages of the targets' edges, as far as they will be read.
+  // Requests the pages that hold those of the targets' edges that will be read.
   void Request(PageAdvisor& advisor, ReadFaults& faults);
-  // Piece `p` of the targets, by worker 0..threads - 1.
+  // Draws piece `p` of the targets. `worker` is 0..threads-1.
   void Draw(int64_t p, int worker, ReadFaults& faults);
-  // The edges drawn for piece `p`.
+  // Returns the edges drawn for piece `p`.
   const Piece& piece(int64_t p) const { return pieces_[static_cast<size_t>(p)]; }
 
  private:
   struct Worker {
     EdgeDraw draw;
     TemporalDraw temporal;
-    // Serves hops that are `of_all`.
+    // For hops with `of_all`.
     EdgeDraw distinct;
     TemporalDraw temporal_distinct;
-    // The extents belong to the targets of a piece; the places to the edges drawn, in order, without those of targets
-    // that are taken whole.
+    // `extents` has one entry for each target of a piece. `places` has the drawn edges in order, except those of
+    // targets that are taken whole.
     std::array<Adjacency::Extent, kPiece> extents;
     std::vector<uint64_t> places;
   };
@@ -104,9 +109,9 @@ class HopDraw {
   const NeighborSamplingOptions& options_;
   std::vector<Worker> workers_;
   std::vector<Piece> pieces_;
-  std::vector<int64_t> degrees_;  // as far as the hop draws of them
+  std::vector<int64_t> degrees_;  // the most edges drawn of each target that has any
   Hop hop_;
-  uint64_t most_whole_ = 0;  // the hop takes all edges of a target that has so many at most
+  uint64_t most_whole_ = 0;  // the largest degree of a target whose edges are all taken
 };
 
 HopDraw::HopDraw(const GraphView& view, const NeighborSamplingOptions& options, int threads)
@@ -163,7 +168,7 @@ void HopDraw::Request(PageAdvisor& advisor, ReadFaults& faults) {
       advisor.Request(view_.in.neighbors.Reads(extent.begin, extent.end));
       continue;
     }
-    // The draws to come: they depend on nothing that is not known yet.
+    // The draws to come are known already, since they depend only on the key and the extent.
     for (const uint64_t place : DrawPlaces(i, extent, reads, worker, 0)) {
       advisor.Request(view_.in.neighbors.Reads(place, place + 1));
     }
@@ -171,7 +176,7 @@ void HopDraw::Request(PageAdvisor& advisor, ReadFaults& faults) {
   advisor.Flush();
 }
 
-// Returns the places of the edges drawn for target `i`, written to the worker's from `at` on. Touches what it reads.
+// Returns the places of the edges drawn for target `i`. They are written to the worker's `places` from index `at` on.
 std::span<const uint64_t> HopDraw::DrawPlaces(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker,
                                               size_t at) const {
   const auto most = static_cast<size_t>(hop_.of_all ? MaxDrawn(extent.size(), hop_.fan_out, /*replace=*/false)
@@ -197,8 +202,8 @@ std::span<const uint64_t> HopDraw::DrawPlaces(size_t i, Adjacency::Extent extent
   return places.first(static_cast<size_t>(drawn));
 }
 
-// LABOR-0: an edge is taken where its source's number of this hop, which all targets share, is within the target's
-// chance.
+// LABOR-0: in each hop a source has one random number, which all targets share. An edge is taken if this number is at
+// most fan_out / in-degree of the target.
 int64_t HopDraw::DrawShared(size_t i, Adjacency::Extent extent, AdjacencyReads& reads,
                             std::span<uint64_t> places) const {
   const double chance = static_cast<double>(hop_.fan_out) / static_cast<double>(extent.size());
@@ -210,8 +215,8 @@ int64_t HopDraw::DrawShared(size_t i, Adjacency::Extent extent, AdjacencyReads& 
   return static_cast<int64_t>(drawn);
 }
 
-// Places first, all asked for, then read: in loops as short as can be, so that the processor has the reads of many
-// targets on their way at once.
+// Draws all places and prefetches them, and then reads the neighbours. The loops are as short as possible, so that
+// the processor has the reads of many targets under way at once.
 void HopDraw::Draw(int64_t p, int worker_index, ReadFaults& faults) {
   Worker& worker = workers_[static_cast<size_t>(worker_index)];
   AdjacencyReads reads(view_.in, faults);
@@ -239,15 +244,15 @@ void HopDraw::Draw(int64_t p, int worker_index, ReadFaults& faults) {
   if (hop_.with_edge_places) CopyPlaces(worker, piece);
 }
 
-// Returns how many edges are taken of a target that is taken whole, and asks for them.
+// Takes all edges of a target: prefetches them and returns their number.
 size_t HopDraw::TakeWhole(Adjacency::Extent extent, AdjacencyReads& reads) const {
   if (extent.size() == 0 || !reads.Touch(extent.begin, extent.end)) return 0;
   reads.PrefetchNeighbors({extent.begin, std::min(extent.end, extent.begin + kPrefetchedOfAll)});
   return static_cast<size_t>(extent.size());
 }
 
-// Returns how many edges are drawn for target `i`, which has some and is not taken whole; asks for them, and writes
-// their places to the worker's from `at` on.
+// Draws edges for target `i`, which has in-edges and is not taken whole. Prefetches them, writes their places to the
+// worker's `places` from index `at` on, and returns their number.
 size_t HopDraw::DrawSome(size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker, size_t at) const {
   const bool whole = IsReadWhole(extent);
   if (whole && !reads.Touch(extent.begin, extent.end)) return 0;
@@ -261,8 +266,8 @@ size_t HopDraw::DrawSome(size_t i, Adjacency::Extent extent, AdjacencyReads& rea
   return places.size();
 }
 
-// Neighbours of the targets, as they stand; what is no row is replaced by the target afterwards, so that the loops that
-// wait for memory do nothing else.
+// Reads the neighbours of the targets as they are stored. A second loop then replaces each one that is not a row by
+// its target, so that the loops that wait for memory do nothing else.
 void HopDraw::ReadFound(std::span<const NodeId> targets, const Worker& worker, AdjacencyReads& reads,
                         Piece& piece) const {
   Enlarge(piece.found, piece.edges);
@@ -287,7 +292,7 @@ void HopDraw::ReadFound(std::span<const NodeId> targets, const Worker& worker, A
   }
 }
 
-// Writes where the edges of a piece are among the columns.
+// Writes the places of a piece's edges in the columns.
 void HopDraw::CopyPlaces(const Worker& worker, Piece& piece) const {
   Enlarge(piece.found_places, piece.edges);
   uint64_t* found = piece.found_places.data();
@@ -342,7 +347,7 @@ class Sampler final : public NeighborSampler {
         draw_.Request(*advisor, faults);
         PF_RETURN_IF_ERROR(StatusOf(faults, view_.in));
       }
-      // Rows are given in the order of the targets, so that they are the same whatever thread drew.
+      // Rows are assigned in the order of the targets, so they are the same whichever thread drew the edges.
       const bool apart = options_.last_hop_apart && hop + 1 == options_.fan_outs.size();
       ParallelInOrder(
           threads_, draw_.pieces(), [&](int64_t p, int worker) { draw_.Draw(p, worker, faults); },
@@ -437,7 +442,7 @@ class Sampler final : public NeighborSampler {
     }
   }
 
-  // The same within max_nodes: edges from nodes that get no row are left out. No last hop is apart.
+  // Like Append, but within max_nodes: leaves out edges from nodes that get no row. There is no last hop apart.
   void AppendWithin(int64_t p, bool with_edge_places, SampledSubgraph& out) {
     const HopDraw::Piece& piece = draw_.piece(p);
     const auto begin = static_cast<size_t>(out.offsets.back());
@@ -465,7 +470,7 @@ class Sampler final : public NeighborSampler {
     }
   }
 
-  // Sets, for each edge of a piece, the seed whose subgraph it is in.
+  // Sets, for each edge of a piece, the seed whose subgraph it belongs to.
   void SetFoundOwners(const HopDraw::Piece& piece, int64_t p) {
     found_owners_.clear();
     for (size_t t = 0; t < piece.targets; ++t) {
@@ -479,13 +484,13 @@ class Sampler final : public NeighborSampler {
   const int threads_;
   HopDraw draw_;
   RowTable table_;
-  DisjointRows disjoint_rows_;  // in its place, where it is disjoint
+  DisjointRows disjoint_rows_;  // replaces table_ in disjoint samples
   // These belong to the current hop.
   std::vector<NodeId> targets_;
   std::vector<uint32_t> target_owners_, found_owners_;
 };
 
-// Adds a violation for each of max_nodes and max_edges that is out of range or does not go with the other options.
+// Adds a violation for each of max_nodes and max_edges that is out of range or that other options exclude.
 void CheckSampleBudget(const NeighborSamplingOptions& options, Violations& violations) {
   const auto check = [&](const char* field, int64_t bound) {
     if (bound < 0 || bound > spec::kMaxBudget) {
@@ -538,7 +543,7 @@ absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const G
 }
 
 int64_t FanOutWithin(std::vector<int64_t>& most, int64_t left, int64_t fan_out) {
-  // The targets with the fewest edges draw all that they can, and the others share what that leaves.
+  // The targets with the fewest edges draw all that they can, and the others share the rest equally.
   std::ranges::sort(most);
   for (size_t i = 0; i < most.size(); ++i) {
     const int64_t share = left / static_cast<int64_t>(most.size() - i);

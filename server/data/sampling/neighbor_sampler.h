@@ -1,7 +1,7 @@
 // Neighbour sampling over the in-edges of a large graph.
 // Stateless: a draw depends only on its key (seed, sample, hop, place of the target among the hop's targets, index of
-// the draw), so that equal options and seeds give equal samples on every machine, whatever the number of threads.
-// Threads: one at a time, which uses up to `threads` OpenMP threads within a call. Borrows the view.
+// the draw). So equal options and seeds give equal samples on every machine, whatever the number of threads.
+// Threads: one caller at a time; a call uses up to `threads` OpenMP threads. Borrows the view.
 #pragma once
 
 #include <cstdint>
@@ -18,61 +18,67 @@
 namespace permafrost::data {
 
 struct NeighborSamplingOptions {
-  // Neighbours drawn of each node found in the hop before; the seeds are hop 0. 1..kMaxHops hops, each kAllNeighbors,
-  // which takes every one, or 1..kMaxFanOut.
+  // For each hop, how many neighbours are drawn of each node found in the hop before; the seeds are hop 0. There are
+  // 1..kMaxHops hops. Each value is 1..kMaxFanOut, or kAllNeighbors for all neighbours.
   std::vector<int64_t> fan_outs;
-  // Draw with replacement: always `fan_out` of a node that has any neighbour. Without: min(fan_out, degree) distinct
-  // edges.
+  // Whether to draw with replacement: then each node with any neighbour gives exactly `fan_out` edges. Without
+  // replacement it gives min(fan_out, degree) distinct edges.
   bool replace = false;
-  // Draw by edge weight; kAllNeighbors takes every edge that has one. With replacement: probability weight / sum.
-  // Without: successive draws, as the keys u^(1/w) of Efraimidis and Spirakis 2006 give. An edge of weight 0 (or
-  // negative, or NaN) is never drawn.
+  // Whether to draw by edge weight. With replacement, an edge has the probability weight / sum of weights. Without,
+  // edges are drawn successively, as by the keys u^(1/w) of Efraimidis and Spirakis 2006. An edge whose weight is 0,
+  // negative or NaN is never drawn, even for kAllNeighbors.
   bool weighted = false;
-  // The last hop's neighbours get no rows: see SampledSubgraph::last_neighbors. At least two hops. Draws are the same.
+  // The last hop's neighbours get no rows (see SampledSubgraph::last_neighbors). The draws do not change. This needs
+  // at least two hops.
   bool last_hop_apart = false;
-  // Each seed has a subgraph of its own: a node that is drawn for two of them has two rows. kNeighbor only.
+  // Each seed has a subgraph of its own. A node that is drawn for two seeds has two rows. kNeighbor only.
   bool disjoint = false;
-  // Other than kNone: an edge is drawn only where its timestamp is below the time of the seed whose subgraph it is in.
-  // The graph must have timestamps; disjoint must be true; not weighted, and kLast without replacement.
+  // Unless this is kNone, an edge is drawn only if its timestamp is below the time of the seed whose subgraph it is
+  // in. Then the graph must have timestamps, `disjoint` must be true and `weighted` false. kLast also needs `replace`
+  // to be false.
   spec::TemporalSampling temporal = spec::TemporalSampling::kNone;
-  // kLabor draws of a node `fan_out` neighbours only in the mean, each of its d edges with the chance fan_out / d: any
-  // number of them up to d. Without weights, and without replacement.
+  // kLabor draws each of a node's d in-edges with probability fan_out / d. So it draws `fan_out` edges on average,
+  // and up to d. It goes with neither weights nor replacement.
   spec::SamplerKind sampler = spec::SamplerKind::kNeighbor;
-  // The most rows and edges of a sample, 1..kMaxBudget; 0: no bound. kNeighbor only. Edges: where a hop would draw more
-  // than are left, each of its targets draws so many at most that the hop stays within, the same number for all; it may
-  // be none. Rows: seeds first, then nodes as they are found; once there are so many, only edges from nodes that have a
-  // row are kept, so that max_nodes does not go with last_hop_apart.
+  // The most rows and edges of a sample, 1..kMaxBudget; 0 means no bound. kNeighbor only.
+  // If a hop would draw more edges than max_edges leaves, it lowers the fan-out for all of its targets equally, down
+  // to 0 if necessary.
+  // Rows go to the seeds first, then to nodes as they are found. Once there are max_nodes rows, an edge is kept only
+  // if its source has a row. So max_nodes does not go with last_hop_apart.
   int64_t max_nodes = 0, max_edges = 0;
   uint64_t seed = 0;
   bool operator==(const NeighborSamplingOptions&) const = default;
 
-  // The most edges that a hop draws of one node with `degree` in-edges.
+  // Returns the most edges that a hop draws of one node with `degree` in-edges.
   uint64_t MostDrawn(uint64_t degree, int64_t fan_out) const {
     return sampler == spec::SamplerKind::kLabor ? degree : MaxDrawn(degree, fan_out, replace);
   }
 };
 
-// The merged subgraph of a batch of seeds, in PyG's NeighborLoader's sense: neighbours are drawn once of each node,
-// when it is first found. `hops` are those whose nodes have rows: all, or all but the last.
+// The merged subgraph of a batch of seeds, as in PyG's NeighborLoader: each node's neighbours are drawn once, when
+// the node is first found. hops() counts the hops whose nodes have rows: all hops, or all except a last hop apart.
 struct SampledSubgraph {
-  // Rows of the graph: the seeds as given, then the nodes found in hop 1, in hop 2, ..., each once, in the order in
-  // which they were found; of disjoint sampling each once for a seed.
+  // Rows of the graph: the seeds as given, then the nodes first found in hop 1, hop 2 and so on, in the order in
+  // which they were found. Each node appears once, or once per seed in disjoint sampling.
   std::vector<NodeId> nodes;
-  // [nodes], after disjoint sampling: the seed, by its row, whose subgraph each row is in; no edge leads from one
-  // subgraph to another. Else empty.
+  // [nodes] After disjoint sampling, the seed whose subgraph each row belongs to, given by the seed's row. No edge
+  // leads from one subgraph to another. Otherwise empty.
   std::vector<uint32_t> owners;
-  // [hops + 1] how many of `nodes` there are up to each hop: row_ends[0] seeds, row_ends.back() == nodes.size().
+  // [hops + 1] The number of `nodes` found up to each hop. row_ends[0] is the number of seeds, and row_ends.back() ==
+  // nodes.size().
   std::vector<int64_t> row_ends;
-  // In-edges of the rows 0..row_ends[hops - 1]-1 as CSR over local rows: sources of row r are
-  // sources[offsets[r] .. offsets[r + 1]). With the last hop apart the rows go on to row_ends[hops]-1, and those
-  // entries of theirs that lie beyond `sources` are last_neighbors. offsets: [rows + 1].
+  // In-edges of rows 0..row_ends[hops - 1]-1 as CSR over local rows. The sources of row r are sources[offsets[r] ..
+  // offsets[r + 1]). `offsets` is [rows + 1].
+  // With the last hop apart, rows up to row_ends[hops]-1 have in-edges. Their offsets run on beyond `sources` into
+  // last_neighbors.
   std::vector<int64_t> offsets;
   std::vector<int64_t> sources;
-  // With the last hop apart: nodes of the graph that were drawn in it, each as often as it was drawn; else empty.
+  // With the last hop apart, the nodes of the graph drawn in the last hop, each as often as it was drawn. Otherwise
+  // empty.
   std::vector<NodeId> last_neighbors;
-  // [edges] place of each edge among view.in's columns (its weight, timestamp); filled where asked for.
+  // [edges] The place of each edge in view.in's columns (weights, timestamps). Filled only on request.
   std::vector<uint64_t> edge_places;
-  // True where max_nodes or max_edges left edges out.
+  // True if max_nodes or max_edges left edges out.
   bool cut = false;
 
   int64_t hops() const { return static_cast<int64_t>(row_ends.size()) - 1; }
@@ -81,29 +87,32 @@ struct SampledSubgraph {
 
 class NeighborSampler {
  public:
-  // little_memory: keeps no table of all the graph's nodes. Errors: InvalidArgument with violations "fan_outs",
-  // "weighted" (the graph has no weights), "last_hop_apart", "temporal" (the graph has no timestamps, or the sample is
-  // not disjoint), "max_nodes", "max_edges", and those of FindDrawConflict.
+  // With `little_memory` it keeps no table of all the graph's nodes. Errors: InvalidArgument with violations of
+  // "fan_outs", "weighted" (the graph has no weights), "last_hop_apart", "temporal" (the graph has no timestamps, or
+  // the sample is not disjoint), "max_nodes", "max_edges", and those of FindDrawConflict.
   static absl::StatusOr<std::unique_ptr<NeighborSampler>> Create(const GraphView& view, NeighborSamplingOptions options,
                                                                  int threads, bool little_memory = false);
   virtual ~NeighborSampler() = default;
 
-  // Samples around `seeds` (rows of the graph, distinct unless it is disjoint) into `out`, reusing its memory.
-  // `sample`: which of the job's samples this is; equal numbers draw equally. with_edge_places: whether out.edge_places
-  // is filled. `advisor`, where given, is asked for the pages of each hop before they are read. times: of temporal
-  // sampling, [seeds] the time that each seed's edges lie before; empty: every edge does. Errors: InvalidArgument for a
-  // seed that is no row or stands twice, for times that are not [seeds] or not asked for, and with a violation of
-  // "max_nodes" for more seeds than that; DataLoss where a touched block is damaged (view's columns tell which).
+  // Samples around `seeds` into `out`, whose memory it reuses. Seeds are rows of the graph; they must be distinct
+  // unless the sample is disjoint. `sample` is the number of this sample within the job: equal numbers draw equally.
+  // `with_edge_places` says whether to fill out.edge_places. If `advisor` is given, each hop requests its pages from
+  // it before reading them. `times` is for temporal sampling: [seeds], where a seed's edges must lie before its time.
+  // Empty `times` allow every edge.
+  // Errors: InvalidArgument for a seed that is not a row or stands twice, and for `times` that are not [seeds] or
+  // given without temporal sampling. InvalidArgument with a violation of "max_nodes" if there are more seeds than
+  // max_nodes. DataLoss if a touched block is damaged (the view's columns tell which).
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places,
                               class PageAdvisor* advisor, SampledSubgraph& out,
                               std::span<const int64_t> times = {}) = 0;
 };
 
-// Fits the draws of a sample to a bound on its rows and edges. Threads: pure functions.
+// Fits the draws of a sample to a bound on its rows and edges.
+// Threads: pure functions.
 
-// Returns how many edges each target of a hop may draw, so that all of them draw at most `left`: `fan_out` where that
-// is enough for all, else the largest equal number, which may be 0. most: what each target draws at `fan_out`, each >
-// 0; it is sorted here.
+// Returns how many edges each target of a hop may draw, so that all targets together draw at most `left`. That is
+// `fan_out` if it fits; otherwise the largest number that fits, which may be 0. `most` holds what each target would
+// draw at `fan_out`, each > 0. This function sorts it.
 int64_t FanOutWithin(std::vector<int64_t>& most, int64_t left, int64_t fan_out);
 
 }  // namespace permafrost::data

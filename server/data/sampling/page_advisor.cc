@@ -18,12 +18,12 @@
 namespace permafrost::data {
 namespace {
 
-// Places looked at in one flush, and pages at each.
+// How many places one flush samples, and how many pages at each place.
 constexpr int64_t kSampledPlaces = 64;
 constexpr uint64_t kSampledPages = 4;
-// Weight of the last flush in the moving mean of what is resident.
+// Weight of the newest flush in the moving average of the resident share.
 constexpr double kNewest = 0.25;
-// Ranges given to the kernel in one call.
+// The most ranges given to the kernel in one call.
 constexpr size_t kRangesInCall = 512;
 constexpr int kPageDigitBits = 11;
 
@@ -40,11 +40,11 @@ Descriptor OpenSelf() {
 #endif
 }
 
-// Advice about one range. An error is one of advice: the pages come when they are read.
+// Advises one range. Errors are ignored, since without the advice the pages are still read on access.
 void AdviseOne(const iovec& range) { madvise(range.iov_base, range.iov_len, MADV_WILLNEED); }
 
-// Returns how many of the ranges' bytes, from the first on, the kernel took in one call; below 0 with errno set for
-// none.
+// Advises many ranges in one call. Returns how many of their bytes, counted from the first range on, the kernel
+// accepted. A negative value means none, with errno set.
 ssize_t AdviseMany([[maybe_unused]] const Descriptor& self, [[maybe_unused]] std::span<const iovec> ranges) {
 #if defined(__linux__) && defined(SYS_pidfd_open) && defined(SYS_process_madvise)
   return syscall(SYS_process_madvise, self.get(), ranges.data(), ranges.size(), MADV_WILLNEED, 0);
@@ -92,7 +92,7 @@ void PageAdvisor::Request(std::span<const std::byte> bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
   const uint64_t first = begin / PageBytes(), last = (begin + bytes.size() - 1) / PageBytes();
   if (!wanted_.empty()) {
-    // Neighbours in a file are often asked for one after the other.
+    // Adjacent parts of a file are often requested one after the other.
     Run& before = wanted_.back();
     if (first >= before.begin && first <= before.begin + before.pages) {
       before.pages = std::max(before.pages, last + 1 - before.begin);
@@ -103,7 +103,7 @@ void PageAdvisor::Request(std::span<const std::byte> bytes) {
 }
 
 int64_t PageAdvisor::MergeWanted() {
-  // By first page, digit by digit: comparing would cost more than the sampling that asks.
+  // A radix sort by first page. Comparisons would take longer than the sampling that requests the pages.
   uint64_t least = ~uint64_t{0}, most = 0;
   for (const Run& run : wanted_) {
     least = std::min(least, run.begin);
@@ -138,7 +138,7 @@ double PageAdvisor::LookAtSample(int64_t pages) {
   SplitMix64 random(static_cast<uint64_t>(pages), flushes_);
   int64_t looked = 0, resident = 0;
   const auto look = [&](uint64_t page, uint64_t count) {
-    // The type that mincore writes is another one on macOS.
+    // mincore writes to another type on macOS.
     std::array<unsigned char, kSampledPages> there{};
 #ifdef __APPLE__
     const int failed = mincore(AddressOf(page), count * PageBytes(), reinterpret_cast<char*>(there.data()));
@@ -149,8 +149,8 @@ double PageAdvisor::LookAtSample(int64_t pages) {
     looked += static_cast<int64_t>(count);
     for (uint64_t i = 0; i < count; ++i) resident += there[i] & 1;
   };
-  // Chooses every page with the same chance: places are spread evenly over all pages from a random one on, and found in
-  // one walk.
+  // Chooses every page with the same chance: the places are spread evenly over all pages, from a random one on. One
+  // pass over the runs finds them.
   const auto total = static_cast<uint64_t>(pages);
   const uint64_t stride = std::max<uint64_t>(total / static_cast<uint64_t>(kSampledPlaces), kSampledPages);
   uint64_t at = ScaleBits(random.Next(), std::min(stride, total)), before = 0;
@@ -174,7 +174,7 @@ void PageAdvisor::Advise() {
       ++advice_calls_;
       ssize_t taken = takes_many_ ? AdviseMany(self_, std::span(ranges).subspan(done, count - done)) : 0;
       if (taken <= 0) {
-        // The kernel has no such call, keeps it from this process, or refuses the first range.
+        // The kernel lacks this call, forbids it to this process, or refuses the first range.
         if (taken < 0 && (errno == ENOSYS || errno == EPERM)) takes_many_ = false;
         AdviseOne(ranges[done++]);
         continue;
@@ -204,7 +204,7 @@ void PageAdvisor::Flush() {
   wanted_pages_ += pages;
   const double share = LookAtSample(pages);
   if (share >= 0) resident_share_ += kNewest * (share - resident_share_);
-  // All that was looked at may be there though much else is not, so a single flush decides nothing.
+  // All sampled pages may be resident while many others are not, so a single flush does not decide.
   if (options_.enabled && resident_share_ < options_.resident_enough) Advise();
   wanted_.clear();
 }

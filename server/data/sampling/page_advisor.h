@@ -1,5 +1,5 @@
-// Tells the kernel which pages of a mapping will be read soon, and keeps count of what was there already.
-// Threads: one at a time; counters() is safe anywhere.
+// Tells the kernel which pages of a mapping will be read soon, and counts how many of them were in memory already.
+// Threads: one at a time, except that counters() is safe anywhere.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@
 namespace permafrost::data {
 
 struct PageCounters {
-  int64_t wanted_pages = 0;    // pages that Flush was asked for, each once a flush
-  int64_t resident_pages = 0;  // of those looked at (mincore): in memory already
-  int64_t sampled_pages = 0;   // of wanted_pages: looked at
-  int64_t advised_bytes = 0;   // given to madvise(MADV_WILLNEED)
+  int64_t wanted_pages = 0;    // pages requested before a Flush, each counted once per flush
+  int64_t resident_pages = 0;  // sampled pages that were in memory already (by mincore)
+  int64_t sampled_pages = 0;   // wanted pages that were looked up in memory
+  int64_t advised_bytes = 0;   // bytes passed to madvise(MADV_WILLNEED)
   int64_t advice_calls = 0;
-  // Counts the faults of this process since the advisor was made.
+  // Major page faults of this process since the advisor was made.
   int64_t major_faults = 0;
 
   PageCounters& operator+=(const PageCounters& other);
@@ -37,55 +37,57 @@ void VisitFields(spec::Options<PageCounters>, F&& f) {
   f({.name = "major_faults"}, &P::major_faults);
 }
 
-// Returns the faults of this process so far for which the disk was read.
+// Returns the major page faults of this process so far, which are those that read the disk.
 int64_t MajorFaults();
 
 class PageAdvisor {
  public:
   struct Options {
-    bool enabled = true;  // false: counts what was wanted and resident, and advises nothing
-    // Ranges with a gap of at most so many bytes are advised as one.
+    bool enabled = true;  // false: counts wanted and resident pages, but gives no advice
+    // Ranges at most this far apart are advised as one.
     uint64_t merge_gap_bytes = uint64_t{64} << 10;
-    // Skips the advice of a range whose pages are all found resident, so that a warm cache costs little: beyond this
-    // part of sampled pages resident over the last flushes, flushes advise nothing but go on sampling.
+    // If at least this share of the sampled pages was resident over the last flushes, a flush gives no advice and
+    // only samples. So a warm cache costs little.
     double resident_enough = 0.98;
-    // While that is so, WantsBatch asks for one batch of so many, >= 1.
+    // While flushes give no advice, WantsBatch returns true for one batch in this many, >= 1.
     int64_t resident_batches = 8;
   };
   explicit PageAdvisor(Options options);
 
-  // Returns whether the pages of the batch to come are to be requested; asked once a batch. True for each until all are
-  // found resident, and then for one in Options::resident_batches, since asking takes longer than the sampling does
-  // that it serves.
+  // Returns whether to request the pages of the next batch; call it once per batch. It returns true until nearly all
+  // sampled pages are resident, and then for one batch in Options::resident_batches. The reason is that requesting
+  // takes longer than the sampling that it serves.
   bool WantsBatch();
-  // Most bytes that the flushes from here on advise, together; the rest is left to page faults. Without it: no limit.
+  // Sets the most bytes that all later flushes together advise; the other pages are left to page faults. If this is
+  // never called, there is no limit.
   void BeginBudget(uint64_t bytes) { budget_left_ = bytes; }
-  // Bytes of a mapping that will be read; nothing happens before Flush.
+  // Notes the bytes of a mapping that will be read. Nothing else happens before Flush.
   void Request(std::span<const std::byte> bytes);
-  // Merges what was wanted into ranges of pages, looks at a sample of them, and advises the kernel.
+  // Merges the requested bytes into ranges of pages, looks up a sample of them, and advises the kernel.
   void Flush();
   PageCounters counters() const;
 
  private:
-  // This many pages from one on, counted from the address 0. In this order a pair is one number to sort by.
+  // A run of `pages` pages from page `begin` on. Pages are numbered from address 0.
   struct Run {
     uint64_t begin = 0, pages = 0;
   };
-  // Sorts what is wanted and joins what overlaps; returns the pages in all.
+  // Sorts the wanted runs and joins overlapping ones. Returns the number of pages in all of them.
   int64_t MergeWanted();
-  // The part of a sample of the wanted pages that is in memory; below 0 where the kernel does not tell.
+  // Returns the share of a sample of the wanted pages that is in memory, or a negative value if the kernel does not
+  // tell.
   double LookAtSample(int64_t pages);
   void Advise();
 
   const Options options_;
   std::vector<Run> wanted_, sorting_;
   std::atomic<int64_t> wanted_pages_{0}, resident_pages_{0}, sampled_pages_{0}, advised_bytes_{0}, advice_calls_{0};
-  double resident_share_ = 0;  // a moving mean of flushes
+  double resident_share_ = 0;  // a moving average over flushes
   int64_t first_major_faults_ = 0;
   uint64_t flushes_ = 0;
-  int64_t batches_left_out_ = 0;  // since the last that was wanted
+  int64_t batches_left_out_ = 0;  // batches since WantsBatch last returned true
   uint64_t budget_left_ = ~uint64_t{0};
-  // This process, for the call that takes many ranges at once, and whether the kernel takes them.
+  // A descriptor of this process for process_madvise, which takes many ranges at once, and whether the kernel has it.
   const Descriptor self_;
   bool takes_many_;
 };

@@ -13,12 +13,12 @@
 namespace permafrost::data {
 namespace {
 
-// Walks of one thread that wait for memory at once.
+// Walks that one thread interleaves, so that their memory reads overlap. For uniform walks.
 constexpr int64_t kWalkLanes = 64;
 constexpr int64_t kWalksInPiece = 512;
 
-// Walks [begin, end), end - begin <= kWalkLanes, step by step together: while one waits for its neighbour the others
-// draw.
+// Makes walks [begin, end) step by step together, end - begin <= kWalkLanes. While one walk waits for its neighbour,
+// the others draw.
 void WalkTogether(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t begin, int64_t end, int64_t length,
                   uint64_t seed, std::span<NodeId> out) {
   constexpr uint64_t kStays = ~uint64_t{0};
@@ -78,12 +78,12 @@ absl::Status Check(const GraphView& view, std::span<const NodeId> starts, const 
   return absl::OkStatus();
 }
 
-// Walks of one thread that wait for memory at once.
+// Walks that one thread interleaves, so that their memory reads overlap. For Node2Vec's walks.
 constexpr size_t kLanes = 64;
-// Candidates refused in a row before a step is drawn from the exact weights, so that no p and q can make a step
-// endless. A refused candidate says nothing of the next: the step's distribution is the same either way.
+// Candidates refused in a row before a step is drawn from the exact weights. So no p and q can make a step endless. A
+// refused candidate says nothing about the next, so the step's distribution is the same either way.
 constexpr int kMaxTries = 32;
-// The bound of 1/p and 1/q: sums over all neighbours stay finite.
+// The upper bound of 1/p and 1/q. It keeps sums over all neighbours finite.
 constexpr double kMaxWeight = 1e200;
 
 using Extent = Adjacency::Extent;
@@ -93,11 +93,11 @@ struct Lane {
   int64_t walk = 0;
   int64_t step = 0;  // nodes of the walk so far
   NodeId node = 0, before = 0;
-  Extent extent, before_extent;  // neighbours of `node` and of `before`
+  Extent extent, before_extent;  // the neighbours of `node` and of `before`
   bool has_before = false;
-  bool arrived = false;  // `extent` is still to be read
+  bool arrived = false;  // `extent` is not read yet
   int tries = 0;
-  // The candidate, and the draw that it must be heavier than.
+  // The candidate, and the random number that its weight must exceed.
   uint64_t place = 0;
   NodeId candidate = 0;
   double draw = 0;
@@ -144,7 +144,7 @@ class Walker {
   }
 
  private:
-  // Returns whether there was another walk to begin.
+  // Begins the next walk in `lane`. Returns false if there are no more walks.
   bool Start(Lane& lane) {
     for (; next_ < end_; ++next_) {
       const NodeId start = starts_[static_cast<size_t>(next_)];
@@ -162,7 +162,7 @@ class Walker {
     return false;
   }
 
-  // The next candidate, asked for. False where the walk ends here, and has been filled up.
+  // Draws and prefetches the next candidate. If the walk ends here, fills the rest of it and returns false.
   bool Draw(Lane& lane) {
     if (lane.arrived) {
       lane.extent = reads_.Of(lane.node);
@@ -190,7 +190,8 @@ class Walker {
     searches_.push_back({&lane, lane.before_extent.begin, lane.before_extent.size()});
   }
 
-  // Bisects for all open candidates among the neighbours of the nodes before, one probe of each in turn.
+  // Searches for all undecided candidates by bisection among the neighbours of the nodes before. Probes once for each
+  // candidate in turn.
   void SearchTogether() {
     for (bool searching = true; searching;) {
       searching = false;
@@ -230,7 +231,7 @@ class Walker {
     if (++lane.tries == kMaxTries) ChooseByWeights(lane);
   }
 
-  // One draw from the weights of all neighbours.
+  // Draws one step from the exact weights of all neighbours.
   void ChooseByWeights(Lane& lane) {
     const Extent near = lane.before_extent;
     if (!reads_.Touch(lane.extent.begin, lane.extent.end) || !reads_.Touch(near.begin, near.end)) return Move(lane);
@@ -253,8 +254,8 @@ class Walker {
     Move(lane);
   }
 
-  // Searches for the first neighbour that is not below the candidate: among the `size` neighbours from `first`, or
-  // after them.
+  // A search for the first neighbour that is not below the candidate. It is among the `size` neighbours from `first`
+  // on, or directly after them.
   struct Search {
     Lane* lane;
     uint64_t first, size;
@@ -273,8 +274,9 @@ class Walker {
   std::vector<double> sums_;
 };
 
-// Node2Vec's second-order walks. Source: Grover and Leskovec 2016, section 3.2.
-// Walks [begin, end) of RandomWalks. A neighbour of the node before is one that an edge from it reaches.
+// Makes walks [begin, end) of RandomWalks by Node2Vec's second-order rule. A node's neighbours are the targets of its
+// out-edges.
+// Source: Grover and Leskovec 2016, section 3.2.
 void WalkNode2Vec(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t begin, int64_t end,
                   const WalkOptions& options, std::span<NodeId> out) {
   Walker(reads, starts, begin, end, options, out).Run();

@@ -1,6 +1,6 @@
-// Random walks over the out-edges of a large graph.
-// Equal options and seeds give equal walks on every machine, whatever the number of threads.
-// Threads: safe anywhere; up to `threads` OpenMP threads within a call.
+// Random walks over the out-edges of a large graph. Equal options and seeds give equal walks on every machine,
+// whatever the number of threads.
+// Threads: safe anywhere; a call uses up to `threads` OpenMP threads.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@ namespace permafrost::data {
 
 using spec::WalkOptions;
 
-// out: [starts.size() * length], row-major. A walk that comes to a node without out-edges stays there. Errors:
-// InvalidArgument (options, a start that is no row, out's size); DataLoss for a damaged block.
+// Writes the walks to `out`, [starts.size() * length], row-major. A walk that reaches a node without out-edges stays
+// there. Errors: InvalidArgument (bad options, a start that is not a row, the size of `out`); DataLoss for a damaged
+// block.
 absl::Status RandomWalks(const GraphView& view, std::span<const NodeId> starts, const WalkOptions& options, int threads,
                          std::span<NodeId> out);
 

@@ -15,7 +15,7 @@ namespace permafrost::data {
 namespace {
 
 constexpr int64_t kMaxCount = 10'000;
-// So that the nodes drawn and what is drawn around them do not share their draws.
+// Makes the draw of the nodes independent of the draws around them.
 constexpr uint64_t kNodesStream = 0x6e6f646573;
 
 absl::Status TooMany(std::string_view what, std::string_view remedy) {
@@ -23,7 +23,7 @@ absl::Status TooMany(std::string_view what, std::string_view remedy) {
                                                    ", the most that are shown; ask for ", AbslView(remedy)));
 }
 
-// `count` distinct rows, or all where there are fewer.
+// Draws `count` distinct rows, or all rows if there are fewer.
 std::vector<NodeId> DrawNodes(uint64_t rows, int64_t count, uint64_t seed) {
   std::vector<NodeId> nodes;
   SplitMix64 random(seed, kNodesStream);
@@ -37,7 +37,7 @@ std::vector<NodeId> DrawNodes(uint64_t rows, int64_t count, uint64_t seed) {
   return nodes;
 }
 
-// Edges that the hop beyond the subgraph's last will draw, or more of them.
+// Returns how many edges the hop after the subgraph's last hop will draw at most; for LABOR, on average.
 absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSamplingOptions& options,
                                         const SampledSubgraph& subgraph) {
   const auto hops = static_cast<size_t>(subgraph.hops());
@@ -45,18 +45,19 @@ absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSam
   uint64_t edges = 0;
   bool ok = true;
   for (auto i = static_cast<size_t>(hops == 0 ? 0 : subgraph.row_ends[hops - 1]); i < subgraph.nodes.size(); ++i) {
-    // For LABOR this is the mean; the number really drawn is checked again.
+    // The sampled number, which LABOR may make larger, is checked after each hop.
     edges += MaxDrawn(view.in.Of(subgraph.nodes[i], ok).size(), fan_out, options.replace);
   }
   if (options.max_edges > 0) edges = std::min(edges, static_cast<uint64_t>(options.max_edges - subgraph.edges()));
   return ok ? absl::StatusOr<uint64_t>(edges) : view.in.offsets.status();
 }
 
-// Hop by hop, so that a sample that is too large is refused before it takes memory: fewer hops draw the same.
+// Samples hop by hop, so that a sample that is too large is refused before it takes memory. A sample of fewer hops
+// draws the same edges in them.
 absl::Status SampleSubgraph(const GraphView& view, const NeighborSamplingOptions& options,
                             std::span<const NodeId> seeds, std::span<const int64_t> times, int threads,
                             SampledSubgraph& subgraph) {
-  // Checks all options first.
+  // Checks all options before the first hop.
   PF_RETURN_IF_ERROR(NeighborSampler::Create(view, options, threads).status());
   subgraph.nodes.assign(seeds.begin(), seeds.end());
   subgraph.row_ends.assign(1, static_cast<int64_t>(seeds.size()));
