@@ -1,9 +1,11 @@
-// The datasets under `state_dir/datasets`: imports in the background, one at a time, atomic, cancelable and durable.
-// Threads: all methods are safe anywhere; imports run on the catalog's one thread.
-// Invariant: datasets/NAME/ exists only whole; an accepted import is a file in datasets/.imports/ until it has ended,
-// so it begins anew after a crash, but not for ever: one that the process died in three times has failed. A failed one
-// keeps that file with its error until deleted or replaced. An import that an error of the machine ended (a full disk,
-// too many open files) has not failed: it is tried again after 1, 2, 4 ... 300 s, while other imports go on.
+// The datasets under `state_dir/datasets`. Imports run in the background, one at a time. They are atomic, cancelable
+// and durable.
+// Threads: all methods are safe anywhere. Imports run on a single thread of the catalog.
+// Invariant: datasets/NAME/ exists only as a whole dataset. An accepted import is a file in datasets/.imports/ until
+// it ends, so it begins anew after a crash. It fails once the process has died in it three times. A failed import
+// keeps its file, with the error, until it is deleted or replaced. An import that an error of the machine ended (a
+// full disk, too many open files) has not failed. It is tried again after 1, 2, 4 ... 300 s, while other imports go
+// on.
 #pragma once
 
 #include <array>
@@ -31,104 +33,109 @@ enum class DatasetState { kImporting, kReady, kFailed };
 inline constexpr EnumNames<DatasetState, 3> kDatasetStateNames{
     {{{DatasetState::kImporting, "importing"}, {DatasetState::kReady, "ready"}, {DatasetState::kFailed, "failed"}}}};
 
-// A snapshot.
+// A snapshot of one dataset.
 struct Dataset {
   DatasetId id;
   DatasetState state = DatasetState::kImporting;
   absl::Time create_time;
-  // Tells it from all others that ever had its name: given when its import is accepted, and never to another, whatever
-  // the clock says (MakeDatasetUid). It stays with the store, in a backup too.
+  // Distinguishes this dataset from all others that ever had its name. MakeDatasetUid makes it when the import is
+  // accepted, so it never depends on the clock. It stays with the store, also in a backup.
   std::string uid;
   ImportOptions options;
   ImportProgress progress;  // while kImporting
   std::string error;        // when kFailed
-  // While kImporting: what ended the last try, empty if there was none, and when the next one is due, for show;
-  // InfinitePast while one runs.
+  // While kImporting: the error that ended the last try (empty if none did), and when the next try is due, for
+  // display. The time is InfinitePast while a try runs.
   std::string last_error;
   absl::Time retry_time = absl::InfinitePast();
   std::optional<ImportedSummary> summary;  // when kReady
-  uint64_t content_checksum = 0;           // ContentChecksumOf its store, when kReady; 0: not known
+  uint64_t content_checksum = 0;           // ContentChecksumOf its store, when kReady; 0: unknown
 };
 
-// Reads the source of an import: data::Import, with its contract.
+// Imports a source. It has the contract of data::Import.
 using ImportFunction = std::function<absl::StatusOr<ImportedSummary>(
     const ImportOptions&, const std::filesystem::path&, const ImportObserver&, std::stop_token, const ImportLimits&)>;
 
-// Changes whenever the dataset's uid, state or error does; for one that is READY, whenever its data does.
+// Returns a tag that changes whenever the dataset's uid, state or error does. For a READY dataset it changes with the
+// data, since new data has a new uid.
 std::string EtagOf(const Dataset& dataset);
 
-// Checks an import before its source is looked at. Ok, or InvalidArgument with a violation for each bad field:
+// Checks an import before its source is looked at. Errors: InvalidArgument with a violation for each bad field:
 // "dataset_id", "options.train_fraction".
 absl::Status CheckImport(const DatasetId& id, const ImportOptions& options);
 
 struct CatalogOptions {
   std::filesystem::path directory;  // state_dir/datasets
-  // Paths that imports may read, resolved; symlinks and `..` cannot leave them. Empty: no import is allowed.
+  // Imports may read only what, once resolved, lies below one of these paths; symlinks and `..` cannot lead out of
+  // them. If this is empty, no import is allowed.
   std::vector<std::filesystem::path> import_roots;
-  // As ImportLimits::own_files.
+  // Same as ImportLimits::own_files.
   std::filesystem::path own_files;
-  // Threads of an import, >= 1.
+  // The number of threads of an import, >= 1.
   int threads = AvailableCores();
-  // Told in one line of each thing that the catalog moved to datasets/.quarantine/ since it cannot prove to have made
-  // it or an import replaced it, of each import that waits for the machine, and of what a deletion could not remove.
-  // Called on any thread; it must not call back.
+  // Called with one line for each of these: something that the catalog moved to datasets/.quarantine/, because it
+  // cannot prove to have made it or an import replaced it; an import that waits for the machine; files that a
+  // deletion could not remove. Called on any thread. It must not call the catalog.
   std::function<void(std::string_view)> warn;
-  // An exception that it throws fails the import, not the process.
+  // Runs an import. An exception that it throws fails the import, not the process.
   ImportFunction importer = data::Import;
-  // Looks at a source for Validate: data::CheckSource, with its contract.
+  // Checks a source for Validate. It has the contract of data::CheckSource.
   std::function<absl::Status(const ImportOptions&, const ImportLimits&)> checker = data::CheckSource;
-  // Wait before what an error of the machine ended is tried again; it doubles each time.
+  // The wait before an import that an error of the machine ended is tried again. It doubles with each try.
   absl::Duration first_retry = absl::Seconds(1);
-  // Kept free on the disk of the directory: an import waits, and one that runs is stopped and tried again later, while
-  // less is.
+  // Room that is kept free on the directory's disk. While there is less, no import begins, and a running import is
+  // stopped and tried again later.
   DiskReserve reserve;
-  // Most bytes on disk of all datasets together, that of the import that runs included; 0: any number. An import that
-  // would take more fails.
+  // The most bytes that all datasets together may take on disk, including the running import. 0 means no limit. An
+  // import that would take more fails.
   uint64_t max_bytes = 0;
 };
 
 class Catalog {
  public:
-  // Removes what interrupted imports and deletions left, moves files that have their names and are not proven theirs to
-  // .quarantine/, and restarts the accepted imports. A dataset that cannot be opened is listed as kFailed with its
-  // error; it does not stop the daemon. If it is the machine that keeps it from being opened, that is tried again.
+  // Removes what interrupted imports and deletions left. Moves to .quarantine/ what has the name of such leftovers
+  // but cannot be proven to be the catalog's own. Restarts the accepted imports. A dataset that cannot be opened does
+  // not stop the daemon: it is listed as kFailed with its error. If the machine is at fault, the catalog tries again
+  // to open it.
   static absl::StatusOr<std::unique_ptr<Catalog>> Create(CatalogOptions options);
   virtual ~Catalog() = default;
 
-  // Durable when Ok. Replaces one that has failed, and one that waits to be tried again, which then begins at once; a
-  // dataset that could not be opened goes to .quarantine/.
-  // Errors: CheckImport's, AlreadyExists (reason DATASET_ALREADY_EXISTS),
-  // PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound (source), Unavailable after StopImports.
+  // Accepts an import; it is durable once this returns. Replaces an import that has failed or waits for its next try;
+  // the new one does not wait. A dataset that could not be opened goes to .quarantine/.
+  // Errors: those of CheckImport; AlreadyExists (reason DATASET_ALREADY_EXISTS); PermissionDenied (reason
+  // PATH_OUTSIDE_IMPORT_ROOTS); NotFound (source); ResourceExhausted (reason DATASETS_TOO_LARGE); Unavailable after
+  // StopImports.
   virtual absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) = 0;
-  // Returns what Import would answer just now, without a uid, and changes nothing. The source is found, and its layout
-  // with it, but no row of it is read. Errors: as Import's; those of the checker.
+  // Returns what Import would return now, but without a uid, and changes nothing. It finds the source and its layout,
+  // but reads no rows. Errors: those of Import and of the checker.
   virtual absl::StatusOr<Dataset> Validate(const DatasetId& id, ImportOptions options) const = 0;
-  // NotFound, reason DATASET_NOT_FOUND.
+  // Errors: NotFound (reason DATASET_NOT_FOUND).
   virtual absl::StatusOr<Dataset> Get(const DatasetId& id) const = 0;
   // Returns all datasets, ordered by id.
   virtual std::vector<Dataset> List() const = 0;
-  // Durable when Ok; waits for no import. One that runs is stopped: its dataset and name are gone at once, its files as
-  // soon as its importer comes back. Bytes that cannot be removed are told to `warn`; the next start looks at them
-  // again. `in_use` is asked under the catalog's lock just before the removal and may refuse with FailedPrecondition.
-  // `etag` not empty: Aborted (reason ETAG_MISMATCH) where it is not the dataset's.
+  // Deletes a dataset or an import. The deletion is durable once this returns; it waits for no import. A running
+  // import is stopped: its dataset and name are gone at once, and its files once the importer returns. If bytes
+  // cannot be removed, `warn` is told, and the next start tries again. `in_use` is called under the catalog's lock
+  // just before the removal; it may refuse with FailedPrecondition. Errors: NotFound; Aborted (reason ETAG_MISMATCH)
+  // if `etag` is not empty and is not the dataset's.
   virtual absl::Status Delete(const DatasetId& id, const std::string& etag,
                               const std::function<absl::Status()>& in_use) = 0;
   absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) {
     return Delete(id, "", in_use);
   }
-  // The open store of a READY dataset, shared by all who use it. FailedPrecondition (reason DATASET_NOT_READY)
-  // otherwise; transient where it will be tried again.
+  // Returns the open store of a READY dataset; all callers share it. Errors: NotFound; FailedPrecondition (reason
+  // DATASET_NOT_READY) if the dataset is not READY. That error is transient if the catalog will try again.
   virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
-  // A file or folder that imports may read, resolved. Errors: as ResolveSource (imports.h).
+  // Resolves a file or folder that imports may read. Errors: those of ResolveSource (imports.h).
   virtual absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const = 0;
-  // True if an import that waits or runs reads this folder or something in it.
+  // Returns true if a waiting or running import reads this folder or something in it.
   bool ImportsFrom(const std::filesystem::path& folder) const;
-  // Told on every change of the dataset, its deletion included.
+  // Calls `listener` on every change of the dataset, including its deletion.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
-  // Imports by outcome since start, for telemetry.
+  // Numbers of imports by outcome since the start, for telemetry.
   struct ImportCounts {
     int64_t succeeded = 0, failed = 0, cancelled = 0;
-    int64_t retried = 0;  // tries that the machine ended
+    int64_t retried = 0;  // tries that an error of the machine ended
   };
   // Totals of all datasets.
   struct Usage {
@@ -137,16 +144,16 @@ class Catalog {
       int64_t count = 0;
       uint64_t bytes = 0;
     };
-    Stores graph_sets, graphs;  // those that are ready
+    Stores graph_sets, graphs;  // of datasets that are ready
     uint64_t mapped_bytes = 0;
     ImportCounts imports;
-    int64_t imports_waiting = 0;  // wanted, and not the one that runs
+    int64_t imports_waiting = 0;  // accepted imports that are not running
   };
-  // The totals as of the last change. Waits for no disk, unlike all methods above.
+  // Returns the totals as of the last change. Unlike all methods above, it never waits for the disk.
   virtual Usage usage() const = 0;
-  // Part of the running import's source that is read, 0 to 1; nullopt when none runs. Waits for nothing.
+  // Returns how much of the running import's source has been read, 0 to 1; nullopt if no import runs. Never blocks.
   virtual std::optional<double> import_progress() const { return std::nullopt; }
-  // Stops the running import so that it begins anew at the next start. Idempotent.
+  // Stops the running import, which begins anew at the next start. Idempotent.
   virtual void StopImports() = 0;
 };
 

@@ -1,14 +1,14 @@
-// The files of a catalog, and the steps that move a dataset from one state to another on disk. Each step is one rename
-// or one atomic write, so that a crash leaves the state before or after it.
+// The files of a catalog, and the steps that move a dataset from one state to another on disk. Each step is one
+// rename or one atomic write, so a crash leaves the state before or after it.
 //   NAME/                  a whole dataset: graphs.pfg or graph.pfg, and dataset.json
-//   .imports/NAME.json     an import that is wanted, or has failed
+//   .imports/NAME.json     an import that is wanted or has failed
 //   .imports/NAME.deleted  the same file of an import that was deleted while it ran
-//   .tmp-NAME/             a dataset in the making; made only while one of these two files of NAME is there
+//   .tmp-NAME/             a dataset being made; only made while one of these two files of NAME exists
 //   .deleted-N-NAME/       a deleted dataset whose bytes are being removed
-//   .quarantine/           what stood under one of these names and cannot be proven to be the catalog's own, and
-//                          datasets that an import replaced; nothing is ever removed from it
-// Nothing is removed that this class cannot prove to have made. Threads: safe anywhere; the catalog keeps two writers
-// from one name. Errors: as base/file.h.
+//   .quarantine/           datasets that an import replaced, and what has one of these names but cannot be proven to
+//                          be the catalog's own. Nothing is ever removed from it.
+// This class removes only files that it can prove to have made.
+// Threads: safe anywhere. The catalog ensures that no two threads write under one name. Errors: those of base/file.h.
 #pragma once
 
 #include <filesystem>
@@ -27,37 +27,37 @@ namespace permafrost::data {
 
 class CatalogFiles {
  public:
-  // Told in one line of what was moved to .quarantine/ and why.
+  // Called with one line that says what was moved to .quarantine/, and why.
   using Warn = std::function<void(std::string_view line)>;
 
   CatalogFiles(std::filesystem::path directory, Warn warn) : directory_(std::move(directory)), warn_(std::move(warn)) {}
 
-  // Makes the directories, removes what interrupted imports and deletions left, and moves what is not theirs to
-  // .quarantine/.
+  // Makes the directories and removes what interrupted imports and deletions left. Moves entries that only look like
+  // such leftovers to .quarantine/.
   absl::Status Prepare() const;
 
   std::filesystem::path DatasetPath(const DatasetId& id) const { return directory_ / id.value(); }
-  // Datasets that are there. The record of one may be unreadable.
+  // Returns all datasets. The record of a dataset may be unreadable.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadDatasets() const;
-  // Reads the record of one of them.
+  // Reads the record of one dataset.
   absl::StatusOr<ImportRecord> ReadDataset(const DatasetId& id) const;
-  // Returns imports that are wanted or have failed. An import that had published its dataset when the process died has
-  // ended: its record is removed. If something else has taken the name, the record goes to .quarantine/.
+  // Returns the imports that are wanted or have failed. If an import had published its dataset when the process died,
+  // it has ended, and its record is removed. If something else has taken the name, the record goes to .quarantine/.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadImports() const;
 
   absl::Status WriteImport(const DatasetId& id, const ImportRecord& record) const;
   absl::Status RemoveImport(const DatasetId& id) const;
-  // Takes back an import that runs: durable at once, while its files stay until EndDeletedImport.
+  // Marks a running import as deleted. That is durable at once, while the import's files stay until EndDeletedImport.
   absl::Status MarkImportDeleted(const DatasetId& id) const;
-  // Removes what that import left, its dataset included if it had published one.
+  // Removes what a deleted import left, including its dataset if it had published one.
   absl::Status EndDeletedImport(const DatasetId& id) const;
 
-  // An empty directory for a dataset in the making.
+  // Makes and returns an empty directory for a new dataset.
   absl::StatusOr<std::filesystem::path> BeginDataset(const DatasetId& id) const;
-  // Gives it its record and its name.
+  // Writes the record into that directory and gives it the dataset's name.
   absl::Status PublishDataset(const DatasetId& id, const ImportRecord& record) const;
   absl::Status DiscardDataset(const DatasetId& id) const;
-  // Takes a dataset's name away at once; its bytes still lie at the path returned, for RemoveAll.
+  // Takes a dataset's name away at once. Returns the path where its bytes still are, for RemoveAll.
   absl::StatusOr<std::filesystem::path> UnpublishDataset(const DatasetId& id) const;
   // Moves `path`, an entry of this catalog's directories, to .quarantine/ and warns with the reason.
   absl::Status Quarantine(const std::filesystem::path& path, std::string_view why) const;
@@ -66,7 +66,7 @@ class CatalogFiles {
   std::filesystem::path ImportPath(const DatasetId& id) const;
   std::filesystem::path DeletedImportPath(const DatasetId& id) const;
   std::filesystem::path TemporaryPath(const DatasetId& id) const;
-  // True if an entry whose name begins with a dot was made here, and is not needed any more.
+  // Returns true if an entry whose name begins with a dot was made by this class and is no longer needed.
   bool IsLeaving(const std::string& name) const;
   bool IsImportOf(const DatasetId& id, const std::filesystem::path& record) const;
 

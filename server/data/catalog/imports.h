@@ -1,5 +1,5 @@
-// Imports that a catalog accepted: their records on disk, the queue in which they are done, the paths that they may
-// read, and the room that they take.
+// The imports that a catalog accepted: their records on disk, their queue, the paths that they may read, and the disk
+// space that they take.
 #pragma once
 
 #include <cstdint>
@@ -23,57 +23,59 @@
 
 namespace permafrost::data {
 
-// The record of what an import was asked to do, as a JSON file: in datasets/.imports/ while it is wanted or after it
-// failed, and within the dataset's directory once it is whole. Threads: pure.
+// The record of what an import was asked to do, as a JSON file. It is in datasets/.imports/ while the import is
+// wanted or after it failed, and in the dataset's directory once the dataset is whole.
+// Threads: pure functions.
 
-// Tells how an import waits for its next try after the machine ended it.
+// How an import waits for its next try after an error of the machine ended it.
 struct ImportWait {
   int tries = 0;                                 // in a row; 0: it does not wait
-  std::string error;                             // the newest, one line
-  absl::Time retry_time = absl::InfinitePast();  // when it is tried again at the earliest
-  // From the end of the last try to then: after the wall clock was set back it waits no longer than this.
+  std::string error;                             // the latest error, one line
+  absl::Time retry_time = absl::InfinitePast();  // the earliest time of the next try
+  // The wait from the end of the last try to retry_time. If the wall clock is set back, the import still waits no
+  // longer than this.
   absl::Duration delay = absl::ZeroDuration();
 };
 
 struct ImportRecord {
   absl::Time create_time = absl::InfinitePast();
-  // As Dataset::uid.
+  // Same as Dataset::uid.
   std::string uid;
   ImportOptions options;
-  std::string error;  // why it failed; empty while it has not
-  // Times it was begun without an end that was written down: it runs, or the process died while it ran.
+  std::string error;  // why it failed; empty if it has not
+  // How often it began without a recorded end: it is running, or the process died while it ran.
   int starts = 0;
   ImportWait wait;
 };
 
-// Why an import of this record is not begun when the process starts: it failed, or the process died in it three times.
-// Empty: it is begun.
+// Returns why the import of this record does not begin when the process starts: it failed, or the process died in it
+// three times. Empty: it begins.
 std::string WhyNotBegun(const ImportRecord& record);
 
-// Makes the uid of a dataset that is imported now: 128 random bits, so that neither a clock nor a name makes two
-// datasets one.
+// Makes the uid of a new dataset from 128 random bits, so that no two datasets share one, whatever their names and
+// whatever the clock says.
 std::string MakeDatasetUid();
-// Makes the uid of a dataset that an older version imported without one: from the time, as those versions told datasets
-// apart.
+// Makes the uid of a dataset that an older version imported without one. It is made from the time, by which those
+// versions distinguished datasets.
 std::string DatasetUidOfTime(absl::Time create_time);
 
 std::string RecordToJson(const ImportRecord& record);
-// DataLoss naming a field of another type or with an unknown name, and if the time or the source is missing. Other
-// fields that are missing keep their defaults: older records lack fields that came later. A uid that is missing is that
-// of the time.
+// Parses a record. If the uid is missing, it is DatasetUidOfTime. Other missing fields keep their defaults, since
+// older records lack newer fields. Errors: DataLoss if the time or the source is missing, and DataLoss that names a
+// field with an unknown name or a wrong type.
 absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
 
-// The queue of datasets that the catalog's thread takes up: in the order that they came, but one that has to wait lets
-// others go before it.
+// The queue of datasets that the catalog's thread processes, in the order in which they came. A dataset that has to
+// wait lets others pass.
 // Threads: one at a time; the catalog calls it under its lock.
 class ImportQueue {
  public:
-  // `not_before`: by the clock that Take is told; the past by default.
+  // `not_before` is on the clock that is passed to Take as `now`. By default the dataset need not wait.
   void Add(const DatasetId& id, absl::Duration not_before = -absl::InfiniteDuration());
-  // False if it was not there.
+  // Returns false if it was not in the queue.
   bool Remove(const DatasetId& id);
-  // Takes out the first that need not wait any more. nullopt: there is none; `wait` is then how long it takes until
-  // there is one (infinite: until one is added).
+  // Removes and returns the first dataset that need not wait any more. If there is none, returns nullopt and sets
+  // `wait` to the time until there is one; infinite if the queue is empty.
   std::optional<DatasetId> Take(absl::Duration now, absl::Duration& wait);
 
  private:
@@ -85,52 +87,52 @@ class ImportQueue {
 };
 
 // Decides which paths imports may read: those below an import root once every symlink and `..` is resolved.
-// Threads: pure functions of the file system as it is now. Errors beside those told below: InvalidArgument for a path
-// that the system can never follow, and those of SystemError.
+// Threads: pure functions of the present file system. Errors of all functions, besides those listed below:
+// InvalidArgument for a path that the system can never follow, and those of SystemError.
 
-// `source` resolved, a file or a directory below a root (or a root itself). Nothing tells whether a path outside
-// exists. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound, InvalidArgument for a path that is
-// neither.
+// Returns `source` resolved: a root, or a file or directory below one. An error never reveals whether a path outside
+// the roots exists. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound; InvalidArgument for a path
+// that is neither a file nor a directory.
 absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path& source,
                                                     std::span<const std::filesystem::path> roots);
 
-// Checks that everything which an import of `source` (resolved) may read lies below a root too. For a directory: its
-// arrays (*.npy, *.npz) and store (*.pfg), raw/, split/ and what is in them. For a file: the file itself; files beside
-// it are checked when they are opened (CheckInRoots), since a folder of many files has others that do not matter.
+// Checks that everything that an import of `source` (resolved) may read lies below a root. For a directory, that is
+// its arrays (*.npy, *.npz) and stores (*.pfg), and raw/ and split/ with their contents. For a file, it is the file
+// itself. The files beside it are checked when they are opened (CheckInRoots), since most of them may not matter.
 // Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
-// Ok if `path`, already free of links, lies below a root: ImportLimits::may_read. Errors: PermissionDenied, which does
-// not tell the path, since a link led there; transient while it is below no root that can be resolved, and another
-// cannot just now.
+// Checks that `path`, in which all links are resolved, lies below a root. This is ImportLimits::may_read. Errors:
+// PermissionDenied, which does not name the path, since a link led there; a transient error if a root that may
+// contain the path cannot be resolved just now.
 absl::Status CheckInRoots(const std::filesystem::path& path, std::span<const std::filesystem::path> roots);
 
-// Watches that there is room while an import writes, since nobody knows beforehand how much it takes.
+// Checks while an import writes that there is room, since its size is not known in advance.
 
 struct ImportRoom {
   DiskReserve reserve;
-  // Bytes that all datasets together may take; 0: any number.
+  // Bytes that all datasets together may take. 0 means no limit.
   uint64_t max_bytes = 0;
-  // Bytes that the other datasets take.
+  // Bytes that all other datasets take.
   uint64_t taken_bytes = 0;
 };
 
-// Ok, or ResourceExhausted, reason DATASETS_TOO_LARGE, metadata `limit`, where `bytes` more than those of the others
-// are too many. Pure.
+// Checks that `bytes` fit beside what the other datasets take. Errors: ResourceExhausted (reason DATASETS_TOO_LARGE,
+// metadata `limit`). Pure.
 absl::Status CheckDatasetBytes(const ImportRoom& room, uint64_t bytes);
 
-// Bytes of the files in and below a folder; those that vanish meanwhile count for nothing.
+// Returns the bytes of all files in and below a folder. Files that vanish meanwhile count as 0.
 uint64_t BytesBelow(const std::filesystem::path& folder);
 
-// Looks a few times a second, on a thread of its own, until destroyed; not at all where everything has room.
+// Checks the room several times a second, on its own thread, until destroyed. Starts no thread if nothing is limited.
 // Threads: safe anywhere.
 class RoomWatch {
  public:
-  // Asks `stop` to stop once there is no room for what is written into `directory`.
+  // Requests `stop` once there is no room for what is written into `directory`.
   RoomWatch(ImportRoom room, std::filesystem::path directory, std::stop_source stop);
-  // Why it asked; Ok: it did not.
+  // Returns why it requested the stop; OK if it did not.
   absl::Status status() const;
-  // Checks the bytes that are there now, as CheckDatasetBytes does.
+  // Applies CheckDatasetBytes to the bytes that are there now.
   absl::Status CheckBytes() const { return CheckDatasetBytes(room_, BytesBelow(directory_)); }
 
  private:
@@ -140,7 +142,7 @@ class RoomWatch {
   const std::filesystem::path directory_;
   mutable absl::Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
-  std::jthread thread_;  // last: it uses the others
+  std::jthread thread_;  // last, because it uses the others
 };
 
 }  // namespace permafrost::data
