@@ -19,19 +19,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reason DATASET_NOT_FOUND.
+// Has the reason DATASET_NOT_FOUND.
 absl::Status NotFoundError(const DatasetId& id) {
   return WithReason(absl::NotFoundError(absl::StrCat("datasets/", id.value(), ": not found")), "DATASET_NOT_FOUND",
                     {{"dataset", id.value()}});
 }
 
-// Reason DATASET_ALREADY_EXISTS.
+// Has the reason DATASET_ALREADY_EXISTS.
 absl::Status AlreadyExistsError(const DatasetId& id, std::string_view why) {
   return WithReason(absl::AlreadyExistsError(absl::StrCat("datasets/", id.value(), ": ", AbslView(why))),
                     "DATASET_ALREADY_EXISTS", {{"dataset", id.value()}});
 }
 
-// FailedPrecondition, reason DATASET_NOT_READY, with the state it is in and its error.
+// FailedPrecondition with the reason DATASET_NOT_READY, the dataset's state and its error.
 absl::Status NotReadyError(const Dataset& dataset) {
   const std::string& id = dataset.id.value();
   return WithReason(absl::FailedPreconditionError(
@@ -40,7 +40,7 @@ absl::Status NotReadyError(const Dataset& dataset) {
                     "DATASET_NOT_READY", {{"dataset", id}});
 }
 
-// Aborted, reason ETAG_MISMATCH.
+// Aborted with the reason ETAG_MISMATCH.
 absl::Status EtagError(const Dataset& dataset, std::string_view wanted) {
   const std::string& id = dataset.id.value();
   return WithReason(absl::AbortedError(absl::StrCat("datasets/", id, ": has changed since: its etag is ",
@@ -48,7 +48,8 @@ absl::Status EtagError(const Dataset& dataset, std::string_view wanted) {
                     "ETAG_MISMATCH", {{"dataset", id}});
 }
 
-// One whose record cannot be read has the uid of no time, which is no other dataset's.
+// Copies the recorded fields. If the record cannot be read, the uid is made from the default time, which no other
+// dataset has.
 void SetRecorded(const absl::StatusOr<ImportRecord>& record, Dataset& dataset) {
   if (!record.ok()) {
     dataset.uid = DatasetUidOfTime(dataset.create_time);
@@ -110,7 +111,7 @@ absl::Status CatalogImpl::Load() {
     Dataset dataset;
     dataset.id = id;
     SetRecorded(record, dataset);
-    // An older version kept errors whole.
+    // Older versions stored errors at full length.
     dataset.error =
         CutMessage(record.ok() ? WhyNotBegun(*record) : std::string(record.status().message()), kMaxMessageBytes);
     dataset.state = dataset.error.empty() ? DatasetState::kImporting : DatasetState::kFailed;
@@ -135,13 +136,13 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
     PF_ASSIGN_OR_RETURN(const bool replaces, CheckName(id));
     if (replaces) PF_RETURN_IF_ERROR(ClearName(id));
     dataset.options = std::move(options);
-    // Whole microseconds survive every way of writing a time down.
+    // Whole microseconds survive every representation of a time.
     dataset.create_time = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));
     dataset.uid = MakeDatasetUid();
     PF_RETURN_IF_ERROR(
         files_.WriteImport(id, {.create_time = dataset.create_time, .uid = dataset.uid, .options = dataset.options}));
     Add(dataset);
-    queue_.Remove(id);  // the one before, which waited
+    queue_.Remove(id);  // the import before it, which waited
     queue_.Add(id);
     PublishUsage();
   }
@@ -211,8 +212,8 @@ std::vector<Dataset> CatalogImpl::List() const {
 }
 
 absl::Status CatalogImpl::ClearName(const DatasetId& id) {
-  // A failed import has no directory, but a dataset that could not be opened has one. A store that does not add up here
-  // may be whole for a newer version, and the rest of a damaged one may be wanted.
+  // A failed import has no directory, but a dataset that could not be opened has one. A store that this version
+  // cannot read may be whole for a newer version, and the rest of a damaged store may be wanted.
   const fs::path path = files_.DatasetPath(id);
   std::error_code ignored;
   return fs::exists(path, ignored) ? files_.Quarantine(path, "is replaced by an import") : absl::OkStatus();
@@ -233,7 +234,7 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
       stop_running_.request_stop();
       ++counts_.cancelled;
     } else {
-      // Its record alone tells that the files which an earlier attempt could not discard are the catalog's own.
+      // An earlier try may have failed to discard its files. Only this record proves that they are the catalog's own.
       if (running_ != id) PF_RETURN_IF_ERROR(files_.DiscardDataset(id));
       PF_RETURN_IF_ERROR(files_.RemoveImport(id));
       if (queue_.Remove(id) && it->second.dataset.state == DatasetState::kImporting) ++counts_.cancelled;
@@ -241,7 +242,7 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
       if (fs::exists(files_.DatasetPath(id), ignored)) {
         PF_ASSIGN_OR_RETURN(removed, files_.UnpublishDataset(id));
       } else {
-        // An earlier attempt may have taken its name away, and failed before that was on disk.
+        // An earlier attempt may have removed the directory's name, and failed before that was on disk.
         PF_RETURN_IF_ERROR(SyncDirectory(options_.directory));
       }
     }
@@ -250,8 +251,8 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
   }
   hub_.Notify(id.value());
   if (removed.empty()) return absl::OkStatus();
-  // The dataset is gone either way: what stays the next start removes, or sets aside. An error here would make the call
-  // look undone, and the same call that comes again would find nothing to delete.
+  // The dataset is gone either way, and the next start removes the rest or moves it to .quarantine/. An error here
+  // would make the call look undone, and a repeated call would find nothing to delete.
   if (const absl::Status bytes = RemoveAll(removed); !bytes.ok() && options_.warn) {
     options_.warn(absl::StrCat("what dataset ", id.value(), " left in ", removed.string(),
                                " is looked at again at the next start: ", bytes.message()));
@@ -269,7 +270,7 @@ absl::StatusOr<OpenedDataset> CatalogImpl::Open(const DatasetId& id) const {
     return entry.tries > 0 ? AsTransient(status) : status;
   }
   if (auto store = entry.store.Lock()) {
-    // A new mapping may get from the disk what this one did not.
+    // A new mapping may be able to read what this one could not.
     const absl::Status intact = std::visit([](const auto& s) { return s->CheckIntact(); }, *store);
     if (!IsTransient(intact)) return *std::move(store);
   }
@@ -302,7 +303,7 @@ bool Catalog::ImportsFrom(const fs::path& folder) const {
   const std::vector<Dataset> datasets = List();
   return std::any_of(datasets.begin(), datasets.end(), [&](const Dataset& dataset) {
     if (dataset.state != DatasetState::kImporting) return false;
-    if (error) return true;  // for all that can be told just now
+    if (error) return true;  // cannot tell just now, so assume that it does
     const fs::path& source = dataset.options.source;
     return std::mismatch(resolved.begin(), resolved.end(), source.begin(), source.end()).first == resolved.end();
   });

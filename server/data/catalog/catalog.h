@@ -60,8 +60,8 @@ using ImportFunction = std::function<absl::StatusOr<ImportedSummary>(
 // data, since new data has a new uid.
 std::string EtagOf(const Dataset& dataset);
 
-// Checks an import before its source is looked at. Errors: InvalidArgument with a violation for each bad field:
-// "dataset_id", "options.train_fraction".
+// Checks an import before its source is looked at. Errors: InvalidArgument with a violation for each bad field, such
+// as "dataset_id" and "options.train_fraction".
 absl::Status CheckImport(const DatasetId& id, const ImportOptions& options);
 
 struct CatalogOptions {

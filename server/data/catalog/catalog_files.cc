@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr char kImports[] = ".imports";
 constexpr absl::string_view kTemporaryPrefix = ".tmp-";
 constexpr absl::string_view kDeletedPrefix = ".deleted-";
-// Older versions gave deleted datasets this name, which could also be that of an import.
+// Older versions named deleted datasets like this. An import could have the same name.
 constexpr absl::string_view kOldDeletedPrefix = ".tmp-deleted-";
 constexpr char kRecordFile[] = "dataset.json";
 constexpr absl::string_view kRecordSuffix = ".json";
@@ -56,20 +56,20 @@ bool IsDirectory(const fs::path& path) {
   return fs::is_directory(fs::symlink_status(path, ignored));
 }
 
-// The id of "NAME" + `suffix`; empty where the name has another form.
+// Returns the id of "NAME" + `suffix`; empty if the name has another form.
 DatasetId IdBefore(absl::string_view name, absl::string_view suffix) {
   if (!absl::ConsumeSuffix(&name, suffix)) return DatasetId();
   const std::string id(name);
   return CheckIdSyntax("name", id).ok() ? DatasetId(id) : DatasetId();
 }
 
-// "12-NAME", as UnpublishDataset makes it.
+// Matches "12-NAME", which UnpublishDataset makes.
 bool IsNumberedId(absl::string_view name) {
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
   return digits > 0 && absl::ConsumePrefix(&(name = name.substr(digits)), "-") && !IdBefore(name, "").empty();
 }
 
-// True if the directory holds nothing but a dataset's files, or some of them.
+// Returns true if the directory holds only files of a dataset, or no files.
 bool HoldsOnlyADataset(const fs::path& directory) {
   std::error_code error;
   if (!IsDirectory(directory)) return false;
@@ -81,7 +81,7 @@ bool HoldsOnlyADataset(const fs::path& directory) {
   return !error;
 }
 
-// "NAME.json.tmp.XXXXXX", which WriteFileAtomic leaves when it is killed.
+// Matches "NAME.json.tmp.XXXXXX", which WriteFileAtomic leaves if it is killed.
 bool IsHalfWrittenRecord(absl::string_view name) {
   constexpr absl::string_view kInfix = ".json.tmp.";
   constexpr size_t kRandom = 6;
@@ -130,13 +130,13 @@ absl::Status CatalogFiles::Prepare() const {
     if (!IsLeaving(name)) {
       PF_RETURN_IF_ERROR(Quarantine(directory_ / name, "has a name of the server's own, which did not make it"));
     } else if (const absl::Status gone = RemoveAll(directory_ / name); !gone.ok()) {
-      // Leavings of a deletion are in nobody's way: that call is answered. Leavings of an import are in the way of the
-      // next one.
+      // Leftovers of a deletion are in nobody's way, since its call was answered. Leftovers of an import are in the
+      // way of the next one.
       if (!absl::StartsWith(name, kDeletedPrefix)) return gone;
       if (warn_) warn_(absl::StrCat("what is left of a deleted dataset cannot be removed: ", gone.message()));
     }
   }
-  // These prove above what is the catalog's own, so they go last.
+  // The records go last, because the loop above needs them to prove what is the catalog's own.
   PF_ASSIGN_OR_RETURN(const auto imports, Names(directory_ / kImports));
   for (const std::string& name : imports) {
     const fs::path path = directory_ / kImports / name;
@@ -200,14 +200,14 @@ absl::Status CatalogFiles::MarkImportDeleted(const DatasetId& id) const {
   fs::rename(ImportPath(id), DeletedImportPath(id), error);
   if (error) return SystemError(error.value(), ImportPath(id), "rename");
   const absl::Status synced = SyncDirectory(directory_ / kImports);
-  // A deletion that failed must not come about at the next start.
+  // A failed deletion must not take effect at the next start.
   if (!synced.ok()) fs::rename(DeletedImportPath(id), ImportPath(id), error);
   return synced;
 }
 
 absl::Status CatalogFiles::EndDeletedImport(const DatasetId& id) const {
   PF_RETURN_IF_ERROR(DiscardDataset(id));
-  // Another dataset may have the name by now.
+  // Another dataset may have this name by now.
   if (IsImportOf(id, DeletedImportPath(id))) {
     PF_ASSIGN_OR_RETURN(const fs::path removed, UnpublishDataset(id));
     PF_RETURN_IF_ERROR(RemoveAll(removed));
@@ -232,7 +232,7 @@ absl::Status CatalogFiles::PublishDataset(const DatasetId& id, const ImportRecor
 absl::Status CatalogFiles::DiscardDataset(const DatasetId& id) const { return RemoveAll(TemporaryPath(id)); }
 
 absl::StatusOr<fs::path> CatalogFiles::UnpublishDataset(const DatasetId& id) const {
-  // The number keeps it from an earlier deletion of the same name that has not ended.
+  // The number distinguishes this deletion from an earlier one of the same name that has not ended.
   fs::path path;
   std::error_code ignored;
   for (int n = 1; path.empty() || fs::exists(fs::symlink_status(path, ignored)); ++n) {

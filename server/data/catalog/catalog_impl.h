@@ -1,5 +1,5 @@
-// Catalog's one implementation: calls in catalog.cc, the thread that imports in imports.cc.
-// Threads: as Catalog.
+// The only implementation of Catalog. Its calls are in catalog.cc, and its import thread is in imports.cc.
+// Threads: same as Catalog.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@
 
 namespace permafrost::data {
 
-// A store that stays open while somebody uses it, and not for whoever keeps this.
+// Refers to a store without keeping it open: it stays open only while somebody uses it.
 // Threads: one at a time.
 class WeakDataset {
  public:
@@ -32,7 +32,7 @@ class WeakDataset {
   explicit WeakDataset(const OpenedDataset& dataset) {
     std::visit([this](const auto& store) { store_ = std::weak_ptr(store); }, dataset);
   }
-  // nullopt: nobody has it open.
+  // Returns the store, or nullopt if nobody has it open.
   std::optional<OpenedDataset> Lock() const {
     return std::visit(
         [](const auto& weak) -> std::optional<OpenedDataset> {
@@ -46,19 +46,19 @@ class WeakDataset {
   std::variant<std::weak_ptr<const GraphSet>, std::weak_ptr<const Graph>> store_;
 };
 
-// The catalog's totals of all datasets, for callers that must not wait for its lock, which is held while the disk is
-// written.
+// The catalog's totals of all datasets, for callers that must not wait for its lock. The catalog holds that lock
+// while it writes to disk.
 // Threads: all methods are safe anywhere.
 class PublishedUsage {
  public:
-  // Publishes `usage`, with the mapped bytes of `stores` as its mapped_bytes.
+  // Publishes `usage`. Read adds the mapped bytes of `stores` to it.
   void Publish(const Catalog::Usage& usage, std::vector<WeakDataset> stores) {
     absl::MutexLock lock(&mu_);
     usage_ = usage;
     stores_.swap(stores);
   }
 
-  // A store that nobody uses any more counts no longer.
+  // Returns the published totals. A store that nobody uses any more does not count.
   Catalog::Usage Read() const {
     Catalog::Usage usage;
     std::vector<WeakDataset> stores;
@@ -90,7 +90,7 @@ class CatalogImpl final : public Catalog {
     if (worker_.joinable()) worker_.join();
   }
 
-  // Before any other call.
+  // Loads the catalog's files and starts the import thread. Call it before any other method.
   absl::Status Load();
 
   absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) override;
@@ -114,59 +114,59 @@ class CatalogImpl final : public Catalog {
   void StopImports() override;
 
  private:
-  // Refuses an import for faults that do not depend on what lies under its name. When Ok, `options` have the source as
-  // imports read it.
+  // Refuses an import for faults that do not depend on what has its name. On success, options.source is resolved.
   absl::Status Admit(const DatasetId& id, ImportOptions& options) const;
-  // Tells what an importer may take and read.
+  // Returns what an importer may take and read.
   ImportLimits Limits() const;
-  // Checks that an import may begin under this name. True: it takes the place of what is there.
+  // Checks that an import may begin under this name. Returns whether it replaces an existing entry.
   absl::StatusOr<bool> CheckName(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   struct Entry {
     Dataset dataset;
-    int starts = 0;  // of ImportRecord, while kImporting and not running
-    // How many tries in a row the machine ended, to import or to open the imported dataset. A dataset that waits to be
-    // opened is kFailed meanwhile.
+    int starts = 0;  // ImportRecord::starts, while kImporting and not running
+    // How many tries in a row an error of the machine ended, either to import the dataset or to open it. While a
+    // dataset waits to be opened again, its state is kFailed.
     int tries = 0;
     mutable WeakDataset store;
   };
 
-  // `tries`: how often it was opened in vain before.
+  // Adds an imported dataset and opens it. `tries` counts the earlier failed attempts to open it.
   void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record, int tries = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes the import of `entry` wait as it did when the process before this one ended.
+  // Makes the import of `entry` wait as it did when the previous process ended.
   static void SetWait(const ImportWait& wait, Entry& entry);
-  // Returns when an import of this record may begin, by clock_.
+  // Returns the time on clock_ at which an import of this record may begin.
   absl::Duration NotBefore(const absl::StatusOr<ImportRecord>& record) const;
   // Moves whatever has the name of a failed dataset to .quarantine/.
   absl::Status ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // True if the import that runs is of the dataset that now has this name, and not of a deleted one that had it.
+  // Returns true if the running import belongs to the dataset that has this name now, not to a deleted one that had
+  // it.
   bool IsRunning(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return running_ == id && !running_deleted_;
   }
-  // True if it is wanted, and waits for the machine.
+  // Returns true if the import is wanted and waits for its next try.
   bool WaitsToRetry(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return entry.dataset.state == DatasetState::kImporting && entry.tries > 0 && !IsRunning(entry.dataset.id);
   }
-  // After each change of what usage() tells.
+  // Call it after each change of what usage() returns.
   void PublishUsage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
   void RunNext(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Facts of a dataset whose import was published.
+  // Facts about a dataset whose import was published.
   struct Published {
     ImportedSummary summary;
     uint64_t content_checksum = 0;
   };
-  // Opens the store and reads both. Errors: those of OpenDataset.
+  // Opens the store and reads its facts. Errors: those of OpenDataset.
   absl::StatusOr<Published> ReadPublished(const DatasetId& id) const;
-  // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
+  // Runs one import. Returns every fault, including exceptions, as a status; after a fault only the record is left.
   absl::StatusOr<Published> RunImport(const DatasetId& id, const ImportRecord& record, const std::stop_token& stop);
   ImportRoom RoomFor(const DatasetId& id) const;
-  // Returns what an earlier try had published when the machine failed; nullopt: none had.
+  // Returns the dataset that an earlier try published before the machine failed, or nullopt if there is none.
   absl::StatusOr<std::optional<Published>> FindPublished(const DatasetId& id, const ImportRecord& record) const;
   absl::StatusOr<Published> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                              const std::stop_token& stop);
-  // `took`: how long the try lasted.
+  // Records the result of a try. `took` is how long the try lasted.
   void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<Published>& result, absl::Duration took)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -174,16 +174,16 @@ class CatalogImpl final : public Catalog {
   const CatalogFiles files_;
   mutable absl::Mutex mu_;
   std::map<DatasetId, Entry> entries_ ABSL_GUARDED_BY(mu_);
-  ImportQueue queue_ ABSL_GUARDED_BY(mu_);             // by clock_
-  DatasetId running_ ABSL_GUARDED_BY(mu_);             // empty: none
-  bool running_deleted_ ABSL_GUARDED_BY(mu_) = false;  // its dataset is gone; another may have the name
+  ImportQueue queue_ ABSL_GUARDED_BY(mu_);             // times on clock_
+  DatasetId running_ ABSL_GUARDED_BY(mu_);             // empty if none runs
+  bool running_deleted_ ABSL_GUARDED_BY(mu_) = false;  // its dataset was deleted; another may have its name
   std::stop_source stop_running_ ABSL_GUARDED_BY(mu_);
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   ImportCounts counts_ ABSL_GUARDED_BY(mu_);
   mutable PublishedUsage usage_;
-  std::atomic<double> import_progress_ = -1;  // below 0: no import runs
+  std::atomic<double> import_progress_ = -1;  // negative: no import runs
   const Stopwatch clock_;
-  Event changed_;  // set by whatever gives the worker something to do, or ends it
+  Event changed_;  // set when the worker has something to do, or must end
   ChangeHub hub_;  // ends before what its listeners read
   std::thread worker_;
 };

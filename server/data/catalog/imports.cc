@@ -37,7 +37,7 @@ struct RecordSchema {
     a("create_time", r.create_time);
     a("uid", r.uid);
     if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) {
-      // Older versions wrote this field: they always added inverse edges or never did.
+      // Older versions wrote this field: they either always added inverse edges or never did.
       std::optional<bool> add_inverse_edges;
       a("add_inverse_edges", add_inverse_edges);
       if (add_inverse_edges) r.options.inverse_edges = *add_inverse_edges ? InverseEdges::kAdd : InverseEdges::kKeep;
@@ -59,7 +59,7 @@ struct RecordSchema {
   static void Fields(A& a, T& options) { spec::StoredFields(a, options); }
 };
 
-// Starts of one import that the process may die in before it is given up.
+// How often the process may die in one import before the import is given up.
 constexpr int kMaxStarts = 3;
 
 }  // namespace
@@ -113,14 +113,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A path that is too long or a circle of links stays so; any other error is of the machine as it is just now.
+// A path that is too long, or a circle of links, is a lasting error. All other errors depend on the machine's present
+// state.
 absl::Status PathError(const fs::path& path, const std::error_code& error, std::string_view action) {
   const absl::Status status = SystemError(error.value(), path, action);
   const bool lasts = error.value() == ENAMETOOLONG || error.value() == ELOOP;
   return lasts ? absl::InvalidArgumentError(status.message()) : status;
 }
 
-// The type of what the path leads to; not_found: it leads to nothing.
+// Returns the type of what the path leads to, or not_found if it leads nowhere.
 absl::StatusOr<fs::file_type> TypeOf(const fs::path& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -164,7 +165,7 @@ absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, st
 absl::Status CheckEntry(const fs::path& entry, std::span<const fs::path> roots) {
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(entry));
   std::error_code ignored;
-  // Nobody knows where a link to nothing leads until something is there.
+  // Where a dangling link leads is unknown until something is there.
   if (type == fs::file_type::not_found && fs::is_symlink(fs::symlink_status(entry, ignored))) {
     return Outside(entry, "a link to what does not exist");
   }
@@ -172,7 +173,7 @@ absl::Status CheckEntry(const fs::path& entry, std::span<const fs::path> roots) 
   return CheckBelowARoot(entry, resolved, roots);
 }
 
-// The entries of `directory`, if it is one, and `depth` levels of directories below.
+// Checks `directory` and, if it is one, its entries and `depth` levels of directories below.
 absl::Status CheckDirectory(const fs::path& directory, std::span<const fs::path> roots, int depth) {
   PF_RETURN_IF_ERROR(CheckEntry(directory, roots));
   PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(directory));
@@ -189,7 +190,7 @@ absl::Status CheckDirectory(const fs::path& directory, std::span<const fs::path>
   return error ? PathError(directory, error, "list") : absl::OkStatus();
 }
 
-// The arrays and stores in `directory`; what else lies there no import reads.
+// Checks the arrays and stores in `directory`. Imports read nothing else there.
 absl::Status CheckArraysAndStores(const fs::path& directory, std::span<const fs::path> roots) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
@@ -232,7 +233,7 @@ absl::Status CheckEntriesInRoots(const fs::path& source, std::span<const fs::pat
 
 namespace {
 
-// Short, so that a fast disk does not write the reserve away in between.
+// Short, so that even a fast disk cannot use up the reserve between two checks.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 
 }  // namespace
@@ -301,7 +302,7 @@ void CatalogImpl::StopImports() {
 
 void CatalogImpl::RunImports() {
   for (;;) {
-    // Before the look: what changes after it ends the wait.
+    // Resets before it looks, so that a change after that ends the wait.
     changed_.Reset();
     absl::Duration wait;
     {
@@ -343,7 +344,7 @@ void CatalogImpl::RunNext(const DatasetId& id) {
   mu_.Lock();
   if (running_deleted_) {
     mu_.Unlock();
-    files_.EndDeletedImport(id).IgnoreError();  // else the next start does
+    files_.EndDeletedImport(id).IgnoreError();  // else the next start does it
     mu_.Lock();
   } else {
     EndImport(id, std::move(record), result, took.Elapsed());
@@ -355,7 +356,7 @@ void CatalogImpl::RunNext(const DatasetId& id) {
 absl::StatusOr<CatalogImpl::Published> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
                                                               const std::stop_token& stop) {
   absl::StatusOr<Published> result = WithoutThrowing("the import", [&] { return ImportAndPublish(id, record, stop); });
-  if (!result.ok()) files_.DiscardDataset(id).IgnoreError();  // else the next start does
+  if (!result.ok()) files_.DiscardDataset(id).IgnoreError();  // else the next start does it
   return result;
 }
 
@@ -378,7 +379,7 @@ absl::StatusOr<std::optional<CatalogImpl::Published>> CatalogImpl::FindPublished
   const absl::StatusOr<ImportRecord> published = files_.ReadDataset(id);
   if (IsTransient(published.status())) return published.status();
   if (!published.ok() || published->uid != record.uid) return std::nullopt;
-  // It has its name, which may not be on disk.
+  // The dataset has its name, but the name may not be on disk.
   PF_RETURN_IF_ERROR(SyncDirectory(options_.directory));
   PF_ASSIGN_OR_RETURN(Published found, ReadPublished(id));
   return std::optional<Published>(std::move(found));
@@ -403,11 +404,11 @@ absl::StatusOr<CatalogImpl::Published> CatalogImpl::ImportAndPublish(const Datas
   ++begun.starts;
   {
     absl::MutexLock lock(&mu_);
-    // After a deletion it would bring the import back.
+    // After a deletion, writing the record would bring the import back.
     if (running_deleted_) return absl::CancelledError("the import was cancelled");
     PF_RETURN_IF_ERROR(files_.WriteImport(id, begun));
   }
-  // Again, since the import may have waited, or been accepted by an earlier start with other roots.
+  // Checks the source again, since the import may have waited, or an earlier start with other roots accepted it.
   ImportOptions options = record.options;
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
@@ -425,7 +426,7 @@ absl::StatusOr<CatalogImpl::Published> CatalogImpl::ImportAndPublish(const Datas
   ImportRecord whole = record;
   whole.wait = {};
   PF_RETURN_IF_ERROR(files_.PublishDataset(id, whole));
-  // If the store cannot be opened, the checksum stays unknown; whoever opens the dataset gets the error.
+  // If the store cannot be opened, the checksum stays unknown, and callers that open the dataset get the error.
   const absl::StatusOr<Published> opened = ReadPublished(id);
   return Published{*std::move(summary), opened.ok() ? opened->content_checksum : 0};
 }
@@ -445,12 +446,13 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     entry.tries = 0;
     files_.RemoveImport(id).IgnoreError();  // else the next start does
   } else if (absl::IsCancelled(result.status())) {
-    // The server stops, and the record lets it begin anew. If this fails, a start is counted that was none.
+    // The server is stopping. This record lets the import begin anew without counting this start. If writing it
+    // fails, the start counts.
     files_.WriteImport(id, record).IgnoreError();
   } else if (IsTransient(result.status())) {
     ++counts_.retried;
-    // The wait is at least as long as the try took: a disk that every try fills must have room for others half of the
-    // time.
+    // The wait is at least as long as the try took. If every try fills the disk, others must have room for half of
+    // the time.
     const absl::Duration delay = std::max(RetryDelay(options_.first_retry, ++entry.tries), took);
     queue_.Add(id, clock_.Elapsed() + delay);
     dataset.retry_time = absl::Now() + delay;
@@ -459,7 +461,7 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     }
     dataset.last_error = std::move(error);
     record.wait = {.tries = entry.tries, .error = dataset.last_error, .retry_time = dataset.retry_time, .delay = delay};
-    files_.WriteImport(id, record).IgnoreError();  // as above
+    files_.WriteImport(id, record).IgnoreError();  // same as above
   } else {
     ++counts_.failed;
     dataset.state = DatasetState::kFailed;
@@ -467,7 +469,7 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     entry.tries = 0;
     record.wait = {};
     record.error = dataset.error = std::move(error);
-    // If this fails too, the next start tries the import again, which is right when it is the disk that is full.
+    // If this fails too, the next start tries the import again. That is right if the reason is a full disk.
     files_.WriteImport(id, record).IgnoreError();
   }
   PublishUsage();

@@ -28,12 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The layout of an upload's folder, for the store and its writers. Threads: safe anywhere.
+// The layout of an upload's folder, for the store and its writers.
 constexpr char kUploadFiles[] = "files";
 constexpr char kUploadComplete[] = "complete";
 constexpr size_t kMostUploadPathBytes = 255;
 
-// The bytes of the file there, no link followed; 0: there is none. Errors: those of SystemError.
+// Returns the size of the file at `path`, or 0 if there is none. Follows no link. Errors: those of SystemError.
 absl::StatusOr<int64_t> BytesAt(const fs::path& path) {
   struct stat found {};
   if (lstat(path.c_str(), &found) == 0) return S_ISREG(found.st_mode) ? static_cast<int64_t>(found.st_size) : 0;
@@ -41,7 +41,7 @@ absl::StatusOr<int64_t> BytesAt(const fs::path& path) {
   return SystemError(errno, path, "look at");
 }
 
-// True if a file is there, no link followed.
+// Returns true if `path` is a file. Follows no link.
 bool IsRegular(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(fs::symlink_status(path, ignored));
@@ -73,13 +73,13 @@ struct DeclarationSchema {
   }
 };
 
-// Why `path` is not accepted; empty: it is.
+// Returns why `path` is not accepted; empty if it is.
 std::string WhyBadPath(const std::string& path) {
   if (path.empty() || path.size() > kMostUploadPathBytes) {
     return absl::StrCat("has ", path.size(), " bytes; accepted: 1 to ", kMostUploadPathBytes);
   }
   for (const absl::string_view name : absl::StrSplit(path, '/')) {
-    // "", "." and ".." among them.
+    // This includes "", "." and "..".
     if (name.empty() || name.front() == '.') {
       return "is not accepted: relative paths whose names are not empty and begin with no '.'";
     }
@@ -101,7 +101,7 @@ uint64_t SumOfBytes(const std::vector<UploadFile>& files) {
   return sum;
 }
 
-// Seconds since 1970 of the last change; nullopt where there is nothing.
+// Returns the time of the last change, in whole seconds; nullopt if there is nothing at `path`.
 std::optional<absl::Time> LastChange(const fs::path& path) {
   struct stat found {};
   if (lstat(path.c_str(), &found) != 0) return std::nullopt;
@@ -167,7 +167,8 @@ absl::Status UploadStore::TakeUp(const UploadId& id) {
   if (files.ok()) {
     uint64_t received = 0;
     for (const UploadFile& file : *files) {
-      // A file whose size the machine does not tell now counts as empty. Its size is found when the upload goes on.
+      // If the machine cannot tell a file's size now, the file counts as empty. Its size is found when the upload
+      // goes on.
       const auto bytes = BytesAt(FolderOf(id) / kUploadFiles / file.path);
       received += static_cast<uint64_t>(std::min(bytes.value_or(0), file.bytes));
     }
@@ -254,7 +255,7 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
             absl::StrCat(folder.string(), " is there, which is no upload; take another id"));
       }
       if (absl::Status declared = Declare(id, files); !declared.ok()) {
-        unread_.insert(id);  // it may be there, and only not known to be on disk
+        unread_.insert(id);  // the declaration may exist without being known to be on disk
         return declared;
       }
       account_.Put(id, SumOfBytes(files), 0);
@@ -267,7 +268,7 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
 }
 
 absl::StatusOr<fs::path> UploadStore::Source(const UploadId& id) {
-  // Held until it is young again, so that RemoveOld does not come in between.
+  // Holds the lock until the upload's age is restarted, so that RemoveOld cannot remove it in between.
   const absl::MutexLock lock(&mu_);
   const auto files = Declared(id);
   if (IsTransient(files.status())) return files.status();
@@ -289,12 +290,12 @@ absl::StatusOr<fs::path> UploadStore::Source(const UploadId& id) {
 
 absl::Status UploadStore::Remove(const UploadId& id) {
   const fs::path folder = FolderOf(id);
-  // The declaration last: what is left over by a crash is still known.
+  // Removes the declaration last, so that what a crash leaves over is still known as an upload.
   PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadFiles));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadComplete));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kDeclaration));
   account_.Erase(id);
-  // The folder goes only if it is empty: other files in it are not the store's.
+  // Removes the folder only if it is empty, since other files in it are not the store's.
   std::error_code ignored;
   fs::remove(folder, ignored);
   return absl::OkStatus();
@@ -351,7 +352,7 @@ void UploadStore::RemoveOld() {
     if (account.sending) continue;
     const auto files = Declared(id);
     if (!files.ok()) continue;
-    // If the clock was wrong, a file's time may lie in the future. So the age that this process saw itself counts too.
+    // A wrong clock may have given a file a time in the future. So the age that this process measured counts too.
     const bool is_old = account.idle >= options_.max_age || (now && *now - LastUse(id, *files) > options_.max_age);
     if (is_old && !options_.in_use(FolderOf(id))) old.push_back(id);
   }
@@ -386,7 +387,7 @@ void UploadAccount::SetSending(const UploadId& id, bool sending) {
   const auto it = records_.find(id);
   if (it == records_.end()) return;
   it->second.sending = sending;
-  // Not when it ends: a call that sent nothing for minutes keeps no room for as long again.
+  // The end does not restart it: a call that sent nothing for minutes must not keep room for another such period.
   if (sending) it->second.since_use.Restart();
 }
 
@@ -483,14 +484,14 @@ absl::Status UploadWriter::Load() {
   bool all = true;
   for (size_t i = 0; i < files_.size(); ++i) {
     PF_ASSIGN_OR_RETURN(const int64_t bytes, BytesAt(PathOf(i)));
-    // More than was declared nobody sent.
+    // Nobody sent more bytes than were declared, so such a file is not an upload's: it counts as empty.
     received_[i] = bytes > files_[i].bytes ? 0 : bytes;
     all = all && received_[i] == files_[i].bytes;
   }
   CountReceived();
   const fs::path marker = store_.FolderOf(id_) / kUploadComplete;
   complete_ = all && IsRegular(marker);
-  // It stands for bytes that are lost: those that come in their place are not checked yet.
+  // The marker stands for bytes that are lost, and the bytes that replace them are not checked yet.
   return all ? absl::OkStatus() : RemoveAll(marker);
 }
 
@@ -513,7 +514,7 @@ absl::Status UploadWriter::Cut(size_t file, int64_t bytes) {
   struct stat info {};
   if (fstat(descriptor_->get(), &info) != 0) return SystemError(errno, path, "look at");
   if (info.st_nlink > 1) {
-    // A dataset has the file too (ImportLimits::own_files) and keeps it. All of it is sent again.
+    // A dataset shares the file (ImportLimits::own_files) and keeps it. All of it must be sent again.
     PF_RETURN_IF_ERROR(RemoveAll(path));
     descriptor_ = std::make_unique<Descriptor>(OpenRetrying(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
     received_[file] = 0;

@@ -1,9 +1,11 @@
-// Files that clients send, each upload in a folder of its own, until a dataset was imported from them.
+// Files that clients send. Each upload has a folder of its own until a dataset was imported from it.
 //   ID/upload.json  what was declared; a folder without it, or with that of another ID, is not this store's
-//   ID/files/PATH   what has come so far
-//   ID/complete     all has come, is on disk, and is what its checksums say
-// Threads: the store's methods are safe anywhere; a writer's one at a time. All wait for the disk.
-// Invariant: nothing is written outside ID/files, and nothing removed of a folder that is not proven to be the store's.
+//   ID/files/PATH   what has arrived so far
+//   ID/complete     exists once all files have arrived, match their checksums and are on disk
+// Threads: the store's methods are safe anywhere. A writer's are called by one thread at a time. All wait for the
+// disk.
+// Invariant: what clients send is written only below ID/files. Nothing is removed from a folder that is not proven to
+// be the store's.
 #pragma once
 
 #include <cstddef>
@@ -31,18 +33,19 @@
 
 namespace permafrost::data {
 
-// Counts the bytes that each upload takes from those that all uploads together may take. An upload keeps room for its
-// bytes still to come while a call sends to it, and for a while after its last byte. Then only the bytes that came
-// count, so that a client that died holds nothing that it does not use.
-// Threads: all methods are safe anywhere, and wait for no disk.
+// Counts the bytes that each upload takes from the limit for all uploads together. While a call sends to an upload,
+// and for a while after its last byte, all of its declared bytes count. After that only the received bytes count, so
+// a client that died holds nothing that it does not use.
+// Threads: all methods are safe anywhere, and none waits for the disk.
 class UploadAccount {
  public:
   // The state of one upload at one moment.
   struct Entry {
     uint64_t declared = 0, received = 0;
-    uint64_t counted = 0;  // of the two: `declared` while room is kept
-    bool sending = false;  // has a writer
-    // Since its last byte, or since an import asked for it, or since this process knows of it.
+    uint64_t counted = 0;  // `declared` while room is kept, otherwise `received`
+    bool sending = false;  // whether it has a writer
+    // The time since the latest of these: its last byte, the start of a call that sends to it, its use by an import,
+    // and its discovery by this process.
     absl::Duration idle;
   };
   struct Totals {
@@ -50,21 +53,21 @@ class UploadAccount {
     uint64_t received = 0, counted = 0;
   };
 
-  // `keep_room`: how long after the last byte.
+  // Keeps room for an upload's missing bytes until `keep_room` after its last byte.
   explicit UploadAccount(absl::Duration keep_room) : keep_room_(keep_room) {}
 
-  // An upload that is there from now on.
+  // Adds an upload.
   void Put(const UploadId& id, uint64_t declared, uint64_t received);
   void Erase(const UploadId& id);
-  // SetReceived, SetSending and Use do nothing for an upload that is not there.
-  void SetReceived(const UploadId& id, uint64_t received);  // a byte of it came
-  void SetSending(const UploadId& id, bool sending);        // as a byte
+  // The next three do nothing for an unknown upload.
+  void SetReceived(const UploadId& id, uint64_t received);  // a byte has arrived: restarts `idle`
+  void SetSending(const UploadId& id, bool sending);        // restarts `idle` if `sending`
   void Use(const UploadId& id);
 
   std::optional<Entry> Find(const UploadId& id) const;
   std::map<UploadId, Entry> All() const;
   Totals totals() const;
-  // Returns the bytes that all other uploads take together.
+  // Returns the bytes that all uploads except `id` take together.
   uint64_t CountedBeside(const UploadId& id) const;
 
  private:
@@ -81,43 +84,43 @@ class UploadAccount {
 };
 
 struct UploadFile {
-  std::string path;  // relative, as CheckUpload takes it
+  std::string path;  // relative, as CheckUpload accepts it
   int64_t bytes = 0;
-  std::string xxh3;  // of the whole file, 16 hex digits
+  std::string xxh3;  // checksum of the whole file, 16 hex digits
   bool operator==(const UploadFile&) const = default;
 };
 
 inline constexpr size_t kMostUploadFiles = 1024;
 inline constexpr size_t kMostUploadPathBytes = 255;
 
-// Ok, or InvalidArgument with a violation for each bad field: "start.files", "start.files[2].path".
+// Errors: InvalidArgument with a violation for each bad field, such as "start.files" and "start.files[2].path".
 absl::Status CheckUpload(const std::vector<UploadFile>& files);
 
 struct UploadOptions {
   std::filesystem::path directory;  // state_dir/uploads
-  // All uploads together may take this many bytes, as UploadAccount counts them. 0: all uploads are refused.
+  // The most bytes that all uploads together may take, as UploadAccount counts them. 0 refuses all uploads.
   uint64_t max_bytes = uint64_t{16} << 30;
-  // Since its last byte; then room is kept no more for what an upload has not sent.
+  // How long after its last byte an upload keeps room for bytes that it has not sent.
   absl::Duration keep_room = absl::Minutes(15);
-  // Since something was last done with it; then an upload goes when the next one begins, when they are listed, or at a
+  // An upload that is unused for this long is removed when the next one begins, when uploads are listed, or at a
   // start.
   absl::Duration max_age = absl::Hours(24);
-  // Returns the time that the times of files are compared with. nullopt: the wall clock is in doubt, and only the time
-  // that this process has seen pass counts.
+  // Returns the time that the times of files are compared with. nullopt means that the wall clock is in doubt; then
+  // only the time that this process has run counts.
   std::function<std::optional<absl::Time>()> now = [] { return absl::Now(); };
-  // Hears, in one line each, of uploads that are removed for their age, and of files that cannot be proven to be
-  // uploads.
+  // Called with one line for each upload removed for its age, and for files that cannot be proven to be an upload.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
-  // Kept free on the disk of the directory: a new upload, and each piece of one, is refused where less would be.
+  // Room that is kept free on the directory's disk. A new upload, or a piece of one, is refused if less would remain
+  // free.
   DiskReserve reserve;
-  // Returns true if something that has not ended still needs this upload's folder: then it does not go for its age.
-  // Asked under the store's lock, from Create on; it must not call back.
+  // Returns true if something unfinished still needs this upload's folder, which is then not removed for its age.
+  // Called under the store's lock, from Create on; it must not call the store.
   std::function<bool(const std::filesystem::path& folder)> in_use = [](const std::filesystem::path&) { return false; };
 };
 
 class UploadStore;
 
-// The one that writes to an upload. The store outlives it.
+// The only writer of an upload. The store must outlive it.
 class UploadWriter {
  public:
   UploadWriter(const UploadWriter&) = delete;
@@ -125,15 +128,16 @@ class UploadWriter {
   ~UploadWriter();
 
   const std::vector<UploadFile>& files() const { return files_; }
-  // Bytes of each file that are there.
+  // Returns the number of bytes of each file that have arrived.
   const std::vector<int64_t>& received() const { return received_; }
   bool complete() const { return complete_; }
 
-  // Errors: InvalidArgument for no such file, or more bytes than it has; FailedPrecondition for an `offset` that is not
-  // what was received of it; DataLoss where `xxh3` is not that of `data`; those of SystemError.
+  // Appends `data` to a file. Errors: InvalidArgument if there is no such file, or the data goes beyond its declared
+  // size; FailedPrecondition if `offset` is not the number of bytes received so far; DataLoss if `xxh3` is not the
+  // checksum of `data`; those of SystemError.
   absl::Status Append(int64_t file, int64_t offset, std::string_view data, uint64_t xxh3);
-  // Call it when all bytes have come: it checks every file and brings them to disk, and the upload is complete from
-  // then on. A file that is not what its checksum says is emptied: DataLoss naming it.
+  // Checks every file, syncs it to disk, and marks the upload as complete. Call it when all bytes have arrived;
+  // before that it is a no-op. A file that does not match its checksum is emptied. Errors: DataLoss naming that file.
   absl::Status Finish();
 
  private:
@@ -146,7 +150,7 @@ class UploadWriter {
   absl::Status Cut(size_t file, int64_t bytes);
   absl::Status CheckFile(size_t file);
   void CountReceived();
-  // Brings the names of all files to disk.
+  // Syncs the names of all files to disk.
   absl::Status SyncFolders() const;
 
   UploadStore& store_;
@@ -154,28 +158,28 @@ class UploadWriter {
   const std::vector<UploadFile> files_;
   std::vector<int64_t> received_;
   bool complete_ = false;
-  size_t open_ = 0;  // the file of descriptor_, where that is valid
+  size_t open_ = 0;  // the file of descriptor_, if that is valid
   std::unique_ptr<Descriptor> descriptor_;
 };
 
 class UploadStore {
  public:
-  // Finds the uploads that are there, and removes the old ones.
+  // Finds the uploads in the directory, and removes the old ones.
   static absl::StatusOr<std::unique_ptr<UploadStore>> Create(UploadOptions options);
 
-  // Opens a writer for a new upload, or goes on with one that has equal files. Room is kept for all of it from then on.
-  // Errors: CheckUpload's, AlreadyExists for other files, ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata
-  // `limit`), Unavailable while another writer is there, those of SystemError, also where the machine does not tell
-  // just now whether there is one.
+  // Opens a writer for a new upload, or for an existing one with equal files. Room for all of it is kept from then
+  // on. Errors: those of CheckUpload; AlreadyExists if it has other files; ResourceExhausted (reason
+  // UPLOAD_TOO_LARGE, metadata `limit`); Unavailable while another writer is open; those of SystemError, also if the
+  // machine cannot tell just now whether the upload exists.
   absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
-  // The folder of a complete upload's files, from now on as young as a new one. Errors: NotFound, FailedPrecondition
-  // for one that is not complete, those of SystemError.
+  // Returns the folder of a complete upload's files, and restarts its age. Errors: NotFound; FailedPrecondition if it
+  // is not complete; those of SystemError.
   absl::StatusOr<std::filesystem::path> Source(const UploadId& id);
-  // No error if there is none. Errors: Unavailable while a writer is there or something needs it (in_use), those of
-  // SystemError.
+  // Removes an upload, if it exists. Errors: Unavailable while a writer is open or something needs it (in_use); those
+  // of SystemError.
   absl::Status Delete(const UploadId& id);
 
-  // Lists uploads by id, after `after`, at most `most`. Old uploads are removed first.
+  // Lists at most `most` uploads whose ids come after `after`, ordered by id. Removes old uploads first.
   struct Listed {
     UploadId id;
     int64_t files = 0;
@@ -185,7 +189,7 @@ class UploadStore {
   };
   std::vector<Listed> List(const UploadId& after, size_t most);
   uint64_t max_bytes() const { return options_.max_bytes; }
-  // Waits for no disk.
+  // Returns the totals without waiting for the disk.
   UploadAccount::Totals totals() const { return account_.totals(); }
 
  private:
@@ -194,9 +198,9 @@ class UploadStore {
   std::filesystem::path FolderOf(const UploadId& id) const { return options_.directory / id.value(); }
   absl::StatusOr<std::vector<UploadFile>> Declared(const UploadId& id) const;
   absl::Status Declare(const UploadId& id, const std::vector<UploadFile>& files);
-  // The newest time of its files; InfinitePast: there are none.
+  // Returns the newest time of its files; InfinitePast if there are none.
   absl::Time LastUse(const UploadId& id, const std::vector<UploadFile>& files) const;
-  // Counts the upload if it is there, with the status that Declared gives it.
+  // Counts the upload if it exists. Returns the status of Declared.
   absl::Status TakeUp(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status FindUploads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveOld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -208,7 +212,7 @@ class UploadStore {
   const UploadOptions options_;
   UploadAccount account_;
   mutable absl::Mutex mu_;
-  // Uploads that may be there: the machine failed to tell. It is asked again before a new upload.
+  // Uploads that may exist: the machine failed to tell. The store looks again before a new upload.
   std::set<UploadId> unread_ ABSL_GUARDED_BY(mu_);
 };
 
