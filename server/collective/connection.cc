@@ -23,9 +23,10 @@
 namespace permafrost::collective {
 namespace {
 
-// Between ranks that work equally long, about what the slower one is late by.
+// About how much later the slower of two ranks with equal work usually is.
 constexpr absl::Duration kPolling = absl::Milliseconds(2);
-// A rank that is to stop goes on for as long as the others do not keep it waiting: a step is best ended.
+// A rank that is asked to stop continues while the others keep it waiting for less than this, because it is best to
+// finish a step.
 constexpr absl::Duration kPatience = absl::Seconds(1);
 constexpr int64_t kMostSleep = 200;  // milliseconds
 constexpr int kBacklog = 64;
@@ -34,7 +35,7 @@ absl::Status Failed(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-// Waits until the socket can do what `events` says; false: the deadline has passed.
+// Waits until the socket can do what `events` says. Returns false if the deadline has passed.
 bool Await(int fd, short events, const Deadline& deadline) {
   while (true) {
     const absl::Duration left = deadline.left();
@@ -51,7 +52,7 @@ std::string HostOf(const sockaddr_storage& address, socklen_t size) {
   std::array<char, NI_MAXHOST> name{};
   const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, name.data(), name.size(), nullptr, 0,
                                 NI_NUMERICHOST);
-  // A socket of both families shows an IPv4 address as an IPv6 one.
+  // A socket of both families shows an IPv4 address as an IPv6 address.
   return error == 0 ? std::string(absl::StripPrefix(name.data(), "::ffff:")) : "";
 }
 
@@ -67,7 +68,7 @@ absl::StatusOr<Connection> Prepare(Socket socket) {
   return Connection{.socket = std::move(socket), .host = HostOf(address, size)};
 }
 
-// A socket of all addresses: of both families where the machine has IPv6.
+// Opens a socket that listens on all addresses, of both families if the machine has IPv6.
 absl::StatusOr<Socket> Bind(int family) {
   Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.open()) return Failed("no socket");
@@ -101,7 +102,7 @@ absl::StatusOr<int> PortOf(const Socket& listening) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (getsockname(listening.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return Failed("no port");
-  // The port stands at one place in both kinds of address.
+  // The port is at the same offset in both kinds of address.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
@@ -111,7 +112,7 @@ absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadl
     if (fd >= 0) {
       fcntl(fd, F_SETFD, FD_CLOEXEC);
       absl::StatusOr<Connection> connection = Prepare(Socket(fd));
-      // Who connects and goes again, as a scan of ports does, is no rank.
+      // Ignores a peer that connects and leaves again, as a port scan does: it is not a rank.
       if (connection.ok()) return connection;
       continue;
     }
@@ -149,20 +150,21 @@ absl::StatusOr<Connection> Connect(const std::string& host, int port, const Dead
 
 namespace {
 
-// A header precedes each message.
+// Precedes each message.
 struct Header {
   uint64_t number = 0, bytes = 0;
   bool operator==(const Header&) const = default;
 };
 
-// One direction of a transfer: a header and the message, and how much of both has passed.
+// One direction of a transfer: a header and the message, and how many bytes of both have passed.
 struct Stream {
   char* data[2];
   size_t sizes[2];
   size_t passed = 0;
 
   bool done() const { return passed == sizes[0] + sizes[1]; }
-  // Passes what the socket takes or has: true if that is something. Errors: why it takes or has nothing more.
+  // Passes as many bytes as the socket takes or has. Returns true if it passed any. Errors: the reason why no more
+  // will pass.
   template <class Pass>
   absl::StatusOr<bool> Advance(const Pass& pass) {
     if (done()) return false;
@@ -188,7 +190,7 @@ struct Stream {
   }
 };
 
-// A transfer under way.
+// The state of one transfer.
 struct Both {
   Header own, other, wanted;
   Stream out, in;
@@ -208,7 +210,7 @@ absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Pati
     Both& both = all[i];
     both.own = {.number = number, .bytes = t.out.size()};
     both.wanted = {.number = number, .bytes = t.in.size()};
-    // sendmsg takes no pointers to what is const, and writes nothing there.
+    // sendmsg takes no pointers to const. It writes nothing there.
     both.out = {.data = {reinterpret_cast<char*>(&both.own), const_cast<char*>(t.out.data())},
                 .sizes = {t.out.empty() ? 0 : sizeof(Header), t.out.size()}};
     both.in = {.data = {reinterpret_cast<char*>(&both.other), t.in.data()},

@@ -1,5 +1,5 @@
-// TCP between the ranks of a group: listening, connecting, and bytes both ways at once.
-// Threads: one at a time for each object.
+// TCP between the ranks of a group: listening, connecting, and transfers in both directions at once.
+// Threads: each object belongs to one thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -18,17 +18,17 @@
 
 namespace permafrost::collective {
 
-// A point in time on a clock that nobody sets. It has come early if `keep_going` is given and returns false.
+// A point in time on a monotonic clock. It also counts as reached once `keep_going`, if given, returns false.
 class Deadline {
  public:
   explicit Deadline(absl::Duration from_now, std::function<bool()> keep_going = nullptr)
       : time_(from_now), keep_going_(std::move(keep_going)) {}
-  // At least zero.
+  // Returns the time left, at least zero.
   absl::Duration left() const {
     if (keep_going_ && !keep_going_()) return absl::ZeroDuration();
     return std::max(time_ - since_.Elapsed(), absl::ZeroDuration());
   }
-  // Returns a deadline that is no later than this one, with the same `keep_going`.
+  // Returns a deadline at most `from_now` away and no later than this one, with the same `keep_going`.
   Deadline Within(absl::Duration from_now) const { return Deadline(std::min(left(), from_now), keep_going_); }
 
  private:
@@ -37,7 +37,7 @@ class Deadline {
   Stopwatch since_;
 };
 
-// A socket that is closed when it goes.
+// A socket that its destructor closes.
 class Socket {
  public:
   Socket() = default;
@@ -56,40 +56,42 @@ class Socket {
   int fd_ = -1;
 };
 
-// Every function below returns Unavailable on failure.
+// All functions below return Unavailable on failure.
 
 // Listens on a free port of every address of this machine.
 absl::StatusOr<Socket> Listen();
 absl::StatusOr<int> PortOf(const Socket& listening);
 
-// A connection that sends at once, and never blocks.
+// A connection that sends without delay (TCP_NODELAY) and never blocks.
 struct Connection {
   Socket socket;
-  std::string host;  // of the other side, as a number
+  std::string host;  // numeric address of the other side
 };
-// Also DeadlineExceeded.
+// Also returns DeadlineExceeded.
 absl::StatusOr<Connection> Accept(const Socket& listening, const Deadline& deadline);
 absl::StatusOr<Connection> Connect(const std::string& host, int port, const Deadline& deadline);
 
-// A message to send to one rank, and one to receive from it.
+// A message to send to one rank, and a message to receive from it.
 struct Transfer {
   const Connection* connection = nullptr;
-  int64_t rank = -1;  // of the other side, for errors; negative: not known
+  int64_t rank = -1;  // of the other side, for error messages; negative: unknown
   std::span<const char> out;
   std::span<char> in;
 };
 
 // How long an exchange may take.
 struct Patience {
-  absl::Duration idle;                              // without a byte that comes or goes
-  absl::Duration total = absl::InfiniteDuration();  // in all
-  std::function<bool()> keep_going = nullptr;       // asked now and then once it was idle for a second
+  absl::Duration idle;                              // without any byte sent or received
+  absl::Duration total = absl::InfiniteDuration();  // for the whole exchange
+  std::function<bool()> keep_going = nullptr;       // called now and then once the exchange was idle for 1 s
 };
 
-// Completes every transfer. A header of `number` and length precedes each message, so that a rank at another exchange
-// is found at once. It polls for a moment before it sleeps, since another rank is rarely late by more, and a core that
-// sleeps takes longer to wake than a message to come. Errors: Unavailable, with the rank and host of another side that
-// has gone, sends something else, or has not answered; Cancelled, where keep_going says so.
+// Completes every transfer. A header with `number` and the length precedes each message, so that a rank at another
+// exchange is found at once.
+// It polls for a moment before it sleeps: another rank is rarely later than that, and a sleeping core takes longer to
+// wake than a message to arrive.
+// Errors: Unavailable if the exchange takes longer than `patience` allows; Unavailable with rank and host of a rank
+// that is gone, sends something else or has not answered; Cancelled if keep_going returns false.
 absl::Status Exchange(std::span<Transfer> transfers, uint64_t number, const Patience& patience);
 
 }  // namespace permafrost::collective

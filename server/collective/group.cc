@@ -57,7 +57,7 @@ class Rerun::Recorder final : public Group {
   Traffic traffic() const override { return group_.traffic(); }
 
  private:
-  // It keeps bytes, and no tensors, whose storage lasts as long as the step.
+  // Keeps bytes rather than tensors, because the storage of tensors lasts only as long as the step.
   template <class Ask>
   void Exchange(at::Tensor& result, const Ask& ask) {
     const size_t bytes = result.nbytes();
@@ -69,7 +69,7 @@ class Rerun::Recorder final : public Group {
       std::memcpy(data, value.data(), bytes);
       return;
     }
-    // Another step than the one before it: the other ranks are not there to answer.
+    // The step differs from the one before, and the other ranks are not there to answer.
     TORCH_CHECK(known_ == 0, "a rerun exchanges more values than the run before it");
     ask();
     values_.emplace_back(data, bytes);
@@ -114,7 +114,7 @@ class AllReduceSumFunction : public torch::autograd::Function<AllReduceSumFuncti
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x) {
     return CallAllReduceSum(x);
   }
-  // Each rank's loss is a part of the whole one.
+  // Sums the gradients, because each rank's loss is a part of the whole loss.
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
                                                  const torch::autograd::variable_list& gradients) {
     return {CallAllReduceSum(OwnGradient(gradients[0]))};
@@ -143,7 +143,7 @@ std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors, std
 
 std::vector<double> Group::AllGather(std::span<const double> x) {
   std::vector<double> all(x.size() * static_cast<size_t>(size()));
-  // from_blob takes no pointer to what is const; nothing is written there.
+  // from_blob takes no pointer to const. Nothing is written there.
   const at::Tensor from = at::from_blob(const_cast<double*>(x.data()), {std::ssize(x)}, at::kDouble);
   at::Tensor to = at::from_blob(all.data(), {std::ssize(all)}, at::kDouble);
   AllGather(from, to);
@@ -153,7 +153,7 @@ std::vector<double> Group::AllGather(std::span<const double> x) {
 at::Tensor Group::AllGatherRows(const at::Tensor& rows) {
   at::Tensor counts = at::empty({size()}, at::kLong);
   AllGather(at::full({1}, rows.size(0), at::kLong), counts);
-  // No set has more graphs than this.
+  // No dataset has more graphs than this.
   constexpr int64_t kMostRows = int64_t{1} << 32;
   const int64_t most = counts.max().item<int64_t>();
   TORCH_CHECK(counts.min().item<int64_t>() >= 0 && most <= kMostRows, "a rank sends ", most, " rows");

@@ -1,5 +1,5 @@
-// The collective operations of the ranks that train one job. Threads: a group belongs to the device thread of its
-// daemon, and a Scope to the thread that made it.
+// The collective operations of the ranks that train one job.
+// Threads: a group belongs to the device thread of its daemon, and a Scope to the thread that made it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,9 +17,9 @@
 
 namespace permafrost::collective {
 
-// Every rank calls the same methods in the same order, with tensors of equal types and, but for AllGatherRows, equal
-// sizes. Tensors are dense and on the CPU. A method throws std::exception once another rank is gone or keeps it waiting
-// for too long; every later call then throws, and failure() tells why.
+// Every rank calls the same methods in the same order, with tensors of equal types and, except in AllGatherRows,
+// equal sizes. Tensors are dense and on the CPU. A method throws std::exception once another rank is gone or keeps
+// this one waiting for too long. Every later call then throws, and failure() returns the reason.
 class Group {
  public:
   virtual ~Group() = default;
@@ -30,38 +30,39 @@ class Group {
   int64_t size() const { return size_; }
   bool leads() const { return rank_ == 0; }
 
-  // Barrier: returns once every rank has called it. A rank may come to it minutes after the others: for what takes each
-  // rank its own time, such as the capture of a step.
+  // A barrier: returns once every rank has called it. A rank may reach it minutes after the others, for example if
+  // each captures a step in its own time.
   virtual void Meet() = 0;
-  // Sets x to its sum over all ranks. Groups of one size add in one order, and all ranks get the same bits. bfloat16 is
-  // added in float32.
+  // Sets x to its sum over all ranks. All ranks get the same bits, and the order of addition depends only on the
+  // group's size. bfloat16 is added in float32.
   virtual void AllReduceSum(at::Tensor& x) = 0;
-  // Sets all, of size() * x.numel() values, to x of every rank, in their order.
+  // Sets `all`, which has size() * x.numel() values, to the x of every rank, in the order of ranks.
   virtual void AllGather(const at::Tensor& x, at::Tensor& all) = 0;
-  // Gives every rank all rows. x: [n, ...]; of its rows each rank r has made firsts[r] to firsts[r + 1] - 1, and
-  // receives the others. firsts: [size() + 1], equal on all ranks.
+  // Gives every rank all rows of x, [n, ...]. Each rank r has computed rows firsts[r] to firsts[r + 1] - 1 and
+  // receives the others. `firsts` is [size() + 1] and equal on all ranks.
   virtual void ShareRows(at::Tensor& x, std::span<const int64_t> firsts) = 0;
-  // Sets x to that of rank 0.
+  // Sets x to the x of rank 0.
   virtual void Broadcast(at::Tensor& x) = 0;
-  // The first error of a method; Ok: there was none.
+  // Returns the first error of a method; OK if there was none.
   virtual absl::Status failure() const = 0;
   struct Traffic {
     int64_t exchanges = 0, sent_bytes = 0;
-    absl::Duration time;  // in them, waiting for the others included
+    absl::Duration time;  // spent in exchanges, including waiting for other ranks
   };
-  // Since the group was made.
+  // Returns the traffic since the group was made.
   virtual Traffic traffic() const = 0;
 
-  // Returns the values of every rank, in their order: rank r's from r * x.size() on. No tensor is allocated, so that an
-  // operator of a step that is replayed allocates what it did when it was captured.
+  // Returns the values of all ranks in the order of ranks; those of rank r begin at r * x.size(). It allocates no
+  // tensor, so an operator of a replayed step allocates the same as it did during capture.
   std::vector<double> AllGather(std::span<const double> x);
-  // Returns the rows of every rank, in their order. rows: [n, ...], where n may differ between ranks.
+  // Returns the rows of all ranks in the order of ranks. `rows` is [n, ...], where n may differ between ranks.
   at::Tensor AllGatherRows(const at::Tensor& rows);
-  // Sets each tensor of x to rank 0's. Small ones travel together, so that a slow network is crossed less often.
+  // Sets each tensor of x to that of rank 0. Small tensors travel together, so that a slow network is crossed less
+  // often.
   void BroadcastAll(std::span<at::Tensor> x);
-  // Bytes of a text, unless the caller allows more.
+  // The default limit of a text, in bytes.
   static constexpr int64_t kMostText = int64_t{1} << 24;
-  // Returns rank 0's text; those of the other ranks are ignored. Throws if it has more than `most` bytes.
+  // Returns the text of rank 0, and ignores the texts of other ranks. Throws if it has more than `most` bytes.
   std::string BroadcastText(std::string text, int64_t most = kMostText);
 
  protected:
@@ -71,8 +72,8 @@ class Group {
   const int64_t rank_, size_;
 };
 
-// While one lives, the operators of a training step on this thread share their sums with the group's other ranks.
-// nullptr: they do not.
+// While a Scope lives, the operators of a training step on this thread share their sums with the other ranks of its
+// group. With a null group they do not.
 class Scope {
  public:
   explicit Scope(Group* group);
@@ -83,8 +84,8 @@ class Scope {
   Group* const outer_;
 };
 
-// While one lives, shared operators on this thread exchange nothing and return their input. Used during a capture, in
-// which other ranks take no part.
+// While an Apart lives, shared operators on this thread exchange nothing and return their input. It is used during a
+// capture, in which other ranks take no part.
 class Apart {
  public:
   Apart();
@@ -95,27 +96,28 @@ class Apart {
   const bool outer_;
 };
 
-// While one lives, a step of this thread may be run again and again, though the other ranks take it once: its first run
-// exchanges values as ever, and those after Again() get the values that the first one got. For an audit of a replay.
+// While a Rerun lives, this thread may run a step several times, though the other ranks run it once. The first run
+// exchanges values as usual. Runs after Again() get the values that the first run received. It serves to audit a
+// replay.
 class Rerun {
  public:
   Rerun();
   Rerun(const Rerun&) = delete;
   ~Rerun();
-  // Called between runs: later runs get the values that the first one received.
+  // Call it between runs. Later runs get the values that the first run received.
   void Again();
 
  private:
   class Recorder;
-  std::unique_ptr<Recorder> recorder_;  // nullptr: nothing is exchanged
+  std::unique_ptr<Recorder> recorder_;  // null: nothing is exchanged
   std::optional<Scope> scope_;
 };
 
-// While one lives and its `count` (one number: this rank's labels) is 0, this thread adds 0 to the gradients that ranks
-// add up. Without it a module that divides by the number of labels would send NaN to all ranks.
+// While a Part lives and its `count` is 0, this thread adds 0 to the gradients that ranks sum up. `count` is one
+// number: this rank's labels. Otherwise a module that divides by the number of labels would send NaN to all ranks.
 class Part {
  public:
-  explicit Part(const at::Tensor& count);  // outlives this
+  explicit Part(const at::Tensor& count);  // must outlive this
   Part(const Part&) = delete;
   ~Part();
 
@@ -123,20 +125,20 @@ class Part {
   const at::Tensor* const outer_;
 };
 
-// Returns what this rank adds to the sum of a gradient: the gradient, or 0 where Part says so.
+// Returns what this rank adds to the sum of a gradient: the gradient itself, or 0 if a Part says so.
 at::Tensor OwnGradient(const at::Tensor& gradient);
 
-// Returns whether a step of this thread has the operators of a shared one.
+// Returns whether a Scope with a group lives on this thread, so that steps use the shared operators.
 bool IsShared();
-// Returns the group with which an operator exchanges values now; nullptr: it leaves them as they are.
+// Returns the group with which operators exchange values now. nullptr: they exchange nothing.
 Group* Current();
 
-// permafrost::all_reduce_sum: returns the sum of x over all ranks; x itself, copied, where Current() is nullptr. The
-// gradient of x is the sum of the ranks' gradients, since each rank has a part of the loss. Either all ranks compute it
-// or none: else those that do wait in vain.
+// permafrost::all_reduce_sum: returns the sum of x over all ranks, or a copy of x if Current() is null. The gradient
+// of x is the sum of the ranks' gradients, since each rank has a part of the loss. Either all ranks or no rank must
+// compute it; otherwise those that do wait in vain.
 at::Tensor AllReduceSum(const at::Tensor& x);
-// Returns the sums of tensors of one type over all ranks, found in one exchange. If `on_wire` is given, the
-// tensors are rounded to it before they are sent, and the sums once they are added.
+// Returns the sums of tensors of one type over all ranks, computed in one exchange. If `on_wire` is given, the
+// tensors are rounded to it before they are sent, and the sums are rounded to it after the addition.
 std::vector<at::Tensor> AllReduceSum(const std::vector<at::Tensor>& tensors,
                                      std::optional<at::ScalarType> on_wire = std::nullopt);
 

@@ -20,10 +20,10 @@
 namespace permafrost::collective {
 namespace {
 
-// A tensor up to this size goes to every rank whole: one exchange then takes less time than two of a part.
+// Up to this size a whole tensor goes to every rank: one exchange of it takes less time than two exchanges of a part.
 constexpr size_t kWhole = 64 << 10;
 constexpr absl::string_view kLeadersHost = "-";
-// How long whoever connects may take to say who it is.
+// How long a connecting rank may take to say who it is.
 constexpr absl::Duration kHelloTime = absl::Milliseconds(500);
 // How long ranks other than the leader may take to connect to each other, once all have reached the leader.
 constexpr absl::Duration kOthersTime = absl::Seconds(20);
@@ -39,7 +39,7 @@ std::span<char> BytesOf(T& value) {
 
 class TcpGroup final : public Group {
  public:
-  // connections: by rank; that of the own rank is not open.
+  // `connections` is indexed by rank. This rank's own entry is not open.
   TcpGroup(const TcpOptions& options, std::vector<Connection> connections)
       : Group(options.rank, options.size),
         step_timeout_(options.step_timeout),
@@ -62,7 +62,7 @@ class TcpGroup final : public Group {
       Gather(bytes, parts_, step_timeout_);
       return Add(x.scalar_type(), parts_, bytes);
     }
-    // Each rank adds up a part, and sends it to the others.
+    // Each rank sums up one part, and sends the result to the others.
     const auto part = [&](int64_t rank) {
       const auto at = [&](int64_t r) { return static_cast<size_t>(x.numel() * r / size()) * x.element_size(); };
       return bytes.subspan(at(rank), at(rank + 1) - at(rank));
@@ -125,7 +125,7 @@ class TcpGroup final : public Group {
     std::ranges::copy(own, slot(rank()).begin());
   }
 
-  // Exchanges transfer_of(rank) with every other rank.
+  // Performs transfer_of(r) with every other rank r.
   template <class TransferOf>
   void Run(const TransferOf& transfer_of, absl::Duration timeout) {
     if (failure_.ok()) {
@@ -146,7 +146,7 @@ class TcpGroup final : public Group {
     if (!failure_.ok()) throw std::runtime_error(std::string(failure_.message()));
   }
 
-  // to: the sum of the parts of all ranks, in their order.
+  // Sets `to` to the sum of the parts of all ranks, added in the order of ranks.
   void Add(at::ScalarType type, std::span<const char> parts, std::span<char> to) {
     if (type == at::kBFloat16) {
       const auto* const from = reinterpret_cast<const at::BFloat16*>(parts.data());
@@ -176,18 +176,18 @@ class TcpGroup final : public Group {
   std::vector<Transfer> transfers_;
   std::vector<char> parts_;
   std::vector<float> sums_;
-  uint64_t number_ = 0;  // of the exchange
+  uint64_t number_ = 0;  // the number of the exchange
   Traffic traffic_;
   absl::Status failure_;
 };
 
-// Each rank sends this first on every connection.
+// The first message that each rank sends on every connection.
 struct Hello {
-  // Tells another program, another version of this, and another order of bytes.
+  // Distinguishes other programs, other versions of this message, and another byte order.
   uint64_t magic = 0x5046'7261'6e6b'0001;
   char token[32] = {};
   int64_t rank = 0;
-  int64_t port = 0;  // where it listens; 0: nowhere
+  int64_t port = 0;  // where it listens; 0: it does not
 };
 
 absl::Status Send(const Connection& to, std::span<const char> bytes, const Deadline& deadline) {
@@ -212,7 +212,7 @@ Hello HelloOf(const TcpOptions& options, int64_t port) {
   return hello;
 }
 
-// Accepts ranks first.. of the group, and returns what each said. Whoever does not know the token is let go.
+// Accepts ranks `first` and up, and returns the hello of each. Closes connections that do not send the token.
 absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const TcpOptions& options, int64_t first,
                                                const Deadline& deadline, std::vector<Connection>& connections) {
   std::vector<Hello> hellos(static_cast<size_t>(options.size));
@@ -232,8 +232,8 @@ absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const Tc
   return hellos;
 }
 
-// Returns why AcceptRanks failed: if nobody asked it to end, the first rank from `first` on has not connected to `port`
-// of this machine within `waited`.
+// Returns why AcceptRanks failed. Unless `keep_connecting` asked it to end, that is the first rank from `first` on
+// that has not connected to `port` of this machine within `waited`.
 absl::Status MissingRank(const absl::Status& failed, const TcpOptions& options,
                          const std::vector<Connection>& connections, int64_t first, int port, absl::Duration waited) {
   const bool asked_to_end = options.keep_connecting && !options.keep_connecting();
@@ -271,11 +271,11 @@ absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, Tcp
                        options.connect_timeout);
   }
   const std::vector<Hello>& hellos = *accepted;
-  // Tells each where the others listen: "host port" by rank, a line each.
+  // Tells each rank where the others listen: one line "host port" per rank.
   std::string table;
   for (size_t r = 1; r < connections.size(); ++r) {
     const std::string& host = connections[r].host;
-    // One on the leader's own machine is where the leader is, as others see it.
+    // Others reach a rank on the leader's machine at the address at which they reach the leader.
     const bool is_here = IsLoopback({.host = host});
     absl::StrAppend(&table, is_here ? kLeadersHost : absl::string_view(host), " ", hellos[r].port, "\n");
   }

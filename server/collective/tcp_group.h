@@ -1,6 +1,6 @@
-// A group whose ranks are connected by TCP, each with each. Their messages are not encrypted: the network between them
-// must be private. Who joins must know the token of the rendezvous.
-// Sums are added in the order of ranks. Threads: as Group.
+// A group whose ranks are connected by TCP, each to each. Messages are not encrypted, so the network between the
+// ranks must be private. A rank that joins must know the token of the rendezvous.
+// Sums are added in the order of ranks. Threads: same as Group.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace permafrost::collective {
 
-// Where the leader waits for the other ranks.
+// The place where the leader waits for the other ranks.
 class Rendezvous {
  public:
   // Listens on a free port. Errors: Unavailable.
   static absl::StatusOr<std::unique_ptr<Rendezvous>> Serve();
 
   int port() const { return port_; }
-  // The other ranks must send it.
+  // Returns the token that the other ranks must send.
   const std::string& token() const { return token_; }
   const Socket& socket() const { return socket_; }
 
@@ -34,25 +34,26 @@ class Rendezvous {
 
 struct TcpOptions {
   int64_t rank = 0;
-  int64_t size = 2;  // for the leader, which tells the others
+  int64_t size = 2;  // set for the leader, which tells the other ranks
   std::string token;
-  // connect_timeout: how long a rank may take to reach its leader; then ranks have 20 s to connect to each other.
-  // step_timeout: how long a rank waits for another within a step.
+  // `connect_timeout` is how long a rank may take to reach its leader; after that, ranks have 20 s to connect to each
+  // other. `step_timeout` is how long a rank waits for another one within a step.
   absl::Duration connect_timeout = absl::Seconds(30), step_timeout = absl::Seconds(30);
-  // How long one waits for another in Meet.
+  // How long a rank waits for another one in Meet.
   absl::Duration meet_timeout = absl::Minutes(10);
-  // Called some five times a second while a rank waits for another; if it returns false, the exchange fails, and
-  // failure() is Cancelled.
+  // Called about five times a second once a rank has waited 1 s for another one. If it returns false, the exchange
+  // fails, and failure() is Cancelled.
   std::function<bool()> keep_going = nullptr;
-  // The same while the ranks find each other: false ends that with Unavailable.
+  // Called about five times a second while the ranks find each other. If it returns false, they give up with
+  // Unavailable.
   std::function<bool()> keep_connecting = nullptr;
 };
 
-// Waits until all ranks are connected to this one, and returns rank 0's group. Errors: Unavailable, with the first
-// missing rank under "rank" of its reason.
+// Waits until all ranks are connected to this one, and returns the group as rank 0. Errors: Unavailable. If a rank is
+// missing, the first such rank is under "rank" in the metadata of its reason.
 absl::StatusOr<std::unique_ptr<Group>> LeadTcp(const Rendezvous& rendezvous, TcpOptions options);
-// Connects another rank, whose leader serves a rendezvous at this host and port. Other ranks may still fail to connect
-// to each other once this one has its group: the first exchange tells. Errors: Unavailable, which names the rank that
+// Connects a rank other than 0, whose leader serves a rendezvous at this host and port. Other ranks may still fail to
+// connect to each other after this returns; the first exchange shows that. Errors: Unavailable naming the rank that
 // was not reached.
 absl::StatusOr<std::unique_ptr<Group>> JoinTcp(const std::string& host, int port, TcpOptions options);
 
