@@ -61,26 +61,27 @@ void RefreshedRegistry::CountFailure(const char* why) const noexcept {
   try {
     Log(Severity::kError, absl::StrCat("a scrape cannot bring all metrics up to date: ", why));
   } catch (const std::exception&) {
-    // The count tells it.
+    // The counter still shows the failure.
   }
 }
 
 namespace {
 
-// The HTTP server gives each connection a thread until its request has come. By its defaults that is two threads and
-// 30 seconds, so that two connections that say nothing hide the metrics for as long.
+// The HTTP server occupies a thread for each connection until its request has arrived. By default it has two threads
+// and a timeout of 30 s, so two silent connections would hide the metrics for that long.
 constexpr int kThreads = 64;
-// A scraper sends its request, and takes the answer, at once.
+// A scraper sends its request, and reads the answer, without delay.
 constexpr int kRequestTimeoutMs = 2000;
 
 std::vector<std::string> ServerOptions(const std::string& address) {
   return {"listening_ports", address, "num_threads", absl::StrCat(kThreads), "request_timeout_ms",
           absl::StrCat(kRequestTimeoutMs),
-          // One request a connection, so that none is kept to wait for the next.
+          // One request per connection, so that no connection is kept open for the next one.
           "enable_keep_alive", "no"};
 }
 
-// A caller that cannot be judged, say for want of memory, is not let in; an exception would end the process.
+// If a caller cannot be checked, for example for lack of memory, it is not let in. An exception would end the
+// process.
 bool Admits(const std::function<bool(const std::string&)>& admits, const std::string& password) noexcept {
   try {
     return admits(password);
@@ -119,14 +120,14 @@ absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(const std::string& addre
                                                         std::shared_ptr<prometheus::Registry> registry,
                                                         std::function<void()> before_scrape,
                                                         std::function<bool(const std::string&)> admits) {
-  // Parsed here since the HTTP server reads more into an address: lists, and letters after the port.
+  // Parses the address here, because the HTTP server accepts more: lists, and letters after the port.
   const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
   if (!parsed.ok()) return Annotate(parsed.status(), "metrics address");
   auto refreshed = std::make_shared<RefreshedRegistry>(std::move(registry), std::move(before_scrape));
   try {
     return std::make_unique<HttpExposer>(*parsed, std::move(refreshed), std::move(admits));
   } catch (const std::exception&) {
-    // The server says no more than that it did not start; a port in use or a foreign address are the usual causes.
+    // The server reports only that it did not start. Usual causes are a port in use or a foreign address.
     return absl::FailedPreconditionError(absl::StrCat("metrics address ", address,
                                                       ": cannot listen there (port in use, or not an address of this "
                                                       "machine); port 0 picks a free one"));

@@ -22,12 +22,12 @@ prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const cha
 
 }  // namespace
 
-// References into the registry, which owns every metric; all of them are safe to update anywhere.
+// References into the registry, which owns every metric. All of them are safe to update anywhere.
 struct GraphCacheMetrics::Families {
   struct ByMode {
     MaybeGauge entries, entry_bytes, capacity, cut_executables;
-    std::vector<Counter*> counters;                            // by the index of their rows
-    std::vector<Counter*> captures_by_cause, misses_by_cause;  // by the index of the cause's name
+    std::vector<Counter*> counters;                            // indexed by their rows
+    std::vector<Counter*> captures_by_cause, misses_by_cause;  // indexed by the cause's name
   };
 
   Families(prometheus::Registry& registry, const std::vector<CounterRow>& counters,
@@ -86,7 +86,7 @@ struct GraphCacheMetrics::Families {
   }
 
   std::vector<ByMode> modes;
-  // Guards the series that come and go, also those in `modes`.
+  // Guards the series that come and go, including those in `modes`.
   absl::Mutex maybe_mu;
   MaybeGauge shared_bytes, bytes, frozen, frozen_timestamp;
   Gauge& storage_bytes;
@@ -105,7 +105,7 @@ GraphCacheMetrics::~GraphCacheMetrics() = default;
 void GraphCacheMetrics::Add(size_t mode, const GraphCacheCounts& increments) {
   Families::ByMode& m = families_->modes.at(mode);
   for (size_t i = 0; i < m.counters.size(); ++i) m.counters[i]->Increment(increments.counters.at(i));
-  // Called at each step, and hardly any step has a cause.
+  // Skips zeros: this runs at each step, and hardly any step has a cause.
   const auto add_any = [](const std::vector<Counter*>& counters, const CountsByCause& counts) {
     for (size_t i = 0; i < counters.size(); ++i)
       if (counts.at(i) > 0) counters[i]->Increment(static_cast<double>(counts.at(i)));
@@ -152,7 +152,7 @@ void GraphCacheMetrics::SetTorchStorage(int64_t bytes, int64_t peak_bytes, int64
   families_->storage_peak.Set(static_cast<double>(peak_bytes));
   absl::MutexLock lock(&families_->raise_mu);
   Counter& allocations = families_->storage_allocations;
-  // Two scrapes at once may come with their readings in the wrong order: a total never falls.
+  // Two concurrent scrapes may bring their readings in the wrong order, but a counter must never fall.
   const double missing = static_cast<double>(allocations_total) - allocations.Value();
   if (missing > 0) allocations.Increment(missing);
 }

@@ -20,7 +20,8 @@
 
 namespace permafrost::telemetry {
 
-// References into the registry, which owns every metric; all but those behind the lock are safe to update anywhere.
+// References into the registry, which owns every metric. All except those behind the lock are safe to update
+// anywhere.
 struct FeatureMetrics::Series {
   explicit Series(prometheus::Registry& registry)
       : hits(OneCounter(registry, "permafrost_feature_cache_hits_total",
@@ -92,8 +93,8 @@ using prometheus::Histogram;
 using Buckets = Histogram::BucketBoundaries;
 
 constexpr std::string_view kFinishedStates[] = {"succeeded", "failed", "cancelled"};
-// The label of failed jobs for all other reasons. Whatever else an error says for its reason is OTHER: reasons are
-// written all over the daemon, and a label must not grow with them unseen.
+// The label of all other reasons. Reasons are written all over the daemon, and the label's values must not grow with
+// them unnoticed.
 constexpr std::string_view kOtherReason = "OTHER";
 constexpr std::string_view kFailureReasons[] = {"OUT_OF_MEMORY",       "DATA_DAMAGED",      "BAD_DATA",
                                                 "RUN_FAILED",          "SERVER_DIED_AGAIN", "MAX_RUNTIME",
@@ -101,7 +102,7 @@ constexpr std::string_view kFailureReasons[] = {"OUT_OF_MEMORY",       "DATA_DAM
                                                 "GRAPH_CACHE_STRICT",  "RETRIES_EXHAUSTED", "DATASET_CHANGED",
                                                 "DEVICE_FAILED_AGAIN", kOtherReason};
 
-// Seconds.
+// Bounds in seconds.
 const Buckets& StepBuckets() {
   static const Buckets buckets{1e-5,  2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01,
                                0.025, 0.05,   0.1,  0.25, 0.5,    1,    2.5,  5,      10};
@@ -128,7 +129,7 @@ prometheus::Family<Histogram>& HistogramFamily(prometheus::Registry& registry, c
 
 }  // namespace
 
-// References into the registry, which owns every metric; all of them are safe to update anywhere.
+// References into the registry, which owns every metric. All of them are safe to update anywhere.
 struct JobMetrics::Families {
   explicit Families(prometheus::Registry& registry)
       : queue_wait(HistogramFamily(registry, "permafrost_job_queue_wait_seconds",
@@ -247,7 +248,7 @@ struct JobMetrics::Families {
       look_ahead_resident ABSL_GUARDED_BY(mu);
   Counter &look_ahead_stalls, &look_ahead_edges, &look_ahead_cut, &look_ahead_pages, &look_ahead_advised,
       &look_ahead_faults;
-  // Since the running job's newest checkpoint or the beginning of its run; nullopt: none runs.
+  // The time since the running job's newest checkpoint or the start of its run; nullopt if no job runs.
   std::optional<Stopwatch> unsaved ABSL_GUARDED_BY(mu);
 };
 

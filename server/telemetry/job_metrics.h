@@ -1,5 +1,6 @@
-// Metrics of jobs and training. Counters and histograms exist from the start; what tells of the running job is absent
-// while none runs. Labels are bounded. Threads: all methods are safe anywhere.
+// Metrics of jobs and training. Counters and histograms exist from the start. Series of the running job are absent
+// while none runs. Labels are bounded.
+// Threads: all methods are safe anywhere.
 #pragma once
 
 #include <prometheus/registry.h>
@@ -22,20 +23,21 @@ namespace permafrost::telemetry {
 // Metrics of the cache of node features that are read past the page cache.
 // Threads: all methods are safe anywhere. Borrows the registry.
 
-// Bounds of the histogram.
+// The bucket bounds of the histogram, in seconds.
 inline constexpr std::array<double, 11> kReadSeconds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                                      0.01,   0.025,   0.05,   0.1,   1};
 
-// Plain numbers: telemetry sees no other room. Increments.
+// Increments of the counters. Plain numbers, since telemetry may not include other rooms.
 struct FeatureCounts {
   int64_t hits = 0, misses = 0, evictions = 0, read_bytes = 0, read_errors = 0, over_budget = 0, resizes = 0;
   double stall_seconds = 0;
-  // Reads that took at most kReadSeconds[i], and not the bound before; the last: that took longer.
+  // reads[i] counts reads that took at most kReadSeconds[i], but longer than the bound before it. The last entry
+  // counts all longer reads.
   std::array<int64_t, kReadSeconds.size() + 1> reads{};
-  double read_seconds = 0;  // their sum
+  double read_seconds = 0;  // sum over all reads
 };
 
-// The state of the feature cache now.
+// The present state of the feature cache.
 struct FeatureState {
   uint64_t budget_bytes = 0, used_bytes = 0, rows = 0;
   int64_t depth = 0;
@@ -46,11 +48,12 @@ class FeatureMetrics {
   explicit FeatureMetrics(prometheus::Registry& registry);
   ~FeatureMetrics();
 
-  // permafrost_feature_cache_{hits,misses,evictions,read_bytes,read_errors,over_budget,resizes,stall_seconds}_total,
-  // permafrost_feature_cache_read_seconds (histogram)
+  // Raises
+  // permafrost_feature_cache_{hits,misses,evictions,read_bytes,read_errors,over_budget,resizes,stall_seconds}_total
+  // and permafrost_feature_cache_read_seconds (histogram).
   void Add(const FeatureCounts& increments);
-  // permafrost_feature_cache_{budget_bytes,bytes,rows,read_depth}; nullopt: no job that runs has such a cache, and they
-  // are absent, as they are at first.
+  // Sets permafrost_feature_cache_{budget_bytes,bytes,rows,read_depth}. With nullopt no running job has such a cache,
+  // and they are absent, as at the start.
   void Set(const std::optional<FeatureState>& state);
 
  private:
@@ -58,7 +61,7 @@ class FeatureMetrics {
   const std::unique_ptr<Series> series_;
 };
 
-// Plain numbers: telemetry sees no other room.
+// Plain numbers, since telemetry may not include other rooms.
 struct RankCounts {
   int64_t steps = 0;
   double seconds = 0, exchange_seconds = 0;
@@ -73,10 +76,10 @@ struct StepSeconds {
   double batch = 0, forward = 0, backward = 0, optimizer = 0;
 };
 
-// The sampler that runs ahead of the step: how things stand, and increments.
+// The sampler that runs ahead of the step: its present state, and the increments of its counters.
 struct LookAheadState {
   int64_t depth = 0, ready_batches = 0;
-  double resident_ratio = 0;  // of the pages looked at
+  double resident_ratio = 0;  // of the sampled pages
 };
 struct LookAheadCounts {
   int64_t stalls = 0, sampled_edges = 0, cut_batches = 0, wanted_pages = 0, advised_bytes = 0, major_faults = 0;
@@ -84,17 +87,17 @@ struct LookAheadCounts {
 
 class JobMetrics {
  public:
-  // `state_names`: the label values of permafrost_jobs{state}. Borrows the registry.
+  // `state_names` are the label values of permafrost_jobs{state}. Borrows the registry.
   JobMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& state_names);
   ~JobMetrics();
 
   // permafrost_jobs{state}
   void SetJobs(std::string_view state, int64_t count);
-  // permafrost_job_queue_wait_seconds (histogram): from creation (or requeue) to the device.
+  // permafrost_job_queue_wait_seconds (histogram): the wait from creation or requeue until the job is on the device.
   void ObserveQueueWait(absl::Duration wait);
   // permafrost_jobs_finished_total{state}
   void CountFinished(std::string_view state);
-  // permafrost_job_failures_total{reason}; a reason that the table in the .cc does not have counts as OTHER
+  // permafrost_job_failures_total{reason}; a reason missing from the table in the .cc counts as OTHER.
   void CountFailure(std::string_view reason);
   // permafrost_job_resumes_total
   void CountResume();
@@ -116,30 +119,31 @@ class JobMetrics {
   void CountQuarantined(int64_t directories);
   // permafrost_jobs_unreadable
   void SetUnreadable(int64_t jobs);
-  // permafrost_train_{steps,graphs,nodes,edges,padding_nodes,padding_edges,skipped_batches,
-  // exchanged_bytes,exchange_seconds}_total, permafrost_train_rank_{steps,seconds,exchange_seconds}_total{rank}
+  // permafrost_train_{steps,graphs,nodes,edges,padding_nodes,padding_edges,skipped_batches}_total,
+  // permafrost_train_{exchanged_bytes,exchange_seconds}_total,
+  // permafrost_train_rank_{steps,seconds,exchange_seconds}_total{rank}
   void AddSteps(const StepCounts& increments);
-  // permafrost_train_step_seconds{phase}, permafrost_train_whole_step_seconds (histograms), one observation a step (and
-  // phase); permafrost_train_last_step_timestamp_seconds
+  // permafrost_train_step_seconds{phase} and permafrost_train_whole_step_seconds (histograms), with one observation
+  // per step (and phase); permafrost_train_last_step_timestamp_seconds
   void ObserveStep(const StepSeconds& seconds);
   // permafrost_train_epoch_seconds, permafrost_checkpoint_seconds (histograms),
   // permafrost_checkpoint_timestamp_seconds (absent before the first)
   void ObserveEpoch(absl::Duration duration);
   void ObserveCheckpoint(absl::Duration duration);
   // Sets the series of the running job: permafrost_train_{epoch,loss,graphs_per_second} and
-  // permafrost_checkpoint_age_seconds, the time since its newest checkpoint, or since this was called first where this
-  // run has none: what a crash would lose.
+  // permafrost_checkpoint_age_seconds. The age is the time since the run's newest checkpoint, or since the first call
+  // of this method if there is none yet. It is what a crash would lose.
   void SetRunning(int64_t epoch, double loss, double graphs_per_second);
-  // No job runs: all of these series are absent.
+  // Removes the series of SetRunning, since no job runs.
   void SetIdle();
-  // Sets the series of the running job: permafrost_job_lookahead_{depth,ready_batches,resident_ratio}; nullopt: it does
-  // not sample.
+  // Sets the series of the running job: permafrost_job_lookahead_{depth,ready_batches,resident_ratio}. nullopt means
+  // that the job does not sample.
   void SetLookAhead(const std::optional<LookAheadState>& state);
   // permafrost_job_lookahead_{stalls,sampled_edges,cut_batches,wanted_pages,advised_bytes,major_faults}_total
   void AddLookAhead(const LookAheadCounts& increments);
   // permafrost_feature_cache_*
   FeatureMetrics& features() { return features_; }
-  // Refreshes the age; called before each scrape.
+  // Refreshes permafrost_checkpoint_age_seconds. Called before each scrape.
   void BeforeScrape();
 
  private:

@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<LogSegment>> ListSegments(const fs::path& path) {
     segment.path = path.parent_path() / name;
     std::error_code error;
     const auto size = fs::file_size(segment.path, error);
-    // The writer has just removed it.
+    // The writer has just removed the segment.
     if (error) continue;
     segment.size = static_cast<int64_t>(size);
     segments.push_back(std::move(segment));
@@ -92,13 +92,13 @@ spdlog::level::level_enum Level(Severity severity) {
   return spdlog::level::err;
 }
 
-// ISO 8601 in UTC, then the level padded so that lines align. %^ and %$ bound what a terminal colours.
+// ISO 8601 time in UTC, then the level padded so that messages align. %^ and %$ enclose what a terminal colours.
 std::unique_ptr<spdlog::formatter> Formatter() {
   return std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ %^%-7l%$ %v",
                                                      spdlog::pattern_time_type::utc);
 }
 
-// Belongs to the process, as spdlog's default logger does.
+// Global, like spdlog's default logger.
 std::atomic<LogFormat> log_format = LogFormat::kText;
 
 std::string_view NameOf(Severity severity) {
@@ -106,7 +106,7 @@ std::string_view NameOf(Severity severity) {
   return {name.data(), name.size()};
 }
 
-// Bytes that are no UTF-8 become U+FFFD, since half a line would be no object.
+// Replaces invalid UTF-8 by U+FFFD, since half a line would not be a JSON object.
 std::string JsonLine(Severity severity, std::string_view job, std::string_view line) {
   nlohmann::ordered_json event = {{"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone())},
                                   {"severity", NameOf(severity)},
@@ -120,7 +120,7 @@ void WriteEvent(Severity severity, const std::string& text) {
   spdlog::default_logger_raw()->log(Level(severity), "{}", text);
 }
 
-// An event is one line, whatever an error message carried.
+// An event is one line, so line breaks in an error message become spaces.
 std::string OneLine(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
   std::string line(text);
@@ -160,12 +160,13 @@ class FileJobLog : public JobLog {
     logger_->flush_on(spdlog::level::trace);
     logger_->set_error_handler([this](const std::string& error) { error_ = error; });
   }
-  // Two segments are kept, each of half the bound. The caller holds mu_. A failure is tried again with the next line.
+  // Keeps two segments, each of half the bound. The caller holds mu_. After a failure it tries again with the next
+  // line.
   void DropOldest() {
     if (max_bytes_ == 0) return;
     std::error_code error;
     const auto size = static_cast<int64_t>(std::filesystem::file_size(path_, error));
-    // A rotation failed after its rename: the old file still takes the lines, and its name says where it begins.
+    // A rotation failed after its rename. The old file still takes the lines, and its name says where it begins.
     const bool is_renamed = error == std::errc::no_such_file_or_directory;
     if (!is_renamed && (error || size < max_bytes_ / 2)) return;
     const absl::Status rotated = Rotate();
@@ -191,7 +192,7 @@ class FileJobLog : public JobLog {
   const int64_t max_bytes_;
   bool rotation_failed_ = false;
   std::mutex mu_;
-  std::string error_;  // under mu_: of the line written last; empty: none
+  std::string error_;  // under mu_: of the last line; empty: none
   std::unique_ptr<spdlog::logger> logger_;
 };
 

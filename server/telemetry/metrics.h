@@ -1,5 +1,5 @@
-// Adds metrics to a registry by a line each: as a family, without labels, or there only while there is something to
-// tell.
+// Functions that add a metric to a registry in one line: a family, a metric without labels, or a gauge that exists
+// only while it has a value.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -12,13 +12,13 @@
 
 namespace permafrost::telemetry {
 
-// The family of this name, which is made where there is none yet.
+// Returns the family of this name. Makes it if there is none yet.
 inline prometheus::Family<prometheus::Counter>& CounterFamily(prometheus::Registry& registry, const std::string& name,
                                                               const std::string& help) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
 }
 
-// Metrics without labels, added to a registry, which owns them.
+// Adds a metric without labels to a registry, which owns it.
 inline prometheus::Counter& OneCounter(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
 }
@@ -27,14 +27,14 @@ inline prometheus::Gauge& OneGauge(prometheus::Registry& registry, const char* n
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
 
-// A gauge that is there only while there is something to tell: a zero would be taken for a measurement.
+// A gauge that exists only while it has a value, since a zero would be taken for a measurement.
 // Threads: one at a time.
 class MaybeGauge {
  public:
   // Borrows the family.
   MaybeGauge(prometheus::Family<prometheus::Gauge>& family, prometheus::Labels labels)
       : family_(family), labels_(std::move(labels)) {}
-  // The only series of a family of its own.
+  // Makes the only series of a new family.
   MaybeGauge(prometheus::Registry& registry, const char* name, const char* help)
       : MaybeGauge(prometheus::BuildGauge().Name(name).Help(help).Register(registry), {}) {}
 

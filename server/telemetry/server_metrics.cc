@@ -77,7 +77,7 @@ std::string ReadAll(const char* path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-// Unix time of the machine's boot; it does not change, but for clock corrections.
+// Returns the Unix time of the machine's boot. It changes only with corrections of the clock.
 double BootTime() {
   for (absl::string_view line : absl::StrSplit(ReadAll("/proc/stat"), '\n')) {
     double seconds = 0;
@@ -100,7 +100,7 @@ int64_t CountOpenFds() {
 ProcessStats ReadProcessStats() {
   ProcessStats stats;
   const std::string stat = ReadAll("/proc/self/stat");
-  // proc(5): fields are counted from 1; the second, the program's name, is in parentheses and may hold spaces.
+  // proc(5) counts fields from 1. The second, the program's name, is in parentheses and may contain spaces.
   if (const size_t name_end = stat.rfind(')'); name_end != std::string::npos) {
     const std::vector<absl::string_view> fields =
         absl::StrSplit(absl::string_view(stat).substr(name_end + 1), ' ', absl::SkipEmpty());
@@ -187,7 +187,7 @@ void DeviceMetrics::Set(const DeviceState& state) {
   for (const auto& [reason, count] : state.empty_caches) {
     if (!kEmptyReasonNames.Parse(reason)) continue;
     Counter& total = families_->emptied.Add({{"reason", reason}});
-    // Never back: a total that shrank is not a total.
+    // Never lowers the counter, since a total cannot shrink.
     if (const double more = static_cast<double>(count) - total.Value(); more > 0) total.Increment(more);
   }
 }
@@ -239,7 +239,7 @@ const Histogram::BucketBoundaries& RequestBuckets() {
   return buckets;
 }
 
-// Streams last as long as what they follow.
+// Streams last as long as what they watch.
 const Histogram::BucketBoundaries& StreamBuckets() {
   static const Histogram::BucketBoundaries buckets{0.01, 0.1, 1, 10, 60, 300, 1800, 3600, 14400, 86400};
   return buckets;
@@ -247,7 +247,7 @@ const Histogram::BucketBoundaries& StreamBuckets() {
 
 }  // namespace
 
-// References into the registry, which owns every metric; all of them are safe to update anywhere.
+// References into the registry, which owns every metric. All of them are safe to update anywhere.
 struct ServerMetrics::Families {
   explicit Families(prometheus::Registry& registry)
       : requests(prometheus::BuildCounter()
@@ -306,7 +306,7 @@ struct ServerMetrics::Families {
                 .Register(registry)
                 .Add({})) {}
 
-  // Brings a counter to a total that another part counts. Never back: a total that shrank is not a total.
+  // Raises a counter to a total that is counted elsewhere. Never lowers it, since a total cannot shrink.
   void RaiseTo(Counter& counter, double total) {
     absl::MutexLock lock(&raise_mu);
     if (const double missing = total - counter.Value(); missing > 0) counter.Increment(missing);
@@ -319,7 +319,7 @@ struct ServerMetrics::Families {
   prometheus::Family<Counter>& dropped_states;
   std::map<std::string, Counter*, std::less<>> dropped_by_method;
   Gauge& draining;
-  absl::Mutex maybe_mu;  // of gauges that come and go
+  absl::Mutex maybe_mu;  // guards gauges that come and go
   MaybeGauge import_progress ABSL_GUARDED_BY(maybe_mu);
   std::map<std::pair<std::string, std::string>, Counter*> by_method_and_code;
   std::map<std::string, Histogram*, std::less<>> by_method;

@@ -1,5 +1,5 @@
-// Metrics of the process, its datasets and its gRPC server, its device, and whether the device thread gets on.
-// Threads: all methods are safe anywhere, but for WatchdogMetrics.
+// Metrics of the process, its datasets, its gRPC server, its device, and the progress of the device thread.
+// Threads: all methods are safe anywhere, except those of WatchdogMetrics.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class Registry;
 
 namespace permafrost::telemetry {
 
-// The figures that the operating system gives about this process.
-// Threads: safe anywhere. Errors: none; what the system does not report is 0.
+// The figures that the operating system reports about this process.
+// Threads: safe anywhere. Errors: none; values that the system does not report are 0.
 struct ProcessStats {
   uint64_t resident_bytes = 0;
   uint64_t virtual_bytes = 0;
@@ -33,12 +33,12 @@ struct ProcessStats {
 
 ProcessStats ReadProcessStats();
 
-// Metrics of the device. A value that the device does not tell has no series: an absent one is not 0.
+// Metrics of the device. A value that the device does not report has no series, since an absent value is not 0.
 class DeviceMetrics {
  public:
-  // permafrost_device_memory_bytes{kind}; kind is allocated, reserved, driver, recommended_max or resident
-  // permafrost_device_graph_entries, permafrost_device_utilization_ratio
-  // permafrost_device_empty_cache_total{reason}, of the reasons (kEmptyReasonNames) that the state tells. Borrows the
+  // The series are permafrost_device_memory_bytes{kind} (kind is allocated, reserved, driver, recommended_max or
+  // resident), permafrost_device_graph_entries, permafrost_device_utilization_ratio, and
+  // permafrost_device_empty_cache_total{reason} for the reasons (kEmptyReasonNames) in the state. Borrows the
   // registry.
   explicit DeviceMetrics(prometheus::Registry& registry);
   ~DeviceMetrics();
@@ -50,7 +50,7 @@ class DeviceMetrics {
   std::unique_ptr<Families> families_;
 };
 
-// Metrics of whether the device thread gets on.
+// Metrics of the progress of the device thread.
 // Threads: one at a time.
 class WatchdogMetrics {
  public:
@@ -58,8 +58,8 @@ class WatchdogMetrics {
   explicit WatchdogMetrics(prometheus::Registry& registry);
   ~WatchdogMetrics();
 
-  // permafrost_device_thread_stalled, 0 or 1; permafrost_device_thread_seconds_since_progress, absent while the thread
-  // is idle (nullopt).
+  // Sets permafrost_device_thread_stalled, 0 or 1, and permafrost_device_thread_seconds_since_progress, which is
+  // absent while the thread is idle (nullopt).
   void Set(bool stalled, std::optional<absl::Duration> since_progress);
 
  private:
@@ -73,37 +73,37 @@ struct BuildInfo {
 
 class ServerMetrics {
  public:
-  // Series for each (method, code) and method exist from the start; `methods` as "JobService/CreateJob", any other is
-  // counted as "unknown". `streams`: those of the methods that stream; `watches`: those that watch. Borrows the
-  // registry.
+  // Series for each method, and for each (method, code), exist from the start. `methods` are written as
+  // "JobService/CreateJob"; any other method counts as "unknown". `streams` are the methods that stream, and
+  // `watches` those that watch. Borrows the registry.
   ServerMetrics(prometheus::Registry& registry, const BuildInfo& build, const std::vector<std::string>& methods,
                 const std::vector<std::string>& codes, const std::vector<std::string>& streams = {},
                 const std::vector<std::string>& watches = {});
   ~ServerMetrics();
 
-  // permafrost_grpc_requests_total{method,code}; permafrost_grpc_request_seconds{method}, of streams
-  // permafrost_grpc_stream_seconds{method} (histograms)
+  // permafrost_grpc_requests_total{method,code} and the histogram permafrost_grpc_request_seconds{method}, or
+  // permafrost_grpc_stream_seconds{method} for streams
   void ObserveRequest(std::string_view method, std::string_view code, absl::Duration duration);
-  // permafrost_grpc_open_streams{method}; of the constructor's `streams`, any other is left out
+  // permafrost_grpc_open_streams{method}; ignores methods that are not in the constructor's `streams`
   void CountStream(std::string_view method, int change);
-  // permafrost_watch_states_dropped_total{method}; of the constructor's `watches`, any other is left out
+  // permafrost_watch_states_dropped_total{method}; ignores methods that are not in the constructor's `watches`
   void CountDroppedState(std::string_view method);
   // permafrost_draining
   void SetDraining();
   // permafrost_dataset_import_queue_length
   void SetImportQueue(int64_t length);
-  // permafrost_dataset_import_progress_ratio, nullopt: no import runs, and the series is absent
+  // permafrost_dataset_import_progress_ratio; nullopt: no import runs, and the series is absent
   void SetImportProgress(std::optional<double> ratio);
   // permafrost_datasets{state}, permafrost_dataset_mapped_bytes, permafrost_dataset_imports_total{outcome}
   void SetDatasets(std::string_view state, int64_t count);
   // permafrost_dataset_stores{kind}, permafrost_dataset_store_bytes{kind}; kind is "graph_set" or "graph"
   void SetStores(std::string_view kind, int64_t count, uint64_t bytes);
   void SetMappedBytes(uint64_t bytes);
-  // permafrost_state_disk_free_bytes (nullopt: it is not known, and absent), permafrost_state_disk_reserve_bytes
+  // permafrost_state_disk_free_bytes (absent for nullopt, which means unknown), permafrost_state_disk_reserve_bytes
   void SetDisk(std::optional<uint64_t> free, uint64_t reserve);
   // permafrost_upload_bytes{kind} ("received", "counted"), permafrost_upload_limit_bytes
   void SetUploads(uint64_t received, uint64_t counted, uint64_t limit);
-  // permafrost_clock_jump_seconds; 0: it has not jumped
+  // permafrost_clock_jump_seconds; 0: the clock has not jumped
   void SetClockJump(absl::Duration jump);
   void SetImports(std::string_view outcome, int64_t total);
   // permafrost_dataset_import_retries_total
