@@ -232,8 +232,8 @@ absl::StatusOr<std::vector<Hello>> AcceptRanks(const Socket& listening, const Tc
   return hellos;
 }
 
-// Returns why AcceptRanks failed. Unless `keep_connecting` asked it to end, that is the first rank from `first` on
-// that has not connected to `port` of this machine within `waited`.
+// Returns why AcceptRanks failed. After a timeout, the error names the first rank from `first` on that has not
+// connected to `port` of this machine within `waited`.
 absl::Status MissingRank(const absl::Status& failed, const TcpOptions& options,
                          const std::vector<Connection>& connections, int64_t first, int port, absl::Duration waited) {
   const bool asked_to_end = options.keep_connecting && !options.keep_connecting();

@@ -21,7 +21,6 @@ class Registry;
 namespace permafrost::telemetry {
 
 // The metrics as one scrape sees them: refreshed, then collected.
-
 // Threads: all methods are safe anywhere. Scrapes run one at a time, so the hook needs no lock of its own.
 // Invariant: Collect throws nothing. HTTP servers call it through C, where an exception would end the process.
 class RefreshedRegistry final : public prometheus::Collectable {

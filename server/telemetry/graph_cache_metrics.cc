@@ -92,7 +92,7 @@ struct GraphCacheMetrics::Families {
   Gauge& storage_bytes;
   Gauge& storage_peak;
   Counter& storage_allocations;
-  absl::Mutex raise_mu;  // makes reading and raising a counter one step
+  absl::Mutex raise_mu;  // makes reading and raising a counter atomic
 };
 
 GraphCacheMetrics::GraphCacheMetrics(prometheus::Registry& registry, const std::vector<CounterRow>& counters,

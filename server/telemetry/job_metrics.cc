@@ -286,7 +286,7 @@ void JobMetrics::SetJobs(std::string_view state, int64_t count) {
 }
 
 void JobMetrics::ObserveQueueWait(absl::Duration wait) {
-  // The wall clock may have been set back since the job was created.
+  // The wait is negative if the wall clock was set back since the job was created.
   families_->queue_wait.Observe(std::max(0.0, absl::ToDoubleSeconds(wait)));
 }
 

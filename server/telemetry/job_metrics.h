@@ -43,6 +43,7 @@ struct FeatureState {
   int64_t depth = 0;
 };
 
+// The comment above each method names the series that the method updates.
 class FeatureMetrics {
  public:
   explicit FeatureMetrics(prometheus::Registry& registry);
@@ -85,6 +86,7 @@ struct LookAheadCounts {
   int64_t stalls = 0, sampled_edges = 0, cut_batches = 0, wanted_pages = 0, advised_bytes = 0, major_faults = 0;
 };
 
+// The comment above each method names the series that the method updates.
 class JobMetrics {
  public:
   // `state_names` are the label values of permafrost_jobs{state}. Borrows the registry.
@@ -126,9 +128,9 @@ class JobMetrics {
   // permafrost_train_step_seconds{phase} and permafrost_train_whole_step_seconds (histograms), with one observation
   // per step (and phase); permafrost_train_last_step_timestamp_seconds
   void ObserveStep(const StepSeconds& seconds);
-  // permafrost_train_epoch_seconds, permafrost_checkpoint_seconds (histograms),
-  // permafrost_checkpoint_timestamp_seconds (absent before the first)
+  // permafrost_train_epoch_seconds (histogram)
   void ObserveEpoch(absl::Duration duration);
+  // permafrost_checkpoint_seconds (histogram), permafrost_checkpoint_timestamp_seconds (absent before the first)
   void ObserveCheckpoint(absl::Duration duration);
   // Sets the series of the running job: permafrost_train_{epoch,loss,graphs_per_second} and
   // permafrost_checkpoint_age_seconds. The age is the time since the run's newest checkpoint, or since the first call

@@ -337,7 +337,7 @@ struct ServerMetrics::Families {
   Counter& import_retries;
   Gauge &resident, &virtual_memory, &open_fds, &max_fds, &start_time, &threads;
   Counter& cpu;
-  absl::Mutex raise_mu;  // makes reading and raising a counter one step
+  absl::Mutex raise_mu;  // makes reading and raising a counter atomic
 };
 
 ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& build,

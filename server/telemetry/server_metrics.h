@@ -71,6 +71,7 @@ struct BuildInfo {
   std::string version, git_commit, torch_version, device;
 };
 
+// The comment above each method names the series that the method updates.
 class ServerMetrics {
  public:
   // Series for each method, and for each (method, code), exist from the start. `methods` are written as
@@ -94,10 +95,11 @@ class ServerMetrics {
   void SetImportQueue(int64_t length);
   // permafrost_dataset_import_progress_ratio; nullopt: no import runs, and the series is absent
   void SetImportProgress(std::optional<double> ratio);
-  // permafrost_datasets{state}, permafrost_dataset_mapped_bytes, permafrost_dataset_imports_total{outcome}
+  // permafrost_datasets{state}
   void SetDatasets(std::string_view state, int64_t count);
   // permafrost_dataset_stores{kind}, permafrost_dataset_store_bytes{kind}; kind is "graph_set" or "graph"
   void SetStores(std::string_view kind, int64_t count, uint64_t bytes);
+  // permafrost_dataset_mapped_bytes
   void SetMappedBytes(uint64_t bytes);
   // permafrost_state_disk_free_bytes (absent for nullopt, which means unknown), permafrost_state_disk_reserve_bytes
   void SetDisk(std::optional<uint64_t> free, uint64_t reserve);
@@ -105,6 +107,7 @@ class ServerMetrics {
   void SetUploads(uint64_t received, uint64_t counted, uint64_t limit);
   // permafrost_clock_jump_seconds; 0: the clock has not jumped
   void SetClockJump(absl::Duration jump);
+  // permafrost_dataset_imports_total{outcome}
   void SetImports(std::string_view outcome, int64_t total);
   // permafrost_dataset_import_retries_total
   void SetImportRetries(int64_t total);

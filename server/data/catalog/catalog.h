@@ -66,8 +66,8 @@ absl::Status CheckImport(const DatasetId& id, const ImportOptions& options);
 
 struct CatalogOptions {
   std::filesystem::path directory;  // state_dir/datasets
-  // Imports may read only what, once resolved, lies below one of these paths; symlinks and `..` cannot lead out of
-  // them. If this is empty, no import is allowed.
+  // Imports may read only files and folders that, once resolved, lie below one of these paths. So symlinks and `..`
+  // cannot lead outside. If it is empty, no import is allowed.
   std::vector<std::filesystem::path> import_roots;
   // Same as ImportLimits::own_files.
   std::filesystem::path own_files;

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr char kImports[] = ".imports";
 constexpr absl::string_view kTemporaryPrefix = ".tmp-";
 constexpr absl::string_view kDeletedPrefix = ".deleted-";
-// Older versions named deleted datasets like this. An import could have the same name.
+// Older versions gave deleted datasets names that begin like this. An import could have the same name.
 constexpr absl::string_view kOldDeletedPrefix = ".tmp-deleted-";
 constexpr char kRecordFile[] = "dataset.json";
 constexpr absl::string_view kRecordSuffix = ".json";

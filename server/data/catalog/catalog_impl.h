@@ -114,7 +114,8 @@ class CatalogImpl final : public Catalog {
   void StopImports() override;
 
  private:
-  // Refuses an import for faults that do not depend on what has its name. On success, options.source is resolved.
+  // Refuses an import for faults that do not depend on an entry of the same name. On success, options.source is
+  // resolved.
   absl::Status Admit(const DatasetId& id, ImportOptions& options) const;
   // Returns what an importer may take and read.
   ImportLimits Limits() const;
@@ -184,7 +185,7 @@ class CatalogImpl final : public Catalog {
   std::atomic<double> import_progress_ = -1;  // negative: no import runs
   const Stopwatch clock_;
   Event changed_;  // set when the worker has something to do, or must end
-  ChangeHub hub_;  // ends before what its listeners read
+  ChangeHub hub_;  // destroyed before what its listeners read
   std::thread worker_;
 };
 

@@ -79,7 +79,7 @@ std::string WhyBadPath(const std::string& path) {
     return absl::StrCat("has ", path.size(), " bytes; accepted: 1 to ", kMostUploadPathBytes);
   }
   for (const absl::string_view name : absl::StrSplit(path, '/')) {
-    // This includes "", "." and "..".
+    // Refuses "", "." and ".." too.
     if (name.empty() || name.front() == '.') {
       return "is not accepted: relative paths whose names are not empty and begin with no '.'";
     }

@@ -212,7 +212,7 @@ class UploadStore {
   const UploadOptions options_;
   UploadAccount account_;
   mutable absl::Mutex mu_;
-  // Uploads that may exist: the machine failed to tell. The store looks again before a new upload.
+  // Uploads that may exist: reading them failed because of the machine. RemoveOld tries again.
   std::set<UploadId> unread_ ABSL_GUARDED_BY(mu_);
 };
 

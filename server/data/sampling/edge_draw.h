@@ -20,7 +20,7 @@
 
 namespace permafrost::data {
 
-// What all samplers need to read an adjacency fast and to report damage.
+// Helpers with which all samplers read an adjacency fast and report damage.
 // Threads: an AdjacencyReads belongs to one thread at a time. Several threads may read one adjacency, each with its
 // own AdjacencyReads.
 
@@ -101,7 +101,7 @@ class AdjacencyReads {
     return touched;
   }
   void PrefetchNeighbor(uint64_t place) const { PrefetchLine(adjacency_.neighbors.data() + place); }
-  // Prefetches the whole of a short list.
+  // Prefetches all neighbours of a short list.
   void PrefetchNeighbors(Adjacency::Extent extent) const {
     PrefetchLines(adjacency_.neighbors.data() + extent.begin, extent.size() * sizeof(NodeId));
     PrefetchNeighbor(extent.end - 1);
@@ -135,8 +135,8 @@ class AdjacencyReads {
 // Random draws for sampling. They are stateless: a draw depends only on its key, so any thread can make it.
 // Threads: pure functions.
 
-// Maps 64 random bits to 0..bound-1 by one multiplication (Lemire 2019, without the rejection). No number is drawn
-// too often by more than bound / 2^64 of its share.
+// Maps 64 random bits to 0..bound-1 by one multiplication (Lemire 2019, without the rejection). The relative bias of
+// a number is at most bound / 2^64.
 inline uint64_t ScaleBits(uint64_t bits, uint64_t bound) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
@@ -194,8 +194,8 @@ class EdgeDraw {
 // Threads: values; safe anywhere.
 class SeedTimes {
  public:
-  // If `same` is given, it is the time of every node. Otherwise each node has its own time if the graph stores node
-  // times. Borrows the graph's columns.
+  // If `same` is given, it is the time of every node. Otherwise each node has its own time, if the graph stores any.
+  // Borrows the graph's columns.
   SeedTimes(spec::TemporalSampling temporal, std::optional<int64_t> same, const GraphView& graph)
       : same_(same), own_(temporal != spec::TemporalSampling::kNone && !same ? graph.times : Column<int64_t>()) {}
 

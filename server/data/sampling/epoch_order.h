@@ -41,12 +41,12 @@ void LargestFirst(std::span<const GraphSize> sizes, std::span<uint32_t> order);
 std::optional<std::vector<uint32_t>> Deal(std::span<const GraphSize> sizes, std::span<const uint32_t> order,
                                           int64_t batches, const DealLimits& limits);
 
-// Returns the smallest number of batches, found by bisection, for which Deal keeps LargestFirst within the limits.
-// Every single graph must be within the limits.
+// Returns the smallest number of batches, found by bisection, for which Deal of the order LargestFirst stays within
+// the limits. Every single graph must be within the limits.
 int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits);
 
-// Returns limits that hold for Deal of LargestFirst into `batches` with little room to spare. They are never looser
-// than `limits`, within which that Deal must be possible.
+// Returns limits that Deal of the order LargestFirst into `batches` meets with little room to spare. They are never
+// looser than `limits`, which this Deal must meet too.
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits);
 
 // The position in a job's sequence of training batches. It is all that a checkpoint keeps of the order.

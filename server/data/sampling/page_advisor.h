@@ -74,8 +74,8 @@ class PageAdvisor {
   };
   // Sorts the wanted runs and joins overlapping ones. Returns the number of pages in all of them.
   int64_t MergeWanted();
-  // Returns the share of a sample of the wanted pages that is in memory, or a negative value if the kernel does not
-  // tell.
+  // Returns the share of a sample of the wanted pages that is in memory, or a negative value if the kernel
+  // reports none.
   double LookAtSample(int64_t pages);
   void Advise();
 

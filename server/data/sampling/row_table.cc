@@ -138,7 +138,7 @@ void DisjointRows::Clear() {
 }
 
 size_t DisjointRows::SlotOf(uint64_t pair) const {
-  // Source: the finaliser of MurmurHash3, taken from the top.
+  // Uses the top bits of the hash. Source: the finaliser of MurmurHash3.
   uint64_t mixed = (pair ^ (pair >> 33)) * 0xff51afd7ed558ccdU;
   mixed = (mixed ^ (mixed >> 33)) * 0xc4ceb9fe1a85ec53U;
   return static_cast<size_t>(mixed >> shift_);

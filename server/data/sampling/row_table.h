@@ -42,7 +42,7 @@ class RowTable {
   };
   bool direct() const { return graph_nodes_ <= kDirectNodes; }
   size_t SlotOf(NodeId node) const {
-    // Source: the finaliser of MurmurHash3, one multiplication short, taken from the top.
+    // Uses the top bits of the hash. Source: the finaliser of MurmurHash3, one multiplication short.
     const uint64_t mixed = node * 0x9e3779b97f4a7c15u;
     return static_cast<size_t>(((mixed ^ (mixed >> 32)) * 0xff51afd7ed558ccdu) >> shift_);
   }
