@@ -242,7 +242,7 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::string& etag,
       if (fs::exists(files_.DatasetPath(id), ignored)) {
         PF_ASSIGN_OR_RETURN(removed, files_.UnpublishDataset(id));
       } else {
-        // An earlier attempt may have removed the directory's name, and failed before that was on disk.
+        // An earlier attempt may have renamed the directory, and failed before that was on disk.
         PF_RETURN_IF_ERROR(SyncDirectory(options_.directory));
       }
     }

@@ -39,7 +39,7 @@ struct Dataset {
   DatasetState state = DatasetState::kImporting;
   absl::Time create_time;
   // Distinguishes this dataset from all others that ever had its name. MakeDatasetUid makes it when the import is
-  // accepted, so it never depends on the clock. It stays with the store, also in a backup.
+  // accepted. No other dataset ever gets it, whatever the clock says. It stays with the store, also in a backup.
   std::string uid;
   ImportOptions options;
   ImportProgress progress;  // while kImporting
@@ -81,7 +81,7 @@ struct CatalogOptions {
   ImportFunction importer = data::Import;
   // Checks a source for Validate. It has the contract of data::CheckSource.
   std::function<absl::Status(const ImportOptions&, const ImportLimits&)> checker = data::CheckSource;
-  // The wait before an import that an error of the machine ended is tried again. It doubles with each try.
+  // The wait before the first retry of an import that an error of the machine ended. It doubles with each retry.
   absl::Duration first_retry = absl::Seconds(1);
   // Room that is kept free on the directory's disk. While there is less, no import begins, and a running import is
   // stopped and tried again later.

@@ -107,7 +107,7 @@ absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<
 // contain the path cannot be resolved just now.
 absl::Status CheckInRoots(const std::filesystem::path& path, std::span<const std::filesystem::path> roots);
 
-// Checks while an import writes that there is room, since its size is not known in advance.
+// The room for imports. It is checked while an import writes, since the import's size is not known in advance.
 
 struct ImportRoom {
   DiskReserve reserve;

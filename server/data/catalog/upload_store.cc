@@ -387,7 +387,7 @@ void UploadAccount::SetSending(const UploadId& id, bool sending) {
   const auto it = records_.find(id);
   if (it == records_.end()) return;
   it->second.sending = sending;
-  // The end does not restart it: a call that sent nothing for minutes must not keep room for another such period.
+  // The end of a call does not restart the idle time: a call that sent nothing for minutes must not keep room longer.
   if (sending) it->second.since_use.Restart();
 }
 

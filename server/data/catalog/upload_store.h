@@ -105,8 +105,8 @@ struct UploadOptions {
   // An upload that is unused for this long is removed when the next one begins, when uploads are listed, or at a
   // start.
   absl::Duration max_age = absl::Hours(24);
-  // Returns the time that the times of files are compared with. nullopt means that the wall clock is in doubt; then
-  // only the time that this process has run counts.
+  // Returns the present time, with which the times of files are compared. nullopt means that the wall clock is in
+  // doubt; then only the time for which this process has run counts.
   std::function<std::optional<absl::Time>()> now = [] { return absl::Now(); };
   // Called with one line for each upload removed for its age, and for files that cannot be proven to be an upload.
   std::function<void(std::string_view)> warn = [](std::string_view) {};

@@ -17,8 +17,8 @@ constexpr uint64_t kFewEdges = 64;
 constexpr size_t kRun = 16;
 static_assert(kFewDraws % kRun == 0);
 
-// Calls take(i, draw, last) for i in 0..wanted-1, where `draw` is in 0..last. If edge `draw` is taken already, take
-// edge `last`, which never is.
+// Calls take(i, draw, last) for i in 0..wanted-1, where `draw` is in 0..last. `take` must use edge `draw`, or edge
+// `last` if `draw` is used already. Edge `last` never is.
 // Source: Bentley and Floyd 1987, "A sample of brilliance".
 template <class Take>
 void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& take) {

@@ -58,8 +58,8 @@ inline absl::Status StatusOf(const ReadFaults& faults, const Adjacency& adjacenc
   return absl::OkStatus();
 }
 
-// The reads of one thread. While it lives, it returns zeros or empty lists in place of damaged data. Its destructor
-// reports the damage to `faults`.
+// Performs the reads of one thread. Returns zeros or empty lists in place of damaged data. The destructor reports the
+// damage to `faults`.
 class AdjacencyReads {
  public:
   // The most neighbours of a node that are verified together. In a longer list, each neighbour is verified where it

@@ -129,8 +129,8 @@ int64_t LeastBatches(std::span<const GraphSize> sizes, const DealLimits& limits)
 }
 
 DealLimits TightLimits(std::span<const GraphSize> sizes, int64_t batches, const DealLimits& limits) {
-  // The room left above the fullest batch, as a fraction of the mean batch: 1/256. Other orders of graphs of nearly
-  // equal size need it.
+  // The room left above the fullest batch, as a fraction of the mean batch: 1/256. Other orders of nearly equal
+  // graphs need it.
   constexpr int64_t kRoom = 256;
   const std::vector<uint32_t> order = LargestOf(sizes);
   const auto batch_of = Deal(sizes, order, batches, limits);

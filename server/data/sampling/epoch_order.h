@@ -66,8 +66,8 @@ struct EpochOrderOptions {
   bool shuffle = true;
   // Data parallelism: this process takes a share of every batch. The graphs of a batch are dealt to the ranks in
   // turns, from rank 0 to the last and back again. A dealt batch lists its larger graphs first, so this shares them
-  // evenly. Shares differ by at most one graph. A last batch of fewer graphs than ranks leaves some ranks without a
-  // graph.
+  // evenly. Shares differ by at most one graph. If the last batch has fewer graphs than there are ranks, some ranks
+  // get none.
   int64_t rank = 0;
   int64_t world_size = 1;
   spec::BatchingOptions batching;  // with shuffle, no bound may be below a single graph

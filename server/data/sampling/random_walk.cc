@@ -13,7 +13,7 @@
 namespace permafrost::data {
 namespace {
 
-// Walks that one thread interleaves, so that their memory reads overlap. For uniform walks.
+// How many uniform walks one thread interleaves, so that their memory reads overlap.
 constexpr int64_t kWalkLanes = 64;
 constexpr int64_t kWalksInPiece = 512;
 
@@ -78,7 +78,7 @@ absl::Status Check(const GraphView& view, std::span<const NodeId> starts, const 
   return absl::OkStatus();
 }
 
-// Walks that one thread interleaves, so that their memory reads overlap. For Node2Vec's walks.
+// How many Node2Vec walks one thread interleaves, so that their memory reads overlap.
 constexpr size_t kLanes = 64;
 // Candidates refused in a row before a step is drawn from the exact weights. So no p and q can make a step endless. A
 // refused candidate says nothing about the next, so the step's distribution is the same either way.
