@@ -114,7 +114,7 @@ class Rerun {
 };
 
 // While a Part lives and its `count` is 0, this thread adds 0 to the gradients that ranks sum up. `count` is one
-// number: this rank's labels. Otherwise a module that divides by the number of labels would send NaN to all ranks.
+// number: this rank's labels. Without a Part, a module that divides by the number of labels would send NaN to all.
 class Part {
  public:
   explicit Part(const at::Tensor& count);  // must outlive this

@@ -49,9 +49,8 @@ class FeatureMetrics {
   explicit FeatureMetrics(prometheus::Registry& registry);
   ~FeatureMetrics();
 
-  // Raises
-  // permafrost_feature_cache_{hits,misses,evictions,read_bytes,read_errors,over_budget,resizes,stall_seconds}_total
-  // and permafrost_feature_cache_read_seconds (histogram).
+  // Raises the histogram permafrost_feature_cache_read_seconds and the counters
+  // permafrost_feature_cache_{hits,misses,evictions,read_bytes,read_errors,over_budget,resizes,stall_seconds}_total.
   void Add(const FeatureCounts& increments);
   // Sets permafrost_feature_cache_{budget_bytes,bytes,rows,read_depth}. With nullopt no running job has such a cache,
   // and they are absent, as at the start.

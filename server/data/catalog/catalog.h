@@ -73,9 +73,9 @@ struct CatalogOptions {
   std::filesystem::path own_files;
   // The number of threads of an import, >= 1.
   int threads = AvailableCores();
-  // Called with one line for each of these: something that the catalog moved to datasets/.quarantine/, because it
-  // cannot prove to have made it or an import replaced it; an import that waits for the machine; files that a
-  // deletion could not remove. Called on any thread. It must not call the catalog.
+  // Called with one line for everything that the catalog moves to datasets/.quarantine/, either because it cannot
+  // prove to have made it or because an import replaced it. Also called for each import that waits for the machine,
+  // and for files that a deletion could not remove. Called on any thread. It must not call the catalog.
   std::function<void(std::string_view)> warn;
   // Runs an import. An exception that it throws fails the import, not the process.
   ImportFunction importer = data::Import;

@@ -31,8 +31,8 @@ void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& 
 // Returns the weight that an edge counts with: 0 for an edge that is never drawn.
 double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 0; }
 
-// Calls put(draw) `count` times with numbers uniform in 0..bound-1. If the bound is so small that 32 bits favour no
-// number by more than 2^-16 of its share, two numbers come from one draw of 64 bits.
+// Calls put(draw) `count` times with numbers uniform in 0..bound-1. Up to a bound of 2^16, two numbers come from one
+// draw of 64 bits: 32 bits then favour no number by more than 2^-16 of its share.
 template <class Put>
 void DrawBelow(SplitMix64& random, uint64_t bound, int64_t count, const Put& put) {
   if (bound > (uint64_t{1} << 16)) {

@@ -62,8 +62,8 @@ inline absl::Status StatusOf(const ReadFaults& faults, const Adjacency& adjacenc
 // damage to `faults`.
 class AdjacencyReads {
  public:
-  // The most neighbours of a node that are verified together. In a longer list, each neighbour is verified where it
-  // is read.
+  // Up to this many neighbours of a node are verified together when any of them is read. In a longer list, only the
+  // neighbours that are read are verified.
   static constexpr uint64_t kTouchedWhole = BlockGuard::kBlockBytes / sizeof(NodeId);
 
   AdjacencyReads(const Adjacency& adjacency, ReadFaults& faults)
