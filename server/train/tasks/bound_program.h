@@ -1,5 +1,6 @@
 // A program (server/program) bound to a device and a job: its tensors, its random numbers, and one run. The models of
-// both levels are made of it (program_model.h). Threads: making one is safe anywhere; it belongs to the device thread.
+// both levels are made of it (program_model.h). Threads: making one is thread-safe; using it belongs to the device
+// thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,8 +29,8 @@
 
 namespace permafrost::train {
 
-// Operators of a program that the server runs in its own way, in place of PyTorch's: those that draw random numbers,
-// and the batch norms of padded batches. Threads: safe anywhere, for different tensors; Draw on the device thread.
+// Operators of a program that the server runs in its own way instead of PyTorch's: those that draw random numbers, and
+// the batch norms of padded batches. Threads: thread-safe for different tensors, but Draw runs on the device thread.
 
 // Random operators draw with our own generator. Every number is a pure function of (seed, step, place of the operator
 // among those that draw, row, column), so captures, resumes and equal runs draw the same. Rows are the first dimension.
@@ -38,73 +39,72 @@ namespace permafrost::train {
 // Returns whether Draw knows the operator.
 bool CanDraw(const program::Node& node);
 
-// Runs such a node in place of PyTorch's operator: takes the arguments off the stack, and puts the results there. step:
-// [1] int64. Gradients pass as PyTorch's do.
+// Runs a node that draws, in place of PyTorch's operator. Takes the arguments off the stack and puts the results
+// there. `step` is [1] int64. Gradients pass as PyTorch's do.
 void Draw(const program::Node& node, uint64_t seed, int64_t place, const at::Tensor& step, torch::jit::Stack& stack);
 
 // A batch norm of a padded batch runs over its real rows, in place of aten::batch_norm.
 
 // Returns the shape of the norm's input. The stack holds the arguments of aten::batch_norm, which stay there.
 std::vector<int64_t> ShapeOfNorm(const torch::jit::Stack& stack);
-// Returns whether the norm uses the batch's statistics, and not running ones. The stack stays as it is.
+// Returns whether the norm uses the batch's statistics rather than running ones. The stack stays as it is.
 bool NormTrains(const torch::jit::Stack& stack);
 
-// Takes the arguments off the stack and leaves the output there. The mean and the (biased) variance are those of the
-// rows that `real`, bool [rows], says are real, on all ranks where a step is shared; running statistics are updated as
-// PyTorch does. Padding rows get the bias (0 without one) and no gradient. With fewer than two values of a channel,
-// running statistics, if there are any, are used and not updated.
-// x: [rows, channels, ...].
+// Takes the arguments off the stack and leaves the output there. The input is [rows, channels, ...], and `real`, bool
+// [rows], marks its real rows. The mean and the (biased) variance are those of the real rows, on all ranks if a step
+// is shared. Running statistics are updated as PyTorch does. Padding rows get the bias (0 without one) and no
+// gradient. If a channel has fewer than two values, running statistics, if there are any, are used and not updated.
 void NormalizeReal(const at::Tensor& real, torch::jit::Stack& stack);
 
-// The rows that a batch norm of a program normalizes.
+// The rows that a batch norm of a program normalises.
 enum class NormRows { kNodes, kEdges, kPredicted };
-// The rows of each batch norm, in the order of a form's nodes; by Mode.
+// By Mode: the rows of each batch norm, in the order of a form's nodes.
 using ProgramNorms = std::array<std::vector<NormRows>, 2>;
 
-// Random operators draw numbers as Draw says. Parameters that the module froze, or does not use, are
-// fixed. A buffer is saved if it is in the module's state_dict or a step writes to it. A tensor with several names is
-// saved under the first.
+// Random operators draw numbers as Draw says. Parameters that the module froze or does not use are fixed. A buffer is
+// saved if it is in the module's state_dict or if a step writes to it. A tensor with several names is saved under the
+// first one.
 class BoundProgram {
  public:
   struct Options {
     std::string name;            // of the program, for messages
-    uint64_t seed = 0;           // of the numbers that it draws
-    bool no_self_loops = false;  // the data has none: what removes them is left out (program/rewritings.h)
-    // On the CPU, runs regions of edges and of rows as one operator, linear maps and batch norms as operators of nn,
-    // and recurrent cells by these (program/rewritings.h).
+    uint64_t seed = 0;           // of the numbers that the program draws
+    bool no_self_loops = false;  // if true, the removal of self-loops is left out (program/rewritings.h)
+    // On the CPU, runs regions of edges and of rows as one operator each, and linear maps and batch norms as operators
+    // of nn, of which recurrent cells are made too (program/rewritings.h).
     bool fused = true;
-    std::optional<ProgramNorms> norms;  // of padded batches; nothing: batches are not padded
+    std::optional<ProgramNorms> norms;  // set if batches are padded
   };
-  // `check` tells whether the job's data has such an input.
-  // Errors: those of `check`, and InvalidArgument. All name the program, and the input, parameter or node if one is at
-  // fault.
+  // `check` returns an error if the job's data has no such input. Errors: those of `check`, and InvalidArgument. All
+  // name the program, and the input, parameter or node if one is at fault.
   static absl::StatusOr<std::unique_ptr<BoundProgram>> Make(
       const program::LoadedProgram& loaded, Options options, c10::Device device,
       absl::FunctionRef<absl::Status(const program::Input& input)> check);
 
   struct Output {
-    at::Tensor prediction;  // the first output, not checked
-    at::Tensor loss;        // scalar of a floating type; undefined: the module returns none
+    at::Tensor prediction;  // the first output, unchecked
+    at::Tensor loss;        // scalar of a floating type; undefined if the module returns none
   };
-  // Marks the real rows of a padded batch, bool [rows]. Batch norms that use batch statistics skip the others.
+  // Marks the real rows of a padded batch, bool [rows]. Batch norms that use batch statistics skip all other rows.
   struct RealRows {
     at::Tensor nodes, edges, predicted;
   };
-  // Runs the form of the mode. `real` is null for a batch whose rows are all real. `value` gives the value of each
-  // input.
-  // Throws c10::Error, with the node and its line, for what an operator refuses, and for fewer rows than the program
-  // was exported for.
+  // Runs the form of the mode. `real` is null for a batch whose rows are all real. `value` returns the value of an
+  // input. Throws c10::Error, with the node and its line, if an operator refuses its arguments, or if there are fewer
+  // rows than the program was exported for.
   Output Run(Mode mode, const at::Tensor& step, const RealRows* real,
              absl::FunctionRef<c10::IValue(const program::Input& input)> value);
 
   // Returns whether operators of nn run in place of the program's own.
   bool is_fused() const { return fused_; }
-  // Returns whether row_linear runs a float32 map of the program. Only the factors of such maps are rounded.
+  // Returns whether row_linear runs a float32 linear map of the program. bfloat16 rounds only the factors of such
+  // maps.
   bool has_own_products() const { return own_products_; }
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
-  // Returns the input shape of each batch norm in the last Run without padding, in the order of nodes, for programs
-  // that are not fused. The shape is empty for a norm that used running statistics; such norms at the end have none.
+  // Returns the input shape of each batch norm in the last Run without padding, in the order of nodes. Only for
+  // programs that are not fused. The shape is empty for a norm that used running statistics; such norms at the end
+  // have none.
   const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
   const std::vector<program::Input>& inputs() const;
@@ -115,8 +115,8 @@ class BoundProgram {
   BoundProgram(Options options, c10::Device device) : options_(std::move(options)), device_(device) {}
   absl::Status Bind(const program::LoadedProgram& loaded,
                     absl::FunctionRef<absl::Status(const program::Input& input)> check);
-  // Normalizes over the real rows of the batch that Run runs, or over all of them if it is not padded; in a shared step
-  // over those of all ranks. Returns false if libtorch's batch norm must run instead.
+  // Normalises over the real rows of the batch that Run runs, or over all rows if it is not padded. In a shared step,
+  // the rows of all ranks count. Returns false if libtorch's batch norm must run instead.
   bool Normalize(Mode mode, size_t place, torch::jit::Stack& stack);
   // Returns the job's copy of a loaded tensor, one copy for all of its names. The loaded program is not changed.
   at::Tensor OnDevice(const at::Tensor& tensor);
@@ -127,7 +127,7 @@ class BoundProgram {
   const c10::Device device_;
   bool has_loss_ = false, draws_ = false, fused_ = false, own_products_ = false;
   nn::TensorSet tensors_;
-  std::map<const c10::TensorImpl*, at::Tensor> own_;  // by the tensor that was loaded
+  std::map<const c10::TensorImpl*, at::Tensor> own_;  // the job's copies, by loaded tensor
   std::set<const c10::TensorImpl*> added_;
   std::optional<program::Interpreter> interpreters_[2];  // by Mode
   // Run sets these for its batch.
@@ -136,9 +136,10 @@ class BoundProgram {
   std::vector<std::vector<int64_t>> norm_shapes_;
 };
 
-// Checks that a program's features have the type and the columns of the dataset's. One column may lack its dimension.
+// Checks that a program's features have the type and the columns of the dataset's features. A single column may lack
+// its dimension.
 absl::Status CheckFeatures(const program::Input& input, const nn::EncoderInput& features);
-// Returns whether features of one column lack its dimension.
+// Returns whether the input is a single column that lacks its dimension.
 inline bool IsSqueezed(const program::Input& input) { return input.type.sizes.size() == 1; }
 
 }  // namespace permafrost::train

@@ -1,4 +1,4 @@
-// Graph-level jobs: many small graphs, a value or several for each.
+// Graph-level jobs, which predict one or several values for each of many small graphs.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,14 @@
 
 namespace permafrost::train {
 
-// The edges of a set that begin and end at one node. Errors: DataLoss.
+// Counts the edges of a set that begin and end at the same node. Errors: DataLoss.
 absl::StatusOr<int64_t> CountSelfLoops(const data::GraphSet& set);
 
-// A batch of small graphs on the host. Threads: one at a time. Borrows the batcher and what it is bound to.
+// A batch of small graphs on the host. It borrows the batcher and the batch that it is bound to. Threads: one at a
+// time.
 class GraphSetHostBatch final : public HostBatch {
  public:
-  // `host`: the batch to begin with. Without `pads` it is padded to least_padded() alone.
+  // `host` is the batch to begin with. If `pads` is false, the batch is only ever padded to least_padded().
   explicit GraphSetHostBatch(const data::Batcher& batcher, data::PaddedBatch* host = nullptr, bool pads = true)
       : batcher_(&batcher), host_(host), pads_(pads) {}
 
@@ -28,14 +29,14 @@ class GraphSetHostBatch final : public HostBatch {
   int64_t ids_of_all_ranks() const override { return ids_of_all_ranks_; }
   std::span<const float> labels() const override;
 
-  // Makes this the batch `host`, this rank's share of one of `graphs`, until it is bound to another.
+  // Binds this to the batch `host`, until the next call. `host` is this rank's share of a batch of `graphs` graphs.
   void Bind(data::PaddedBatch& host, int64_t graphs) {
     host_ = &host;
     ids_of_all_ranks_ = graphs;
   }
 
  private:
-  // Errors: Internal for a shape to which it is not padded.
+  // Errors: Internal if `pads` is false and `shape` is not least_padded().
   absl::Status Pad(const BatchShape& shape) override;
   graphcache::StepInputs Inputs(const int64_t& step) const override;
 
@@ -47,7 +48,7 @@ class GraphSetHostBatch final : public HostBatch {
 
 class GraphSetTask final : public Task {
  public:
-  // Errors: as Task::Create.
+  // Errors: same as Task::Create.
   static absl::StatusOr<std::unique_ptr<GraphSetTask>> Create(const spec::TrainOptions& options,
                                                               std::shared_ptr<const data::GraphSet> set,
                                                               c10::Device device,
@@ -83,24 +84,25 @@ class GraphSetTask final : public Task {
   // Composes probe number `probe` from rows of the mode's splits, at exactly this shape. It serves steps that read
   // their sizes from the shape and allow no other padding.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
-  // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does. One of them has a
-  // label, where any graph that fits has one.
+  // Returns as many graphs of the mode's splits, in order, as fit `shape` together; empty if none fits. At least one
+  // of them has a label, if any graph that fits has one.
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
-  // About as many nodes and edges as a random batch has, and at least the largest graph's.
+  // Returns a budget of about as many nodes and edges as a random batch has, and at least those of the largest graph.
   spec::BatchingOptions TypicalBudget() const;
   // True if any graph of the mode's splits fits `shape`.
   bool HoldsAGraph(Mode mode, const BatchShape& shape) const;
-  // Probe `probe` of a capture for every shape up to `ceiling`.
+  // Makes probe number `probe` of a capture for every shape up to `ceiling`.
   absl::StatusOr<HostBatch*> ProbeBelow(Mode mode, size_t probe, const BatchShape& ceiling);
   BatchShape CeilingOf(Mode mode) const;
-  // True if the step on it has a loss: any of its labels is there, or no graph of the mode's splits has one.
+  // Returns true if a step on the graph has a loss: it has a label, or no graph of the mode's splits has one.
   bool HasLoss(Mode mode, uint32_t graph) const;
-  // A batch of GraphsThatFill, or of one in `part` of them with one that has a label and one that has edges, where
-  // there are such; and one of OtherGraph.
+  // Assembles a batch of GraphsThatFill. With `part` > 1 it takes one in `part` of these graphs, and adds one with a
+  // label and one with edges if there are such.
   absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out, size_t part = 1) const;
+  // Assembles a batch of OtherGraph, with other values if that returns the graphs of AssembleOne.
   absl::Status AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
-  // One graph of the mode's splits that fits `shape`, other than `first` alone: with a label where one has any, then
-  // with edges, else with nodes. `first`, where no other fits.
+  // Returns one graph of the mode's splits that fits `shape` and is not the only graph of `first`. Prefers a graph
+  // with a label, then one with edges, then one with nodes. Returns `first` if no other graph fits.
   std::vector<uint32_t> OtherGraph(Mode mode, const BatchShape& shape, const std::vector<uint32_t>& first) const;
 
   const int64_t num_epochs_;
@@ -111,7 +113,7 @@ class GraphSetTask final : public Task {
   const data::EpochOrderOptions order_options_;
   const int64_t typical_batch_;  // graphs of a full training batch
   const data::EpochOrder epochs_;
-  const std::array<bool, 2> has_labels_;  // by Mode: of its splits any graph
+  const std::array<bool, 2> has_labels_;  // by Mode: whether any graph of its splits has a label
   const std::unique_ptr<nn::GraphModel> model_;
   graphcache::ShapeSchedule plan_;
   TorchThreads torch_threads_ = TorchThreads::kAll;

@@ -1,6 +1,7 @@
-// Tells what a job reads of its dataset: the features that its nodes begin with (spec::NodeInputs), the dataset's own
-// or such as are made; the graph-level model that a set of graphs needs; and whether labels and splits serve the job.
-// Threads: safe anywhere.
+// Tells what a job reads of its dataset. That is the features that nodes begin with (spec::NodeInputs), which are the
+// dataset's own or made by the server; the graph-level model that a set of graphs needs; and whether labels and splits
+// suit the job.
+// Threads: thread-safe.
 #pragma once
 
 #include <memory>
@@ -19,12 +20,12 @@
 
 namespace permafrost::train {
 
-// Returns what kAuto stands for in a job on this large graph; any other value is itself.
+// Returns what kAuto stands for in a job on this large graph, and any other value unchanged.
 spec::NodeInputs NodeInputsOf(spec::NodeInputs inputs, const data::GraphSummary& summary);
 
-// The dataset with the features that the options say: itself, or one with made ones (data/store/other_features.h).
-// kAuto: of one large graph as NodeInputsOf; of a set its own, and none where it has none. Errors:
-// DataLoss.
+// Returns the dataset with the node features that the options name: the dataset itself, or a view with made features
+// (data/store/other_features.h). kAuto means NodeInputsOf for one large graph. For a set it means the set's own
+// features, or none if it has none. Errors: DataLoss.
 data::GraphSummary WithNodeInputs(const spec::ModelOptions& model, const data::GraphSummary& summary);
 absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(const spec::ModelOptions& model,
                                                                   std::shared_ptr<const data::Graph> graph);
@@ -33,13 +34,14 @@ data::GraphSetSummary WithNodeInputs(spec::NodeInputs inputs, const data::GraphS
 absl::StatusOr<std::shared_ptr<const data::GraphSet>> WithNodeInputs(spec::NodeInputs inputs,
                                                                      std::shared_ptr<const data::GraphSet> set);
 
-// One line of a job whose nodes begin with something else than features; empty: with features.
+// Returns a line for the job's log if nodes begin with something other than features; otherwise "".
 std::string TellNodeInputs(const spec::ModelOptions& model, const data::GraphSummary& summary);
-// For a set the line also warns if the model cannot tell its nodes from each other.
+// For a set, the line also warns if the model cannot tell nodes apart.
 std::string TellNodeInputs(const spec::ModelOptions& model, const data::GraphSetSummary& summary);
 
-// Tells an encoder what it must know of features. Integers are categories; a program reads them unchanged. `table`:
-// "node feature". A violation of `field` names a column whose integers are no categories.
+// Adds to `input` what an encoder must know of the features. Integer columns are categories, except that a program
+// reads them unchanged. `table` names the features in messages, e.g. "node feature". Adds a violation of `field` for
+// an integer column that cannot be categories.
 void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, const data::FeatureSummary& features,
                      std::string_view field, Violations& violations, nn::EncoderInput& input);
 
@@ -47,19 +49,21 @@ void AddEncoderInput(const spec::ModelOptions& model, std::string_view table, co
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const spec::TrainOptions& options,
                                                     const data::GraphSetSummary& stored, std::string_view prefix);
 
-// A violation where no graph, or no node, of the train split has a label: no loss would have a gradient. Errors:
-// DataLoss.
+// Returns a violation if no graph, or no node, of the train split has a label, since no loss would then have a
+// gradient. Errors: DataLoss.
 absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix);
 absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix);
 
-// A violation where a label is neither 0 nor 1: the loss bce would have no lower bound. Errors: DataLoss.
+// Returns a violation if a label is neither 0 nor 1, since the loss bce would then have no lower bound. Errors:
+// DataLoss.
 absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix);
 
-// Returns the line that tells a job's user what follows where there are no rows to validate on. rows: "graphs".
+// Returns the line that tells a job's user what follows from having no rows to validate on. `rows` names them, e.g.
+// "graphs".
 std::string NoteOfNoValidation(std::string_view rows);
 
-// Sizes that bound those of the train split: its own, or with folds those of the whole set. Adds a violation for more
-// folds than graphs.
+// Returns sizes that bound those of the train split: the split's own, or with cross-validation those of the whole set.
+// Adds a violation if there are more folds than graphs.
 const data::SizeStatistics& TrainSizes(const spec::TrainOptions& options, const data::GraphSetSummary& summary,
                                        std::string_view prefix, Violations& violations);
 

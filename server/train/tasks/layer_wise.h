@@ -1,8 +1,9 @@
-// Predictions for every node of a large graph from all of its neighbours. Each layer is computed for all nodes before
-// the next layer begins, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1, as PyG's
-// `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows; one matrix of [nodes, hidden]
-// floats and one of [nodes, 2 * hidden] are in memory at a time, and with residuals or jumping knowledge one or two of
-// [nodes, hidden] more. Threads: the device thread.
+// Predicts for every node of a large graph from all of its neighbours. Each layer is computed for all nodes before the
+// next layer begins, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1, as PyG's
+// `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows.
+// Memory: one matrix of [nodes, hidden] floats and one of [nodes, 2 * hidden] at a time. Residuals or jumping
+// knowledge add one or two of [nodes, hidden].
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,16 +23,17 @@
 
 namespace permafrost::train {
 
-// The features of rows [begin, end) as float32, or as CSR where they are sparse. Errors: DataLoss.
+// Reads the features of rows [begin, end) as float32, or as CSR if they are sparse. Errors: DataLoss.
 absl::StatusOr<nn::LayerWiseModel::InputRows> ReadFeatureRows(const data::Graph& graph, uint64_t begin, uint64_t end);
 
-// The in-edges of rows [begin, end) over all rows, without the degrees of GCN's normalisation. Errors: DataLoss.
+// Reads the in-edges of rows [begin, end), whose sources may be any rows. Leaves out the degrees of GCN's
+// normalisation. Errors: DataLoss.
 absl::StatusOr<nn::LayerWiseModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
                                                       bool edge_weights,
                                                       data::EdgeInputs edges = data::EdgeInputs::kNone);
 
-// Edges of a chunk at most, and values that they are mapped to, where models read rows of edges. A row of the graph is
-// never divided.
+// The most edges of a chunk, and, for models that read rows of edges, the most values that the edges are mapped to. A
+// row of the graph is never divided.
 inline constexpr uint64_t kChunkEdges = uint64_t{1} << 21;
 inline constexpr uint64_t kChunkEdgeValues = uint64_t{1} << 25;
 
@@ -41,8 +43,8 @@ struct LayerWiseOptions {
   bool edge_weights = false;
   data::EdgeInputs edges = data::EdgeInputs::kNone;
   c10::Device device = c10::kCPU;
-  // The ranks that share the work, each a part of the rows; all of them get the same predictions. nullptr: there are no
-  // others.
+  // The ranks that share the work, each with a part of the rows. All of them get the same predictions. Null if there
+  // are no other ranks.
   collective::Group* group = nullptr;
 };
 
@@ -50,7 +52,8 @@ struct LayerWiseOptions {
 uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::LayerWiseModel& model,
                         const LayerWiseOptions& options);
 
-// Returns [nodes, outputs] on the CPU. `keep_going` is asked before each chunk; false ends with Cancelled.
+// Returns [nodes, outputs] on the CPU. Errors: DataLoss; Cancelled if `keep_going`, called before each chunk, returns
+// false.
 absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerWiseModel& model,
                                             const LayerWiseOptions& options, const std::function<bool()>& keep_going);
 

@@ -1,5 +1,5 @@
-// The parts of a job that predicts links, beside its model of nodes: the links, the graph without those held out, the
-// decoder, and the evaluation. Threads: the device thread, but for MakeBatch, which is safe anywhere.
+// The parts of a job that predicts links, beside its node model: the links, the graph without held-out links, the
+// decoder, and the evaluation. Threads: the device thread, except that MakeBatch is thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,119 +25,127 @@ namespace permafrost::train {
 
 class Links {
  public:
-  // Reads all edges of `graph`. Errors: as data::SplitLinks; InvalidArgument where no link is left to train on.
+  // Reads all edges of `graph`. Errors: those of data::SplitLinks; InvalidArgument if no link is left to train on, or
+  // if a split by time leaves none to validate or to test on.
   static absl::StatusOr<std::unique_ptr<Links>> Create(const spec::TrainOptions& options,
                                                        const std::shared_ptr<const data::Graph>& graph,
                                                        const std::function<bool()>& keep_going);
 
-  // The graph that a model may see. Degrees as features of nodes (spec::NodeInputs::kDegree) count its edges alone.
+  // Returns the graph that a model may see. Degrees as node features (spec::NodeInputs::kDegree) count only its edges.
   const std::shared_ptr<const data::Graph>& messages() const { return messages_; }
   int64_t size(data::Split split) const { return std::ssize(links(split)); }
-  // 0, 1, ...: a number for each link of the train split.
+  // Returns 0, 1, ..., a number for each link of the train split.
   std::vector<uint32_t> train_ids() const;
-  // Returns the pairs in every batch, padding included. With fan_outs a batch has a rank's largest share of
-  // `batch_size` links, or of all links of the train split if it has fewer; without, it has all of them.
+  // Returns how many pairs every batch has, padding and negatives included. With fan_outs, a batch has a rank's
+  // largest share of `batch_size` links, or of all links of the train split if these are fewer. Without fan_outs, it
+  // has all links of the train split.
   int64_t pairs() const { return pairs_; }
-  // The batch of these links of the train split. Equal arguments make equal batches. Errors: DataLoss.
+  // Makes the batch of these links of the train split. Equal arguments make equal batches. Errors: DataLoss.
   absl::Status MakeBatch(std::span<const uint32_t> ids, int64_t epoch, data::LinkBatch& out) const {
     return batcher_->Make(ids, epoch, pairs_, out);
   }
 
-  // All links of the train split with the negatives of an epoch, their ends being nodes.
+  // Makes a batch of all links of the train split with the negatives of an epoch. The ends of its pairs are nodes.
   absl::Status MakeWholeBatch(int64_t epoch, data::LinkBatch& out) const {
     return batcher_->MakeOfNodes(train_ids(), epoch, pairs_, out);
   }
 
-  // Links of a split that no evaluation ranks: their source has an edge to every other node, and so no negative.
+  // Returns how many links of a split no evaluation ranks. Their source has an edge to every other node, so they have
+  // no negatives.
   int64_t unranked(data::Split split) const;
   // Returns notes for the user about the links and their negatives, a line each.
   std::vector<std::string> notes() const;
 
-  // Once: adds the decoder's parameters to those of `model`.
+  // Adds the decoder's parameters to those of `model`. Call it once.
   void AddDecoder(nn::NodeModel& model, uint64_t seed, c10::Device device);
-  // A model's description with the decoder's name.
+  // Returns the description of a model with the decoder's name.
   std::string Describe(const nn::NodeModel& model) const;
-  // rows: what the model gives for the seeds of a block, [seeds, channels]. Returns [pairs, 1] logits.
+  // Returns the logits of the pairs, [pairs, 1]. `rows` is what the model returns for the seeds of a block, [seeds,
+  // channels].
   at::Tensor Predict(const at::Tensor& rows, const nn::NodePairs& pairs) const { return (*decoder_)(rows, pairs); }
 
-  // Scores a split's links and their negatives. The loss takes as many negatives a link as training does. Predictions:
-  // for each link its score and its rank among its negatives, NaN if it is not ranked; such links count in no metric.
-  // `keep_going` is asked now and then; false ends with Cancelled. Errors: DataLoss.
-  // rows: the model's for all nodes, [nodes, channels] on the device.
+  // Scores a split's links and their negatives. The loss takes as many negatives for each link as training does. The
+  // predictions of a link are its score and its rank among its negatives. The rank is NaN if the link is not ranked,
+  // and no metric counts such a link. `rows` are the model's rows of all nodes, [nodes, channels] on the device.
+  // Errors: DataLoss; Cancelled if `keep_going`, called now and then, returns false.
   absl::StatusOr<Evaluation> EvaluateRows(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                           const std::function<bool()>& keep_going) const;
-  // score: returns the [pairs, 1] logits for pairs of node ids, which lie on the host. Each call has the same number of
-  // pairs, whose ends are no more than the seeds of a training batch.
+  // Returns the [pairs, 1] logits for pairs of node ids, which lie on the host. Each call has the same number of
+  // pairs. They have no more ends than a training batch has seeds.
   using ScoreOfNodes = std::function<absl::StatusOr<at::Tensor>(const nn::NodePairs& pairs)>;
+  // Same as EvaluateRows, but `score` scores the pairs.
   absl::StatusOr<Evaluation> EvaluatePairs(const ScoreOfNodes& score, data::Split split, bool keep_predictions,
                                            const std::function<bool()>& keep_going) const;
-  // Does the same for links with times, whose ends are scored by blocks of their own: `score` gives the [pairs, 1]
-  // logits of kEvalPairs pairs with seeds, and the sample's number among those of the split.
+  // Returns the [pairs, 1] logits for a batch whose pairs are pairs of its seeds. `sample` numbers the batches of a
+  // split from 0.
   using Score = std::function<absl::StatusOr<at::Tensor>(data::LinkBatch& pairs, uint64_t sample)>;
+  // Same as EvaluateRows, for links with times. `score` scores each batch of pairs on a block sampled around its ends.
   absl::StatusOr<Evaluation> EvaluateSampled(const Score& score, data::Split split, bool keep_predictions,
                                              const std::function<bool()>& keep_going) const;
-  // The pairs of the links begin..end-1 of a split, with the negatives of evaluation. It has as many links as
-  // eval_links().
+  // Makes a batch of eval_links() links of a split, from link `begin` on, with the negatives of evaluation. If fewer
+  // links are left, the batch is padded to as many pairs.
   absl::Status MakeEvalBatch(data::Split split, int64_t begin, data::LinkBatch& out) const;
-  // The number of links that EvaluateSampled scores at once: about as many seeds as a training batch has.
+  // Returns how many links EvaluateSampled scores at once. They have about as many seeds as a training batch.
   int64_t eval_links() const;
-  // Returns source and target of a split's links, and for temporal jobs the time of each. Errors: DataLoss.
+  // Returns source and target of these links of a split, and for temporal jobs the time of each. Errors: DataLoss.
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const;
 
  private:
   Links(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split,
         std::vector<uint32_t> non_neighbors);
   const std::vector<data::Link>& links(data::Split split) const { return links_[static_cast<size_t>(split)]; }
-  // Pairs of a split, scored: first all links, then all negatives, of each link `each` after another; 0: shared by all.
-  // Links that are not ranked have none.
+  // Scores of a split: of all links, and of all negatives in the order of their links. Each ranked link has `each`
+  // negatives, and links that are not ranked have none. If `each` is 0, all links share the negatives.
   struct Scored {
     std::vector<float> links, negatives;
     int64_t each = 0;
   };
   Evaluation Judge(const Scored& scored, data::Split split, bool keep_predictions) const;
-  // Counts the nodes that negatives of the link's source may end in.
+  // Returns how many nodes the negatives of the link's source may end in.
   uint32_t TargetsOf(const data::Link& link) const { return (*non_neighbors_)[link.source]; }
   bool IsRanked(data::Split split, const data::Link& link) const {
     return !given_negatives(split).empty() || TargetsOf(link) > 0;
   }
-  // Negatives of a split as the dataset gives them; empty: they are drawn.
+  // Returns the negatives that the dataset gives for a split; empty if negatives are drawn.
   const data::Column<data::NodeId>& given_negatives(data::Split split) const {
     return given_.negatives[static_cast<size_t>(split)];
   }
-  // Negatives of each link of a split; 0: all links share them.
+  // Returns how many negatives each link of a split has, or 0 if all links share them.
   int64_t NegativesOfEach(data::Split split) const;
 
-  // Calls add(source, target) for each negative of a split in their order. Errors: DataLoss, Cancelled.
+  // Calls add(source, target) for each negative of a split, in order. Errors: DataLoss; Cancelled; those of `add`.
   template <class Add>
   absl::Status ForEachNegative(data::Split split, const std::function<bool()>& keep_going, const Add& add) const;
   absl::StatusOr<Evaluation> Evaluate(const ScoreOfNodes& score, int64_t most_at_once, data::Split split,
                                       bool keep_predictions, const std::function<bool()>& keep_going) const;
-  // The most pairs that an evaluation of either split has.
+  // Returns the most pairs that an evaluation of the validation or the test split has.
   int64_t most_pairs() const;
 
   const spec::TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;
   const std::shared_ptr<const data::Graph> messages_;
   const std::array<std::vector<data::Link>, 3> links_;
-  const std::array<std::vector<int64_t>, 3> times_;                   // of temporal jobs, else empty
-  const data::GivenLinks given_;                                      // none where links are drawn
+  const std::array<std::vector<int64_t>, 3> times_;                   // by Split; of temporal jobs, else empty
+  const data::GivenLinks given_;                                      // empty if links are drawn
   const std::shared_ptr<const std::vector<uint32_t>> non_neighbors_;  // data::CountNonNeighbors of the graph
   const int64_t pairs_;
   std::unique_ptr<data::LinkBatcher> batcher_;  // of the train split
   std::unique_ptr<nn::LinkDecoder> decoder_;
 };
 
-// Seeds that a training batch of so many links has at most, in a graph of so many nodes.
+// Returns the most seeds that a training batch of `links` links has in a graph of `nodes` nodes.
 int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t nodes);
 
-// Links of a split, about: those that the dataset gives, or of drawn ones that part of all; `train`: all.
+// Returns about how many links a split has. That is the number of links that the dataset gives, or, if links are
+// drawn, the split's part of all links. The train split then counts all links.
 double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& graph, data::Split split);
 
-// Bytes beyond those of a job on nodes: the links and the edges left, and for an evaluation every node's row.
+// Bytes that such a job takes beyond a job on nodes. `host` holds the links and the remaining edges, and `result` what
+// an evaluation keeps, such as every node's row.
 struct LinkMemory {
   double host = 0, result = 0;
 };
-// in_channels: of the model's first layer; channels: of the rows between which links are scored.
+// `in_channels` is that of the model's first layer. `channels` is that of the rows from which links are scored.
 LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
                         int64_t channels);
 

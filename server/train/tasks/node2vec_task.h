@@ -1,5 +1,5 @@
-// Jobs of node2vec: a row of weights for each node of one large graph, learned by skip-gram over random walks, each
-// batch of walks drawn ahead of the step. Threads: as Task.
+// node2vec jobs. They learn a row of weights for each node of one large graph, by skip-gram over random walks. Batches
+// of walks are drawn ahead of the step. Threads: same as Task.
 #pragma once
 
 #include <array>
@@ -17,16 +17,18 @@
 
 namespace permafrost::train {
 
-// Ok if such a job can learn from this graph within `limits`; else InvalidArgument with violations under `prefix`.
+// Returns Ok if a node2vec job can learn from this graph within `limits`, otherwise InvalidArgument with violations
+// under `prefix`.
 absl::Status CheckNode2Vec(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                            const MemoryLimits& limits, std::string_view prefix);
-// Ok if the graph keeps what walks go along, which its summary does not tell; errors as above.
+// Returns Ok if the graph keeps the out-edges that walks go along, which its summary does not tell. Errors: same as
+// CheckNode2Vec.
 absl::Status CheckWalkable(const data::Graph& graph, std::string_view prefix);
 
-// "embedding.weight" [nodes, hidden_channels], drawn from the job's seed as torch.nn.Embedding's.
+// Adds "embedding.weight" [nodes, hidden_channels], drawn from the job's seed like the weights of torch.nn.Embedding.
 at::Tensor AddEmbedding(const spec::TrainOptions& options, int64_t nodes, c10::Device device, nn::TensorSet& tensors);
 
-// Walks of some seeds, all of one shape. Threads: one at a time. Borrows what it is bound to.
+// Walks of some seeds, all of one shape. Threads: one at a time. Borrows the batch and the seeds that it is bound to.
 class WalkHostBatch final : public HostBatch {
  public:
   WalkHostBatch(const nn::WalkLayout& layout, int64_t length) : layout_(layout), length_(length) {}
@@ -35,9 +37,10 @@ class WalkHostBatch final : public HostBatch {
     seeds_ = seeds;
   }
 
-  // Nodes: entries of walks, negatives included; edges: their pairs; graphs: seeds.
+  // In these shapes `nodes` counts entries of walks and `edges` their pairs, both with negative walks; `graphs` counts
+  // seeds.
   BatchShape real() const override { return ShapeOf(host_->seeds); }
-  // Every batch is made of the one shape there is, whose padding takes no part.
+  // Every batch is made at the one shape there is. Its padding takes no part in the step.
   BatchShape least_padded() const override { return padded(); }
   BatchShape dynamic_shape() const override { return padded(); }
   BatchShape padded() const override { return ShapeOf(host_->room); }
@@ -57,7 +60,7 @@ class WalkHostBatch final : public HostBatch {
 
 class Node2VecTask final : public Task {
  public:
-  // Errors: as Task::Create.
+  // Errors: same as Task::Create.
   static absl::StatusOr<std::unique_ptr<Node2VecTask>> Create(const spec::TrainOptions& options,
                                                               const std::shared_ptr<const data::Graph>& graph,
                                                               c10::Device device, int threads);
@@ -66,7 +69,7 @@ class Node2VecTask final : public Task {
   nn::TensorSet& tensors() override { return tensors_; }
   std::string Describe() const override;
   int64_t num_outputs() const override { return table_.size(1); }
-  // The rows of the batch's seeds, padding included; there are no labels.
+  // Returns the rows of the batch's seeds, padding included. There are no labels.
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   std::optional<RowStep> StepRows(const graphcache::StepInputs& inputs) override;
   const graphcache::ShapeSchedule& plan() const override { return plan_; }
@@ -80,7 +83,7 @@ class Node2VecTask final : public Task {
   int64_t size(data::Split split) const override;
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
-  // Walks of their own, the same each time; predictions are the rows of the split's nodes.
+  // Evaluates on walks of its own, which are the same each time. The predictions are the rows of the split's nodes.
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
                                                           const std::function<bool()>& keep_going) override;
 
@@ -88,7 +91,7 @@ class Node2VecTask final : public Task {
   Node2VecTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
                std::array<std::vector<data::NodeId>, 3> splits, c10::Device device);
   int64_t room() const;
-  // The seeds of an evaluation: so many that their scores stay few.
+  // Returns the seeds of an evaluation. There are few enough of them to bound the number of scores.
   std::vector<data::NodeId> EvaluatedSeeds(data::Split split) const;
 
   const spec::TrainOptions options_;
@@ -96,11 +99,11 @@ class Node2VecTask final : public Task {
   const std::array<std::vector<data::NodeId>, 3> splits_;
   const c10::Device device_;
   const nn::WalkLayout layout_;
-  const std::vector<uint32_t> nodes_;  // all
+  const std::vector<uint32_t> nodes_;  // all nodes
   const data::EpochOrder epochs_;
   nn::TensorSet tensors_;
   const at::Tensor table_;
-  // For the stream's thread, for probes, and for evaluations, which walk once from each seed.
+  // One for the stream's thread, one for probes, and one for evaluations, which walk once from each seed.
   std::unique_ptr<data::WalkBatcher> batcher_, prober_, evaluator_;
   std::array<data::WalkBatch, 2> probes_;
   std::vector<WalkHostBatch> probe_views_;

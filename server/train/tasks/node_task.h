@@ -1,4 +1,5 @@
-// Jobs on one large graph that sample blocks of it, around the nodes that they predict for or the ends of links.
+// Jobs on one large graph that sample blocks of it around seed nodes. The seeds are the nodes that a job predicts for,
+// or the ends of links.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,10 +37,9 @@
 
 namespace permafrost::train {
 
-// Jobs that sample.
 class NodeTask final : public Task {
  public:
-  // Errors: as Task::Create.
+  // Errors: same as Task::Create.
   static absl::StatusOr<std::unique_ptr<NodeTask>> Create(const spec::TrainOptions& options,
                                                           std::shared_ptr<const data::Graph> graph, c10::Device device,
                                                           int threads, const std::function<bool()>& keep_going,
@@ -73,27 +73,28 @@ class NodeTask final : public Task {
                                                           const std::function<bool()>& keep_going) override;
 
  private:
-  // Streams of sampling: training batches count from 0; others must not meet them.
+  // Numbers of samples. Training batches count from 0, so evaluation and probes begin far above them.
   static constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStreams + (uint64_t{1} << 61);
   // A batch that was sampled to plan the rungs.
   struct Probe {
     std::vector<data::NodeId> seeds;
-    std::vector<int64_t> times;  // of the seeds, or empty
-    int64_t most_seeds = 0;      // of a batch of as many links, or as many nodes
-    bool full = false;           // whether the whole batch is of the job's batch size
-    data::LinkBatch pairs;       // where links are predicted
+    std::vector<int64_t> times;  // one for each seed, or empty
+    int64_t most_seeds = 0;      // the most seeds of any batch with as many links or nodes
+    bool full = false;           // whether the batch of all ranks has the job's batch size
+    data::LinkBatch pairs;       // set if links are predicted
     uint64_t stream = 0;
     data::BlockSizes sizes;
   };
-  // Batches of one mode, with the rungs that they are rounded up to.
+  // What makes the batches of one mode, and the rungs that they are rounded up to.
   struct ModeParts {
-    std::unique_ptr<data::BlockBatcher> stream, prober;  // one for the stream's thread, one for this
+    // `stream` is used by the stream's thread, `prober` by the device thread
+    std::unique_ptr<data::BlockBatcher> stream, prober;
     BlockRungs rungs;
     std::vector<Probe> probes;
-    std::vector<data::BlockSizes> alike;  // BlockRungs::Alike of the probes, in their order
+    std::vector<data::BlockSizes> alike;  // BlockRungs::Alike of the probes, in the order of the probes
     std::vector<data::BlockSizes> kept;   // sizes of the first probes, as an equal job sampled them; or empty
-    // The sizes that batches are made ready at: their own, or the rung of the ladder that is to serve theirs; without a
-    // ladder at their own rung.
+    // Say at which sizes batches are made ready. If `dynamic`, a batch gets its own sizes. Otherwise it gets the sizes
+    // of the rung of `ladder` that is to serve it, or without a ladder those of its own rung.
     mutable absl::Mutex mu;
     bool dynamic ABSL_GUARDED_BY(mu) = false;
     std::vector<BatchShape> ladder ABSL_GUARDED_BY(mu);
@@ -107,89 +108,92 @@ class NodeTask final : public Task {
   const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
   // Returns whether batches carry the weights of their edges.
   bool ReadsWeights() const { return made_.reads_edge_weights && UsesEdgeWeights(options_, *graph_); }
-  // Puts the features where the device gathers them, if it is to gather them and memory allows it.
+  // Reads the features into a table that the device gathers from, if it is to gather them and memory allows it.
   absl::Status ReadTable(const JobNodeModel& model, const PlanContext& context,
                          const std::function<bool()>& keep_going);
-  // True: batches of the mode carry the numbers of their rows in the table; else the host gathers their features. Means
-  // are made of a table only if all of it lies on the device: otherwise more rows than means would cross from the host.
+  // Returns true if batches of the mode carry the numbers of their rows in the table; otherwise the host gathers their
+  // features. Means are made from the table only if all of it lies on the device. Otherwise more rows than means would
+  // cross from the host.
   bool UsesTable(Mode mode) const { return table_.defined() && (GathersRows(mode) || table_makes_means_); }
   bool MeansElsewhere(Mode mode) const { return UsesTable(mode) && !GathersRows(mode); }
-  // True: batches of the mode have plain rows of features, and no means.
+  // Returns true if batches of the mode have plain rows of features, without means.
   bool GathersRows(Mode mode) const;
   FeatureTable TableOf(Mode mode) const { return UsesTable(mode) ? table_ : FeatureTable(); }
-  // Finds out how features are read.
+  // Decides whether features are read through the mapping or through a row cache, and opens the cache.
   absl::Status OpenFeatures(const JobNodeModel& model, const PlanContext& context,
                             const std::function<bool()>& keep_going);
   // Returns how often the batches of an epoch and of its evaluation are expected to draw each node.
   absl::StatusOr<std::vector<float>> ExpectedDraws(const std::function<bool()>& keep_going) const;
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
-  // Returns a probe of these nodes or links, this rank's share of a batch, not sampled yet. full: whether the batch of
-  // all ranks is of the job's batch size.
+  // Returns a probe, not sampled yet, of these nodes or links, which are this rank's share of a batch. `full` says
+  // whether the batch of all ranks has the job's batch size.
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch, bool full) const;
-  // Makes an artificial block of this shape for a program. It is valid until the next call whose `probe` is equally odd
-  // or even.
+  // Makes an artificial block of exactly this shape, for a program. It is valid until the next call with a `probe` of
+  // the same parity.
   absl::StatusOr<HostBatch*> ExactProbe(Mode mode, size_t probe, const BatchShape& shape);
-  // Samples some batches of the mode's splits and plans its rungs.
+  // Samples some batches of the mode's splits and plans the mode's rungs from them.
   absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
-  // Returns the sizes that it sampled ahead, to be kept.
+  // Returns the sizes of all probes, for the plan to keep.
   SampledSizes Sampled() const;
-  // Plans the rungs of batches of equally many nodes or links, which become probes.
+  // Plans the rungs of batches that have equally many nodes or links. The batches become probes.
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
                                        std::span<Probe> batches, const std::function<bool()>& keep_going);
-  // The batches of the whole run by the rungs that sampled ones are rounded up to, counted up from those.
+  // Returns the expected batches of the whole run by rung, extrapolated from the probes.
   std::vector<graphcache::PlannedShape> ExpectedBatches(Mode mode) const;
-  // Returns the same, with the planned rungs to which no batch came.
+  // Returns the counts of ExpectedBatches, with 0 for each planned rung that no batch is expected at.
   std::vector<graphcache::ShapeCount> RungCounts(Mode mode) const;
   // Returns the sizes at which a batch with these real sizes is made ready.
   data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
-  // Plans evaluation outside the graph cache, by samples: of links with times, and of a program's links.
+  // Plans the evaluations that sample outside the graph cache: links with times, and links of a program.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
-  // Returns whether links are scored by rows of the model's.
+  // Returns whether links are predicted and the decoder scores them from the model's rows.
   bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
-  // Runs a program on the evaluation's sample for these seeds. pairs: of the seeds, on the host, or undefined.
+  // Runs a program on the evaluation's sample for these seeds. `pairs` are pairs of the seeds, on the host, or
+  // undefined.
   absl::StatusOr<at::Tensor> ForwardOfSample(std::span<const data::NodeId> seeds, uint64_t stream,
                                              const nn::NodePairs& pairs);
-  // Returns a program's rows of all nodes, [nodes, channels] on the device, computed from evaluation's samples.
+  // Returns a program's rows of all nodes, [nodes, channels] on the device, computed from samples of evaluation.
   absl::StatusOr<at::Tensor> PredictBySamples(const std::function<bool()>& keep_going);
-  // Evaluates a program that scores pairs itself: those of a batch by a sample of their ends.
+  // Evaluates a program that scores pairs itself. Each batch of pairs is scored on a sample around its ends.
   absl::StatusOr<Evaluation> EvaluatePairsBySamples(data::Split split, bool keep_predictions,
                                                     const std::function<bool()>& keep_going);
   absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
                                                 const std::function<bool()>& keep_going);
-  // Returns what this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.
+  // Returns what this run has read so far, or nullopt if features are mapped. Also adapts the memory of the row cache.
   std::optional<data::RowReading> Reading();
-  // Returns the first pass of the plan, or what is left of it. keeps: the passes after it are made ready ahead, too.
+  // Returns the first pass of the plan, or what is left of it. If `keeps`, the batches of the next passes are made
+  // ready ahead too.
   std::unique_ptr<BatchStream> Batches(Mode mode, SampledPasses::Plan plan, bool keeps);
 
   const spec::TrainOptions options_;
-  const std::shared_ptr<const data::Graph> graph_;  // where links are predicted, without those held out
-  const std::unique_ptr<Links> links_;              // nullptr: nodes are predicted
-  const data::SeedTimes times_;                     // of nodes
+  const std::shared_ptr<const data::Graph> graph_;  // if links are predicted, without the held-out ones
+  const std::unique_ptr<Links> links_;              // null if nodes are predicted
+  const data::SeedTimes times_;                     // of the seeds, if nodes are predicted
   const c10::Device device_;
   const int64_t num_outputs_;
   const std::array<std::vector<data::NodeId>, 3> splits_;
-  collective::Group* const group_;  // nullptr: no other rank trains this job
-  const data::EpochOrder epochs_;   // of this rank
+  collective::Group* const group_;  // null if no other rank trains this job
+  const data::EpochOrder epochs_;   // this rank's share of the batches
   const MadeNodeModel made_;
   const BlockForm form_;
   std::string padding_note_, fusion_note_;
   TorchThreads torch_threads_ = TorchThreads::kAll;
-  FeatureTable table_;  // undefined: there is none
+  FeatureTable table_;  // undefined if there is none
   bool table_makes_means_ = false;
   std::string table_line_;
   data::RowCaches* row_caches_ = nullptr;
-  data::RowCaches::Session features_;  // before what gathers by it
-  data::RowCounters features_before_;  // as the run found them
+  data::RowCaches::Session features_;  // declared before the batchers, which gather through it
+  data::RowCounters features_before_;  // counters of the row cache when the run began
   std::array<ModeParts, 2> parts_;     // by Mode
   graphcache::ShapeSchedule plan_;
   std::array<data::BlockBatch, 2> probes_;
   std::array<data::LinkBatch, 2> probe_pairs_;
   std::vector<SampledBatch> probe_views_;
-  // True: batches of a mode are made ready while the other's are used. Memory may be too short for that.
+  // True if batches of one mode are made ready while batches of the other are used, which takes memory for both.
   bool keeps_passes_ = false;
-  int64_t validations_ = 0;  // begun so far
-  int64_t epoch_ = 0;        // that training is at
-  // By Mode: those that are kept, or nullptr. Before all else these end.
+  int64_t validations_ = 0;  // validations begun so far
+  int64_t epoch_ = 0;        // the epoch that training is in
+  // By Mode: the passes that are kept, or null. Declared last, so that they end before anything that they use.
   std::array<std::shared_ptr<SampledPasses>, 2> passes_;
 };
 

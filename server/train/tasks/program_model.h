@@ -1,6 +1,6 @@
-// Programs (server/program) as models of either level: they read the same batches as our own models, and their tensors
-// are trained, saved and loaded under the module's own names.
-// Threads: making and judging one is safe anywhere; a model belongs to the device thread.
+// Programs (server/program) as models of either level. They read the same batches as our own models. Their tensors are
+// trained, saved and loaded under the module's own names.
+// Threads: making and judging a program is thread-safe; a model belongs to the device thread.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -26,36 +26,36 @@ struct ProgramModelOptions {
   std::string name;             // of the program, for messages
   nn::EncoderInput node, edge;  // what the dataset holds
   nn::EncoderInput positions;   // of the nodes
-  nn::EncoderInput labels;      // columns of numbers, or one of classes
+  nn::EncoderInput labels;      // columns of numbers, or one column of classes
   bool weighted = false;        // whether the edges of one large graph have weights
-  int64_t num_outputs = 1;      // columns of a prediction; 0: links are predicted
-  int64_t max_graph_nodes = 0;  // of a set's largest graph
-  int64_t padding_rows = 0;     // last rows of each block that are no nodes
-  uint64_t seed = 0;            // of the numbers that it draws
-  bool no_self_loops = false;   // the dataset has none: what removes them is left out (program/rewritings.h)
-  // If set, batches may have any padding. Its rows run like real ones, but batch norms skip them (program_trials.h).
-  // If not, batches have the least padding, and the program does not see it.
+  int64_t num_outputs = 1;      // columns of a prediction; 0 if links are predicted
+  int64_t max_graph_nodes = 0;  // nodes of the set's largest graph
+  int64_t padding_rows = 0;     // rows at the end of each block that are not nodes
+  uint64_t seed = 0;            // of the numbers that the program draws
+  bool no_self_loops = false;   // if true, the removal of self-loops is left out (program/rewritings.h)
+  // If set, batches may have any padding. Padding rows run like real ones, but batch norms skip them
+  // (program_trials.h). If not set, batches have the least padding, and the program does not see it.
   std::optional<ProgramNorms> padding;
   bool fused = true;  // on the CPU, regions of edges run as one operator (program/rewritings.h)
 };
 
-// A program reads, by the names of its inputs:
-//   of sets: x, edge_attr and pos, edge_index, batch, y, num_graphs or batch_size, num_nodes, and max_num_nodes, which
-//   is that of the set. It returns one prediction a graph.
-//   of one large graph: x, edge_attr and pos, edge_index, edge_weight, y, batch_size (the seeds), and num_nodes. It
-//   returns one prediction a node, seeds first, or one a seed.
-// x, edge_attr, pos and y have the columns of the dataset; one column may lack its dimension. A prediction is [rows] or
-// [rows, num_outputs]. y has a row for each graph or node: what the job's loss compares with, int64 classes or float32
-// values. A label that is missing, or of a node that is none of the seeds, is -100 or NaN. A loss that the program
-// returns takes the place of the job's; it is to be the mean over the rows that have a label.
-// If links are predicted, a program returns rows of nodes with any number of columns, or it reads edge_label_index, the
-// ends of pairs as rows, and returns a score for each pair, [pairs] or [pairs, 1].
+// A program reads its inputs by name. On a set, the names are x, edge_attr, pos, edge_index, batch, y, num_graphs or
+// batch_size, num_nodes, and max_num_nodes, which is that of the set. The program returns one prediction for each
+// graph. On one large graph, the names are x, edge_attr, pos, edge_index, edge_weight, y, batch_size (the number of
+// seeds), and num_nodes. The program returns one prediction for each node, seeds first, or one for each seed.
 //
-// Without `padding` a batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded). So Forward
-// computes the real rows from the shape, passes only those on, and can be captured for every shape. Predictions of
-// padding graphs are 0.
-// Forward throws what BoundProgram::Run throws, and c10::ValueError for a prediction of another shape. A block for
-// programs has edge_targets.
+// x, edge_attr, pos and y have the columns of the dataset; a single column may lack its dimension. A prediction is
+// [rows] or [rows, num_outputs]. y has a row for each graph or node and holds what the job's loss compares with: int64
+// classes or float32 values. y is -100 or NaN where the label is missing and for nodes that are not seeds. If the
+// program returns a loss, it replaces the job's loss. It should be the mean over the rows that have a label.
+//
+// If links are predicted, a program returns rows of nodes with any number of columns. Or it reads edge_label_index,
+// the ends of pairs as rows, and returns a score for each pair, [pairs] or [pairs, 1].
+//
+// Without `padding` a batch has only the least padding (data::Batcher::LeastPadded, train::LeastPadded). Forward then
+// computes the number of real rows from the shape and passes only these rows on, so it can be captured for every
+// shape. Predictions of padding graphs are 0. A block for programs has edge_targets. Forward throws what
+// BoundProgram::Run throws, and c10::ValueError for a prediction of another shape.
 //
 // Errors: InvalidArgument that names the input, output, parameter or node that the dataset cannot serve.
 absl::StatusOr<std::unique_ptr<nn::GraphModel>> MakeProgramModel(const program::LoadedProgram& loaded,
@@ -65,20 +65,21 @@ absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program:
                                                                   const ProgramModelOptions& options,
                                                                   c10::Device device);
 
-// What trials found of a job's program (program_trials.h).
+// What the trials of a job's program found (program_trials.h).
 struct ProgramForm {
   std::optional<ProgramNorms> padding;  // as in ProgramModelOptions
   bool fused = true;
 };
 
-// The model of a job: its program, or one of our own. self_loops: edges of the dataset that begin and end at one node.
-// Errors: InvalidArgument with a violation of PREFIXmodel.program; those of reading the program's archive.
+// The model of a job: its program, or one of our own.
 struct MadeModel {
   std::unique_ptr<nn::GraphModel> model;
-  const BoundProgram* program = nullptr;  // the model's; null for one of our own
+  const BoundProgram* program = nullptr;  // the model's program; null for one of our own
   bool reads_positions = false;
-  std::string note;  // what the job's user should know, in one line; empty: nothing
+  std::string note;  // what the job's user should know, in one line; or empty
 };
+// `self_loops` counts the edges of the dataset that begin and end at one node. Errors: InvalidArgument with a
+// violation of PREFIXmodel.program; those of reading the program's archive.
 absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn::GraphModelOptions& model,
                                     int64_t self_loops, c10::Device device, std::string_view prefix,
                                     const ProgramForm& form = {});
@@ -86,10 +87,10 @@ absl::StatusOr<MadeModel> MakeModel(const spec::TrainOptions& options, const nn:
 // The model of a job on one large graph.
 struct MadeNodeModel {
   std::unique_ptr<nn::NodeModel> model;
-  nn::LayerWiseModel* layers = nullptr;  // the same model, if it is one of our own
+  nn::LayerWiseModel* layers = nullptr;  // the same model, or null for a program
   const BoundProgram* program = nullptr;
   bool reads_edge_features = true, reads_edge_weights = true, reads_positions = false;
-  bool scores_pairs = false;  // whether it returns scores of the block's pairs, and not rows of its nodes
+  bool scores_pairs = false;  // whether it returns scores of the block's pairs instead of rows of its nodes
   std::string note;
 };
 struct NodeProgramData {
@@ -104,7 +105,7 @@ absl::StatusOr<MadeNodeModel> MakeModel(const spec::TrainOptions& options, const
                                         const NodeProgramData& data, c10::Device device, std::string_view prefix,
                                         const ProgramForm& form = {});
 
-// The labels that the job's loss compares with; none for links. outputs: columns of a prediction.
+// Returns the labels that the job's loss compares with; none for links. A prediction has `outputs` columns.
 nn::EncoderInput LabelsOf(const spec::TrainOptions& options, int64_t outputs);
 // Turns an InvalidArgument into a violation of PREFIXmodel.program.
 absl::Status AsViolation(const absl::Status& status, std::string_view prefix);

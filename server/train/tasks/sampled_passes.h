@@ -29,21 +29,21 @@ namespace permafrost::train {
 
 // The form that blocks have for a job's model.
 struct BlockForm {
-  bool pads = true;   // whether they may have more padding than the least
-  bool flat = false;  // whether they are for a program
+  bool pads = true;   // whether they may have more than the least padding
+  bool flat = false;  // whether they are made as programs read them (FlatBlock)
 };
 
-// A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
+// A sampled block. Threads: one at a time. Borrows the batcher, the rungs and the batch that it is bound to.
 class SampledBatch final : public HostBatch {
  public:
-  // features: of all nodes, if the batcher gathers none. A form that does not pad is padded to LeastPadded of its
-  // sizes.
+  // `features` is the table of all nodes, if the batcher gathers no features. If `form` does not pad, the block is
+  // padded to LeastPadded of its sizes.
   SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, FeatureTable features = {},
                BlockForm form = {})
       : batcher_(&batcher), rungs_(&rungs), features_(std::move(features)), form_(form) {}
-  // Makes this the batch `host`, until it is bound to another. pairs: the seeds' pairs if the job predicts links, else
-  // nullptr.
-  // ids_of_all_ranks: how many nodes or links the whole batch has, of which this is a rank's share; for progress alone.
+  // Binds this to the batch `host`, until the next call. `pairs` are pairs of the seeds if the job predicts links,
+  // else null. `ids_of_all_ranks` is how many nodes or links the whole batch has, of which this is one rank's share;
+  // only progress uses it.
   void Bind(data::BlockBatch& host, const data::LinkBatch* pairs, int64_t ids_of_all_ranks = 0) {
     host_ = &host;
     pairs_ = pairs;
@@ -51,7 +51,8 @@ class SampledBatch final : public HostBatch {
   }
 
   BatchShape real() const override;
-  // The shape of its rung, or its own with the least padding.
+  // Returns the shape of the block's rung. If the form does not pad, returns the block's own shape with the least
+  // padding.
   BatchShape least_padded() const override;
   BatchShape dynamic_shape() const override;
   BatchShape padded() const override { return host_->padded.shape(); }
@@ -77,22 +78,22 @@ class SampledBatch final : public HostBatch {
   mutable FlatBlock flat_;
 };
 
-// The batches of several passes, sampled and gathered ahead of the step, across the end of a pass: while an evaluation
-// runs, the first batches of the next epoch are made, and while an epoch runs, those of the next evaluation.
-// Threads: as BatchStream; the batches are planned on a thread of its own.
+// The batches of several passes, sampled and gathered ahead of the step, across the end of a pass. While an evaluation
+// runs, the first batches of the next epoch are made. While an epoch runs, the first batches of the next evaluation
+// are made. Threads: same as BatchStream; a thread of its own plans the batches.
 class SampledPasses {
  public:
   // Tells which batches there are.
   struct Plan {
-    data::EpochOrder order;  // its epoch is the pass
+    data::EpochOrder order;  // the pass serves as its epoch
     int64_t first_pass = 0;
     int64_t first_batch = 0;  // of the first pass
     int64_t passes = 1;
-    // The sample of a pass's batch (NeighborSampler::Sample).
+    // Returns the number of the sample that a batch of a pass draws (NeighborSampler::Sample).
     std::function<uint64_t(int64_t pass, int64_t batch)> sample;
   };
-  // The parts that make them. The batcher, the rungs, `links` (nullptr: nodes are predicted for) and `times`, which are
-  // of nodes, are borrowed.
+  // The parts that make the batches. Borrowed: the batcher, the rungs, `links`, which is null if nodes are predicted
+  // for, and `times`, which are of nodes.
   struct Source {
     data::BlockBatcher& batcher;
     const BlockRungs& rungs;
@@ -105,7 +106,7 @@ class SampledPasses {
   };
   SampledPasses(Plan plan, const Source& source, const data::BlockStream::Options& options);
 
-  // Returns whether there is such a batch, and it is the next to be taken.
+  // Returns whether this batch exists and is the next one to be taken.
   bool IsAt(int64_t pass, int64_t batch) const;
   // Returns a stream of the batches of `pass` that are not taken yet. `pass` must be the pass of the next batch, or the
   // one before it, which gives an empty stream. Only one such stream may be used at a time.
@@ -120,20 +121,20 @@ class SampledPasses {
   absl::StatusOr<data::BlockStream::Request> RequestOf(int64_t index);
 
   const Plan plan_;
-  const int64_t batches_;  // of a pass
+  const int64_t batches_;  // batches of one pass
   const Links* const links_;
   const data::SeedTimes& times_;
   const std::function<std::optional<data::RowReading>()> reading_;
   int64_t pass_, batch_;  // of the next batch
-  LookAhead told_;        // of all passes so far
+  LookAhead told_;        // the counters of all passes, as they were told last
   // These belong to the stream's thread.
   int64_t planned_pass_ = -1;
-  data::EpochBatches planned_;        // of that pass
-  std::vector<int64_t> batch_times_;  // of the batch that was planned last
+  data::EpochBatches planned_;        // the batches of planned_pass_
+  std::vector<int64_t> batch_times_;  // the times of the batch that was planned last
 
   absl::Mutex mu_;
-  std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // of batches that were asked for, until they are used
-  bool given_ = false;                                      // whether the first of them is the step's
+  std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // of batches that were requested and are not used up
+  bool given_ = false;                                      // whether the step uses the first of pairs_
   SampledBatch view_;
   data::BlockStream stream_;
 };

@@ -17,12 +17,12 @@
 
 namespace permafrost::train {
 
-// The place of each row of a padded block among the block's real rows. Dropout draws its masks by these keys, so that
-// padding does not shift them.
+// Gives each row of a padded block its place among the block's real rows, or -1 for padding. Dropout draws its masks
+// by these keys, so padding does not shift the masks.
 // Threads: one at a time.
 class RowKeys {
  public:
-  // [padded rows], valid until the next call with other sizes.
+  // Returns the keys, [padded rows]. They are valid until the next call with other sizes.
   const AlignedVector<int64_t>& For(const data::BlockSizes& real, const data::BlockSizes& padded);
 
  private:
@@ -30,14 +30,14 @@ class RowKeys {
   AlignedVector<int64_t> keys_;
 };
 
-// A block without CSR, as programs read it: edges have targets, and sparse features are made dense.
+// A block as programs read it: edges have targets instead of CSR offsets, and sparse features are made dense.
 // Threads: one at a time.
 class FlatBlock {
  public:
-  // Fills this from `host`; what the getters returned before becomes invalid.
+  // Fills this from `host`. References that the getters returned before become invalid.
   void Set(const data::BlockBatch& host, int64_t feature_columns);
   const AlignedVector<int64_t>& edge_targets() const { return edge_targets_; }  // [padded edges], rising
-  const AlignedVector<float>& features() const { return features_; }            // empty where they are dense already
+  const AlignedVector<float>& features() const { return features_; }  // empty if the features of `host` are not sparse
   int64_t width() const { return width_; }
 
  private:
@@ -46,9 +46,9 @@ class FlatBlock {
   int64_t width_ = 0;
 };
 
-// The tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them. features:
-// of all nodes, if the batch says which rows it has of them. flat: of the same host, for a program; it must outlive
-// them, too.
+// Makes the inputs of a step from a block. The tensors share the memory of `host`, `keys`, `flat` and `step` (the
+// number of optimizer steps done), which must outlive them. `features` is the table of all nodes, if the batch holds
+// row numbers instead of features. `flat` is set for a program, and made from the same `host`.
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
                                   const int64_t& step, const FeatureTable& features = {},
                                   const FlatBlock* flat = nullptr);
@@ -56,25 +56,25 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
 // Returns `step` as an input that shares its memory.
 at::Tensor StepView(const int64_t& step);
 
-// The inputs that a block makes up.
+// Returns the tensors of a block as the inputs of a step.
 graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);
 
-// Says of the inputs of a whole graph, which lies on the device, that all but labels, step and pairs are the same
-// tensors in every batch.
+// Marks the resident inputs of a whole graph. All but labels, step and pairs are the same tensors in every batch.
 void MarkResident(graphcache::StepInputs& inputs);
 
-// Puts the pairs of a batch, which outlives the inputs, in the place of the labels of its seeds: inputs' labels are
-// [pairs, 1] from there on.
+// Adds the pairs of a batch, and puts their labels in place of those of the seeds, as [pairs, 1]. The batch must
+// outlive the inputs.
 void SetPairs(const data::LinkBatch& batch, graphcache::StepInputs& inputs);
 
-// The block that such inputs make up, as a model takes it; gathers its features if the device is to.
+// Returns the block that these inputs make up, as a model takes it. Gathers its features if the device is to do so.
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
 
-// The tensors share the memory of the host batch and of `step` (optimizer steps done), which must outlive them.
+// Makes the inputs of a step from a batch of small graphs. The tensors share the memory of `host` and of `step` (the
+// number of optimizer steps done), which must outlive them.
 graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::GraphSetSummary& summary,
                                   const int64_t& step);
 
-// Returns the part of such inputs that a model takes.
+// Returns the part of such a batch's inputs that a model takes.
 nn::GraphSetBatch BatchOf(const graphcache::StepInputs& inputs);
 
 }  // namespace permafrost::train

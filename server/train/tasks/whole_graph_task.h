@@ -1,4 +1,4 @@
-// Jobs on one large graph that train on all of it in every step, as Kipf and Welling 2017 do, for graphs that fit the
+// Jobs on one large graph that train on all of it in every step, as Kipf and Welling 2017 do. The graph must fit the
 // device. Everything is read once, when the job begins. Threads: the device thread.
 #pragma once
 
@@ -14,14 +14,15 @@
 
 namespace permafrost::train {
 
-// The one shape of a whole graph, and whether a batch of it may be padded to `shape`: only to its own.
+// Returns the only shape that batches of a whole graph have.
 BatchShape ShapeOfWhole(const nn::NodeBlock& block);
+// Returns Ok if `shape` is the graph's `own` shape, otherwise InvalidArgument: a whole graph is never padded.
 absl::Status CheckWhole(const BatchShape& own, const BatchShape& shape);
 
 // The whole graph with the labels of one split. Threads: the device thread. Borrows the block.
 class WholeGraphBatch final : public HostBatch {
  public:
-  // `ids`: the split's nodes; labels: [ids, targets], on the CPU.
+  // `ids` are the split's nodes. `labels` are theirs, [ids, targets] on the CPU.
   WholeGraphBatch(const nn::NodeBlock& block, std::vector<uint32_t> ids, const at::Tensor& labels);
 
   BatchShape real() const override;
@@ -41,20 +42,20 @@ class WholeGraphBatch final : public HostBatch {
   std::vector<uint32_t> ids_;
   std::vector<int64_t> rows_;
   std::vector<float> own_labels_;
-  at::Tensor labels_;  // [nodes, targets], NaN beyond the split
+  at::Tensor labels_;  // [nodes, targets], NaN outside the split
 };
 
 // The whole graph with pairs of its nodes. Threads: the device thread. Borrows the block.
 class WholeLinkBatch final : public HostBatch {
  public:
-  // pairs: without seeds.
+  // `pairs` has no seeds: its ends are nodes.
   WholeLinkBatch(const nn::NodeBlock& block, data::LinkBatch pairs) : block_(&block), pairs_(std::move(pairs)) {}
 
   BatchShape real() const override;
   BatchShape least_padded() const override { return padded(); }
   BatchShape dynamic_shape() const override { return padded(); }
   BatchShape padded() const override { return ShapeOfWhole(*block_); }
-  // It is not evaluated.
+  // Both are empty, since no evaluation uses this batch.
   std::span<const uint32_t> ids() const override { return {}; }
   std::span<const float> labels() const override { return {}; }
 
@@ -68,7 +69,7 @@ class WholeLinkBatch final : public HostBatch {
 
 class WholeGraphTask final : public Task {
  public:
-  // Errors: as Task::Create.
+  // Errors: same as Task::Create.
   static absl::StatusOr<std::unique_ptr<WholeGraphTask>> Create(const spec::TrainOptions& options,
                                                                 std::shared_ptr<const data::Graph> graph,
                                                                 c10::Device device, bool trains,
@@ -98,8 +99,8 @@ class WholeGraphTask final : public Task {
   }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
-  // For links every node's row is made once, and the pairs are scored by the rows; a program that scores pairs itself
-  // runs once for each part of them.
+  // For links, computes the rows of all nodes once and scores the pairs from them. A program that scores pairs itself
+  // runs once for each part of the pairs.
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
                                                           const std::function<bool()>& keep_going) override;
 
@@ -111,26 +112,26 @@ class WholeGraphTask final : public Task {
         links_(std::move(links)),
         num_outputs_(num_outputs),
         made_(std::move(made)) {}
-  // Returns whether links are scored by rows of the model's.
+  // Returns whether links are predicted and the decoder scores them from the model's rows.
   bool decodes_pairs() const { return links_ != nullptr && !made_.scores_pairs; }
-  // trains: whether gradients are made, which are gathered by the edges' transpose.
+  // `trains` says whether gradients are computed, which are gathered along the transposed edges.
   absl::Status Read(c10::Device device, bool trains);
   absl::Status ReadLabelsOf(std::array<std::vector<data::NodeId>, 3> splits);
-  // A capture's probes of a job that predicts links.
+  // Makes the probes of a capture for a job that predicts links.
   absl::Status MakeLinkProbes();
   const WholeGraphBatch& batch(data::Split split) const { return batches_[static_cast<size_t>(split)]; }
 
   const spec::TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;
-  const std::unique_ptr<Links> links_;  // nullptr: nodes are predicted
+  const std::unique_ptr<Links> links_;  // null if nodes are predicted
   const int64_t num_outputs_;
   const MadeNodeModel made_;
   std::string fusion_note_;
   TorchThreads torch_threads_ = TorchThreads::kAll;
   nn::NodeBlock block_;                   // on the device, without labels
   std::vector<WholeGraphBatch> batches_;  // by Split
-  nn::NodeBlock other_block_;             // with other features, for a capture's second probe
-  std::vector<WholeGraphBatch> other_;    // one
+  nn::NodeBlock other_block_;             // with other sources, for a capture's second probe
+  std::vector<WholeGraphBatch> other_;    // one batch, of other_block_
   std::vector<WholeLinkBatch> link_probes_;
   graphcache::ShapeSchedule plan_;
 };
