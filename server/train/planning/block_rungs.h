@@ -1,10 +1,12 @@
 // The few padded sizes that a job's sampled blocks are rounded up to.
-// A schedule of sampled blocks is not walked ahead: that would cost as much as sampling for the whole job. Instead some
-// of its batches are sampled before the first step. Sizes of full batches lie close together (sums over many seeds), so
-// that a few multiples of their mean serve all: each rung is the mean block times a scale, in every dimension at once,
-// and the rungs form a chain. The scales are those that pad least the sampled batches and others like them; the top one
-// has a margin. Above
-// it the chain goes on in steps of a half up to the proven bound, for the batch that comes against all odds.
+//
+// A schedule of sampled blocks is not walked ahead, since that would cost as much as sampling for the whole job.
+// Instead some batches are sampled before the first step. Full batches have sizes close together, since these are sums
+// over many seeds, so a few multiples of the mean block serve all. Each rung is the mean block times a scale, which is
+// the same in every dimension, and the rungs form a chain. The scales are those that pad the sampled batches, and
+// others like them, least. The top scale has a margin. Above the top rung, the chain goes on by a factor of 1.5 up to
+// the proven bound, for a batch that exceeds the margin.
+//
 // Threads: a value; pure functions.
 #pragma once
 
@@ -19,64 +21,65 @@ namespace permafrost::train {
 
 class BlockRungs {
  public:
-  // A ladder has as many rungs unless told otherwise, and takes those of them that pad least.
+  // The most rungs that a ladder has unless told otherwise. They are those that pad least.
   static constexpr int64_t kMaxRungs = spec::kDefaultRungs;
 
-  // Sizes around those of a probe.
+  // Alike returns this many sizes for each probe.
   static constexpr int64_t kAlike = 9;
 
   BlockRungs() = default;
-  // Returns the sizes that batches like `probes` may be expected to have: for each probe kAlike equally likely sizes,
-  // together the smoothed distribution of the probes. A few batches do not show all sizes that come, and a rung chosen
-  // for them alone would seem to need less padding than it does.
+  // Returns the sizes that batches like `probes` may be expected to have. There are kAlike equally likely sizes for
+  // each probe; together they are the smoothed distribution of the probes. A few batches do not show all sizes that
+  // come. Rungs chosen for the probes alone would seem to need less padding than they do.
   static std::vector<data::BlockSizes> Alike(const std::vector<data::BlockSizes>& probes,
                                              const data::BlockSizes& bound);
-  // `probes`: sizes of batches of equally many seeds, at least one, without padding. `bound`: no block of so many
-  // seeds, or of fewer, can be larger. The top rung is the smaller of the bound and what lies eight standard deviations
-  // (in each batch's largest scale) above the mean, or above the largest probe: a batch beyond it is one in 10^15 where
-  // sums are normal.
+  // `probes` are sizes without padding of at least one batch, all of equally many seeds. No block of so many seeds, or
+  // of fewer, is larger than `bound`. The top rung lies eight standard deviations above the largest probe, or at the
+  // bound if that is smaller. The deviation is that of the batches' largest scales: if sums are normal, one batch in
+  // 10^15 exceeds the rung.
   static BlockRungs Plan(const std::vector<data::BlockSizes>& probes, const data::BlockSizes& bound,
                          int64_t max_rungs = kMaxRungs);
-  // Adds a rung below this chain for the last, partial batch of each epoch: the highest planned rung of `partial`, if
-  // it is smaller in every dimension than the lowest rung of this chain; if not, the rungs of this chain are planned up
-  // to one that holds it. An empty chain becomes `partial`.
+  // Adds a rung below this chain for the last, partial batch of each epoch. It is the highest planned rung of
+  // `partial`, if that is smaller in every dimension than the lowest rung of this chain. Otherwise, rungs of this
+  // chain become planned up to the first one that holds it. An empty chain becomes `partial`.
   void AddPartial(const BlockRungs& partial);
 
-  // Rising; each holds the one before. First the planned ones, at which batches are expected, then those up to the
-  // bound.
+  // The rungs rise, and each holds the one before. First come the planned rungs, at which batches are expected, then
+  // those up to the bound.
   const std::vector<data::BlockSizes>& rungs() const { return rungs_; }
   int64_t num_planned() const { return num_planned_; }
-  // Keys of the planned ones.
+  // Returns the shapes of the planned rungs.
   std::vector<BatchShape> PlannedShapes() const;
-  // The lowest rung that holds a block of these sizes with its padding row. For batches of at most the planned number
-  // of seeds.
+  // Returns the lowest rung that holds a block of these sizes with its padding row. The block must have at most the
+  // planned number of seeds.
   const data::BlockSizes& Fit(const data::BlockSizes& real) const;
-  // The rung whose shape() is `shape`; nullptr: there is none.
+  // Returns the rung whose shape() is `shape`, or null if there is none.
   const data::BlockSizes* Find(const BatchShape& shape) const;
 
  private:
-  // Appends a rung above all others. It replaces the last one where the two have the same shape() and differ in
-  // nonzeros alone.
+  // Appends a rung above all others. It replaces the last rung if both have the same shape() and differ only in
+  // nonzeros.
   void Push(data::BlockSizes rung);
 
   std::vector<data::BlockSizes> rungs_;
   int64_t num_planned_ = 0;
 };
 
-// Sizes of a block of so many seeds where every node has `degree` in-edges, within the sample's max_nodes and
-// max_edges; nonzeros are the graph's, or where means are made elsewhere the edges of all hops. Otherwise a last hop
-// apart is not counted. Rows of all hops together may be more than max_nodes, which bounds each hop here.
+// Returns the sizes that a block of so many seeds has if every node has `degree` in-edges, within the sample's
+// max_nodes and max_edges. `nonzeros` are those of the graph, or with `means_elsewhere` the edges of all hops. Without
+// it, the edges of a last hop apart are not counted. max_nodes bounds each hop here, so the rows of all hops together
+// may exceed it.
 data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                                const data::GraphSummary& graph, bool means_elsewhere = false);
 
-// Returns sizes that no block of at most `seeds` seeds can pass.
+// Returns sizes that no block of at most `seeds` seeds can exceed.
 data::BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds,
                             const data::GraphSummary& graph, bool means_elsewhere = false);
 
-// The sizes of a block with the one padding row that every step includes.
+// Returns the sizes of a block with the one padding row that every step includes.
 data::BlockSizes LeastPadded(data::BlockSizes real);
 
-// With kLeastDynamic rows, edges and, if there are any, nonzeros at least: what a dynamic executable takes.
+// Raises rows, edges and, if there are any, nonzeros to at least kLeastDynamic, as a dynamic executable requires.
 data::BlockSizes AtLeastDynamic(data::BlockSizes sizes, bool has_nonzeros);
 
 }  // namespace permafrost::train

@@ -1,5 +1,6 @@
-// Plans a job's graph cache before the job is made: measures for the plan what steps and captures take on the device,
-// and counts for a census the graphs that MPS would compile. Threads: the device thread where it measures, else any.
+// Plans a job's graph cache before the job is made. For a plan, measures how long steps and captures take on the
+// device. For a census, counts the graphs that MPS would compile.
+// Threads: the device thread if it measures, otherwise any.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +21,26 @@ namespace permafrost::train {
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
                                                 const PlanContext& context, const std::function<bool()>& keep_going);
 
-// Takes the census of a job (graphcache/census.h): its steps are recorded on device mps, real or the stand-in's, and
-// their keys counted over its schedule. Any thread may take it where the stand-in serves (device/mps/stand_in.h), else
-// the device's. As Runner::TakeCensus, but for the check of the options and what was measured.
+// Takes the census of a job (graphcache/census.h). Records the job's steps on device mps, real or the stand-in's, and
+// counts their keys over the job's schedule. Same as Runner::TakeCensus, except that options are not checked and
+// nothing is measured. Threads: any if the stand-in serves (device/mps/stand_in.h), otherwise the device thread.
 absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request, int threads, const PlanContext& context,
                                               const std::function<bool()>& keep_going);
 
-// Runs once, and says how many seconds it took.
+// Runs once, and returns how many seconds it took.
 using TimedRun = std::function<absl::StatusOr<double>()>;
 
-// The seconds of some runs that are to be compared, by run and round. They are taken in turns: what slows the machine
-// meanwhile slows them all.
+// The seconds of some runs that are to be compared, by run and round. The runs take turns, so that what slows the
+// machine meanwhile slows all of them.
 class Turns {
  public:
   explicit Turns(size_t runs) : seconds_(runs) {}
 
-  // Runs all of `runs` once in each round; there must be as many as were announced. Every second round, counted over
-  // all calls, goes in reverse order. Makes one round, and more until the runs of this call took `seconds` together.
-  // Errors: those of a run.
+  // Runs all of `runs` once in each round; there must be as many as the constructor was told. Every second round,
+  // counted over all calls, goes in reverse order. Makes at least one round, and further ones until the runs of this
+  // call took `seconds` in total. Errors: those of a run.
   absl::Status Add(std::span<const TimedRun> runs, double seconds);
-  // The median of the run's seconds; for an even number of them the lower one in the middle. After Add.
+  // Returns the median of the run's seconds, or the lower one of the two in the middle. Call it after Add.
   double Median(size_t run) const;
 
  private:
