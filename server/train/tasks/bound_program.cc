@@ -62,7 +62,8 @@ absl::Status CheckForm(const program::Program& form,
   return absl::OkStatus();
 }
 
-// Returns the values that `outputs` or writes depend on. The rest is skipped: exports keep nodes that nothing reads.
+// Returns the values that `outputs` or writes depend on. Other nodes are left out: exports keep nodes that nothing
+// reads.
 std::set<program::ValueIndex> UsedValues(const program::Graph& graph, std::span<const program::ValueIndex> outputs) {
   std::set<program::ValueIndex> used(outputs.begin(), outputs.end());
   const auto is_used = [&](const program::Output& output) {
@@ -76,7 +77,7 @@ std::set<program::ValueIndex> UsedValues(const program::Graph& graph, std::span<
   return used;
 }
 
-// The numbers of one node.
+// The random numbers of one node.
 class Source {
  public:
   Source(uint64_t seed, int64_t place, const Tensor& step) : seed_(seed), place_(place), step_(step) {}
@@ -96,13 +97,13 @@ class Source {
     const Tensor like = at::zeros(Flat(x), x.options().dtype(at::kFloat).requires_grad(false));
     return nn::Uniform(like, step_, Key(stream)).view(x.sizes());
   }
-  // Returns the same in x's type, which may have fewer bits; none is rounded to 1.
+  // Same as Uniform, but in x's type. The type may have fewer bits, but no number is rounded up to 1.
   Tensor UniformOf(const Tensor& x) const {
     const double steps = x.scalar_type() == at::kHalf ? 1 << 11 : x.scalar_type() == at::kBFloat16 ? 1 << 8 : 0;
     const Tensor drawn = Uniform(x);
     return (steps > 0 ? (drawn * steps).floor().div(steps) : drawn).to(x.scalar_type());
   }
-  // Returns float32 numbers. Source: Box and Muller 1958.
+  // Returns normally distributed float32 numbers. Source: Box and Muller 1958.
   Tensor Normal(const Tensor& x) const {
     const Tensor radius = (Uniform(x, 0).neg() + 1).log().mul(-2).sqrt();
     return radius * (Uniform(x, 1) * (2 * std::numbers::pi)).cos();
@@ -120,7 +121,7 @@ class Source {
     return {rows, x.numel() / std::max<int64_t>(rows, 1)};
   }
   nn::DropoutKey Key(int stream) const {
-    // Each stream draws as another job's seed would.
+    // Each stream has a seed of its own.
     constexpr uint64_t kStream = 0x9e3779b97f4a7c15;
     return {.seed = seed_ + static_cast<uint64_t>(stream) * kStream, .layer = place_};
   }
@@ -130,7 +131,8 @@ class Source {
   const Tensor& step_;
 };
 
-// Returns zeros as a factory's arguments ask, which begin at stack[sizes]: sizes, dtype, layout, device.
+// Returns zeros of the sizes and type that a factory's arguments give. They begin at stack[sizes]: sizes, dtype,
+// layout, device.
 Tensor Zeros(const Stack& stack, size_t sizes, const Tensor& step) {
   const auto type = stack[sizes + 1].toOptional<at::ScalarType>().value_or(at::kFloat);
   return at::zeros(stack[sizes].toIntVector(), step.options().dtype(type));
@@ -144,7 +146,7 @@ Tensor ZerosLike(const Stack& stack) {
 Tensor Fill(const Tensor& x, const Tensor& values) { return x.copy_(values); }
 
 Tensor Integers(const Source& source, const Tensor& like, int64_t low, int64_t high) {
-  constexpr int kBits = 24;  // of a uniform number
+  constexpr int kBits = 24;  // random bits of a uniform number
   constexpr int64_t kOne = int64_t{1} << kBits;
   int64_t range = 0;
   TORCH_CHECK_VALUE(low < high && !__builtin_sub_overflow(high, low, &range) && range <= kOne * kOne, "randint: ", low,
@@ -292,7 +294,7 @@ void NormalizeReal(const Tensor& real, Stack& stack) {
   const double momentum = Get(stack, kMomentum).toDouble(), eps = Get(stack, kEps).toDouble();
   const bool half = at::isReducedFloatingType(input.scalar_type());
   const Tensor x = half ? input.to(at::kFloat) : input;
-  // All dimensions but that of the channels.
+  // All dimensions except the channels.
   std::vector<int64_t> others{0};
   for (int64_t d = 2; d < x.dim(); ++d) others.push_back(d);
   std::vector<int64_t> of_rows(static_cast<size_t>(x.dim()), 1), of_channels = of_rows;
@@ -377,7 +379,7 @@ absl::Status BoundProgram::Bind(const program::LoadedProgram& loaded,
       }
     }
     if (own_linears) {
-      // Norms of padded batches see the real rows alone (Normalize).
+      // Norms of padded batches see only the real rows (Normalize).
       if (auto layers = program::WithRowLayers(*form.program, {.norms = !options_.norms && nn::RunsRowNorm(device_)})) {
         take(std::move(layers->program));
         fused_ = true;
@@ -425,7 +427,7 @@ absl::Status BoundProgram::AddState(const program::Interpreter& interpreter, con
   const std::set<program::ValueIndex> used =
       UsedValues(form.graph, has_loss_ ? std::span(form.outputs).subspan(1) : std::span(form.graph.outputs));
   const std::vector<size_t>& mutated = interpreter.mutated();
-  std::set<const c10::TensorImpl*> read;  // under any of their names
+  std::set<const c10::TensorImpl*> read;  // tensors that are read under any of their names
   for (size_t i = 0; i < state.size(); ++i) {
     if (used.contains(form.state[i].value)) read.insert(state[i].unsafeGetTensorImpl());
   }

@@ -31,7 +31,7 @@ constexpr char kDatasetField[] = "dataset";
 
 bool ReadsNodeTables(const spec::TrainOptions& options, const data::ImportedSummary& summary) {
   const spec::NodeInputs inputs = options.model.node_inputs;
-  // Integers of one large graph's nodes are numbers.
+  // Integer features of one large graph's nodes are numbers, not categories.
   const auto* set = std::get_if<GraphSetSummary>(&summary);
   if (set == nullptr) return false;
   // A program looks up the source's own numbers, so categories are not renumbered for it.
@@ -65,7 +65,7 @@ data::FeatureSummary& FeaturesOf(data::ImportedSummary& summary, bool of_edges) 
 
 std::string_view TableName(bool of_edges) { return of_edges ? "edge" : "node"; }
 
-// "7 in 3 rows", and of more values than one how many others there are.
+// Returns e.g. "7 in 3 rows". For several values it also tells how many others there are.
 std::string TellValues(const CategoryTable& own, const data::CountedValues& values) {
   const auto& [value, rows] = values.front();
   std::string text = absl::StrCat(data::NameOfValue(own, value), " in ", rows, rows == 1 ? " row" : " rows");
@@ -83,7 +83,8 @@ int64_t PlainColumns(const FeatureCategories& features) {
   return plain;
 }
 
-// Why two columns cannot mean the same, as "is a degree, and that of the weights a label"; empty: they can.
+// Returns why two columns cannot mean the same, e.g. "is a degree, and that of the weights a label"; empty if they
+// can.
 std::string WhyNot(const CategoryTable& own, const CategoryTable& known) {
   const auto name = [](const CategoryTable& table) {
     const std::string_view origin = data::kCategoryOriginNames.Name(table.origin);
@@ -143,8 +144,8 @@ class Translator {
     return false;
   }
 
-  // Returns the categories that the weights know. Older weights have none: then the dataset that they were trained on
-  // tells the type and the width.
+  // Returns the categories that the weights know. Older weights have none; then type and width are those of the
+  // dataset that they were trained on.
   std::optional<FeatureCategories> Known(bool of_edges) const {
     if (pass_.known) return of_edges ? pass_.known->edge : pass_.known->node;
     if (!pass_.trained_on) return std::nullopt;
@@ -170,15 +171,15 @@ class Translator {
     for (size_t t = 0; t < known->tables.size(); ++t) {
       translation.maps.emplace_back(translation.own.tables[t], known->tables[t]);
     }
-    // Only the maps' basis is kept: integers of another type are read as they stand.
+    // Translated integers keep the dataset's own type; only their numbers change.
     translation.known.type = IsCategorical(translation.own.type) ? translation.own.type : known->type;
     for (size_t t = 0; t < translation.maps.size(); ++t) PF_RETURN_IF_ERROR(TellUnknown(of_edges, translation, t));
     out = std::move(translation);
     return absl::OkStatus();
   }
 
-  // Returns true if each table of the dataset can be read as the weights' table in its place. Numbers of columns and
-  // types that differ are told elsewhere.
+  // Returns true if each table of the dataset can be read as the weights' table in its place. Other numbers of columns
+  // and other types are reported elsewhere (CheckKnows).
   bool ArePairs(bool of_edges, const data::FeatureTranslation& translation) {
     const FeatureCategories &own = translation.own, &known = translation.known;
     if (data::IsCategorical(own.type) != data::IsCategorical(known.type)) return false;
@@ -229,7 +230,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Returns the table of classes. For older weights and datasets it comes from their summaries, which tell it where
+  // Returns the table of classes. For older weights and datasets it is made from the summary, which tells it if
   // classes were renumbered.
   static std::optional<CategoryTable> ClassesOf(const std::optional<Categories>& categories,
                                                 const data::ImportedSummary* summary) {
@@ -244,7 +245,7 @@ class Translator {
     const auto known = ClassesOf(pass_.known, pass_.trained_on ? &*pass_.trained_on : nullptr);
     if (!own || !known || own->too_many || known->too_many) return absl::OkStatus();
     const bool over_classes = spec::HasClasses(pass_.options.loss);
-    // Labels that are measures are compared by nobody, unless a class of one is another number of the other.
+    // Labels that are measures need no translation, unless one of the two sides renumbered its classes.
     if (!over_classes && !own->ranked && !known->ranked) return absl::OkStatus();
     data::CategoryMap map(*own, *known);
     if (!map.unknown_values().empty()) {
@@ -289,7 +290,7 @@ class Translator {
         FeaturesOf(result_.trained, of_edges) = FeaturesOf(now, of_edges);
       } else if (const auto known = Known(of_edges);
                  known && !pass_.trained_on && known->tables.empty() && known->width > 0) {
-        // The dataset that they were trained on is there no more, and the weights know its columns.
+        // The dataset that the weights were trained on is gone, but the weights know its columns.
         FeaturesOf(result_.trained, of_edges).type = known->type;
         FeaturesOf(result_.trained, of_edges).width = known->width;
       }
@@ -336,7 +337,7 @@ class Translator {
   TranslatedDataset result_;
 };
 
-// Moves rows of weights to where the categories of another dataset are.
+// Moves rows of weights to the places that the categories of another dataset have.
 class RowMover {
  public:
   RowMover(const std::vector<nn::NamedTensor>& model, std::vector<nn::NamedTensor>& file)
@@ -345,7 +346,8 @@ class RowMover {
   const MovedRows& moved() const { return moved_; }
 
   absl::Status MoveFeatures(std::string_view encoder, const FeatureCategories& from, const FeatureCategories& to) {
-    // Features of another form have weights of other shapes, which are told or left as such.
+    // Features of another form need weights of other shapes. Whoever loads the weights refuses them or leaves them
+    // out.
     if (from == to || from.tables.size() != to.tables.size()) return absl::OkStatus();
     Pairs columns{.rows = PlainPairs(from, to)};
     bool one_hot = false;
@@ -377,7 +379,7 @@ class RowMover {
     return absl::OkStatus();
   }
 
-  // The outputs of a set's model.
+  // Moves the output rows of a model on sets.
   void MoveClasses(const CategoryTable& from, const CategoryTable& to) {
     if (from == to || from.too_many || to.too_many) return;
     const int64_t known = from.num_categories(), own = to.num_categories();
@@ -392,7 +394,8 @@ class RowMover {
   }
 
  private:
-  // (to, from) of each value that both have, and how many of a table are taken or begin anew.
+  // `rows` holds (to, from) for each value that both tables have. `taken` and `fresh` count the rows that are taken
+  // over and those that begin anew.
   struct Pairs {
     std::vector<std::pair<int64_t, int64_t>> rows;
     int64_t taken = 0, fresh = 0;
@@ -409,7 +412,7 @@ class RowMover {
     return pairs;
   }
 
-  // Columns that are no categories.
+  // Pairs the columns that are not categories.
   static std::vector<std::pair<int64_t, int64_t>> PlainPairs(const FeatureCategories& from,
                                                              const FeatureCategories& to) {
     const auto plain = [](const FeatureCategories& features) {
@@ -445,7 +448,7 @@ class RowMover {
     moved_.fresh += pairs.fresh;
   }
 
-  // False: one of the two has no such tensor, or it is of another size than the tables say.
+  // Returns false if one of the two has no such tensor, or if its size differs from that in the tables.
   bool Rewrite(const std::string& name, int64_t dimension, int64_t from_size, int64_t to_size,
                const std::vector<std::pair<int64_t, int64_t>>& pairs) {
     const nn::NamedTensor* const own = Find(model_, name);
@@ -456,7 +459,7 @@ class RowMover {
       return false;
     }
     const at::NoGradGuard no_grad;
-    // Sizes are enough where nothing is computed, and take no memory.
+    // For tensors without values, sizes are enough, and they take no memory.
     if (own->value.is_meta()) {
       std::vector<int64_t> sizes = known->value.sizes().vec();
       sizes[static_cast<size_t>(dimension)] = to_size;

@@ -41,7 +41,7 @@ class KnownRanges {
     if (own == trained) return;
     Add("it has ", own, " ", AbslView(what), ", and the weights were trained on ", trained);
   }
-  // Integers are categories, each with a row of weights.
+  // Checks integer columns. They are categories, each with a row of weights.
   void CheckCategories(std::string_view table, const FeatureSummary& own, const FeatureSummary& trained) {
     const bool of_categories = data::IsCategorical(own.type);
     if (of_categories != data::IsCategorical(trained.type)) {
@@ -58,7 +58,7 @@ class KnownRanges {
       return;
     }
   }
-  // Checks classes: whole numbers from 0 on, as many as the weights know. `Summary`: of either kind.
+  // Checks that classes are whole numbers from 0 on, no more than the weights know. `Summary` is of either kind.
   template <class Summary>
   void CheckClasses(spec::Loss loss, int64_t present, const Summary& own, const Summary& trained) {
     if (!spec::HasClasses(loss) || present == 0) return;
@@ -72,7 +72,7 @@ class KnownRanges {
   Violations violations_;
 };
 
-// Rows that are predicted for: of a set its graphs, of one large graph its nodes.
+// Returns how many rows are predicted for: graphs of a set, or nodes of one large graph.
 int64_t NumRows(const GraphSetSummary& set) { return set.all.graphs; }
 int64_t NumRows(const GraphSummary& graph) { return graph.nodes; }
 
@@ -81,7 +81,7 @@ int64_t PresentLabels(const Summary& summary) {
   return NumRows(summary) * summary.num_targets - summary.num_missing_labels;
 }
 
-// Rows without any label have no targets or classes that the weights could lack.
+// Without any label, there are no targets or classes that the weights could lack.
 template <class Summary>
 void CheckTargets(const Summary& trained, const Summary& own, spec::Loss loss, KnownRanges& check) {
   const int64_t present = PresentLabels(own);
@@ -107,14 +107,14 @@ void CheckClassValues(const GraphSetSummary& trained, const GraphSetSummary& own
             text(trained.class_values));
 }
 
-// Older versions say only whether they added inverses.
+// Summaries of older versions say only whether inverse edges were added.
 template <class Summary>
 EdgeDirections DirectionsOf(const Summary& summary) {
   if (summary.directions == EdgeDirections::kUnknown && summary.inverse_edges_added) return EdgeDirections::kAdded;
   return summary.directions;
 }
 
-// Weights that saw each edge with its inverse are not for edges in one direction, nor the other way round.
+// Refuses edges in one direction for weights that saw each edge with its inverse, and the other way round.
 template <class Summary>
 void CheckDirections(const Summary& trained, const Summary& own, KnownRanges& check) {
   const EdgeDirections of_weights = DirectionsOf(trained), of_own = DirectionsOf(own);
@@ -137,7 +137,7 @@ void CheckDirections(const Summary& trained, const Summary& own, KnownRanges& ch
 void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const spec::TrainOptions& options,
            KnownRanges& check) {
   const spec::NodeInputs inputs = options.model.node_inputs;
-  // Made of the edges, whatever features the nodes have.
+  // Degrees and constants do not depend on the features that the nodes have.
   if (inputs != spec::NodeInputs::kDegree && inputs != spec::NodeInputs::kConstant) {
     check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
     // A program knows by itself which numbers it takes.
@@ -188,7 +188,7 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const spec::Tra
   const spec::ModelOptions& model = options.model;
   CheckNodeInputs(trained, own, model, check);
   CheckDirections(trained, own, check);
-  // Links are told from pairs without an edge, whatever labels the nodes have.
+  // Links are learned without labels of nodes.
   if (!options.links.enabled) CheckTargets(trained, own, options.loss, check);
   // A program says by itself what it reads of edges.
   if (spec::IsProgram(options)) return;
@@ -203,7 +203,7 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const spec::Tra
   }
 }
 
-// Another number of targets than the weights have outputs for goes with no labels at all (CheckKnows).
+// If the number of targets differs from the weights' outputs, no row has a label (CheckKnows).
 template <class Summary>
 void TakeTargetsOf(const Summary& trained, Summary& own) {
   if (own.num_targets != trained.num_targets) {
@@ -215,7 +215,7 @@ void TakeTargetsOf(const Summary& trained, Summary& own) {
   own.max_label = trained.max_label;
 }
 
-// Takes over from `trained` what a model is made by.
+// Takes from `trained` what determines the shape of a model.
 GraphSetSummary WithRangesOf(const GraphSetSummary& trained, GraphSetSummary own) {
   own.node_features = trained.node_features;
   own.edge_features = trained.edge_features;

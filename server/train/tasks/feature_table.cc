@@ -38,11 +38,11 @@ struct Part {
 // The parts of a table while it is filled. Rows keep their order within a part.
 class Writer {
  public:
-  // on_device: for each row; empty: all rows lie in one part.
+  // `on_device` says for each row whether it lies on the device. It is empty if all rows lie in one part.
   Writer(Part device, Part host, std::vector<bool> on_device)
       : device_(std::move(device)), host_(std::move(host)), on_device_(std::move(on_device)) {}
 
-  // The next rows.
+  // Appends the next rows of the table.
   void Append(const at::Tensor& rows) {
     if (on_device_.empty()) return (device_.to.defined() ? device_ : host_).Append(rows);
     std::vector<int64_t> of_device, of_host;
@@ -61,7 +61,7 @@ class Writer {
   int64_t next_ = 0;
 };
 
-// Returns the places of rows that stand in their order, first those on the device.
+// Returns the place of each row: first those on the device, then the others, each in their order.
 at::Tensor PlacesOf(const std::vector<bool>& on_device, int64_t device_rows) {
   at::Tensor places = at::empty({std::ssize(on_device)}, at::kInt);
   auto* const to = places.mutable_data_ptr<int32_t>();
@@ -103,8 +103,8 @@ std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count) {
 
 at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers) {
   if (!table.rest.defined()) return table.rows.index_select(0, numbers);
-  // Shapes must not depend on data. So each part gathers as many rows as the block has, with a row of its own in place
-  // of each of the other part's.
+  // Shapes must not depend on data. So each part gathers as many rows as the block has, and stands in any row of its
+  // own for a row of the other part.
   const int64_t on_device = table.rows.size(0);
   const at::Tensor places = table.places.index_select(0, numbers);
   const at::Tensor near = table.rows.index_select(0, places.clamp_max(on_device - 1));
@@ -147,7 +147,7 @@ absl::StatusOr<FeatureTable> ReadFeatureTable(const data::Graph& graph, const Fe
     if (options.split.device > 0) table.rows = EmptyOn(options.device, options.split.device, width);
     if (options.split.device > 0 && options.split.host > 0) {
       on_device = MostWanted(options.wanted, options.split.device - 1);
-      // The row of zeros, which pads every block.
+      // The row of zeros pads every block, so it lies on the device.
       on_device.push_back(true);
       table.places = PlacesOf(on_device, options.split.device).to(options.device);
     }

@@ -25,7 +25,7 @@ bool HasFeatures(const Summary& summary) {
   return summary.node_features.type != data::DataType::kNone && summary.node_features.width > 0;
 }
 
-// nullopt: none are made.
+// Returns the features that are made for these inputs, or nullopt if none are made.
 std::optional<data::MadeFeatures> MadeFor(spec::NodeInputs inputs, bool own_degree_columns = false) {
   switch (inputs) {
     case spec::NodeInputs::kLearned:
@@ -39,7 +39,7 @@ std::optional<data::MadeFeatures> MadeFor(spec::NodeInputs inputs, bool own_degr
   }
 }
 
-// An embedding row for each category: beyond this a column is an id or a measure, not a category.
+// Each category has an embedding row. A column with more categories than this is an id or a measure.
 constexpr int64_t kMaxCategories = 1'000'000;
 
 // Checks that each graph fits the budget by itself.
@@ -55,7 +55,7 @@ void CheckBudget(const spec::BatchingOptions& batching, const data::SizeStatisti
   check("max_edges", batching.max_edges, train.max_edges, "edges");
 }
 
-// More classes than this are a measure, not a class.
+// Labels above this are a measure, not a class.
 constexpr double kMaxGraphClasses = 1'000'000;
 
 int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
@@ -77,7 +77,7 @@ int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary
                                     " as labels, and the dataset's are ", summary.integer_labels ? "" : "fractions in ",
                                     summary.min_label, "..", summary.max_label));
   }
-  // A class that no graph of the set has counts where the source's numbers leave it out.
+  // Every number up to the largest label is a class, even if no graph has it.
   const auto classes = static_cast<int64_t>(summary.max_label) + 1;
   if (!options.class_weights.empty() && std::ssize(options.class_weights) != classes) {
     return add("class_weights",
@@ -86,7 +86,7 @@ int64_t ClassesOf(const spec::TrainOptions& options, const data::GraphSetSummary
   return classes;
 }
 
-// Stores of older versions do not say; CheckBinary reads their labels.
+// Stores of older versions do not tell the range of labels; CheckBinary reads their labels instead.
 void CheckBinaryRange(const data::GraphSetSummary& summary, std::string_view prefix, Violations& violations) {
   const bool any = summary.num_missing_labels < summary.all.graphs * summary.num_targets;
   if (!summary.labels_known || !any) return;
@@ -109,8 +109,9 @@ bool AnyLabel(std::span<const float> labels) {
   return std::ranges::any_of(labels, [](float label) { return !std::isnan(label); });
 }
 
-// Outputs of the model a graph: the classes of cross-entropy, else the targets. Adds a violation under `prefix` for
-// labels that do not go with the loss and class weights that do not go with the labels.
+// Returns how many outputs the model has for each graph: one for each class of cross-entropy, else one for each
+// target. Adds a violation under `prefix` for labels that do not suit the loss, and for class weights that do not suit
+// the labels.
 int64_t OutputsFor(const spec::TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
                    Violations& violations) {
   if (summary.num_targets < 1) {
@@ -160,7 +161,7 @@ std::string TellNodeInputs(const spec::ModelOptions& model, const data::GraphSet
     return absl::StrCat("nodes begin with weights of their number of in-edges, 0..", data::kDegreeCap, " (", why, ")");
   }
   if (model.node_inputs != spec::NodeInputs::kConstant) return "";
-  // Means, largest values and attention of equal rows are that row.
+  // Mean, maximum and attention over equal rows return that row.
   const bool sage = model.architecture == spec::Architecture::kSage;
   const bool attends =
       model.architecture == spec::Architecture::kGatv2 && summary.edge_features.type == data::DataType::kNone;
@@ -253,7 +254,7 @@ absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix
   PF_ASSIGN_OR_RETURN(const auto labels, set.labels());
   const auto targets = static_cast<size_t>(set.summary().num_targets);
   const bool labelled = std::ranges::any_of(graphs, [&](uint32_t graph) {
-    // The check below finds out whether the file is as it was.
+    // CheckIntact below reports a file that has changed.
     if (graph >= labels.size() / std::max<size_t>(targets, 1)) return false;
     return AnyLabel(labels.subspan(graph * targets, targets));
   });
@@ -269,7 +270,7 @@ absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix)
   bool labelled = false;
   for (uint64_t i = 0; i < nodes.size() && !labelled; ++i) {
     const uint64_t begin = uint64_t{nodes[i]} * targets;
-    // Absent, or of a file that changed, which is told below.
+    // The label is absent, or the file has changed, which CheckIntact reports below.
     if (begin + targets > labels.size()) continue;
     if (!labels.Touch(begin, begin + targets)) return labels.status();
     labelled = AnyLabel({labels.data() + begin, targets});

@@ -11,10 +11,10 @@
 namespace permafrost::train {
 namespace {
 
-// Rows and edges of a chunk, at most (a row with more edges is a chunk of its own).
+// The most rows of a chunk. A row that has more edges than a chunk may have is a chunk of its own.
 constexpr uint64_t kChunkRows = uint64_t{1} << 16;
 
-// In-memory copies of a chunk's columns. Tensors own what they are made of, since a chunk outlives no call.
+// Returns a tensor that owns a copy of a column's values.
 template <class T, class From>
 at::Tensor CopyOf(const From* values, uint64_t count, at::ScalarType type) {
   at::Tensor tensor = at::empty({static_cast<int64_t>(count)}, at::TensorOptions().dtype(type));
@@ -31,14 +31,14 @@ absl::StatusOr<uint64_t> ChunkEnd(const data::GraphView& view, uint64_t begin, u
   return end;
 }
 
-// Puts rows at `begin` of `all`, which is made by the first of them.
+// Copies rows into `all` from row `begin` on. The first call allocates `all`.
 void Put(const at::Tensor& rows, uint64_t begin, int64_t nodes, at::Tensor& all) {
   if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());
   all.narrow(0, static_cast<int64_t>(begin), rows.size(0)).copy_(rows);
 }
 
-// Divides the rows among ranks, of which there are no more: about as many rows and edges for each, and at least one
-// row. Returns the first row of each rank, and after them the number of rows. Errors: DataLoss.
+// Divides the rows among ranks; there must be at least as many rows as ranks. Each rank gets about as many rows and
+// edges, and at least one row. Returns the first row of each rank, followed by the number of rows. Errors: DataLoss.
 absl::StatusOr<std::vector<int64_t>> DealRows(const data::GraphView& view, int64_t ranks) {
   const auto nodes = static_cast<int64_t>(view.nodes), edges = static_cast<int64_t>(view.in.neighbors.size());
   std::vector<int64_t> firsts{0};
@@ -87,7 +87,7 @@ absl::StatusOr<nn::LayerWiseModel::Chunk> ReadInEdges(const data::Graph& graph, 
   nn::LayerWiseModel::Chunk chunk;
   chunk.first_row = static_cast<int64_t>(begin);
   if (!in.offsets.Touch(begin, end + 1)) return in.offsets.status();
-  // Copied first, then made to rise within the columns: the file may change under the reading.
+  // The file may change while it is read. So the offsets are copied first, and then made to rise within the column.
   chunk.offsets = CopyOf<int64_t>(in.offsets.data() + begin, end - begin + 1, at::kLong);
   const std::span<int64_t> offsets(chunk.offsets.mutable_data_ptr<int64_t>(), end - begin + 1);
   const auto size = static_cast<int64_t>(in.neighbors.size());
@@ -134,25 +134,25 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
   const data::GraphView& view = graph.view();
   const auto nodes = static_cast<int64_t>(view.nodes);
   const uint64_t most_edges = MostChunkEdges(graph.summary(), model, options);
-  // With fewer rows than ranks every rank computes all of them.
+  // With fewer rows than ranks, every rank computes all rows.
   collective::Group* const group = options.group != nullptr && options.group->size() <= nodes ? options.group : nullptr;
   PF_ASSIGN_OR_RETURN(const std::vector<int64_t> firsts, DealRows(view, group == nullptr ? 1 : group->size()));
   const auto rank = static_cast<size_t>(group == nullptr ? 0 : group->rank());
   const auto first_row = static_cast<uint64_t>(firsts[rank]), end_row = static_cast<uint64_t>(firsts[rank + 1]);
   const auto share = [&](at::Tensor& rows) {
     if (group == nullptr) return;
-    // Ranks may come minutes apart, later than a step's exchange waits for.
+    // Ranks may arrive minutes apart, which is longer than a step's exchange waits.
     group->Meet();
     group->ShareRows(rows, firsts);
   };
-  std::vector<uint64_t> ends;  // of the chunks of this rank
+  std::vector<uint64_t> ends;  // ends of the chunks of this rank
   for (uint64_t begin = first_row; begin < end_row; begin = ends.back()) {
     PF_ASSIGN_OR_RETURN(const uint64_t end, ChunkEnd(view, begin, end_row, most_edges));
     ends.push_back(end);
   }
   const auto on_device = [&](const at::Tensor& t) { return t.defined() ? t.to(options.device) : t; };
   const auto floats = at::TensorOptions().dtype(at::kFloat).device(options.device);
-  at::Tensor degrees;  // of models that use them
+  at::Tensor degrees;  // undefined for models that do not use them
   const auto read_edges = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<nn::LayerWiseModel::Chunk> {
     PF_ASSIGN_OR_RETURN(nn::LayerWiseModel::Chunk chunk,
                         ReadInEdges(graph, begin, end, options.edge_weights, options.edges));
@@ -172,8 +172,8 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
     begin = end;
   }
   if (degrees.defined()) share(degrees);
-  at::Tensor layer_input;  // [nodes, hidden]; undefined: the features
-  at::Tensor joined;       // of all layers so far, where the model joins them
+  at::Tensor layer_input;  // [nodes, hidden]; undefined for layer 0, which reads the features
+  at::Tensor joined;       // outputs of all layers so far, if the model joins them
   for (int64_t layer = 0; layer < options.num_layers; ++layer) {
     at::Tensor projected = at::empty({nodes, model.projected_width(layer)}, floats);
     begin = first_row;
@@ -191,7 +191,8 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::LayerW
       projected.narrow(0, first, rows).copy_(model.Project(layer, input));
       begin = end;
     }
-    // A layer reads rows of neighbours, which any rank may have; all else that it reads belongs to its own rows.
+    // A layer reads rows of neighbours, which any rank may have. Everything else that it reads belongs to this rank's
+    // rows.
     share(projected);
     at::Tensor output, joined_output;
     begin = first_row;

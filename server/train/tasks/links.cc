@@ -22,15 +22,15 @@
 namespace permafrost::train {
 namespace {
 
-// Pairs that an evaluation scores at once.
+// The most pairs that EvaluateRows scores at once.
 constexpr int64_t kEvalPairs = 1 << 16;
-// Draws of evaluation by split.
+// Returns the key by which evaluation draws the negatives of a link.
 constexpr uint64_t EvalKey(data::Split split, uint64_t link) {
   return (uint64_t{1} + static_cast<uint64_t>(split)) << 60 | link;
 }
 
-// Scores of pairs in their order, several at once, every time equally many: another number would be another shape on
-// the device.
+// Scores pairs in order, several at once. Each call scores the same number of pairs, since another number would be
+// another shape on the device.
 class PairScorer {
  public:
   PairScorer(const Links::ScoreOfNodes& score, int64_t most)
@@ -42,10 +42,10 @@ class PairScorer {
     targets_.mutable_data_ptr<int64_t>()[count_] = target;
     ++count_;
   }
-  // Appends the scores of those that were added since.
+  // Appends the scores of the pairs that were added since the last call.
   absl::Status Score(std::vector<float>& scores) {
     if (count_ == 0) return absl::OkStatus();
-    // Real pairs stand for those that are missing, as in training.
+    // Real pairs stand in for missing ones, as in training.
     for (const at::Tensor& ends : {sources_, targets_}) {
       auto* const rows = ends.mutable_data_ptr<int64_t>();
       for (int64_t i = count_; i < ends.size(0); ++i) rows[i] = rows[i % count_];
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const spec::TrainOptions& o
     return part > 0 && split.links[static_cast<size_t>(of)].empty();
   };
   const spec::LinkSplitOptions& parts = options.links.split;
-  // Links of one time stay together.
+  // A split by time keeps links of the same time together, so it may leave a part empty.
   if (options.nodes.is_temporal() &&
       (is_missing(data::Split::kValid, parts.valid_part) || is_missing(data::Split::kTest, parts.test_part))) {
     Violations violations;
@@ -98,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const spec::TrainOptions& o
         "parts of 0, or a split without times (no temporal)");
     return violations.ToStatus();
   }
-  // Numbers of in-edges would tell which were held out.
+  // Degrees count the edges of `messages` only. Degrees of the whole graph would tell which links are held out.
   if (options.model.node_inputs == spec::NodeInputs::kDegree) {
     PF_ASSIGN_OR_RETURN(split.messages, WithNodeInputs(options.model, std::move(split.messages)));
   }
@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const spec::TrainOptions& o
 
 namespace {
 
-// Returns the links of the largest share of a batch.
+// Returns how many links the largest share of a batch has.
 int64_t LargestShare(int64_t links, int64_t replicas) { return (links + replicas - 1) / replicas; }
 
 }  // namespace
@@ -237,8 +237,8 @@ absl::StatusOr<Evaluation> Links::EvaluatePairs(const ScoreOfNodes& score, data:
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     return score(pairs);
   };
-  // With n negatives a link has 2 + n ends: its source, its target, and a target for each negative.
-  // Each call draws its own sample, so its size must not depend on the replicas: else the results would.
+  // With n negatives a link has 2 + n ends: its source, its target, and a target for each negative. Each call draws
+  // its own sample. If its size depended on the number of replicas, so would the results.
   const int64_t train = size(data::Split::kTrain);
   const int64_t links_at_once = options_.nodes.fan_outs.empty() ? train : std::min(options_.batch_size, train);
   return Evaluate(asking, std::max<int64_t>(1, links_at_once * (2 + options_.links.negatives) / 2), split,
@@ -278,7 +278,7 @@ absl::Status Links::MakeEvalBatch(data::Split split, int64_t begin, data::LinkBa
       options_.links.eval_negatives, times_[static_cast<size_t>(split)]);
   std::vector<uint32_t> ids(static_cast<size_t>(std::min(eval_links(), size(split) - begin)));
   std::iota(ids.begin(), ids.end(), static_cast<uint32_t>(begin));
-  // Draws as an epoch would that no job ever reaches.
+  // No job reaches this epoch, so evaluation shares no draws with training.
   const int64_t epoch = (int64_t{1} << 40) + static_cast<int64_t>(split);
   return batcher.Make(ids, epoch, batcher.pairs(eval_links()), out);
 }
@@ -310,7 +310,7 @@ absl::StatusOr<Evaluation> Links::EvaluateSampled(const Score& score, data::Spli
 }
 
 Evaluation Links::Judge(const Scored& scored, data::Split split, bool keep_predictions) const {
-  // The loss is of as many negatives a link as training has, where there are as many.
+  // The loss takes as many negatives for each link as training, if there are so many.
   std::vector<float> compared = scored.links;
   const int64_t own = std::ssize(scored.links);
   if (scored.each == 0) {
@@ -371,7 +371,7 @@ absl::StatusOr<NamedRows> Links::NameRows(data::Split split, std::span<const uin
 
 int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t nodes) {
   const int64_t ends = links * (2 + options.links.negatives);
-  // A node is a seed at each time of its links.
+  // In temporal jobs, a node is a separate seed at each time of its links.
   return options.nodes.is_temporal() ? ends : std::min(nodes, ends);
 }
 
@@ -398,13 +398,13 @@ LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSumm
         std::max(negatives, part.pairs > 0 ? static_cast<double>(part.pairs) : of_split * static_cast<double>(each));
   }
   const double rows = LayerWiseBytes(options, graph, in_channels, channels);
-  // Each score has a copy beside those of the other kind, one for a metric with its label, and the place that it is
-  // sorted to.
+  // A score is also copied beside the scores of the other kind, copied for a metric with its label, and has a place in
+  // sorted order.
   constexpr double kScoreBytes = 6 * sizeof(float);
   const double scores =
       kScoreBytes * (evaluated + negatives) + 2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));
-  // The ids of the links, and as many again shuffled, lie beside the split. Each node has a count of the targets that
-  // its negatives may have.
+  // Beside the split lie the ids of the links, once in order and once shuffled. For each node there is a count of the
+  // targets that its negatives may have.
   const double ids = 2 * sizeof(uint32_t) * links + sizeof(uint32_t) * static_cast<double>(graph.nodes);
   if (options.nodes.is_temporal()) {
     return {.host = static_cast<double>(data::TimedLinkSplitBytes(graph)) + ids, .result = scores};
@@ -412,7 +412,8 @@ LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSumm
   const bool edge_features = EdgeInputsOf(options.model, graph) == data::EdgeInputs::kFeatures;
   const uint64_t split =
       o.given ? data::GivenLinksBytes(graph, edge_features) : data::LinkSplitBytes(graph, edge_features);
-  // Their degrees, beside those of the whole graph: an offset and a column a node.
+  // Degrees in the graph without held-out links, beside those in the whole graph: an offset and a column for each
+  // node.
   const double degrees = options.model.node_inputs == spec::NodeInputs::kDegree
                              ? static_cast<double>(graph.nodes) * (sizeof(uint64_t) + sizeof(uint32_t))
                              : 0;

@@ -25,11 +25,11 @@ namespace {
 using data::NodeId;
 
 constexpr int64_t kWalkPrefetchDepth = 3;
-// Streams of draws: training batches count from 0; others must not meet them.
+// Numbers of draws. Training batches count from 0, so evaluation and probes begin far above them.
 constexpr uint64_t kEvalWalkStreams = uint64_t{1} << 62, kProbeWalkStreams = kEvalWalkStreams + (uint64_t{1} << 61);
-// So that walks and the order of an epoch do not share their draws.
+// Changes the job's seed, so that walks and the order of an epoch do not share their draws.
 constexpr uint64_t kWalkSeed = 0x77616c6b73;
-// As long as the graph has nodes: all of them, their order, the place of each in three batchers, the splits.
+// Arrays with an entry for each node: all nodes, their order, the place of each in three batchers, and the splits.
 constexpr double kArraysOfNodes = 7;
 constexpr int64_t kMostEvaluatedSeeds = 1024, kMostEvaluatedPairs = 1 << 20;
 
@@ -50,7 +50,7 @@ data::WalkBatchOptions BatchesOf(const spec::TrainOptions& options, int64_t per_
           .seed = options.seed ^ kWalkSeed};
 }
 
-// The pairs of one walk.
+// Returns how many pairs one walk has.
 int64_t PairsOf(const spec::Node2VecOptions& o) { return (o.walk_length - o.context_size + 1) * (o.context_size - 1); }
 
 at::Tensor WalkView(const AlignedVector<int64_t>& values) {
@@ -71,27 +71,27 @@ RunMemory MemoryOfWalks(const spec::TrainOptions& options, const data::GraphSumm
   memory.cost.parameters = rows * width;
   memory.cost.activations = entries * width;
   if (limits.device || options.model.lowering != spec::Lowering::kAuto) {
-    // The scores of all pairs of each walk, and what becomes of them.
+    // The scores of all pairs of each walk, and what is computed from them.
     constexpr double kPairCopies = 8;
     memory.cost.activations += kPairCopies * entries * static_cast<double>(batches.length);
   }
-  // Batches made ready, the one in the step and a capture's two; of each batcher the place of each node.
+  // There are batches made ready, the one in the step and two of a capture. Each batcher has the place of each node.
   const double batch = sizeof(int64_t) * 2 * (entries + std::min(entries, rows)) + sizeof(NodeId) * entries;
   memory.input_bytes = batch;
   // All batches are of one shape.
   if (limits.graphs) memory.executables = graphcache::MostExecutables(options.graph_cache, 2);
   memory.batch_bytes = (kWalkPrefetchDepth + 3) * batch + kArraysOfNodes * sizeof(uint32_t) * rows;
-  // One seed is evaluated however many pairs it has.
+  // At least one seed is evaluated, however many pairs it has.
   constexpr double kScoreCopies = 6;
   const int64_t pairs = PairsOf(options.node2vec) * (1 + options.node2vec.num_negative_samples);
   memory.result_bytes = kScoreCopies * sizeof(float) * static_cast<double>(std::max(kMostEvaluatedPairs, pairs));
-  // Embeddings of the test split: two copies.
+  // Two copies of the embeddings of the test split.
   memory.result_bytes += 2 * sizeof(float) * width * static_cast<double>(graph.split_nodes[2]);
   if (limits.device) memory.result_bytes += sizeof(float) * rows * width;  // the table, taken from the device
   return memory;
 }
 
-// Batches first.. of an epoch. The order outlives it.
+// Streams the batches of an epoch from `first` on. Borrows the order.
 class WalkStream final : public BatchStream {
  public:
   WalkStream(data::WalkBatcher& batcher, const WalkHostBatch& view, const data::EpochOrder& epochs, int64_t epoch,
@@ -281,7 +281,7 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Node2VecTask::Schedules
 
 absl::StatusOr<std::array<HostBatch*, 2>> Node2VecTask::Probes(Mode /*mode*/, const BatchShape& /*shape*/) {
   for (size_t i = 0; i < probes_.size(); ++i) {
-    // The second one is of fewer seeds: what a capture must not take for constant.
+    // The second probe has fewer seeds, so that a capture does not take their number for constant.
     const auto seeds = std::span(nodes_).first(static_cast<size_t>(i == 0 ? room() : (room() + 1) / 2));
     PF_RETURN_IF_ERROR(prober_->Make(seeds, room(), kProbeWalkStreams + i, probes_[i]));
     probe_views_[i].Bind(probes_[i], seeds);
@@ -303,7 +303,7 @@ std::unique_ptr<BatchStream> Node2VecTask::TrainBatches(int64_t epoch, int64_t f
 }
 
 std::unique_ptr<BatchStream> Node2VecTask::EvalBatches(data::Split /*split*/) {
-  // EvaluateWhole evaluates.
+  // EvaluateWhole evaluates instead.
   return nullptr;
 }
 
@@ -344,7 +344,7 @@ absl::StatusOr<std::optional<Evaluation>> Node2VecTask::EvaluateWhole(data::Spli
   if (!keep_predictions) return result;
   result.ids = splits_[static_cast<size_t>(split)];
   const at::Tensor ids = at::tensor(std::vector<int64_t>(result.ids.begin(), result.ids.end()), at::kLong);
-  // Selected here: on the device it would be one graph more than the cache was sealed with.
+  // Selects on the host. On the device this would be one graph more than the cache was sealed with.
   const at::Tensor rows = table_.to(at::kCPU).index_select(0, ids);
   result.predictions.assign(rows.const_data_ptr<float>(), rows.const_data_ptr<float>() + rows.numel());
   return result;

@@ -21,14 +21,14 @@
 namespace permafrost::train {
 namespace {
 
-// More classes than this are a measure, not a class.
+// Labels above this are a measure, not a class.
 constexpr double kMaxClasses = 1'000'000;
-// Batches on the host at once: those gathered ahead and the one in the step.
+// How many batches the host holds at once: those gathered ahead and the one in the step.
 constexpr double kHostNodeBatches = 3;
-// A whole graph's tensors, and the other edges and row keys that a capture is proven with.
+// Copies of a whole graph: its tensors, and the other edges and row keys that a capture is proven with.
 constexpr double kWholeGraphCopies = 2;
 
-// True if the first layer's means can be made of the features as they are stored.
+// Returns true if the first layer begins with means that can be made of the features as they are stored.
 bool BeginsWithMeans(const spec::ModelOptions& model) {
   return spec::TraitsOf(model.architecture).begins_with_means && model.aggregation == spec::Aggregation::kMean &&
          model.input_dropout == 0 && !model.normalize_features;
@@ -100,7 +100,7 @@ nn::EncoderInput EdgeInputFor(const spec::ModelOptions& model, const data::Graph
   return input;
 }
 
-// That a block has room for the seeds of any batch, evaluation's included.
+// Checks that a block has room for the seeds of any batch, evaluation's included.
 void CheckBlockBudget(const spec::TrainOptions& options, const data::GraphSummary& graph, std::string_view prefix,
                       Violations& violations) {
   const int64_t most = options.batching.max_nodes;
@@ -108,7 +108,7 @@ void CheckBlockBudget(const spec::TrainOptions& options, const data::GraphSummar
   int64_t seeds = std::min(options.batch_size, graph.nodes);
   if (options.links.enabled) {
     seeds = MostSeeds(options, options.batch_size, graph.nodes);
-    // Evaluated by samples, each link beside its negatives.
+    // Temporal links are evaluated by samples, each link beside its negatives.
     if (options.nodes.is_temporal()) seeds = std::max(seeds, 2 + options.links.eval_negatives);
   }
   if (most >= seeds) return;
@@ -121,7 +121,7 @@ int64_t MeanDegree(const data::GraphSummary& graph) {
   return (graph.edges + graph.nodes - 1) / std::max<int64_t>(1, graph.nodes);
 }
 
-// Neighbours drawn in the last hop of a node of the mean degree.
+// Returns how many neighbours the last hop draws for a node of the mean degree.
 double LastDrawn(const data::NeighborSamplingOptions& sampling, const data::GraphSummary& graph) {
   const int64_t fan_out = sampling.fan_outs.back(), degree = MeanDegree(graph);
   if (fan_out == spec::kAllNeighbors) return static_cast<double>(degree);
@@ -132,8 +132,8 @@ double MostApart(const data::NeighborSamplingOptions& sampling, double drawn) {
   return sampling.max_edges > 0 ? std::min(drawn, static_cast<double>(sampling.max_edges)) : drawn;
 }
 
-// Estimates the rows of a step as if every node had the mean number of in-edges. If many seeds are sampled for, the
-// largest batches are not far above that.
+// Estimates the rows of a step as if every node had the mean in-degree. With many seeds, the largest batches are not
+// far above that.
 nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch_size, int64_t num_layers,
                     const data::GraphSummary& graph) {
   const auto all_nodes = static_cast<double>(graph.nodes), all_edges = static_cast<double>(graph.edges);
@@ -149,7 +149,7 @@ nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch
     if (sampling.max_nodes > 0) found = std::min(found, static_cast<double>(sampling.max_nodes));
     rows.nodes.push_back(sampling.disjoint ? found : std::min(all_nodes, found));
   }
-  // The first layer's sums are made of rows that no step sees.
+  // The first layer's means are made of rows that no step sees.
   if (sampling.last_hop_apart) rows.nodes.push_back(rows.nodes.back());
   return rows;
 }
@@ -162,7 +162,8 @@ double PairsOf(const spec::TrainOptions& options, const data::GraphSummary& grap
   return links * (1 + static_cast<double>(options.links.negatives));
 }
 
-// Returns the shape that a program's cost is estimated for: its edges are the larger of the edges and `pairs`.
+// Returns the shape that a program's cost is estimated for. Its number of edges is the larger of `rows.edges` and
+// `pairs`.
 BatchShape ShapeOf(const nn::StepRows& rows, double pairs) {
   return {static_cast<int64_t>(rows.nodes.back()), static_cast<int64_t>(std::max(rows.edges, pairs)),
           static_cast<int64_t>(rows.graphs)};
@@ -188,15 +189,16 @@ void AddDecoderCost(const spec::TrainOptions& options, const data::GraphSummary&
   cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
 }
 
-// Bytes that an evaluation keeps of a node until it ends: its outputs, labels and id, and the values that a metric
-// sorts and divides by. If all nodes are predicted layer by layer, the split's outputs are kept twice.
+// Returns the bytes that an evaluation keeps for each node until it ends: outputs, labels and id, and the values that
+// a metric sorts and divides by. If all nodes are predicted layer by layer, the split's outputs are kept twice.
 double EvaluatedRowBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, double outputs) {
   constexpr double kOfMetric = sizeof(std::pair<float, bool>) + 2 * sizeof(double);
   const double copies = options.nodes.layer_wise_evaluation ? 2 : 1;
   return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
 }
 
-// The most graphs of the device that a job comes to hold: one a mode for a whole graph, one a rung for samples.
+// Returns the most graphs of the device that a job comes to hold: one for each mode on a whole graph, one for each
+// rung on samples.
 int64_t MostGraphs(const spec::TrainOptions& options) {
   const spec::PolicyOptions& policy = options.graph_cache;
   const int64_t modes = EvaluatesOutsideCache(options) ? 1 : 2;
@@ -208,14 +210,14 @@ int64_t SeedsOf(const spec::TrainOptions& options, const data::GraphSummary& gra
   return options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
 }
 
-// Bytes of one batch of a mode on the host, and of all that are there at once.
+// Bytes of one batch of a mode on the host, and of all its batches that are there at once.
 struct HostBatches {
   double one = 0, all = 0;
 };
 
 HostBatches HostBatchesOf(const spec::TrainOptions& options, const data::NeighborSamplingOptions& sampling,
                           const nn::StepRows& rows, const data::GraphSummary& graph, const MemoryLimits& limits) {
-  // Rows with means are twice as wide.
+  // Rows that hold means are twice as wide.
   const double row_bytes = (sampling.last_hop_apart ? 2 : 1) * RowBytes(options, graph) + sizeof(int64_t);
   const data::EdgeInputs edges = EdgeInputsOf(options.model, graph);
   const double edge_bytes = sizeof(int64_t) + sizeof(float) + static_cast<double>(data::EdgeRowBytes(graph, edges));
@@ -238,7 +240,7 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
   AddCopies(options.optimizer, memory);
   if (limits.graphs) memory.executables = MostGraphs(options);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    // Programs are evaluated by blocks, within the cache or outside.
+    // Programs are evaluated on blocks, inside or outside the cache.
     if (mode == Mode::kEval && EvaluatesOutsideCache(options) && !spec::IsProgram(options)) continue;
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
     const int64_t seeds = SeedsOf(options, graph);
@@ -263,11 +265,11 @@ RunMemory MemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
   return memory;
 }
 
-// A table of two parts costs two tensors more than one of one part: rows are gathered from both, and then chosen. A
-// graph holds them, and so does the run that proves it.
+// A table of two parts needs two tensors more than a table of one part: rows are gathered from both parts, and then
+// chosen. A captured graph holds the two, and so does the run that proves it.
 constexpr double kGatheredCopies = 4;
-// PyTorch's operators gather the rows that means are made of. A graph holds them, and so does the run that proves it. A
-// kernel (nn/gpu) gathers none; the plan does not know which it will be.
+// PyTorch's operators gather the rows that means are made of. A captured graph holds the rows, and so does the run
+// that proves it. A kernel (nn/gpu) gathers no rows, but the plan does not know which of the two will run.
 constexpr double kMeansCopies = 2;
 
 }  // namespace
@@ -333,7 +335,7 @@ data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode
   const bool dense =
       graph.node_features.type != data::DataType::kNone && graph.node_features.type != data::DataType::kSparse;
   const spec::BatchingOptions& bounds = options.batching;
-  // A bound on the rows of a block also bounds those of its last hop, which must have some then.
+  // If the rows of a block are bounded, those of its last hop count too, so it must have rows and cannot stand apart.
   const bool may_be_apart = fan_outs.size() >= 2 && bounds.max_nodes == 0;
   return {.fan_outs = fan_outs,
           .replace = nodes.replace,
@@ -350,18 +352,18 @@ data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode
 double LayerWiseBytes(const spec::TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
                       int64_t outputs) {
   const spec::ModelOptions& model = options.model;
-  // Largest values, and messages of GINE, are made of the features as they are, before any product; those of sparse
-  // rows are dense then.
+  // Maxima and the messages of GINE are made of the features themselves, before any product. Sparse rows are made
+  // dense for that.
   const bool of_inputs =
       model.aggregation == spec::Aggregation::kMax || model.architecture == spec::Architecture::kGine;
   const auto widest =
       static_cast<double>(std::max({model.hidden_channels, outputs, of_inputs ? in_channels : int64_t{0}}));
-  // A layer's input, what it is projected to (twice as wide at most), and its output; of joined layers what is kept of
-  // them, before and after this one.
+  // A layer's input, its projection (at most twice as wide), and its output. If the model joins layers, what is kept
+  // of them before and after this layer.
   const double matrices = model.jumping_knowledge == spec::JumpingKnowledge::kLast ? 4 : 6;
   double values = matrices * static_cast<double>(graph.nodes) * widest;
   if (const data::EdgeInputs edges = EdgeInputsOf(model, graph); edges != data::EdgeInputs::kNone) {
-    // Rows of a chunk's edges, and what is made of them. A chunk has a row of the graph at least.
+    // Rows of a chunk's edges, and what is made of them. A chunk has at least one row of the graph.
     const auto row = static_cast<double>(data::EdgeRowBytes(graph, edges)) / sizeof(float);
     const double width = std::max(widest, row);
     const double most = std::max(static_cast<double>(kChunkEdgeValues), static_cast<double>(graph.max_degree) * width);

@@ -28,7 +28,7 @@ namespace {
 using data::BlockSizes;
 using data::NodeId;
 
-// Part of the memory that open advice may fill.
+// Open advice may fill one part in this many of the memory.
 constexpr uint64_t kAdviceShare = 4;
 
 uint64_t Less(uint64_t from, uint64_t taken) { return from - std::min(from, taken); }
@@ -42,7 +42,7 @@ uint64_t HostBytes(const spec::TrainOptions& options, const JobNodeModel& model,
          sizeof(float) * static_cast<uint64_t>(positions);
 }
 
-// Returns the memory that the features of such a job may take where the device gathers them.
+// Returns the memory that the features of such a job may take if the device gathers them.
 FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
                               const data::GraphSummary& graph, const PlanContext& context) {
   const MemoryLimits& limits = context.limits;
@@ -52,7 +52,7 @@ FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const JobNodeMo
   if (context.allocate_pinned == nullptr) return memory;
   const uint64_t taken = HostBytes(options, model, graph, limits) + graph.adjacency_bytes;
   memory.host = PinnableBytes(limits.process, taken);
-  // Others may have taken some of that by now.
+  // Other parts of the process may have taken some of that memory by now.
   if (context.rows != nullptr) memory.host = std::min(memory.host, context.rows->LeftBeside(taken));
   return memory;
 }
@@ -147,7 +147,7 @@ absl::Status NodeTask::ReadTable(const JobNodeModel& model, const PlanContext& c
                           .split = SplitFeatures(FeatureTableRows(summary), row_bytes, memory),
                           .allocate_pinned = context.allocate_pinned,
                           .wanted = {}};
-  // Means are made of rows on the device only, whose numbers are 32 bits wide.
+  // Means are made only of rows on the device, and their numbers are 32 bits wide.
   const bool makes_means = how.split.host == 0 && how.split.device <= std::numeric_limits<int32_t>::max();
   if (how.split.rows() == 0 || (!makes_means && !GathersRows(Mode::kTrain))) return absl::OkStatus();
   std::vector<float> wanted;
@@ -155,7 +155,7 @@ absl::Status NodeTask::ReadTable(const JobNodeModel& model, const PlanContext& c
     PF_ASSIGN_OR_RETURN(wanted, ExpectedDraws(keep_going));
     how.wanted = wanted;
   }
-  // Memory that an earlier job left is in the way.
+  // Frees the memory that an earlier job's rows still take.
   if (how.split.host > 0 && context.rows != nullptr) context.rows->Drop();
   PF_ASSIGN_OR_RETURN(table_, ReadFeatureTable(*graph_, how, keep_going));
   if (!table_.defined()) return absl::OkStatus();
@@ -190,12 +190,12 @@ absl::StatusOr<std::vector<float>> NodeTask::ExpectedDraws(const std::function<b
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && EvaluatesOutsideCache(options_)) continue;
     const std::vector<int64_t> fan_outs = SamplingOf(options_, mode, summary).fan_outs;
-    // A split whose batches an epoch draws.
+    // The split whose batches an epoch of this mode draws.
     const data::Split split = mode == Mode::kTrain ? data::Split::kTrain : data::Split::kValid;
     std::vector<NodeId> seeds = splits_[static_cast<size_t>(split)];
     int64_t batch_seeds = options_.batch_size;
     if (links_ != nullptr) {
-      // Any node may be the end of a link, or of none.
+      // Any node may be the end of a link or of a negative.
       seeds.resize(graph_->view().nodes);
       std::iota(seeds.begin(), seeds.end(), NodeId{0});
       batch_seeds = MostSeeds(options_, options_.batch_size, summary.nodes);
@@ -254,12 +254,12 @@ int64_t NodeTask::size(data::Split split) const {
 }
 
 std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan plan, bool keeps) {
-  // Captures come before it, and in between seldom; what they were made with is as large as a batch.
+  // Frees the probes, which are as large as a batch. Captures come before the first stream, and seldom later.
   if (features_.cache != nullptr) probes_ = {};
   const int64_t pass = plan.first_pass;
   std::shared_ptr<SampledPasses>& kept = passes_[static_cast<size_t>(mode)];
   if (keeps && kept != nullptr && kept->IsAt(pass, plan.first_batch)) return SampledPasses::Rest(kept, pass);
-  // Only one stream may use the batcher.
+  // Ends the kept stream, since only one stream may use the batcher.
   kept = nullptr;
   if (!keeps) plan.passes = 1;
   auto passes = std::make_shared<SampledPasses>(
@@ -273,7 +273,7 @@ std::unique_ptr<BatchStream> NodeTask::Batches(Mode mode, SampledPasses::Plan pl
                             .fit = [this, mode](const BlockSizes& real) { return ReadyAt(mode, real); },
                             .reading = [this] { return Reading(); }},
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
-                                 // The streams of both modes live at once.
+                                 // If passes are kept, the streams of both modes live at once.
                                  .budget_bytes = MemoryLimit() / kAdviceShare / (keeps_passes_ ? 2 : 1),
                                  .advise = options_.nodes.advise_pages,
                                  .leases = features_.cache != nullptr,
@@ -299,11 +299,12 @@ std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first
 }
 
 std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
-  // The same sample at each evaluation, so that epochs can be compared.
+  // Every evaluation draws the same samples, so that epochs can be compared.
   const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
   // Other splits are evaluated once or twice, so making their batches ahead gains nothing.
   const bool keeps = keeps_passes_ && split == data::Split::kValid;
-  // Each rank takes consecutive batches, so that predictions gathered in the order of ranks are in that of the split.
+  // Each rank takes consecutive batches, so that predictions gathered in the order of ranks are in the order of the
+  // split.
   const std::span<const NodeId> ids = splits_[static_cast<size_t>(split)];
   const int64_t batches = (std::ssize(ids) + options_.batch_size - 1) / options_.batch_size;
   const int64_t first = batches * rank() / options_.replicas, end = batches * (rank() + 1) / options_.replicas;
@@ -371,7 +372,7 @@ absl::StatusOr<at::Tensor> NodeTask::PredictBySamples(const std::function<bool()
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     seeds.resize(static_cast<size_t>(std::min(options_.batch_size, nodes - begin)));
     std::iota(seeds.begin(), seeds.end(), static_cast<NodeId>(begin));
-    // The same samples at each evaluation.
+    // Every evaluation draws the same samples.
     PF_ASSIGN_OR_RETURN(const at::Tensor rows,
                         ForwardOfSample(seeds, kEvalStreams + static_cast<uint64_t>(begin), /*pairs=*/{}));
     if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());

@@ -1,4 +1,4 @@
-// The sizes that a sampling job's batches are rounded up to, and the batches that they are planned and captured by.
+// Plans the sizes that a sampling job's batches are rounded up to, and makes the batches for planning and capture.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -18,7 +18,7 @@ namespace {
 
 using data::BlockSizes;
 
-// Batches sampled to plan the rungs.
+// The most full batches, and the most partial batches of a split, that are sampled to plan the rungs.
 constexpr int64_t kProbeBatches = 32, kPartialProbes = 4;
 
 }  // namespace
@@ -60,7 +60,7 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
       }
       if (batches > 0 && order.RandomSize(batches - 1) < options_.batch_size) {
         auto last = order.Batch(ids, batches - 1);
-        // If this rank has no part of the only batch, one of its ids stands in, so that there is a shape to plan.
+        // If this rank has no part of the only batch, one id of the epoch stands in, so that there is a shape to plan.
         if (last.empty() && batches == 1) last = std::span(ids.graphs).first(1);
         if (!last.empty()) {
           PF_ASSIGN_OR_RETURN(partial.emplace_back(), ProbeOf(last, epoch, /*full=*/false));
@@ -72,7 +72,7 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
   if (!full.empty()) {
     PF_ASSIGN_OR_RETURN(parts.rungs, PlanChain(parts, sampling, full, keep_going));
   }
-  // The larger first: each goes below those before.
+  // Largest first, since each chain goes below those before it.
   std::ranges::sort(partial, std::greater(), &Probe::most_seeds);
   for (size_t begin = 0, end; begin < partial.size(); begin = end) {
     end = begin;
@@ -152,7 +152,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
         share *
         static_cast<double>(graphcache::Rows(AtLeastDynamic(LeastPadded(sizes), parts.prober->has_nonzeros()).shape()));
   }
-  // Whole batches, as many as there are: what is left of a rung goes on to the next one, or is taken from it.
+  // Rounds to whole batches and keeps their total: what is left of a rung is carried over to the next one.
   std::vector<graphcache::PlannedShape> expected;
   double left = 0;
   for (const auto& [shape, sums] : rungs) {
@@ -160,7 +160,7 @@ std::vector<graphcache::PlannedShape> NodeTask::ExpectedBatches(Mode mode) const
     const auto batches = std::llround(left);
     if (batches < 1) continue;
     left -= static_cast<double>(batches);
-    // Each is as large as those of its rung are in the mean.
+    // Each batch counts the mean rows of its rung.
     const double part = static_cast<double>(batches) / sums.batches;
     expected.push_back({.shape = shape,
                         .batches = batches,
@@ -236,7 +236,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
   const BlockSizes* rung = parts.rungs.Find(shape);
   if (rung == nullptr)
     return absl::InternalError(absl::StrCat(ToString(shape, kCountedSeeds), " is none of the job's sizes"));
-  // At least one probe led to each rung.
+  // Each planned rung holds at least one probe.
   std::vector<const Probe*> fitting;
   for (const Probe& probe : parts.probes) {
     if (rung->Holds(LeastPadded(probe.sizes))) fitting.push_back(&probe);
@@ -250,7 +250,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
     PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, *rung, probes_[i]));
     probe_pairs_[i] = probe.pairs;
   }
-  // Other edges, where the block is the same: what a capture must not take for constant.
+  // If both probes are the same block, the second one gets other edges. A capture must not take edges for constant.
   if (fitting.size() == 1) {
     std::ranges::fill(probes_[1].sources, 0);
     std::ranges::fill(probes_[1].neighbors, 0);
@@ -263,7 +263,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
 
 absl::StatusOr<HostBatch*> NodeTask::ExactProbe(Mode mode, size_t probe, const BatchShape& shape) {
   ModeParts& parts = part(mode);
-  // Rows of edges are repeated, so a block with some is better.
+  // Prefers blocks that have edges, since rows of edges are repeated.
   std::vector<const Probe*> with_edges;
   for (const Probe& one : parts.probes) {
     if (one.sizes.edges > 0) with_edges.push_back(&one);
@@ -290,12 +290,12 @@ absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
     const BatchShape ceiling = rungs.rungs()[static_cast<size_t>(rungs.num_planned() - 1)].shape();
     BatchShape shape = ProbeShapes(ceiling, /*below=*/true)[probe];
     // A block has at least its seeds and a padding row. Each probe gets a different number of further rows, so that no
-    // step is recorded for exactly that least.
+    // step is recorded for exactly the least number.
     if (shape.nodes <= shape.graphs + 1) shape.nodes = shape.graphs + 1 + static_cast<int64_t>(probe);
     return ExactProbe(mode, probe, shape);
   }
   const Probe& from = parts.probes[probe % parts.probes.size()];
-  // Fewer seeds for the later ones: a block of another size in all dimensions.
+  // Later probes have fewer seeds, so their blocks differ in size in all dimensions.
   constexpr std::array<size_t, device::kDynamicProbes> kEighths{8, 4, 6, 5};
   const size_t seeds = std::max<size_t>(1, from.seeds.size() * kEighths[probe] / 8);
   data::SampledSubgraph subgraph;

@@ -25,20 +25,20 @@ namespace {
 using at::Tensor;
 using program::ValueKind;
 
-// The rows of a batch that are real.
+// How many rows of a batch are real.
 struct RealRows {
   int64_t nodes = 0;
   int64_t predicted = 0;  // graphs, or seeds
   int64_t largest = 0;    // nodes of a set's largest graph
-  bool classes = false;   // labels are classes
+  bool classes = false;   // whether labels are classes
 };
 
-// Inputs of one level, by name.
+// The inputs of one level, by name.
 template <class Batch>
 struct TensorInput {
   std::string_view name;
   Tensor (*of)(const Batch& batch, const RealRows& rows);
-  nn::EncoderInput ProgramModelOptions::*features = nullptr;  // null: none are read
+  nn::EncoderInput ProgramModelOptions::*features = nullptr;  // null for inputs that are not features or labels
   bool weights = false;
   bool pairs = false;
 };
@@ -47,8 +47,8 @@ struct NumberInput {
   int64_t RealRows::*count;
 };
 
-// Returns labels for `rows` rows; those beyond `labels` count as missing. [rows, columns] float32, or int64 classes.
-constexpr int64_t kIgnoredClass = -100;  // as torch.nn.CrossEntropyLoss ignores
+// Returns labels for `rows` rows, [rows, columns] float32, or int64 classes. Rows beyond `labels` count as missing.
+constexpr int64_t kIgnoredClass = -100;  // the class that torch.nn.CrossEntropyLoss ignores
 Tensor Labels(const Tensor& labels, int64_t rows, bool classes) {
   const int64_t known = std::min(rows, labels.size(0));
   const Tensor values = at::constant_pad_nd(labels.narrow(0, 0, known), {0, 0, 0, rows - known},
@@ -76,7 +76,7 @@ constexpr NumberInput kSetNumbers[] = {{"num_graphs", &RealRows::predicted},
                                        {"max_num_nodes", &RealRows::largest}};
 
 using Block = nn::NodeBlock;
-// A program that reads it scores links itself.
+// A program that reads this input scores links itself.
 constexpr std::string_view kPairsInput = "edge_label_index";
 constexpr TensorInput<Block> kBlockTensors[] = {
     {"x", [](const Block& b, const RealRows& rows) { return b.features.narrow(0, 0, rows.nodes); },
@@ -103,7 +103,7 @@ auto RowNamed(const Table& table, std::string_view name) {
   return std::ranges::find_if(table, [&](const auto& row) { return row.name == name; });
 }
 
-// The inputs of a level, as a program may have them.
+// The inputs that programs of one level may have.
 template <class Batch>
 struct Inputs {
   std::span<const TensorInput<Batch>> tensors;
@@ -157,8 +157,8 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Bind(const Inputs<Batch>& inputs, 
                             device, [&](const program::Input& input) { return inputs.Check(input, options); });
 }
 
-// Throws c10::ValueError for a prediction that is not [rows, outputs], or [rows] of one output. outputs: 0 for any
-// number.
+// Throws c10::ValueError for a prediction that is not [rows, outputs], or [rows] of one output. If `outputs` is 0, any
+// number of columns is accepted.
 void CheckPrediction(const Tensor& prediction, int64_t rows, int64_t outputs, const char* each) {
   const bool has_rows = prediction.dim() >= 1 && prediction.dim() <= 2 && prediction.size(0) == rows;
   TORCH_CHECK_VALUE(outputs > 0 || (has_rows && prediction.dim() == 2), "the module returns ", prediction.sizes(),
@@ -182,7 +182,7 @@ std::string DescribeProgram(const ProgramModelOptions& options, spec::ModelLevel
       .dump();
 }
 
-// Returns bool [rows], true for the first `count` rows. count: [1] int64.
+// Returns bool [rows], true for the first `count` rows. `count` is [1] int64.
 Tensor FirstRows(int64_t rows, const Tensor& count) { return at::arange(rows, count.options()).lt(count); }
 
 // Threads: the device thread. Owns its tensors.
@@ -198,7 +198,7 @@ class ProgramOfGraphs final : public nn::GraphModel {
 
   Tensor Forward(const SetBatch& batch, Mode mode) override {
     const bool padded = options_.padding.has_value();
-    // Else the batch has the least padding: a node and a graph.
+    // Without `padding`, the batch has the least padding: one node and one graph.
     const int64_t least = padded ? 0 : 1;
     const RealRows rows{.nodes = batch.graph_of_node.size(0) - least,
                         .predicted = batch.padded_graphs - least,
@@ -279,7 +279,7 @@ class ProgramOfNodes final : public nn::NodeModel {
   Tensor loss_;  // of the last Forward
 };
 
-// Both forms of an archive take the same inputs.
+// Returns whether the program reads this input. Both forms of an archive have the same inputs.
 bool Reads(const program::LoadedProgram& loaded, std::string_view input) {
   return std::ranges::any_of(loaded.train().program->inputs, [&](const auto& own) { return own.name == input; });
 }

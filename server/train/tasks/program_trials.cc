@@ -39,11 +39,11 @@ using Block = nn::NodeBlock;
 enum class Filling { kZeros, kOther };
 constexpr int64_t kRealSeed = 1, kOtherSeed = 1'000;
 
-// No size equals another, or a sum of two: the rows of a batch norm tell what they are.
+// No size equals another one, or a sum of two, so the number of rows in a batch norm tells what they are.
 constexpr BatchShape kTrial{.nodes = 9, .edges = 21, .graphs = 4};
 constexpr int64_t kTrialPairs = 19, kLargestTrialGraph = 3;
-// Padding of a trial: as many rows as a small batch gets on a large rung. In a set one padding graph has all nodes of
-// padding; edges of padding join the last node to itself.
+// Padding of a trial: as many rows as a small batch gets on a large rung. In a set, one padding graph has all padding
+// nodes. Padding edges join the last node to itself.
 constexpr int64_t kManyRows = 2'000;
 constexpr BatchShape kLeastTrial{.nodes = kTrial.nodes + 1, .edges = kTrial.edges, .graphs = kTrial.graphs + 1};
 
@@ -63,7 +63,7 @@ Tensor Zeros(const nn::EncoderInput& features, int64_t rows) {
                                      : at::zeros({rows, std::ssize(features.categories)}, at::kLong);
 }
 
-// Edges of a ring of nodes, by their targets, which rise.
+// The edges of a ring of nodes, in order of their targets.
 struct Ring {
   Tensor sources, targets;
 };
@@ -107,7 +107,7 @@ Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& label
   return block;
 }
 
-// Returns rows of values that differ, from 0 up to 1, or of categories.
+// Returns rows of different values, from 0 up to 1, or of categories.
 Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
   if (!features.has_features()) return {};
   const int64_t columns = Columns(features);
@@ -123,7 +123,8 @@ Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
 Tensor Padded(const nn::EncoderInput& features, const Tensor& places, int64_t rows, Filling filling) {
   if (!features.has_features()) return {};
   Tensor padding = Varied(features, rows, kOtherSeed);
-  // Padding exceeds all real values, so that a maximum over it is noticed. Padding of zeros does that for a minimum.
+  // Padding goes beyond all real values, so that a maximum over it is noticed. Padding of zeros does that for a
+  // minimum.
   if (features.categories.empty()) padding *= 2;
   Tensor values = filling == Filling::kOther ? padding : at::zeros_like(padding);
   return values.index_copy_(0, places, Varied(features, places.size(0), kRealSeed));
@@ -135,7 +136,7 @@ Tensor PaddedLabels(const nn::EncoderInput& labels, int64_t real, int64_t rows) 
                              std::numeric_limits<double>::quiet_NaN());
 }
 
-// Ends of `edges` real edges, and of padding, whose ends are the last row.
+// Returns the ends of `edges` edges: those of the real edges, and the last row for padding edges.
 Tensor PaddedEnds(const Tensor& ends, int64_t edges, int64_t rows) {
   return at::constant_pad_nd(ends, {0, edges - ends.size(0)}, rows - 1);
 }
@@ -183,20 +184,20 @@ Block TrialBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& labe
   return block;
 }
 
-// A forward pass that is only counted reads no more than this. A program of many large products would keep whoever
-// asks waiting.
+// A forward pass that is only counted reads no more bytes than this. A program of many large products would keep the
+// caller waiting.
 constexpr double kMostRead = 1 << 30;
 
-// A training step has about this many operators for each one of the forward pass; recording keeps about this many bytes
-// for each.
+// A training step has about kOperatorsOfStep operators for each operator of the forward pass. Recording keeps about
+// kBytesOfOperator bytes for each of them.
 constexpr int64_t kOperatorsOfStep = 4, kBytesOfOperator = 600;
 
-// Two batches that stand for larger ones. The second has twice the nodes and edges of the first, padding apart, and
+// Two batches that stand for larger ones. Padding apart, the second has twice the nodes and edges of the first. It has
 // about twice the graphs or seeds.
 constexpr BatchShape kSmallBatch{.nodes = 33, .edges = 64, .graphs = 5},
     kTwiceThat{.nodes = 65, .edges = 128, .graphs = 9};
 
-struct ReadsTooMuch : std::exception {};  // passes through autograd, which catches no others
+struct ReadsTooMuch : std::exception {};  // autograd passes on nothing else
 
 // Counts of a forward pass: its operators, the bytes that they read in all, and the bytes of the tensors read, each
 // tensor counted once.
@@ -210,7 +211,7 @@ Read Listen(const nn::TensorSet& beside, const std::function<void()>& run) {
   Read counted;
   std::set<const c10::StorageImpl*> seen;
   for (const nn::NamedTensor& t : beside.All()) seen.insert(t.value.storage().unsafeGetStorageImpl());
-  // Weak references: an address is not reused while it counts, but its bytes are freed.
+  // Weak references let the bytes be freed, but keep the address from being reused while it counts.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held;
   const auto add = [&](const Tensor& tensor) {
     if (!tensor.defined()) return;
@@ -238,7 +239,7 @@ Read Listen(const nn::TensorSet& beside, const std::function<void()>& run) {
 
 double Ratio(int64_t all, int64_t rows) { return static_cast<double>(all) / static_cast<double>(rows); }
 
-// Runs a step of the program, and throws ReadsTooMuch as soon as it has read more than 1 GiB. tensors: the program's.
+// Runs a step of the program that owns `tensors`. Throws ReadsTooMuch as soon as the step has read more than 1 GiB.
 void BoundReads(const nn::TensorSet& tensors, const std::function<void()>& run) { Listen(tensors, run); }
 
 // `forward` runs the program on a batch of this shape, and returns the prediction. A c10::ValueError becomes a
@@ -267,13 +268,13 @@ nn::GraphModelOptions OfTrial(nn::GraphModelOptions model) {
   return model;
 }
 
-// Wider features are not tried: the trial's batches would take memory that nobody counts.
+// Features with more columns are not tried: the trial's batches would take memory that no plan counts.
 constexpr int64_t kMostColumns = 4'096;
 
 // How a program runs on padded batches.
 struct ProgramPadding {
-  std::string refusal;  // why its batches are not padded, for people; empty: they may be
-  bool eager = false;   // refused because none of its steps is captured, which the job's user is told elsewhere
+  std::string refusal;  // tells people why its batches are not padded; empty if they may be
+  bool eager = false;   // refused because no step is captured, of which another note tells the job's user
   ProgramNorms norms;
 };
 
@@ -289,7 +290,7 @@ struct Observed {
   std::vector<nn::NamedTensor> gradients, buffers;
 };
 
-// Leaves the buffers as they were. Throws ReadsTooMuch.
+// Returns the results of a step on the batch. Leaves the buffers as they were. Throws ReadsTooMuch.
 template <class Model, class Batch>
 Observed Observe(Model& model, const Batch& batch, Mode mode) {
   nn::TensorSet& tensors = model.tensors();
@@ -337,7 +338,7 @@ bool AreClose(const Tensor& a, const Tensor& b, double scale) {
   return at::allclose(a, b, kRelative, kRelative * scale + kLeast, /*equal_nan=*/true);
 }
 
-// Names the first result that differs, for people; empty: none does. exactly: compares bit by bit.
+// Names the first result that differs, for people; empty if none does. If `exactly`, compares bit by bit.
 std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   const auto same = [exactly](const Tensor& x, const Tensor& y, double scale) {
     return exactly ? AreEqual(x, y) : AreClose(x, y, scale);
@@ -360,7 +361,8 @@ std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   return {};
 }
 
-// Returns the rows that each batch norm of a form normalizes, by the shapes that the trial's batch gave them.
+// Returns the rows that each batch norm of a form normalises, told by the shapes that the trial's batch gave them.
+// Returns nullopt if a shape is not that of a known kind of rows.
 std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<NormRows> norms;
   for (const std::vector<int64_t>& shape : shapes) {
@@ -381,15 +383,15 @@ std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<i
 
 constexpr Mode kModes[] = {Mode::kTrain, Mode::kEval};
 
-// One batch in three forms: with the least padding, padded with zeros, and padded with other values. `moved`: its real
-// rows do not lie as they do in `exact`.
+// One batch in three forms: with the least padding, padded with zeros, and padded with other values. If `moved`, its
+// real rows lie at other places than in `exact`.
 template <class Batch>
 struct Trial {
   Batch exact, padded, other;
   bool moved = false;
 };
 
-// `make` makes the model for batches with the least padding, or for padded ones.
+// `make` makes the model, for batches with the least padding or for padded ones.
 template <class Make, class Batch>
 absl::StatusOr<ProgramPadding> TryPadding(const Make& make, const std::vector<Trial<Batch>>& trials) {
   ProgramPadding found;
@@ -467,8 +469,8 @@ absl::StatusOr<ProgramPadding> FindPadding(const spec::TrainOptions& options, co
                     trials);
 }
 
-// `make` makes the model in a form; `batch` is a small one with the least padding. `precision` is the job's; the trial
-// itself runs in float32.
+// `make` makes the model in a form. `batch` is small and has the least padding. `precision` is that of the job; the
+// trial runs in float32.
 template <class Make, class Batch>
 absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make, const Batch& batch) {
   JobFusion fusion;
@@ -496,7 +498,7 @@ absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make,
   for (const Mode mode : kModes) {
     std::string refusal;
     const std::optional<Observed> expected = observe(plain, mode, refusal);
-    // What is never compared is not fused.
+    // A program that cannot be compared is not fused.
     const std::optional<Observed> found = expected ? observe(fused, mode, refusal) : std::nullopt;
     std::string what = found ? FindDifference(*expected, *found, /*exactly=*/false) : "";
     if (found && what.empty()) continue;
@@ -509,7 +511,7 @@ absl::StatusOr<JobFusion> TryFusion(spec::Precision precision, const Make& make,
   return fusion;
 }
 
-// `find` tries the padding.
+// Returns the padding of a job's batches. `find` tries the padding of a program.
 absl::StatusOr<JobPadding> PaddingOfJob(const spec::TrainOptions& options, const MemoryLimits& limits,
                                         absl::FunctionRef<absl::StatusOr<ProgramPadding>()> find) {
   if (!spec::IsProgram(options)) return JobPadding();
@@ -564,7 +566,7 @@ absl::StatusOr<StepCost> CostOfStep(const spec::TrainOptions& options, const nn:
 absl::StatusOr<ForwardCost> MeasureNodeProgram(const spec::TrainOptions& options, const nn::NodeModelOptions& model,
                                                const NodeProgramData& data, std::string_view prefix) {
   spec::TrainOptions sampled = options;
-  sampled.nodes.fan_outs = {1};  // blocks are padded
+  sampled.nodes.fan_outs = {1};  // so that blocks have a padding row
   NodeProgramData without_loops = data;
   without_loops.self_loops = 0;
   PF_ASSIGN_OR_RETURN(const MadeNodeModel made,
@@ -592,7 +594,7 @@ absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::
                                    const NodeProgramData& data, c10::Device device, std::string_view prefix) {
   if (!spec::IsProgram(options) || !device.is_cpu()) return JobFusion();
   BlockPadding padding;
-  if (options.nodes.fan_outs.empty()) padding.nodes = 0;  // a whole graph has none
+  if (options.nodes.fan_outs.empty()) padding.nodes = 0;  // a whole graph has no padding
   return TryFusion(
       options.model.precision,
       [&](const ProgramForm& form) { return MakeModel(options, model, data, at::kCPU, prefix, form); },

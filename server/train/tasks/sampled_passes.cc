@@ -79,7 +79,7 @@ class SampledPasses::RestStream final : public BatchStream {
     state.stalls -= before_.stalls;
     state.cut_batches -= before_.cut_batches;
     state.pages -= before_.pages;
-    // Page faults are counted for the whole process. The other mode's stream has reported those before this pass.
+    // Page faults are counted for the whole process. Those before this pass were reported by the other mode's stream.
     state.pages.major_faults = data::MajorFaults() - faults_before_;
     state.rows = passes_->reading_();
     return state;
@@ -88,7 +88,7 @@ class SampledPasses::RestStream final : public BatchStream {
  private:
   const std::shared_ptr<SampledPasses> passes_;
   const int64_t pass_;
-  // Counters as they were told last: work counts to the pass during which it is told.
+  // The counters at the last report. Work counts for the pass during which it is reported.
   const LookAhead before_ = passes_->told_;
   const int64_t faults_before_ = data::MajorFaults();
 };
@@ -131,7 +131,7 @@ absl::StatusOr<HostBatch*> SampledPasses::Next() {
   const data::LinkBatch* pairs = nullptr;
   if (links_ != nullptr) {
     const absl::MutexLock lock(&mu_);
-    // The pairs of the previous batch are dropped.
+    // Drops the pairs of the previous batch.
     if (given_) pairs_.pop_front();
     given_ = true;
     pairs = &pairs_.front();
@@ -153,9 +153,9 @@ absl::StatusOr<data::BlockStream::Request> SampledPasses::RequestOf(int64_t inde
   data::LinkBatch made;
   PF_RETURN_IF_ERROR(links_->MakeBatch(ids, pass, made));
   const absl::MutexLock lock(&mu_);
-  // It stays in its place while others come and go.
+  // A deque does not move an element while others are added or removed.
   const data::LinkBatch& pairs = pairs_.emplace_back(std::move(made));
-  // A link with a time is no earlier than itself.
+  // A link with a time needs no exclusion: it is not earlier than itself, so its own sample never draws it.
   return data::BlockStream::Request{.seeds = pairs.seeds,
                                     .sample = sample,
                                     .excluded = pairs.times.empty() ? pairs.positives() : data::SeedPairs(),

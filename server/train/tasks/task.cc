@@ -83,7 +83,8 @@ absl::StatusOr<std::unique_ptr<Task>> MakeTask(const spec::TrainOptions& options
   }
   spec::TrainOptions own = options;
   if (stored != nullptr) own.model.node_inputs = NodeInputsOf(options.model.node_inputs, (*stored)->summary());
-  // Rows of another job's graph would take the memory that this one was admitted by. Made features are in memory.
+  // Drops rows of another job's graph: they would take memory that this job was admitted with. Made features are in
+  // memory.
   const bool samples = stored != nullptr && !options.nodes.fan_outs.empty();
   const bool reads = samples && own.model.node_inputs == spec::NodeInputs::kFeatures;
   if (context.rows != nullptr && !reads) context.rows->Drop();
@@ -127,8 +128,8 @@ std::vector<std::string> NotesOfValidation(std::string_view rows, int64_t valida
   return {NoteOfNoValidation(rows)};
 }
 
-// Adds the note that says why steps of a program are not captured, or are captured for single shapes alone. Errors: a
-// violation if the job is strict, since it may meet a step without an executable.
+// Adds the note that says why no step of a program is captured, or why each executable serves a single shape. Errors:
+// a violation if the job is strict, since it may meet a step without an executable.
 absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix, std::string note,
                      std::vector<std::string>& notes) {
   if (note.empty()) return absl::OkStatus();
@@ -164,13 +165,13 @@ absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSu
   return violations.ToStatus();
 }
 
-// This many edges are divided at once, and whoever submits does not notice.
+// Links of a graph with at most this many edges are divided at submission: it takes too little time to be noticed.
 constexpr int64_t kFewEdges = 1'000'000;
 
-// Checks, before a job that predicts links is made, that it has some to learn and to rank. Returns what its user should
-// know of them, a line each. Divides the links of a graph that is small, or has a node with an edge to every other one;
-// of any other nothing can be amiss, and its edges are not read. Errors: InvalidArgument with a violation of
-// PREFIXlink_prediction where no link of a split is left to rank; those of Links::Create; Cancelled; DataLoss.
+// Checks, before a job that predicts links is made, that it has links to learn and to rank. Returns what its user
+// should know of them, a line each. Divides the links if the graph is small or has a node with an edge to every other
+// node. In any other graph nothing can be amiss, and its edges are not read. Errors: InvalidArgument with a violation
+// of PREFIXlink_prediction if no link of a split can be ranked; those of Links::Create; Cancelled; DataLoss.
 absl::StatusOr<std::vector<std::string>> CheckLinks(const spec::TrainOptions& options,
                                                     const std::shared_ptr<const data::Graph>& graph,
                                                     std::string_view prefix, const std::function<bool()>& keep_going) {
@@ -251,13 +252,13 @@ absl::StatusOr<std::vector<std::string>> Task::CheckFits(const spec::TrainOption
 namespace {
 
 constexpr int64_t kVaried = device::kDynamicProbes - 1;
-// Half of a dimension smaller than this has no room for different sizes.
+// A smaller dimension has no room for different sizes between its half and itself.
 constexpr int64_t kLeastHalved = 64;
 
 }  // namespace
 
 int64_t ProbeSize(size_t probe, size_t dimension, int64_t least, int64_t range) {
-  // Each probe has a part of the range of its own, in another order in each dimension.
+  // The range has a part for each probe, and each dimension assigns the parts in another order.
   const int64_t part = std::max(range, kLeastSpread) / kVaried;
   SplitMix64 random(dimension, probe);
   const int64_t place = static_cast<int64_t>((probe + dimension) % kVaried);
@@ -268,7 +269,7 @@ std::array<BatchShape, device::kDynamicProbes> ProbeShapes(const BatchShape& cei
   const BatchShape first = graphcache::AtLeastDynamic(ceiling);
   std::array<BatchShape, device::kDynamicProbes> shapes{first};
   const auto size = [&](size_t probe, size_t dimension, int64_t most) {
-    // The last of the upper half is the ceiling itself.
+    // The largest size of the upper half would be the ceiling itself, which probe 0 has.
     if (below && most >= kLeastHalved) return ProbeSize(probe, dimension, most / 2, (most - 1) / 2) - 1;
     return ProbeSize(probe, dimension, most, most / 32);
   };

@@ -20,7 +20,7 @@
 namespace permafrost::train {
 namespace {
 
-// One batch, or none.
+// A stream of one batch or none.
 template <class Batch>
 class OneBatch final : public BatchStream {
  public:
@@ -160,7 +160,7 @@ absl::Status WholeGraphTask::Read(c10::Device device, bool trains) {
   block_.row_keys = at::arange(num_nodes, at::TensorOptions().dtype(at::kLong).device(device));
   const bool program = spec::IsProgram(options_);
   if (program) FlattenBlock(graph_->summary().node_features.width, block_);
-  // The same edges with other sources: what a capture must not take for constant.
+  // The same edges with other sources, which a capture must not take for constant.
   other_block_ = block_;
   other_block_.sources = at::zeros_like(block_.sources);
   if (block_.edge_features.defined()) other_block_.edge_features = at::zeros_like(block_.edge_features);
