@@ -20,9 +20,9 @@
 namespace permafrost::train {
 namespace {
 
-// Graphs between two looks at the stop.
+// How many graphs are walked between two checks whether to stop.
 constexpr int64_t kGraphsPerCheck = int64_t{1} << 16;
-// Dealing a graph takes so many times as long as shuffling it.
+// Dealing a graph to a composed batch takes this many times as long as shuffling it.
 constexpr int64_t kDealCost = 8;
 
 data::EpochOrder OrderOf(const data::GraphExtents& graphs, data::Split of, const data::EpochOrderOptions& options) {
@@ -40,11 +40,12 @@ data::EpochOrder OrderOf(const data::GraphExtents& graphs, data::Split of, const
 
 class BatchWalker {
  public:
-  // `check` is asked now and then; its error ends the walk. Borrows the graphs.
+  // `check` is called now and then; its error ends the walk. Borrows the graphs.
   BatchWalker(const data::GraphExtents& graphs, WalkLimits limits, std::function<absl::Status()> check)
       : graphs_(graphs), left_(limits), check_(std::move(check)) {}
 
-  // Tells `visit` the shape of each batch of an epoch, padding apart. Returns true if the rest of the limits sufficed.
+  // Calls `visit` with the shape of each batch of an epoch, without padding. Returns false if the limits ended the
+  // walk.
   absl::StatusOr<bool> Epoch(const data::EpochOrder& order, int64_t epoch,
                              absl::FunctionRef<void(const BatchShape& real)> visit) {
     PF_RETURN_IF_ERROR(check_());
@@ -89,7 +90,7 @@ data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split s
 
 std::array<bool, 2> HavePartialBatches(const spec::TrainOptions& options) {
   const spec::BatchingKind kind = options.batching.kind;
-  // The budget of a sampled block takes none of its seeds.
+  // The budget of a sampled block never cuts its seeds.
   if (options.model.level == spec::ModelLevel::kNode) return {true, true};
   return {kind == spec::BatchingKind::kRandom, kind != spec::BatchingKind::kBudget};
 }
@@ -142,7 +143,7 @@ absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::GraphExtents
 
 namespace {
 
-// The sum of the `count` largest values added.
+// The sum of the `count` largest values that were added.
 class LargestSum {
  public:
   explicit LargestSum(int64_t count) : count_(static_cast<size_t>(count)) {}
@@ -161,7 +162,7 @@ class LargestSum {
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> kept_;
 };
 
-// No batch of `batch_size` graphs of the split can be larger.
+// Returns a shape that no batch of `batch_size` graphs of the split can exceed.
 absl::StatusOr<BatchShape> ProvenBound(const data::GraphExtents& graphs, std::span<const uint32_t> split,
                                        int64_t batch_size, const std::stop_token& stop) {
   const int64_t most = std::min<int64_t>(batch_size, std::ssize(split));
@@ -175,7 +176,7 @@ absl::StatusOr<BatchShape> ProvenBound(const data::GraphExtents& graphs, std::sp
   return data::Batcher::LeastPadded({nodes.sum(), edges.sum(), most});
 }
 
-// The most graphs of a batch that a rank takes.
+// Returns the most graphs of a batch that one rank takes.
 int64_t LargestShare(const ScheduleOptions& options) {
   return (options.batch_size + options.world_size - 1) / options.world_size;
 }
@@ -218,7 +219,7 @@ absl::StatusOr<graphcache::ShapeSchedule> PlanShapes(const data::GraphExtents& g
                                                      const std::stop_token& stop) {
   graphcache::ShapeSchedule plan;
   PF_RETURN_IF_ERROR(PlanTraining(graphs, options, stop, plan));
-  // Each evaluation batch comes again and again: one pass over the splits sees them all.
+  // Every evaluation has the same batches, so one pass over the splits sees all of them.
   BatchWalker walker(graphs, kWholeWalk, [&stop] { return CheckStop(stop); });
   graphcache::ShapeCounter counter;
   const auto add = [&](data::Split split, int64_t times) {

@@ -15,15 +15,15 @@ namespace {
 using data::BlockSizes;
 
 constexpr double kDeviations = 8;
-// Rungs closer than this would be captured for nothing.
+// Rungs closer than this factor would be captured for nothing.
 constexpr double kLeastStep = 1.005;
-// Above the top rung, and where such steps end.
+// The factor between rungs above the top one, and the scale beyond which the bound follows.
 constexpr double kStepAbove = 1.5, kMaxScale = 1e4;
 
-// The middles of nine parts of the standard normal distribution that are equally likely.
+// The standard normal distribution is cut into nine equally likely parts. These are the middles of the parts.
 constexpr std::array<double, BlockRungs::kAlike> kNormal{-1.593, -0.967, -0.589, -0.282, 0, 0.282, 0.589, 0.967, 1.593};
 
-// A block's dimensions but its seeds, which all batches have alike.
+// Returns a block's dimensions without its seeds, of which all batches have equally many.
 std::vector<double> Dimensions(const BlockSizes& sizes) {
   std::vector<double> dims(sizes.nodes.begin() + 1, sizes.nodes.end());
   dims.push_back(static_cast<double>(sizes.edges));
@@ -40,13 +40,14 @@ std::vector<double> Mean(const std::vector<BlockSizes>& probes) {
   return mean;
 }
 
-// Or so many that no machine has them: the sizes of a block add up without wrapping.
+// Returns `size` times `seeds`, or a number that no machine holds if that is larger. Sums of such sizes do not
+// overflow.
 int64_t Times(int64_t size, int64_t seeds) {
   constexpr int64_t kMost = int64_t{1} << 55;
   return size > kMost / seeds ? kMost : size * seeds;
 }
 
-// The least multiple of `mean` that holds `sizes`.
+// Returns the least multiple of `mean` that holds `sizes`.
 double ScaleOf(const BlockSizes& sizes, const std::vector<double>& mean) {
   const std::vector<double> dims = Dimensions(sizes);
   double scale = 0;
@@ -74,7 +75,8 @@ double Deviation(const std::vector<double>& scales) {
   return std::sqrt(squares / std::max(1.0, static_cast<double>(scales.size()) - 1));
 }
 
-// kAlike scales around each; none is below the least of `scales`, so that whatever holds one of them holds a probe.
+// Returns kAlike scales around each scale. None is below the least of `scales`, so that a rung that holds one of them
+// also holds a probe.
 std::vector<double> Around(const std::vector<double>& scales) {
   // Source: Silverman, Density Estimation, 1986, equation 3.28.
   const double width = 1.06 * Deviation(scales) * std::pow(static_cast<double>(scales.size()), -0.2);
@@ -99,11 +101,11 @@ BlockSizes Scaled(const std::vector<double>& mean, double scale, const BlockSize
   return LeastPadded(std::move(rung));
 }
 
-// At most `count` of the rising `scales`, the last among them, so that the sum of each scale's least chosen one is
-// least.
+// Returns at most `count` of the rising `scales`, including the last. Each scale costs the least chosen one that holds
+// it; the choice makes the sum of these costs least.
 std::vector<double> Choose(const std::vector<double>& scales, int64_t count) {
   const size_t n = scales.size();
-  // cost[k][i]: the cost if k rungs serve the first i scales, and the last rung is scales[i - 1].
+  // cost[k][i] is the cost if k rungs serve the first i scales, and the last rung is scales[i - 1].
   const double never = std::numeric_limits<double>::infinity();
   const auto rungs = static_cast<size_t>(std::max<int64_t>(count, 1));
   std::vector<std::vector<double>> cost(rungs + 1, std::vector<double>(n + 1, never));
@@ -147,7 +149,7 @@ BlockSizes AtLeastDynamic(BlockSizes sizes, bool has_nonzeros) {
 
 namespace {
 
-// Cuts a block to the bounds of a sample: each hop by itself, since the hops before may find less.
+// Cuts a block to the bounds of a sample. Each hop is cut by itself, since the hops before it may find less.
 BlockSizes Within(const data::NeighborSamplingOptions& sampling, bool means_elsewhere, BlockSizes sizes) {
   if (sampling.max_nodes > 0) {
     for (int64_t& rows : sizes.nodes) rows = std::min(rows, sampling.max_nodes);
@@ -175,8 +177,8 @@ BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int6
     const bool all = fan_out == spec::kAllNeighbors;
     // With replacement, a node that has any neighbour draws as often as it is told to.
     const int64_t drawn = all ? degree : sampling.replace ? (degree > 0 ? fan_out : 0) : std::min(fan_out, degree);
-    // A count of nodes times a fan-out does not wrap; the product of two counts of nodes might. With replacement a
-    // block may have more edges than the graph.
+    // A number of nodes times a fan-out does not overflow, but the product of two numbers of nodes might. With
+    // replacement a block may have more edges than the graph.
     const bool caps = !sampling.replace && drawn > 0 && targets > graph.edges / drawn;
     const int64_t edges = caps ? graph.edges : targets * drawn;
     return sampling.max_edges > 0 ? std::min(edges, sampling.max_edges) : edges;
@@ -185,8 +187,8 @@ BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int6
   for (const int64_t fan_out : std::span(sampling.fan_outs).first(hops)) {
     const int64_t edges = edges_of(sizes.nodes.back(), fan_out);
     sizes.edges += edges;
-    // Bounds each hop by itself, so that the bound also holds for fewer seeds, whose blocks leave more nodes to be
-    // found.
+    // Bounds each hop by itself, so that the bound also holds for fewer seeds. Their hops leave more nodes for the
+    // next hop to find.
     sizes.nodes.push_back(std::min(graph.nodes, edges));
   }
   sizes.nonzeros = means_elsewhere ? sizes.edges + edges_of(sizes.nodes.back(), sampling.fan_outs.back())
@@ -246,7 +248,7 @@ BlockRungs BlockRungs::Plan(const std::vector<BlockSizes>& probes, const BlockSi
   plan.num_planned_ = std::ssize(plan.rungs_);
   const BlockSizes end = LeastPadded(bound);
   for (double scale = top; !(plan.rungs_.back() == end);) {
-    // Where the probes have nothing in a dimension, or in all, no factor leads to the bound.
+    // If the probes are 0 in some or all dimensions, no factor leads to the bound.
     scale = kStepAbove * std::max(scale, 1.0);
     BlockSizes rung = scale > kMaxScale ? end : Scaled(mean, scale, bound);
     plan.Push(std::move(rung));
@@ -270,7 +272,7 @@ void BlockRungs::AddPartial(const BlockRungs& partial) {
   if (partial.num_planned_ == 0) return;
   const BlockSizes& rung = partial.rungs_[static_cast<size_t>(partial.num_planned_ - 1)];
   if (!rungs_.front().Holds(rung)) {
-    // Fewer seeds leave more to be found: what such a batch needs is planned, too.
+    // With fewer seeds, more nodes are left to be found. So what such a batch needs is planned too.
     while (num_planned_ < std::ssize(rungs_) && !rungs_[static_cast<size_t>(num_planned_ - 1)].Holds(rung))
       ++num_planned_;
     return;

@@ -37,7 +37,7 @@ using spec::Shapes;
 
 graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const Task& task) {
   const graphcache::ShapeSchedule& shapes = task.plan();
-  // The cache does the same: freezing captures the planned rungs, all of them.
+  // Same as in the cache: freezing captures all planned rungs.
   if (const auto rungs = std::ssize(shapes.train_rungs); rungs > 0) {
     const int64_t wanted = options.graph_cache.freeze_at;
     if (wanted == 0) return {.freeze_at = 1, .source = graphcache::FreezeSource::kSchedule};
@@ -47,7 +47,7 @@ graphcache::FreezePoint FreezePointOf(const spec::TrainOptions& options, const T
                                      shapes.known_train_shapes);
 }
 
-// Nothing but the schedules of a plan and what follows from them: no rows, no costs.
+// Returns a plan with its schedules and what follows from them, but without rows and costs.
 absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, Task& task,
                                              std::string no_dynamic_reason, const std::function<bool()>& keep_going) {
   graphcache::CachePlan plan{.options = options.graph_cache,
@@ -60,17 +60,17 @@ absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, 
 
 struct MeasuredCosts {
   graphcache::StepCosts costs;
-  std::string no_dynamic_reason;  // found while the step was captured; empty: it is dynamic, or was known not to be
+  std::string no_dynamic_reason;  // found while the step was captured; empty if it is dynamic, or was known not to be
 };
 
-// Each of two batches is visited so often, in turns, and what is timed on it runs at least once at each visit, then
-// until the time is up: so many seconds for each run, all visits together.
+// Two batches are visited in turns, kVisits times each. At each visit, each run on the batch is timed at least once,
+// and then until its time is up. A run has about kTimedSeconds for all visits together.
 constexpr int kVisits = 5;
 constexpr double kTimedSeconds = 50e-3;
 
 double ToSeconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
-// The planned shape whose rows are nearest to a batch's mean.
+// Returns the planned shape whose rows are nearest to the mean rows of a batch.
 BatchShape TypicalShape(const graphcache::PlannedSchedule& schedule) {
   double rows = 0, batches = 0;
   for (const graphcache::PlannedShape& s : schedule.train) {
@@ -84,23 +84,23 @@ BatchShape TypicalShape(const graphcache::PlannedSchedule& schedule) {
   return std::ranges::min_element(schedule.train, {}, distance)->shape;
 }
 
-// A time at so many rows, of them real.
+// The seconds of a step on this many rows, of which `real_rows` are real.
 struct Timed {
   double seconds = 0, real_rows = 0, rows = 0;
 };
 
 graphcache::StepTime Line(const Timed& typical, const Timed& largest) {
   const double rows = largest.real_rows - typical.real_rows;
-  // A single size, or times that noise has turned round, do not tell the fixed part of the time.
+  // A single size, or times in the wrong order because of noise, do not tell the fixed part of the time.
   const double slope = rows > 0 ? (largest.seconds - typical.seconds) / rows : 0;
   const double per_row =
       slope > 0 ? std::min(slope, typical.seconds / typical.real_rows) : typical.seconds / typical.real_rows;
-  // Rounding may leave a little less than nothing.
+  // Rounding may leave a little less than 0.
   return {.fixed = std::max(0.0, typical.seconds - per_row * typical.real_rows), .per_row = per_row};
 }
 
-// Runs steps of a task, whose weights change, at the shapes of a schedule: a few captures and some replays of a typical
-// batch and of the largest.
+// Runs steps of a task at the shapes of a schedule: a few captures, and some replays of a typical batch and of the
+// largest. The task's weights change.
 class Meter {
  public:
   Meter(const spec::TrainOptions& options, Task& task, const device::Backend& backend,
@@ -116,8 +116,8 @@ class Meter {
         eval_(EvalProgram(task, LossOf(options, backend.device()), eval_losses_, eval_errors_)),
         compiler_(train_, eval_, task, backend, [](std::string_view /*line*/) {}) {}
 
-  // Errors: FailedPrecondition with graphcache::kGraphBreakReason for a step that cannot be captured; Cancelled where
-  // `keep_going`, asked between two measurements, says so.
+  // Errors: FailedPrecondition with graphcache::kGraphBreakReason if a step cannot be captured; Cancelled if
+  // `keep_going`, called between two measurements, returns false.
   absl::StatusOr<MeasuredCosts> Measure(const graphcache::PlannedSchedule& schedule);
 
  private:
@@ -127,22 +127,23 @@ class Meter {
   };
   absl::StatusOr<Made> Capture(Mode mode, const BatchShape& shape);
   absl::StatusOr<Made> CaptureDynamic(Mode mode);
-  // The runs that are timed at one shape, in this order.
+  // The runs that are timed at one shape, in the order of their places.
   enum Run : size_t { kEager, kReplay, kPadded, kRuns };
   struct AtShape {
     AtShape(const BatchShape& at, size_t of_runs) : shape(at), runs(of_runs), turns(of_runs) {}
     Timed Of(Run run) const { return {turns.Median(run), real_rows[run], rows[run]}; }
     BatchShape shape;
-    size_t runs;  // of them those before this one are timed
+    size_t runs;  // how many of the first runs are timed
     std::unique_ptr<Executable> executable;
     Turns turns;
     std::array<double, kRuns> real_rows{}, rows{};
   };
-  // Times training steps at the shape: eager and replayed on the batch that fills it, then replayed on the other one.
+  // Times training steps at the shape: eager and replayed on the batch that fills it, then replayed on the other
+  // batch.
   absl::Status Visit(AtShape& at);
   absl::StatusOr<double> TimeReplay(Executable& executable, HostBatch& batch);
   absl::StatusOr<double> TimeEager(HostBatch& batch);
-  // Leaves `no_dynamic_reason` where the step resists.
+  // Sets `no_dynamic_reason` if the step cannot be captured for every shape.
   absl::Status MeasureDynamic(bool eval, MeasuredCosts& out);
   absl::Status CheckGoing() const {
     return keep_going_() ? absl::OkStatus() : absl::CancelledError("stopped while steps were measured");
@@ -155,8 +156,8 @@ class Meter {
   ErrorSums losses_, eval_losses_, eval_errors_;
   const device::StepProgram train_, eval_;
   StepCompiler compiler_;
-  int64_t steps_ = 0;       // that were timed
-  bool gave_back_ = false;  // what replays are served from: the next one takes it anew
+  int64_t steps_ = 0;       // how many steps were timed
+  bool gave_back_ = false;  // whether the memory of replays was given back; the next replay takes it again
 };
 
 absl::StatusOr<Meter::Made> Meter::Capture(Mode mode, const BatchShape& shape) {
@@ -183,7 +184,7 @@ absl::StatusOr<double> Meter::TimeReplay(Executable& executable, HostBatch& batc
 }
 
 absl::StatusOr<double> Meter::TimeEager(HostBatch& batch) {
-  // A job is admitted by the memory of one of them at a time.
+  // A job is admitted with memory for either eager steps or replays.
   compiler_.GiveBackMemory();
   gave_back_ = true;
   const graphcache::StepInputs& inputs = *batch.TakeInputs(++steps_);
@@ -232,7 +233,7 @@ absl::StatusOr<MeasuredCosts> Meter::Measure(const graphcache::PlannedSchedule& 
   AtShape typical(TypicalShape(schedule), kPadded), largest(schedule.ceiling, kRuns);
   MeasuredCosts out;
   graphcache::StepCosts& costs = out.costs;
-  // The largest first: its arena serves the other, too.
+  // Captures the largest shape first, since its arena serves the other one too.
   for (AtShape* const at : {&largest, &typical}) {
     PF_ASSIGN_OR_RETURN(Made made, Capture(Mode::kTrain, at->shape));
     costs.capture = made.seconds;
@@ -260,7 +261,7 @@ absl::StatusOr<MeasuredCosts> Meter::Measure(const graphcache::PlannedSchedule& 
   return out;
 }
 
-// Takes the census of one task, whose weights change.
+// Takes the census of one task. The task's weights change.
 class CensusTaker {
  public:
   CensusTaker(const spec::TrainOptions& options, Task& task)
@@ -277,12 +278,13 @@ class CensusTaker {
                                                   const std::function<bool()>& keep_going);
 
  private:
-  // True if the sizes of a step follow from its batch's shape; else they follow from its inputs, as for sampled blocks.
+  // Returns true if the sizes of a step follow from its batch's shape. For sampled blocks they follow from the step's
+  // inputs.
   bool by_shape() const { return !schedule_->estimated; }
   std::vector<int64_t> SizesOf(HostBatch& batch) const;
   absl::StatusOr<std::vector<int64_t>> SizesAt(Mode mode, const BatchShape& shape) const;
   absl::StatusOr<graphcache::SymbolicStep> Record(Mode mode, graphcache::TorchRelease release);
-  // Returns every shape of the mode, as it comes.
+  // Returns every shape of the mode before any policy pads it.
   std::vector<graphcache::PlannedShape> ShapesOf(Mode mode) const;
   // Returns the shapes that reach the device under a row's policy.
   std::vector<graphcache::PlannedShape> Reaching(Mode mode, const graphcache::PlanRow& row, int64_t freeze_at) const;
@@ -360,7 +362,7 @@ std::vector<graphcache::PlannedShape> CensusTaker::Reaching(Mode mode, const gra
     return rungs == 0 ? all : take(LadderOf(task_.plan(), mode, rungs));
   }
   const bool pads = row.options.on_miss == OnMiss::kPad || row.options.on_miss == OnMiss::kReject;
-  // Steps that run eager, or are captured and dropped, reach the device all the same.
+  // Steps that run eager, or that are captured and dropped, reach the device all the same.
   if (row.options.policy != Policy::kFreeze || !pads || freeze_at == 0) return all;
   if (mode == Mode::kEval) return take(schedule_->eval_rungs);
   if (!schedule_->rungs.empty()) return take(schedule_->rungs);
@@ -451,7 +453,7 @@ absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request, int 
     return absl::FailedPreconditionError("a census is taken of the server's own models; a program has none");
   }
   const device::MpsStandIn within;
-  // Autograd asks the one accelerator that it knows for its stream.
+  // Autograd asks for the stream of the only accelerator that it knows.
   if (const auto accelerator = at::accelerator::getAccelerator(); accelerator != c10::kMPS) {
     return absl::FailedPreconditionError(absl::StrCat(
         "no census can be taken here: its steps run on mps or a stand-in for it, and this libtorch's device is ",

@@ -33,14 +33,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Raised whenever equal options lead to another plan than before.
+// Raised whenever equal options lead to a plan that differs from earlier ones.
 constexpr int kPlanVersion = 2, kSizesVersion = 2;
 constexpr std::string_view kExtension = ".plan";
 
 // Writes all digits, so that different values have different keys.
 std::string Digits(double value) { return absl::StrFormat("%.17g", value); }
 
-// A file is three lines: the checksum of the other two, the key, the plan.
+// Returns a file's three lines: the checksum of the other two, the key, and the plan.
 std::string TextOf(const std::string& key, const std::string& body) {
   const std::string content = absl::StrCat(key, "\n", body, "\n");
   return absl::StrCat(HashHex(Hash64(content)), "\n", content);
@@ -64,7 +64,7 @@ absl::StatusOr<PlanFile> ReadPlan(const fs::path& path) {
   return PlanFile{text.substr(first + 1, second - first - 1), text.substr(second + 1)};
 }
 
-// Sizes stand as plain numbers, one after the other: rows of each segment, edges, nonzeros.
+// Sizes as plain numbers, one batch after the other: the rows of each segment, the edges, the nonzeros.
 struct SizesText {
   int64_t train_segments = 0, eval_segments = 0;
   std::vector<int64_t> train, eval;
@@ -116,12 +116,12 @@ absl::StatusOr<SampledSizes> SampledSizesFromJson(const std::string& body) {
   return sizes;
 }
 
-// The schedule is walked for so long between two questions whether to stop.
+// The time between two calls of `keep_going` while the schedule is walked.
 constexpr std::chrono::milliseconds kStopInterval(20);
-// Batches on the host at once: those made ready ahead and the one in the step.
+// How many batches the host holds at once: those made ready ahead and the one in the step.
 constexpr double kHostGraphSetBatches = 4;
 
-// Walks the schedule on a thread of its own, so that this one hears of a stop meanwhile.
+// Walks the schedule on a thread of its own, while the calling thread checks whether to stop.
 absl::StatusOr<graphcache::ShapeSchedule> WalkAside(const data::GraphExtents& graphs, const spec::TrainOptions& options,
                                                     int64_t rank, const std::function<bool()>& keep_going) {
   std::stop_source stop;
@@ -158,14 +158,14 @@ absl::StatusOr<graphcache::ShapeSchedule> FindOrWalk(const spec::TrainOptions& o
   return plan;
 }
 
-// The least shape that holds every batch of the job.
+// Returns the least shape that holds every batch of the job.
 BatchShape LargestBatch(const graphcache::ShapeSchedule& plan) {
   std::vector<graphcache::ShapeCount> all = plan.eval_schedule;
   all.push_back({plan.train_ceiling, 1});
   return graphcache::Ceiling(all);
 }
 
-// Bytes of a prepared batch that a row of `features` takes; integers are widened to 8 bytes.
+// Returns the bytes that a row of `features` takes in a prepared batch. Integers are widened to 8 bytes.
 double HostBytesPerRow(const data::FeatureSummary& features) {
   const size_t bytes = features.type == data::DataType::kInt32 ? sizeof(int64_t) : sizeof(float);
   return static_cast<double>(features.width) * static_cast<double>(bytes);
@@ -197,7 +197,7 @@ std::string SampledKey(const spec::TrainOptions& options, const data::Graph& gra
       ", ", static_cast<int>(nodes.sampler), " ", nodes.replace, " ", nodes.weighted, " ", nodes.disjoint, " ",
       static_cast<int>(nodes.temporal), " ", nodes.seed_time ? absl::StrCat(*nodes.seed_time) : "none", ", evaluated ",
       nodes.layer_wise_evaluation ? "layer by layer" : "by blocks");
-  // The model decides whether the last hop has rows.
+  // The model decides whether the last hop has rows or means.
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     absl::StrAppend(&key, ", ", SamplingOf(options, mode, graph.summary()).last_hop_apart ? "means" : "rows");
   }
@@ -276,7 +276,7 @@ void ScheduleStore::RemoveOldest() {
   }
   std::ranges::sort(plans);
   for (size_t i = 0; i + kMostSchedules < plans.size(); ++i) {
-    // A plan can be made again; what is none may be anything.
+    // A plan can be made again. A file that is not a plan may be anything, so it stays.
     if (ReadPlan(plans[i].second).ok()) RemoveAll(plans[i].second).IgnoreError();
   }
 }
@@ -300,7 +300,7 @@ absl::StatusOr<RunMemory> MemoryOf(const spec::TrainOptions& options, const nn::
                    .batch_bytes = kHostGraphSetBatches * inputs,
                    .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float),
                    .input_bytes = inputs};
-  // Features that are made: 4 bytes a node of the set.
+  // Made features take 4 bytes for each node of the set.
   if (read.width != summary.node_features.width) {
     memory.batch_bytes += sizeof(float) * static_cast<double>(summary.all.nodes);
   }
@@ -322,8 +322,8 @@ absl::StatusOr<graphcache::ShapeSchedule> PlanJob(const spec::TrainOptions& opti
                                                   const data::GraphExtents& graphs, const PlanContext& context,
                                                   std::string_view prefix, const std::function<bool()>& keep_going,
                                                   bool pads) {
-  // Where one executable is to serve every shape, no ladder is planned. If its capture fails, the cache makes the
-  // ladder.
+  // If one executable is to serve every shape, no ladder is planned. If the capture of that executable fails, the
+  // cache makes the ladder.
   const bool ladder = pads && WantsPadding(options.graph_cache, context.limits);
   PF_ASSIGN_OR_RETURN(graphcache::ShapeSchedule plan, FindOrWalk(options, graphs, context, ladder, keep_going));
   PF_ASSIGN_OR_RETURN(const RunMemory memory,
