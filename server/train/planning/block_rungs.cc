@@ -40,7 +40,7 @@ std::vector<double> Mean(const std::vector<BlockSizes>& probes) {
   return mean;
 }
 
-// Returns `size` times `seeds`, or a number that no machine holds if that is larger. Sums of such sizes do not
+// Returns `size` times `seeds`, at most 2^55. No machine holds as many, and the sizes of a block add up without
 // overflow.
 int64_t Times(int64_t size, int64_t seeds) {
   constexpr int64_t kMost = int64_t{1} << 55;

@@ -40,7 +40,7 @@ std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet&
 // By Mode: the sizes of the batches that a job on one large graph samples ahead, in their order.
 using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
 
-// Returns such a key for sampled sizes; "" if the graph has no checksum to identify it, and then nothing is kept.
+// Returns the key of a job's sampled sizes, or "" if the graph has no checksum to identify it; nothing is kept then.
 // `means_elsewhere` says whether the sizes count entries of neighbour lists (data::SizesOf). `rank` says which of the
 // job's replicas has these batches.
 std::string SampledKey(const spec::TrainOptions& options, const data::Graph& graph, bool means_elsewhere = false,

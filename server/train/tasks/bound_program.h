@@ -69,9 +69,9 @@ class BoundProgram {
   struct Options {
     std::string name;            // of the program, for messages
     uint64_t seed = 0;           // of the numbers that the program draws
-    bool no_self_loops = false;  // if true, the removal of self-loops is left out (program/rewritings.h)
-    // On the CPU, runs regions of edges and of rows as one operator each, and linear maps and batch norms as operators
-    // of nn, of which recurrent cells are made too (program/rewritings.h).
+    bool no_self_loops = false;  // the data has no self-loops, so removing them is left out (program/rewritings.h)
+    // On the CPU, regions of edges and of rows run as one operator each. Linear maps and batch norms run as operators
+    // of nn, and recurrent cells are built from these (program/rewritings.h).
     bool fused = true;
     std::optional<ProgramNorms> norms;  // set if batches are padded
   };
@@ -103,8 +103,8 @@ class BoundProgram {
   // Returns whether training draws random numbers.
   bool draws() const { return draws_; }
   // Returns the input shape of each batch norm in the last Run without padding, in the order of nodes. Only for
-  // programs that are not fused. The shape is empty for a norm that used running statistics; such norms at the end
-  // have none.
+  // programs that are not fused. The shape is empty for a norm that used running statistics; at the end of the list,
+  // such norms are left out.
   const std::vector<std::vector<int64_t>>& norm_shapes() const { return norm_shapes_; }
 
   const std::vector<program::Input>& inputs() const;

@@ -230,8 +230,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Returns the table of classes. For older weights and datasets it is made from the summary, which tells it if
-  // classes were renumbered.
+  // Returns the table of classes. For older weights and datasets it is made from the summary, which has the classes
+  // only if they were renumbered.
   static std::optional<CategoryTable> ClassesOf(const std::optional<Categories>& categories,
                                                 const data::ImportedSummary* summary) {
     if (categories && categories->classes) return categories->classes;
@@ -448,7 +448,7 @@ class RowMover {
     moved_.fresh += pairs.fresh;
   }
 
-  // Returns false if one of the two has no such tensor, or if its size differs from that in the tables.
+  // Returns false if one of the two has no such tensor, or if a tensor's size is not that of its table.
   bool Rewrite(const std::string& name, int64_t dimension, int64_t from_size, int64_t to_size,
                const std::vector<std::pair<int64_t, int64_t>>& pairs) {
     const nn::NamedTensor* const own = Find(model_, name);

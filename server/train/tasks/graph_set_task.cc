@@ -40,8 +40,8 @@ float OtherLabel(spec::Loss loss, int64_t outputs, float label) {
   return 2 * label + 1;
 }
 
-// Gives the batch other values, all of them valid. Every category becomes the first, and every edge's source the first
-// node.
+// Gives the batch other values, all of them valid. Every category becomes the first one, and every edge begins at the
+// first node.
 void MakeOther(spec::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
   for (AlignedVector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
   for (AlignedVector<float>* values : {&batch.node_floats, &batch.edge_floats, &batch.positions})

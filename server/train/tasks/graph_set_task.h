@@ -96,8 +96,8 @@ class GraphSetTask final : public Task {
   BatchShape CeilingOf(Mode mode) const;
   // Returns true if a step on the graph has a loss: it has a label, or no graph of the mode's splits has one.
   bool HasLoss(Mode mode, uint32_t graph) const;
-  // Assembles a batch of GraphsThatFill. With `part` > 1 it takes one in `part` of these graphs, and adds one with a
-  // label and one with edges if there are such.
+  // Assembles a batch of GraphsThatFill. With `part` > 1 it takes one in `part` of these graphs. It then adds one with
+  // a label and one with edges, if these are missing.
   absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out, size_t part = 1) const;
   // Assembles a batch of OtherGraph, with other values if that returns the graphs of AssembleOne.
   absl::Status AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;

@@ -1,6 +1,6 @@
-// Tells what a job reads of its dataset. That is the features that nodes begin with (spec::NodeInputs), which are the
-// dataset's own or made by the server; the graph-level model that a set of graphs needs; and whether labels and splits
-// suit the job.
+// Tells what a job reads of its dataset. This covers the features that nodes begin with (spec::NodeInputs), which are
+// the dataset's own or made by the server. It also covers the graph-level model that a set of graphs needs, and
+// whether labels and splits suit the job.
 // Threads: thread-safe.
 #pragma once
 

@@ -398,8 +398,7 @@ LinkMemory LinkMemoryOf(const spec::TrainOptions& options, const data::GraphSumm
         std::max(negatives, part.pairs > 0 ? static_cast<double>(part.pairs) : of_split * static_cast<double>(each));
   }
   const double rows = LayerWiseBytes(options, graph, in_channels, channels);
-  // A score is also copied beside the scores of the other kind, copied for a metric with its label, and has a place in
-  // sorted order.
+  // A score is kept, copied beside the scores of the other kind, copied with its label for a metric, and sorted.
   constexpr double kScoreBytes = 6 * sizeof(float);
   const double scores =
       kScoreBytes * (evaluated + negatives) + 2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));

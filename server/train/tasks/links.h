@@ -125,7 +125,7 @@ class Links {
   const std::shared_ptr<const data::Graph> graph_;
   const std::shared_ptr<const data::Graph> messages_;
   const std::array<std::vector<data::Link>, 3> links_;
-  const std::array<std::vector<int64_t>, 3> times_;                   // by Split; of temporal jobs, else empty
+  const std::array<std::vector<int64_t>, 3> times_;                   // by Split; empty unless the job is temporal
   const data::GivenLinks given_;                                      // empty if links are drawn
   const std::shared_ptr<const std::vector<uint32_t>> non_neighbors_;  // data::CountNonNeighbors of the graph
   const int64_t pairs_;

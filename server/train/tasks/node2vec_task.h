@@ -91,7 +91,7 @@ class Node2VecTask final : public Task {
   Node2VecTask(const spec::TrainOptions& options, std::shared_ptr<const data::Graph> graph,
                std::array<std::vector<data::NodeId>, 3> splits, c10::Device device);
   int64_t room() const;
-  // Returns the seeds of an evaluation. There are few enough of them to bound the number of scores.
+  // Returns the seeds of an evaluation, few enough to bound the number of its scores.
   std::vector<data::NodeId> EvaluatedSeeds(data::Split split) const;
 
   const spec::TrainOptions options_;

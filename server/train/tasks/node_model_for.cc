@@ -25,7 +25,7 @@ namespace {
 constexpr double kMaxClasses = 1'000'000;
 // How many batches the host holds at once: those gathered ahead and the one in the step.
 constexpr double kHostNodeBatches = 3;
-// Copies of a whole graph: its tensors, and the other edges and row keys that a capture is proven with.
+// Copies of a whole graph on the host: its tensors, and the other edges and row keys that prove a capture.
 constexpr double kWholeGraphCopies = 2;
 
 // Returns true if the first layer begins with means that can be made of the features as they are stored.
@@ -335,7 +335,8 @@ data::NeighborSamplingOptions SamplingOf(const spec::TrainOptions& options, Mode
   const bool dense =
       graph.node_features.type != data::DataType::kNone && graph.node_features.type != data::DataType::kSparse;
   const spec::BatchingOptions& bounds = options.batching;
-  // If the rows of a block are bounded, those of its last hop count too, so it must have rows and cannot stand apart.
+  // A bound on the rows of a block counts the rows of its last hop too. So the last hop must have rows then, and
+  // cannot stand apart.
   const bool may_be_apart = fan_outs.size() >= 2 && bounds.max_nodes == 0;
   return {.fan_outs = fan_outs,
           .replace = nodes.replace,

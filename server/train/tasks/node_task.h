@@ -93,8 +93,8 @@ class NodeTask final : public Task {
     std::vector<Probe> probes;
     std::vector<data::BlockSizes> alike;  // BlockRungs::Alike of the probes, in the order of the probes
     std::vector<data::BlockSizes> kept;   // sizes of the first probes, as an equal job sampled them; or empty
-    // Say at which sizes batches are made ready. If `dynamic`, a batch gets its own sizes. Otherwise it gets the sizes
-    // of the rung of `ladder` that is to serve it, or without a ladder those of its own rung.
+    // These choose the sizes at which batches are made ready. If `dynamic`, a batch gets its own sizes. Otherwise it
+    // gets the sizes of the rung of `ladder` that is to serve it, or without a ladder the sizes of its own rung.
     mutable absl::Mutex mu;
     bool dynamic ABSL_GUARDED_BY(mu) = false;
     std::vector<BatchShape> ladder ABSL_GUARDED_BY(mu);

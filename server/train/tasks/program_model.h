@@ -32,7 +32,7 @@ struct ProgramModelOptions {
   int64_t max_graph_nodes = 0;  // nodes of the set's largest graph
   int64_t padding_rows = 0;     // rows at the end of each block that are not nodes
   uint64_t seed = 0;            // of the numbers that the program draws
-  bool no_self_loops = false;   // if true, the removal of self-loops is left out (program/rewritings.h)
+  bool no_self_loops = false;   // the dataset has no self-loops, so removing them is left out (program/rewritings.h)
   // If set, batches may have any padding. Padding rows run like real ones, but batch norms skip them
   // (program_trials.h). If not set, batches have the least padding, and the program does not see it.
   std::optional<ProgramNorms> padding;
@@ -40,9 +40,10 @@ struct ProgramModelOptions {
 };
 
 // A program reads its inputs by name. On a set, the names are x, edge_attr, pos, edge_index, batch, y, num_graphs or
-// batch_size, num_nodes, and max_num_nodes, which is that of the set. The program returns one prediction for each
-// graph. On one large graph, the names are x, edge_attr, pos, edge_index, edge_weight, y, batch_size (the number of
-// seeds), and num_nodes. The program returns one prediction for each node, seeds first, or one for each seed.
+// batch_size, num_nodes, and max_num_nodes (the nodes of the set's largest graph). The program returns one prediction
+// for each graph. On one large graph, the names are x, edge_attr, pos, edge_index, edge_weight, y, batch_size (the
+// number of seeds), and num_nodes. The program returns one prediction for each node, seeds first, or one for each
+// seed.
 //
 // x, edge_attr, pos and y have the columns of the dataset; a single column may lack its dimension. A prediction is
 // [rows] or [rows, num_outputs]. y has a row for each graph or node and holds what the job's loss compares with: int64

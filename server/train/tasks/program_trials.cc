@@ -361,8 +361,8 @@ std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   return {};
 }
 
-// Returns the rows that each batch norm of a form normalises, told by the shapes that the trial's batch gave them.
-// Returns nullopt if a shape is not that of a known kind of rows.
+// Returns the rows that each batch norm of a form normalises. The shapes that the trial's batch gave them tell the
+// rows; nullopt if one does not.
 std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<NormRows> norms;
   for (const std::vector<int64_t>& shape : shapes) {

@@ -92,8 +92,8 @@ absl::StatusOr<JobFusion> FusionOf(const spec::TrainOptions& options, const nn::
 // Says whether a job's batches are padded. Batches of our own models are. Batches of a program are padded if
 // WantsPadding and if trials allow it. Both forms run on a small batch with the least padding, and on that batch with
 // 2,000 rows of padding, filled in two ways. Predictions, losses, gradients and buffers must be equal bit by bit for
-// both fillings, and equal up to rounding to those of the least padding. A program fails if a real row reads padding,
-// or if a result depends on the number of rows.
+// both fillings. They must also equal the results with the least padding, up to rounding. So a program fails if a real
+// row reads padding, or if a result depends on the number of rows.
 //
 // Two faults stay unseen. If a training step draws random numbers and padding lies between real rows, only the two
 // fillings are compared, because numbers are drawn by row. And a fault may need other values or sizes than the

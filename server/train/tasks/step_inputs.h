@@ -62,7 +62,7 @@ graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);
 // Marks the resident inputs of a whole graph. All but labels, step and pairs are the same tensors in every batch.
 void MarkResident(graphcache::StepInputs& inputs);
 
-// Adds the pairs of a batch, and puts their labels in place of those of the seeds, as [pairs, 1]. The batch must
+// Adds the pairs of a batch. The labels of the pairs, [pairs, 1], replace the labels of the seeds. The batch must
 // outlive the inputs.
 void SetPairs(const data::LinkBatch& batch, graphcache::StepInputs& inputs);
 

@@ -121,10 +121,10 @@ class Task {
   // `limits`. Otherwise returns InvalidArgument with violations under `prefix`.
   static absl::Status Check(const spec::TrainOptions& options, const data::ImportedSummary& summary,
                             const MemoryLimits& limits, std::string_view prefix);
-  // Checks that a job on a set of small graphs fits in memory by its plan. Checks that a job that reads labels finds
-  // some in the train split that suit its loss. Checks that a job that walks has edges to walk along, and that a job
-  // that predicts links has some to rank. Returns what the job's user should know, a line each. Errors:
-  // InvalidArgument with violations under `prefix`; those of PlanJob; DataLoss from the dataset.
+  // Checks what depends on the dataset's content. A job on a set of small graphs must fit in memory by its plan. A job
+  // that reads labels must have some in the train split that suit its loss. A job that walks must have edges to walk
+  // along. A job that predicts links must have some to rank. Returns what the job's user should know, a line each.
+  // Errors: InvalidArgument with violations under `prefix`; those of PlanJob; DataLoss from the dataset.
   static absl::StatusOr<std::vector<std::string>> CheckFits(const spec::TrainOptions& options,
                                                             const data::OpenedDataset& dataset,
                                                             const PlanContext& context, std::string_view prefix,
@@ -162,8 +162,8 @@ class Task {
   // Returns the schedule that the graph cache knows ahead.
   virtual const graphcache::ShapeSchedule& plan() const = 0;
   virtual graphcache::GraphSizes sizes() const = 0;
-  // Returns the batches of all planned epochs as the job composes them, followed by those of the other ways of
-  // composing that the user may choose. Errors: Cancelled if `keep_going`, called now and then, returns false.
+  // Returns the batches of all planned epochs: first as the job composes them, then as each other way that its user
+  // may choose would compose them. Errors: Cancelled if `keep_going`, called now and then, returns false.
   virtual absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(
       const std::function<bool()>& keep_going) = 0;
   // Returns two different batches of the mode's splits, padded to `shape`. They are valid until the next probe is

@@ -22,7 +22,7 @@ absl::Status CheckWhole(const BatchShape& own, const BatchShape& shape);
 // The whole graph with the labels of one split. Threads: the device thread. Borrows the block.
 class WholeGraphBatch final : public HostBatch {
  public:
-  // `ids` are the split's nodes. `labels` are theirs, [ids, targets] on the CPU.
+  // `ids` are the split's nodes. `labels` are the labels of these nodes, [ids, targets] on the CPU.
   WholeGraphBatch(const nn::NodeBlock& block, std::vector<uint32_t> ids, const at::Tensor& labels);
 
   BatchShape real() const override;
