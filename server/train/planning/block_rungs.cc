@@ -17,7 +17,7 @@ using data::BlockSizes;
 constexpr double kDeviations = 8;
 // Rungs closer than this factor would be captured for nothing.
 constexpr double kLeastStep = 1.005;
-// The factor between rungs above the top one, and the scale beyond which the bound follows.
+// The factor between rungs above the top one, and the scale after which the bound itself follows.
 constexpr double kStepAbove = 1.5, kMaxScale = 1e4;
 
 // The standard normal distribution is cut into nine equally likely parts. These are the middles of the parts.

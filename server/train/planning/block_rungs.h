@@ -35,8 +35,8 @@ class BlockRungs {
                                              const data::BlockSizes& bound);
   // `probes` are sizes without padding of at least one batch, all of equally many seeds. No block of so many seeds, or
   // of fewer, is larger than `bound`. The top rung lies eight standard deviations above the largest probe, or at the
-  // bound if that is smaller. The deviation is that of the batches' largest scales: if sums are normal, one batch in
-  // 10^15 exceeds the rung.
+  // bound if that is smaller. The deviation is measured on each batch's largest scale. If sums are normal, one batch
+  // in 10^15 exceeds this rung.
   static BlockRungs Plan(const std::vector<data::BlockSizes>& probes, const data::BlockSizes& bound,
                          int64_t max_rungs = kMaxRungs);
   // Adds a rung below this chain for the last, partial batch of each epoch. It is the highest planned rung of
@@ -65,10 +65,10 @@ class BlockRungs {
   int64_t num_planned_ = 0;
 };
 
-// Returns the sizes that a block of so many seeds has if every node has `degree` in-edges, within the sample's
-// max_nodes and max_edges. `nonzeros` are those of the graph, or with `means_elsewhere` the edges of all hops. Without
-// it, the edges of a last hop apart are not counted. max_nodes bounds each hop here, so the rows of all hops together
-// may exceed it.
+// Returns the sizes that a block of `seeds` seeds has if every node has `degree` in-edges, within the sample's
+// max_nodes and max_edges. `nonzeros` counts the graph's nonzero features, or with `means_elsewhere` the edges of all
+// hops. Without `means_elsewhere`, the edges of a last hop that stands apart are not counted. max_nodes bounds each
+// hop here, so the rows of all hops together may exceed it.
 data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                                const data::GraphSummary& graph, bool means_elsewhere = false);
 

@@ -60,7 +60,8 @@ absl::StatusOr<graphcache::CachePlan> PlanOf(const spec::TrainOptions& options, 
 
 struct MeasuredCosts {
   graphcache::StepCosts costs;
-  std::string no_dynamic_reason;  // found while the step was captured; empty if it is dynamic, or was known not to be
+  // found while the step was captured; empty if the step is dynamic, or was known not to be
+  std::string no_dynamic_reason;
 };
 
 // Two batches are visited in turns, kVisits times each. At each visit, each run on the batch is timed at least once,
@@ -133,7 +134,7 @@ class Meter {
     AtShape(const BatchShape& at, size_t of_runs) : shape(at), runs(of_runs), turns(of_runs) {}
     Timed Of(Run run) const { return {turns.Median(run), real_rows[run], rows[run]}; }
     BatchShape shape;
-    size_t runs;  // how many of the first runs are timed
+    size_t runs;  // the runs before this one are timed
     std::unique_ptr<Executable> executable;
     Turns turns;
     std::array<double, kRuns> real_rows{}, rows{};

@@ -1,6 +1,6 @@
 // The plan of a job. On a set of small graphs it tells the shapes of the job's batches, and whether there is memory
 // for them. Plans are kept on disk, so that a resume or an equal job takes its plan from there. On a set this saves
-// walking every batch of every epoch again, on one large graph it saves sampling batches ahead.
+// walking every batch of every epoch again; on one large graph it saves sampling batches ahead.
 // Threads: thread-safe.
 #pragma once
 
@@ -34,7 +34,7 @@
 namespace permafrost::train {
 
 // Returns a key of everything that a job's plan depends on: jobs with one key have one plan. `rungs` is how many rungs
-// the plan's ladders have; 0 if it has none.
+// the plan's ladders have, or 0 if the plan has no ladders.
 std::string ScheduleKey(const spec::TrainOptions& options, const data::GraphSet& set, int64_t rungs, int64_t rank = 0);
 
 // By Mode: the sizes of the batches that a job on one large graph samples ahead, in their order.

@@ -131,8 +131,8 @@ class Source {
   const Tensor& step_;
 };
 
-// Returns zeros of the sizes and type that a factory's arguments give. They begin at stack[sizes]: sizes, dtype,
-// layout, device.
+// Returns zeros of the sizes and type that a factory's arguments give. The arguments begin at stack[sizes]: sizes,
+// dtype, layout, device.
 Tensor Zeros(const Stack& stack, size_t sizes, const Tensor& step) {
   const auto type = stack[sizes + 1].toOptional<at::ScalarType>().value_or(at::kFloat);
   return at::zeros(stack[sizes].toIntVector(), step.options().dtype(type));
@@ -427,7 +427,7 @@ absl::Status BoundProgram::AddState(const program::Interpreter& interpreter, con
   const std::set<program::ValueIndex> used =
       UsedValues(form.graph, has_loss_ ? std::span(form.outputs).subspan(1) : std::span(form.graph.outputs));
   const std::vector<size_t>& mutated = interpreter.mutated();
-  std::set<const c10::TensorImpl*> read;  // tensors that are read under any of their names
+  std::set<const c10::TensorImpl*> read;  // tensors that are read, under any of their names
   for (size_t i = 0; i < state.size(); ++i) {
     if (used.contains(form.state[i].value)) read.insert(state[i].unsafeGetTensorImpl());
   }

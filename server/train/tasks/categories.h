@@ -40,7 +40,7 @@ struct CategoryPass {
   const std::optional<data::ImportedSummary>& trained_on;
   // If true, a value that the weights do not know contributes nothing. If false, it is refused.
   bool allow_unknown = false;
-  bool predictions = false;  // whether predictions are made, whose labels need not be known
+  bool predictions = false;  // whether predictions are asked for; their labels need not be known
   uint64_t process_limit = 0;
 };
 struct TranslatedDataset {

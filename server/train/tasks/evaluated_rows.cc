@@ -81,7 +81,7 @@ int64_t PresentLabels(const Summary& summary) {
   return NumRows(summary) * summary.num_targets - summary.num_missing_labels;
 }
 
-// Without any label, there are no targets or classes that the weights could lack.
+// Checks targets and classes if any row has a label. Without labels, there are none that the weights could lack.
 template <class Summary>
 void CheckTargets(const Summary& trained, const Summary& own, spec::Loss loss, KnownRanges& check) {
   const int64_t present = PresentLabels(own);
@@ -203,7 +203,8 @@ void Check(const GraphSummary& trained, const GraphSummary& own, const spec::Tra
   }
 }
 
-// If the number of targets differs from the weights' outputs, no row has a label (CheckKnows).
+// If the number of targets differs from the weights' outputs, no row has a label (CheckKnows). Then all count as
+// missing.
 template <class Summary>
 void TakeTargetsOf(const Summary& trained, Summary& own) {
   if (own.num_targets != trained.num_targets) {

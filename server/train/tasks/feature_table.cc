@@ -103,8 +103,8 @@ std::vector<bool> MostWanted(std::span<const float> wanted, int64_t count) {
 
 at::Tensor GatherRows(const FeatureTable& table, const at::Tensor& numbers) {
   if (!table.rest.defined()) return table.rows.index_select(0, numbers);
-  // Shapes must not depend on data. So each part gathers as many rows as the block has, and stands in any row of its
-  // own for a row of the other part.
+  // Shapes must not depend on data. So each part gathers as many rows as the block has. For a row that lies in the
+  // other part, it gathers any row of its own.
   const int64_t on_device = table.rows.size(0);
   const at::Tensor places = table.places.index_select(0, numbers);
   const at::Tensor near = table.rows.index_select(0, places.clamp_max(on_device - 1));

@@ -24,7 +24,7 @@ constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
 // The most nodes of a probe that is only recorded.
 constexpr int64_t kSmallProbe = 96;
-// A rung's executable is compared on a batch of one in this many of the graphs that fit.
+// To compare a rung's executable, the batch takes one in this many of the graphs that fit.
 constexpr size_t kRungPart = 8;
 
 // Returns another label that is valid for the loss, if there is one. A missing label stays missing.

@@ -62,7 +62,7 @@ absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix);
 // "graphs".
 std::string NoteOfNoValidation(std::string_view rows);
 
-// Returns sizes that bound those of the train split: the split's own, or with cross-validation those of the whole set.
+// Returns statistics of sizes that bound the train split: its own, or with cross-validation those of the whole set.
 // Adds a violation if there are more folds than graphs.
 const data::SizeStatistics& TrainSizes(const spec::TrainOptions& options, const data::GraphSetSummary& summary,
                                        std::string_view prefix, Violations& violations);

@@ -37,8 +37,8 @@ class WalkHostBatch final : public HostBatch {
     seeds_ = seeds;
   }
 
-  // In these shapes `nodes` counts entries of walks and `edges` their pairs, both with negative walks; `graphs` counts
-  // seeds.
+  // In these shapes, `nodes` counts entries of walks, `edges` counts pairs, and `graphs` counts seeds. Negative walks
+  // count too.
   BatchShape real() const override { return ShapeOf(host_->seeds); }
   // Every batch is made at the one shape there is. Its padding takes no part in the step.
   BatchShape least_padded() const override { return padded(); }

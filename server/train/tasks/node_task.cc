@@ -28,7 +28,7 @@ namespace {
 using data::BlockSizes;
 using data::NodeId;
 
-// Open advice may fill one part in this many of the memory.
+// The kernel may be advised to read at most 1 / kAdviceShare of the memory ahead.
 constexpr uint64_t kAdviceShare = 4;
 
 uint64_t Less(uint64_t from, uint64_t taken) { return from - std::min(from, taken); }
@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const spec::TrainOpti
   if (task->links_ != nullptr) task->links_->AddDecoder(*task->made_.model, options.seed, device);
   PF_RETURN_IF_ERROR(task->ReadTable(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
-  // With a row cache, leases of one mode's stream would take the room that the other mode's needs.
+  // With a row cache, leases of one mode's stream would take the room that the other mode's stream needs.
   task->keeps_passes_ = context.limits.trains && task->features_.cache == nullptr &&
                         HasRoomForBothModes(options, model, task->graph_->summary(), context.limits);
   const std::string key =

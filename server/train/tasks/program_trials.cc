@@ -107,7 +107,7 @@ Block MakeBlock(const nn::NodeModelOptions& model, const nn::EncoderInput& label
   return block;
 }
 
-// Returns rows of different values, from 0 up to 1, or of categories.
+// Returns rows of values that differ: numbers from 0 up to 1, or categories.
 Tensor Varied(const nn::EncoderInput& features, int64_t rows, int64_t seed) {
   if (!features.has_features()) return {};
   const int64_t columns = Columns(features);
@@ -197,7 +197,7 @@ constexpr int64_t kOperatorsOfStep = 4, kBytesOfOperator = 600;
 constexpr BatchShape kSmallBatch{.nodes = 33, .edges = 64, .graphs = 5},
     kTwiceThat{.nodes = 65, .edges = 128, .graphs = 9};
 
-struct ReadsTooMuch : std::exception {};  // autograd passes on nothing else
+struct ReadsTooMuch : std::exception {};  // an std::exception, since autograd passes on no others
 
 // Counts of a forward pass: its operators, the bytes that they read in all, and the bytes of the tensors read, each
 // tensor counted once.
@@ -361,8 +361,8 @@ std::string FindDifference(const Observed& a, const Observed& b, bool exactly) {
   return {};
 }
 
-// Returns the rows that each batch norm of a form normalises. The shapes that the trial's batch gave them tell the
-// rows; nullopt if one does not.
+// Returns the rows that each batch norm of a form normalises, told by the shape of its input in the trial. Returns
+// nullopt if a shape does not tell them.
 std::optional<std::vector<NormRows>> RowsOfNorms(const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<NormRows> norms;
   for (const std::vector<int64_t>& shape : shapes) {

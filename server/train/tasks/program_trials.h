@@ -37,11 +37,11 @@ inline TorchThreads ThreadsFor(double operator_values) {
 
 // What a forward pass of a program costs, measured on two small batches.
 struct ForwardCost {
-  double parameters = 0;         // the number of their values; the bytes below leave them out
+  double parameters = 0;         // number of parameter values, which the bytes below leave out
   double once = 0, growing = 0;  // bytes of tensors made on both batches, and further bytes made on the second one
   int64_t operators = 0;         // 0 if not known
   bool reads_too_much = false;   // whether it read more than 1 GiB and was stopped
-  int64_t columns = 0;           // of its prediction; 0 if not known
+  int64_t columns = 0;           // columns of the prediction; 0 if not known
   bool scores_pairs = false;     // whether it scores pairs itself; a pair then costs as much as an edge
 
   // Returns the cost of a training step on a batch of shape `largest`, padding included: twice the forward pass.

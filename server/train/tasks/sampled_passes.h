@@ -87,13 +87,13 @@ class SampledPasses {
   struct Plan {
     data::EpochOrder order;  // the pass serves as its epoch
     int64_t first_pass = 0;
-    int64_t first_batch = 0;  // of the first pass
+    int64_t first_batch = 0;  // the first batch of the first pass
     int64_t passes = 1;
     // Returns the number of the sample that a batch of a pass draws (NeighborSampler::Sample).
     std::function<uint64_t(int64_t pass, int64_t batch)> sample;
   };
-  // The parts that make the batches. Borrowed: the batcher, the rungs, `links`, which is null if nodes are predicted
-  // for, and `times`, which are of nodes.
+  // The parts that make the batches. Those that are borrowed are the batcher, the rungs, `links` and `times`. `links`
+  // is null if nodes are predicted for. `times` holds the times of nodes.
   struct Source {
     data::BlockBatcher& batcher;
     const BlockRungs& rungs;
@@ -126,7 +126,7 @@ class SampledPasses {
   const data::SeedTimes& times_;
   const std::function<std::optional<data::RowReading>()> reading_;
   int64_t pass_, batch_;  // of the next batch
-  LookAhead told_;        // the counters of all passes, as they were told last
+  LookAhead told_;        // the counters over all passes at the last report
   // These belong to the stream's thread.
   int64_t planned_pass_ = -1;
   data::EpochBatches planned_;        // the batches of planned_pass_

@@ -141,8 +141,8 @@ absl::Status AddNote(const spec::TrainOptions& options, std::string_view prefix,
   return violations.ToStatus();
 }
 
-// Adds notes about a program on one large graph. Errors: as AddNote; a violation if a strict job has a batch of one
-// seed, since no executable serves it.
+// Adds notes about a program on one large graph. Errors: those of AddNote; a violation if a strict job has a batch of
+// one seed, since no executable serves it.
 absl::Status CheckProgram(const spec::TrainOptions& options, const data::GraphSummary& graph,
                           const MemoryLimits& limits, std::string_view prefix, std::vector<std::string>& notes) {
   PF_ASSIGN_OR_RETURN(const JobNodeModel model, NodeModelFor(options, graph, kNoLimits, prefix));

@@ -62,7 +62,8 @@ class HostBatch : public graphcache::Batch {
   virtual std::span<const int64_t> prediction_rows() const { return {}; }
 
  private:
-  // Pads the batch to `shape`, or to dynamic_shape(), if it has another padding now. Errors: same as PadTo.
+  // Pads the batch to `shape`, and PadToDynamic pads it to dynamic_shape(). Both are no-ops if the batch is padded so
+  // already. Errors: same as PadTo.
   virtual absl::Status Pad(const BatchShape& shape) = 0;
   virtual absl::Status PadToDynamic() { return Pad(dynamic_shape()); }
   // Inputs on the host share the memory of this batch and of `step`, which must outlive them.
@@ -162,8 +163,8 @@ class Task {
   // Returns the schedule that the graph cache knows ahead.
   virtual const graphcache::ShapeSchedule& plan() const = 0;
   virtual graphcache::GraphSizes sizes() const = 0;
-  // Returns the batches of all planned epochs: first as the job composes them, then as each other way that its user
-  // may choose would compose them. Errors: Cancelled if `keep_going`, called now and then, returns false.
+  // Returns the batches of all planned epochs. The first schedule composes them as the job does, the others in each
+  // other way that its user may choose. Errors: Cancelled if `keep_going`, called now and then, returns false.
   virtual absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(
       const std::function<bool()>& keep_going) = 0;
   // Returns two different batches of the mode's splits, padded to `shape`. They are valid until the next probe is

@@ -55,7 +55,7 @@ class WholeLinkBatch final : public HostBatch {
   BatchShape least_padded() const override { return padded(); }
   BatchShape dynamic_shape() const override { return padded(); }
   BatchShape padded() const override { return ShapeOfWhole(*block_); }
-  // Both are empty, since no evaluation uses this batch.
+  // ids() and labels() are empty, since no evaluation uses this batch.
   std::span<const uint32_t> ids() const override { return {}; }
   std::span<const float> labels() const override { return {}; }
 
