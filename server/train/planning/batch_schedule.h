@@ -18,8 +18,8 @@
 
 namespace permafrost::train {
 
-// The part of a schedule that is walked. The time grows with the graphs (32 million of small sets take about 0.4
-// seconds), the memory with the batches.
+// The part of a schedule that is walked. The time grows with the graphs (32 million graphs of small sets take about
+// 0.4 seconds), the memory with the batches.
 struct WalkLimits {
   int64_t batches = 2'000'000, graphs = int64_t{1} << 25;
 };

@@ -120,7 +120,7 @@ class BoundProgram {
   bool Normalize(Mode mode, size_t place, torch::jit::Stack& stack);
   // Returns the job's copy of a loaded tensor, one copy for all of its names. The loaded program is not changed.
   at::Tensor OnDevice(const at::Tensor& tensor);
-  // Adds the form's tensors that no other form has.
+  // Adds the tensors of a form that no other form has added.
   absl::Status AddState(const program::Interpreter& interpreter, const std::vector<at::Tensor>& state);
 
   const Options options_;
