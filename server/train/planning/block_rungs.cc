@@ -23,7 +23,7 @@ constexpr double kStepAbove = 1.5, kMaxScale = 1e4;
 // The standard normal distribution is cut into nine equally likely parts. These are the middles of the parts.
 constexpr std::array<double, BlockRungs::kAlike> kNormal{-1.593, -0.967, -0.589, -0.282, 0, 0.282, 0.589, 0.967, 1.593};
 
-// Returns a block's dimensions without its seeds, of which all batches have equally many.
+// Returns a block's dimensions without its seeds, whose number is equal in all batches.
 std::vector<double> Dimensions(const BlockSizes& sizes) {
   std::vector<double> dims(sizes.nodes.begin() + 1, sizes.nodes.end());
   dims.push_back(static_cast<double>(sizes.edges));

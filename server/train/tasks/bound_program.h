@@ -67,8 +67,8 @@ using ProgramNorms = std::array<std::vector<NormRows>, 2>;
 class BoundProgram {
  public:
   struct Options {
-    std::string name;            // of the program, for messages
-    uint64_t seed = 0;           // of the numbers that the program draws
+    std::string name;            // the program's name, for messages
+    uint64_t seed = 0;           // seeds the numbers that the program draws
     bool no_self_loops = false;  // the data has no self-loops, so removing them is left out (program/rewritings.h)
     // On the CPU, regions of edges and of rows run as one operator each. Linear maps and batch norms run as operators
     // of nn, and recurrent cells are built from these (program/rewritings.h).

@@ -144,8 +144,8 @@ class Translator {
     return false;
   }
 
-  // Returns the categories that the weights know. Older weights have none; then type and width are those of the
-  // dataset that they were trained on.
+  // Returns the categories that the weights know. Older weights have none; type and width then come from the dataset
+  // that they were trained on.
   std::optional<FeatureCategories> Known(bool of_edges) const {
     if (pass_.known) return of_edges ? pass_.known->edge : pass_.known->node;
     if (!pass_.trained_on) return std::nullopt;

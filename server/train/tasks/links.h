@@ -129,7 +129,7 @@ class Links {
   const data::GivenLinks given_;                                      // empty if links are drawn
   const std::shared_ptr<const std::vector<uint32_t>> non_neighbors_;  // data::CountNonNeighbors of the graph
   const int64_t pairs_;
-  std::unique_ptr<data::LinkBatcher> batcher_;  // of the train split
+  std::unique_ptr<data::LinkBatcher> batcher_;  // makes batches of the train split
   std::unique_ptr<nn::LinkDecoder> decoder_;
 };
 
@@ -140,8 +140,8 @@ int64_t MostSeeds(const spec::TrainOptions& options, int64_t links, int64_t node
 // drawn, the split's part of all links. The train split then counts all links.
 double LinkCountOf(const spec::TrainOptions& options, const data::GraphSummary& graph, data::Split split);
 
-// Bytes that such a job takes beyond a job on nodes. `host` holds the links and the remaining edges, and `result` what
-// an evaluation keeps, such as every node's row.
+// Bytes that a job on links takes beyond a job on nodes. `host` holds the links and the remaining edges, and `result`
+// what an evaluation keeps, such as every node's row.
 struct LinkMemory {
   double host = 0, result = 0;
 };

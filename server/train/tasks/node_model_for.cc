@@ -197,8 +197,8 @@ double EvaluatedRowBytes(const spec::TrainOptions& options, const data::GraphSum
   return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
 }
 
-// Returns the most graphs of the device that a job comes to hold: one for each mode on a whole graph, one for each
-// rung on samples.
+// Returns the most graphs of the device that a job comes to hold. On a whole graph it holds one for each mode, on
+// samples one for each rung.
 int64_t MostGraphs(const spec::TrainOptions& options) {
   const spec::PolicyOptions& policy = options.graph_cache;
   const int64_t modes = EvaluatesOutsideCache(options) ? 1 : 2;
@@ -359,8 +359,8 @@ double LayerWiseBytes(const spec::TrainOptions& options, const data::GraphSummar
       model.aggregation == spec::Aggregation::kMax || model.architecture == spec::Architecture::kGine;
   const auto widest =
       static_cast<double>(std::max({model.hidden_channels, outputs, of_inputs ? in_channels : int64_t{0}}));
-  // A layer's input, its projection (at most twice as wide), and its output. If the model joins layers, what is kept
-  // of them before and after this layer.
+  // The matrices are a layer's input, its projection (at most twice as wide), and its output. If the model joins
+  // layers, two more hold what is kept of them before and after this layer.
   const double matrices = model.jumping_knowledge == spec::JumpingKnowledge::kLast ? 4 : 6;
   double values = matrices * static_cast<double>(graph.nodes) * widest;
   if (const data::EdgeInputs edges = EdgeInputsOf(model, graph); edges != data::EdgeInputs::kNone) {

@@ -31,7 +31,8 @@ struct JobNodeModel : nn::NodeModelOptions {
 absl::StatusOr<JobNodeModel> NodeModelFor(const spec::TrainOptions& options, const data::GraphSummary& stored,
                                           const MemoryLimits& limits, std::string_view prefix);
 
-// Returns the bytes of this process that such a job takes at its worst moment, beside the features that it reads.
+// Returns the bytes of this process that a job on one large graph takes at its worst moment, beside the features that
+// it reads.
 uint64_t NodeJobBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                       const MemoryLimits& limits);
 
@@ -43,7 +44,7 @@ spec::TrainOptions WithProgram(const spec::TrainOptions& options, const JobNodeM
 bool HasRoomForBothModes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                          const MemoryLimits& limits);
 
-// Returns the bytes of the device that such a job takes at its worst moment.
+// Returns the bytes of the device that a job on one large graph takes at its worst moment.
 uint64_t NodeDeviceBytes(const spec::TrainOptions& options, const JobNodeModel& model, const data::GraphSummary& graph,
                          const MemoryLimits& limits);
 

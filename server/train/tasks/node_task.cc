@@ -42,7 +42,7 @@ uint64_t HostBytes(const spec::TrainOptions& options, const JobNodeModel& model,
          sizeof(float) * static_cast<uint64_t>(positions);
 }
 
-// Returns the memory that the features of such a job may take if the device gathers them.
+// Returns the memory that the features of the job may take if the device gathers them.
 FeatureMemory FeatureMemoryOf(const spec::TrainOptions& options, const JobNodeModel& model,
                               const data::GraphSummary& graph, const PlanContext& context) {
   const MemoryLimits& limits = context.limits;

@@ -166,9 +166,9 @@ class NodeTask final : public Task {
   std::unique_ptr<BatchStream> Batches(Mode mode, SampledPasses::Plan plan, bool keeps);
 
   const spec::TrainOptions options_;
-  const std::shared_ptr<const data::Graph> graph_;  // if links are predicted, without the held-out ones
+  const std::shared_ptr<const data::Graph> graph_;  // without held-out links, if links are predicted
   const std::unique_ptr<Links> links_;              // null if nodes are predicted
-  const data::SeedTimes times_;                     // of the seeds, if nodes are predicted
+  const data::SeedTimes times_;                     // times of the seeds, if nodes are predicted
   const c10::Device device_;
   const int64_t num_outputs_;
   const std::array<std::vector<data::NodeId>, 3> splits_;

@@ -227,7 +227,7 @@ class ProgramOfGraphs final : public nn::GraphModel {
  private:
   const ProgramModelOptions options_;
   const std::unique_ptr<BoundProgram> program_;
-  Tensor loss_;  // of the last Forward
+  Tensor loss_;  // loss of the last Forward
 };
 
 // Threads: the device thread. Owns its tensors.
@@ -276,7 +276,7 @@ class ProgramOfNodes final : public nn::NodeModel {
   const ProgramModelOptions options_;
   const std::unique_ptr<BoundProgram> program_;
   const bool scores_pairs_ = RowNamed(program_->inputs(), kPairsInput) != program_->inputs().end();
-  Tensor loss_;  // of the last Forward
+  Tensor loss_;  // loss of the last Forward
 };
 
 // Returns whether the program reads this input. Both forms of an archive have the same inputs.

@@ -23,15 +23,15 @@
 namespace permafrost::train {
 
 struct ProgramModelOptions {
-  std::string name;             // of the program, for messages
+  std::string name;             // the program's name, for messages
   nn::EncoderInput node, edge;  // what the dataset holds
-  nn::EncoderInput positions;   // of the nodes
+  nn::EncoderInput positions;   // positions of the nodes
   nn::EncoderInput labels;      // columns of numbers, or one column of classes
   bool weighted = false;        // whether the edges of one large graph have weights
   int64_t num_outputs = 1;      // columns of a prediction; 0 if links are predicted
   int64_t max_graph_nodes = 0;  // nodes of the set's largest graph
   int64_t padding_rows = 0;     // rows at the end of each block that are not nodes
-  uint64_t seed = 0;            // of the numbers that the program draws
+  uint64_t seed = 0;            // seeds the numbers that the program draws
   bool no_self_loops = false;   // the dataset has no self-loops, so removing them is left out (program/rewritings.h)
   // If set, batches may have any padding. Padding rows run like real ones, but batch norms skip them
   // (program_trials.h). If not set, batches have the least padding, and the program does not see it.
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<nn::NodeModel>> MakeProgramOfNodes(const program:
 
 // What the trials of a job's program found (program_trials.h).
 struct ProgramForm {
-  std::optional<ProgramNorms> padding;  // as in ProgramModelOptions
+  std::optional<ProgramNorms> padding;  // same as in ProgramModelOptions
   bool fused = true;
 };
 

@@ -125,7 +125,7 @@ class SampledPasses {
   const Links* const links_;
   const data::SeedTimes& times_;
   const std::function<std::optional<data::RowReading>()> reading_;
-  int64_t pass_, batch_;  // of the next batch
+  int64_t pass_, batch_;  // position of the next batch
   LookAhead told_;        // the counters over all passes at the last report
   // These belong to the stream's thread.
   int64_t planned_pass_ = -1;
@@ -133,7 +133,7 @@ class SampledPasses {
   std::vector<int64_t> batch_times_;  // the times of the batch that was planned last
 
   absl::Mutex mu_;
-  std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // of batches that were requested and are not used up
+  std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // pairs of batches that were requested and are not used up
   bool given_ = false;                                      // whether the step uses the first of pairs_
   SampledBatch view_;
   data::BlockStream stream_;

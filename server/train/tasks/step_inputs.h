@@ -74,7 +74,7 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
 graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::GraphSetSummary& summary,
                                   const int64_t& step);
 
-// Returns the part of such a batch's inputs that a model takes.
+// Returns the part of these inputs that a model of small graphs takes.
 nn::GraphSetBatch BatchOf(const graphcache::StepInputs& inputs);
 
 }  // namespace permafrost::train
