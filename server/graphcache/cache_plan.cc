@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kLadderRungs[] = {1, 4, 8, 16};
 
-// For how many shapes an executable is under `options`: never kAuto.
+// Returns the form of executables under `options`; never kAuto.
 spec::Shapes FormOf(const spec::PolicyOptions& options, bool has_dynamic) {
   if (WantsDynamic(options) && has_dynamic) return spec::Shapes::kDynamic;
   return WantsLadder(options) ? spec::Shapes::kLadder : spec::Shapes::kExact;
@@ -26,7 +26,7 @@ class Tally {
  public:
   explicit Tally(PlanRow& row) : row_(row) {}
 
-  // Counts batches that are captured, kept or not, and run at their own shape.
+  // Counts batches that are captured, whether kept or not, and run at their own shape.
   void Capture(const PlannedShape& shape, int64_t batches) { CaptureAt(shape, batches, shape.shape); }
   void CaptureAt(const PlannedShape& shape, int64_t batches, const BatchShape& at) {
     row_.captures += batches;
@@ -38,7 +38,7 @@ class Tally {
     if (at != shape.shape) row_.padded += batches;
     Count(shape, batches, at);
   }
-  // The first `captured` of its batches are captured.
+  // Counts all batches of the shape for a dynamic executable. The first `captured` batches are captured.
   void RunDynamic(const PlannedShape& shape, int64_t captured) {
     row_.captures += captured;
     captured_ += captured;
@@ -82,18 +82,19 @@ class Tally {
   }
 
   PlanRow& row_;
-  int64_t captured_ = 0;  // steps that were captured first
+  int64_t captured_ = 0;  // steps that were captured before they ran
   double eager_rows_ = 0;
 };
 
-// Counts the shapes of the test split alone. Shapes of a long evaluation are merged, those of the validation split are
-// not.
+// Counts the shapes that only the test split has. A long evaluation's shapes are merged in eval_shapes and not in
+// valid_shapes, so the difference may be negative and then counts as 0.
 int64_t TestShapes(const PlannedSchedule& schedule) {
   return std::max<int64_t>(schedule.eval_shapes - schedule.valid_shapes, 0);
 }
 
-// Executables of exact shapes at the run's end where nothing freezes: the shapes of the first epoch, then those of
-// the validation split, then the others of training, and those of the test split, as far as the limit goes.
+// Executables of exact shapes at the end of a run that never freezes. Until the limit is reached they are captured in
+// this order: the shapes of the first epoch, of the validation split, of the other training epochs, and of the test
+// split.
 struct HeldShapes {
   int64_t train = 0, eval = 0;
 };
@@ -108,12 +109,13 @@ HeldShapes HeldAtEnd(const PlannedSchedule& schedule, int64_t limit) {
   return held;
 }
 
-// Shapes are captured in order until the limit is reached; then they are padded into what is held.
+// Counts steps with exact shapes under a cache that does not freeze. Shapes are captured in order until the limit is
+// reached; later shapes are padded into executables that are held.
 void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& schedule, bool pads, PlanRow& row,
                 Tally& tally) {
   const auto all = std::span(schedule.train);
   HeldShapes held = HeldAtEnd(schedule, LimitOf(options));
-  // Under kFreeze they are padded to rungs, although nothing freezes.
+  // Under kFreeze, evaluation batches are padded to rungs even if the cache never freezes.
   if (options.policy == spec::Policy::kFreeze) held.eval = std::min(held.eval, std::ssize(schedule.eval_rungs));
   std::vector<BatchShape> shapes;
   for (const PlannedShape& shape : all.first(static_cast<size_t>(held.train))) {
@@ -133,14 +135,14 @@ void TallyExact(const spec::PolicyOptions& options, const PlannedSchedule& sched
   row.eval_executables = held.eval;
 }
 
-// #10689's: shapes are captured in order until `freeze_at` are held, or the limit leaves no room but for `sealing`,
-// which the freeze adds.
+// Counts steps with exact shapes under the freezing cache of #10689. Shapes are captured in order until `freeze_at`
+// are held, or until the limit leaves room only for the sealing shapes, which the freeze adds.
 void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                       const PlannedSet& planned, PlanRow& row, Tally& tally) {
   const std::vector<BatchShape>& sealing = planned[static_cast<size_t>(Mode::kTrain)].shapes;
   row.eval_executables = std::ssize(planned[static_cast<size_t>(Mode::kEval)].shapes);
   int64_t room = LimitOf(options) - row.eval_executables;
-  // Where evaluation is not sealed with rungs, its shapes are held that come before the freeze.
+  // If evaluation is not sealed with rungs, it holds the shapes that come before the freeze.
   const bool eval_as_it_comes = row.eval_executables == 0;
   const auto all = std::span(schedule.train);
   std::vector<BatchShape> shapes;
@@ -160,7 +162,7 @@ void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule&
     const PlannedShape& shape = all[held];
     const bool seals = std::ranges::find(sealing, shape.shape) != sealing.end();
     const bool is_full = std::ssize(shapes) + missing >= room;
-    // The freeze comes after a step: the first one may find no room.
+    // The freeze comes after a step, so the first step may find no room.
     first_is_eager = held == 0 && is_full && !seals;
     if (first_is_eager || (held > 0 && (is_full || std::ssize(shapes) >= freeze_at))) break;
     if (seals) --missing;
@@ -168,7 +170,7 @@ void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule&
     tally.Capture(shape, 1);
     if (shape.batches > 1) tally.Replay(shape, shape.batches - 1, shape.shape);
   }
-  // It never freezes.
+  // The cache never freezes.
   if (held == all.size() && std::ssize(shapes) < freeze_at) {
     evaluate(held <= first_epoch ? schedule.eval_shapes : TestShapes(schedule));
   }
@@ -210,8 +212,8 @@ void TallyExactFreeze(const spec::PolicyOptions& options, const PlannedSchedule&
   }
 }
 
-// A cache that freezes captures all rungs before the first step; another one each with the first batch that comes to
-// it.
+// Counts steps on a ladder. A cache that freezes captures all rungs before the first step. Any other cache captures a
+// rung with the first batch that is rounded up to it.
 void TallyLadder(const spec::PolicyOptions& options, const PlannedSchedule& schedule, const PlannedSet& planned,
                  PlanRow& row, Tally& tally) {
   const PlannedMode& train = planned[static_cast<size_t>(Mode::kTrain)];
@@ -240,7 +242,7 @@ void TallyLadder(const spec::PolicyOptions& options, const PlannedSchedule& sche
   row.eval_executables = std::ssize(eval_met);
 }
 
-// Returns what the cache would know of the schedule.
+// Returns the shape schedule that the cache would have.
 ShapeSchedule PlanOf(const PlannedSchedule& schedule) {
   ShapeSchedule plan{.train_ceiling = schedule.ceiling,
                      .train_shapes = 0,
@@ -258,7 +260,7 @@ std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule) {
   std::vector<ShapeCount> counts;
   counts.reserve(schedule.train.size());
   for (const PlannedShape& s : schedule.train) counts.push_back({s.shape, s.batches});
-  // A schedule that was not walked to its end counts the shape that no batch can pass.
+  // A schedule that was not walked to its end also counts the ceiling, which holds every batch.
   if (schedule.cut) counts.push_back({schedule.ceiling, 0});
   for (const BatchShape& rung : schedule.rungs) {
     if (std::ranges::find(schedule.train, rung, &PlannedShape::shape) == schedule.train.end()) {
@@ -286,7 +288,8 @@ PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& sc
     planned = PlanExecutables(options, PlanOf(schedule), {form, form}, freeze_at);
   }
   if (form == Form::kDynamic) {
-    // A cache that freezes captures it before the first step.
+    // A cache that freezes captures the dynamic executable before the first step; any other captures it with the
+    // first batch.
     int64_t captured = options.policy == spec::Policy::kFreeze ? 0 : 1;
     row.train_executables = 1;
     row.captures = 1 - captured;
@@ -336,7 +339,7 @@ void FillRows(CachePlan& plan) {
       add(with(spec::Policy::kFreeze, spec::Shapes::kExact, spec::OnMiss::kTransient, rungs), s);
       add(with(spec::Policy::kFreeze, spec::Shapes::kExact, spec::OnMiss::kPad, rungs), s);
     }
-    // One shape needs no ladder, and no ladder has more rungs than there are shapes.
+    // One shape needs no ladder, and a ladder has at most as many rungs as there are shapes.
     const auto shapes = std::ssize(CountsOf(plan.schedules[s]));
     for (int64_t fewer = 1; const int64_t k : kLadderRungs) {
       if (plan.pads && shapes > fewer)
@@ -351,14 +354,14 @@ void FillRows(CachePlan& plan) {
 
 namespace {
 
-// A difference in time that no run would show.
+// Times that differ by less than this factor count as equal.
 constexpr double kAsFast = 1.01;
-// Rows added that are worth fewer executables.
+// Below this share of rows added, fewer executables matter more than fewer rows.
 constexpr double kFewRows = 0.02;
 
 std::string Describe(const PlanRow& row, const CachePlan& plan) {
   std::string text(spec::kPolicyNames.Name(row.options.policy));
-  // Writes the policy as the table of rows does.
+  // The policy reads as it does in the table of rows.
   if (row.options.policy == spec::Policy::kFreeze && row.shapes == spec::Shapes::kExact) {
     const int64_t freeze_at = plan.freeze_point.freeze_at;
     text += freeze_at > 0 ? absl::StrCat(" at ", freeze_at) : " never";
@@ -377,8 +380,8 @@ double RowsAdded(const PlanRow& row) {
   return row.real_rows == 0 ? 0 : static_cast<double>(row.padding_rows) / static_cast<double>(row.real_rows);
 }
 
-// Returns whether every step is a replay at the end, of evaluation too, whatever comes: the cache is sealed. Under
-// exact shapes, only a cache that pads holds something that each batch fits into.
+// Returns true if the cache gets sealed: in the end every training and evaluation step is a replay, whatever batch
+// comes. Under exact shapes this needs a cache that pads, because only then does some executable hold each batch.
 bool IsSealed(const PlanRow& row) {
   const bool serves_all = row.shapes != spec::Shapes::kExact || row.options.on_miss == spec::OnMiss::kPad;
   return row.options.policy == spec::Policy::kFreeze && serves_all && row.eager == 0 && row.rejected == 0 &&
@@ -393,7 +396,7 @@ bool IsBetter(const PlanRow& a, const PlanRow& b) {
              rows != others && std::max(rows, others) > kFewRows) {
     return rows < others;
   }
-  // Batches as they come rather than composed ones, then the fewest executables, then the fewest rows added.
+  // Prefer the job's own batching to another one, then the fewest executables, then the fewest rows added.
   if (a.schedule != b.schedule) return a.schedule < b.schedule;
   const int64_t executables = a.train_executables + a.eval_executables;
   const int64_t others = b.train_executables + b.eval_executables;
@@ -417,7 +420,7 @@ void Recommend(CachePlan& plan) {
   const PlanRow& fastest =
       *std::ranges::min_element(plan.rows, {}, [](const PlanRow& other) { return *other.train_seconds; });
   const double times = *row.train_seconds / *fastest.train_seconds;
-  // It is the fastest of those that replay every step.
+  // The recommended row is the fastest of those that replay every step.
   absl::StrAppend(&plan.reason,
                   times < kAsFast
                       ? ", as fast as any"

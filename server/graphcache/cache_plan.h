@@ -1,4 +1,4 @@
-// Tells what each way of keeping executables costs a job, computed from its planned batches before anyone trains.
+// Computes what each way of keeping executables would cost a job, from its planned batches and before it trains.
 // Threads: values and pure functions.
 #pragma once
 
@@ -13,41 +13,43 @@
 
 namespace permafrost::graphcache {
 
-// Training batches of one shape.
+// The training batches of one shape.
 struct PlannedShape {
-  BatchShape shape;          // least padded
-  int64_t batches = 0;       // of the whole run
-  int64_t real_rows = 0;     // nodes and edges of all of them, without padding
-  int64_t dynamic_rows = 0;  // as a dynamic executable takes them
+  BatchShape shape;          // the least padded shape
+  int64_t batches = 0;       // batches in the whole run
+  int64_t real_rows = 0;     // nodes and edges of all these batches, without padding
+  int64_t dynamic_rows = 0;  // nodes and edges of all these batches at their dynamic shapes
   bool operator==(const PlannedShape&) const = default;
 };
 
-// All batches of a run, composed in one way.
+// All batches of a run under one way of composing them.
 struct PlannedSchedule {
-  std::string batching;                  // its name among the job's options
-  int64_t max_nodes = 0, max_edges = 0;  // of a budget; 0: no bound
-  std::vector<PlannedShape> train;       // distinct shapes in the order of their first batches
-  int64_t first_epoch_shapes = 0;        // of them, those of the first epoch
+  std::string batching;                  // name of the way of composing, as in the job's options
+  int64_t max_nodes = 0, max_edges = 0;  // budget of a batch; 0 if there is no bound
+  std::vector<PlannedShape> train;       // distinct shapes, in the order of their first batches
+  int64_t first_epoch_shapes = 0;        // the leading shapes of `train` that come in the first epoch
   int64_t epochs = 0;
-  // Shapes are rungs, as some sampled batches are rounded up to them, counted up to the run.
+  // True if `train` holds rungs whose counts are estimated: some batches were sampled, rounded up to the rungs, and
+  // their counts scaled up to the run.
   bool estimated = false;
-  // The sampled batches, and the different shapes that they have before they are rounded up.
+  // The number of sampled batches, and of distinct shapes that they had before they were rounded up.
   int64_t sampled_batches = 0, sampled_shapes = 0;
-  // All rungs that batches are rounded up to before they reach the cache, rising; empty: they come at their own shapes.
+  // All rungs that batches are rounded up to before they reach the cache, rising. Empty if batches come at their own
+  // shapes.
   std::vector<BatchShape> rungs;
-  // The schedule is longer than this part of it, which was walked.
+  // True if the schedule is longer than the part that was walked and stands here.
   bool cut = false;
-  BatchShape ceiling;  // holds every training batch
+  BatchShape ceiling;  // the least shape that holds every training batch
   std::vector<BatchShape> eval_rungs;
-  std::vector<ShapeCount> eval_schedule;  // as ShapeSchedule's
-  // Distinct shapes of evaluation batches; and of those of the validation split, which is evaluated first.
+  std::vector<ShapeCount> eval_schedule;  // like ShapeSchedule::eval_schedule
+  // Distinct shapes of all evaluation batches, and of the batches of the validation split, which is evaluated first.
   int64_t eval_shapes = 0, valid_shapes = 0;
 };
 
-// Returns the training batches by shape. For a schedule that was cut it adds the ceiling, and for an estimated one the
-// rungs that no sampled batch came to, 0 times each.
+// Returns the training batches by shape. Some shapes are added with a count of 0: the ceiling, if the schedule was
+// cut, and the rungs that no sampled batch was rounded up to, if it is estimated.
 std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule);
-// Training batches of the schedule.
+// Returns the number of training batches of the schedule.
 int64_t Batches(const PlannedSchedule& schedule);
 
 // Seconds of a step as a function of its rows (nodes and edges).
@@ -56,62 +58,64 @@ struct StepTime {
   double Of(double rows) const { return fixed + per_row * rows; }
 };
 
-// Measured on the device that is to run the job.
+// Costs that were measured on the device that will run the job.
 struct StepCosts {
   StepTime replay, eager;
-  double padding_row = 0;  // what a padding row adds to a replay, seconds
-  // Seconds to make one executable: for a training step or an evaluation step, for one shape or for every shape.
+  double padding_row = 0;  // seconds that one padding row adds to a replay
+  // Seconds to make one executable of a training or an evaluation step, for one shape or for every shape.
   double capture = 0, eval_capture = 0;
   double dynamic_capture = 0, dynamic_eval_capture = 0;
-  // The bytes that one executable keeps for itself, and those that all share.
+  // Bytes that one executable keeps for itself, and bytes that all executables share.
   int64_t entry_bytes = 0, eval_entry_bytes = 0;
   int64_t dynamic_entry_bytes = 0, dynamic_eval_entry_bytes = 0;
   int64_t shared_bytes = 0;
 };
 
-// The outcome of a policy on a schedule. Steps are training steps of the whole run.
+// The outcome of a policy on a schedule. All steps are training steps of the whole run.
 struct PlanRow {
   spec::PolicyOptions options;
-  spec::Shapes shapes = spec::Shapes::kExact;  // what it comes to: never kAuto
-  int64_t schedule = 0;                        // index of CachePlan::schedules
-  // The counts at the run's end.
+  spec::Shapes shapes = spec::Shapes::kExact;  // the form that the options lead to; never kAuto
+  int64_t schedule = 0;                        // index into CachePlan::schedules
+  // Executables held at the end of the run.
   int64_t train_executables = 0, eval_executables = 0;
-  int64_t captures = 0;  // of training steps
-  // The steps that are replayed (`padded` of them into a larger shape), and those that run eager. The rest is captured.
+  int64_t captures = 0;  // captures of the training step
+  // Steps that are replayed (`padded` of them into a larger shape), and steps that run eager. All other steps are
+  // captured.
   int64_t replayed = 0, padded = 0, eager = 0;
   int64_t real_rows = 0, padding_rows = 0;
   int64_t rejected = 0;  // steps whose shape fails the job (on_miss reject)
-  // Set where costs were measured.
+  // Set only if costs were measured.
   std::optional<int64_t> bytes;
-  std::optional<double> step_seconds;   // mean of a training step, captures apart
+  std::optional<double> step_seconds;   // mean of a training step, without captures
   std::optional<double> train_seconds;  // all training steps and captures
 };
 
-// Returns the outcome of `options`. `no_dynamic_reason`: why there are no dynamic executables; empty: there are.
-// Without `pads` no batch is padded into a larger executable.
+// Returns the outcome of `options`. `no_dynamic_reason` says why there are no dynamic executables; it is empty if
+// there are. If `pads` is false, no batch is padded into a larger executable.
 PlanRow PlanPolicy(const spec::PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                    const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs, bool pads = true);
 
 struct CachePlan {
-  spec::PolicyOptions options;  // the job's
-  FreezePoint freeze_point;     // of #10689 for exact shapes
+  spec::PolicyOptions options;  // options of the job
+  FreezePoint freeze_point;     // the freeze point of #10689, for exact shapes
   std::string no_dynamic_reason;
-  bool pads = true;                        // as GraphCacheSetup::pads
+  bool pads = true;                        // same as GraphCacheSetup::pads
   std::vector<PlannedSchedule> schedules;  // the job's own batching first
   std::vector<PlanRow> rows;
   std::optional<StepCosts> costs;
-  std::string no_costs_reason;  // one line: why nothing was measured
-  int64_t recommended = 0;      // index of rows
-  std::string reason;           // of the recommendation, one line
+  std::string no_costs_reason;  // why no costs were measured, in one line
+  int64_t recommended = 0;      // index into `rows`
+  std::string reason;           // reason for the recommendation, in one line
 };
 
-// Fills `rows`, `recommended` and `reason` from the rest: the job's own policy first, then the policies of #10689, one
-// executable for every shape, and ladders of 1, 4, 8 and 16 rungs, on every schedule that they go with.
+// Fills `rows`, `recommended` and `reason` from the other fields. The first row is the job's own policy. Then come
+// the policies of #10689, one executable for every shape, and ladders of 1, 4, 8 and 16 rungs, on every schedule that
+// they go with.
 void FillRows(CachePlan& plan);
 
-// Fills `recommended` and `reason` from the rows, of which there is one at least. It is the fastest of those that
-// replay every step in the end or, where nothing was measured, the one that adds the fewest rows; among about equal
-// ones the simplest. Where none replays every step: the first.
+// Fills `recommended` and `reason` from the rows, of which there must be at least one. Only rows that replay every
+// step in the end are candidates; without any, the first row is recommended. The fastest candidate wins or, if
+// nothing was measured, the one that adds the fewest rows. Among about equal candidates the simplest wins.
 void Recommend(CachePlan& plan);
 
 }  // namespace permafrost::graphcache

@@ -25,7 +25,7 @@ struct Rule {
 constexpr auto kMpsRules = [] {
   using enum Adds;
   std::array rules{
-      // Products stay on MPSGraph (pytorch#186541). Their key is the types and the sizes of both factors.
+      // Products, which stay on MPSGraph (pytorch#186541). The key holds the types and sizes of both factors.
       Rule{"aten::addmm", kAnEntry},
       Rule{"aten::bmm", kAnEntry},
       Rule{"aten::linear", kUnlessPlain},
@@ -52,14 +52,14 @@ constexpr auto kMpsRules = [] {
       Rule{"aten::smooth_l1_loss", kAnEntry},
       Rule{"aten::smooth_l1_loss_backward", kAnEntry},
       Rule{"aten::threshold_backward", kAnEntry},
-      // Rows by index, and choices.
+      // Operators that take rows by index or choose between values.
       Rule{"aten::arange", kUntil2_15},
       Rule{"aten::index_add", kUntil2_15},
       Rule{"aten::index_add_", kUntil2_15},
       Rule{"aten::index_select", kUntil2_15},
       Rule{"aten::logical_and", kAnEntry},
       Rule{"aten::where", kUntil2_15},
-      // Metal kernels, which serve every shape.
+      // Operators with Metal kernels, each of which serves every shape.
       Rule{"aten::_fused_adam_", kNothing},
       Rule{"aten::_fused_adamw_", kNothing},
       Rule{"aten::_fused_sgd_", kNothing},
@@ -107,7 +107,7 @@ constexpr auto kMpsRules = [] {
       Rule{"aten::scatter", kNothing},
       Rule{"aten::scatter_add", kNothing},
       Rule{"aten::scatter_add_", kNothing},
-      // Moved to Metal with the other scatters, pytorch#184028.
+      // It moved to Metal with the other scatters, pytorch#184028.
       Rule{"aten::scatter_reduce", kNothing},
       Rule{"aten::searchsorted", kNothing},
       Rule{"aten::sigmoid", kNothing},
@@ -122,7 +122,8 @@ constexpr auto kMpsRules = [] {
 }();
 static_assert(std::ranges::adjacent_find(kMpsRules, {}, &Rule::op) == kMpsRules.end());
 
-// Returns whether a linear needs no graph: it has two dimensions, without a bias, and laid out in order.
+// Returns true if a linear needs no graph: its input has two dimensions, it has no bias, and its tensors are
+// contiguous.
 bool IsPlainLinear(const OpCall& call) {
   const auto present = [](const CallTensor& tensor) { return !tensor.type.empty(); };
   return std::ranges::count_if(call.tensors, present) == 2 && call.tensors[0].sizes.size() == 2 &&
@@ -142,7 +143,8 @@ std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release) {
     case Adds::kAnEntry:
       return 1;
     case Adds::kForEachGradient:
-      // One entry for the input and one for the weight; the bias's gradient is a sum.
+      // The gradients of the input and of the weight add one entry each. The bias's gradient is a sum, which adds
+      // none.
       return 2;
     case Adds::kUnlessPlain:
       return IsPlainLinear(call) ? 0 : 1;
@@ -154,7 +156,8 @@ namespace {
 
 using ShapeSizes = std::span<const std::vector<int64_t>>;
 
-// The constant that is left of `values` when the terms are taken away; nullopt: it is none.
+// Returns the constant that is left of `values` when the terms are subtracted, or nullopt if the rest is not
+// constant.
 std::optional<int64_t> Rest(std::span<const int64_t> values, ShapeSizes sizes,
                             const std::vector<SizeSum::Term>& terms) {
   const SizeSum sum{terms, 0};
@@ -165,7 +168,7 @@ std::optional<int64_t> Rest(std::span<const int64_t> values, ShapeSizes sizes,
   return rest;
 }
 
-// Keeps of the candidates of one kind that with the least constant.
+// Keeps the candidate with the least absolute constant among candidates of one kind.
 class Plainest {
  public:
   Plainest(std::span<const int64_t> values, ShapeSizes sizes) : values_(values), sizes_(sizes) {}
@@ -212,8 +215,8 @@ std::optional<SizeSum> FindSum(std::span<const int64_t> values, ShapeSizes sizes
 
 namespace {
 
-// The part that is equal at every shape: types, ranks, arguments that are no integers. How a tensor is laid out is no
-// part of a key.
+// Returns the part of a call that is equal at every shape: types, ranks, and arguments that are not integers. The
+// layout of a tensor is not part of a key.
 std::string FormOf(const OpCall& call) {
   std::string form = call.op;
   for (const CallTensor& tensor : call.tensors) absl::StrAppend(&form, "|", tensor.type, tensor.sizes.size());
@@ -234,7 +237,7 @@ absl::Status Differs(const OpCall& call, const std::string& why) {
   return absl::FailedPreconditionError(absl::StrCat("no census of the step: ", call.op, " ", why));
 }
 
-// One call at every shape.
+// Returns the call at index `place` of every stream, with integers that are functions of the batch's sizes.
 absl::StatusOr<SymbolicCall> FindCall(size_t place, std::span<const std::vector<OpCall>> streams,
                                       std::span<const std::vector<int64_t>> sizes) {
   const OpCall& first = streams.front()[place];
@@ -330,7 +333,7 @@ CensusRow CountPolicy(const std::array<SymbolicStep, 2>& steps, const std::array
       if (std::cmp_less(i, schedules[mode].first_epoch)) epoch.Add(steps[mode], shape.sizes);
     }
   }
-  if (empties) return row;  // nothing outlives a step
+  if (empties) return row;  // no entry outlives a step
   row.epoch = epoch.total();
   row.run = row.compiled = run.total();
   return row;

@@ -1,8 +1,10 @@
-// The census of a job on MPS, before it runs: which entries its steps would add to libtorch's cache of compiled graphs
-// (MPSGraphCache), which keeps one for each operator with each combination of types, sizes and scalars that it meets,
-// and evicts none. The operators are those of recorded steps (train/planning/cache_planner.h); which of them add an
-// entry is told by rules for each release of libtorch; how their sizes follow from a batch's is found here, so that the
-// keys of thousands of shapes are counted without running each. Threads: values and pure functions.
+// The census of a job on MPS, before it runs: which entries its steps would add to libtorch's cache of compiled
+// graphs (MPSGraphCache). That cache keeps one entry for each operator with each combination of types, sizes and
+// scalars that it meets, and evicts none.
+// The operators come from recorded steps (train/planning/cache_planner.h). Rules for each release of libtorch tell
+// which operators add an entry. This file finds how the operators' sizes follow from the batch's sizes, so that it
+// can count the keys of thousands of shapes without running each.
+// Threads: values and pure functions.
 #pragma once
 
 #include <array>
@@ -32,7 +34,7 @@ inline constexpr EnumNames<TorchRelease, 2> kTorchReleaseNames{
 
 // A tensor among a call's arguments.
 struct CallTensor {
-  std::string type;  // empty: the argument is none
+  std::string type;  // dtype as text; empty if the argument is absent
   std::vector<int64_t> sizes;
   bool contiguous = true;
   bool operator==(const CallTensor&) const = default;
@@ -42,23 +44,23 @@ struct CallTensor {
 struct OpCall {
   std::string op;  // "aten::mm"
   std::vector<CallTensor> tensors;
-  std::vector<int64_t> integers;  // arguments, those of lists too
+  std::vector<int64_t> integers;  // integer arguments, including those in lists
   std::string rest;               // all other arguments, as text
 };
 
-// Entries that a call adds whose key is new. nullopt: there is no rule for the operator. Source: the kernels of
-// PyTorch's aten/src/ATen/native/mps, where an entry is a call of LookUpOrCreateCachedGraph; pytorch#187455 lists those
-// that are left. Matrix kernels that linear keeps by shape are in another cache (MPSKernelCache), of a few bytes each,
-// and not counted.
+// Returns the number of entries that a call adds if its key is new; nullopt if there is no rule for the operator.
+// Matrix kernels that linear keeps by shape are not counted: they are in another cache (MPSKernelCache), of a few
+// bytes each.
+// Source: the kernels of PyTorch's aten/src/ATen/native/mps, where an entry is a call of LookUpOrCreateCachedGraph;
+// pytorch#187455 lists those that are left.
 std::optional<int64_t> EntriesOf(const OpCall& call, TorchRelease release);
 
-// An integer of a step that follows from the sizes of its batch.
-// Threads: values and pure functions.
+// Integers of a step that follow from the sizes of its batch.
 
-// plus + the sum of factor * size over at most two sizes.
+// The value `plus` + the sum of factor * size over at most two of the batch's sizes.
 struct SizeSum {
   struct Term {
-    size_t size = 0;  // among the sizes
+    size_t size = 0;  // index into the sizes
     int64_t factor = 1;
     bool operator==(const Term&) const = default;
   };
@@ -68,37 +70,41 @@ struct SizeSum {
   bool operator==(const SizeSum&) const = default;
 };
 
-// The sum that gives `values` at the shapes whose sizes are `sizes`, [shapes][sizes]; of several the plainest: a size
-// itself, a size and a constant, two sizes, a multiple of one. nullopt: there is none. The more the shapes differ,
-// each size in its own way, the less does a sum come about by chance: three shapes at least.
+// Returns the sum that gives `values` at the shapes whose sizes are `sizes`, [shapes][sizes]; nullopt if there is
+// none.
+// If several do, returns the plainest kind, in this order: one size, two sizes added or subtracted, a multiple of one
+// size, each with a constant. Use at least three shapes that differ in each size in its own way, so that a sum cannot
+// fit by chance.
 std::optional<SizeSum> FindSum(std::span<const int64_t> values, std::span<const std::vector<int64_t>> sizes);
 
 // A call of a step whose integers are known at every shape.
 struct SymbolicCall {
   std::string op;
-  std::string form;               // of OpCall
-  std::vector<SizeSum> integers;  // of OpCall, of a batch's sizes
-  int64_t entries = 0;            // that a new key adds
+  std::string form;               // types, ranks and other arguments of the OpCall
+  std::vector<SizeSum> integers;  // integers of the OpCall, as functions of the batch's sizes
+  int64_t entries = 0;            // entries that a new key adds
   bool operator==(const SymbolicCall&) const = default;
 };
 
-// The calls of a step that add entries, each different one once, and what else is known of its calls.
+// The distinct calls of a step that add entries, and what else is known of the step's calls.
 struct SymbolicStep {
   std::vector<SymbolicCall> calls;
-  int64_t operators = 0;             // calls of a step, all of them
-  std::vector<std::string> unknown;  // operators that there is no rule for; counted as adding none
+  int64_t operators = 0;             // all calls of the step, repeated ones included
+  std::vector<std::string> unknown;  // operators without a rule; they count as adding no entry
 };
 
-// `streams`: the calls of one step at batches whose sizes are `sizes`, [shapes][sizes]. One stream: of a job with one
-// shape. Otherwise at least four, all but the last to learn from and that one to check. Errors: FailedPrecondition,
-// naming the operator, where calls differ from shape to shape in more than sizes that follow from the batch's.
+// Finds how the calls of a step follow from the sizes of its batch. `streams` holds the calls of one step on several
+// batches, whose sizes are `sizes`, [shapes][sizes]. A job with one shape gives one stream. Any other job gives at
+// least four: the last one checks what the others taught.
+// Errors: FailedPrecondition, naming the operator, if calls differ from shape to shape in anything that does not
+// follow from the batch's sizes.
 absl::StatusOr<SymbolicStep> FindCalls(std::span<const std::vector<OpCall>> streams,
                                        std::span<const std::vector<int64_t>> sizes, TorchRelease release);
 
-// The entries that a cache holds which nothing evicts from.
+// Counts the entries of a cache that evicts none.
 class EntryCounter {
  public:
-  // A step on a batch of `sizes`. Returns how many entries it added.
+  // Counts a step on a batch of `sizes`. Returns how many entries it added.
   int64_t Add(const SymbolicStep& step, std::span<const int64_t> sizes);
   int64_t total() const { return total_; }
   const std::map<std::string, int64_t>& by_op() const { return by_op_; }
@@ -114,58 +120,60 @@ class EntryCounter {
   int64_t total_ = 0;
 };
 
-// A shape that steps are run at, as the sizes that SymbolicStep is of, and how many batches of the run are.
+// A shape at which steps run, given as the sizes that SymbolicStep is a function of, and the number of batches of the
+// run that have this shape.
 struct SizedShape {
   std::vector<int64_t> sizes;
   int64_t batches = 0;
 };
 struct SizedSchedule {
-  std::vector<SizedShape> shapes;  // in the order in which they come
-  int64_t first_epoch = 0;         // of them, those of the first epoch
+  std::vector<SizedShape> shapes;  // in the order in which they first come
+  int64_t first_epoch = 0;         // the leading shapes that come in the first epoch
 };
 
-// Entries that an operator adds, at shapes that nothing bounds.
+// The number of entries that an operator adds if no policy limits the shapes.
 struct OpCensus {
   std::string op;
-  int64_t shape = 0;  // of the largest shape alone
-  int64_t epoch = 0;  // of the first epoch
+  int64_t shape = 0;  // entries of the largest shape alone
+  int64_t epoch = 0;  // entries of the first epoch
   int64_t run = 0;
   bool operator==(const OpCensus&) const = default;
 };
 struct ModeCensus {
-  int64_t operators = 0;  // calls of a step that reach the device
+  int64_t operators = 0;  // calls in one step that reach the device
   std::vector<OpCensus> ops;
-  OpCensus all;  // together; without a name
+  OpCensus all;  // all operators together; without a name
 };
 ModeCensus CountMode(const SymbolicStep& step, const SizedSchedule& schedule, const SizedShape& largest);
 
-// The outcome of a policy, training and evaluation together.
+// The outcome of a policy, for training and evaluation together.
 struct CensusRow {
   spec::PolicyOptions options;
   spec::Shapes shapes = spec::Shapes::kExact;
-  int64_t train_shapes = 0, eval_shapes = 0;  // that reach the device
-  int64_t shape = 0;                          // most entries of one step
+  int64_t train_shapes = 0, eval_shapes = 0;  // distinct shapes that reach the device
+  int64_t shape = 0;                          // the most entries of one step
   int64_t epoch = 0, run = 0;                 // entries held after the first epoch, and at the end
-  int64_t compiled = 0;                       // graphs compiled in the run
+  int64_t compiled = 0;                       // graphs that the device compiles in the run
   bool operator==(const CensusRow&) const = default;
 };
-// `schedules`: what reaches the device. `empties`: the cache is emptied after each step. Leaves options and shapes.
+// Counts the outcome of a policy. `schedules` holds the shapes that reach the device, by Mode. `empties` says that
+// the cache is emptied after each step. The caller sets `options` and `shapes` of the result.
 CensusRow CountPolicy(const std::array<SymbolicStep, 2>& steps, const std::array<SizedSchedule, 2>& schedules,
                       bool empties);
 
 // The census of a job with one lowering.
 struct LoweringCensus {
-  std::string lowering;             // its name among the options of a model
-  std::array<ModeCensus, 2> modes;  // by Mode
-  std::vector<CensusRow> rows;      // the job's own policy first
+  std::string lowering;             // name of the lowering, as in a model's options
+  std::array<ModeCensus, 2> modes;  // indexed by Mode
+  std::vector<CensusRow> rows;      // the first row is the job's own policy
   std::vector<std::string> unknown;
 };
 struct Census {
   TorchRelease release = TorchRelease::k2_13;
-  std::vector<LoweringCensus> lowerings;  // the job's own first
+  std::vector<LoweringCensus> lowerings;  // the first one is the job's own
   PlannedSchedule schedule;
   int64_t freeze_at = 0;
-  // Entries that the device's cache held before the census, of the job that ran last; nullopt: not known.
+  // Entries that the device's cache held before the census, left by the job that ran last; nullopt if unknown.
   std::optional<int64_t> measured_entries;
 };
 

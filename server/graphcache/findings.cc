@@ -11,9 +11,9 @@
 namespace permafrost::graphcache {
 namespace {
 
-// The events logged of each cause in a mode; more of them are counted only.
+// The number of events that are logged for each cause in a mode. Further ones are only counted.
 constexpr int64_t kLoggedOfACause = 3;
-// The part of max_executables from which on the log warns.
+// The fraction of max_executables at which the log begins to warn.
 constexpr double kNearLimit = 0.8;
 
 std::string_view CauseText(Cause cause) { return kCauseNames.Name(cause); }
@@ -49,8 +49,8 @@ void StepProfiles::Assign(std::vector<StepProfile> list) {
   list_ = std::make_shared<const std::vector<StepProfile>>(std::move(list));
 }
 
-// A graph cache finds here why it captured and missed, and what audits of its replays found. It makes of both counts,
-// log lines, the limit, and errors where it is strict.
+// The methods of GraphCache that find why it captured and missed, and what audits of its replays found. They turn
+// this into counts, log lines, checks of the limit and, in a strict cache, errors.
 
 Cause GraphCache::WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const {
   const ModeStats& s = of(mode);

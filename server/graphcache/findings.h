@@ -18,24 +18,25 @@
 
 namespace permafrost::graphcache {
 
-// The words with which sentences of a graph cache begin a step. Threads: pure functions.
+// Returns the mode with its article, as log lines and errors of a graph cache name a step.
+// Threads: pure functions.
 inline std::string_view StepWithArticle(Mode mode) { return mode == Mode::kTrain ? "a training" : "an evaluation"; }
 
 enum class Cause {
-  kFirstStep,      // the mode had no step before: its one executable for every shape
-  kNewNodes,       // no executable of so many nodes was held
-  kNewEdges,       // executables of so many nodes were held, none of so many edges
-  kNewShape,       // of so many nodes and of so many edges, but not together
-  kLastBatch,      // fewer graphs than the job's batches have
-  kEvaluation,     // an evaluation step of a shape that was not held
+  kFirstStep,      // the mode had no step before, and needs its one executable for every shape
+  kNewNodes,       // no executable with this number of nodes was held
+  kNewEdges,       // executables with this number of nodes were held, but none with this number of edges
+  kNewShape,       // both numbers were held, but not in one executable
+  kLastBatch,      // the batch has fewer graphs than the job's batch size
+  kEvaluation,     // an evaluation step whose shape was not held
   kPolicy,         // the policy keeps nothing
-  kPolicyChange,   // a command dropped what had served
-  kResume,         // held before a resume, and captured again
-  kFreeze,         // what a freeze seals with: ceilings and rungs
-  kLimit,          // max_executables were held
+  kPolicyChange,   // a command dropped the executable that had served the step
+  kResume,         // the executable was held before a resume, and is captured again
+  kFreeze,         // a freeze captures its ceilings and rungs
+  kLimit,          // max_executables are held
   kGraphBreak,     // the step cannot be captured
   kAudit,          // an audit withdrew the executable
-  kDeviceEmptied,  // the device forgot what it had compiled, and it is captured again
+  kDeviceEmptied,  // the device forgot what it had compiled, and the executable is captured again
 };
 inline constexpr size_t kCauses = 14;
 inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "first-step"},
@@ -53,15 +54,15 @@ inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "fi
                                                          {Cause::kAudit, "audit"},
                                                          {Cause::kDeviceEmptied, "device-emptied"}}}};
 
-// Returns whether a capture for this cause serves steps to come, not one that waits.
+// Returns true if a capture for this cause serves later steps, and false if a step waits for it.
 constexpr bool IsAhead(Cause cause) {
   return cause == Cause::kPolicyChange || cause == Cause::kResume || cause == Cause::kFreeze ||
          cause == Cause::kDeviceEmptied;
 }
 
-// How often each cause occurred.
+// The number of times that each cause occurred.
 struct CauseCounts {
-  std::array<int64_t, kCauses> counts{};  // by Cause
+  std::array<int64_t, kCauses> counts{};  // indexed by Cause
   int64_t& of(Cause cause) { return counts[static_cast<size_t>(cause)]; }
   int64_t of(Cause cause) const { return counts[static_cast<size_t>(cause)]; }
   int64_t Sum() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
@@ -72,18 +73,18 @@ struct CauseCounts {
 struct Missed {
   Mode mode = Mode::kTrain;
   bool graph_break = false;    // the step cannot be captured
-  bool keeps_nothing = false;  // the policy
-  bool dropped = false;        // a command dropped what would have served it
+  bool keeps_nothing = false;  // the policy keeps no executables
+  bool dropped = false;        // a command dropped the executable that would have served it
   bool full = false;           // max_executables are held
-  bool dynamic = false;        // it is to be served by one executable for every shape
-  bool partial = false;        // fewer graphs than the job's batches have
-  bool nodes_held = false;     // an executable of the mode has as many nodes
-  bool edges_held = false;     // an executable of the mode has as many edges
+  bool dynamic = false;        // one executable for every shape should serve the step
+  bool partial = false;        // the batch has fewer graphs than the job's batch size
+  bool nodes_held = false;     // an executable of the mode has this number of nodes
+  bool edges_held = false;     // an executable of the mode has this number of edges
 };
 
-// Returns the cause of a miss, and of the capture that it may lead to. If several hold, it is the one without which the
-// others would not matter. Never returns kResume, kFreeze, kAudit or kDeviceEmptied, which the code that captures or
-// withdraws knows.
+// Returns the cause of a miss, and of the capture that the miss may lead to. If several causes hold, returns the one
+// that makes the others irrelevant. Never returns kResume, kFreeze, kAudit or kDeviceEmptied: the code that captures
+// or withdraws sets those itself.
 inline Cause FindCause(const Missed& missed) {
   if (missed.graph_break) return Cause::kGraphBreak;
   if (missed.keeps_nothing) return Cause::kPolicy;
@@ -96,29 +97,30 @@ inline Cause FindCause(const Missed& missed) {
   return missed.edges_held ? Cause::kNewShape : Cause::kNewEdges;
 }
 
-// The reason of the error that fails a strict job at a failed audit, with metadata "mode", "shape", "step", "op" and
+// The error reason with which a failed audit fails a strict job. Its metadata are "mode", "shape", "step", "op" and
 // "why".
 inline constexpr char kAuditFailedReason[] = "GRAPH_CACHE_AUDIT_FAILED";
 
-// Returns whether the step is audited if it is a replay. `every` > 0: training steps before which 1, every, 2 every,
-// ... optimizer steps were done; and the first evaluation step after each of these, where `eval_audit_step` is the
-// optimizer steps done before the evaluation step that was audited last, 0 for none. A resumed run audits the same
-// steps. 0: none.
+// Returns whether the step is audited if it is a replay. `step` is the number of optimizer steps done before it, so a
+// resumed run audits the same steps. `every` = 0 means no audits.
+// Audited are the training steps with `step` = 1, every, 2 every, ..., and the first evaluation step after each of
+// these. `eval_audit_step` is the number of optimizer steps done before the newest audited evaluation step, or 0 if
+// there is none.
 bool IsAuditDue(Mode mode, int64_t every, int64_t step, int64_t eval_audit_step);
 
-// Audits that found the same difference.
+// One or more audits that found the same difference. Shape and step are those of the first.
 struct AuditFailure {
   Mode mode = Mode::kTrain;
-  BatchShape shape;  // padded; of the first, as is the step
+  BatchShape shape;  // padded
   int64_t step = 0;  // optimizer steps done before it
-  std::string op;    // schema name; empty where no single operator is to blame
+  std::string op;    // schema name; empty if no single operator is to blame
   std::string why;   // one line
   int64_t count = 0;
   bool operator==(const AuditFailure&) const = default;
 };
 
-// Returns whether an operator, given by its schema name, is a product of two matrices, whatever is added to it. The
-// models have no others.
+// Returns whether the operator with this schema name multiplies two matrices, with or without an added term. The
+// models use no other products.
 bool IsProduct(std::string_view op);
 
 // The replay of the step that was audited last, operator by operator.
@@ -127,23 +129,23 @@ struct StepProfile {
   BatchShape shape;  // padded
   int64_t step = 0;  // optimizer steps done before it
   double replay_seconds = 0, eager_seconds = 0;
-  double product_seconds = 0;           // of its matrix products, run alone
+  double product_seconds = 0;           // the step's matrix products, run alone
   std::vector<OperatorTime> operators;  // the longest first
-  std::vector<LineTime> lines;          // likewise
+  std::vector<LineTime> lines;          // user's lines, the longest first
   bool operator==(const StepProfile&) const = default;
 };
 
-// The newest profile of each mode that has one. Copies share it: a snapshot is copied at each step.
+// The newest profile of each mode that has one. Copies share the profiles, because a snapshot is copied at each step.
 class StepProfiles {
  public:
   const std::vector<StepProfile>& list() const;
-  // Replaces the profile of its mode.
+  // Replaces the profile of the same mode.
   void Set(StepProfile profile);
   void Assign(std::vector<StepProfile> list);
   bool operator==(const StepProfiles& other) const { return list() == other.list(); }
 
  private:
-  std::shared_ptr<const std::vector<StepProfile>> list_;  // nullptr: empty
+  std::shared_ptr<const std::vector<StepProfile>> list_;  // nullptr if there are no profiles
 };
 
 }  // namespace permafrost::graphcache

@@ -1,5 +1,5 @@
-// The freezing of a graph cache: for how many shapes its executables are, and which shapes those are; captures that it
-// makes before a step, so that no step waits for one; the freeze and the captures that it makes; and commands.
+// The part of GraphCache that freezes: it decides how many shapes an executable serves and which shapes those are,
+// makes captures ahead so that no step waits for one, freezes, and carries out commands.
 #include <algorithm>
 #include <ranges>
 #include <utility>
@@ -24,10 +24,11 @@ void GraphCache::ChooseKinds() {
 std::array<Form, 2> GraphCache::Forms() const {
   std::array<Form, 2> forms{};
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    // A dynamic mode in another device's checkpoint is of no use here.
+    // A checkpoint from another device may say that a mode is dynamic although this device has no dynamic
+    // executables.
     const ModeStats& s = of(mode);
     const bool dynamic = s.dynamic && no_dynamic_reason_.empty();
-    // The limit may have left no rung of it.
+    // A mode with cut executables has a ladder, even if the limit left no rung of it.
     const bool ladder = setup_.pads && (s.dynamic || s.rungs > 0 || (WantsLadder() && s.cut_executables > 0));
     forms[static_cast<size_t>(mode)] = dynamic ? Form::kDynamic : ladder ? Form::kLadder : Form::kExact;
   }
@@ -73,7 +74,7 @@ void GraphCache::AnnounceCut() const {
 bool GraphCache::IsRung(const EntryInfo& info) const {
   const ShapeSchedule& plan = setup_.plan;
   const std::vector<BatchShape>& rungs = info.mode == Mode::kTrain ? plan.train_rungs : plan.eval_rungs;
-  // Above the planned ones there are more.
+  // Shapes above the planned rungs are rounded up to further rungs, which the plan does not list.
   if (plan.train_rungs.empty() || rungs.empty() || !rungs.back().Holds(info.shape)) return true;
   return std::ranges::find(rungs, info.shape) != rungs.end();
 }
@@ -105,7 +106,7 @@ std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
         ahead.push_back({.mode = mode, .shape = {}});
       continue;
     }
-    // The largest first: the others fit into the storage that it took.
+    // The largest is captured first, so that the others fit into the storage that it took.
     for (const BatchShape& shape : planned | std::views::reverse) {
       if (entries_.Find(mode, shape) == nullptr && room-- > 0) ahead.push_back({.mode = mode, .shape = shape});
     }
@@ -138,7 +139,7 @@ absl::Status GraphCache::CaptureNext(int64_t step) {
     if (next.entry != nullptr) {
       PF_RETURN_IF_ERROR(CaptureAgain(*next.entry));
     } else {
-      // If steps of this mode were served before, a command dropped the executables that served them.
+      // If steps of this mode ran before, a command dropped the executables that served them.
       const ModeStats& s = of(next.mode);
       const Cause cause = s.hits + s.padded_hits + s.misses > 0 ? Cause::kPolicyChange : Cause::kFreeze;
       PF_RETURN_IF_ERROR(s.dynamic ? InsertDynamic(next.mode, cause, step).status()
@@ -166,11 +167,11 @@ absl::Status GraphCache::CaptureNext(int64_t step) {
 
 FreezePoint GraphCache::FindPoint() const {
   const int64_t wanted = state_.options.freeze_at;
-  // Everything is captured before the first step, and nothing after it.
+  // Dynamic and ladder modes capture everything before the first step, and nothing after it.
   if (!IsExact(Mode::kTrain)) {
     return {.freeze_at = std::max<int64_t>(of(Mode::kTrain).rungs, 1), .source = FreezeSource::kSchedule};
   }
-  // There will never be more executables than rungs, and the freeze captures them all.
+  // There are never more executables than rungs, and the freeze captures all rungs.
   const int64_t rungs = std::ssize(setup_.plan.train_rungs);
   if (rungs == 0) return FindFreezePoint(wanted, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);
   if (wanted == 0) return {.freeze_at = 1, .source = FreezeSource::kSchedule};
@@ -204,7 +205,7 @@ void GraphCache::Seal(int64_t step) {
 
 absl::Status GraphCache::CaptureCeilings(Cause cause, int64_t step) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (!IsExact(mode)) continue;  // CaptureNext's
+    if (!IsExact(mode)) continue;  // CaptureNext captures the others
     for (const BatchShape& shape : PlannedShapes(mode)) {
       if (broken(mode) || IsAtLimit() || entries_.Find(mode, shape) != nullptr) continue;
       PF_RETURN_IF_ERROR(Insert(mode, cause, shape, step).status());
@@ -253,11 +254,11 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
 absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
   state_.options = Updated(state_.options, update);
   if (!setup_.pads) state_.options = WithoutPadding(state_.options);
-  // A change of what a miss means is no reason to thaw.
+  // Only a new policy, freeze_at, shapes or rungs thaws the cache.
   if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) {
     if (!update.on_miss && !update.max_executables) return absl::OkStatus();
-    // Both change what is planned: a ladder of as many rungs as the limit leaves, and what exact shapes are sealed
-    // with.
+    // Both fields change what is planned: max_executables bounds the number of rungs, and on_miss decides what exact
+    // shapes are sealed with.
     SetForms(Forms());
     state_.freeze_point = FindPoint();
     if (update.max_executables) reported_near_limit_ = reported_limit_ = false;

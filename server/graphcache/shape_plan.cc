@@ -20,7 +20,7 @@ BatchShape Join(const BatchShape& a, const BatchShape& b) {
 
 bool FewerRows(const BatchShape& a, const BatchShape& b) { return std::tuple(Rows(a), a) < std::tuple(Rows(b), b); }
 
-// Distinct, ordered by rows.
+// Returns the distinct shapes, ordered by rows.
 std::vector<ShapeCount> InOrder(const std::vector<ShapeCount>& shapes) {
   ShapeCounter counter;
   for (const ShapeCount& s : shapes) counter.Add(s.shape, s.count);
@@ -29,13 +29,15 @@ std::vector<ShapeCount> InOrder(const std::vector<ShapeCount>& shapes) {
   return ordered;
 }
 
-// Returns where each group of neighbours ends so that their ceilings, the last group's being `top`, have the fewest
-// rows over all batches: dynamic programming over (shapes taken, groups made). The rows of the batches themselves are
-// the same for every choice and so left out.
+// Splits the shapes into at most `max_groups` groups of neighbours, so that the groups' ceilings have the fewest rows
+// over all batches. The last group's ceiling is `top`. Returns the end of each group, exclusive. It is dynamic
+// programming over (shapes taken, groups made). The rows of the batches themselves are the same for every split, and
+// so left out.
 std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const BatchShape& top, size_t max_groups) {
   const size_t n = ordered.size();
   const size_t width = max_groups + 1;
-  // best[j * width + k]: the fewest rows of the first j shapes in k groups; first[...]: where the last of them begins.
+  // best[j * width + k] is the fewest rows of the first j shapes in k groups. first[j * width + k] is where the last
+  // of these groups begins.
   std::vector<int64_t> best((n + 1) * width, std::numeric_limits<int64_t>::max() / 2);
   std::vector<int32_t> first((n + 1) * width, 0);
   best[0] = 0;
@@ -49,7 +51,7 @@ std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const Batc
       count += ordered[i].count;
       const int64_t rows = Rows(ceiling) * count;
       const int64_t* const best_i = &best[i * width];
-      // Groups before these begin with one each: more than i of them cannot be.
+      // Each earlier group takes at least one shape, so there are at most i of them.
       const size_t groups = std::min(max_groups - 1, i);
       for (size_t k = 0; k <= groups; ++k) {
         const int64_t total = best_i[k] + rows;
@@ -143,7 +145,7 @@ std::vector<BatchShape> LadderOf(const ShapeSchedule& plan, Mode mode, int64_t m
   }
   if (!plan.train_schedule.empty()) return Ladder(plan.train_schedule, max_rungs);
   if (!plan.train_rungs.empty()) return plan.train_rungs;
-  // Nothing was planned where the ceiling holds no graph.
+  // A ceiling without a graph means that nothing was planned.
   return plan.train_ceiling.graphs > 0 ? std::vector<BatchShape>{plan.train_ceiling} : std::vector<BatchShape>();
 }
 
@@ -156,7 +158,7 @@ void MakeLadders(int64_t max_rungs, ShapeSchedule& plan) {
 
 namespace {
 
-// A plan has thousands of shapes: they stand as plain numbers, one after the other.
+// A plan has thousands of shapes, so JSON holds them as plain numbers, one after the other.
 constexpr size_t kNumbersOfShape = 3, kNumbersOfCount = 4;
 
 void Append(const BatchShape& shape, std::vector<int64_t>& numbers) {
@@ -266,7 +268,7 @@ absl::StatusOr<ShapeSchedule> ShapeScheduleFromJson(const std::string& text) {
 namespace {
 
 constexpr double kLeastFreezeAt = 5;
-// The number at which doubles stop counting in ones; no schedule has as many shapes.
+// 2^53, above which doubles cannot count in ones. No schedule has as many shapes.
 constexpr double kMostFreezeAt = 9007199254740992.0;
 
 std::string NoFormulaReason(const GraphSizes& sizes, double effective_size) {
@@ -296,20 +298,20 @@ FreezePoint FindFreezePoint(int64_t explicit_freeze_at, int64_t batch_size, cons
 
 namespace {
 
-// Returns what a freeze seals exact shapes with. For a dynamic mode this is everything that is planned: its one
-// executable is captured whatever a miss would mean.
+// Returns the shapes that a freeze seals with, if shapes are exact. For a dynamic mode these are all planned shapes:
+// its one executable is captured whatever on_miss says.
 std::vector<BatchShape> Sealing(const spec::PolicyOptions& options, const ShapeSchedule& plan, Mode mode, Form form) {
   std::vector<BatchShape> shapes;
-  // Batches that come at rungs keep them. Others are padded to what is sealed with, but where a miss is captured and
-  // dropped or runs eager: that is #10689's cache, which holds the shapes that came and no other.
+  // Batches that come at rungs keep their rungs. Other batches are padded to the sealed shapes, unless on_miss
+  // captures and drops a miss or runs it eager. That is the cache of #10689, which holds only the shapes that came.
   const bool at_rungs = !plan.train_rungs.empty();
   const bool pads = options.on_miss == spec::OnMiss::kPad || form == Form::kDynamic;
   if (mode == Mode::kEval) {
-    // A cache that rejects misses would end the job at its first evaluation after the freeze.
+    // Rungs are sealed for kReject too: otherwise the first evaluation after the freeze would fail the job.
     return at_rungs || pads || options.on_miss == spec::OnMiss::kReject ? plan.eval_rungs : shapes;
   }
   if (!at_rungs && !pads) return shapes;
-  // Nothing was planned where the ceiling holds no graph.
+  // A ceiling without a graph means that nothing was planned.
   if (plan.train_ceiling.graphs > 0) shapes.push_back(plan.train_ceiling);
   for (const BatchShape& rung : plan.train_rungs) {
     if (rung != plan.train_ceiling) shapes.push_back(rung);
@@ -333,11 +335,11 @@ PlannedMode Wanted(const spec::PolicyOptions& options, const ShapeSchedule& plan
   return planned;
 }
 
-// Returns at most `most` of the planned shapes.
+// Returns at most `most` shapes that take the place of the planned ones.
 std::vector<BatchShape> Fewer(const ShapeSchedule& plan, Mode mode, int64_t most) {
   std::vector<BatchShape> rungs = LadderOf(plan, mode, most);
   if (std::ssize(rungs) <= most) return rungs;
-  // The plan does not say how many batches each has.
+  // The plan does not say how many batches each rung has, so all rungs count alike.
   std::vector<ShapeCount> counts;
   for (const BatchShape& rung : rungs) counts.push_back({rung, 1});
   return Ladder(counts, most);
@@ -351,7 +353,7 @@ void Cut(const ShapeSchedule& plan, Mode mode, PlannedMode& planned) {
     return;
   }
   planned.shapes = Fewer(plan, mode, planned.most);
-  // The ceiling is the first exact shape to be captured.
+  // The ceiling must be the first exact shape to be captured.
   if (planned.form == Form::kExact && mode == Mode::kTrain) {
     std::ranges::rotate(planned.shapes, planned.shapes.end() - 1);
   }
@@ -381,7 +383,7 @@ PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapeSchedu
 }
 
 int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes) {
-  // Captured for one step, and dropped.
+  // Under kClearPerStep one executable is held for one step, and then dropped.
   if (KeepsNothing(options.policy)) return options.policy == spec::Policy::kClearPerStep ? 1 : 0;
   return std::min(LimitOf(options), shapes);
 }
@@ -397,7 +399,8 @@ int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule&
                                of(plan.eval_schedule, std::min(RungsOf(options), kMaxEvalRungs)));
   }
   if (options.policy == spec::Policy::kFreeze) {
-    // The ceiling that misses are padded to; where they are not, evaluation holds the shapes that come.
+    // Training also holds the ceiling if misses are padded to it. If evaluation is not sealed with rungs, it holds
+    // the shapes that come.
     const bool pads = options.on_miss == spec::OnMiss::kPad;
     const bool seals_eval = pads || options.on_miss == spec::OnMiss::kReject || !plan.train_rungs.empty();
     return std::min(limit, std::min(freeze_at, plan.known_train_shapes) + (pads ? 1 : 0) +

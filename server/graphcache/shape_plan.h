@@ -1,7 +1,8 @@
-// A job's plan, made before its first step. First what is known of its batch shapes: the sampler is seeded, so that
-// every batch of every planned epoch is known; train/ reports the shapes, this file sums them up. All shapes are least
-// padded shapes: one node and one graph more than the batch has. Then when the job's cache freezes, and which
-// executables it holds. Threads: values and pure functions; ShapeCounter from one thread.
+// A job's plan, made before its first step. It says which batch shapes come, when the job's cache freezes, and which
+// executables the cache holds.
+// Sampling is seeded, so every batch of every planned epoch is known. train/ reports the shapes, and this file sums
+// them up. All shapes are least padded shapes: one node and one graph more than the batch has.
+// Threads: values and pure functions. One thread at a time uses a ShapeCounter.
 #pragma once
 
 #include <array>
@@ -21,14 +22,14 @@ namespace permafrost::graphcache {
 
 struct ShapeCount {
   BatchShape shape;
-  int64_t count = 0;  // batches
+  int64_t count = 0;  // batches of this shape
   bool operator==(const ShapeCount&) const = default;
 };
 
 class ShapeCounter {
  public:
   void Add(const BatchShape& shape, int64_t count = 1);
-  // Ordered by shape.
+  // Returns the counts, ordered by shape.
   std::vector<ShapeCount> Counts() const;
   int64_t distinct() const { return static_cast<int64_t>(counts_.size()); }
   int64_t batches() const { return batches_; }
@@ -38,45 +39,52 @@ class ShapeCounter {
   int64_t batches_ = 0;
 };
 
-// The least shape that holds all; zeros for none.
+// Returns the least shape that holds all `shapes`; zeros if there are none.
 BatchShape Ceiling(const std::vector<ShapeCount>& shapes);
 
-// Rows (nodes + edges) of a step at `shape`: what padding is measured by, and what "cheapest" means.
+// Returns the rows (nodes + edges) of a step at `shape`. Padding is measured in rows, and "cheapest" means the fewest
+// rows.
 int64_t Rows(const BatchShape& shape);
 
-// The one of `shapes` with the fewest rows that holds `shape`, the first of several; nullptr: none does.
+// Returns the shape with the fewest rows among those of `shapes` that hold `shape`: the first if several have as few,
+// nullptr if there is none.
 const BatchShape* FindCheapest(std::span<const BatchShape> shapes, const BatchShape& shape);
 
-// At most `max_rungs` shapes that hold every one of `shapes`, each of them by some rung, so that the rows added by
-// padding are as few as dynamic programming over the shapes in order of their rows finds, where the last rung holds
-// all. Not more than `max_rungs` distinct shapes: exactly those, none of which need hold all. Ordered by rows. More
-// than kMaxLadderShapes distinct shapes are first merged with their neighbours. `max_rungs` below 1 counts as 1.
+// The most distinct shapes that Ladder works on.
 inline constexpr int64_t kMaxLadderShapes = 2048;
-// At most kMaxLadderShapes, ordered by rows, each the ceiling of neighbours in that order: what Ladder works on.
+// Returns at most kMaxLadderShapes shapes, ordered by rows. Each is the ceiling of neighbours in that order.
 std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& shapes);
+// Returns at most `max_rungs` shapes, ordered by rows, such that some rung holds each of `shapes`. The last rung
+// holds all of them. Dynamic programming over the shapes, ordered by rows, finds the rungs for which padding adds the
+// fewest rows.
+// If there are at most `max_rungs` distinct shapes, returns exactly those; then no rung needs to hold all. If there
+// are more than kMaxLadderShapes, they are first merged by MergeNeighbours. A `max_rungs` below 1 counts as 1.
 std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t max_rungs);
 
 // A job's plan.
 struct ShapeSchedule {
-  // Holds every training batch.
+  // The least shape that holds every training batch.
   BatchShape train_ceiling;
-  // Distinct shapes of the training schedule; 0 where it was too long to be walked to its end and the ceiling is the
-  // proven bound: the largest graphs of the split together.
+  // Distinct shapes of the training schedule; 0 if the schedule was too long to be walked to its end. The ceiling is
+  // then the proven bound: the largest graphs of the split together.
   int64_t train_shapes = 0;
-  // Distinct shapes of the schedule's beginning, as far as it was walked: train_shapes, or fewer than there will be.
+  // Distinct shapes of the part of the schedule that was walked: equal to train_shapes, or fewer than there will be.
   int64_t known_train_shapes = 0;
-  // Where training batches are rounded up to a few shapes before they reach the cache: those, rising, the ceiling last.
-  // A ladder is some of them. Under Shapes::kExact freezing captures them all, and without an explicit freeze point the
-  // cache freezes after its first step. Empty: batches come at their own shapes.
+  // The few shapes that training batches are rounded up to before they reach the cache, rising, the ceiling last.
+  // Empty if batches come at their own shapes.
+  // A ladder consists of some of them. Under Shapes::kExact a freeze captures all of them, and without an explicit
+  // freeze point the cache freezes after its first step.
   std::vector<BatchShape> train_rungs;
-  // The shapes that evaluation batches are padded to under kFreeze and Shapes::kExact; some rung holds each of them. At
-  // most kMaxEvalRungs.
+  // The shapes that evaluation batches are padded to under kFreeze and Shapes::kExact. Some rung holds each batch.
+  // There are at most kMaxEvalRungs.
   std::vector<BatchShape> eval_rungs;
-  // The schedule of a mode by MergeNeighbours, so that a ladder of any number of rungs can be made while the job runs.
-  // A training schedule that was not walked to its end has what was walked, and the ceiling, 0 times. Sampled blocks
-  // have each planned rung, as often as sampled batches let expect. Empty: nothing is known.
+  // The schedule of each mode, merged by MergeNeighbours. A ladder of any number of rungs can be made from it while
+  // the job runs. Empty if nothing is known.
+  // A training schedule that was not walked to its end holds the part that was walked, and the ceiling with a count
+  // of 0. For sampled blocks it holds each planned rung with its expected count, estimated from a few sampled
+  // batches.
   std::vector<ShapeCount> train_schedule, eval_schedule;
-  // The result of LadderOf for so many rungs, where it was made already.
+  // The results of LadderOf for `max_rungs` rungs, if they were made already.
   struct Ladders {
     int64_t max_rungs = 0;
     std::vector<BatchShape> train, eval;
@@ -87,20 +95,21 @@ struct ShapeSchedule {
 };
 inline constexpr int64_t kMaxEvalRungs = 32;
 
-// The shapes, rising, that the mode's batches are rounded up to under Shapes::kLadder, each of them by some; at most
-// `max_rungs`, in evaluation also at most kMaxEvalRungs. Where the plan rounds batches up already, some of its rungs,
-// or all where it does not say how many batches each has. Empty: nothing is planned.
+// Returns the shapes, rising, that the mode's batches are rounded up to under Shapes::kLadder. Some shape holds each
+// batch. There are at most `max_rungs`, and in evaluation at most kMaxEvalRungs. Empty if nothing is planned.
+// If the plan already rounds batches up, returns some of its rungs; or all of them, if the plan does not say how many
+// batches each rung has.
 std::vector<BatchShape> LadderOf(const ShapeSchedule& plan, Mode mode, int64_t max_rungs);
-// Makes plan.ladders.
+// Fills plan.ladders.
 void MakeLadders(int64_t max_rungs, ShapeSchedule& plan);
 
-// A job's shape plan as JSON, for those who keep it.
+// Returns a job's shape plan as JSON, for storage.
 // Threads: pure functions.
 std::string ToJson(const ShapeSchedule& plan);
-// Errors: DataLoss that names what is wrong.
+// Errors: DataLoss, which names the fault.
 absl::StatusOr<ShapeSchedule> ShapeScheduleFromJson(const std::string& text);
 
-// Sizes of a train split's graphs; standard deviations are over the population.
+// Sizes of the graphs of a train split. Standard deviations are those of a population.
 struct GraphSizes {
   int64_t graphs = 0;
   double std_nodes = 0, std_edges = 0;
@@ -108,10 +117,10 @@ struct GraphSizes {
 };
 
 enum class FreezeSource {
-  kNone,      // there is no freeze point: the cache never freezes by itself
-  kExplicit,  // the policy's freeze_at
+  kNone,      // no freeze point: the cache never freezes by itself
+  kExplicit,  // freeze_at of the policy
   kFormula,   // the formula of FindFreezePoint
-  kSchedule,  // the job's planned shapes, where the formula has no answer or is not needed
+  kSchedule,  // the job's planned shapes, if the formula has no answer or is not needed
 };
 inline constexpr EnumNames<FreezeSource, 4> kFreezeSourceNames{{{{FreezeSource::kNone, "none"},
                                                                  {FreezeSource::kExplicit, "explicit"},
@@ -119,61 +128,65 @@ inline constexpr EnumNames<FreezeSource, 4> kFreezeSourceNames{{{{FreezeSource::
                                                                  {FreezeSource::kSchedule, "schedule"}}}};
 
 struct FreezePoint {
-  int64_t freeze_at = 0;  // distinct training shapes; 0: the cache never freezes by itself
+  int64_t freeze_at = 0;  // distinct training shapes; 0 if the cache never freezes by itself
   FreezeSource source = FreezeSource::kNone;
-  double effective_size = 0;      // eff_2d of the formula; 0 where it was not used
-  std::string no_formula_reason;  // one line: why the formula has no answer; empty where it has one or was not asked
+  double effective_size = 0;      // eff_2d of the formula; 0 if it was not used
+  std::string no_formula_reason;  // why the formula has no answer, in one line; empty if it has one or was not used
   bool operator==(const FreezePoint&) const = default;
 };
 
-// The most shapes that are kept where the formula has no answer. A frozen cache pads into those that it holds.
+// The most shapes that are kept if the formula has no answer. The frozen cache pads other shapes into those that it
+// holds.
 inline constexpr int64_t kMaxScheduleFreezeAt = 128;
 
-// `explicit_freeze_at` where it is positive; else #10689's
+// Returns `explicit_freeze_at` if it is positive, and otherwise the freeze point of #10689,
 //   eff_2d = sqrt(B) * std(nodes) * sqrt(B) * std(edges) * 2 * pi,  freeze_at = max(5, int(sqrt(eff_2d)))
-// with B = batch_size (graphs). Without graphs, or where a standard deviation is 0 or not finite, the formula has no
-// answer: then `planned_shapes`, at most kMaxScheduleFreezeAt; where that is 0 too, there is no freeze point.
-// planned_shapes: distinct training shapes that the schedule is known to have (ShapeSchedule::known_train_shapes).
+// with B = batch_size (graphs). Without graphs, or if a standard deviation is 0 or not finite, the formula has no
+// answer. Then the freeze point is `planned_shapes`, at most kMaxScheduleFreezeAt. If that is 0 too, there is no
+// freeze point.
+// `planned_shapes` is the number of distinct training shapes that the schedule is known to have
+// (ShapeSchedule::known_train_shapes).
 FreezePoint FindFreezePoint(int64_t explicit_freeze_at, int64_t batch_size, const GraphSizes& sizes,
                             int64_t planned_shapes);
 
-// The executables that a job's cache plans to hold, and what max_executables leaves of them.
+// The rest of this file plans the executables that a job's cache holds, and what max_executables leaves of them.
 
-// For how many shapes the executables of a mode are.
+// The number of shapes that one executable of a mode serves.
 enum class Form {
-  kDynamic,  // one for every shape
-  kLadder,   // one for each rung
-  kExact,    // one for each shape that comes
+  kDynamic,  // one executable for every shape
+  kLadder,   // one executable for each rung
+  kExact,    // one executable for each shape that comes
 };
 
 // The plan of one mode.
 struct PlannedMode {
   Form form = Form::kExact;
-  // The shapes that are captured ahead: the rungs, rising. For exact shapes these are what a freeze seals with, the
-  // ceiling of training first. A dynamic mode has what it would have for exact, padded shapes. Empty: nothing is
-  // planned.
+  // The shapes that are captured ahead. Empty if nothing is planned.
+  // For a ladder these are the rungs, rising. For exact shapes they are what a freeze seals with, the training
+  // ceiling first. A dynamic mode has the shapes that it would have if it were exact and padded.
   std::vector<BatchShape> shapes;
-  // Executables that it would hold at the end, and those that the limit leaves: `most` <= `wanted`.
+  // Executables that the mode would hold at the end, and those that the limit leaves. Invariant: `most` <= `wanted`.
   int64_t wanted = 0, most = 0;
   bool operator==(const PlannedMode&) const = default;
 };
 
-using PlannedSet = std::array<PlannedMode, 2>;  // by Mode
+using PlannedSet = std::array<PlannedMode, 2>;  // indexed by Mode
 
-// forms: of each mode, by Mode. A ladder of which the limit leaves no rung is Form::kExact in the result, and so is one
-// of which nothing is planned. freeze_at: of exact shapes (FindFreezePoint).
-// Where both modes together want more than the limit, evaluation has half of it, or what it wants, or what training
-// leaves; training has the rest. A limit of 1 is training's.
+// Plans the executables of both modes. `forms` holds the form of each mode, indexed by Mode. `freeze_at` is the
+// freeze point of exact shapes (FindFreezePoint).
+// A ladder for which nothing is planned, or of which the limit leaves no rung, becomes Form::kExact in the result.
+// If both modes together want more than the limit, evaluation gets what it wants, but at most the larger of half the
+// limit and what training leaves. Training gets the rest. A limit of 1 goes to training.
 PlannedSet PlanExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, std::array<Form, 2> forms,
                            int64_t freeze_at);
 
-// The limit of `options`; none is larger than all that can be.
+// Returns the limit of `options`. No limit is the largest int64_t.
 int64_t LimitOf(const spec::PolicyOptions& options);
 
-// Foresees, as far as the plan tells, the most executables that both modes hold at once. `dynamic`: one executable may
-// serve every shape of a mode. `freeze_at`: of FindFreezePoint, for exact shapes.
+// Returns the most executables that both modes hold at once, as far as the plan tells. `dynamic` says that one
+// executable may serve every shape of a mode. `freeze_at` is the freeze point of exact shapes (FindFreezePoint).
 int64_t MostExecutables(const spec::PolicyOptions& options, const ShapeSchedule& plan, bool dynamic, int64_t freeze_at);
-// Returns the same without a plan, for a job whose batches are padded to `shapes` shapes, both modes together.
+// Returns the same without a plan, for a job whose batches are padded to `shapes` shapes in total over both modes.
 int64_t MostExecutables(const spec::PolicyOptions& options, int64_t shapes);
 
 }  // namespace permafrost::graphcache

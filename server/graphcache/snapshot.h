@@ -1,4 +1,4 @@
-// A job's graph cache as others see it, and as a checkpoint keeps it.
+// The state of a job's graph cache, as clients see it and as a checkpoint keeps it.
 // Threads: values.
 #pragma once
 
@@ -17,37 +17,38 @@
 
 namespace permafrost::graphcache {
 
-// Counters begin at the job's first step and survive resumes. Each step of the mode is one of: hit, padded hit, eager,
-// transient, or one that captured (and kept) its own executable.
+// Counters begin at the job's first step and survive resumes. Each step of the mode counts as exactly one of these: a
+// hit, a padded hit, eager, transient, or a capture whose executable was kept.
 struct ModeStats {
   int64_t entries = 0;
   int64_t entry_bytes = 0;
-  // Executables that the policy may keep; -1: no bound.
+  // The most executables that the policy may keep; -1 if there is no bound.
   int64_t capacity = 0;
-  int64_t hits = 0;             // replayed at their own shape
-  int64_t padded_hits = 0;      // replayed in a larger one
-  int64_t misses = 0;           // neither
-  int64_t captures = 0;         // executables made, ceilings and rungs included
-  int64_t recaptures = 0;       // of them, made again: after a resume, or since the device was emptied
-  int64_t frozen_captures = 0;  // of captures, of shapes that a frozen cache did not hold (on_miss transient)
-  // Steps whose shape would have been captured and kept had the cache not been frozen, or not held max_executables.
+  int64_t hits = 0;         // steps replayed at their own shape
+  int64_t padded_hits = 0;  // steps replayed at a larger shape
+  int64_t misses = 0;       // steps that were neither
+  int64_t captures = 0;     // executables made, including ceilings and rungs
+  int64_t recaptures = 0;   // of captures, those made again after a resume or after the device was emptied
+  // Of captures, those made by a frozen cache for a shape that it did not hold (on_miss transient).
+  int64_t frozen_captures = 0;
+  // Steps whose shape would have been captured and kept if the cache had not been frozen or at max_executables.
   int64_t rejected_inserts = 0;
-  bool broken = false;          // a capture found a graph break: none is tried again until a clear or a new policy
-  int64_t graph_breaks = 0;     // captures that found the step not capturable, or not for every shape
-  bool dynamic = false;         // one executable serves every shape
-  int64_t rungs = 0;            // of the ladder that batches are rounded up to; 0: they are not
-  int64_t cut_executables = 0;  // planned ones that max_executables left no room for
-  int64_t oversize_steps = 0;   // of hits, those of batches larger than what a dynamic executable has room for
+  bool broken = false;       // a capture found a graph break; no capture is tried again until a clear or a new policy
+  int64_t graph_breaks = 0;  // captures that failed because the step cannot be captured, or not for every shape
+  bool dynamic = false;      // one executable serves every shape
+  int64_t rungs = 0;         // rungs of the ladder that batches are rounded up to; 0 if there is no ladder
+  int64_t cut_executables = 0;  // planned executables for which max_executables left no room
+  int64_t oversize_steps = 0;   // of hits, those with a batch larger than the dynamic executable has room for
   int64_t eager_steps = 0;
   int64_t transient_steps = 0;
-  int64_t audits = 0;          // steps that were audited: replayed, and run eagerly from the same state
-  int64_t audit_failures = 0;  // of them, those that found a difference
-  CauseCounts captures_by_cause, misses_by_cause;  // captures and misses, each counted once
+  int64_t audits = 0;                              // steps that were replayed, and run eagerly from the same state
+  int64_t audit_failures = 0;                      // of audits, those that found a difference
+  CauseCounts captures_by_cause, misses_by_cause;  // each capture and each miss is counted under one cause
   double capture_seconds = 0;
-  // The number of entries taken over by a resume, or forgotten by the device, and not captured since. entry_bytes
-  // counts them as they were.
+  // Entries that a resume took over, or whose compiled form the device forgot, and that have not been captured since.
+  // entry_bytes still counts their former sizes.
   int64_t awaiting_recapture = 0;
-  // Rows of all steps of the mode, and rows added to them: the step's shape less the batch's.
+  // Rows of the batches of all steps of the mode, and rows that padding added to them.
   int64_t graphs = 0, nodes = 0, edges = 0;
   int64_t padding_graphs = 0, padding_nodes = 0, padding_edges = 0;
   bool operator==(const ModeStats&) const = default;
@@ -123,7 +124,7 @@ void VisitFields(spec::Options<ModeStats>, F&& f) {
 
 struct GraphBreak {
   Mode mode = Mode::kTrain;
-  std::string op;   // schema name; empty where no single operator is to blame
+  std::string op;   // schema name; empty if no single operator is to blame
   std::string why;  // one line
   int64_t count = 0;
   bool operator==(const GraphBreak&) const = default;
@@ -133,18 +134,19 @@ struct Snapshot {
   spec::PolicyOptions options;
   FreezePoint freeze_point;
   bool frozen = false;
-  // Reaching the freeze point freezes. Off after a thaw.
+  // True if the cache freezes when it reaches its freeze point. A thaw sets it to false.
   bool armed = true;
-  int64_t freeze_step = 0;                        // optimizer steps done when it froze last
-  absl::Time freeze_time = absl::InfinitePast();  // InfinitePast: never
-  std::array<ModeStats, 2> modes;                 // by Mode
-  int64_t shared_bytes = 0;                       // the arena of all executables of the job
+  int64_t freeze_step = 0;                        // optimizer steps done when the cache last froze
+  absl::Time freeze_time = absl::InfinitePast();  // InfinitePast if it never froze
+  std::array<ModeStats, 2> modes;                 // indexed by Mode
+  int64_t shared_bytes = 0;                       // size of the arena that all executables of the job share
   BatchShape train_ceiling, eval_ceiling;         // padded
-  int64_t planned_train_shapes = 0;               // distinct shapes of the whole schedule; 0: not walked
-  int64_t planned_rungs = 0;  // planned sizes that training batches are rounded up to before they come; 0: none
-  bool of_seeds = false;      // graphs of its shapes are the seed nodes of a batch
-  std::vector<GraphBreak> graph_breaks;      // at most kMaxGraphBreaks different ones
-  std::vector<AuditFailure> audit_failures;  // at most kMaxAuditFailures different ones
+  int64_t planned_train_shapes = 0;  // distinct shapes of the whole schedule; 0 if it was not walked to its end
+  // Planned shapes that training batches are rounded up to before they reach the cache; 0 if there are none.
+  int64_t planned_rungs = 0;
+  bool of_seeds = false;                     // true if the `graphs` of shapes count the seed nodes of a batch
+  std::vector<GraphBreak> graph_breaks;      // at most kMaxGraphBreaks distinct ones
+  std::vector<AuditFailure> audit_failures;  // at most kMaxAuditFailures distinct ones
   int64_t eval_audit_step = 0;               // optimizer steps done before the newest audited evaluation step
   StepProfiles profiles;
   // The newest command that took effect, and the optimizer steps done before it.
@@ -160,22 +162,22 @@ inline constexpr size_t kMaxAuditFailures = 16;
 
 struct EntryInfo {
   Mode mode = Mode::kTrain;
-  BatchShape shape;  // padded; of a dynamic one the largest that it has room for
+  BatchShape shape;  // the padded shape; for a dynamic executable, the largest shape that it has room for
   int64_t bytes = 0;
   int64_t hits = 0, padded_hits = 0;
-  // Replays of any kind, and the time that they took: what a step of this shape costs. On a device that is not waited
-  // for, the time to enqueue it.
+  // Replays that were not audited, and the time that they took, which tells what a step of this shape costs. On a
+  // device that is not waited for, it is the time to enqueue the replay.
   int64_t replays = 0;
   double replay_seconds = 0;
   double capture_seconds = 0;
-  int64_t created_step = 0;                    // optimizer steps done when it was captured first
-  absl::Time last_use = absl::InfinitePast();  // InfinitePast: not used yet
+  int64_t created_step = 0;                    // optimizer steps done when the executable was first captured
+  absl::Time last_use = absl::InfinitePast();  // InfinitePast if it was not used yet
   bool dynamic = false;                        // serves every shape
-  bool withdrawn = false;                      // by an audit: its steps run eager, at the shape that they had
+  bool withdrawn = false;                      // an audit withdrew it: its steps run eager, at the same shape
   bool operator==(const EntryInfo&) const = default;
 };
 
-// JSON, for the job store and checkpoints; what one writes the other reads. Errors: DataLoss.
+// Converts to and from JSON, for the job store and for checkpoints. Errors: DataLoss.
 std::string ToJson(const Snapshot& snapshot);
 std::string ToJson(const std::vector<EntryInfo>& entries);
 absl::StatusOr<Snapshot> SnapshotFromJson(const std::string& text);
